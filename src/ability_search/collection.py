@@ -56,6 +56,8 @@ class Collection:
     """Prefix of each query for the model."""
     passage_prefix: str = ""
     """Prefix of each stored text for the model."""
+    content_language: str = ""
+    """Language of its first texts, as ISO 639 code; empty if it is not known."""
     revision: int = 0
     """Incremented with every change of the stored data."""
     chunks: int = 0

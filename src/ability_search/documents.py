@@ -76,6 +76,8 @@ class Passage:
     """Prose that introduces a code block; embedded with it, not returned as its text."""
     language: str | None = None
     """Info string of a code block (``python``)."""
+    of_chunk: int | None = None
+    """Index of the chunk that a proposition was made of; ``None`` if it is of a whole document."""
     preface: int = 0
     """Characters at the beginning of ``content`` that are elsewhere in the text: the header of a
     table, or the description in the front matter."""

@@ -311,8 +311,11 @@ class Replay:
             )
             for name, rows in read.value.items()
         }
-        best = await self.store.best_chunks(record.type, SOURCES, COSINE, None, by="cosine")
+        best, given = await self.store.best_chunks(
+            record.type, SOURCES, COSINE, None, by="cosine", chunk_ids=[f"{self.name}:b:0"]
+        )
         found["best"] = {source: row.chunk_id for source, row in best.items()}
+        found["given"] = sorted(given)
         request = GraphRequest(
             ["a"], COSINE, "cosine", None, 2, None, record.links > 0, [f"{self.name}:b:0"], 0.0, 9
         )

@@ -358,9 +358,10 @@ async def test_best_chunk_of_each_source_is_found(store: Store) -> None:
         chunk("d", duplicate_of="notes:c:0"),
     )
     columns = Columns(("source",), {"cosine": FIRST})
-    best = await store.best_chunks(
+    best, none = await store.best_chunks(
         stored.type, ["a", "b", "d", "missing"], columns, None, by="cosine"
     )
+    assert not none
     assert {source: row.chunk_id for source, row in best.items()} == {
         "a": "notes:a:1",
         "b": "notes:b:0",
@@ -368,8 +369,12 @@ async def test_best_chunk_of_each_source_is_found(store: Store) -> None:
     assert best["a"].score == pytest.approx(0.9, abs=1e-6)
     assert best["a"].columns["source"] == "a"
     first = Not(OneOf(Field("title"), ("Title of b",)))
-    best = await store.best_chunks(stored.type, ["a", "b"], columns, first, by="cosine")
-    assert set(best) == {"a"}
+    given = ["notes:a:0", "notes:b:0", "notes:d:0", "notes:gone:0"]
+    best, chunks = await store.best_chunks(
+        stored.type, ["a", "b"], columns, first, by="cosine", chunk_ids=given
+    )
+    assert (set(best), set(chunks)) == ({"a"}, {"notes:a:0"})
+    assert chunks["notes:a:0"].columns["cosine"] == pytest.approx(0.5, abs=1e-6)
 
 
 # Graph expansion

@@ -99,7 +99,9 @@ class DigestedFile:
     """Writes a file and computes its size and hash."""
 
     def __init__(self, path: Path) -> None:
-        self._file = path.open("xb", buffering=_BLOCK)
+        # Only for the owner, as the data directory: it holds the same texts.
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        self._file = os.fdopen(descriptor, "wb", buffering=_BLOCK)
         self._hash = sha256()
         self._bytes = 0
 
@@ -133,9 +135,10 @@ def replaced(target: Path) -> Iterator[Path]:
     """
     target = target.resolve()
     _check_replaceable(target)
-    target.parent.mkdir(parents=True, exist_ok=True)
+    for above in [each for each in target.parents if not each.exists()][::-1]:
+        above.mkdir(mode=0o700, exist_ok=True)
     new = target.with_name(f".{target.name}.new")
-    new.mkdir(exist_ok=True)
+    new.mkdir(mode=0o700, exist_ok=True)
     taken = InvalidInput(
         str(target), "is being written by another process", hint="Wait until it is done."
     )

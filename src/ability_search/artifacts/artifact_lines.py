@@ -121,6 +121,7 @@ class ChunkLine(msgspec.Struct, rename="camel", kw_only=True):
     dates: list[_Day] | None = None
     metadata: dict[str, Any] | None = None
     of: str | None = msgspec.field(default=None, name="aspectOf")
+    of_chunk: _Count | None = None
     vector_key: _Key | None = None
     terms: list[_TermId] | None = None
     weights: list[_Weight] | None = None
@@ -206,6 +207,8 @@ def source_line(record: SourceRecord) -> bytes:
 def chunk_line(chunk: ChunkRecord) -> bytes:
     """Return the line of a chunk, with a line break."""
     row = _row(ChunkLine, chunk) | {"text_hash": text_hash(chunk)}
+    if chunk.of_chunk is None:
+        del row["ofChunk"]
     if chunk.duplicate_of is None:
         del row["duplicateOf"]
     else:

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ability_search import __version__
-from ability_search.artifacts.artifact_files import empty, replaced
+from ability_search.artifacts.artifact_files import DigestedFile, empty, replaced
 from ability_search.artifacts.artifact_writer import ArtifactWriter
 from ability_search.artifacts.manifest import (
     CHUNKS,
@@ -129,9 +129,11 @@ class Exporter:
                     raise NotFound("collection", record)
                 manifest = await self._attempt(collection, new, report, revision, usage)
                 if manifest is not None:
-                    (new / MANIFEST).write_text(
-                        manifest.model_dump_json(indent=2, by_alias=True) + "\n", encoding="utf-8"
-                    )
+                    manifest_file = DigestedFile(new / MANIFEST)
+                    text = manifest.model_dump_json(indent=2, by_alias=True)
+                    manifest_file.write(f"{text}\n".encode())
+                    manifest_file.finish()
+                    manifest_file.close()
                     return manifest
                 log.info("%s changed while it was exported, starting again", record)
                 empty(new)

@@ -274,6 +274,7 @@ def _new_collection(
         origin.language,
         kinds=origin.kinds,
         kinds_by=origin.kinds_by,
+        content_language=origin.content_language,
         query_prefix=origin.query_prefix,
         passage_prefix=origin.passage_prefix,
     )

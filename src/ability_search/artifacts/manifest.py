@@ -105,6 +105,8 @@ class Origin(_Record):
     )
     """Kinds that are derived from each document."""
     kinds_by: Literal["local", "chat"] = "local"
+    content_language: str = Field("", max_length=8)
+    """Language of its texts, as ISO 639 code; empty if it is not known."""
     query_prefix: str = Field("", max_length=1024)
     """Prefix of each query for the model."""
     passage_prefix: str = Field("", max_length=1024)
@@ -204,6 +206,7 @@ def origin_of(collection: Collection, counter: str) -> Origin:
         "chunk_overlap": collection.chunk_overlap,
         "kinds": collection.kinds,
         "kinds_by": collection.kinds_by,
+        "content_language": collection.content_language,
         "query_prefix": collection.query_prefix,
         "passage_prefix": collection.passage_prefix,
         "token_counter": counter,

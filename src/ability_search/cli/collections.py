@@ -17,6 +17,7 @@ from ability_search.cli.parameters import (
     JsonOption,
     KindsByOption,
     KindsOption,
+    LanguageOption,
     MaxTokensOption,
     TimeoutOption,
     YesOption,
@@ -79,7 +80,7 @@ def info(
     if as_json:
         output.print_json(answer)
         return
-    hidden = ("sources", "nextCursor", "jobs", "tokens", "growth", "map")
+    hidden = ("warnings", "sources", "nextCursor", "jobs", "tokens", "growth", "map")
     output.print_pairs(
         (name, ", ".join(value) or "none" if isinstance(value, list) else value)
         for name, value in answer.items()
@@ -91,6 +92,8 @@ def info(
         output.stdout().print(f"  {output.plain(source)}", soft_wrap=True)
     if answer.get("nextCursor"):
         output.stdout().print(f"next page: --cursor {answer['nextCursor']}", soft_wrap=True)
+    for warning in answer.get("warnings") or ():
+        output.warn(warning)
 
 
 def _job_text(job: dict[str, Any]) -> str:
@@ -149,6 +152,7 @@ def delete(
 def reindex(
     collection: CollectionArgument,
     model: Annotated[str | None, typer.Option(help="Change the embedding model.")] = None,
+    language: LanguageOption = None,
     chunk_strategy: ChunkStrategyOption = None,
     max_tokens: MaxTokensOption = None,
     kinds: KindsOption = None,
@@ -177,6 +181,7 @@ def reindex(
     wanted = given(
         collection=collection,
         model=model,
+        language=language,
         chunkStrategy=chunk_strategy,
         maxTokens=max_tokens,
         clear=clear,

@@ -27,6 +27,7 @@ from ability_search.cli.parameters import (
     JsonOption,
     KindsByOption,
     KindsOption,
+    LanguageOption,
     MaxTokensOption,
     ModelOption,
     RevisionOption,
@@ -74,6 +75,7 @@ def index(
     chunk_strategy: ChunkStrategyOption = None,
     max_tokens: MaxTokensOption = None,
     model: ModelOption = None,
+    language: LanguageOption = None,
     gitignore: Annotated[
         bool, typer.Option("--gitignore", help="Skip files that .gitignore excludes.")
     ] = False,
@@ -114,6 +116,7 @@ def index(
         chunkStrategy=chunk_strategy,
         maxTokens=max_tokens,
         model=model,
+        language=language,
         force=force,
     )
     options |= kinds_fields(kinds, kinds_by)

@@ -14,6 +14,7 @@ from ability_search.cli.clients import client_settings
 from ability_search.cli.parameters import JsonOption, SupervisedOption, WaitOption, port_option
 from ability_search.cli.services import serve as serve_component
 from ability_search.components.served_models import models_config, pull_model, reranks
+from ability_search.config.setting_fields import Url
 
 group = new_group("Serve embedding and reranking models (the default), list them, or pull more.")
 app.add_typer(group, name="models", invoke_without_command=True)
@@ -74,7 +75,7 @@ def list_models(as_json: JsonOption = False) -> None:
         for item in config.directories
     ]
     rows += [
-        (name, task, "upstream", upstream.base_url)
+        (name, task, "upstream", str(Url(upstream.base_url)))
         for task, upstreams in (("embed", config.upstreams), ("rerank", config.rerank_upstreams))
         for upstream in upstreams
         for name in upstream.models

@@ -73,6 +73,12 @@ class KindsBy(StrEnum):
     CHAT = "chat"
 
 
+LanguageOption = Annotated[
+    str | None,
+    typer.Option(
+        help="Language of the keyword search, such as german, or none.  [default: detected]"
+    ),
+]
 KindsOption = Annotated[
     str | None,
     typer.Option(

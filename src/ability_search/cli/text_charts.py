@@ -16,7 +16,7 @@ from ability_search.cli import output
 _BAR = 32
 _WIDTH, _HEIGHT = 72, 22
 """Length of a bar, and size of a map, in characters."""
-_SHOWN = {"hour": 16, "day": 10, "week": 10, "month": 7, "year": 4}
+_SHOWN = {"minute": 16, "hour": 16, "day": 10, "week": 10, "month": 7, "year": 4}
 """Length of the prefix of an instant that identifies a period, by unit."""
 
 

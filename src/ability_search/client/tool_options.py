@@ -62,6 +62,7 @@ class FileOptions(TypedDict, total=False):
     max_tokens: int
     overlap: int
     model: str
+    language: str
     kinds: Sequence[str]
     kinds_by: str
     force: bool

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 from collections.abc import AsyncIterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,7 +30,7 @@ from ability_search.components.served_models import models_config
 from ability_search.config.schema import Settings
 from ability_search.edges.network_state import ComponentStates
 from ability_search.edges.tool_calls import Caller, LiveConnection
-from ability_search.errors import ConfigurationError
+from ability_search.errors import ConfigurationError, InvalidInput
 from ability_search.network import part_connection
 from ability_search.ops.metrics.call_metrics import metered_tools
 from ability_search.ops.metrics.meter import UNMETERED, Meter
@@ -36,6 +38,7 @@ from ability_search.tools.table import BY_NAME
 from kadi_client import Brokers, Connection
 
 if TYPE_CHECKING:
+    from ability_search.files.isolated_reader import Extractor
     from kadi_localnet.database.backend import Backend
 
 log = logging.getLogger(__name__)
@@ -302,13 +305,16 @@ async def open_gateway(
     caller = Caller(live, timeout=own.timeout, observe=call_observer(recorded))
     streams = Streams(live)
     with_models = settings.embedding.transport == "broker"
-    handlers = Handlers(caller, own, recorded, ComponentStates(live), models=with_models)
+    reader = _FileReader(settings)
+    states = ComponentStates(live)
+    handlers = Handlers(caller, own, recorded, states, reader.read, models=with_models)
     patience = dict.fromkeys(BY_NAME, _WORKER_SECONDS)
     connection = part_connection(settings, "gateway", connect_timeout=wait, patience=patience)
     token = own.token.get_secret_value() if own.token else None
     async with AsyncExitStack() as stack:
         # Closed last: requests in progress need it.
         stack.push_async_callback(connection.close)
+        stack.callback(reader.close)
         mcp = None
         if not missing_modules(EXTRAS["mcp"]):
             from ability_search.mcp.mcp_server import McpEndpoint
@@ -325,6 +331,44 @@ async def open_gateway(
         live.use(connection)
         details = {"address": url, "url": url, "port": int(url.rpartition(":")[2])}
         yield Component(details, connection)
+
+
+class _FileReader:
+    """Reads files that are sent to the gateway, one at a time."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._extractor: Extractor | None = None
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="files")
+
+    async def read(self, name: str, data: bytes) -> dict[str, Any]:
+        """Return the document of a file.
+
+        Raises:
+            InvalidInput: if the file has no readable text.
+        """
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._thread, self._read, name, data)
+
+    def _read(self, name: str, data: bytes) -> dict[str, Any]:
+        from ability_search.files.file_documents import File, open_extractor
+        from ability_search.sync.upload import wire_document
+        from ability_search.text import loaders
+
+        if self._extractor is None:
+            self._extractor = open_extractor(self._settings)
+        try:
+            file = File(name, data, loaders.format_of(name, data))
+            found = self._extractor.extract(name, data, file.format)
+        except loaders.Unreadable as exc:
+            raise InvalidInput(name, str(exc)) from exc
+        return wire_document(file.document(found))
+
+    def close(self) -> None:
+        """End a read in progress."""
+        self._thread.shutdown(wait=False, cancel_futures=True)
+        if self._extractor is not None:
+            self._extractor.close()
 
 
 async def _no_mcp(_: Any) -> Any:

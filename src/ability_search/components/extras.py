@@ -15,6 +15,7 @@ EXTRAS = {
     "local": ENGINE_MODULES + MODEL_MODULES,
     "hub": ("huggingface_hub",),
     "code": ("tree_sitter",),
+    "languages": ("py3langid",),
     "documents": ("docx", "lxml", "openpyxl", "pptx", "pypdfium2"),
     "gateway": ("starlette",),
     "mcp": ("mcp",),

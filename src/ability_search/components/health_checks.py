@@ -45,7 +45,7 @@ _TOKEN = "Set SEARCH_METRICS_TOKEN to the token of the stack."
 _START = "Start the stack with `ability-search up`, or only this with `ability-search {}`."
 _FULL_BYTES = _GIB // 10
 _TIGHT_BYTES = _GIB
-_EXTRAS = ("local", "hub", "code", "documents", "gateway", "mcp", "watch")
+_EXTRAS = ("local", "hub", "code", "languages", "documents", "gateway", "mcp", "watch")
 _BUILT = 1_767_225_600  # 2026-01-01: an earlier clock is wrong
 
 State = Literal["ok", "warn", "fail"]
@@ -294,8 +294,12 @@ async def _check_search(client: ToolClient) -> Check:
         answer = await client.call("search-collections", {}, timeout=_CALL_SECONDS)
     except KadiError as exc:
         return Check("search", "fail", str(exc), exc.hint if isinstance(exc, ToolError) else "")
-    count = len(answer.get("collections", ()))
-    return Check("search", "ok", f"{_counted(count, 'collection')}, {_since(started)}")
+    collections = answer.get("collections", ())
+    text = f"{_counted(len(collections), 'collection')}, {_since(started)}"
+    unfit = [
+        f"{each['name']}: {warning}" for each in collections for warning in each.get("warnings", ())
+    ]
+    return Check("search", "warn" if unfit else "ok", "; ".join([text, *unfit]))
 
 
 async def _check_metrics(stack: RunningStack, settings: Settings) -> Check:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, ByteSize, SecretStr, model_validator
@@ -19,30 +18,9 @@ from ability_search.config.setting_fields import (
     setting,
     size,
 )
+from ability_search.text.model_traits import model_traits
 
 _BY_NAME = "by the name of the model"
-_RETRIEVAL_TASK = "Given a web search query, retrieve relevant passages that answer the query"
-_SEARCHING = "Represent this sentence for searching relevant passages: "
-_PREFIXES = (
-    (r"nomic-embed-text", "search_query: ", "search_document: "),
-    (r".*\be5-.*instruct|e5-mistral", f"Instruct: {_RETRIEVAL_TASK}\nQuery: ", ""),
-    (r"(multilingual-)?e5-(small|base|large)", "query: ", "passage: "),
-    (r"bge-(small|base|large)-zh", "为这个句子生成表示以用于检索相关文章：", ""),
-    (r"bge-(small|base|large)|mxbai-embed", _SEARCHING, ""),
-    (r"snowflake-arctic-embed(2|.*-v2)", "query: ", ""),
-    (r"snowflake-arctic-embed", _SEARCHING, ""),
-    (r"embeddinggemma", "task: search result | query: ", "title: none | text: "),
-    (r"qwen3-embedding", f"Instruct: {_RETRIEVAL_TASK}\nQuery:", ""),
-)
-"""Beginnings of names of models, without the organization, and the prefixes of queries and passages
-that their model cards ask for. The first row that fits counts."""
-
-
-def prefixes_by_name(model: str) -> tuple[str, str]:
-    """Return the query and the passage prefix that the model was trained with, or none."""
-    name = model.lower().rpartition("/")[2]
-    rows = (row for row in _PREFIXES if re.match(row[0], name))
-    return next(((query, passage) for _, query, passage in rows), ("", ""))
 
 
 def _separated(value: object) -> object:
@@ -133,7 +111,7 @@ class Embedding(Group):
 
     def prefixes_of(self, model: str) -> tuple[str, str]:
         """Return the query and the passage prefix of a model: as set, else by its name."""
-        usual = prefixes_by_name(model)
+        usual = model_traits(model)[:2]
         if model != self.model:
             return usual
         own = (self.query_prefix, self.passage_prefix)

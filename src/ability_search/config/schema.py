@@ -19,9 +19,12 @@ from ability_search.config.model_settings import Embedding, Expansion, Kinds, Mo
 from ability_search.config.setting_fields import (
     KIB,
     MIB,
+    Glob,
     Group,
     HttpUrl,
+    Lower,
     NonEmpty,
+    Pair,
     Url,
     WebSocketUrl,
     seconds,
@@ -164,7 +167,7 @@ class Limits(Group):
     )
     unpacked_bytes: ByteSize = size(
         100 * MIB,
-        about="Unpacked size of a DOCX, PPTX or XLSX file; larger files are skipped.",
+        about="Unpacked size of an Office file or a book; larger files are skipped.",
         ge=KIB,
         le=1024 * MIB,
     )
@@ -200,6 +203,18 @@ class Limits(Group):
         if self.batch_bytes > self.message_bytes:
             raise ValueError("max_batch_bytes must not exceed max_message_bytes")
         return self
+
+
+class Reading(Group):
+    """Read policy: the sources that queries may return, whatever filter the caller gives."""
+
+    prefix = "read_"
+    allow: tuple[Glob, ...] = setting(
+        (), about="Globs: only sources that match one are returned; if empty, all.", max_length=256
+    )
+    deny: tuple[Glob, ...] = setting(
+        (), about="Globs: sources that match one are never returned.", max_length=256
+    )
 
 
 class Ranking(Group):
@@ -280,7 +295,7 @@ class Files(Group):
     timeout: float = seconds(
         30.0,
         key="file_timeout",
-        about="Timeout for reading one PDF, DOCX, PPTX, XLSX or HTML file.",
+        about="Timeout for reading one file that is not plain text, such as a PDF.",
     )
     data_dir: Path = setting(
         about="Directory of the local stack's databases.",
@@ -396,11 +411,11 @@ class LocalBroker(Group):
         (),
         about="Networks that agents may join; if empty, any.",
     )
-    members: tuple[str, ...] = setting(
+    members: tuple[Pair, ...] = setting(
         (),
         about="Networks that only listed agents may join, as `NETWORK=AGENT_ID` for each agent.",
     )
-    providers: tuple[str, ...] = setting(
+    providers: tuple[Pair, ...] = setting(
         (),
         about="Tools that only listed agents may offer, as `TOOL=AGENT_ID`, one for each agent; a"
         " tool is a name or a pattern such as `mail-*`.",
@@ -410,15 +425,6 @@ class LocalBroker(Group):
         about="Network of the components of `ability-search up`, which no other agent may join;"
         " empty for none. Then every agent can call the database and the models.",
     )
-
-    @field_validator("members", "providers")
-    @classmethod
-    def _are_pairs(cls, values: tuple[str, ...]) -> tuple[str, ...]:
-        for value in values:
-            name, _, agent = value.rpartition("=")
-            if not name or not agent:
-                raise ValueError(f"{value!r} is not a pair NAME=AGENT_ID")
-        return values
 
 
 class Arcadedb(Group):
@@ -448,7 +454,7 @@ class Arcadedb(Group):
     )
     user: NonEmpty = setting("root", about="User name on the server.")
     password: SecretStr | None = secret(about="Password of that user.")
-    languages: tuple[str, ...] = setting(
+    languages: tuple[Lower, ...] = setting(
         ("sql", "sqlscript"),
         about="Languages of statements. Any but `sql` and `sqlscript` gives every agent on the"
         " network the files and addresses that the engine reaches.",
@@ -459,11 +465,6 @@ class Arcadedb(Group):
         about="Longest time for a statement, whatever its caller asks for; `database_timeout` if"
         " that is longer.",
     )
-
-    @field_validator("languages")
-    @classmethod
-    def _ignore_case(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        return tuple(language.lower() for language in value)
 
     @model_validator(mode="after")
     def _http_has_an_address(self) -> Arcadedb:
@@ -516,6 +517,7 @@ class Settings:
     database: Database
     jobs: JobSettings
     limits: Limits
+    reading: Reading
     ranking: Ranking
     files: Files
     logging: Logging

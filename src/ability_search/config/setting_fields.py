@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Annotated, Any, ClassVar
 from urllib.parse import urlsplit, urlunsplit
 
-from pydantic import BaseModel, BeforeValidator, ByteSize, ConfigDict, Field, Secret
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ByteSize, ConfigDict, Field, Secret
 from pydantic.config import JsonDict
+
+from ability_search.filters.wildcards import glob_regex
 
 KIB = 1024
 MIB = 1024 * KIB
@@ -48,6 +50,23 @@ HttpUrl = Annotated[Url, _begins_with("http", "https")]
 WebSocketUrl = Annotated[Url, _begins_with("ws", "wss")]
 ModelName = Annotated[str, Field(min_length=1, max_length=256)]
 NonEmpty = Annotated[str, Field(min_length=1)]
+Lower = Annotated[str, AfterValidator(str.lower)]
+
+
+def _check_pair(value: str) -> str:
+    name, _, agent = value.rpartition("=")
+    if not name or not agent:
+        raise ValueError(f"{value!r} is not a pair NAME=AGENT_ID")
+    return value
+
+
+def _check_glob(value: str) -> str:
+    glob_regex(value)
+    return value
+
+
+Pair = Annotated[str, AfterValidator(_check_pair)]
+Glob = Annotated[str, AfterValidator(_check_glob)]
 
 
 def setting(

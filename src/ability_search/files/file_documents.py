@@ -11,8 +11,9 @@ from pathlib import Path, PurePath
 from ability_search.config.schema import Limits, Settings
 from ability_search.documents import Document
 from ability_search.files.isolated_reader import Extractor
+from ability_search.files.ocr import is_installed
 from ability_search.files.regular_files import open_beneath
-from ability_search.files.selection import Selection, Skipped, is_secret, parts, shown
+from ability_search.files.selection import SECRET, Selection, Skipped, is_secret, parts, shown
 from ability_search.text import loaders
 
 
@@ -121,6 +122,8 @@ def _opened(
         try:
             data = _read(path, selection, max_bytes)
             kind = format or loaders.format_of(source, data)
+            if kind == "image" and not is_installed():
+                raise loaders.Unreadable(f"an image; {loaders.NO_RECOGNITION}")
         except (OSError, loaders.Unreadable) as exc:
             reason = exc.strerror if isinstance(exc, OSError) and exc.strerror else str(exc)
             yield path, Skipped(source, reason)
@@ -143,8 +146,7 @@ def _read(path: Path, selection: Selection, max_bytes: int) -> bytes:
         named = is_secret(real.relative_to(selection.within).as_posix())
         named = named or (real.name != path.name and is_secret(path.name))
         if named or (about.st_dev, about.st_ino) in selection.secrets:
-            problem = "a key file, .env or secrets.toml, or a link to one: never indexed"
-            raise loaders.Unreadable(problem)
+            raise loaders.Unreadable(SECRET)
         if about.st_size <= max_bytes:
             # One byte more than there should be, because the file may be growing.
             data = file.read(about.st_size + 1)
@@ -194,6 +196,8 @@ def readings(files: Iterable[File], extractor: Extractor, *, most_bytes: int) ->
         except loaders.Unreadable as exc:
             reading.skipped.append(Skipped(file.source, str(exc)))
             continue
+        for part, _, reason in (each.partition(": ") for each in found.unread):
+            reading.skipped.append(Skipped(f"{file.source}#{part}", reason, part=True))
         size = len(found.text.encode())
         if reading.documents and size > room:
             yield reading

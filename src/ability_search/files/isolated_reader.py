@@ -18,6 +18,7 @@ from typing import BinaryIO, Self, cast
 
 import msgspec
 
+from ability_search.files.ocr import recognizer
 from ability_search.text.loaders import FOREIGN, Bounds, Extracted, Unreadable, extract
 
 _CHILD = "ability_search.files.isolated_reader"
@@ -33,6 +34,7 @@ class Request(msgspec.Struct, frozen=True):
     data: bytes
     format: str | None
     bounds: Bounds
+    timeout: float
 
 
 class Reply(msgspec.Struct, frozen=True):
@@ -98,7 +100,7 @@ class Extractor:
         """
         if format not in FOREIGN:
             return extract(name, data, format, self._bounds)
-        request = Request(name, data, format, self._bounds)
+        request = Request(name, data, format, self._bounds, self._timeout)
         child = self._running()
         late = threading.Event()
 
@@ -171,8 +173,11 @@ def _ask(child: subprocess.Popen[bytes], request: Request) -> Reply | None:
 def answer(body: bytes) -> Reply:
     """Read the file of an encoded request."""
     request = msgspec.msgpack.decode(body, type=Request)
+    recognize = recognizer(request.timeout)
     try:
-        return Reply(extract(request.name, request.data, request.format, request.bounds))
+        return Reply(
+            extract(request.name, request.data, request.format, request.bounds, recognize=recognize)
+        )
     except Unreadable as exc:
         return Reply(problem=str(exc))
 

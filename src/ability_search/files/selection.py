@@ -16,16 +16,16 @@ from ability_search.errors import ForbiddenPath, InvalidInput
 from ability_search.files.regular_files import open_regular
 
 _SECRETS = (
-    ".env",
-    ".env.*",
-    "*.key",
-    "*.pem",
-    "*.p12",
-    "id_rsa*",
-    "id_ed25519*",
-    "secrets.toml",
+    *(".env", ".env.*", ".envrc", "secrets.toml", "secrets.json", "secrets.yml", "secrets.yaml"),
+    *("*.key", "*.pem", "*.p12", "*.pfx", "*.ppk", "*.jks", "*.keystore", "*.kdbx"),
+    *("id_rsa*", "id_dsa*", "id_ecdsa*", "id_ed25519*", "**/.ssh/**", "**/.gnupg/**"),
+    *(".netrc", "_netrc", ".npmrc", ".pypirc", ".pgpass", ".my.cnf", ".htpasswd", ".s3cfg"),
+    *(".git-credentials", ".dockercfg", "**/.docker/config.json", "**/.kube/config"),
+    *("**/.aws/credentials", "credentials.json", "credentials.toml", "credentials.y*ml"),
+    *("client_secret*.json", "service-account*.json", "service_account*.json", ".vault-token"),
 )
-"""Key files and files of secrets, which are never indexed."""
+"""Files of keys, passwords and tokens, which are never indexed."""
+SECRET = "may hold a key, a password or a token: never indexed"
 _LEFT_OUT = (
     ".git/",
     ".hg/",
@@ -34,9 +34,8 @@ _LEFT_OUT = (
     "__pycache__/",
     ".venv/",
     "*.pyc",
-    *_SECRETS,
 )
-_NEVER = GitIgnoreSpec.from_lines(_LEFT_OUT)
+_NEVER = GitIgnoreSpec.from_lines((*_LEFT_OUT, *_SECRETS))
 _SECRET = GitIgnoreSpec.from_lines(_SECRETS)
 _LARGEST_GITIGNORE = 1024 * 1024
 
@@ -50,6 +49,8 @@ class Skipped:
 
     path: str
     reason: str
+    part: bool = False
+    """Whether only a part of it was not read, which ``path`` names after ``#``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,13 +65,13 @@ class Selection:
     within: Path
     """Directory that no file may lead out of, without links in its path."""
     skipped: tuple[Skipped, ...] = ()
-    """Directories that could not be read."""
+    """Directories that could not be read, and files of secrets."""
     secrets: frozenset[Identity] = frozenset()
     """Key files and files of secrets in the tree, and in the directories above it."""
 
     def only(self, files: Set[Path]) -> Selection:
-        """Return the selection reduced to these files."""
-        return replace(self, files=tuple(file for file in self.files if file in files))
+        """Return the selection reduced to these files, without those skipped."""
+        return replace(self, files=tuple(file for file in self.files if file in files), skipped=())
 
 
 def allowed(path: str, roots: Sequence[Path], *, base: Path) -> tuple[Path, Path]:
@@ -97,10 +98,7 @@ def allowed(path: str, roots: Sequence[Path], *, base: Path) -> tuple[Path, Path
             if not _exists(real):
                 raise InvalidInput("path", "no such file or directory on the worker's machine")
             if is_secret(Path(path).name) or is_secret(real.relative_to(resolved).as_posix()):
-                raise ForbiddenPath(
-                    "path: names a key file, .env or secrets.toml; these are never indexed",
-                    hint="Choose another file.",
-                )
+                raise ForbiddenPath(f"path: {SECRET}", hint="Choose another file.")
             return real, resolved
     raise ForbiddenPath(
         "path: lies outside the directories that this worker may read",
@@ -120,9 +118,10 @@ def select(
 ) -> Selection:
     """Return the files below a path, or the file at the path, in the order of their names.
 
-    Version control, installed packages and secrets are left out; other hidden files are not. Links
-    to places outside the root are not followed. The files are checked again when they are read,
-    see :func:`ability_search.files.file_documents.load`.
+    Version control, installed packages and secrets are left out; other hidden files are not. Files
+    of secrets that would be selected otherwise are named in ``skipped``. Links to places outside
+    the root are not followed. The files are checked again when they are read, see
+    :func:`ability_search.files.file_documents.load`.
 
     Args:
         path: As returned by :func:`allowed`.
@@ -130,8 +129,8 @@ def select(
         names_from: Directory to which sources are relative. Default: the root.
         include: Patterns of files to select. Default: all files.
         exclude: Patterns of files and directories to leave out.
-        gitignore: Also leave out files matched by ``.gitignore`` files, in the path and above it
-            up to the top of the repository.
+        gitignore: Also leave out files matched by ``.gitignore`` and ``.git/info/exclude`` files,
+            in the path and above it up to the top of the repository.
         known_secrets: Secrets of the directories listed so far, if several paths are selected.
 
     Raises:
@@ -149,21 +148,27 @@ def select(
         where = Path(exc.filename).relative_to(base).as_posix()
         skipped.append(Skipped(shown(where), exc.strerror or "cannot be read"))
 
+    def leave_out(secret: Path) -> None:
+        skipped.append(Skipped(shown(secret.relative_to(base).as_posix()), SECRET))
+
     wanted = _patterns(include, "include") if include else None
     unwanted = _patterns([*_LEFT_OUT, *exclude], "exclude")
     ignored = _Ignored(path) if gitignore else None
     files = []
-    for file in _walk(path, unwanted, ignored, unreadable):
+    for file in _walk(path, unwanted, ignored, unreadable, leave_out):
         relative = file.relative_to(path).as_posix()
-        if unwanted.match_file(relative):
-            if is_secret(file.name):
-                secrets.update(_identity(file))
+        secret = is_secret(relative)
+        if secret:
+            secrets.update(_identity(file))
+        if (
+            unwanted.match_file(relative)
+            or (ignored is not None and ignored.names(file, directory=False))
+            or (wanted is not None and not wanted.match_file(relative))
+        ):
             continue
-        if ignored is not None and ignored.names(file, directory=False):
-            continue
-        if wanted is not None and not wanted.match_file(relative):
-            continue
-        if file.is_file() and file.resolve().is_relative_to(root):
+        if secret:
+            leave_out(file)
+        elif file.is_file() and file.resolve().is_relative_to(root):
             files.append(file)
     return Selection(base, tuple(files), prefix, root, tuple(skipped), frozenset(secrets))
 
@@ -220,7 +225,10 @@ def _patterns(patterns: Sequence[str], name: str) -> GitIgnoreSpec:
 
 
 class _Ignored:
-    """Rules of ``.gitignore`` files; for each path the nearest file with a match decides."""
+    """Rules of git; for each path the nearest directory with a match decides.
+
+    In a directory, ``.gitignore`` takes precedence over ``.git/info/exclude``.
+    """
 
     def __init__(self, top: Path) -> None:
         self._specs: dict[Path, GitIgnoreSpec] = {}
@@ -230,11 +238,14 @@ class _Ignored:
             self.read(directory)
 
     def read(self, directory: Path) -> None:
-        """Load the file of a directory if it exists and can be read."""
-        with suppress(OSError, ValueError):
-            with open_regular(directory / ".gitignore") as file:
-                text = file.read(_LARGEST_GITIGNORE).decode("utf-8", "replace")
-            self._specs[directory] = GitIgnoreSpec.from_lines(text.splitlines())
+        """Load the files of a directory that exist and can be read."""
+        lines: list[str] = []
+        for name in (".git/info/exclude", ".gitignore"):
+            with suppress(OSError), open_regular(directory / name) as file:
+                lines += file.read(_LARGEST_GITIGNORE).decode("utf-8", "replace").splitlines()
+        if lines:
+            with suppress(ValueError):
+                self._specs[directory] = GitIgnoreSpec.from_lines(lines)
 
     def names(self, path: Path, *, directory: bool) -> bool:
         """Return whether the loaded rules leave out a path."""
@@ -286,16 +297,25 @@ def _walk(
     unwanted: GitIgnoreSpec,
     ignored: _Ignored | None,
     unreadable: Callable[[OSError], None],
+    leave_out: Callable[[Path], None],
 ) -> Iterator[Path]:
-    """Yield what is below a directory and is no directory; links to directories are left out."""
+    """Yield what is below a directory and is no directory; links to directories are left out.
+
+    ``leave_out`` is called with each directory of secrets.
+    """
     for walked, names, files in os.walk(top, onerror=unreadable):
         here = Path(walked)
         if ignored is not None:
             ignored.read(here)
-        names[:] = sorted(
-            name
-            for name in names
-            if not unwanted.match_file(f"{(here / name).relative_to(top).as_posix()}/")
-            and not (ignored and ignored.names(here / name, directory=True))
-        )
+        within, names[:] = sorted(names), []
+        for name in within:
+            relative = f"{(here / name).relative_to(top).as_posix()}/"
+            if unwanted.match_file(relative):
+                continue
+            if ignored and ignored.names(here / name, directory=True):
+                continue
+            if is_secret(relative):
+                leave_out(here / name)
+            else:
+                names.append(name)
         yield from (here / name for name in sorted(files))

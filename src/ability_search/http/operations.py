@@ -25,10 +25,13 @@ from ability_search.http.request_bodies import Fields, fields_of, read_json
 from ability_search.http.shortcuts import (
     INGEST,
     SEARCH,
+    FilesInput,
     IngestInput,
+    ReadFile,
     SearchInput,
     ingested,
     searched,
+    uploaded,
 )
 from ability_search.ops.http_access import JSON
 from ability_search.ops.metrics.meter import Meter
@@ -92,18 +95,30 @@ class OpenApi(RootModel[dict[str, Any]]):
 class Handlers:
     """The handlers of the operations and what they use.
 
-    ``models`` says whether a model manager is expected on the network.
+    ``read_file`` reads uploaded files; ``models`` says whether a model manager is expected on the
+    network.
     """
 
     caller: Caller
     settings: Gateway
     meter: PrometheusMeter
     states: ComponentStates
+    read_file: ReadFile
     models: bool = True
 
     async def ingest(self, request: Request) -> Response:
         """POST /ingest."""
         return await self.call(request, INGEST, ingested(await self.fields(request)))
+
+    async def files(self, request: Request) -> Response:
+        """POST /files."""
+        work = self._indexed(await read_json(request))
+        return Response(msgspec.json.encode(await _while_connected(request, work)), media_type=JSON)
+
+    async def _indexed(self, body: bytes) -> dict[str, Any]:
+        tool_input, failed = await uploaded(body, self.read_file)
+        result = await self.caller.read(INGEST, tool_input)
+        return {**result, "failed": [*failed, *result["failed"]]}
 
     async def search(self, request: Request) -> Response:
         """POST /search."""
@@ -217,6 +232,16 @@ OPERATIONS: tuple[Operation, ...] = (
         description="Index one text in the collection `tag`.",
         handler=Handlers.ingest,
         body=IngestInput,
+    ),
+    replace(
+        _tool(BY_NAME[INGEST]),
+        path="/files",
+        name="files",
+        summary="Index files",
+        description="Index files that are sent with the request. A file that cannot be read is"
+        " listed in `failed`; if none can be read, the request fails.",
+        handler=Handlers.files,
+        body=FilesInput,
     ),
     replace(
         _tool(BY_NAME[SEARCH]),

@@ -1,21 +1,26 @@
-"""The routes /ingest and /search, translated into tool calls."""
+"""The routes /ingest, /files and /search, translated into tool calls."""
 
 from __future__ import annotations
 
-from typing import Any
+from base64 import b64decode
+from collections.abc import Awaitable, Callable
+from typing import Annotated, Any
 
-from pydantic import AliasChoices, Field
+from pydantic import AliasChoices, Base64Encoder, EncodedBytes, Field
 
 from ability_search.errors import InvalidInput
 from ability_search.http.request_bodies import Fields
 from ability_search.search.options import Collections, QueryInput
-from ability_search.tools.inputs import CollectionName, DocumentInput
+from ability_search.tools.inputs import CollectionName, DocumentInput, JobId
 from ability_search.wire import Input, NonBlank
 from kadi_client import Raw
 from kadi_client.messages import encode
 
 INGEST = "search-index"
 SEARCH = "search-query"
+
+ReadFile = Callable[[str, bytes], Awaitable[dict[str, Any]]]
+"""Returns the document of a file, given its name and its bytes; raises :class:`InvalidInput`."""
 
 _EVERYTHING = Raw(b'"*"')
 _NOTHING = Raw(b"{}")
@@ -44,6 +49,38 @@ class IngestInput(Input):
     )
 
 
+class _StrictBase64(Base64Encoder):
+    @classmethod
+    def decode(cls, data: bytes) -> bytes:
+        """Decode Base64; other characters are an error."""
+        try:
+            return b64decode(data, validate=True)
+        except ValueError as exc:
+            raise ValueError("not valid Base64") from exc
+
+
+class UploadedFile(Input):
+    """A file to index."""
+
+    source: NonBlank = Field(
+        max_length=1024,
+        description="Name of the file, unique within the collection; its suffix decides how the"
+        " file is read.",
+        examples=["report.pdf"],
+    )
+    data: Annotated[bytes, EncodedBytes(encoder=_StrictBase64)] = Field(
+        description="The file in Base64.", examples=["QmFja3VwcyBydW4gYXQgdHdvLg=="]
+    )
+
+
+class FilesInput(Input):
+    """Files to index."""
+
+    collection: CollectionName
+    files: list[UploadedFile] = Field(min_length=1, max_length=256, description="The files.")
+    job_id: JobId = None
+
+
 class SearchInput(QueryInput):
     """Same as search-query; without a collection, all collections are searched."""
 
@@ -69,6 +106,30 @@ def ingested(fields: Fields) -> dict[str, Any]:
         "metadata": fields.get("metadata", _NOTHING),
     }
     return {"collection": value.tag, "documents": [document]}
+
+
+async def uploaded(body: bytes, read_file: ReadFile) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Return the input of search-index for a body of POST /files, and the files that failed.
+
+    Raises:
+        ValidationError: if a field is invalid; it names every invalid field.
+        InvalidInput: if no file can be read.
+    """
+    value = FilesInput.model_validate_json(body)
+    documents, failed = [], []
+    for file in value.files:
+        try:
+            documents.append(await read_file(file.source, file.data))
+        except InvalidInput as exc:
+            reason = str(exc).removeprefix(f"{file.source}: ")
+            failed.append({"source": file.source, "error": reason, "code": exc.code})
+    if not documents:
+        first = failed[0]
+        raise InvalidInput("files", f"none can be read; {first['source']}: {first['error']}")
+    tool_input: dict[str, Any] = {"collection": value.collection, "documents": documents}
+    if value.job_id is not None:
+        tool_input["jobId"] = value.job_id
+    return tool_input, failed
 
 
 def searched(fields: Fields) -> Fields:

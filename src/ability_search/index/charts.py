@@ -8,7 +8,7 @@ from pydantic import Field
 
 from ability_search.wire import Result
 
-Unit = Literal["hour", "day", "week", "month", "year"]
+Unit = Literal["minute", "hour", "day", "week", "month", "year"]
 
 
 class TokenBin(Result):

@@ -6,16 +6,25 @@ import asyncio
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from ability_search.documents import Document, Passage
+from ability_search.bounded_batches import batches
+from ability_search.documents import Passage
 from ability_search.errors import ChatUnavailable
 from ability_search.index.index_ports import IndexPorts
-from ability_search.index.kinds.chat_kinds import PROMPTS, read_answer, shown
+from ability_search.index.kinds.chat_kinds import (
+    MOST_CHARACTERS,
+    PROMPTS,
+    Part,
+    parts,
+    read_answer,
+    shown_title,
+)
 from ability_search.index.kinds.extracted_kinds import Statement, extracted
 from ability_search.index.preparation import Prepared, Recipe, analyzed, generated_source
 from ability_search.text.analyzer import analyzer_for
 from ability_search.text.chunkers.strategies import chunk
 
 _CHAT = "chat"
+_PROPOSITIONS = "propositions"
 _CONVERSATIONS = 4
 """Documents that the language model processes at the same time."""
 
@@ -52,31 +61,62 @@ class KindDerivation:
         kinds = self._recipe.kinds_of(prepared.document)
         if not kinds or not prepared.passages:
             return prepared
-        answers = await self._ask(prepared.document, kinds)
+        answers = await self._ask(prepared, kinds)
         prepared.kinds = await asyncio.to_thread(self._prepared_kinds, prepared, kinds, answers)
         prepared.missing += sum(kind.missing for kind in prepared.kinds)
         return prepared
 
-    async def _ask(self, document: Document, kinds: Sequence[str]) -> dict[str, list[Statement]]:
+    async def _ask(self, prepared: Prepared, kinds: Sequence[str]) -> dict[str, list[Statement]]:
         """Return the language model's answers by kind; empty if it is not used or fails."""
         answers: dict[str, list[Statement]] = {}
         if self._recipe.kinds_by != _CHAT:
             return answers
-        text = shown(document)
-        for kind in kinds:
-            try:
-                answer = await self._chat.complete(
-                    PROMPTS[kind],
-                    text,
-                    model=self._settings.model,
-                    timeout=self._settings.timeout,
-                )
-            except ChatUnavailable as exc:
-                self._missed += 1
-                self._reason = str(exc)
-                break
-            answers[kind] = read_answer(kind, answer)
+        whole = parts(prepared.document, prepared.passages)
+        try:
+            for kind in kinds:
+                if kind == _PROPOSITIONS:
+                    answers[kind] = await self._propositions(prepared, whole)
+                else:
+                    answers[kind] = await self._combined(
+                        kind, shown_title(prepared.document), whole
+                    )
+        except ChatUnavailable as exc:
+            self._missed += 1
+            self._reason = str(exc)
         return answers
+
+    async def _propositions(self, prepared: Prepared, whole: Sequence[Part]) -> list[Statement]:
+        """Return the propositions of all parts, each with the passage that has most of its words.
+
+        Of equal passages the first is taken, and none if no passage has any of the words.
+        """
+        found: dict[str, Statement] = {}
+        for part in whole:
+            words = {index: set(prepared.terms[index]) for index in part.passages}
+            for statement in await self._answer(_PROPOSITIONS, part.text):
+                own = set(self._analyzer.terms(statement.text))
+                best = max(words, key=lambda index: len(own & words[index]))
+                chunk = best if own & words[best] else None
+                breadcrumb = "" if chunk is None else prepared.passages[chunk].breadcrumb
+                found.setdefault(statement.text, Statement(statement.text, breadcrumb, chunk))
+        return list(found.values())
+
+    async def _combined(self, kind: str, title: str, whole: Sequence[Part]) -> list[Statement]:
+        """Return one answer for a document: that for the answers for its parts."""
+        answers = [await self._answer(kind, part.text) for part in whole]
+        while len(answers) > 1:
+            lines = [each.text for answer in answers for each in answer]
+            answers = [
+                await self._answer(kind, "\n".join([title, "", *some]))
+                for some in batches(lines, len, most=len(lines), most_bytes=MOST_CHARACTERS // 2)
+            ]
+        return answers[0] if answers else []
+
+    async def _answer(self, kind: str, text: str) -> list[Statement]:
+        answer = await self._chat.complete(
+            PROMPTS[kind], text, model=self._settings.model, timeout=self._settings.timeout
+        )
+        return read_answer(kind, answer)
 
     def _prepared_kinds(
         self, prepared: Prepared, kinds: Sequence[str], answers: dict[str, list[Statement]]
@@ -130,6 +170,7 @@ class KindDerivation:
                     start_line=line + passage.start_line,
                     end_line=line + passage.end_line,
                     breadcrumb=statement.breadcrumb,
+                    of_chunk=statement.chunk,
                 )
             start += len(statement.text) + 1
             line += statement.text.count("\n") + 1

@@ -94,7 +94,7 @@ class FileIndexing:
         removed = await self._indexing.discard(name, emptied)
         if request.sweep:
             removed += await self._sweep(name, selection, total.result.warnings)
-        taken = len(selection.files) - len(skipped)
+        taken = len(selection.files) - sum(not each.part for each in skipped)
         return FileReport(total.result, taken, [*selection.skipped, *skipped], removed)
 
     async def _changed(

@@ -13,6 +13,7 @@ from ability_search.documents import KINDS, Document
 from ability_search.errors import InvalidInput, SearchError
 from ability_search.index.preparation import Recipe
 from ability_search.text.analyzer import DEFAULT_LANGUAGE, analyzer_for
+from ability_search.text.languages import language_of, stemmer_of
 
 
 class IndexOptions(BaseModel):
@@ -37,10 +38,13 @@ class IndexOptions(BaseModel):
     """Minimum cosine of a near-duplicate, in (0, 1]; ``None`` disables the detection."""
 
 
-def recipe_for(options: IndexOptions, collection: Collection | None, settings: Settings) -> Recipe:
+def recipe_for(
+    options: IndexOptions, collection: Collection | None, settings: Settings, *, detected: str = ""
+) -> Recipe:
     """Return the recipe of a call: its options, else those of the collection, else the settings.
 
-    The chunk size is limited to the maximum number of tokens of the model.
+    The chunk size is limited to the maximum number of tokens of the model. ``detected`` is the
+    language of the texts of a new collection, which is analyzed accordingly.
 
     Raises:
         InvalidInput: if the overlap is not less than the chunk size, or the language is unknown
@@ -56,7 +60,8 @@ def recipe_for(options: IndexOptions, collection: Collection | None, settings: S
         overlap = min(usual, size // 4)
     elif overlap >= size:
         raise InvalidInput("overlap", f"must be less than maxTokens ({size}), not {overlap}")
-    language = options.language or (collection.language if collection else DEFAULT_LANGUAGE)
+    first = stemmer_of(detected) if detected else DEFAULT_LANGUAGE
+    language = options.language or (collection.language if collection else first)
     if collection is not None and language != collection.language:
         raise InvalidInput(
             "language",
@@ -71,6 +76,8 @@ def recipe_for(options: IndexOptions, collection: Collection | None, settings: S
         chunk_size=size,
         chunk_overlap=overlap,
         language=analyzer_for(language).language,
+        content_language=language_of(options.language or "")
+        or (collection.content_language if collection else detected),
         kinds=_kinds(options, collection, settings),
         kinds_by=options.kinds_by or (collection.kinds_by if collection else settings.kinds.by),
         query_prefix=query_prefix,

@@ -43,6 +43,8 @@ from ability_search.index.writer import Writer
 from ability_search.ops.metrics.metric_table import CHUNKS_DELETED, CHUNKS_INDEXED
 from ability_search.store.records import Replaced, Replacement
 from ability_search.text.analyzer import analyzer_for
+from ability_search.text.languages import detect_language
+from ability_search.text.model_traits import language_warnings
 
 log = logging.getLogger(__name__)
 
@@ -116,7 +118,8 @@ class Indexer:
     ) -> IndexReport:
         """Index as :meth:`index` does, into the generation of a record, which may be new."""
         started = time.perf_counter()
-        recipe = recipe_for(options, collection, self._settings)
+        detected = await detected_language(documents) if collection is None else ""
+        recipe = recipe_for(options, collection, self._settings, detected=detected)
         model = self._model(options, collection)
         result = IndexReport(record.partition("@")[0], len(documents), model)
         call = IndexCall(result, report)
@@ -151,6 +154,7 @@ class Indexer:
                 raise
         if writer.collection is not None:
             result.dimensions = writer.collection.dimensions
+            result.warnings += language_warnings(model, writer.collection.content_language)
         result.seconds = time.perf_counter() - started
         log.info(
             "indexed %s: %d added, %d updated, %d unchanged, %d failed, %d chunks in %.2f s",
@@ -360,6 +364,12 @@ def _add_progress(failure: EmbeddingUnavailable, result: IndexReport) -> None:
     failure.args = (f"{failure}; {stored} of {result.documents} documents are stored",)
     remedy = _CHECK_EMBEDDER if failure.hint == failure.default_hint else failure.hint
     failure.hint = f"{remedy} Then call again: what is stored is skipped."
+
+
+async def detected_language(documents: Sequence[Document]) -> str:
+    """Return the language of documents, in a thread; code does not count."""
+    texts = [document.content for document in documents if document.format != "code"]
+    return await asyncio.to_thread(detect_language, texts)
 
 
 def _length(document: Document) -> int:

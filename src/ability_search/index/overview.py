@@ -41,11 +41,12 @@ _COUNTED = 200_000
 _SAMPLE = 20_000
 """Size of the sample: the standard error of a bin's share is at most .35 %."""
 AXES = 2
-HOUR = 3_600_000
+MINUTE = 60_000
 """In milliseconds, as all durations here."""
+HOUR = 60 * MINUTE
 DAY = 24 * HOUR
-_HOURLY = 3 * DAY
-"""Longest history that is counted by the hour."""
+_MINUTELY, _HOURLY = 2 * HOUR, 3 * DAY
+"""Longest histories that are counted by the minute, and by the hour."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +191,9 @@ def bin_width(least: int, most: int, *, bins: int) -> int:
 
 
 def finest(begun: int, updated: int) -> int:
-    """Return the initial period length: an hour if the collection was filled quickly, or a day."""
+    """Return the initial period length: the shorter, the more quickly the collection was filled."""
+    if updated - begun <= _MINUTELY:
+        return MINUTE
     return HOUR if updated - begun <= _HOURLY else DAY
 
 
@@ -202,11 +205,11 @@ def grown(periods: Sequence[tuple[int, int, int]], *, period: int, most: int) ->
     Args:
         periods: The start in epoch milliseconds, the sources and the chunks of any number of
             periods of one length, in any order.
-        period: That length, an hour or a day.
+        period: That length: a minute, an hour or a day.
         most: Maximum number of periods; exceeded only if there are more years.
     """
     for unit, beginning in _BEGINNINGS.items():
-        if unit == "hour" and period > HOUR:
+        if period > _SHORTEST.get(unit, DAY):
             continue
         merged = _merged(periods, beginning)
         if len(merged) <= most:
@@ -225,7 +228,7 @@ def _merged(
 ) -> Mapping[int, tuple[int, int]]:
     merged: dict[int, tuple[int, int]] = {}
     for start, sources, chunks in periods:
-        moment = datetime.fromtimestamp(start / 1000, tz=UTC).replace(minute=0, second=0)
+        moment = datetime.fromtimestamp(start / 1000, tz=UTC)
         begun = round(beginning(moment).timestamp() * 1000)
         known = merged.get(begun, (0, 0))
         merged[begun] = (known[0] + sources, known[1] + chunks)
@@ -233,19 +236,20 @@ def _merged(
 
 
 def _week(moment: datetime) -> datetime:
-    return moment.replace(hour=0) - timedelta(days=moment.weekday())
+    return moment.replace(hour=0, minute=0) - timedelta(days=moment.weekday())
 
 
 _BEGINNINGS: Mapping[Unit, Callable[[datetime], datetime]] = {
-    "hour": lambda moment: moment,
-    "day": lambda moment: moment.replace(hour=0),
+    "minute": lambda moment: moment,
+    "hour": lambda moment: moment.replace(minute=0),
+    "day": lambda moment: moment.replace(hour=0, minute=0),
     "week": _week,
-    "month": lambda moment: moment.replace(day=1, hour=0),
-    "year": lambda moment: moment.replace(month=1, day=1, hour=0),
+    "month": lambda moment: moment.replace(day=1, hour=0, minute=0),
+    "year": lambda moment: moment.replace(month=1, day=1, hour=0, minute=0),
 }
-"""Start of the unit that contains an hour, by unit, shortest first."""
-
-
+"""Start of the unit that contains a minute, by unit, shortest first."""
+_SHORTEST: Mapping[Unit, int] = {"minute": MINUTE, "hour": HOUR}
+"""Longest period that a unit can be counted from."""
 # Projection
 
 

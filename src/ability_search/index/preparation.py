@@ -49,6 +49,8 @@ class Recipe:
     chunk_overlap: int
     language: str
     """Language of the full-text analysis."""
+    content_language: str = ""
+    """Language of the texts, as ISO 639 code; empty if it is not known."""
     kinds: tuple[str, ...] = ()
     """Kinds derived from each document."""
     kinds_by: str = "local"
@@ -285,6 +287,7 @@ def chunk_records(prepared: Prepared, collection: Collection, *, now: int) -> li
                 overlap=passage.preface + max(0, end - passage.start),
                 section=section,
                 of=document.of,
+                of_chunk=passage.of_chunk,
                 facets=[*prepared.facets, *buckets(periods)],
                 dates=to_numbers(periods),
                 embedding=_rounded_vector(prepared.vectors[index]),

@@ -23,7 +23,7 @@ from ability_search.index.index_calls import (
     recipe_for,
 )
 from ability_search.index.index_ports import IndexPorts
-from ability_search.index.indexer import Indexer
+from ability_search.index.indexer import Indexer, detected_language
 from ability_search.index.jobs import Jobs, Publish, Run, new_record
 from ability_search.index.maintenance import Maintenance
 from ability_search.index.preparation import prepare, restored_document
@@ -320,14 +320,16 @@ class Rebuilder:
         model, query_prefix, passage_prefix = model_input(
             options.model or live.model, self._settings
         )
-        recipe = replace(
-            recipe_for(options, replace(live, language=options.language or ""), self._settings),
-            query_prefix=query_prefix,
-            passage_prefix=passage_prefix,
-        )
         vectors = await self._ports.embed(model, [live.name])
         records = await self._store.source_records(live.type, after="", limit=_SAMPLE)
         documents = await self._restored(live, records)
+        detected = await detected_language(documents)
+        recipe = replace(
+            recipe_for(options, replace(live, language=options.language or ""), self._settings),
+            content_language=detected or live.content_language,
+            query_prefix=query_prefix,
+            passage_prefix=passage_prefix,
+        )
         analyzer = analyzer_for(recipe.language)
         sample = await asyncio.to_thread(
             lambda: [

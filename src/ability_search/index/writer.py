@@ -240,6 +240,7 @@ def new_collection(
         chunk_overlap=recipe.chunk_overlap,
         kinds=recipe.kinds,
         kinds_by=recipe.kinds_by,
+        content_language=recipe.content_language,
         query_prefix=recipe.query_prefix,
         passage_prefix=recipe.passage_prefix,
         keyed=True,

@@ -98,11 +98,12 @@ class MemorySearch(Tables):
         filter: Filter | None,
         *,
         by: str,
-    ) -> dict[str, Row]:
+        chunk_ids: Sequence[str] = (),
+    ) -> tuple[dict[str, Row], dict[str, Row]]:
         wanted = set(sources)
-        chunks = [
-            c for c in self._generation(generation).chunks.values() if c.record.source in wanted
-        ]
+        stored = self._generation(generation).chunks
+        chunks = [c for c in stored.values() if c.record.source in wanted]
+        given = selected((stored[each] for each in chunk_ids if each in stored), filter)
         rows: dict[str, tuple[Row, int]] = {}
         for chunk in selected(chunks, filter):
             row = row_of(chunk, 0.0, columns)
@@ -113,7 +114,9 @@ class MemorySearch(Tables):
             known = rows.get(source)
             if known is None or (-row.score, index) < (-known[0].score, known[1]):
                 rows[source] = row, index
-        return {source: row for source, (row, _) in rows.items()}
+        return {source: row for source, (row, _) in rows.items()}, {
+            chunk.record.chunk_id: row_of(chunk, 0.0, columns) for chunk in given
+        }
 
     async def graph(self, generation: str, request: GraphRequest) -> GraphAnswer:
         stored = self._generation(generation)

@@ -177,10 +177,12 @@ class SearchStore(Protocol):
         filter: Filter | None,
         *,
         by: str,
-    ) -> dict[str, Row]:
-        """Return the best chunk of each source, by source; of equal ones the first.
+        chunk_ids: Sequence[str] = (),
+    ) -> tuple[dict[str, Row], dict[str, Row]]:
+        """Return the best chunk of each source, by source, and the given chunks, by chunkId.
 
-        The column ``by`` of ``columns`` decides, and is the score.
+        The column ``by`` of ``columns`` decides, and is the score; of equal chunks the first is
+        best. Chunks that are gone, duplicates or excluded by the filter are left out.
         """
 
     async def graph(self, generation: str, request: GraphRequest) -> GraphAnswer:

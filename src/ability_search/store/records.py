@@ -60,6 +60,8 @@ class ChunkRecord:
     """Index of the first chunk of the section."""
     of: str | None = None
     """Source of the document that this kind was made of."""
+    of_chunk: int | None = None
+    """Index of the chunk of that document that this one was made of, if it is one chunk."""
     facets: Sequence[str] = ()
     """Keys of equality filters, and of the periods that the text mentions."""
     dates: Sequence[int] = ()

@@ -166,7 +166,7 @@ class _Upload:
             self._count(len(reading.documents))
 
     async def _call(self, documents: Sequence[Document]) -> dict[str, Any]:
-        request = {**self.options, "documents": [_wire_document(each) for each in documents]}
+        request = {**self.options, "documents": [wire_document(each) for each in documents]}
         answer = await self.client.run_job(
             "search-index",
             request,
@@ -186,7 +186,8 @@ class _Upload:
         self.advance(self.done, self.total, "")
 
 
-def _wire_document(document: Document) -> dict[str, Any]:
+def wire_document(document: Document) -> dict[str, Any]:
+    """Return a document as search-index takes it."""
     return {
         "source": document.source,
         "title": document.title,

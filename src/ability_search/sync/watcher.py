@@ -150,6 +150,8 @@ class Watcher:
         }
         if changed:
             chosen = [tree.only(changed) for tree in trees]
+            for tree in () if self._swept else trees:
+                outcome.skip(tree.selection.skipped)
             options = {**self.options, "collection": place.collection}
             shown = self.report.progress(
                 place.collection, count_files(chosen), first=not self._swept

@@ -22,7 +22,7 @@ _CACHED_TERMS = _CACHED_WORDS = 1 << 16
 _CACHED_LENGTH = 64
 """Maximum characters of a cached word; longer words rarely recur."""
 _LATIN_END = 0x250
-_STOP_WORDS = {
+STOP_WORDS = {
     "english": """
         a about am an and any are as at be been being but by can could did do does for from had
         has have he her his how i if in into is it its me my no not of on or our she should so
@@ -81,7 +81,7 @@ class Analyzer:
         self._stemming = Lock()  # a Snowball stemmer keeps the word it works on
         self._term = lru_cache(maxsize=_CACHED_TERMS)(self._normalized)
         self._cached = lru_cache(maxsize=_CACHED_WORDS)(self._of_word)
-        self._stop_terms = frozenset(self.terms(_STOP_WORDS.get(name, "")))
+        self._stop_terms = frozenset(self.terms(STOP_WORDS.get(name, "")))
         self._stop_pieces = frozenset(_STOP_PIECES.split())
 
     def terms(self, text: str) -> list[str]:

@@ -6,12 +6,13 @@ import asyncio
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pydantic import BaseModel
 
-from ability_search.errors import Cancelled, DeadlineExceeded, SearchError
+from ability_search.errors import Cancelled, DeadlineExceeded, NotFound, SearchError
+from ability_search.filters.predicate import matches
 from ability_search.index.file_indexing import FileIndexing, FileRequest
 from ability_search.index.generations import Generations
 from ability_search.index.index_calls import Progress
@@ -72,6 +73,7 @@ class _Table:
     def __init__(self, services: Services) -> None:
         self._services = services
         self._limits = services.ports.settings.limits
+        self._policy = requests.read_policy(services.ports.settings.reading)
 
     def tool(self, row: ToolRow, handler: Handler) -> Tool:
         """Return the tool of a row; its failures are returned, not raised."""
@@ -86,6 +88,9 @@ class _Table:
         return Tool.typed(
             row.name, row.description, row.params, admitted, result=row.result, on_error=failure
         )
+
+    def _may_read(self, source: str) -> bool:
+        return self._policy is None or matches(self._policy, {"source": source})
 
     async def index(self, value: inputs.IndexInput, call: _Admitted) -> results.IndexResult:
         """search-index."""
@@ -121,19 +126,23 @@ class _Table:
 
     async def query(self, value: inputs.QueryInput, _call: _Admitted) -> QueryResult:
         """search-query."""
-        result = await self._services.searcher.query(requests.query(value, self._limits))
+        query = requests.query(value, self._limits, self._policy)
+        result = await self._services.searcher.query(query)
         _meter(self._services.ports.meter, result)
         return result
 
     async def similar(self, value: inputs.SimilarInput, _call: _Admitted) -> SimilarResult:
         """search-similar."""
-        return await self._services.searcher.similar(
+        result = await self._services.searcher.similar(
             value.collection,
             value.chunk_id,
             limit=requests.limit(value.limit, self._limits),
-            filter=requests.combined_filter(value.filter, None, (), self._limits),
+            filter=requests.combined_filter(value.filter, None, (), self._limits, self._policy),
             min_score=value.min_score,
         )
+        if not self._may_read(result.source_chunk.source):
+            raise NotFound("chunk", value.chunk_id, hint="Use the chunkId of a search-query hit.")
+        return result
 
     async def reindex(self, value: inputs.ReindexInput, call: _Admitted) -> results.ReindexResult:
         """search-reindex."""
@@ -193,6 +202,10 @@ class _Table:
             requests.overview(value),
         )
         ranking = self._services.ports.settings.ranking
+        page = replace(page, sources=tuple(filter(self._may_read, page.sources)))
+        if overview.map is not None:
+            points = [each for each in overview.map.points if self._may_read(each.source)]
+            overview = replace(overview, map=overview.map.model_copy(update={"points": points}))
         return responses.collection_info(page, jobs, overview, scan_below=ranking.scan_below)
 
 

@@ -15,7 +15,11 @@ from ability_search.wire import Count, Input, NonBlank, Share
 
 Format = Literal["markdown", "text", "code", "json", "html", "rst", "csv"]
 Included = Literal["tokens", "growth", "map"]
-FileFormat = Format | Literal["pdf", "docx", "pptx", "xlsx", "notebook"]
+FileFormat = (
+    Format
+    | Literal["pdf", "docx", "pptx", "xlsx", "odf", "rtf", "epub", "svg", "email", "image"]
+    | Literal["notebook"]
+)
 
 CollectionName = Annotated[
     str,
@@ -33,6 +37,13 @@ ChunkStrategy = Annotated[
 MaxTokens = Annotated[
     Count | None,
     Field(ge=16, le=8192, description="Maximum tokens per chunk.", examples=[500]),
+]
+Language = Annotated[
+    str | None,
+    Field(
+        description="Language for keyword search (english, german, none, ...). Default: the"
+        " collection's; for a new collection detected from the first documents."
+    ),
 ]
 Kinds = Annotated[
     list[Literal["title", "summary", "keywords", "propositions"]] | None,
@@ -138,9 +149,7 @@ class IndexInput(Input):
     max_tokens: MaxTokens = None
     overlap: Overlap = None
     model: Model = None
-    language: str | None = Field(
-        None, description="Language for keyword search (english, german, none, ...)."
-    )
+    language: Language = None
     kinds: Kinds = None
     kinds_by: KindsBy = None
     force: bool = Field(
@@ -184,6 +193,7 @@ class IndexFileInput(Input):
     max_tokens: MaxTokens = None
     overlap: Overlap = None
     model: Model = None
+    language: Language = None
     kinds: Kinds = None
     kinds_by: KindsBy = None
     force: bool = Field(False, description="Index unchanged files too, and embed every text again.")

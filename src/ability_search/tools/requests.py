@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ability_search.bounded_batches import text_bytes
-from ability_search.config.schema import Limits
+from ability_search.config.schema import Limits, Reading
 from ability_search.documents import Document
 from ability_search.errors import TooLarge
 from ability_search.filters.parser import parse_filter, source_filter
@@ -72,8 +72,8 @@ def index_options(
     return options.model_copy(update={"embed_all": options.force})
 
 
-def query(value: inputs.QueryInput, limits: Limits) -> Query:
-    """Return the query of a call.
+def query(value: inputs.QueryInput, limits: Limits, policy: Filter | None) -> Query:
+    """Return the query of a call; ``policy`` as for :func:`read_policy`.
 
     Raises:
         TooLarge: if the query is too long, or too many results are requested.
@@ -87,7 +87,7 @@ def query(value: inputs.QueryInput, limits: Limits) -> Query:
             )
     limit(value.limit, limits)
     return parse_query(
-        value, combined_filter(value.filter, value.sources, value.exclude_sources, limits)
+        value, combined_filter(value.filter, value.sources, value.exclude_sources, limits, policy)
     )
 
 
@@ -110,13 +110,14 @@ def combined_filter(
     sources: Sequence[str] | None,
     exclude_sources: Sequence[str],
     limits: Limits,
+    policy: Filter | None,
 ) -> Filter | None:
-    """Return a filter and globs as one filter; ``None`` without any.
+    """Return the operator's policy, a filter and globs as one filter; ``None`` without any.
 
     Raises:
         InvalidInput: if one of them is invalid.
     """
-    parts = []
+    parts = [] if policy is None else [policy]
     if document is not None:
         parts.append(
             parse_filter(document, max_depth=limits.filter_depth, max_nodes=limits.filter_nodes)
@@ -124,6 +125,13 @@ def combined_filter(
     if sources is not None or exclude_sources:
         parts.append(source_filter(sources, exclude_sources))
     return combine(*parts) if parts else None
+
+
+def read_policy(reading: Reading) -> Filter | None:
+    """Return the filter that applies to every query; ``None`` if all sources may be read."""
+    if not (reading.allow or reading.deny):
+        return None
+    return source_filter(reading.allow or None, reading.deny)
 
 
 def overview(value: inputs.CollectionInfoInput) -> Wanted:

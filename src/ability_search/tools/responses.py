@@ -12,6 +12,7 @@ from ability_search.index.index_calls import IndexReport
 from ability_search.index.indexer import SourcePage
 from ability_search.index.overview import Overview
 from ability_search.store.records import Job
+from ability_search.text.model_traits import language_warnings
 from ability_search.tools import results
 from ability_search.wire import Result
 
@@ -97,7 +98,10 @@ def cleared_result(collection: str, deleted: int) -> results.ReindexResult:
 def summary(collection: Collection) -> results.CollectionSummary:
     """Return a collection's entry in the list of search-collections."""
     return results.CollectionSummary(
-        name=collection.name, sources=collection.sources, **_statistics(collection)
+        name=collection.name,
+        sources=collection.sources,
+        warnings=language_warnings(collection.model, collection.content_language) or None,
+        **_statistics(collection),
     )
 
 
@@ -121,6 +125,7 @@ def collection_info(
         embedded_percent=round(100 * collection.embedded_share, 2),
         created_at=instant(collection.created_at),
         jobs=[_job(job) for job in jobs],
+        warnings=language_warnings(collection.model, collection.content_language) or None,
         tokens=overview.tokens,
         growth=overview.growth,
         map=overview.map,

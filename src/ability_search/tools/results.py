@@ -101,6 +101,9 @@ class CollectionSummary(Result):
     model: str
     dimensions: int
     updated_at: str
+    warnings: list[str] | None = Field(
+        None, description="Set if the model does not fit the language of the texts."
+    )
 
 
 class CollectionsResult(Result):
@@ -162,6 +165,9 @@ class CollectionInfoResult(Result):
     created_at: str
     updated_at: str
     jobs: list[JobStatus] = Field([], description="The last job of each kind.")
+    warnings: list[str] | None = Field(
+        None, description="Set if the model does not fit the language of the texts."
+    )
     tokens: TokenHistogram | None = Field(None, description="Set if requested by include.")
     growth: CollectionGrowth | None = Field(None, description="Set if requested by include.")
     map: CollectionMap | None = Field(None, description="Set if requested by include.")

@@ -454,6 +454,7 @@ CHUNK = ChunkRecord(
     title="t",
     content="content",
     kind="summary",
+    of_chunk=2,
     metadata={"a": [1]},
     chunk_index=1,
     total_chunks=3,

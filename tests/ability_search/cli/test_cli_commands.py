@@ -346,7 +346,7 @@ def test_models_list_tells_rerankers_from_encoders(
     settings = '{"architectures": ["BertForSequenceClassification"]}'
     (directory / "config.json").write_text(settings)
     monkeypatch.setenv("SEARCH_MODEL_DIRS", str(directory))
-    monkeypatch.setenv("SEARCH_MODEL_RERANKER_URL", "http://localhost:9000")
+    monkeypatch.setenv("SEARCH_MODEL_RERANKER_URL", "http://ada:pw@localhost:9000")
     monkeypatch.setenv("SEARCH_MODEL_RERANKER_NAMES", "bge")
     listed = json.loads(run("models", "list", "--json").stdout)
     assert [model for model in listed if model["task"] == "rerank"] == [

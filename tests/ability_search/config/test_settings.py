@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from ability_search.config.loader import load_settings, own_files
-from ability_search.config.model_settings import prefixes_by_name
 from ability_search.config.schema import Settings
 from ability_search.config.settings_table import SPECS, settings_table
 from ability_search.errors import ConfigurationError
+from ability_search.text.model_traits import model_traits
 
 KEPT = {
     "SEARCH_CHUNK_SIZE": "chunk_size",
@@ -200,6 +200,7 @@ def test_all_problems_are_reported_at_once_with_file_and_key(tmp_path: Path) -> 
         ("secret_key_file: 5", "not a valid path"),
         ("allowed_roots: [docs, 5]", "search.allowed_roots.1: "),
         ("allowed_roots: []", "at least 1 item"),
+        ("read_deny: ['a[']", "search.read_deny.0: "),
     ],
 )
 def test_a_wrong_value_is_refused(tmp_path: Path, line: str, expected: str) -> None:
@@ -337,12 +338,12 @@ def test_the_table_has_every_setting_once(tmp_path: Path) -> None:
     ],
 )
 def test_prefixes_are_those_of_the_model_card(model: str, query: str, passage: str) -> None:
-    assert prefixes_by_name(model) == (query, passage)
+    assert model_traits(model)[:2] == (query, passage)
 
 
 def test_instructions_precede_queries_only() -> None:
     for model in ("bge-large", "bge-small-zh-v1.5", "multilingual-e5-large-instruct"):
-        query, passage = prefixes_by_name(model)
+        query, passage, _ = model_traits(model)
         assert query
         assert passage == ""
 

@@ -39,7 +39,7 @@ def test_one_process_reads_many_files(extractor: Extractor) -> None:
 
 
 def test_messages_between_the_processes_round_trip() -> None:
-    request = Request("a.pdf", pdf("eins"), "pdf", BOUNDS)
+    request = Request("a.pdf", pdf("eins"), "pdf", BOUNDS, 60)
     pipe = io.BytesIO()
     write_frame(pipe, request)
     whole = pipe.getvalue()
@@ -50,7 +50,7 @@ def test_messages_between_the_processes_round_trip() -> None:
     assert (reply.found.text, reply.found.metadata["pages"]) == ("eins\n\f\n", 1)
     for cut in (0, 3, 8, len(whole) - 1):
         assert read_frame(io.BytesIO(whole[:cut])) is None
-    missing = msgspec.msgpack.encode(Request("a.pdf", b"", "pdf", BOUNDS))
+    missing = msgspec.msgpack.encode(Request("a.pdf", b"", "pdf", BOUNDS, 60))
     assert "corrupt" in answer(missing).problem
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ability_search.errors import ForbiddenPath, InvalidInput
-from ability_search.files.selection import allowed, parts, select
+from ability_search.files.selection import SECRET, allowed, parts, select
 
 
 def test_links_are_followed_before_the_root_is_checked(tmp_path: Path) -> None:
@@ -84,6 +84,48 @@ def test_gitignore_files_apply_if_requested(tmp_path: Path) -> None:
 
     assert names(gitignore=True) == ["a.md", "sub/keep.log"]
     assert len(names()) == 6
+
+
+def test_the_exclude_file_of_a_repository_is_read(tmp_path: Path) -> None:
+    for name in ("a.md", "b.log", "sub/c.log", "sub/keep.log", "inner/d.txt"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("x")
+    for repository, rules in ((tmp_path, "*.log\n"), (tmp_path / "inner", "d.txt\n")):
+        (repository / ".git" / "info").mkdir(parents=True)
+        (repository / ".git" / "info" / "exclude").write_text(rules)
+    (tmp_path / "sub" / ".gitignore").write_text("!keep.log\n.gitignore\n")
+
+    def names(path: Path) -> list[str]:
+        chosen = select(path, tmp_path, gitignore=True)
+        return [file.relative_to(tmp_path).as_posix() for file in chosen.files]
+
+    assert names(tmp_path) == ["a.md", "sub/keep.log"]
+    assert names(tmp_path / "sub") == ["sub/keep.log"]
+
+
+def test_files_of_secrets_are_left_out_and_named(tmp_path: Path) -> None:
+    secrets = [
+        *(".env", ".git-credentials", ".netrc", ".npmrc", "Credentials.json", "kdb/x.kdbx"),
+        *("home/.aws/credentials", ".ssh/config", "sub/client_secret_1.json"),
+    ]
+    plain = ["a.md", "credentials/readme.md", "docs/netrc.md", "npmrc"]
+    for name in [*secrets, *plain]:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("x")
+    (tmp_path / ".gitignore").write_text(".gitignore\n.npmrc\n")
+
+    def taken(**options: Any) -> tuple[list[str], list[str]]:
+        chosen = select(tmp_path, tmp_path, gitignore=True, **options)
+        files = [file.relative_to(tmp_path).as_posix() for file in chosen.files]
+        assert {each.reason for each in chosen.skipped} <= {SECRET}
+        return sorted(files), sorted(each.path for each in chosen.skipped)
+
+    left_out = {*secrets} - {".npmrc", ".ssh/config"} | {".ssh"}
+    assert taken() == (plain, sorted(left_out))
+    assert taken(include=["*.json", "*.md"], exclude=["sub/"]) == (
+        ["a.md", "credentials/readme.md", "docs/netrc.md"],
+        [".ssh", "Credentials.json"],
+    )
 
 
 def test_an_unreadable_gitignore_file_is_ignored(tmp_path: Path) -> None:

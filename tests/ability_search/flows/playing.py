@@ -42,9 +42,12 @@ class Talker(Played):
 
     tool = "chat-completion"
     says: str = "feline\nkitten"
+    say: Callable[[dict[str, Any]], str] | None = None
+    """What it says to a request, if that is not always the same."""
 
     def usual(self, tool_input: dict[str, Any]) -> Answer:
-        message = {"role": "assistant", "content": self.says}
+        says = self.says if self.say is None else self.say(tool_input)
+        message = {"role": "assistant", "content": says}
         return {"choices": [{"index": 0, "message": message}]}
 
 

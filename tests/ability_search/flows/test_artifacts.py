@@ -172,7 +172,11 @@ async def test_what_is_imported_is_what_was_exported(start: Start, tmp_path: Pat
     queries = [prose(chance, 1 + n % 4) for n in range(25)]
     async with start(**SMALL_GROUPS) as network:
         documents = await fill(network, tmp_path)
-        manifest = await export(network, tmp_path / "out")
+        manifest = await export(network, tmp_path / "new" / "out")
+        modes = {path.stat().st_mode & 0o777 for path in (tmp_path / "new").rglob("*.*")}
+        assert modes == {0o600}
+        assert (tmp_path / "new").stat().st_mode & 0o777 == 0o700
+        assert (tmp_path / "new" / "out").stat().st_mode & 0o777 == 0o700
         held = await contents(network, "docs")
         before = await record(network, "docs")
         expected = await answers(network, "docs", queries)
@@ -181,7 +185,7 @@ async def test_what_is_imported_is_what_was_exported(start: Start, tmp_path: Pat
         assert manifest.counts.kind_chunks == before.kind_chunks > 0
         assert manifest.counts.links == before.links > 0
     async with start(**SMALL_GROUPS) as empty:
-        await import_(empty, tmp_path / "out", "docs")
+        await import_(empty, tmp_path / "new" / "out", "docs")
         assert empty.model.requests == 0
         after = await assert_consistent(empty, "docs")
         assert await contents(empty, "docs") == held

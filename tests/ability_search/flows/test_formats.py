@@ -4,11 +4,21 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pypdfium2
 import pytest
 from tests.ability_search.flows.conftest import Network, Start, document
 from tests.ability_search.flows.stored import assert_consistent
 from tests.ability_search.flows.test_files_indexing import sources
-from tests.ability_search.text.loaders.samples import pdf, slides, word, workbook
+from tests.ability_search.text.loaders.samples import (
+    book,
+    opendocument,
+    pdf,
+    saved,
+    scan,
+    slides,
+    word,
+    workbook,
+)
 
 from ability_search.files.isolated_reader import Extractor
 
@@ -51,23 +61,34 @@ async def test_files_of_all_formats_are_found_and_a_broken_one_is_named(
         i_pdf=pdf("secret", encrypted=True),
         j_docx=b"no document",
         k_png=b"\x89PNG\r\n\x1a\n",
+        l_odt=opendocument("<text:p>A heron fishes</text:p>"),
+        m_epub=book("<p>An ibex climbs"),
+        n_rtf=rb"{\rtf1\ansi A yak grazes\par}",
+        o_svg=b'<svg xmlns="http://www.w3.org/2000/svg"><text>A newt hides</text></svg>',
+        p_eml=b"From: a@b.c\nSubject: Owls\n\nAn owl hoots\n",
     )
     answer = await network.call("search-index-file", collection="docs", path="d")
-    assert (answer["files"], answer["added"], answer["failed"]) == (8, 8, [])
-    assert {each["path"]: each["reason"] for each in answer["skipped"]} == {
+    assert (answer["files"], answer["added"], answer["failed"]) == (13, 13, [])
+    reasons = {each["path"]: each["reason"] for each in answer["skipped"]}
+    assert "tesseract" in reasons.pop("d/k.png")
+    assert reasons == {
         "d/i.pdf": "encrypted: needs a password",
         "d/j.docx": "not a DOCX file, though its name says so",
-        "d/k.png": "a PNG image, not text",
     }
     for words, source, title, page in [
         ("walrus sleeps", "d/a.pdf", "The Title", 2),
         ("pelican drinks", "d/b.docx", "Titled", None),
         ("say flamingo", "d/c.pptx", "Flamingo", 1),
         ("ostrich", "d/d.xlsx", "d.xlsx", None),
-        ("otter swims", "d/e.html", "Otters", None),
+        ("otter swims", "d/e.html", "Otters | Site", None),
         ("mole digs", "d/f.md", "Moles", None),
         ("lynx", "d/g.csv", "g.csv", None),
         ("badger rests", "d/h.rst", "Top", None),
+        ("heron", "d/l.odt", "l.odt", None),
+        ("ibex", "d/m.epub", "The Book", None),
+        ("yak", "d/n.rtf", "n.rtf", None),
+        ("newt", "d/o.svg", "o.svg", None),
+        ("owl hoots", "d/p.eml", "Owls", None),
     ]:
         found = await network.call(
             "search-query", collection="docs", query=words, mode="keyword", limit=1
@@ -179,3 +200,17 @@ async def test_front_matter_is_metadata_and_its_description_is_found(network: Ne
     await network.call("search-reindex", collection="docs")
     after = await network.call("search-index", collection="docs", documents=[skill])
     assert after["unchanged"] == 1
+
+
+async def test_a_scanned_page_is_named_as_skipped_and_its_file_counts_as_read(
+    network: Network, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    mixed = pypdfium2.PdfDocument(scan("One", "Two"))
+    mixed.import_pages(pypdfium2.PdfDocument(pdf("The walrus")))
+    write(tmp_path, a_pdf=saved(mixed), b_png=b"\x89PNG\r\n\x1a\n")
+    answer = await network.call("search-index-file", collection="docs", path="d")
+    assert (answer["files"], answer["added"]) == (1, 1)
+    paths = [each["path"] for each in answer["skipped"]]
+    assert sorted(paths) == ["d/a.pdf#page=1", "d/a.pdf#page=2", "d/b.png"]
+    assert all("apt install tesseract-ocr" in each["reason"] for each in answer["skipped"])

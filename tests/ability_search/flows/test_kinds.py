@@ -193,6 +193,49 @@ async def test_a_language_model_makes_them_and_is_asked_once_for_each(
     assert len(talker.requests) == 2
 
 
+async def test_a_proposition_returns_the_chunk_that_states_it(network: Network) -> None:
+    # The query has more words of the other section.
+    await index(network, document("a", TEXT), kinds=["propositions"])
+    for mode in ("semantic", "keyword", "hybrid"):
+        found = await network.call(
+            "search-query",
+            collection="docs",
+            query="It needs no database at all, workers serves hundred broker easily limits",
+            mode=mode,
+            extended=["propositions"],
+            explain=True,
+        )
+        stated = {hit["explain"]["extended"]["chunkId"]: hit["content"] for hit in found["results"]}
+        rows = {row["chunkId"]: row["content"] for row in await kind_chunks(network, "docs")}
+        assert stated
+        assert all(rows[chunk_id] in content for chunk_id, content in stated.items())
+
+
+async def test_a_language_model_sees_a_long_document_in_parts(
+    network: Network, talker: Talker
+) -> None:
+    sections = [f"# Part {n}\n\n" + f"The fact {n} is told. " * 50 for n in range(20)]
+
+    def facts(tool_input: dict[str, Any]) -> str:
+        shown = tool_input["messages"][1]["content"].lower()
+        return "\n".join(f"Fact {n} is told in it." for n in range(20) if f"fact {n} is" in shown)
+
+    talker.say = facts
+    long = document("a", "\n\n".join(sections))
+    await index(network, long, kinds=["propositions", "summary"], kindsBy="chat")
+    made_of = {
+        row["content"]: row["ofChunk"]
+        for row in await kind_chunks(network, "docs")
+        if row["kind"] == "propositions"
+    }
+    assert made_of == {f"Fact {n} is told in it.": n for n in range(20)}
+    requests = [each["messages"][1]["content"] for each in talker.requests]
+    assert len(requests) > 6
+    assert all(len(each) <= 8000 for each in requests)
+    assert all(any(f"The fact {n} is" in each for each in requests) for n in range(20))
+    assert any(each.startswith("a\n\nFact 0 is told in it.") for each in requests)
+
+
 async def test_without_a_language_model_they_are_extracted_and_the_caller_is_told(
     network: Network, talker: Talker
 ) -> None:

@@ -107,7 +107,7 @@ async def test_what_has_no_shape_yet_is_told_all_the_same(network: Network) -> N
     info = await included(network, *EVERYTHING)
     assert [each["chunks"] for each in info["tokens"]["bins"]] == [1]
     (period,) = info["growth"]["periods"]
-    assert (info["growth"]["unit"], period["chunks"], period["sources"]) == ("hour", 1, 1)
+    assert (info["growth"]["unit"], period["chunks"], period["sources"]) == ("minute", 1, 1)
     (point,) = info["map"]["points"]
     assert (point["x"], point["y"], point["excerpt"]) == (0, 0, "one text")
     assert info["map"]["explainedVariance"] == [0, 0]

@@ -25,6 +25,40 @@ async def graph_is_used(network: Network) -> None:
                 return
 
 
+async def test_the_read_policy_applies_to_every_query_above_the_filter_of_the_caller(
+    start: Start,
+) -> None:
+    texts = {"pub/a.md": "pump one", "pub/key.md": "pump two", "own/b.md": "pump three"}
+    environ = {"SEARCH_READ_ALLOW": "pub/**,own/**", "SEARCH_READ_DENY": "**/key.md, own/*"}
+    async with start(**environ) as network:
+        documents = [
+            document(source, text, links=[{"target": other} for other in texts if other != source])
+            for source, text in texts.items()
+        ]
+        await network.call("search-index", collection="docs", documents=documents)
+        for options in (
+            {"mode": "keyword"},
+            {"mode": "semantic", "graph": {"hops": 2}},
+            {"sources": ["own/*", "**"]},
+            {"filter": {"source": {"$in": list(texts)}}},
+        ):
+            answer = await network.call("search-query", collection="*", query="pump", **options)
+            assert [hit["source"] for hit in answer["results"]] == ["pub/a.md"]
+        hidden = await network.call(
+            "search-query", collection="docs", query="pump", sources=["own/b.md"]
+        )
+        assert hidden["results"] == []
+        (allowed,) = answer["results"]
+        near = await network.call("search-similar", collection="docs", chunkId=allowed["chunkId"])
+        assert near["results"] == []
+        denied = allowed["chunkId"].replace("pub/a.md", "own/b.md")
+        refused = await network.refused("search-similar", collection="docs", chunkId=denied)
+        assert refused["code"] == "not_found"
+        info = await network.call("search-collection-info", collection="docs", include=["map"])
+        assert info["sources"] == ["pub/a.md"]
+        assert {point["source"] for point in info["map"]["points"]} <= {"pub/a.md"}
+
+
 @pytest.fixture(params=["scan", pytest.param("graph", marks=pytest.mark.engine)])
 async def library(
     request: pytest.FixtureRequest, start: Start

@@ -255,7 +255,7 @@ async def test_embedding_unavailable(start: Start) -> None:
 async def test_timeout(network: Network) -> None:
     await network.call("search-index", collection="docs", documents=[document("a", "words")])
     network.model.gate = asyncio.Event()
-    call = {"collection": "docs", "query": "w"}
+    call = {"collection": "docs", "query": "w", "mode": "semantic"}
     answer = await network.client.invoke("search-query", call, timeout=4.0, check=False)
     shaped(answer, "timeout", "search-query", retryable=True)
     network.model.gate.set()

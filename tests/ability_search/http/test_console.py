@@ -10,6 +10,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
+from docx import Document as Office
 from tests.ability_search.edge_network import SECONDS, TOKEN, Stage, opened, settings_for
 from tests.ability_search.flows.conftest import Network, Start, document, down
 from tests.ability_search.http.browser import BLANK, Browser, chromium
@@ -89,8 +90,12 @@ def files(home: Path) -> str:
     for name, content in contents.items():
         (home / name).write_text(content, encoding="utf-8")
     (home / "picture.png").write_bytes(b"\x89PNG\r\n\x1a\n\0\xff")
+    report = Office()
+    report.add_heading("Harvest", 1)
+    report.add_paragraph("Apples ripen in September.")
+    report.save(str(home / "harvest.docx"))
     (home / "large.txt").write_text("x" * 2000, encoding="utf-8")
-    names = ("large.txt", *contents, "picture.png")
+    names = ("large.txt", *contents, "harvest.docx", "picture.png")
     return "\n".join(str(home / name) for name in names)
 
 
@@ -121,11 +126,11 @@ async def index(network: Network, browser: Browser, home: Path) -> None:
     await browser.shows("#index-message", "Enter a collection name")
     await browser.keys("#target", "notes")
     await browser.keys("#files", chosen)
-    await browser.shows(".job", "0 of 1 document")
-    await browser.shows(".job", "picture.png")
+    await browser.shows(".job", "0 of 5 documents")
     network.model.gate.set()
-    await browser.shows(".job.failed", "4 added, 0 updated, 0 unchanged, 2 failed")
-    await browser.shows(".job.failed", "large.txt: documents.0.content: 2000 bytes")
+    await browser.shows(".job.failed", "5 added, 0 updated, 0 unchanged, 2 failed")
+    await browser.shows(".job.failed", "large.txt: more text than the 1024 bytes allowed")
+    await browser.shows(".job.failed", "picture.png: a PNG image, not text")
     await browser.picture("index")
     await browser.run(DROPPED, "backups.md", (home / "backups.md").read_text(encoding="utf-8"))
     await browser.shows(".job.done", "0 added, 0 updated, 1 unchanged; 0 chunks")
@@ -143,30 +148,35 @@ document.querySelector("#drop label").dispatchEvent(new DragEvent("drop", kind))
 
 
 async def look_at_collections(browser: Browser) -> None:
-    await browser.click("a[href='#collections']")
-    await browser.shows(".tiles", "sources4")
-    await browser.click("tbody button")
-    await browser.shows("#detail h4", "Sources 1 to 4 of 4")
+    await browser.click("#to-collections")
+    await browser.shows(".tiles", "sources5")
+    await browser.click("tbody a")
+    await browser.shows("#detail h4", "Sources 1 to 5 of 5")
+    assert await browser.run("return location.hash") == "#collections?name=notes"
+    beside = "const [one, two] = document.querySelectorAll('#browse > *');"
+    tops = "return two.getBoundingClientRect().left > one.getBoundingClientRect().right"
+    assert await browser.run(f"{beside} {tops}")
     assert set(await browser.texts(".sources .source")) == {
-        *("backups.md", "bread.html", "people.json", "prices.csv")
+        *("backups.md", "bread.html", "harvest.docx", "people.json", "prices.csv")
     }
     await look_at_figures(browser)
     assert [html for name, html in await browser.controls() if not name] == []
     await browser.picture("collections")
-    await browser.click("#detail .buttons button")
+    await browser.click("#detail .buttons a")
 
 
 async def look_at_figures(browser: Browser) -> None:
     await browser.until("document.querySelectorAll('#detail .chart canvas').length === 2")
     labels = "[...document.querySelectorAll('#detail .chart')].map(e => e.ariaLabel).join()"
-    assert "Growth to 4 chunks of 4 sources" in await browser.run(f"return {labels}")
+    assert "Growth to 5 chunks of 5 sources" in await browser.run(f"return {labels}")
     counts = await browser.texts("#detail .plain td:last-child")
-    assert sum(map(int, counts)) == 8  # chunks by size, and by hour
+    assert sum(map(int, counts)) == 10  # chunks by size, and by minute
+    await browser.shows("figcaption", "by the minute of their last indexing")
 
     await browser.click(".map button")
     await browser.until("document.querySelector('.stage canvas')")
     assert sorted(await browser.texts(".legend .name")) == [
-        *("backups.md", "bread.html", "people.json", "prices.csv")
+        *("backups.md", "bread.html", "harvest.docx", "people.json", "prices.csv")
     ]
     await browser.keys(".stage", LEFT * 4)
     first = await browser.run("return document.querySelector('.tip .source').textContent")
@@ -182,8 +192,9 @@ async def look_at_figures(browser: Browser) -> None:
     await browser.until(f"{off_centre} < 2")
     await browser.keys(".stage", f"0{ENTER}")
     await browser.until(f"{off_centre} > 50")
-    await browser.shows(".found", "3 similar chunks, 3 on the map")
-    await browser.until("document.querySelectorAll('.ring.like').length === 3")
+    await browser.shows(".found", "4 similar chunks, 4 on the map")
+    await browser.until("document.querySelectorAll('.ring.like').length === 4")
+    assert await browser.run("return document.querySelectorAll('.lines line').length") == 4
     await browser.shows(".found .source", last)
     await browser.click("#detail h3")
     await browser.until("document.querySelector('.tip').hidden")
@@ -192,25 +203,47 @@ async def look_at_figures(browser: Browser) -> None:
     await browser.shows(".tip .source", chunk.split(":")[1])
     await browser.press()
     await browser.shows(".found .source", chunk.split(":")[1])
-    await browser.shows(".found", "3 similar chunks, 3 on the map")
+    await browser.shows(".found", "4 similar chunks, 4 on the map")
 
 
 async def search(browser: Browser) -> None:
     await browser.until("document.activeElement.id === 'query'")
     assert await browser.run("return document.getElementById('collection').value") == "notes"
+    await browser.keys("#query", f"when do apples ripen?{ENTER}")
+    await browser.shows("#search-summary", "Hits: hybrid 5")
+    assert (await browser.texts(".hit .source"))[0] == "harvest.docx:1"
+    assert len(await browser.texts(".column")) == 1
+    asked = await browser.run("return location.hash")
+    await browser.keys("#mode", "all")
+    await browser.run("document.getElementById('query').value = ''")
     await browser.keys("#query", f"when do backups run?{ENTER}")
-    await browser.shows("#search-summary", "Hits: hybrid 4, semantic 4, keyword 1")
+    await browser.shows("#search-summary", "Hits: hybrid 5, semantic 5, keyword 1")
+    await browser.run("history.back()")
+    await browser.until("document.getElementById('query').value === 'when do apples ripen?'")
+    summary = "document.getElementById('search-summary').textContent"
+    await browser.until(f"{summary} === 'Hits: hybrid 5'")
+    assert await browser.run("return location.hash") == asked
+    await browser.run("history.forward()")
+    await browser.shows("#search-summary", "Hits: hybrid 5, semantic 5, keyword 1")
+    await browser.run("location.reload()")
+    await browser.shows("#search-summary", "Hits: hybrid 5, semantic 5, keyword 1")
+    assert await browser.run("return document.getElementById('collection').value") == "notes"
+    steps = "document.querySelector('.times').open"
+    assert await browser.run(f"return {steps}") is False
     for mode in ("hybrid", "semantic", "keyword"):
         column = f"section[aria-labelledby=mode-{mode}]"
         assert (await browser.texts(f"{column} .hit:first-child .source"))[0] == "backups.md:1"
         explained = await browser.run(EXPLAINED, column)
-        assert len(explained) == (1 if mode == "keyword" else 4)
+        assert len(explained) == (1 if mode == "keyword" else 5)
         for score, parts in explained:
             assert sum(parts) == pytest.approx(score, abs=0.003)
             assert any(parts)
     assert {text.lower() for text in await browser.texts(".hit mark")} == {"backups", "backups run"}
-    bread = "# Bread\n\nIt rests\n\na lot\n\n- flour\n- salt\n\n1 | 2\n\n```\na\n  b\n```"
-    assert bread in await browser.texts("section[aria-labelledby=mode-semantic] .hit .text")
+    texts = await browser.texts("section[aria-labelledby=mode-semantic] .hit .text")
+    assert any(text.startswith("# Bread\n\nIt rests") for text in texts)
+    code = await browser.texts("section[aria-labelledby=mode-semantic] .hit .text code")
+    assert "```\na\n  b\n```" in code
+    assert '[{"name": "Ada", "job": "mathematician"}]' in code
     assert HARMFUL in (await browser.texts(".hit .text"))[0]
     assert await browser.run("return document.querySelector('.hit img')") is None
     assert [html for name, html in await browser.controls() if not name] == []
@@ -229,7 +262,7 @@ return [...document.querySelectorAll(`${arguments[0]} .hit`)].map((hit) => [
 
 async def look_at_similar(browser: Browser) -> None:
     await browser.click("button[aria-label^='Similar to backups.md']")
-    await browser.until("document.querySelectorAll('dialog .hit').length === 3")
+    await browser.until("document.querySelectorAll('dialog .hit').length === 4")
     await browser.keys("dialog button", ESCAPE)
     await browser.until("document.querySelector('dialog') === null")
     label = "document.activeElement.getAttribute('aria-label')"
@@ -248,7 +281,7 @@ async def degrade(network: Network, browser: Browser) -> None:
 
 
 async def look_at_network(browser: Browser) -> None:
-    await browser.click("a[href='#network']")
+    await browser.click("#to-network")
     await browser.shows("#agents section", "search-query")
     await browser.shows("#agents section", "create-embedding")
     assert set(await browser.texts(".parts li")) == {
@@ -258,7 +291,7 @@ async def look_at_network(browser: Browser) -> None:
         "[...document.querySelectorAll('#calls tr')].find(e => e.innerText.includes(arguments[0]))"
     )
     cells = await browser.until(f"[...{row}.cells].map(e => e.innerText)", "search-query")
-    assert cells[1:3] == ["6", "1"]
+    assert cells[1:3] == ["14", "1"]
     await browser.shows("#calls table", "search-similar")
     await browser.until("document.querySelectorAll('#calls .chart canvas').length === 2")
     await browser.shows("#calls p", "calls per second, peak")
@@ -267,8 +300,9 @@ async def look_at_network(browser: Browser) -> None:
 
 
 async def delete(browser: Browser) -> None:
-    await browser.click("a[href='#collections']")
-    for answer, left in (("", 4), ("delete", 3)):
+    await browser.click("#to-collections")
+    await browser.click("tbody a")
+    for answer, left in (("", 5), ("delete", 4)):
         await browser.click("button[aria-label='Delete bread.html']")
         await browser.shows("dialog", "Delete bread.html from notes?")
         assert await browser.run("return document.activeElement.textContent") == "Cancel"
@@ -279,6 +313,9 @@ async def delete(browser: Browser) -> None:
     await browser.click("dialog button[value='delete']")
     await browser.shows("#overview", "There are no collections yet.")
     assert await browser.texts("#detail > *") == []
+    assert await browser.run("return location.hash") == "#collections"
+    await browser.click("#to-search")
+    await browser.shows("#nothing", "Index something")
 
 
 def paged(tool_input: dict[str, Any]) -> dict[str, Any]:
@@ -305,7 +342,7 @@ async def test_sources_are_paged_and_every_control_is_reachable_by_keyboard(
             focused.append(await browser.run("return document.activeElement.textContent"))
         links = ["Skip to content", "Search", "Collections", "Index", "Network"]
         assert focused == [*links, "notes"]
-        await browser.keys("tbody button", ENTER)
+        await browser.keys("tbody a", ENTER)
         for heading, button in (
             ("Sources 1 to 50 of 120", "Next"),
             ("Sources 51 to 100 of 120", "Next"),
@@ -358,7 +395,7 @@ async def test_console_reports_a_lost_broker_or_gateway_and_reconnects(
         await browser.shows("#overview tbody", "later")
         await browser.until("document.getElementById('banner').hidden")
 
-        await browser.click("a[href='#search']")
+        await browser.click("#to-search")
         await browser.keys("#query", f"x{ENTER}")
         await browser.shows(".column .bad", f"no collection named {HARMFUL}")
         await browser.shows(".column .hint", "Did you mean notes?")

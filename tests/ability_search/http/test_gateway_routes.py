@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+from base64 import b64encode
+from io import BytesIO
 from typing import Any
 
 import jsonschema
+from pptx import Presentation
 from tests.ability_search.edge_network import client, opened
 from tests.ability_search.flows.conftest import Network, down
 
@@ -13,6 +16,39 @@ from ability_search.http.operations import openapi_document
 
 DOCUMENT = json.loads(json.dumps(openapi_document(secured=False)))
 BACKUPS = {"content": "Backups run at two in the morning.", "title": "Backups", "tag": "notes"}
+
+
+async def test_files_are_indexed_and_unreadable_ones_are_named(network: Network) -> None:
+    slides = BytesIO()
+    deck = Presentation()
+    deck.slides.add_slide(deck.slide_layouts[5]).shapes.title.text = "Apples ripen in September"
+    deck.save(slides)
+    contents = {"deck.pptx": slides.getvalue(), "n.txt": b"Nets.", "x.png": b"\x89PNG\r\n\x1a\n\0"}
+    files = [{"source": name, "data": b64encode(data).decode()} for name, data in contents.items()]
+    async with opened(network.settings) as url, client(url) as http:
+        given = {"collection": "drop", "files": files, "jobId": "j1"}
+        indexed = fits("application/json", "/files", (await http.post("/files", json=given)).json())
+        assert (indexed["added"], indexed["jobId"]) == (2, "j1")
+        assert indexed["failed"] == [
+            {"source": "x.png", "error": "a PNG image, not text", "code": "invalid_input"}
+        ]
+        found = await http.post("/search", json={"query": "apples", "tag": "drop"})
+        hit = found.json()["results"][0]
+        assert hit["source"] == "deck.pptx"
+        assert "Apples ripen in September" in hit["content"]
+        again = await http.post("/files", json=given)
+        assert again.json()["unchanged"] == 2
+        for wrong, named in (
+            (
+                {**given, "files": files[2:]},
+                "files: none can be read; x.png: a PNG image, not text",
+            ),
+            ({**given, "files": [{"source": "a", "data": "%"}]}, "files.0.data"),
+            ({**given, "files": []}, "files: "),
+        ):
+            refused = await http.post("/files", json=wrong)
+            problem = fits("application/problem+json", "/files", refused.json(), "400")
+            assert named in problem["detail"]
 
 
 KIND = {"content-type": "application/json"}

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ability_search.documents import KINDS, Document
-from ability_search.index.kinds.chat_kinds import MOST_CHARACTERS, read_answer, shown
+from ability_search.index.kinds.chat_kinds import MOST_CHARACTERS, MOST_PARTS, parts, read_answer
 from ability_search.index.kinds.extracted_kinds import LONGEST, extracted
 from ability_search.index.kinds.keyphrases import keywords
 from ability_search.text.chunkers.strategies import chunk
@@ -153,5 +153,20 @@ def test_any_answer_is_bounded_text(answer: str, kind: str) -> None:
     assert all(each.text.strip() and len(each.text) <= 1500 for each in found)
 
 
-def test_only_the_beginning_is_sent_to_the_model() -> None:
-    assert len(shown(Document("s", "Title", "word " * 10_000))) == MOST_CHARACTERS
+@pytest.mark.parametrize("size", [100, 500, 5_000])
+@pytest.mark.parametrize("strategy", ["auto", "sliding-window"])
+def test_all_of_a_document_is_sent_to_the_model_in_parts(size: int, strategy: str) -> None:
+    text = "".join(f"Sentence number {n} is here.\n\n" for n in range(3_000))
+    passages = chunk(text, max_tokens=size, strategy=strategy)
+    found = parts(Document("s", "Title", text), passages)
+    assert all(len(part.text) <= MOST_CHARACTERS for part in found)
+    assert all(part.text.startswith("Title\n\n") for part in found)
+    assert sorted({index for part in found for index in part.passages}) == [*range(len(passages))]
+    sent = "".join(part.text for part in found)
+    assert all(f"number {n} is" in sent for n in range(3_000)) or size == 5_000
+    assert len(found) < 1.5 * len(text) / MOST_CHARACTERS
+
+
+def test_the_parts_of_a_document_are_bounded() -> None:
+    text = "word " * (MOST_PARTS * MOST_CHARACTERS // 4)
+    assert len(parts(Document("s", "", text), chunk(text))) == MOST_PARTS

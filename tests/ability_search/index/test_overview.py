@@ -9,7 +9,15 @@ from hypothesis import strategies as st
 
 from ability_search.documents import instant
 from ability_search.index.charts import CollectionGrowth, GrowthPeriod, Unit
-from ability_search.index.overview import DAY, HOUR, bin_width, finest, grown, principal_axes
+from ability_search.index.overview import (
+    DAY,
+    HOUR,
+    MINUTE,
+    bin_width,
+    finest,
+    grown,
+    principal_axes,
+)
 
 
 @given(st.integers(0, 10**6), st.integers(0, 10**6), st.integers(1, 100))
@@ -47,8 +55,12 @@ def test_periods_are_merged_until_they_are_few() -> None:
     assert weeks == growth("week", (friday - 4 * DAY, 2, 2))
     hours = [(5 * HOUR, 1, 1), (2 * HOUR, 1, 1)]
     assert grown(hours, period=HOUR, most=9) == growth("hour", hours[1], hours[0])
+    minutes = [(HOUR + 7 * MINUTE, 1, 1), (HOUR + 9 * MINUTE, 1, 2)]
+    assert grown(minutes, period=MINUTE, most=9) == growth("minute", *minutes)
+    assert grown(minutes, period=MINUTE, most=1) == growth("hour", (HOUR, 2, 3))
     assert grown([], period=DAY, most=9) == growth("day")
-    assert (finest(0, 3 * DAY), finest(0, 3 * DAY + 1)) == (HOUR, DAY)
+    ages = (2 * HOUR, 2 * HOUR + 1, 3 * DAY, 3 * DAY + 1)
+    assert [finest(0, age) for age in ages] == [MINUTE, HOUR, HOUR, DAY]
 
 
 def test_axes_are_those_along_which_vectors_differ_most() -> None:

@@ -24,7 +24,7 @@ LIMITS = Limits()
 
 def query(**fields: Any) -> Any:
     given = {"collection": "docs", "query": "words", **fields}
-    return requests.query(inputs.QueryInput.model_validate(given), LIMITS)
+    return requests.query(inputs.QueryInput.model_validate(given), LIMITS, None)
 
 
 def test_a_plain_query_has_the_defaults() -> None:

@@ -43,8 +43,11 @@ export async function request(path, { body, signal } = {}) {
 }
 
 /** Call a tool and return its result. */
-export async function call(tool, input, { signal } = {}) {
-  return parsed(await request(`tools/${tool}`, { body: input, signal }));
+export const call = (tool, input, options) => post(`tools/${tool}`, input, options);
+
+/** Send JSON and return the JSON of the response. */
+export async function post(path, body, { signal } = {}) {
+  return parsed(await request(path, { body, signal }));
 }
 
 /** Send a GET request and return the JSON of the response. */

@@ -1,11 +1,11 @@
-/** The collections view: the sizes of all collections, and the sources of one. */
+/** The collections view: the sizes of all collections, and beside them the sources of one. */
 
 import { call, get } from "./api.js";
 import { asked, byId, count, decimal, described, h, moment, plural, table } from "./dom.js";
 import { failure } from "./failures.js";
 import { overviewOf } from "./overview.js";
 import { bar, range } from "./plots.js";
-import { searchIn } from "./search.js";
+import { searchAddress } from "./search.js";
 
 const PAGE = 50;
 let opened = null;
@@ -20,8 +20,15 @@ export function onNames(listener) {
   nameListener = listener;
 }
 
+/** Show a collection beside the list, or with `null` the list only, and read them again. */
+export function show(name) {
+  const changed = name !== opened;
+  if (changed) close(name);
+  return refresh({ focus: changed && name !== null });
+}
+
 /** Read all collections and the open one again; unchanged elements and their focus stay. */
-export async function refresh() {
+export async function refresh({ focus = false } = {}) {
   const overview = byId("overview");
   try {
     const { collections } = await get("collections");
@@ -30,8 +37,14 @@ export async function refresh() {
     const read = JSON.stringify(collections);
     if (read !== listed) overview.replaceChildren(...shown(collections));
     listed = read;
-    if (!collections.some(({ name }) => name === opened)) close();
-    else await open(opened, { cursors: turned });
+    for (const link of overview.querySelectorAll("th a")) {
+      if (link.textContent === opened) link.setAttribute("aria-current", "true");
+      else link.removeAttribute("aria-current");
+    }
+    const found = collections.some(({ name }) => name === opened);
+    if (!found && byId("detail").children.length) location.replace("#collections");
+    if (!found) close();
+    else await open(opened, { cursors: turned, focus });
   } catch (error) {
     listed = "";
     overview.replaceChildren(failure(error));
@@ -65,16 +78,12 @@ function listing(collections) {
 }
 
 function line(each, chunks, tokens) {
-  const show = () => open(each.name, { focus: true });
+  const address = `#collections?${new URLSearchParams({ name: each.name })}`;
   const numbers = [each.minTokens, each.avgTokens, each.maxTokens].map(count).join(" · ");
   return h(
     "tr",
     {},
-    h(
-      "th",
-      { scope: "row" },
-      h("button", { type: "button", class: "link", on: { click: show } }, each.name),
-    ),
+    h("th", { scope: "row" }, h("a", { href: address }, each.name)),
     h("td", { class: "number", "data-head": "sources" }, count(each.sources)),
     h("td", { class: "plotted", "data-head": "chunks" }, count(each.chunks), bar(0, each.chunks, chunks)),
     h(
@@ -88,10 +97,11 @@ function line(each, chunks, tokens) {
   );
 }
 
-function close() {
-  opened = overview = null;
-  detailed = "";
+/** Remove the details; `next` is the collection that is to be opened. */
+function close(next = null) {
+  [opened, turned, overview, detailed] = [next, [], null, ""];
   byId("detail").replaceChildren();
+  byId("browse").classList.toggle("split", next !== null);
 }
 
 /** Show a collection; `cursors` are those of the pages of sources up to the current one. */
@@ -143,7 +153,7 @@ function actions(info) {
   return h(
     "p",
     { class: "buttons" },
-    h("button", { type: "button", on: { click: () => searchIn(name) } }, "Search"),
+    h("a", { class: "button", href: searchAddress(name) }, "Search"),
     h("button", { type: "button", class: "danger", on: { click: remove } }, "Delete collection"),
   );
 }

@@ -8,6 +8,13 @@ import { bar } from "./plots.js";
 const LONG = 500;
 const LINES = 8;
 
+const CODE = new Set(
+  "bash c cc cjs cpp cs css go h hpp java js json jsonl jsx kt lua mjs php pl py pyi rb rs scala sh sql swift toml ts tsx yaml yml".split(
+    " ",
+  ),
+);
+const FENCED = /^(`{3,}|~{3,}).*\n[^]*?(?:^\1.*$|$(?![^]))/gm;
+
 /** Create a list of hits, best first; `collection` is the default for hits without one. */
 export function hitList(hits, collection) {
   return h("ol", { class: "hits" }, ...hits.map((hit) => item(hit, hit.collection ?? collection)));
@@ -49,7 +56,7 @@ function item(hit, collection) {
 }
 
 function content(hit) {
-  const text = h("div", { class: "text" }, ...marked(hit.content, hit.highlights ?? []));
+  const text = h("div", { class: "text" }, ...faced(hit));
   if (hit.content.length <= LONG && hit.content.split("\n").length <= LINES) return [text];
   text.classList.add("clamped");
   const more = h("button", { type: "button", class: "quiet", "aria-expanded": "false" }, "Show all");
@@ -61,18 +68,40 @@ function content(hit) {
   return [text, more];
 }
 
-/** Return text and mark elements; highlights count code points, strings count UTF-16 units. */
-function marked(text, highlights) {
-  const points = Array.from(text);
-  const pieces = [];
+/** Return the content with highlights; code is set in the code face. */
+function faced({ source, content: text, highlights = [] }) {
+  const pieces = marked(text, highlights);
+  const extension = source.split(".").pop().toLowerCase();
+  if (CODE.has(extension)) return [h("code", {}, ...pieces(0, text.length))];
+  const parts = [];
   let end = 0;
-  for (const mark of [...highlights].sort((one, other) => one.start - other.start)) {
-    if (mark.start < end) continue;
-    pieces.push(points.slice(end, mark.start).join(""));
-    pieces.push(h("mark", {}, points.slice(mark.start, mark.end).join("")));
-    end = mark.end;
+  for (const { index, 0: block } of text.matchAll(FENCED)) {
+    parts.push(...pieces(end, index), h("code", {}, ...pieces(index, index + block.length)));
+    end = index + block.length;
   }
-  return [...pieces, points.slice(end).join("")];
+  return [...parts, ...pieces(end, text.length)];
+}
+
+/**
+ * Return a function that returns the text and mark elements between two offsets in UTF-16 units;
+ * highlights count code points.
+ */
+function marked(text, highlights) {
+  const units = [0];
+  for (const point of text) units.push(units.at(-1) + point.length);
+  const marks = highlights
+    .map(({ start, end }) => [units[start], units[end]])
+    .sort(([one], [other]) => one - other);
+  return (from, to) => {
+    const pieces = [];
+    let at = from;
+    for (const [start, end] of marks) {
+      if (start < at || end > to) continue;
+      pieces.push(text.slice(at, start), h("mark", {}, text.slice(start, end)));
+      at = end;
+    }
+    return [...pieces, text.slice(at, to)];
+  };
 }
 
 /** Create a row for each retriever and stage: the score before and after it. */

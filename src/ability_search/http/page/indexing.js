@@ -1,22 +1,14 @@
-/** The index view: reads dropped or chosen files, sends them and shows the progress. */
+/** The index view: sends dropped or chosen files to the gateway and shows the progress. */
 
-import { call } from "./api.js";
+import { post } from "./api.js";
 import { byId, count, duration, h, plural } from "./dom.js";
-import { fromHtml } from "./markup.js";
 
-const BATCH_DOCUMENTS = 32;
+const BATCH_FILES = 32;
 const BATCH_BYTES = 4 * 1024 * 1024;
-const FILE_BYTES = 32 * 1024 * 1024;
+/** Base64 takes a third more, and a request has at most 32 MiB by default. */
+const FILE_BYTES = 23 * 1024 * 1024;
 const KEPT = 30;
 const REFUSED = new Set(["invalid_input", "too_large"]);
-const FORMATS = {
-  csv: "csv",
-  json: "json",
-  markdown: "markdown",
-  md: "markdown",
-  rst: "rst",
-  txt: "text",
-};
 const ENDS = { completed: "done", failed: "failed" };
 
 const jobs = new Map();
@@ -84,12 +76,12 @@ async function send(job, id, collection, files) {
     job.complain(`${source}: ${error}`);
   };
   try {
-    for await (const documents of batches(files, refuse)) {
-      for await (const answer of answers({ collection, jobId: id }, documents)) {
+    for await (const batch of batches(files, refuse)) {
+      for await (const answer of answers({ collection, jobId: id }, batch)) {
         for (const key of Object.keys(total)) total[key] += answer[key] ?? 0;
         answer.failed.forEach(refuse);
       }
-      job.sent += documents.length;
+      job.sent += batch.length;
     }
   } catch (error) {
     job.end("failed", [error.message, error.hint].filter(Boolean).join(" "));
@@ -102,62 +94,48 @@ async function send(job, id, collection, files) {
   job.end(failed ? "failed" : "done", `${parts.join(", ")}; ${plural(chunks, "chunk")} in ${took}`);
 }
 
-/** Index documents in one call; if it is refused as a whole, in one call per document. */
-async function* answers(input, documents) {
+/** Index files in one call; if it is refused as a whole, in one call per file. */
+async function* answers(input, files) {
   try {
-    yield await call("search-index", { ...input, documents });
+    yield await post("files", { ...input, files });
   } catch (error) {
     if (!REFUSED.has(error.code)) throw error;
-    const [{ source }] = documents;
-    if (documents.length === 1) yield { failed: [{ source, error: error.message }] };
-    else for (const document of documents) yield* answers(input, [document]);
+    const [{ source }] = files;
+    if (files.length === 1) yield { failed: [{ source, error: error.message }] };
+    else for (const file of files) yield* answers(input, [file]);
   }
 }
 
-/** Yield the documents of readable files, in batches of limited size. */
+/** Yield the readable files with their data in Base64, in batches of limited size. */
 async function* batches(files, refuse) {
   let batch = [];
   let bytes = 0;
   for (const file of files) {
-    let document;
+    let data;
     try {
-      document = documentOf(file, await textOf(file));
+      if (file.size > FILE_BYTES) throw new Error("larger than 23 MiB");
+      data = await base64(file);
     } catch (error) {
       refuse({ source: file.name, error: error.message });
       continue;
     }
-    if (batch.length && (batch.length >= BATCH_DOCUMENTS || bytes + file.size > BATCH_BYTES)) {
+    if (batch.length && (batch.length >= BATCH_FILES || bytes + file.size > BATCH_BYTES)) {
       yield batch;
       [batch, bytes] = [[], 0];
     }
-    batch.push(document);
+    batch.push({ source: file.name, data });
     bytes += file.size;
   }
   if (batch.length) yield batch;
 }
 
-function documentOf(file, text) {
-  const source = file.name;
-  const extension = source.split(".").pop().toLowerCase();
-  if (["htm", "html", "xhtml"].includes(extension)) {
-    const { title, content } = fromHtml(text);
-    return { source, title: title || source, content, format: "markdown" };
-  }
-  const format = FORMATS[extension];
-  return { source, title: source, content: text, ...(format ? { format } : {}) };
-}
-
-async function textOf(file) {
-  if (file.size > FILE_BYTES) throw new Error("larger than 32 MiB");
-  let text;
-  try {
-    text = new TextDecoder("utf-8", { fatal: true }).decode(await file.arrayBuffer());
-  } catch (error) {
-    const binary = "not UTF-8 text; use `ability-search index` for PDF, Office and other files";
-    throw new Error(error instanceof TypeError ? binary : "cannot be read; it may be a directory");
-  }
-  if (text.includes("\0")) throw new Error("not a text file");
-  return text;
+function base64(file) {
+  return new Promise((resolve, reject) => {
+    const reader = new FileReader();
+    reader.onload = () => resolve(reader.result.slice(reader.result.indexOf(",") + 1));
+    reader.onerror = () => reject(new Error("cannot be read; it may be a directory"));
+    reader.readAsDataURL(file);
+  });
 }
 
 /** Add a job to the list. */

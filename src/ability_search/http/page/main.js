@@ -12,23 +12,29 @@ import * as search from "./search.js";
 const VIEWS = ["search", "collections", "index", "network"];
 const AT_ONCE = 300;
 let refreshing = 0;
+let view = null;
 
-function current() {
-  const name = location.hash.slice(1);
-  return VIEWS.includes(name) ? name : VIEWS[0];
-}
-
-function show({ focus = false } = {}) {
-  const name = current();
-  for (const view of VIEWS) byId(`view-${view}`).hidden = view !== name;
-  for (const link of document.querySelectorAll("nav a")) {
-    if (link.hash === `#${name}`) link.setAttribute("aria-current", "page");
-    else link.removeAttribute("aria-current");
+/** Show the view that the address names; the rest of the address is the state of the view. */
+function show() {
+  const [named, state] = location.hash.slice(1).split("?");
+  const name = VIEWS.includes(named) ? named : VIEWS[0];
+  const parameters = new URLSearchParams(state);
+  const changed = view !== null && view !== name;
+  view = name;
+  for (const each of VIEWS) {
+    const link = byId(`to-${each}`);
+    byId(`view-${each}`).hidden = each !== name;
+    if (each !== name) link.removeAttribute("aria-current");
+    else {
+      link.setAttribute("aria-current", "page");
+      if (named === name) link.hash = location.hash; // come back to the same state
+    }
   }
   if (name === "network") network.show();
   else network.stop();
-  if (name === "collections") collections.refresh();
-  if (focus) (name === "search" ? byId("query") : byId(`title-${name}`)).focus();
+  if (changed) (name === "search" ? byId("query") : byId(`title-${name}`)).focus();
+  if (name === "search") search.show(parameters);
+  if (name === "collections") collections.show(parameters.get("name"));
 }
 
 function names(found) {
@@ -45,19 +51,19 @@ function refreshSoon() {
 function comeBack() {
   refreshSoon();
   search.retry();
-  if (current() === "network") network.show();
+  if (view === "network") network.show();
 }
 
 addEventListener("hashchange", () => {
   // The skip link is not a view.
-  if (location.hash !== "#main") show({ focus: true });
+  if (location.hash !== "#main") show();
 });
 addEventListener("token", comeBack);
 collections.onNames(names);
 onTrouble(check);
 search.start();
 indexing.start(refreshSoon);
-if (current() !== "collections") collections.refresh();
 show();
+if (view !== "collections") collections.refresh();
 follow(indexing.progress);
 watch(comeBack);

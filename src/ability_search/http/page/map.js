@@ -2,7 +2,7 @@
 
 import { call } from "./api.js";
 import { drawing } from "./chart.js";
-import { count, h, plural, score } from "./dom.js";
+import { count, h, plural, score, svg } from "./dom.js";
 import { failure } from "./failures.js";
 import { groupsOf } from "./groups.js";
 import uPlot from "./vendor/uPlot.esm.js";
@@ -233,9 +233,19 @@ class Chart {
     const rings = this.points.filter((each) => like.has(each.chunkId)).map((each) => ring(each, "like"));
     if (this.shown) rings.push(ring(this.shown, "chosen"));
     if (this.active) rings.push(ring(this.active, "active"));
-    for (const old of this.plot.over.querySelectorAll(".ring")) old.remove();
-    this.plot.over.append(...rings);
+    for (const old of this.plot.over.querySelectorAll(".ring, .lines")) old.remove();
+    this.plot.over.append(this.lines(like), ...rings);
     this.placeTip();
+  }
+
+  /** Create lines from the chosen point to the similar ones. */
+  lines(like) {
+    const [x1, y1] = this.shown ? this.at(this.shown) : [0, 0];
+    const line = (point) => {
+      const [x2, y2] = this.at(point);
+      return svg("line", { x1, y1, x2, y2 });
+    };
+    return svg("svg", { class: "lines" }, ...this.points.filter((each) => like.has(each.chunkId)).map(line));
   }
 
   async choose(point) {
@@ -261,7 +271,8 @@ class Chart {
     const known = new Map(this.points.map((point) => [point.chunkId, point]));
     const entry = (hit) => {
       const point = known.get(hit.chunkId);
-      const name = hit.source.endsWith(hit.title) ? hit.source : `${hit.title}, ${hit.source}`;
+      const place = hit.startLine ? `${hit.source}:${hit.startLine}` : hit.source;
+      const name = hit.source.endsWith(hit.title) ? place : `${hit.title}, ${place}`;
       const go = () => point && this.go(point);
       const on = { focus: go, mouseenter: go, blur: () => this.go(null), mouseleave: () => this.go(null) };
       const button = h("button", { type: "button", class: "link", on }, name);

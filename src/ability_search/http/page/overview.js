@@ -6,7 +6,7 @@ import { count, h, moment, plural, table } from "./dom.js";
 import { failure } from "./failures.js";
 import { drawMap } from "./map.js";
 
-const LENGTHS = { hour: 3600, day: 86400, week: 7 * 86400, month: 30 * 86400, year: 365 * 86400 };
+const LENGTHS = { minute: 60, hour: 3600, day: 86400, week: 7 * 86400, month: 30 * 86400, year: 365 * 86400 };
 const SIZES = [1000, 2500, 5000];
 
 /** Return an element for a collection and `read()`, which refreshes it except for the map. */
@@ -17,9 +17,10 @@ export function overviewOf(collection) {
   const read = async () => {
     try {
       const wanted = { collection, limit: 1, include: ["tokens", "growth"] };
-      const { tokens, growth } = await call("search-collection-info", wanted);
+      const { tokens, growth, createdAt, updatedAt } = await call("search-collection-info", wanted);
       const now = JSON.stringify([tokens, growth]);
-      if (now !== last) figures.replaceChildren(sizes(tokens), growing(growth));
+      const span = [createdAt, updatedAt].map((at) => Date.parse(at) / 1000);
+      if (now !== last) figures.replaceChildren(sizes(tokens), growing(growth, span));
       last = now;
     } catch (error) {
       last = "";
@@ -67,8 +68,8 @@ function sizes({ bins, counted, sampled }) {
   return figure("Tokens per chunk", note, drawn, ["Tokens", "Chunks"], rows);
 }
 
-function growing({ unit, periods }) {
-  const data = grown(unit, periods);
+function growing({ unit, periods }, span) {
+  const data = grown(unit, periods, span);
   const note = periods.length
     ? `Stored sources and chunks by the ${unit} of their last indexing`
     : "Nothing is stored yet.";
@@ -86,22 +87,26 @@ function growing({ unit, periods }) {
   return figure("Growth", note, drawn, [`Start of ${unit}`, "Sources", "Chunks"], rows);
 }
 
-/** Return times and cumulative chunks and sources, rising within each period, flat in between. */
-function grown(unit, periods) {
+/**
+ * Return times and cumulative chunks and sources, rising within each period, flat in between and
+ * until now. Nothing happened before the first or after the second instant of `span`.
+ */
+function grown(unit, periods, [created, updated]) {
   const data = [[], [], []];
   const add = (at, chunks, sources) => {
-    if (data[0].at(-1) === at) return;
+    if (data[0].at(-1) >= at) return;
     [at, chunks, sources].forEach((value, place) => data[place].push(value));
   };
-  const now = Date.now() / 1000;
   let [chunks, sources] = [0, 0];
-  for (const [place, each] of periods.entries()) {
+  for (const each of periods) {
     const start = Date.parse(each.start) / 1000;
-    const next = place + 1 < periods.length ? Date.parse(periods[place + 1].start) / 1000 : now;
-    add(start, chunks, sources);
+    const end = Math.min(start + LENGTHS[unit], updated);
+    const begin = Math.min(Math.max(start, created), end - 1);
+    add(begin, chunks, sources);
     [chunks, sources] = [chunks + each.chunks, sources + each.sources];
-    add(Math.max(start + 1, Math.min(next, start + LENGTHS[unit])), chunks, sources);
+    add(Math.max(end, begin + 1), chunks, sources);
   }
+  if (periods.length) add(Date.now() / 1000, chunks, sources);
   return data;
 }
 

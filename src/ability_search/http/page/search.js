@@ -1,4 +1,4 @@
-/** The search view: one query in the three modes, side by side. */
+/** The search view: one query in one mode, or in all three side by side. The address keeps it. */
 
 import { call } from "./api.js";
 import { byId, duration, h, plural } from "./dom.js";
@@ -6,15 +6,30 @@ import { failure } from "./failures.js";
 import { hitList } from "./hit.js";
 
 const MODES = ["hybrid", "semantic", "keyword"];
+const FIELDS = { q: "query", in: "collection", limit: "limit", mode: "mode" };
 let running = null;
 let failed = false;
+let searched = "";
 
 /** Set up the form. */
 export function start() {
   byId("search-form").addEventListener("submit", (event) => {
     event.preventDefault();
-    search();
+    const state = new URLSearchParams(Object.entries(FIELDS).map(([key, id]) => [key, byId(id).value]));
+    searched = "";
+    if (location.hash === `#search?${state}`) show(state);
+    else location.hash = `#search?${state}`;
   });
+}
+
+/** Show a state from the address; a query that is not shown yet is run. */
+export function show(state) {
+  const collection = state.get("in");
+  if (collection && collection !== "*") choose([collection], { keep: true });
+  for (const [key, id] of Object.entries(FIELDS)) if (state.has(key)) byId(id).value = state.get(key);
+  if (!state.get("q") || searched === String(state)) return;
+  searched = String(state);
+  search();
 }
 
 /** Repeat the last search if it failed. */
@@ -22,14 +37,10 @@ export function retry() {
   if (failed) search();
 }
 
-/** Select a collection and go to the search form. */
-export function searchIn(name) {
-  choose([name], { keep: true });
-  byId("collection").value = name;
-  location.hash = "#search";
-}
+/** Return the address of the search form for a collection. */
+export const searchAddress = (collection) => `#search?${new URLSearchParams({ in: collection })}`;
 
-/** Set the collections to choose from. */
+/** Set the collections to choose from; without any, offer to index something. */
 export function choose(names, { keep = false } = {}) {
   const select = byId("collection");
   const chosen = select.value;
@@ -38,26 +49,28 @@ export function choose(names, { keep = false } = {}) {
   const options = offered.map((name) => h("option", { value: name }, name));
   select.replaceChildren(select.options[0], ...options);
   select.value = offered.includes(chosen) ? chosen : "*";
+  if (!keep) byId("nothing").hidden = names.length > 0;
 }
 
 async function search() {
   running?.abort();
   const own = (running = new AbortController());
-  const query = byId("query").value;
   const input = {
-    collection: byId("collection").value,
-    query,
-    limit: Number(byId("limit").value),
+    collection: byId("collection").value || "*",
+    query: byId("query").value,
+    limit: Number(byId("limit").value) || 10,
     explain: true,
     highlights: true,
   };
-  const columns = MODES.map((mode) => column(mode));
+  const mode = byId("mode").value;
+  const modes = mode === "all" ? MODES : [mode || MODES[0]];
+  const columns = modes.map((each) => column(each));
   byId("columns").replaceChildren(...columns.map(({ element }) => element));
   byId("search-summary").textContent = "Searching\u2026";
   const counts = await Promise.all(columns.map((each) => fill(each, input, own.signal)));
   if (own.signal.aborted) return;
   failed = counts.includes(null);
-  const told = counts.map((found, index) => `${MODES[index]} ${found ?? "failed"}`);
+  const told = counts.map((found, index) => `${modes[index]} ${found ?? "failed"}`);
   byId("search-summary").textContent = `Hits: ${told.join(", ")}`;
 }
 
@@ -94,14 +107,18 @@ function shown(answer, collection) {
     notices.unshift(h("p", { class: "notice" }, text, " ", h("code", {}, degraded.code)));
   }
   const taken = Object.entries(understood).map(([name, value]) => `${name} ${[value].flat().join(", ")}`);
-  const { total, ...steps } = answer.timings;
-  const times = Object.entries(steps).map(([step, took]) => `${step} ${duration(took)}`);
-  const head = [plural(answer.results.length, "hit"), ...(total === undefined ? [] : [duration(total)])];
   return [
     ...notices,
-    h("p", { class: "small" }, head.join(" in ")),
-    times.length ? h("p", { class: "small" }, times.join(" · ")) : null,
     taken.length ? h("p", { class: "small" }, `Understood: ${taken.join("; ")}`) : null,
     answer.results.length ? hitList(answer.results, collection) : h("p", {}, "No hits."),
+    times(answer),
   ].filter(Boolean);
+}
+
+/** Create the line below the hits: the duration, and on request that of each step. */
+function times({ results, timings: { total, ...steps } }) {
+  const entry = ([step, took]) => `${step} ${duration(took)}`;
+  const all = total === undefined ? "" : ` in ${duration(total)}`;
+  const summary = h("summary", { class: "small" }, `${plural(results.length, "hit")}${all}`);
+  return h("details", { class: "times small" }, summary, Object.entries(steps).map(entry).join(" · "));
 }

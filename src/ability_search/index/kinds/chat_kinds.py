@@ -7,13 +7,17 @@ text, and it is never returned to callers.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
+from typing import NamedTuple
 
-from ability_search.documents import Document
+from ability_search.documents import Document, Passage
 from ability_search.index.kinds.extracted_kinds import Statement
 
 MOST_CHARACTERS = 8000
-"""Maximum characters of a document that are sent to the model, from its beginning."""
+"""Maximum characters of a document that are sent to the model in one request."""
+MOST_PARTS = 64
+"""Maximum parts of a document that are sent to the model, from its beginning."""
 _LONGEST_LINE = 500
 _LONGEST_SUMMARY = 1500
 _MOST_LINES = 32
@@ -39,9 +43,42 @@ _WORD = re.compile(r"\w")
 _QUOTES = " \t'\"`*_[]\u201c\u201d\u201e\u2018\u2019\u00ab\u00bb"
 
 
-def shown(document: Document) -> str:
-    """Return the part of a document that is sent to the model."""
-    return f"{document.title}\n\n{document.content}"[:MOST_CHARACTERS]
+class Part(NamedTuple):
+    """A part of a document for one request, and the indexes of its passages."""
+
+    text: str
+    passages: range
+
+
+def parts(document: Document, passages: Sequence[Passage]) -> list[Part]:
+    """Cut a document into parts for the model, between passages unless one is too long.
+
+    Each part begins with the title.
+    """
+    title = shown_title(document)
+    room = MOST_CHARACTERS - len(title) - 2
+    return [
+        Part(f"{title}\n\n{text}", indexes)
+        for start, end, indexes in islice(_spans(passages, room), MOST_PARTS)
+        if (text := document.content[start:end].strip())
+    ]
+
+
+def shown_title(document: Document) -> str:
+    """Return the title, cut so that a request has room for more than the title."""
+    return document.title[: MOST_CHARACTERS // 4]
+
+
+def _spans(passages: Sequence[Passage], room: int) -> Iterator[tuple[int, int, range]]:
+    first = 0
+    for index, passage in enumerate(passages):
+        following = passages[index + 1] if index + 1 < len(passages) else None
+        start = passages[first].start
+        if following is not None and following.end - start <= room:
+            continue
+        for begin in range(start, passage.end, room):
+            yield begin, min(begin + room, passage.end), range(first, index + 1)
+        first = index + 1
 
 
 def read_answer(kind: str, answer: str) -> list[Statement]:

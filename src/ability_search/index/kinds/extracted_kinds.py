@@ -55,10 +55,14 @@ _LETTERS = 0.6
 
 
 class Statement(NamedTuple):
-    """A text about a document, with the headings above it joined by `` > ``, outermost first."""
+    """A text about a document, with the headings above it joined by `` > ``, outermost first.
+
+    ``chunk`` is the index of the passage that it is about, if it is one.
+    """
 
     text: str
     breadcrumb: str = ""
+    chunk: int | None = None
 
 
 def extracted(kind: str, document: Document, passages: Sequence[Passage]) -> list[Statement]:
@@ -121,7 +125,7 @@ def _sentences(document: Document, passages: Sequence[Passage]) -> Iterator[Stat
     if document.language is not None or document.format in ("code", "json", "csv"):
         return
     seen: set[str] = set()
-    for passage in passages:
+    for index, passage in enumerate(passages):
         if passage.language is not None:
             continue
         text = _NO_PROSE.sub("\n", _FENCE.sub("\n\n", passage.content))
@@ -129,7 +133,7 @@ def _sentences(document: Document, passages: Sequence[Passage]) -> Iterator[Stat
             for found in _of_block(block):
                 if found not in seen:
                     seen.add(found)
-                    yield Statement(found, passage.breadcrumb)
+                    yield Statement(found, passage.breadcrumb, index)
 
 
 def _of_block(block: str) -> Iterator[str]:

@@ -1,7 +1,8 @@
 """The option ``extended``: documents are also found by their titles, summaries, ...
 
 Kinds derived from documents are searched together with the chunks, by the same retrievers. A hit on
-a kind becomes a hit on the chunk of its document that is nearest to the query.
+a kind becomes a hit on the chunk that it was made of, else on the chunk of its document that is
+nearest to the query.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from ability_search.search.plan import Plan
 from ability_search.search.query import DOCUMENTS, Query
 from ability_search.search.retrievers import candidate_of
 from ability_search.search.stage import Ports, option_stage
-from ability_search.store.records import Columns
+from ability_search.store.records import Columns, Row
 
 _OWN_WORDS = "ownWords"
 """Column with a chunk's score by the query's terms."""
@@ -60,24 +61,40 @@ async def resolve_kinds(_kinds: object, candidates: Candidates, ports: Ports) ->
     sources = list(dict.fromkeys(item.columns["of"] for item in kinds))
     columns, by = _compared(candidates.plan)
     collection = candidates.collection
+    origins = {item.chunk_id: origin for item in kinds if (origin := _origin(item, collection))}
     try:
-        best = await ports.store.best_chunks(
-            collection.type, sources, columns, candidates.query.filter, by=by
+        best, made_of = await ports.store.best_chunks(
+            collection.type,
+            sources,
+            columns,
+            candidates.query.filter,
+            by=by,
+            chunk_ids=list(dict.fromkeys(origins.values())),
         )
     except DatabaseUnavailable as exc:
         candidates.warnings.append(f"extended: kinds are ignored: {exc}")
         return
     known = {item.chunk_id: item for item in chunks}
-    targets: dict[str, Candidate] = {}
-    for source, row in best.items():
+
+    def target(row: Row) -> Candidate:
         new = candidate_of(row, row.columns.get("cosine"), collection)
-        targets[source] = known.get(new.chunk_id, new)
+        return known.setdefault(new.chunk_id, new)
+
+    targets = {source: target(row) for source, row in best.items()}
+    chunks_made_of = {chunk_id: target(row) for chunk_id, row in made_of.items()}
     for item in kinds:
-        item.stands_for = targets.get(item.columns["of"])
+        made = chunks_made_of.get(origins.get(item.chunk_id, ""))
+        item.stands_for = made or targets.get(item.columns["of"])
         if item.stands_for is not None:
             raw = item.cosine if by == "cosine" else max(item.values.values())
             _record_kind(item, item.stands_for, raw)
             candidates.found.append(item)
+
+
+def _origin(item: Candidate, collection: Collection) -> str | None:
+    """Return the chunkId of the chunk that a kind was made of; ``None`` if it is not one chunk."""
+    index = item.columns.get("of_chunk")
+    return None if index is None else f"{collection.public_name}:{item.columns['of']}:{index}"
 
 
 def _record_kind(item: Candidate, target: Candidate, raw: float | None) -> None:
@@ -99,5 +116,8 @@ def _compared(plan: Plan) -> tuple[Columns, str]:
 
 
 KIND_SEARCH = option_stage(
-    "extended", lambda query: query.kinds, resolve_kinds, fields=lambda _: ("of", "kind")
+    "extended",
+    lambda query: query.kinds,
+    resolve_kinds,
+    fields=lambda _: ("of", "of_chunk", "kind"),
 )

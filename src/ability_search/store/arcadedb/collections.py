@@ -25,6 +25,7 @@ _WIRE = {
     "chunk_size": "chunkSize",
     "chunk_overlap": "chunkOverlap",
     "kinds_by": "kindsBy",
+    "content_language": "contentLanguage",
     "query_prefix": "queryPrefix",
     "passage_prefix": "passagePrefix",
     "tokens_min": "tokensMin",

@@ -32,9 +32,15 @@ def context_rows(chunk_type: str, chunk_ids: Sequence[str], filter: Filter | Non
 
 
 def best_chunks(
-    chunk_type: str, sources: Sequence[str], columns: Columns, filter: Filter | None, *, by: str
+    chunk_type: str,
+    sources: Sequence[str],
+    columns: Columns,
+    filter: Filter | None,
+    *,
+    by: str,
+    chunk_ids: Sequence[str],
 ) -> Statement:
-    """Select the best indexed chunk of each source; of equal ones the first.
+    """Select the best indexed chunk of each source, of equal ones the first, and given chunks.
 
     Args:
         chunk_type: The generation.
@@ -42,8 +48,9 @@ def best_chunks(
         columns: Columns to return.
         filter: Filter on the chunks.
         by: Column by which chunks are compared; greater is better.
+        chunk_ids: Further chunks to select.
 
-    Returns one map: ``best``, rows ``rid, chunkId, source`` and the columns.
+    Returns one map: ``best`` and ``given``, rows ``rid, chunkId, source`` and the columns.
     """
     shown = ColumnSql(columns)
     also, params = _also(filter)
@@ -56,8 +63,10 @@ def best_chunks(
         " ORDER BY best DESC, chunkIndex) GROUP BY source;"
         f" LET best = SELECT @rid AS rid, chunkId, source{shown.text()} FROM `{chunk_type}`"
         " WHERE @rid IN $ranked.rid;"
-        " RETURN {'best': $best};",
-        {"sources": list(sources), **shown.params, **params},
+        f" LET given = SELECT @rid AS rid, chunkId, source{shown.text()} FROM `{chunk_type}`"
+        f" WHERE chunkId IN :ids AND duplicateOf IS NULL{also};"
+        " RETURN {'best': $best, 'given': $given};",
+        {"sources": list(sources), "ids": list(chunk_ids), **shown.params, **params},
     )
 
 

@@ -94,12 +94,17 @@ class SearchSql(Database):
         filter: Filter | None,
         *,
         by: str,
-    ) -> dict[str, Row]:
+        chunk_ids: Sequence[str] = (),
+    ) -> tuple[dict[str, Row], dict[str, Row]]:
         answer = await self.generation_read(
             generation,
-            best_chunks(generation, sources, columns, filter, by=by),
+            best_chunks(generation, sources, columns, filter, by=by, chunk_ids=chunk_ids),
         )
-        return {row["source"]: _row(row, row.get(by)) for row in answer["best"]}
+        best, given = (
+            {row[key]: _row(row, row.get(by)) for row in answer[name]}
+            for name, key in (("best", "source"), ("given", "chunkId"))
+        )
+        return best, given
 
     async def graph(self, generation: str, request: GraphRequest) -> GraphAnswer:
         answer = await self.generation_read(

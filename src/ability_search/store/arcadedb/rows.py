@@ -26,6 +26,7 @@ CHUNK_COLUMNS = {
     "title": "title",
     "kind": "kind",
     "of": "aspectOf",
+    "of_chunk": "ofChunk",
     "metadata": "metadata",
     "total_chunks": "totalChunks",
     "created_at": "createdAt",
@@ -89,6 +90,8 @@ def chunk_row(record: ChunkRecord) -> dict[str, Any]:
     row = {column: getattr(record, name) for name, column in CHUNK_COLUMNS.items()}
     row |= {name: list(row[name]) for name in _LISTS if row[name] is not None}
     row["metadata"] = dict(record.metadata)
+    if record.of_chunk is None:
+        del row["ofChunk"]
     if record.duplicate_of is None:
         del row["duplicateOf"]
     else:

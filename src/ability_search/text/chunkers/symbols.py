@@ -58,12 +58,16 @@ _GRAMMARS = {
     "cpp": ("tree_sitter_cpp", "language"),
     "csharp": ("tree_sitter_c_sharp", "language"),
     "go": ("tree_sitter_go", "language"),
+    "haskell": ("tree_sitter_haskell", "language"),
     "java": ("tree_sitter_java", "language"),
     "javascript": ("tree_sitter_javascript", "language"),
+    "kotlin": ("tree_sitter_kotlin", "language"),
     "php": ("tree_sitter_php", "language_php"),
     "python": ("tree_sitter_python", "language"),
     "ruby": ("tree_sitter_ruby", "language"),
     "rust": ("tree_sitter_rust", "language"),
+    "scala": ("tree_sitter_scala", "language"),
+    "swift": ("tree_sitter_swift", "language"),
     "tsx": ("tree_sitter_typescript", "language_tsx"),
     "typescript": ("tree_sitter_typescript", "language_typescript"),
 }
@@ -77,8 +81,11 @@ _ALIASES = {
     "golang": "go",
     "h": "c",
     "hpp": "cpp",
+    "hs": "haskell",
     "js": "javascript",
     "jsx": "javascript",
+    "kt": "kotlin",
+    "kts": "kotlin",
     "mjs": "javascript",
     "py": "python",
     "pyi": "python",
@@ -92,16 +99,28 @@ _ALIASES = {
 
 _DEFINITION = re.compile(
     r"(?:abstract_)?(?:function|method|class|struct|interface|enum|trait|impl|mod|module|namespace"
-    r"|constructor|record|type|generator_function)_(?:definition|declaration|item)"
-    r"|internal_module|class_specifier|struct_specifier"
+    r"|constructor|record|type|generator_function|object|protocol|protocol_function|init|deinit"
+    r"|extension|given)_(?:definition|declaration|item)"
+    r"|internal_module|class_specifier|struct_specifier|companion_object|secondary_constructor"
     r"|class|module|method|singleton_method"
+    r"|instance|data_type|newtype|type_synonym|signature|function|bind"
 )
+_EQUATIONS = frozenset({"signature", "function", "bind"})
+"""Definitions in Haskell; those of one name that follow each other are one symbol."""
+_UNNAMED = {
+    "companion_object": "Companion",
+    "deinit_declaration": "deinit",
+    "init_declaration": "init",
+    "secondary_constructor": "constructor",
+}
 _WRAPPERS = {
     "decorated_definition": "definition",
     "export_statement": "declaration",
 }
 _NAMESPACES = re.compile(r"namespace_\w+|internal_module|mod_item|module")
-_TRANSPARENT = re.compile(r"preproc_(?:if|ifdef|else|elif)|linkage_specification|declaration_list")
+_TRANSPARENT = re.compile(
+    r"preproc_(?:if|ifdef|else|elif)|linkage_specification|declaration_list|declarations"
+)
 _ASSIGNMENTS = ("lexical_declaration", "variable_declaration")
 _FUNCTION_VALUES = frozenset({"arrow_function", "function_expression", "class"})
 _DEEPEST = 16
@@ -245,11 +264,16 @@ class _Walk:
         groups: list[list[Unit]] = []
         done, end = span
         children = list(_children(container))
+        first: int | None = None
         for index, node in enumerate(children):
             definition = _definition(node)
             if definition is None:
                 continue
-            start = self._with_comments(children, index, done)
+            start = self._with_comments(children, index, done) if first is None else first
+            if self._is_continued(children, index):
+                first = start
+                continue
+            first = None
             stop = self._to_line_end(children, index, end)
             groups += self._between(done, start, path)
             groups += self._define(definition, (start, stop), path)
@@ -262,11 +286,18 @@ class _Walk:
             return groups
         return groups + tail
 
+    def _is_continued(self, children: Sequence[Node], index: int) -> bool:
+        """Return whether the next statement is another equation of the same function."""
+        pair = children[index : index + 2]
+        if len(pair) < 2 or not all(each.type in _EQUATIONS for each in pair):
+            return False
+        return self._name(pair[0]) == self._name(pair[1]) != ""
+
     def _define(self, node: Node, span: Span, path: tuple[str, ...]) -> list[list[Unit]]:
         name = self._name(node)
         inner = (*path, name) if name else path
         start, end = boundaries.trim_lines(self._text, *span)
-        body = node.child_by_field_name("body")
+        body = _body(node)
         whole = self._ruler.fits(start, end) and not _NAMESPACES.fullmatch(node.type)
         if whole or body is None or len(path) >= _DEEPEST:
             return [[_loose(start, end, inner)]]
@@ -276,8 +307,10 @@ class _Walk:
         """Return the name in a definition as written; empty if it has none."""
         named = _naming(node)
         if named is None:
-            return ""
-        written = self._source[named.start_byte : named.end_byte]
+            return _UNNAMED.get(node.type, "")
+        receiver = _receiver(node)
+        names = (named,) if receiver is None else (receiver, named)
+        written = b".".join(self._source[each.start_byte : each.end_byte] for each in names)
         return clipped(" ".join(written.decode("utf-8", "replace").split()))
 
     def _between(self, start: int, end: int, path: tuple[str, ...]) -> list[list[Unit]]:
@@ -287,7 +320,7 @@ class _Walk:
     def _with_comments(self, children: Sequence[Node], index: int, floor: int) -> int:
         """Return the start of a definition with the comments directly above it."""
         start = self._offsets(children[index].start_byte)
-        while index > 0 and "comment" in children[index - 1].type:
+        while index > 0 and _is_comment(children[index - 1]):
             index -= 1
             gap = self._text[self._offsets(children[index].end_byte) : start]
             begin = self._offsets(children[index].start_byte)
@@ -305,7 +338,7 @@ class _Walk:
         mark = _AFTER_DEFINITION.match(self._text, end, limit)
         end = mark.end() if mark else end
         index += 1
-        while index < len(children) and "comment" in children[index].type:
+        while index < len(children) and _is_comment(children[index]):
             index += 1
         bound = self._offsets(children[index].start_byte) if index < len(children) else limit
         newline = self._text.find("\n", end, bound)
@@ -372,6 +405,25 @@ def _definition(node: Node) -> Node | None:
 def _field_of_first(node: Node, field: str) -> Node | None:
     first = node.named_child(0)
     return first.child_by_field_name(field) if first is not None else None
+
+
+def _is_comment(node: Node) -> bool:
+    return "comment" in node.type or node.type == "haddock"
+
+
+def _body(node: Node) -> Node | None:
+    """Return the node of the members in a definition; ``None`` if there is none."""
+    body = node.child_by_field_name("body") or node.child_by_field_name("declarations")
+    return body or next((each for each in node.children if each.type.endswith("class_body")), None)
+
+
+def _receiver(node: Node) -> Node | None:
+    """Return the node of the type that a method of Go belongs to; ``None`` without receiver."""
+    found = node.child_by_field_name("receiver")
+    while found is not None and found.type != "type_identifier":
+        deeper = found.child_by_field_name("type")
+        found = deeper or (found.named_child(0) if found.named_child_count else None)
+    return found
 
 
 def _naming(node: Node) -> Node | None:

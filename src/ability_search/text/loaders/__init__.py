@@ -11,16 +11,25 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
+from ability_search.text.loaders.email_messages import read_email
 from ability_search.text.loaders.extracts import (
     EMPTY,
+    NO_RECOGNITION,
     Bounds,
     Extracted,
+    Recognize,
     Unreadable,
     too_much_text,
 )
 from ability_search.text.loaders.file_types import format_of
-from ability_search.text.loaders.html import read_html
-from ability_search.text.loaders.office_documents import read_docx, read_pptx, read_xlsx
+from ability_search.text.loaders.html import read_epub, read_html, read_svg
+from ability_search.text.loaders.office_documents import (
+    read_docx,
+    read_odf,
+    read_pptx,
+    read_rtf,
+    read_xlsx,
+)
 from ability_search.text.loaders.pdf import read_pdf
 from ability_search.text.loaders.text_files import (
     decoded,
@@ -34,6 +43,7 @@ from ability_search.text.loaders.text_files import (
 __all__ = [
     "EMPTY",
     "FOREIGN",
+    "NO_RECOGNITION",
     "VERSION",
     "Bounds",
     "Extracted",
@@ -46,28 +56,42 @@ __all__ = [
 VERSION = "2"
 """Version of the loaders; a change of the extracted text needs a new one."""
 
-FOREIGN = frozenset({"docx", "html", "pdf", "pptx", "xlsx"})
+FOREIGN = frozenset(
+    ("docx", "email", "epub", "html", "image", "odf", "pdf", "pptx", "rtf", "svg", "xlsx")
+)
 """Formats read by libraries that may crash, hang or use unbounded memory."""
 
 _READERS: dict[str | None, Callable[[str, bytes, Bounds], Extracted]] = {
     "code": partial(read_plain, format="code"),
     "csv": read_csv,
     "docx": read_docx,
+    "epub": read_epub,
     "html": read_html,
     "json": partial(read_plain, format="json"),
     "markdown": read_markdown,
     "notebook": read_notebook,
-    "pdf": read_pdf,
+    "odf": read_odf,
     "pptx": read_pptx,
     "rst": read_restructured,
+    "rtf": read_rtf,
+    "svg": read_svg,
     "text": partial(read_plain, format="text"),
     "xlsx": read_xlsx,
     None: partial(read_plain, format=None),
 }
 _LONGEST_TITLE = 300
+_DEEPEST_MESSAGE = 4
 
 
-def extract(name: str, data: bytes, format: str | None, bounds: Bounds) -> Extracted:
+def extract(
+    name: str,
+    data: bytes,
+    format: str | None,
+    bounds: Bounds,
+    *,
+    recognize: Recognize | None = None,
+    depth: int = 0,
+) -> Extracted:
     """Read the text of a file.
 
     Args:
@@ -75,12 +99,14 @@ def extract(name: str, data: bytes, format: str | None, bounds: Bounds) -> Extra
         data: The content of the file.
         format: The result of :func:`format_of`, or a format chosen by the caller.
         bounds: Limits for the file.
+        recognize: Reads images; ``None`` if they cannot be read.
+        depth: Number of messages that the file is attached to.
 
     Raises:
         Unreadable: if the file has no readable text.
     """
     try:
-        found = _READERS[format](name, data, bounds)
+        found = _read(name, data, format, bounds, recognize, depth)
     except Unreadable:
         raise
     except MemoryError as exc:
@@ -97,6 +123,42 @@ def extract(name: str, data: bytes, format: str | None, bounds: Bounds) -> Extra
         raise too_much_text(bounds)
     title = _valid(found.title)[:_LONGEST_TITLE] if found.title else None
     return replace(found, text=text, title=title)
+
+
+def _read(
+    name: str,
+    data: bytes,
+    format: str | None,
+    bounds: Bounds,
+    recognize: Recognize | None,
+    depth: int,
+) -> Extracted:
+    if format == "pdf":
+        return read_pdf(name, data, bounds, recognize=recognize)
+    if format == "image":
+        return _read_image(data, recognize)
+    if format == "email":
+        if depth > _DEEPEST_MESSAGE:
+            raise Unreadable("attached to too many messages")
+        read = partial(_read_attachment, bounds=bounds, recognize=recognize, depth=depth + 1)
+        return read_email(name, data, bounds, read=read)
+    return _READERS[format](name, data, bounds)
+
+
+def _read_image(data: bytes, recognize: Recognize | None) -> Extracted:
+    if recognize is None:
+        raise Unreadable(f"an image; {NO_RECOGNITION}")
+    text = recognize(data)
+    if not text.strip():
+        raise Unreadable("an image without text")
+    return Extracted(text, "text")
+
+
+def _read_attachment(
+    name: str, data: bytes, *, bounds: Bounds, recognize: Recognize | None, depth: int
+) -> Extracted:
+    format = format_of(name, data)
+    return extract(name, data, format, bounds, recognize=recognize, depth=depth)
 
 
 def _valid(text: str) -> str:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import importlib
+import io
+import zipfile
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -41,6 +44,14 @@ class Extracted:
     """Programming language."""
     metadata: dict[str, Any] = field(default_factory=dict)
     """JSON values."""
+    unread: tuple[str, ...] = ()
+    """Parts that could not be read, each as ``page=3: reason``."""
+
+
+Recognize = Callable[[bytes], str]
+"""Returns the text in an image; raises :class:`Unreadable`."""
+
+NO_RECOGNITION = "its text is read if tesseract is installed (apt install tesseract-ocr)"
 
 
 def library(name: str, *, reads: str) -> Any:
@@ -53,6 +64,28 @@ def library(name: str, *, reads: str) -> Any:
         return importlib.import_module(name)
     except ImportError as exc:
         raise Unreadable(f"reading {reads} needs an extra: {INSTALL}") from exc
+
+
+def checked_archive(data: bytes, bounds: Bounds) -> io.BytesIO:
+    """Return the file if its unpacked size is within the bounds.
+
+    The sizes declared in the archive are reliable: no more of a member is ever unpacked.
+
+    Raises:
+        Unreadable: if it is encrypted, or too large when unpacked.
+    """
+    file = io.BytesIO(data)
+    with zipfile.ZipFile(file) as archive:
+        members = archive.infolist()
+    if any(member.flag_bits & 1 for member in members):
+        raise Unreadable("encrypted: needs a password")
+    unpacked = sum(member.file_size for member in members)
+    if unpacked > bounds.unpacked:
+        raise Unreadable(
+            f"unpacks to {unpacked} bytes, more than the {bounds.unpacked} allowed"
+            " (max_unpacked_bytes)"
+        )
+    return file
 
 
 def too_much_text(bounds: Bounds) -> Unreadable:

@@ -10,6 +10,8 @@ _FORMATS = {
     ".csv": "csv",
     ".docm": "docx",
     ".docx": "docx",
+    ".eml": "email",
+    ".epub": "epub",
     ".htm": "html",
     ".html": "html",
     ".ipynb": "notebook",
@@ -21,10 +23,15 @@ _FORMATS = {
     ".md": "markdown",
     ".mdx": "markdown",
     ".ndjson": "json",
+    ".odp": "odf",
+    ".ods": "odf",
+    ".odt": "odf",
     ".pdf": "pdf",
     ".pptm": "pptx",
     ".pptx": "pptx",
     ".rst": "rst",
+    ".rtf": "rtf",
+    ".svg": "svg",
     ".text": "text",
     ".tsv": "csv",
     ".txt": "text",
@@ -42,10 +49,12 @@ _LANGUAGES = {
     ".go": "go",
     ".h": "c",
     ".hpp": "cpp",
+    ".hs": "haskell",
     ".java": "java",
     ".js": "javascript",
     ".jsx": "javascript",
     ".kt": "kotlin",
+    ".kts": "kotlin",
     ".lua": "lua",
     ".mjs": "javascript",
     ".php": "php",
@@ -68,11 +77,25 @@ _PDF = b"%PDF-"
 _ZIP = b"PK\x03\x04"
 _OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 _OFFICE = {b"word/": "docx", b"ppt/": "pptx", b"xl/": "xlsx"}
-_HEAD = 1024
-_BINARY = (
+_MIMETYPES = {
+    b"application/epub+zip": "epub",
+    b"application/vnd.oasis.opendocument.": "odf",
+}
+_MIMETYPE = 30, b"mimetype"
+"""Place and name of the first member of an archive that names its type."""
+_RTF = b"{\\rtf"
+_IMAGES = (
     (b"\x89PNG\r\n", "a PNG image"),
     (b"\xff\xd8\xff", "a JPEG image"),
     (b"GIF8", "a GIF image"),
+    (b"II*\0", "a TIFF image"),
+    (b"MM\0*", "a TIFF image"),
+)
+_HEAD = 1024
+_LONGEST_MIMETYPE = 80
+_CHECKED = frozenset({"docx", "epub", "odf", "pdf", "pptx", "rtf", "xlsx"})
+"""Formats that the first bytes must confirm."""
+_BINARY = (
     (b"RIFF", "an image, sound or video"),
     (b"\0\0\1\0", "an icon"),
     (b"\x1f\x8b", "a gzip archive"),
@@ -105,7 +128,7 @@ def format_of(name: str, data: bytes) -> str | None:
     suffix = PurePath(name).suffix.lower()
     named = _FORMATS.get(suffix) or ("code" if suffix in _LANGUAGES else None)
     found, what = _detect(data)
-    if named in ("pdf", "docx", "pptx", "xlsx"):
+    if named in _CHECKED:
         if found != named:
             _refuse(named, data)
         return named
@@ -125,22 +148,39 @@ def _detect(data: bytes) -> tuple[str | None, str]:
     """Return the readable format of the bytes, if any, and a description of their type."""
     if _PDF in data[:_HEAD] and not data.lstrip()[:1].isalnum():
         return "pdf", "a PDF file"
+    if data.startswith(_RTF):
+        return "rtf", "a Rich Text file"
     if data.startswith(_ZIP):
-        for folder, name in _OFFICE.items():
-            # The names of members are not compressed; their directory is at the end.
-            if folder in data and b"[Content_Types].xml" in data:
-                return name, f"a {name.upper()} file"
-        return None, "a ZIP archive"
+        return _detect_archive(data)
     if data.startswith(_OLE):
         return None, "an Office file from before 2007, or an encrypted one"
+    if data.startswith(b"RIFF") and data[8:12] == b"WEBP":
+        return "image", "a WebP image"
+    for magic, what in _IMAGES:
+        if data.startswith(magic):
+            return "image", what
     return None, next((what for magic, what in _BINARY if data.startswith(magic)), "")
+
+
+def _detect_archive(data: bytes) -> tuple[str | None, str]:
+    place, member = _MIMETYPE
+    if data.startswith(member, place):
+        kind = data[place + len(member) : place + len(member) + _LONGEST_MIMETYPE]
+        for mimetype, name in _MIMETYPES.items():
+            if kind.startswith(mimetype):
+                return name, f"an {name.upper()} file"
+    for folder, name in _OFFICE.items():
+        # The names of members are not compressed; their directory is at the end.
+        if folder in data and b"[Content_Types].xml" in data:
+            return name, f"a {name.upper()} file"
+    return None, "a ZIP archive"
 
 
 def _refuse(named: str, data: bytes) -> None:
     if not data:
         raise Unreadable(EMPTY)
-    if data.startswith(_OLE) and named != "pdf":
+    if data.startswith(_OLE) and named in ("docx", "pptx", "xlsx"):
         raise Unreadable("encrypted, or from before Office 2007")
-    if data.startswith(_ZIP) and named != "pdf":
+    if data.startswith(_ZIP) and named not in ("pdf", "rtf"):
         return
     raise Unreadable(f"not a {named.upper()} file, though its name says so")

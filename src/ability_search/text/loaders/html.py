@@ -1,15 +1,19 @@
-"""HTML: the main text as Markdown."""
+"""HTML: the main text as Markdown. Books made of HTML (EPUB), and the words of drawings (SVG)."""
 
 from __future__ import annotations
 
+import posixpath
 import re
+import zipfile
 from typing import Any
+from urllib.parse import unquote
 
 from ability_search.text.loaders.extracts import (
     EMPTY,
     Bounds,
     Extracted,
     Unreadable,
+    checked_archive,
     known,
     library,
 )
@@ -40,6 +44,8 @@ _BLOCKS = _LISTS.union(
         " td tfoot th thead tr",
     ),
 )
+_ENCRYPTION = "META-INF/encryption.xml"
+_BOOK = ("title", "creator", "date", "description", "language")
 _SPACE = re.compile(r"\s+")
 
 
@@ -59,10 +65,76 @@ def read_html(_name: str, data: bytes, bounds: Bounds) -> Extracted:
     if main is not None:
         text = _composed(etree, main, bounds, _AROUND - {"header"})
     text = text or _composed(etree, root, bounds, _AROUND) or _composed(etree, root, bounds)
-    headings = root.findall(".//h1")
-    only = _words(headings[0]) if len(headings) == 1 else ""
-    title = only or _words(root.find(".//title")) or (_words(headings[0]) if headings else "")
-    return Extracted(text, "markdown", title=title or None, metadata=_about(root))
+    return Extracted(text, "markdown", title=_title(root) or None, metadata=_about(root))
+
+
+def _title(root: Any) -> str:
+    """Return the only ``h1`` with the ``title``, unless one has the words of the other."""
+    headings = [words for each in root.findall(".//h1") if (words := _words(each))]
+    title = _words(root.find(".//title"))
+    if not headings or (title and len(headings) > 1):
+        return title
+    heading = headings[0]
+    if heading.casefold() in title.casefold():
+        return title
+    return heading if title.casefold() in heading.casefold() else f"{heading} | {title}"
+
+
+def read_svg(_name: str, data: bytes, bounds: Bounds) -> Extracted:
+    """Read the words of a drawing: its title, its description, and a paragraph for each text."""
+    etree = library("lxml.etree", reads="SVG files")
+    parser = etree.XMLParser(resolve_entities=False, no_network=True, recover=True)
+    root = etree.fromstring(data, parser)
+    if root is None:
+        raise Unreadable("corrupt, or not what its name says")
+    composer = Composer(bounds)
+    for element in root.iter("{*}title", "{*}desc", "{*}text", "{*}p", "{*}div"):
+        composer.paragraph(_words(element))
+    title = _words(root.find("{*}title"))
+    return Extracted(composer.text, "text", title=title or None)
+
+
+def read_epub(name: str, data: bytes, bounds: Bounds) -> Extracted:
+    """Read a book: the main text of its chapters, in order.
+
+    Raises:
+        Unreadable: if it is encrypted, or too large when unpacked.
+    """
+    etree = library("lxml.etree", reads="EPUB files")
+    parser = etree.XMLParser(resolve_entities=False, no_network=True, recover=True)
+    composer = Composer(bounds)
+    with zipfile.ZipFile(checked_archive(data, bounds)) as archive:
+        names = set(archive.namelist())
+        container = etree.fromstring(archive.read("META-INF/container.xml"), parser)
+        package = container.find(".//{*}rootfile").get("full-path")
+        book = etree.fromstring(archive.read(package), parser)
+        items = {
+            item.get("id"): _path(package, item.get("href", ""))
+            for item in book.iterfind("{*}manifest/{*}item")
+            if "nav" not in item.get("properties", "").split()
+        }
+        locked = b""
+        if _ENCRYPTION in names:
+            locked = archive.read(_ENCRYPTION)
+        for reference in book.iterfind("{*}spine/{*}itemref"):
+            chapter = items.get(reference.get("idref"))
+            if chapter in names:
+                if chapter.encode() in locked:
+                    raise Unreadable("encrypted: its chapters cannot be read")
+                composer.verbatim(read_html(name, archive.read(chapter), bounds).text)
+    about = {each: _words(book.find(f"{{*}}metadata/{{*}}{each}")) for each in _BOOK}
+    metadata = known(
+        author=about["creator"],
+        created=about["date"],
+        description=about["description"],
+        lang=about["language"],
+    )
+    return Extracted(composer.text, "markdown", title=about["title"] or None, metadata=metadata)
+
+
+def _path(package: str, reference: str) -> str:
+    """Return the name of a member that the package refers to."""
+    return posixpath.normpath(posixpath.join(posixpath.dirname(package), unquote(reference)))
 
 
 def _text(data: bytes) -> str:

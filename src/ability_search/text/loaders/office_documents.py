@@ -1,4 +1,4 @@
-"""Office Open XML: documents, presentations and workbooks as Markdown."""
+"""Office documents: Office Open XML and OpenDocument as Markdown, Rich Text as text."""
 
 from __future__ import annotations
 
@@ -9,7 +9,15 @@ from collections.abc import Iterator
 from datetime import date, datetime, time
 from typing import Any
 
-from ability_search.text.loaders.extracts import Bounds, Extracted, Unreadable, known, library
+from ability_search.text.loaders.extracts import (
+    PAGE_END,
+    Bounds,
+    Extracted,
+    Unreadable,
+    checked_archive,
+    known,
+    library,
+)
 from ability_search.text.loaders.markdown_writer import Composer
 
 _W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
@@ -17,6 +25,25 @@ _CORE = "docProps/core.xml"
 _DC = "{http://purl.org/dc/elements/1.1/}"
 _TERMS = "{http://purl.org/dc/terms/}"
 _CP = "{http://schemas.openxmlformats.org/package/2006/metadata/core-properties}"
+_ODF = "{urn:oasis:names:tc:opendocument:xmlns:"
+_OFFICE, _TEXT, _TABLE = f"{_ODF}office:1.0}}", f"{_ODF}text:1.0}}", f"{_ODF}table:1.0}}"
+_META, _DRAW = f"{_ODF}meta:1.0}}", f"{_ODF}drawing:1.0}}"
+_MANIFEST = "META-INF/manifest.xml"
+_OPEN_SILENT = frozenset(
+    {
+        f"{_OFFICE}annotation",
+        f"{_OFFICE}forms",
+        f"{_TEXT}note-citation",
+        f"{_TEXT}sequence-decls",
+        f"{_TEXT}tracked-changes",
+        f"{_ODF}presentation:1.0}}notes",
+    }
+)
+_OPEN_SPACES = {f"{_TEXT}s": " ", f"{_TEXT}tab": " ", f"{_TEXT}line-break": "\n"}
+_MOST_REPEATED = 100
+"""Maximum copies of a repeated cell; a spreadsheet repeats a blank one up to its last column."""
+_RTF_PAGE = re.compile(r"\\page(?![a-z])")
+_RTF_TITLE = re.compile(r"\{\\title ([^{}]*)\}")
 _HEADING = re.compile(r"heading ([1-9])", re.IGNORECASE)
 _DAY = len("2026-03-01")
 
@@ -28,7 +55,7 @@ def read_docx(_name: str, data: bytes, bounds: Bounds) -> Extracted:
         Unreadable: if it is encrypted, or too large when unpacked.
     """
     docx = library("docx", reads="DOCX files")
-    file = _checked(data, bounds)
+    file = checked_archive(data, bounds)
     document = docx.Document(file)
     names = {style.style_id: str(style.name) for style in document.styles}
     composer = Composer(bounds)
@@ -47,7 +74,7 @@ def read_pptx(_name: str, data: bytes, bounds: Bounds) -> Extracted:
         Unreadable: if it is encrypted, or too large when unpacked.
     """
     pptx = library("pptx", reads="PPTX files")
-    file = _checked(data, bounds)
+    file = checked_archive(data, bounds)
     composer = Composer(bounds)
     for number, slide in enumerate(pptx.Presentation(file).slides, start=1):
         title = slide.shapes.title
@@ -72,7 +99,7 @@ def read_xlsx(_name: str, data: bytes, bounds: Bounds) -> Extracted:
         Unreadable: if it is encrypted, or too large when unpacked.
     """
     openpyxl = library("openpyxl", reads="XLSX files")
-    file = _checked(data, bounds)
+    file = checked_archive(data, bounds)
     book = openpyxl.load_workbook(file, read_only=True, data_only=True, keep_links=False)
     composer = Composer(bounds)
     for sheet in book.worksheets:
@@ -83,23 +110,96 @@ def read_xlsx(_name: str, data: bytes, bounds: Bounds) -> Extracted:
     return _extracted(file, composer)
 
 
-def _checked(data: bytes, bounds: Bounds) -> io.BytesIO:
-    """Return the file if its unpacked size is within the bounds.
+def read_rtf(_name: str, data: bytes, bounds: Bounds) -> Extracted:
+    """Read the text of a Rich Text file; a page break becomes a form feed."""
+    striprtf = library("striprtf.striprtf", reads="RTF files")
+    source = _RTF_PAGE.sub(r"\\par\f\\par ", data.decode("latin-1"))
+    text = striprtf.rtf_to_text(source, errors="replace")
+    title = _RTF_TITLE.search(source)
+    named = striprtf.rtf_to_text(f"{{\\rtf1\\ansi {title[1]}}}", errors="replace") if title else ""
+    return Extracted(text.replace("\f", PAGE_END), "text", title=known(title=named).get("title"))
 
-    The sizes declared in the archive are reliable: no more of a member is ever unpacked.
+
+def read_odf(_name: str, data: bytes, bounds: Bounds) -> Extracted:
+    """Read an OpenDocument text, presentation or spreadsheet.
+
+    Headings, paragraphs, lists, footnotes and tables come in order, without comments and deleted
+    text. A sheet is a section, and so is a slide, which ends with a form feed.
+
+    Raises:
+        Unreadable: if it is encrypted, or too large when unpacked.
     """
-    file = io.BytesIO(data)
-    with zipfile.ZipFile(file) as archive:
-        members = archive.infolist()
-    if any(member.flag_bits & 1 for member in members):
-        raise Unreadable("encrypted: needs a password")
-    unpacked = sum(member.file_size for member in members)
-    if unpacked > bounds.unpacked:
-        raise Unreadable(
-            f"unpacks to {unpacked} bytes, more than the {bounds.unpacked} allowed"
-            " (max_unpacked_bytes)"
-        )
-    return file
+    etree = library("lxml.etree", reads="OpenDocument files")
+    parser = etree.XMLParser(resolve_entities=False, no_network=True, recover=True)
+    with zipfile.ZipFile(checked_archive(data, bounds)) as archive:
+        names = archive.namelist()
+        if _MANIFEST in names and b"encryption-data" in archive.read(_MANIFEST):
+            raise Unreadable("encrypted: needs a password")
+        content = etree.fromstring(archive.read("content.xml"), parser)
+        meta = etree.fromstring(archive.read("meta.xml"), parser) if "meta.xml" in names else None
+    composer = Composer(bounds)
+    for element in content.find(f"{_OFFICE}body"):
+        _add_open(composer, element, depth=0)
+    about = {} if meta is None else {each.tag: each.text for each in meta.iter("*")}
+    metadata = known(
+        author=about.get(f"{_DC}creator") or about.get(f"{_META}initial-creator"),
+        subject=about.get(f"{_DC}subject"),
+        description=about.get(f"{_DC}description"),
+        created=(about.get(f"{_META}creation-date") or "")[:_DAY],
+        modified=(about.get(f"{_DC}date") or "")[:_DAY],
+    )
+    title = known(title=about.get(f"{_DC}title")).get("title", composer.first_heading)
+    return Extracted(composer.text, "markdown", title=title, metadata=metadata)
+
+
+def _add_open(composer: Composer, container: Any, *, depth: int) -> None:
+    """Add the blocks of an element of an OpenDocument file; ``depth`` counts the lists around."""
+    for element in container.iterchildren("*"):
+        tag = element.tag
+        if tag == f"{_TEXT}h":
+            composer.heading(int(element.get(f"{_TEXT}outline-level") or 1), _open_text(element))
+        elif tag == f"{_TEXT}p":
+            if depth:
+                composer.item(_open_text(element), depth=depth - 1)
+            else:
+                composer.paragraph(_open_text(element))
+        elif tag == f"{_TEXT}list":
+            _add_open(composer, element, depth=depth + 1)
+        elif tag == f"{_TABLE}table":
+            if container.tag == f"{_OFFICE}spreadsheet":
+                composer.heading(2, element.get(f"{_TABLE}name") or "")
+            composer.table(map(_open_cells, element.iter(f"{_TABLE}table-row")))
+        elif tag == f"{_DRAW}page":
+            composer.heading(2, element.get(f"{_DRAW}name") or "")
+            _add_open(composer, element, depth=0)
+            composer.end_page()
+        elif tag not in _OPEN_SILENT:
+            _add_open(composer, element, depth=depth)
+
+
+def _open_cells(row: Any) -> list[str]:
+    """Return the cells of a row; a repeated cell is repeated, unless it is blank."""
+    cells: list[str] = []
+    for cell in row.iterchildren(f"{_TABLE}table-cell", f"{_TABLE}covered-table-cell"):
+        text = " ".join(_open_text(each) for each in cell.iter(f"{_TEXT}p"))
+        repeated = int(cell.get(f"{_TABLE}number-columns-repeated") or 1)
+        cells += [text] * min(repeated, _MOST_REPEATED)
+    return cells
+
+
+def _open_text(element: Any) -> str:
+    """Return the text of a paragraph with its footnotes, without comments."""
+    parts = [element.text or ""]
+    for child in element:
+        tag = child.tag
+        if tag == f"{_TEXT}note":
+            parts += [" (", *(_open_text(each) for each in child.iter(f"{_TEXT}p")), ")"]
+        elif tag in _OPEN_SPACES:
+            parts.append(_OPEN_SPACES[tag])
+        elif isinstance(tag, str) and tag not in _OPEN_SILENT:
+            parts.append(_open_text(child))
+        parts.append(child.tail or "")
+    return "".join(parts)
 
 
 def _extracted(file: io.BytesIO, composer: Composer, *, title: str | None = None) -> Extracted:

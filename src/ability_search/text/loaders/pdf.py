@@ -7,9 +7,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ability_search.text.loaders.extracts import (
+    NO_RECOGNITION,
     PAGE_END,
     Bounds,
     Extracted,
+    Recognize,
     Unreadable,
     known,
     library,
@@ -17,29 +19,39 @@ from ability_search.text.loaders.extracts import (
 )
 
 _PASSWORD = 4
+_IMAGE = 3
+_DOTS_PER_INCH = 300
+_MOST_PIXELS = 40_000_000
 # PDFium marks a word that is hyphenated at the end of a line.
 _DIVIDED = re.compile(r"[\ufffe\u00ad\x02](?:\r?\n)?")
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\uffff]")
 _DATE = re.compile(r"(?:D:)?(\d{4})(\d\d)?(\d\d)?")
 
 
-def read_pdf(_name: str, data: bytes, bounds: Bounds) -> Extracted:
+def read_pdf(_name: str, data: bytes, bounds: Bounds, *, recognize: Recognize | None) -> Extracted:
     """Read the text of a PDF, with a form feed after each page.
+
+    Args:
+        _name: Name of the file.
+        data: The file.
+        bounds: Limits for the text.
+        recognize: Reads pages that have images but no text; ``None`` if they cannot be read.
 
     Raises:
         Unreadable: if it is corrupt or encrypted, or has no text.
     """
     pdfium = library("pypdfium2", reads="PDF files")
+    unread: list[tuple[int, str]] = []
     try:
         document = pdfium.PdfDocument(data)
-        pages = list(_pages(document, bounds))
+        pages = list(_pages(document, bounds, recognize, unread))
         about: Mapping[str, str] = document.get_metadata_dict()
     except pdfium.PdfiumError as exc:
         # The code may be that of an earlier failure; this entry is never compressed.
         locked = exc.err_code == _PASSWORD and b"/Encrypt" in data
         raise Unreadable("encrypted: needs a password" if locked else "a corrupt PDF") from exc
     if not any(pages):
-        raise Unreadable("no text in it; scanned pages need text recognition first")
+        raise Unreadable(unread[0][1] if unread else "no text in it")
     metadata = known(
         author=about.get("Author"),
         subject=about.get("Subject"),
@@ -51,19 +63,40 @@ def read_pdf(_name: str, data: bytes, bounds: Bounds) -> Extracted:
         "text",
         title=known(title=about.get("Title")).get("title"),
         metadata={**metadata, "pages": len(pages)},
+        unread=tuple(f"page={number}: {reason}" for number, reason in unread),
     )
 
 
-def _pages(document: Any, bounds: Bounds) -> Iterator[str]:
+def _pages(
+    document: Any, bounds: Bounds, recognize: Recognize | None, unread: list[tuple[int, str]]
+) -> Iterator[str]:
+    """Yield the text of each page; add the numbers of unreadable ones, with the reason."""
     room = bounds.text
     for number in range(len(document)):
         page = document[number]
         text = _cleaned(page.get_textpage().get_text_bounded())
+        try:
+            text = text or _recognized(page, recognize)
+        except Unreadable as exc:
+            unread.append((number + 1, str(exc)))
         page.close()
         room -= len(text.encode("utf-8", "replace")) + len(PAGE_END)
         if room < 0:
             raise too_much_text(bounds)
         yield text
+
+
+def _recognized(page: Any, recognize: Recognize | None) -> str:
+    """Return the text of a page with images, and of any other page nothing."""
+    if next(page.get_objects(filter=[_IMAGE]), None) is None:
+        return ""
+    if recognize is None:
+        raise Unreadable(f"scanned; {NO_RECOGNITION}")
+    width, height = page.get_size()
+    scale = min(_DOTS_PER_INCH / 72, (_MOST_PIXELS / (width * height)) ** 0.5)
+    pixels = page.render(scale=scale, grayscale=True).to_numpy()
+    head = f"P5 {pixels.shape[1]} {pixels.shape[0]} 255\n"
+    return _cleaned(recognize(head.encode() + pixels.tobytes()))
 
 
 def _cleaned(text: str) -> str:

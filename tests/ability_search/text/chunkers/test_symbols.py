@@ -81,7 +81,8 @@ def test_a_long_function_is_cut_between_lines() -> None:
         ("js", "export class A {\n m() {}\n}\n\nconst f = () => {\n};\nfunction g() {}\n", "A f g"),
         ("ts", "namespace N {\n export interface I { a: string }\n class C {}\n}\n", "N N.I N.C"),
         ("tsx", "function App() { return <b/>; }\n", "App"),
-        ("go", "package a\n\ntype S struct { x int }\n\nfunc (s *S) M() {}\n", "- S M"),
+        ("go", "package a\n\ntype S struct { x int }\n\nfunc (s *S) M() {}\n", "- S S.M"),
+        ("go", "func (List[T, U]) Add() {}\nfunc (m *Map[K]) Get() {}\n", "List.Add Map.Get"),
         ("rust", "use a;\n\nimpl T for S {\n fn x() {}\n}\n\n/// Doc.\npub fn y() {}\n", "- S y"),
         ("java", "import a;\n\nclass A {\n int m() { return 1; }\n}\n", "- A"),
         ("c", "#ifndef H\n#define H\nstatic int *f(int a) { return 0; }\n#endif\n", "- f -"),
@@ -89,11 +90,50 @@ def test_a_long_function_is_cut_between_lines() -> None:
         ("c#", "namespace N {\n class A { int M() { return 1; } }\n}\n", "N N.A"),
         ("ruby", "class A < B\n def m\n end\nend\n", "A"),
         ("php", "<?php\nclass A { function m() {} }\nfunction f() {}\n", "- A f"),
+        (
+            "kt",
+            "import a\n\n/** Doc. */\nclass A {\n}\nfun String.b() = 1\nobject C {\n}\n",
+            "- A b C",
+        ),
+        ("swift", "struct A { }\nprotocol B { }\nextension A { }\nfunc f() {}\n", "A B A f"),
+        (
+            "scala",
+            "import a.b\n\nobject A { }\ntrait B\nenum C { case D }\ndef f = 1\n",
+            "- A B C f",
+        ),
+        ("hs", "module M where\ndata A = B\nclass C a where\n  m :: a\ntype D = A\n", "- A C D"),
         ("bash", "set -e\nfoo() {\n echo\n}\n", "- foo"),
     ],
 )
 def test_symbols_of_all_languages_are_found(language: str, text: str, names: str) -> None:
     assert [each.breadcrumb or "-" for each in cut(text, language)] == names.split()
+
+
+def test_equations_of_a_function_in_haskell_stay_together() -> None:
+    text = "-- | Adds.\nadd :: Int -> Int\nadd 0 = 1\nadd n = n\nmain = print 1\n"
+    passages = cut(text, "haskell")
+    assert [each.breadcrumb for each in passages] == ["add", "main"]
+    assert passages[0].content == text[: text.index("\nmain")]
+
+
+@pytest.mark.parametrize(
+    ("language", "head", "member", "names"),
+    [
+        ("kotlin", "class A {", "    fun m{}(): Int {{\n        return {}\n    }}", "A.m0"),
+        ("kotlin", "class A {\n    companion object {", "        fun m{}() = {}", "A.Companion"),
+        ("swift", "extension A {", "    init(a{}: Int) {{ self.a = {} }}", "A.init"),
+        ("scala", "object A {", "  def m{}: Int = {{\n    {}\n  }}", "A.m0"),
+        ("haskell", "instance A B where", "  m{} a =\n    {}", "A.m0"),
+    ],
+)
+def test_members_of_a_long_type_are_passages(
+    language: str, head: str, member: str, names: str
+) -> None:
+    members = "\n\n".join(member.format(n, n) for n in range(12))
+    ends = "\n}" * head.count("{")
+    passages = cut(f"{head}\n{members}{ends}\n", language, 60 if "companion" in head else 24)
+    assert names in [each.breadcrumb for each in passages]
+    assert len(passages) > 2
 
 
 def test_a_comment_at_the_end_of_a_line_stays_with_the_line() -> None:

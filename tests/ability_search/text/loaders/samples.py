@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import zipfile
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import docx
 import openpyxl
 import pptx
+import pypdfium2 as pdfium
 
 
 def pdf(*pages: str, encrypted: bool = False) -> bytes:
@@ -43,6 +45,75 @@ def pdf(*pages: str, encrypted: bool = False) -> bytes:
     info = f"/Root 1 0 R /Info {len(objects)} 0 R {further}"
     out += f"trailer << /Size {len(objects) + 1} {info} >>\nstartxref\n{start}\n%%EOF".encode()
     return bytes(out)
+
+
+def scan(*pages: str) -> bytes:
+    """A PDF with a picture of each page of :func:`pdf` that is not blank, and without text."""
+    document = pdfium.PdfDocument.new()
+    for text, page in zip(pages, pdfium.PdfDocument(pdf(*pages)), strict=True):
+        width, height = page.get_size()
+        scanned = document.new_page(width, height)
+        if text:
+            image = pdfium.PdfImage.new(document)
+            image.set_bitmap(page.render(scale=200 / 72))
+            image.set_matrix(pdfium.PdfMatrix().scale(width, height))
+            scanned.insert_obj(image)
+            scanned.gen_content()
+    return saved(document)
+
+
+def zipped(**members: str) -> bytes:
+    """An archive; ``__`` in a name is a dot, and ``___`` a slash."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        for name, text in members.items():
+            archive.writestr(name.replace("___", "/").replace("__", "."), text)
+    return buffer.getvalue()
+
+
+_ODF = "urn:oasis:names:tc:opendocument:xmlns:"
+
+
+def opendocument(body: str, *, kind: str = "text", meta: str = "", manifest: str = "") -> bytes:
+    names = ("office", "text", "table", "meta", "presentation")
+    spaces = " ".join(f'xmlns:{name}="{_ODF}{name}:1.0"' for name in names)
+    spaces += f' xmlns:draw="{_ODF}drawing:1.0" xmlns:dc="http://purl.org/dc/elements/1.1/"'
+    return zipped(
+        mimetype=f"application/vnd.oasis.opendocument.{kind}",
+        content__xml=f"<office:document-content {spaces}><office:body><office:{kind}>{body}"
+        f"</office:{kind}></office:body></office:document-content>",
+        meta__xml=f"<office:document-meta {spaces}>{meta}</office:document-meta>",
+        **{"META-INF___manifest__xml": f"<manifest>{manifest}</manifest>"},
+    )
+
+
+def book(*chapters: str, encrypted: str = "") -> bytes:
+    """An EPUB of chapters in HTML, listed in the manifest in another order than they are read."""
+    numbers = range(len(chapters))
+    items = "".join(
+        f'<item id="c{n}" href="text%20files/c{n}.xhtml" media-type="application/xhtml+xml"/>'
+        for n in reversed(numbers)
+    )
+    order = "".join(f'<itemref idref="c{n}"/>' for n in numbers)
+    package = (
+        '<package xmlns="http://www.idpf.org/2007/opf"><metadata'
+        ' xmlns:dc="http://purl.org/dc/elements/1.1/"><dc:title>The Book</dc:title>'
+        "<dc:creator>Ada</dc:creator><dc:language>en</dc:language></metadata>"
+        f"<manifest>{items}</manifest><spine>{order}</spine></package>"
+    )
+    members = {f"OPS___text files___c{n}__xhtml": chapters[n] for n in numbers}
+    if encrypted:
+        members["META-INF___encryption__xml"] = f'<e><CipherReference URI="{encrypted}"/></e>'
+    return zipped(
+        mimetype="application/epub+zip",
+        **{
+            "META-INF___container__xml": '<container xmlns="urn:oasis:names:tc:opendocument:'
+            'xmlns:container"><rootfiles><rootfile full-path="OPS/book.opf"/></rootfiles>'
+            "</container>",
+            "OPS___book__opf": package,
+        },
+        **members,
+    )
 
 
 def saved(file: Any) -> bytes:

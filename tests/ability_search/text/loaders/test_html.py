@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from tests.ability_search.text.loaders.samples import book
 
-from ability_search.text.loaders import Bounds, Extracted, extract, format_of
+from ability_search.text.loaders import Bounds, Extracted, Unreadable, extract, format_of
 
 BOUNDS = Bounds(text=1 << 20, unpacked=1 << 24)
 
@@ -33,7 +34,7 @@ def test_the_main_text_of_a_page_keeps_its_structure() -> None:
         "# Backups\n\nThey run\nat two & never at noon.\n\n- one\n  - inner\n- two\n1. first\n\n"
         "```\n  keep\n    this\n```\n\n- Name: db; Size: 1 GB\n\nloose words"
     )
-    assert (found.format, found.title) == ("markdown", "Backups")
+    assert (found.format, found.title) == ("markdown", "Backups | Site")
     assert found.metadata == {"author": "Ada", "description": "How to", "lang": "en"}
 
 
@@ -55,3 +56,44 @@ def test_the_main_text_of_a_page_keeps_its_structure() -> None:
 )
 def test_the_text_of_unusual_pages_is_read(page: bytes, text: str) -> None:
     assert read("a.html", page).text == text
+
+
+@pytest.mark.parametrize(
+    ("head", "body", "title"),
+    [
+        ("Networking - Site", "<h1>Overview</h1>", "Overview | Networking - Site"),
+        ("Overview - Site", "<h1>Overview</h1>", "Overview - Site"),
+        ("Overview", "<h1>An overview of it</h1>", "An overview of it"),
+        ("", "<h1>Overview</h1><h1>More</h1>", "Overview"),
+        ("Site", "<h1>Overview</h1><h1>More</h1>", "Site"),
+        ("Site", "<h1></h1>", "Site"),
+    ],
+)
+def test_the_title_of_a_page_counts_beside_its_heading(head: str, body: str, title: str) -> None:
+    page = f"<head><title>{head}</title></head><body>{body}<p>text"
+    assert read("a.html", page.encode()).title == title
+
+
+def test_the_chapters_of_a_book_are_read_in_order() -> None:
+    chapters = [f"<html><body><h1>Chapter {n}</h1><p>Words {n}.</p></body></html>" for n in (1, 2)]
+    found = read("a.epub", book(*chapters))
+    assert found.text == "# Chapter 1\n\nWords 1.\n\n# Chapter 2\n\nWords 2."
+    assert (found.format, found.title) == ("markdown", "The Book")
+    assert found.metadata == {"author": "Ada", "lang": "en"}
+
+
+def test_an_encrypted_book_is_named_as_such() -> None:
+    data = book("<p>x", encrypted="OPS/text files/c0.xhtml")
+    with pytest.raises(Unreadable, match="encrypted"):
+        read("a.epub", data)
+    assert read("b", book("<p>x", encrypted="OPS/font.otf")).text == "x"
+
+
+def test_the_words_of_a_drawing_are_read() -> None:
+    drawing = (
+        b'<?xml version="1.0"?><svg xmlns="http://www.w3.org/2000/svg"><title>Plan</title><desc>How'
+        b" it is wired</desc><g><text><tspan>Router</tspan> <tspan>north</tspan></text></g>"
+        b"<style>p {}</style><script>no</script></svg>"
+    )
+    found = read("a.svg", drawing)
+    assert (found.text, found.title) == ("Plan\n\nHow it is wired\n\nRouter north", "Plan")

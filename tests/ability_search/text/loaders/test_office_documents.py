@@ -9,7 +9,13 @@ from datetime import date, datetime, time
 import docx
 import pptx
 import pytest
-from tests.ability_search.text.loaders.samples import saved, slides, word, workbook
+from tests.ability_search.text.loaders.samples import (
+    opendocument,
+    saved,
+    slides,
+    word,
+    workbook,
+)
 
 from ability_search.text.loaders import Bounds, Extracted, Unreadable, extract, format_of
 
@@ -118,3 +124,72 @@ def test_exponential_entities_are_not_expanded() -> None:
             archive.writestr(name, data)
     with pytest.raises(Unreadable, match="corrupt"):
         read("a.docx", buffer.getvalue())
+
+
+ODT = """<text:tracked-changes><text:p>deleted</text:p></text:tracked-changes>
+<text:h text:outline-level="2">Guide</text:h>
+<text:p>Two<text:s text:c="3"/>words<text:line-break/>and<office:annotation><text:p>remark</text:p>
+</office:annotation><text:note><text:note-citation>1</text:note-citation><text:note-body>
+<text:p>a footnote</text:p></text:note-body></text:note> more.</text:p>
+<text:section><text:list><text:list-item><text:p>one</text:p><text:list><text:list-item>
+<text:p>inner</text:p></text:list-item></text:list></text:list-item></text:list></text:section>
+<table:table><table:table-header-rows><table:table-row><table:table-cell><text:p>Name</text:p>
+</table:table-cell><table:table-cell><text:p>Size</text:p></table:table-cell></table:table-row>
+</table:table-header-rows><table:table-row><table:table-cell
+table:number-columns-repeated="2"><text:p>db</text:p></table:table-cell>
+<table:table-cell table:number-columns-repeated="16382"/></table:table-row></table:table>"""
+
+
+def test_an_opendocument_text_keeps_its_structure() -> None:
+    meta = "<office:meta><dc:title>Manual</dc:title><dc:creator>Ada</dc:creator></office:meta>"
+    found = read("a.odt", opendocument(ODT, meta=meta))
+    assert found.text == (
+        "## Guide\n\nTwo words\nand ( a footnote ) more.\n\n- one\n  - inner\n- Name: db; Size: db"
+    ).replace("( a footnote )", "(a footnote)")
+    assert (found.format, found.title) == ("markdown", "Manual")
+    assert found.metadata == {"author": "Ada"}
+
+
+def test_slides_of_opendocument_are_pages_and_sheets_are_sections() -> None:
+    pages = "".join(
+        f'<draw:page draw:name="{name}"><draw:frame><draw:text-box><text:p>About {name}</text:p>'
+        "</draw:text-box></draw:frame></draw:page>"
+        for name in ("One", "Two")
+    )
+    shown = read("a.odp", opendocument(pages, kind="presentation"))
+    assert shown.text == "## One\n\nAbout One\n\f\n## Two\n\nAbout Two\n\f\n"
+    cell = "<table:table-cell><text:p>ostrich</text:p></table:table-cell>"
+    row = f"<table:table-row>{cell}</table:table-row>"
+    table = f'<table:table table:name="Birds">{row}</table:table>'
+    assert read("a.ods", opendocument(table, kind="spreadsheet")).text == "## Birds\n\n- ostrich"
+
+
+def test_an_encrypted_opendocument_file_is_named_as_such() -> None:
+    data = opendocument("", manifest="<manifest:encryption-data/>")
+    with pytest.raises(Unreadable, match="encrypted: needs a password"):
+        read("a.odt", data)
+
+
+def test_an_opendocument_file_is_bounded_when_unpacked() -> None:
+    data = opendocument("<text:p>" + "x" * 100_000 + "</text:p>")
+    with pytest.raises(Unreadable, match="max_unpacked_bytes"):
+        read("a.odt", data, Bounds(text=1 << 20, unpacked=50_000))
+
+
+RTF = (
+    rb"{\rtf1\ansi\ansicpg1252{\fonttbl{\f0 Arial;}}{\info{\title Gr\'f6\'dfe}{\author Ada}}"
+    rb"First \b line\b0 , caf\'e9 and \u26085?\u26412?.\par Second\page Third\par}"
+)
+
+
+def test_rich_text_is_read_with_its_pages() -> None:
+    found = read("a.rtf", RTF)
+    assert "First line, caf\u00e9 and \u65e5\u672c." in found.text
+    assert [page.split() for page in found.text.split("\f")][1] == ["Third"]
+    assert (found.format, found.title) == ("text", "Gr\u00f6\u00dfe")
+
+
+def test_rich_text_is_recognised_by_its_content() -> None:
+    assert read("letter", RTF).format == "text"
+    with pytest.raises(Unreadable, match="not a RTF file"):
+        read("a.rtf", b"plain words")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import pypdfium2
 import pytest
-from tests.ability_search.text.loaders.samples import pdf
+from tests.ability_search.text.loaders.samples import pdf, saved, scan
 
 from ability_search.text.loaders import Bounds, Extracted, Unreadable, extract, format_of
 
@@ -26,3 +27,17 @@ def test_a_corrupt_pdf_after_an_encrypted_one_is_not_reported_as_encrypted() -> 
         read("a.pdf", pdf("x", encrypted=True))
     with pytest.raises(Unreadable, match="corrupt"):
         read("a.pdf", pdf())
+
+
+def test_scanned_pages_are_named_and_the_others_read() -> None:
+    mixed = pypdfium2.PdfDocument(scan("One", "", "Three"))
+    mixed.import_pages(pypdfium2.PdfDocument(pdf("The walrus")))
+    found = read("a.pdf", saved(mixed))
+    assert found.text.split("\f")[3].strip() == "The walrus"
+    assert [each.partition(":")[0] for each in found.unread] == ["page=1", "page=3"]
+    assert "apt install tesseract-ocr" in found.unread[0]
+
+
+def test_a_pdf_of_scanned_pages_names_the_remedy() -> None:
+    with pytest.raises(Unreadable, match="scanned; .* tesseract"):
+        read("a.pdf", scan("One"))

@@ -1,0 +1,67 @@
+"""Text recognition in images, by the program tesseract if it is installed."""
+
+from __future__ import annotations
+
+import functools
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Callable
+
+from ability_search.text.loaders import Unreadable
+
+_TESSERACT = "tesseract"
+_NO_LANGUAGES = frozenset({"osd", "equ", "snum"})
+"""Models of tesseract that do not read words."""
+_SHARE = 0.9
+"""Share of the time for a file after which recognition stops."""
+
+
+def is_installed() -> bool:
+    """Return whether images can be read."""
+    return shutil.which(_TESSERACT) is not None
+
+
+def recognizer(timeout: float) -> Callable[[bytes], str] | None:
+    """Return a function from an image to its text; ``None`` without tesseract.
+
+    All installed languages are recognised. The function raises :class:`Unreadable` for a corrupt
+    image, and for all images once most of ``timeout``, in seconds, has passed.
+    """
+    if not is_installed():
+        return None
+    deadline = time.monotonic() + _SHARE * timeout
+
+    def recognize(image: bytes) -> str:
+        left = deadline - time.monotonic()
+        try:
+            if left > 0:
+                return _run(["-l", _languages(), "-", "-"], image, left)
+        except subprocess.TimeoutExpired:
+            pass
+        except subprocess.CalledProcessError as exc:
+            raise Unreadable("an image that tesseract cannot read") from exc
+        raise Unreadable(f"no text recognised within {timeout:g} seconds (file_timeout)")
+
+    return recognize
+
+
+@functools.cache
+def _languages() -> str:
+    _, *names = _run(["--list-langs"], b"", 10).splitlines()
+    return "+".join(sorted(set(names) - _NO_LANGUAGES)) or "eng"
+
+
+def _run(arguments: list[str], data: bytes, timeout: float) -> str:
+    # One thread is faster than several for a page.
+    environment = {**os.environ, "OMP_THREAD_LIMIT": "1"}
+    done = subprocess.run(
+        [_TESSERACT, *arguments],
+        input=data,
+        capture_output=True,
+        timeout=timeout,
+        check=True,
+        env=environment,
+    )
+    return done.stdout.decode("utf-8", "replace")

@@ -1,0 +1,63 @@
+"""Traits of embedding models by their names: prefixes and language, as in their model cards."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from ability_search.text.languages import ENGLISH, language_name
+
+
+class ModelTraits(NamedTuple):
+    """Traits of an embedding model."""
+
+    query_prefix: str = ""
+    passage_prefix: str = ""
+    language: str = ""
+    """The only language of its training, as ISO 639; empty for several, or if unknown."""
+
+
+_TASK = "Given a web search query, retrieve relevant passages that answer the query"
+_SEARCHING = "Represent this sentence for searching relevant passages: "
+_TRAITS = (
+    (r"nomic-embed-text-?v2", ModelTraits("search_query: ", "search_document: ")),
+    (r"nomic-embed-text", ModelTraits("search_query: ", "search_document: ", ENGLISH)),
+    (r".*\be5-.*instruct|e5-mistral", ModelTraits(f"Instruct: {_TASK}\nQuery: ")),
+    (r"multilingual-e5-(small|base|large)", ModelTraits("query: ", "passage: ")),
+    (r"e5-(small|base|large)", ModelTraits("query: ", "passage: ", ENGLISH)),
+    (r"bge-(small|base|large)-zh", ModelTraits("为这个句子生成表示以用于检索相关文章：", "", "zh")),
+    (r"bge-(small|base|large)|mxbai-embed", ModelTraits(_SEARCHING, "", ENGLISH)),
+    (r"snowflake-arctic-embed(2|.*-v2)", ModelTraits("query: ")),
+    (r"snowflake-arctic-embed", ModelTraits(_SEARCHING, "", ENGLISH)),
+    (r"embeddinggemma", ModelTraits("task: search result | query: ", "title: none | text: ")),
+    (r"qwen3-embedding", ModelTraits(f"Instruct: {_TASK}\nQuery:")),
+    (
+        r"all-(minilm|mpnet|roberta)|multi-qa-|paraphrase-(minilm|mpnet)",
+        ModelTraits("", "", ENGLISH),
+    ),
+    (r"gte-(small|base|large)(-en|$)", ModelTraits("", "", ENGLISH)),
+)
+"""Traits by the beginning of the name, without the organization; the first row that fits counts."""
+
+
+def model_traits(model: str) -> ModelTraits:
+    """Return the traits of a model by its name; empty ones if it is not known."""
+    name = model.lower().rpartition("/")[2]
+    return next((traits for start, traits in _TRAITS if re.match(start, name)), ModelTraits())
+
+
+def language_warnings(model: str, language: str) -> list[str]:
+    """Return a warning if a model was not trained with the language of a collection's texts.
+
+    Args:
+        model: Name of the model.
+        language: ISO 639 code; empty if it is unknown.
+    """
+    own = model_traits(model).language
+    if not own or not language or own == language:
+        return []
+    return [
+        f"{model} is a model for {language_name(own)}, and the texts are in"
+        f" {language_name(language)}: semantic search will find little. Use a multilingual model,"
+        " such as multilingual-e5-small, with search-reindex."
+    ]
