@@ -19,6 +19,7 @@ from ability_search.index.index_calls import IndexOptions, Progress
 from ability_search.ports import Chat, Reranker
 from ability_search.search.response import QueryResult
 from ability_search.store.memory import MemoryStore
+from ability_search.store.records import ChunkText
 from ability_search.tools.handlers import Services
 from ability_search.worker import build_services
 
@@ -110,6 +111,25 @@ async def test_hits_of_several_collections_are_merged(services: Services) -> Non
     assert sources(result) == ["harbour", "harbour"]
     assert result.warnings is not None
     assert result.warnings[0].startswith("none: ")
+
+
+@pytest.mark.parametrize("collection", ["docs", ["docs", "notes"]])
+async def test_search_is_repeated_if_hits_were_replaced_before_they_were_read(
+    services: Services, monkeypatch: pytest.MonkeyPatch, collection: str | list[str]
+) -> None:
+    expected = await asked(services, "ships at night", mode="keyword", collection=collection)
+    read, reads = MemoryStore.chunks, list[str]()
+
+    async def replaced_once(
+        store: MemoryStore, generation: str, rids: list[str]
+    ) -> Sequence[ChunkText]:
+        reads.append(generation)
+        return [] if len(reads) == 1 else await read(store, generation, rids)
+
+    monkeypatch.setattr(MemoryStore, "chunks", replaced_once)
+    found = await asked(services, "ships at night", mode="keyword", collection=collection)
+    assert found.results == expected.results
+    assert len(reads) > 1
 
 
 async def test_hybrid_query_without_an_embedder_is_degraded(
