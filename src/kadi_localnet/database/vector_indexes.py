@@ -29,9 +29,9 @@ def open_repaired(factory: Any, directory: Path) -> Any:
     # Closing a database removes its transaction logs.
     killed = any(directory.glob("*.wal"))
     database = factory(str(directory)).open()
-    for beside in directory.glob(f"*{_GRAPH}.*"):
-        if not beside.with_suffix("").exists():
-            beside.unlink()
+    for stray in directory.glob(f"*{_GRAPH}.*"):
+        if not stray.with_suffix("").exists():
+            stray.unlink()
     if killed:
         try:
             _rebuild_sparse_indexes(directory.name, database)
