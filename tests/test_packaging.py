@@ -279,9 +279,7 @@ def test_the_locks_of_the_images_fit_the_dependencies(lock: str, wanted: list[st
         for _, rest in each
         if "ability-search (" in rest or "# via" not in rest
     }
-    names = {canonicalize_name(each.name) for each in direct}
-    # A direct dependency that another one needs, too, has a note in a lock of a list.
-    assert roots <= names <= roots | pinned.keys()
+    assert roots <= {canonicalize_name(each.name) for each in direct}
 
 
 def test_the_images_install_locked_versions_only() -> None:
