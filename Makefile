@@ -22,6 +22,12 @@ MINUTES ?= 5
 FAULTS  ?= default
 SEED    ?=
 
+# Of `make quality`: a directory with judged sets, at any depth, the directory of their recorded
+# runs, and how many of the sets, the smallest first; all by default.
+SETS     ?= tests/data
+RECORDED ?= tests/data/recorded
+SMALLEST ?=
+
 # Most examples that `make contract` makes up for an operation.
 EXAMPLES ?= 10
 
@@ -43,7 +49,7 @@ KADI_CORE ?= $(firstword $(wildcard ../shared/kadi-core/*.tgz))
 export ORT_DISABLE_TELEMETRY := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo up test lint coverage docs site contract inspector bench chaos lock clean
+.PHONY: help demo up test lint coverage docs site contract inspector bench quality chaos lock clean
 .DELETE_ON_ERROR:
 
 help: ## list the targets
@@ -84,6 +90,9 @@ inspector: $(VENV)/.run $(VENV)/.inspector ## hold the MCP servers against the p
 
 bench: $(VENV)/.dev ## measure latency, throughput and ranking quality
 	@$(BIN)/python -m benchmarks
+
+quality: $(VENV)/.dev ## hold the ranking against the recorded runs of the judged sets below SETS
+	@$(BIN)/python -m benchmarks.quality $(if $(SMALLEST),--smallest $(SMALLEST)) $(SETS) $(RECORDED)
 
 chaos: $(VENV)/.dev ## break a running stack at random for MINUTES and check what must be true
 	@$(BIN)/python -m chaos --minutes $(MINUTES) --faults $(FAULTS) $(if $(SEED),--seed $(SEED))

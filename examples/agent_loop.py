@@ -21,7 +21,7 @@ async def passages(search: SearchClient, collection: str, question: str) -> Hits
     while True:
         try:
             return await search.query(
-                collection, question, limit=8, expand="neighbors", max_result_tokens=1500
+                collection, question, limit=8, expand="neighbors", max_result_tokens=3000
             )
         except ToolError as error:
             if not error.retryable:

@@ -471,6 +471,7 @@ def test_ci_is_executable_and_runs_the_tests_the_demo_and_a_short_campaign() -> 
         "make --keep-going .venv/.contract .venv/.inspector >/dev/null 2>&1 &",
         "make test",
         "make demo",
+        "make quality SMALLEST=2",
         "make chaos MINUTES=0.75 FAULTS=short",
         "make .venv/.contract",
         'make --jobs 2 --output-sync=target "${checks[@]}"',

@@ -71,6 +71,8 @@ class Collection:
     """Links between sources."""
     kind_chunks: int = 0
     """Number of chunks of derived kinds: titles, summaries, ... of other documents."""
+    nested: bool = False
+    """Whether documents other than derived kinds have been stored as documents of others."""
     keyed: bool = False
     """Whether chunks record what their vectors were made from, as in new generations."""
     graph: bool = False
@@ -89,6 +91,11 @@ class Collection:
     def model_input(self) -> ModelInput:
         """The model of its vectors, and the prefixes of the texts."""
         return ModelInput(self.model, self.query_prefix, self.passage_prefix)
+
+    @property
+    def may_have_children(self) -> bool:
+        """Whether there may be documents of other documents, derived kinds included."""
+        return self.nested or self.kind_chunks > 0
 
     @property
     def embedded_share(self) -> float:

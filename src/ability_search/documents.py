@@ -18,6 +18,14 @@ KINDS = ("title", "summary", "keywords", "propositions")
 """Kinds that can be derived from a document, see :attr:`Document.of`."""
 
 
+def is_kind(kind: str, of: str | None) -> bool:
+    """Return whether a document of another one is its title, summary, ..., which is stored apart.
+
+    Any other document of another one, such as an attachment, is stored and found like all others.
+    """
+    return of is not None and kind in KINDS
+
+
 @dataclass(frozen=True, slots=True)
 class Document:
     """A text to index; ``source`` is its unique name within a collection."""
@@ -34,7 +42,8 @@ class Document:
     links: tuple[Mapping[str, Any], ...] = ()
     """Links to other sources, each with ``target``, ``kind`` and ``weight`` in [0, 1]."""
     of: str | None = None
-    """Source of the document whose title, summary, ... this is; hits return chunks of that one."""
+    """Source of the document that this one is deleted with. If this one is its title, summary, ...
+    (see :func:`is_kind`), hits return chunks of that one."""
     file: bool = False
     """Whether it was read from a file that ``source`` names, relative to an allowed root."""
     file_hash: str | None = None
@@ -52,6 +61,11 @@ class Document:
     def unread(self) -> bool:
         """Return whether only the hash is known, for comparison with the stored document."""
         return self.file_hash is not None and not self.content
+
+    @property
+    def blank(self) -> bool:
+        """Return whether there is no text to store."""
+        return not self.unread and not self.content.removeprefix("\ufeff").strip()
 
 
 def instant(milliseconds: int) -> str:

@@ -269,7 +269,7 @@ class Replay:
                 source for source, _ in await store.source_order(generation, after="", limit=99)
             ],
             "counted": await store.count_sources(generation),
-            "kinds": sorted(await store.kinds_of(generation, SOURCES)),
+            "kinds": sorted(await store.documents_of(generation, SOURCES)),
         }
         for own in kinds:
             found[f"checked {own}"] = await store.check_vectors(

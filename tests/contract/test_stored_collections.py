@@ -212,7 +212,7 @@ _CALLS: dict[str, Callable[[Store, Collection], Awaitable[Any]]] = {
     "graph": lambda store, old: store.graph(old.type, _GRAPH),
     "content_hashes": lambda store, old: store.content_hashes(old, ["a"]),
     "sources": lambda store, old: store.sources(old.type, after="", limit=5),
-    "kinds_of": lambda store, old: store.kinds_of(old.type, ["a"]),
+    "documents_of": lambda store, old: store.documents_of(old.type, ["a"]),
     "source_records": lambda store, old: store.source_records(old.type, after="", limit=5),
     "source_records_named": lambda store, old: store.source_records_named(old.type, ["a"]),
     "source_passages": lambda store, old: store.source_passages(old.type, "a"),

@@ -22,7 +22,7 @@ from tests.contract.stored_records import (
 
 from ability_search.collection import Collection
 from ability_search.store.port import Store
-from ability_search.store.records import Link, WeightedChunk
+from ability_search.store.records import Link, OverviewRequest, WeightedChunk
 
 
 async def counts(store: Store, within: Collection) -> tuple[int, int, int, int, int]:
@@ -89,10 +89,31 @@ async def test_generated_kinds_are_no_sources(store: Store) -> None:
     assert replaced.replaced == 0
     assert await counts(store, created) == (1, 2, 7, 1, 0)
     assert await store.sources(created.type, after="", limit=5) == ["a"]
-    assert await store.kinds_of(created.type, ["a", "b"]) == ["a/title"]
-    assert await store.kinds_of(created.type, ["a/title"]) == []
+    assert await store.documents_of(created.type, ["a", "b"]) == ["a/title"]
+    assert await store.documents_of(created.type, ["a/title"]) == []
     again = await put(store, replaced.collection, made, generated=True)
     assert (again.deleted, again.inserted, again.replaced) == (1, 1, 0)
+
+
+async def test_documents_of_others_are_ordinary_sources(store: Store) -> None:
+    created = await filled(store, chunk("a"), chunk("b"))
+    title = chunk("b/title", of="b", kind="title")
+    stored = (await put(store, created, title, kind="title", generated=True)).collection
+    assert not stored.nested
+    stored = (await put(store, stored, chunk("a/1", kind="note"), kind="note", of="a")).collection
+    stored = (await put(store, stored, chunk("a/1/2"), of="a/1")).collection
+    assert stored.nested
+    assert await counts(store, created) == (4, 5, 25, 1, 0)
+    assert sorted(await store.documents_of(created.type, ["a", "b", "none"])) == ["a/1", "b/title"]
+    assert await store.documents_of(created.type, ["a/1"]) == ["a/1/2"]
+    found = await found_ids(store, stored, by_vector())
+    assert found == [f"notes:{each}:0" for each in ("a", "b", "a/1", "a/1/2")]
+    assert await store.sources(created.type, after="", limit=3) == ["a", "a/1", "a/1/2"]
+    assert await store.sources(created.type, after="", limit=3, children=False) == ["a", "b"]
+    wanted = OverviewRequest(5, None, HOUR, None, 4)
+    assert [entry[1:] for entry in (await store.overview(stored, wanted)).value.periods] == [(4, 4)]
+    stored = (await put(store, stored, gone=["a", "a/1", "a/1/2"])).collection
+    assert await store.documents_of(created.type, ["a", "a/1"]) == []
 
 
 async def test_links_are_replaced_with_their_source(store: Store) -> None:

@@ -32,7 +32,7 @@ from ability_search.artifacts.manifest import (
     SkillsManifest,
     parsed_manifest,
 )
-from ability_search.documents import Vector
+from ability_search.documents import Vector, is_kind
 from ability_search.errors import InvalidInput
 from ability_search.filters.facets import facets_of
 from ability_search.index.preparation import links_of, restored_document
@@ -200,7 +200,7 @@ class Artifact:
             source.source,
             index,
             source.chunks,
-            source.of,
+            source.of if is_kind(source.kind, source.of) else None,
         ):
             raise Damaged(place, f"is not chunk {index} of {source.source!r}")
         if chunk.chunk_id != f"{prefix}{source.source}:{index}":

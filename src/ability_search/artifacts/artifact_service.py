@@ -184,7 +184,7 @@ class ArtifactService:
             after = page[-1]
             gone = [source for source in page if source not in kept]
             if gone:
-                await self._indexing.remove(collection, gone, kinds=False)
+                await self._indexing.remove(collection, gone, children=False)
                 removed += len(gone)
         return removed
 

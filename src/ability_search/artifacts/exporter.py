@@ -28,6 +28,7 @@ from ability_search.artifacts.manifest import (
     origin_of,
 )
 from ability_search.collection import Collection
+from ability_search.documents import is_kind
 from ability_search.errors import (
     DatabaseUnavailable,
     GenerationGone,
@@ -294,7 +295,7 @@ class Exporter:
 
 def _slices(records: Iterable[SourceRecord]) -> Iterator[tuple[bool, _Slice]]:
     """Yield slices of bounded size, and whether their sources are derived kinds."""
-    for kinds, group in groupby(records, key=lambda record: record.of is not None):
+    for kinds, group in groupby(records, key=lambda record: is_kind(record.kind, record.of)):
         for part in _packed(group):
             yield kinds, part
 

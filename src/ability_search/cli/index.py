@@ -22,6 +22,7 @@ from ability_search.cli.parameters import (
     BrokerOption,
     ChunkStrategyOption,
     CollectionOption,
+    DedupThresholdOption,
     ExcludeOption,
     IncludeOption,
     JsonOption,
@@ -81,6 +82,7 @@ def index(
     ] = False,
     kinds: KindsOption = None,
     kinds_by: KindsByOption = None,
+    dedup_threshold: DedupThresholdOption = None,
     force: Annotated[
         bool,
         typer.Option("--force", help="Index unchanged files, too, and embed every text again."),
@@ -117,6 +119,7 @@ def index(
         maxTokens=max_tokens,
         model=model,
         language=language,
+        dedupThreshold=dedup_threshold,
         force=force,
     )
     options |= kinds_fields(kinds, kinds_by)
@@ -200,6 +203,7 @@ def watch(
     model: ModelOption = None,
     kinds: KindsOption = None,
     kinds_by: KindsByOption = None,
+    dedup_threshold: DedupThresholdOption = None,
     broker: BrokerOption = None,
     timeout: TimeoutOption = LONG_SECONDS,
     as_json: JsonOption = False,
@@ -231,7 +235,7 @@ def watch(
         )
 
     find(choose_roots(paths, root))  # a wrong pattern is reported before anything starts
-    options = given(model=model) | kinds_fields(kinds, kinds_by)
+    options = given(model=model, dedupThreshold=dedup_threshold) | kinds_fields(kinds, kinds_by)
 
     async def work() -> None:
         async with new_client(broker) as client:

@@ -87,6 +87,16 @@ KindsOption = Annotated[
         help="Kinds to make of each document: title, summary, keywords, propositions; or none.",
     ),
 ]
+DedupThresholdOption = Annotated[
+    float | None,
+    typer.Option(
+        "--dedup-threshold",
+        min=0,
+        max=1,
+        help="Do not search a chunk whose nearest neighbour in the collection has at least this"
+        " cosine, such as .95; the neighbour represents it.",
+    ),
+]
 KindsByOption = Annotated[
     KindsBy | None,
     typer.Option("--kinds-by", help="Extract kinds from the text, or ask a language model."),

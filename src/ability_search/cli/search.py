@@ -6,6 +6,7 @@ import inspect
 import json
 import re
 from collections.abc import Callable, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any, get_args, get_origin
 
@@ -166,8 +167,9 @@ def search(
     """Search collections by meaning, by keywords, or by both (hybrid).
 
     Without --collection, all collections are searched. If no embedder is available,
-    hybrid search falls back to keywords with a warning; --semantic fails. Exit code
-    3 means that nothing was found.
+    hybrid search falls back to keywords with a warning; --semantic fails. Hits from
+    files below this directory, or one above it, that changed later are marked as
+    stale. Exit code 3 means that nothing was found.
 
     Example:
         ability-search search "how do I back it up" -c docs -k 5
@@ -268,11 +270,15 @@ def _mode(**flags: bool) -> str | None:
 
 
 def _show(found: Hits | Neighbours, *, as_json: bool, debug: bool = False) -> None:
+    stale = _stale(found.results)
     if as_json:
-        output.print_json(found.model_dump(mode="json", by_alias=True, exclude_unset=True))
+        shown = found.model_dump(mode="json", by_alias=True, exclude_unset=True)
+        for hit in shown["results"]:
+            hit |= {"stale": True} if hit["chunkId"] in stale else {}
+        output.print_json(shown)
     else:
         for place, hit in enumerate(found.results, start=1):
-            _print_hit(place, hit)
+            _print_hit(place, hit, stale=hit.chunk_id in stale)
         if isinstance(found, Hits) and debug:
             _print_debug(found)
         if not found.results:
@@ -283,7 +289,33 @@ def _show(found: Hits | Neighbours, *, as_json: bool, debug: bool = False) -> No
         raise typer.Exit(NOT_FOUND)
 
 
-def _print_hit(place: int, hit: Hit) -> None:
+def _stale(hits: Sequence[Hit]) -> set[str]:
+    """Return the chunkIds of hits whose files were changed after they were indexed.
+
+    Sources are files of this directory or of one above it if at least half of a collection's hits
+    exist there.
+    """
+    by_collection: dict[str, list[Hit]] = {}
+    for hit in hits:
+        by_collection.setdefault(hit.chunk_id.partition(":")[0], []).append(hit)
+    stale = set()
+    here = Path.cwd()
+    for own in by_collection.values():
+        for root in (here, *here.parents):
+            files = [each for each in own if (root / each.source).is_file()]
+            if 2 * len(files) >= len(own):
+                stale |= {each.chunk_id for each in files if _is_newer(root / each.source, each)}
+                break
+    return stale
+
+
+def _is_newer(file: Path, hit: Hit) -> bool:
+    if hit.created_at is None:
+        return False
+    return file.stat().st_mtime > datetime.fromisoformat(hit.created_at).timestamp()
+
+
+def _print_hit(place: int, hit: Hit, *, stale: bool) -> None:
     out = output.stdout()
     where = output.plain(hit.source)
     if hit.page:
@@ -295,6 +327,8 @@ def _print_hit(place: int, hit: Hit) -> None:
         f"[bold]{place}.[/bold] [green]{hit.score:.3f}[/green] [cyan]{where}[/cyan]  {title}",
         soft_wrap=True,
     )
+    if stale:
+        out.print("   [yellow]changed since it was indexed[/yellow]", soft_wrap=True)
     for line in _snippet(hit).splitlines():
         out.print(f"   {line}", soft_wrap=True)
     scores = ", ".join(f"{name} {score:.3f}" for name, score in hit.scores.items())

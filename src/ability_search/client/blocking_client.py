@@ -162,6 +162,7 @@ class BlockingSearchClient(BlockingBase):
         *,
         limit: int = 1000,
         cursor: str | None = None,
+        children: bool = True,
         include: Sequence[inputs.Included] = (),
         map_points: int = 1000,
     ) -> CollectionInfo:
@@ -171,12 +172,18 @@ class BlockingSearchClient(BlockingBase):
             info = search.info("notes")
             print(info.chunks, info.embedded_percent, info.sources)
 
-        ``cursor`` continues with the next page of sources. ``include`` adds statistics that
-        require reading the chunks.
+        ``cursor`` continues with the next page of sources. Without ``children``, sources that
+        belong to another one are left out. ``include`` adds statistics that require reading the
+        chunks.
         """
         return self._run(
             self._client.info(
-                collection, limit=limit, cursor=cursor, include=include, map_points=map_points
+                collection,
+                limit=limit,
+                cursor=cursor,
+                children=children,
+                include=include,
+                map_points=map_points,
             )
         )
 

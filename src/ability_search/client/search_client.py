@@ -285,6 +285,7 @@ class SearchClient:
         *,
         limit: int = 1000,
         cursor: str | None = None,
+        children: bool = True,
         include: Sequence[inputs.Included] = (),
         map_points: int = 1000,
     ) -> CollectionInfo:
@@ -294,13 +295,15 @@ class SearchClient:
             info = await search.info("notes")
             print(info.chunks, info.embedded_percent, info.sources)
 
-        ``cursor`` continues with the next page of sources. ``include`` adds statistics that
-        require reading the chunks.
+        ``cursor`` continues with the next page of sources. Without ``children``, sources that
+        belong to another one are left out. ``include`` adds statistics that require reading the
+        chunks.
         """
         given = {
             "collection": collection,
             "limit": limit,
             "cursor": cursor,
+            "children": children,
             "include": list(include),
             "map_points": map_points,
         }

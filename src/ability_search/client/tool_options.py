@@ -68,6 +68,7 @@ class FileOptions(TypedDict, total=False):
     kinds_by: str
     force: bool
     sweep: bool
+    dedup_threshold: float
 
 
 class ReindexOptions(TypedDict, total=False):

@@ -346,15 +346,16 @@ class _FileReader:
     async def read(
         self, name: str, data: bytes
     ) -> tuple[dict[str, Any], Sequence[tuple[str, str]]]:
-        """Return the document of a file, and its unread parts.
+        """Return the document of a file, and its unread parts; that of an empty file is blank.
 
         Raises:
-            InvalidInput: if the file has no readable text, or may hold a secret.
+            InvalidInput: if the text cannot be read, or the file may hold a secret.
         """
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._thread, self._read, name, data)
 
     def _read(self, name: str, data: bytes) -> tuple[dict[str, Any], Sequence[tuple[str, str]]]:
+        from ability_search.documents import Document
         from ability_search.files.file_documents import File, open_extractor
         from ability_search.files.selection import SECRET, is_secret
         from ability_search.sync.upload import wire_document
@@ -368,7 +369,9 @@ class _FileReader:
             file = File(name, data, loaders.format_of(name, data))
             found = self._extractor.extract(name, data, file.format)
         except loaders.Unreadable as exc:
-            raise InvalidInput(name, str(exc)) from exc
+            if str(exc) != loaders.EMPTY:
+                raise InvalidInput(name, str(exc)) from exc
+            return wire_document(Document(name, name, "")), ()
         return wire_document(file.document(found)), found.unread
 
     def close(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -53,7 +54,7 @@ CARD = FileKind(
     "agent.json",
     read_json,
     lambda content: _is_own(content) or isinstance(content.get("brokers"), Mapping),
-    marker=r'"(brokers|search-query|ability-search)"',
+    marker=re.compile(rb'"(brokers|search-query|ability-search)"'),
     lacks="it names no brokers and is not the card of this ability",
 )
 

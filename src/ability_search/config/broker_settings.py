@@ -12,6 +12,7 @@ the first entry if none has it. ``BROKER_NETWORKS`` replaces the networks of eve
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -38,7 +39,7 @@ CONNECTIONS = FileKind(
     "config.toml",
     read_toml,
     _names_brokers,
-    marker=r"^\s*\[\s*broker\b",
+    marker=re.compile(rb"^[ \t]*\[[ \t]*broker\b", re.MULTILINE),
     lacks="it has no table [broker.<name>] with URL, NETWORKS or MODE",
 )
 

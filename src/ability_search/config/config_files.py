@@ -27,7 +27,7 @@ class FileKind:
     name: str
     read: Callable[[Path], Mapping[str, Any]]
     is_own: Callable[[Mapping[str, Any]], bool]
-    marker: str
+    marker: re.Pattern[bytes]
     """Regular expression of a line that marks an own file that cannot be parsed."""
     lacks: str
     """The contents that a file of another program lacks, for the warning."""
@@ -68,10 +68,10 @@ def find_own(kind: FileKind, start: Path) -> Found:
     return Found(None, {}, tuple(foreign))
 
 
-def _is_marked(path: Path, marker: str) -> bool:
+def _is_marked(path: Path, marker: re.Pattern[bytes]) -> bool:
     """Return whether a file has the marker, or is not readable."""
     try:
-        return re.search(marker.encode(), path.read_bytes(), re.MULTILINE) is not None
+        return marker.search(path.read_bytes()) is not None
     except OSError:
         return True
 

@@ -75,8 +75,8 @@ class Chunking(Group):
     strategy: Strategy = setting("auto", about="Chunking strategy if the call sets none.")
     context: int = setting(
         2,
-        about="Preceding turns that a turn of a sequence (`chat/7` after `chat/6`) is embedded and"
-        " searched with; 0 disables it. Applies to what is indexed from now on.",
+        about="Preceding turns that a turn of a conversation (`chat/7` after `chat/6`) is"
+        " embedded and searched with; 0 disables it. Applies to what is indexed from now on.",
         unit="turns",
         ge=0,
         le=8,

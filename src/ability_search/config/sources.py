@@ -228,7 +228,7 @@ CONFIG = FileKind(
     "config.yml",
     read_yaml,
     _holds_settings,
-    marker=rf"^{SECTION}\s*:",
+    marker=re.compile(rf"^{SECTION}[ \t]*:".encode(), re.MULTILINE),
     lacks=f"it has no section `{SECTION}` with settings of this program",
 )
 

@@ -47,7 +47,7 @@ SECRETS = FileKind(
     "secrets.toml",
     read_toml,
     lambda content: not content.keys().isdisjoint(("vaults", "secrets")),
-    marker=r"^\s*\[\s*(vaults|secrets)\b",
+    marker=re.compile(rb"^[ \t]*\[[ \t]*(vaults|secrets)\b", re.MULTILINE),
     lacks="it has no table [secrets.<vault>]; values can be set in the environment",
 )
 TOOLS = ("secret-get", "get")

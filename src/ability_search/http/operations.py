@@ -234,8 +234,9 @@ OPERATIONS: tuple[Operation, ...] = (
         path="/files",
         name="files",
         summary="Index files",
-        description="Index files that are sent with the request. A file that cannot be read is"
-        " listed in `failed`; if none can be read, the request fails.",
+        description="Index files that are sent with the request. A file that cannot be read or is"
+        " empty is listed in `failed`, and an empty one is deleted from the collection; if none can"
+        " be read, the request fails.",
         handler=Handlers.files,
         body=FilesInput,
     ),

@@ -11,7 +11,7 @@ from pydantic import AliasChoices, Base64Encoder, EncodedBytes, Field
 from ability_search.errors import InvalidInput
 from ability_search.http.request_bodies import Fields
 from ability_search.search.options import Collections, QueryInput
-from ability_search.tools.inputs import CollectionName, DocumentInput, JobId
+from ability_search.tools.inputs import CollectionName, DedupThreshold, DocumentInput, JobId
 from ability_search.wire import Input, NonBlank
 from kadi_client import Raw
 from kadi_client.messages import encode
@@ -79,6 +79,7 @@ class FilesInput(Input):
 
     collection: CollectionName
     files: list[UploadedFile] = Field(min_length=1, max_length=256, description="The files.")
+    dedup_threshold: DedupThreshold = None
     job_id: JobId = None
 
 
@@ -135,10 +136,8 @@ async def uploaded(body: bytes, read_file: ReadFile) -> tuple[dict[str, Any], li
     if not documents:
         first = failed[0]
         raise InvalidInput("files", f"none can be read; {first['source']}: {first['error']}")
-    tool_input: dict[str, Any] = {"collection": value.collection, "documents": documents}
-    if value.job_id is not None:
-        tool_input["jobId"] = value.job_id
-    return tool_input, failed
+    options = value.model_dump(by_alias=True, exclude_none=True, exclude={"files"})
+    return {**options, "documents": documents}, failed
 
 
 def searched(fields: Fields) -> Fields:

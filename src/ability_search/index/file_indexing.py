@@ -193,6 +193,7 @@ class _Total:
         total.added += part.added
         total.updated += part.updated
         total.unchanged += part.unchanged
+        total.deduplicated += part.deduplicated
         total.reused += part.reused
         total.failed += part.failed
         total.warnings += part.warnings

@@ -18,6 +18,7 @@ from ability_search.documents import Document
 from ability_search.errors import (
     DatabaseUnavailable,
     EmbeddingUnavailable,
+    GenerationGone,
     InvalidInput,
     ModelMismatch,
     TextsRefused,
@@ -45,7 +46,7 @@ from ability_search.index.preparation import (
 from ability_search.index.sequences import with_preceding
 from ability_search.index.writer import Writer
 from ability_search.ops.metrics.metric_table import CHUNKS_DELETED, CHUNKS_INDEXED
-from ability_search.store.records import Replaced, Replacement
+from ability_search.store.records import Replacement
 from ability_search.text.analyzer import analyzer_for
 from ability_search.text.chunkers.semantic import SentenceWindows
 from ability_search.text.chunkers.strategies import SEMANTIC
@@ -94,9 +95,8 @@ class Indexer:
         """Index ``documents`` in the collection ``name``, which is created if it is missing.
 
         Unchanged documents are skipped; a changed document replaces only its own chunks, and the
-        source of a document that has become blank is deleted. The
-        report lists documents that cannot be indexed, and new or changed documents that are
-        :attr:`Document.unread`.
+        source of a document that has become blank is deleted. The report lists documents that
+        cannot be indexed, and new or changed documents that are :attr:`Document.unread`.
 
         Raises:
             InvalidInput: if an option is invalid.
@@ -110,8 +110,7 @@ class Indexer:
         collection = await known(name)
         result = await self.index_into(name, collection, documents, options, report)
         last = {document.source: document for document in documents}
-        blank = [each.source for each in last.values() if not (each.unread or each.content.strip())]
-        await self.discard(name, blank)
+        await self.discard(name, [each.source for each in last.values() if each.blank])
         return result
 
     async def index_into(
@@ -185,7 +184,7 @@ class Indexer:
     async def delete(self, name: str, source: str | None = None) -> int:
         """Delete one source, or the whole collection; return the number of deleted chunks.
 
-        The kinds derived from a source are deleted with it.
+        The documents of a source, and the kinds derived from it, are deleted with it.
 
         Raises:
             NotFound: if there is no such collection. A missing source is not an error.
@@ -222,33 +221,42 @@ class Indexer:
         return 0
 
     async def remove(
-        self, collection: Collection, sources: Sequence[str], *, kinds: bool = True
+        self, collection: Collection, sources: Sequence[str], *, children: bool = True
     ) -> int | None:
-        """Delete sources with the kinds derived from them, then the kinds stored by callers.
+        """Delete sources with the kinds derived from them and, in the same transaction, all others.
 
-        The latter takes a second transaction, which ``kinds`` turns off. If a crash prevents it,
-        searches still never return these chunks, since their document is gone.
+        Without ``children``, the documents that callers stored as documents of these are kept.
 
         Returns:
             The number of deleted chunks; ``None`` if the generation is gone.
         """
-        removed = await self._remove(collection, sources)
-        if removed is None:
+        try:
+            every = await self._with_children(collection, sources) if children else sources
+        except GenerationGone:
             return None
-        deleted = removed.deleted
-        if kinds and removed.collection.kind_chunks:
-            of_callers = await self._store.kinds_of(collection.type, sources)
-            further = await self._remove(collection, of_callers) if of_callers else None
-            deleted += further.deleted if further else 0
+        made = generated_sources(sources) if collection.kind_chunks else []
+        wanted = list(dict.fromkeys([*every, *made]))
+        replaced = await self._store.replace(collection, Replacement(wanted))
+        if replaced is None:
+            return None
+        current, deleted = replaced.collection, replaced.deleted
+        self._registry.learn(collection.name, current)
         self._meter.add(CHUNKS_DELETED, deleted)
+        if children and current.may_have_children and not collection.may_have_children:
+            # Another worker stored the first ones after this record was read.
+            deleted += await self.remove(current, sources) or 0
         return deleted
 
-    async def _remove(self, collection: Collection, sources: Sequence[str]) -> Replaced | None:
-        made = generated_sources(sources) if collection.kind_chunks else []
-        replaced = await self._store.replace(collection, Replacement([*sources, *made]))
-        if replaced is not None:
-            self._registry.learn(collection.name, replaced.collection)
-        return replaced
+    async def _with_children(self, collection: Collection, sources: Sequence[str]) -> Sequence[str]:
+        """Return sources and those of all documents of them, and of these in turn."""
+        every, parents = dict.fromkeys(sources), sources
+        while parents and collection.may_have_children:
+            found = await self._store.documents_of(collection.type, parents)
+            parents = [each for each in found if each not in every]
+            every.update(dict.fromkeys(parents))
+            if not collection.nested:
+                break
+        return list(every)
 
     async def _hashed(
         self, documents: Iterable[Document], recipe: Recipe, model: str
@@ -369,8 +377,12 @@ class Indexer:
         self._meter.add(CHUNKS_INDEXED, written.chunks)
         return written
 
-    async def list_sources(self, name: str, *, limit: int, cursor: str | None) -> SourcePage:
+    async def list_sources(
+        self, name: str, *, limit: int, cursor: str | None, children: bool = True
+    ) -> SourcePage:
         """Return one page of a collection's sources, and the collection as it is now.
+
+        Without ``children``, the sources of documents of other documents are left out.
 
         Raises:
             NotFound: if there is no such collection.
@@ -379,7 +391,10 @@ class Indexer:
         after = "" if cursor is None else _read_cursor(cursor)
         await self._registry.get(name)
         collection = await self._registry.current(name)
-        names = tuple(await self._store.sources(collection.type, after=after, limit=limit + 1))
+        found = await self._store.sources(
+            collection.type, after=after, limit=limit + 1, children=children
+        )
+        names = tuple(found)
         more = len(names) > limit
         return SourcePage(collection, names[:limit], _cursor(names[limit - 1]) if more else None)
 

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from ability_search.bounded_batches import text_bytes
 from ability_search.collection import Collection
-from ability_search.documents import KINDS, Document, Passage, Vector
+from ability_search.documents import KINDS, Document, Passage, Vector, is_kind
 from ability_search.errors import InvalidInput, TooLarge
 from ability_search.filters.facets import facets_of
 from ability_search.index.sequences import in_context
@@ -63,8 +63,7 @@ class Recipe:
 
     def kinds_of(self, document: Document) -> tuple[str, ...]:
         """Return the kinds to derive from a document; none if it is itself of such a kind."""
-        is_kind = document.of is not None or document.kind in KINDS
-        return () if is_kind else self.kinds
+        return () if document.kind in KINDS else self.kinds
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,7 +297,7 @@ def chunk_records(prepared: Prepared, collection: Collection, *, now: int) -> li
                 lead=document.content[end : passage.start],
                 overlap=passage.preface + max(0, end - passage.start),
                 section=section,
-                of=document.of,
+                of=document.of if is_kind(document.kind, document.of) else None,
                 of_chunk=passage.of_chunk,
                 facets=[*prepared.facets, *buckets(periods)],
                 dates=to_numbers(periods),
@@ -449,12 +448,12 @@ def _check_stored(document: Document, passages: Sequence[Passage], most: int) ->
 
 
 def check_kind(source: str, kind: str, of: str | None, *, generated: bool = False) -> None:
-    """Check the source and the kind of a document, and the document that it was made of.
+    """Check the source and the kind of a document, and the document that it belongs to.
 
     Args:
         source: Source of the document.
         kind: Its kind.
-        of: Source of the other document; ``None`` if it is not derived.
+        of: Source of the other document; ``None`` if there is none.
         generated: Whether it was derived from the other document by this program.
 
     Raises:
@@ -469,14 +468,6 @@ def check_kind(source: str, kind: str, of: str | None, *, generated: bool = Fals
             "source",
             f"ends with {_GENERATED} and a kind, which is reserved for derived documents",
             hint="Choose another name.",
-        )
-    if of is None:
-        return
-    if kind not in KINDS:
-        raise InvalidInput(
-            "kind",
-            f"is {kind!r}, which is not a kind of another document",
-            hint=f"With of, use one of {', '.join(KINDS)}.",
         )
     if of == source:
         raise InvalidInput("of", "is the document itself", hint="Name another document's source.")

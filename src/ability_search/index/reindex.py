@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from ability_search.collection import Collection
-from ability_search.documents import Document
+from ability_search.documents import Document, is_kind
 from ability_search.errors import Busy, DatabaseUnavailable, NotFound, SearchError
 from ability_search.index.generations import Generations
 from ability_search.index.index_calls import (
@@ -456,7 +456,7 @@ class Rebuilder:
             floor = page[-1][0]
             gone = [source for source, _ in page if source not in kept]
             if gone:
-                await self._indexing.remove(built, gone, kinds=False)
+                await self._indexing.remove(built, gone, children=False)
                 removed += len(gone)
 
     async def _restored(self, live: Collection, records: Sequence[SourceRecord]) -> list[Document]:
@@ -467,7 +467,7 @@ class Rebuilder:
         documents = []
         for record in records:
             passages = await self._store.source_passages(
-                live.type, record.source, kinds=record.of is not None
+                live.type, record.source, kinds=is_kind(record.kind, record.of)
             )
             if len(passages) == record.chunks:
                 documents.append(restored_document(record, passages))

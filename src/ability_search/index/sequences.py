@@ -1,8 +1,8 @@
-"""Sequences of short documents, such as the turns of a conversation.
+"""Sequences of short documents: the turns of a conversation.
 
 A turn says little by itself (``Yes, in May!``), so it is embedded and searched with what comes
-before it. The turns of a sequence have no title, and sources that differ in the number at their
-end: ``chat/6``, ``chat/7``.
+before it. A turn has no title; its metadata name who speaks (:data:`SPEAKERS`), and the sources of
+a conversation differ in the number after the last ``/``, ``:`` or ``#``: ``chat/6``, ``chat/7``.
 """
 
 from __future__ import annotations
@@ -19,13 +19,15 @@ from ability_search.documents import Document, Passage
 from ability_search.store.port import Store
 from ability_search.text.token_counter import TokenCounter
 
+SPEAKERS: Final = ("speaker", "role", "author")
+"""Fields of the metadata; one of them makes a document a turn."""
 SHORT: Final = 128
 """Maximum number of tokens of a turn; a longer one says enough by itself."""
 CONTEXT: Final = 112
 """Maximum number of tokens of the turns before it; both fit into the smallest common model."""
 _CHARACTERS: Final = 8
 """Maximum average number of characters per token, to skip long documents at once."""
-_NUMBERED = re.compile(r"(?P<stem>.*\D)(?P<number>\d{1,9})", re.DOTALL)
+_NUMBERED = re.compile(r"(?P<stem>.+[/:#])(?P<number>\d{1,9})", re.DOTALL)
 
 
 def preceding_sources(document: Document, count: int) -> list[str]:
@@ -37,7 +39,8 @@ def preceding_sources(document: Document, count: int) -> list[str]:
     """
     match = _NUMBERED.fullmatch(document.source)
     other = document.title or document.of or document.file or document.unread
-    if match is None or other or len(document.content) > SHORT * _CHARACTERS:
+    spoken = any(document.metadata.get(field) for field in SPEAKERS)
+    if match is None or other or not spoken or len(document.content) > SHORT * _CHARACTERS:
         return []
     number = int(match["number"])
     width = len(match["number"]) if match["number"].startswith("0") else 0

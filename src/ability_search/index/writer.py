@@ -29,7 +29,7 @@ from ability_search.index.preparation import (
 )
 from ability_search.store.records import ChunkRecord, Replacement
 from ability_search.text.term_statistics import TermStatistics
-from kadi_client.errors import KadiError, NoProvider
+from kadi_client.errors import KadiError, NoProvider, ToolError
 
 log = logging.getLogger(__name__)
 
@@ -193,7 +193,8 @@ def _named(group: Sequence[Prepared]) -> Iterator[None]:
     try:
         yield
     except DatabaseUnavailable as exc:
-        if not isinstance(exc.__cause__, KadiError) or isinstance(exc.__cause__, NoProvider):
+        cause = exc.__cause__
+        if not isinstance(cause, KadiError) or isinstance(cause, NoProvider | ToolError):
             raise
         sources = [repr(item.document.source) for item in group]
         more = f" and {len(sources) - _NAMED:,} more" if len(sources) > _NAMED else ""

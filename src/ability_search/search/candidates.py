@@ -107,6 +107,8 @@ class Candidates:
     """Requests for the vectors of the query."""
     vectors: Vectors | None = None
     """The vectors of the query; ``None`` without."""
+    chance: float = 0.0
+    """Cosine of an unrelated text to the query, see :attr:`.plan.Plan.chance`."""
     statistics: TermStatistics | None = None
     """Term statistics of the collection, if they are needed."""
     plan: Plan = field(default_factory=Plan)
@@ -120,6 +122,8 @@ class Candidates:
     """Weights of the retrievers in the fused scores."""
     trust: Mapping[str, float] | None = None
     """Evidence that adapted the weights, see :class:`.fusion.Trust`."""
+    relevance: float | None = None
+    """Probability that the first hits answer the query, see :func:`.fusion.relevance`."""
     blocks: list[list[Candidate]] = field(default_factory=list)
     """The scored candidates that each depth adds, see :func:`.fusion.fuse`."""
     ranked: list[Candidate] = field(default_factory=list)

@@ -379,7 +379,7 @@ class QueryInput(Input):
         ge=1,
         le=10_000_000,
         description="Token budget for the whole answer; what does not fit is left out and named in"
-        " budget. The smallest answer has about 350 tokens.",
+        " budget. The smallest answer has about 400 tokens.",
         examples=[2000],
     )
     expand_query: ExpandQuery | bool = Field(

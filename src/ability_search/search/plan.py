@@ -59,6 +59,8 @@ class Plan:
     """Effect of pseudo-relevance feedback on the query, for ``explain``."""
     phrases: PhrasePairs | None = None
     """Word pairs of the query for phrase matches, if enabled."""
+    chance: float = 0.0
+    """Cosine of unrelated texts to the query, if collections under several models are searched."""
     informative: float = 0.0
     """Information of the query's terms, in units of a term that occurs in a single chunk."""
 

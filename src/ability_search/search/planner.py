@@ -47,6 +47,7 @@ def planned(candidates: Candidates, query: Query, vectors: Vectors | None) -> Pl
     depths = _depths(query, candidates.depth, ranking.candidates)
     plan = Plan(
         vector=None if vectors is None else search_vector(vectors),
+        chance=candidates.chance,
         filter=chunk_filter(query),
         kinds=kind_filter(query),
         dated=dated_filter(query),

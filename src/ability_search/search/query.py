@@ -138,11 +138,12 @@ class Query:
     def texts(self) -> dict[str, str]:
         """Texts to embed, by the names of their vectors; the query itself first.
 
-        That is the hypothetical answer, if there is one (HyDE), else the topic. Of an expansion,
-        phrases are embedded together with the topic, a question by itself.
+        That is the hypothetical answer, if there is one (HyDE), else the text without its times:
+        ``books, anything but fantasy`` shows that it asks for novels. Of an expansion, phrases are
+        embedded together with the topic, a question by itself.
         """
         asked = self.asked
-        texts = {COSINE: asked.hypothetical_answer or self.intent.topic}
+        texts = {COSINE: asked.hypothetical_answer or self.intent.undated}
         if self.expansion:
             phrases = self.expander is None or self.expander.method == "terms"
             words = [self.intent.topic, *self.expansion] if phrases else self.expansion
@@ -151,13 +152,16 @@ class Query:
 
     @property
     def recognized(self) -> Understood | None:
-        """The exclusions and the period that counted; ``None`` if there were none."""
-        period = self.intent.period
-        if not self.intent.excluded and period is None:
+        """The exclusions, the period and the order that counted; ``None`` if there were none."""
+        period, order = self.intent.period, self.intent.order
+        if not (self.intent.excluded or period or order):
             return None
         days = _days(period) if period is not None else {}
         return Understood(
-            excluded=list(self.intent.excluded) or None, start=days.get("from"), end=days.get("to")
+            excluded=list(self.intent.excluded) or None,
+            start=days.get("from"),
+            end=days.get("to"),
+            order=order,
         )
 
     def explained(self, time_weight: float) -> dict[str, Any]:

@@ -6,8 +6,12 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 
+import numpy as np
+
 from ability_search.collection import ModelInput
 from ability_search.documents import Vector
+
+Embed = Callable[[ModelInput], Awaitable[Vector]]
 
 
 class QueryVectors:
@@ -15,10 +19,13 @@ class QueryVectors:
 
     Args:
         embed: Returns the vectors by a model and its prefixes, shape (n, d).
+        unrelated: Returns the vectors of unrelated texts, of unit length, shape (n, d), if cosines
+            under several models are compared.
     """
 
-    def __init__(self, embed: Callable[[ModelInput], Awaitable[Vector]]) -> None:
+    def __init__(self, embed: Embed, unrelated: Embed | None = None) -> None:
         self._embed = embed
+        self._unrelated = unrelated
         self._requests: dict[ModelInput, asyncio.Task[Vector]] = {}
         self._milliseconds: dict[ModelInput, float] = {}
 
@@ -31,6 +38,18 @@ class QueryVectors:
         """Return the vectors by ``model``, shape (n, d); raise the error of the request."""
         self.request(model)
         return await asyncio.shield(self._requests[model])
+
+    async def chance(self, model: ModelInput) -> float:
+        """Return the mean cosine of the query to unrelated texts, 0 to 1; 0 if not compared.
+
+        Raises:
+            EmbeddingUnavailable: if the texts cannot be embedded.
+        """
+        if self._unrelated is None:
+            return 0.0
+        unrelated, vectors = await asyncio.gather(self._unrelated(model), self.of(model))
+        length = float(np.linalg.norm(vectors[0])) or 1.0
+        return max(0.0, float((unrelated @ vectors[0]).mean()) / length)
 
     def milliseconds(self, model: ModelInput) -> float:
         """Return how long ``model`` took to answer; 0 if it has not answered."""

@@ -77,6 +77,9 @@ class Understood(Result):
         None, alias="from", description="First day that hits should be about."
     )
     end: str | None = Field(None, alias="to", description="Last day that hits should be about.")
+    order: Literal["newest", "oldest"] | None = Field(
+        None, description="Set if the newest or the oldest of the relevant hits come first."
+    )
 
 
 CutPart = Literal["hit", "context", "metadata", "end"]
@@ -118,6 +121,11 @@ class QueryResult(Result):
     mode: str
     model: str | None = None
     hyde: Literal[True] | None = None
+    relevance: float | None = Field(
+        None,
+        description="Estimated probability that one of the first three hits answers the query;"
+        " of hybrid queries without fusion.",
+    )
     understood: Understood | None = Field(
         None, description="Exclusions and times from the query and its options."
     )

@@ -129,6 +129,7 @@ def explained_retrieval(candidates: Candidates) -> dict[str, Any]:
     }
     further = {
         "expandQuery": list(query.expansion) or None,
+        "chance": plan.chance or None,
         "weights": dict(candidates.weights) if len(candidates.weights) > 1 else None,
         "trust": candidates.trust
         and {to_camel(name): value for name, value in candidates.trust.items()},

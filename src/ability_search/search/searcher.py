@@ -19,10 +19,8 @@ from ability_search.search.candidates import (
     Candidate,
     Candidates,
     Timings,
-    adjust,
     rank_key,
 )
-from ability_search.search.fusion import weight_of_cosines
 from ability_search.search.options import QueryInput
 from ability_search.search.pipeline import (
     PAGE,
@@ -71,12 +69,14 @@ class Searcher:
         self._ports = ports
         self._uses = UseCounter(ports.store, now=ports.now)
         self._unrelated_vectors: dict[ModelInput, Vector] = {}
+        self._embedding_unrelated = asyncio.Lock()
 
     async def query(self, query: Query) -> QueryResult:
         """Search a collection, several, or all (``*``).
 
-        Each of several collections is searched with its own model. Their hits are merged by score,
-        calibrated if the models differ; collections that fail are named in the warnings.
+        Each of several collections is searched with its own model. Their hits are merged by score;
+        if the models differ, the cosines are corrected for chance. Collections that fail are named
+        in the warnings.
 
         Raises:
             NotFound: if the collection, or each of several, does not exist.
@@ -87,7 +87,10 @@ class Searcher:
         understood = Answer(query)
         await run(QUERY, understood, self._ports)
         names = await self._names(query)
-        embeddings = QueryVectors(partial(self._embed, understood.query))
+        compared = await self._compares_models(names, query)
+        embeddings = QueryVectors(
+            partial(self._embed, understood.query), self._unrelated if compared else None
+        )
         try:
             for _ in range(_ATTEMPTS):
                 answer = replace(understood, warnings=list(understood.warnings))
@@ -183,41 +186,23 @@ class Searcher:
         unit: list[float] = (mean / (np.linalg.norm(mean) or 1.0)).tolist()
         return unit
 
-    async def _calibrate(self, lists: Sequence[Candidates], answer: Answer) -> None:
-        """Make the scores of collections under different models comparable.
-
-        Cosines of unrelated texts are about 0 under one model and .7 under another. The share of
-        the score that an unrelated text would get too is taken off, as in Cohen's kappa: ``(score -
-        chance) / (1 - chance)``, at least 0. Chance is the mean cosine of the query to some
-        unrelated texts, which each model embeds once, times the weight of the semantic retriever.
-        """
-        models = {own.collection.model_input if own.plan.vector else None for own in lists}
-        if len(models) < 2:
-            return
-        try:
-            unrelated = {model: await self._unrelated(model) for model in models if model}
-        except SearchError as exc:
-            answer.warnings.append(f"scores under different models are not calibrated: {exc}")
-            return
-        for own in lists:
-            share = weight_of_cosines(own)
-            if share == 0:
-                continue
-            vector = np.asarray(own.plan.vector)
-            cosines = unrelated[own.collection.model_input] @ vector / np.linalg.norm(vector)
-            chance = share * max(0.0, float(cosines.mean()))
-            for item in own.ranked:
-                score = max(0.0, (item.score - chance) / (1 - chance))
-                adjust(item, "calibration", score, chance=chance)
+    async def _compares_models(self, names: Sequence[str], query: Query) -> bool:
+        """Return whether cosines under several models are compared."""
+        if len(names) < 2 or query.asked.mode == "keyword":
+            return False
+        found = await asyncio.gather(*map(self._ports.registry.find, names), return_exceptions=True)
+        return len({each.model_input for each in found if isinstance(each, Collection)}) > 1
 
     async def _unrelated(self, model: ModelInput) -> Vector:
         """Return the vectors of some unrelated texts, of unit length, shape (n, d)."""
-        if model not in self._unrelated_vectors:
-            texts = [model.passage_prefix + text for text in _UNRELATED]
-            timeout = self._ports.settings.embedding.fallback_after
-            found = await self._ports.embedder.embed(model.model, texts, timeout=timeout)
-            self._unrelated_vectors[model] = found / np.linalg.norm(found, axis=1, keepdims=True)
-        return self._unrelated_vectors[model]
+        async with self._embedding_unrelated:
+            if model not in self._unrelated_vectors:
+                texts = [model.passage_prefix + text for text in _UNRELATED]
+                timeout = self._ports.settings.embedding.fallback_after
+                found = await self._ports.embedder.embed(model.model, texts, timeout=timeout)
+                lengths = np.linalg.norm(found, axis=1, keepdims=True)
+                self._unrelated_vectors[model] = found / lengths
+            return self._unrelated_vectors[model]
 
     async def _embed(self, query: Query, model: ModelInput) -> Vector:
         imagined = query.asked.hypothetical_answer
@@ -262,7 +247,6 @@ class Searcher:
                 return lists[name]
 
         lists = await _survivors(names, ranked, answer)
-        await self._calibrate(list(lists.values()), answer)
         answer.ranked = together(own.ranked for own in lists.values())
         await run(RERANKING, answer, self._ports)
         if answer.query.asked.reranker is not None:
@@ -316,6 +300,7 @@ def response(answer: Answer, searched: Mapping[str, Candidates]) -> QueryResult:
         mode=asked.mode,
         model=single.collection.model if single else None,
         hyde=True if hyde else None,
+        relevance=max((own.relevance for own in lists if own.relevance is not None), default=None),
         understood=query.recognized,
         degraded=next((own.degraded for own in lists if own.degraded), None),
         warnings=answer.warnings or None,

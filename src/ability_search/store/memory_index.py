@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from ability_search.collection import Collection
+from ability_search.documents import is_kind
 from ability_search.store.memory_tables import (
     Generation,
     StoredChunk,
@@ -83,6 +84,7 @@ class MemoryDocuments(Tables):
             kind_chunks=record.kind_chunks
             - len(gone_kinds)
             + sum(chunk.of is not None for chunk in inserted),
+            nested=record.nested or replacement.nested,
         )
         self._records[record.name] = new
         stored.statistics.append(
@@ -109,13 +111,19 @@ class MemoryDocuments(Tables):
         return Read(self._records.get(collection.name), hashes)
 
     async def sources(
-        self, generation: str, *, after: str, limit: int, files: bool = False
+        self,
+        generation: str,
+        *,
+        after: str,
+        limit: int,
+        files: bool = False,
+        children: bool = True,
     ) -> list[str]:
         found = [each.record for each in self._generation(generation).ordered_sources(after=after)]
         wanted = [each for each in found if (each.file if files else not each.generated)]
-        return [each.source for each in wanted[:limit]]
+        return [each.source for each in wanted if children or each.of is None][:limit]
 
-    async def kinds_of(self, generation: str, sources: Sequence[str]) -> list[str]:
+    async def documents_of(self, generation: str, sources: Sequence[str]) -> list[str]:
         wanted = set(sources)
         found = [each.record for each in self._generation(generation).sources.values()]
         return [each.source for each in found if each.of in wanted]
@@ -297,7 +305,7 @@ class MemoryCopies(Tables):
                 sizes[least] = sizes.get(least, 0) + 1
         if (period := request.period) is not None:
             for source in (each.record for each in generation.sources.values()):
-                if source.of is None:
+                if not is_kind(source.kind, source.of):
                     start = source.indexed_at - source.indexed_at % period
                     sources, chunks = periods.get(start, (0, 0))
                     periods[start] = sources + 1, chunks + source.chunks

@@ -215,15 +215,22 @@ class IndexStore(Protocol):
         """Return the content hash of each of these sources that is stored."""
 
     async def sources(
-        self, generation: str, *, after: str, limit: int, files: bool = False
+        self,
+        generation: str,
+        *,
+        after: str,
+        limit: int,
+        files: bool = False,
+        children: bool = True,
     ) -> list[str]:
         """Return source names greater than ``after``, in order.
 
-        Generated kinds are left out; with ``files``, so is what was not read from a file.
+        Generated kinds are left out; with ``files``, so is what was not read from a file; without
+        ``children``, so are the documents of other documents.
         """
 
-    async def kinds_of(self, generation: str, sources: Sequence[str]) -> list[str]:
-        """Return the sources of kinds that were made of these sources."""
+    async def documents_of(self, generation: str, sources: Sequence[str]) -> list[str]:
+        """Return the sources of the documents of these sources, derived kinds included."""
 
     async def source_records(
         self, generation: str, *, after: str, limit: int

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Generic, TypeVar
 
 from ability_search.collection import Collection
-from ability_search.documents import SparseVector
+from ability_search.documents import SparseVector, is_kind
 from ability_search.filters.tree import Filter
 
 T = TypeVar("T")
@@ -294,6 +294,11 @@ class Replacement:
     stand_ins: Mapping[str, int] = field(default_factory=dict)
     """Stored chunks that represent duplicates among ``chunks``: ``created_at`` by chunkId. If one
     of them was replaced, nothing is written."""
+
+    @property
+    def nested(self) -> bool:
+        """Whether a document other than a derived kind is a document of another one."""
+        return any(each.of and not is_kind(each.kind, each.of) for each in self.records)
 
 
 @dataclass(frozen=True, slots=True)

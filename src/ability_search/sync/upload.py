@@ -199,10 +199,10 @@ def wire_document(document: Document) -> dict[str, Any]:
     }
 
 
-async def list_sources(call: Call, collection: str) -> list[str]:
-    """Return all sources of a collection, read page by page."""
+async def list_sources(call: Call, collection: str, **options: Any) -> list[str]:
+    """Return all sources of a collection, read page by page; ``options`` are the tool's."""
     sources: list[str] = []
-    wanted: dict[str, Any] = {"collection": collection, "limit": _PAGE}
+    wanted: dict[str, Any] = {"collection": collection, "limit": _PAGE, **options}
     while True:
         page = await call("search-collection-info", wanted)
         sources += page["sources"]
@@ -253,7 +253,8 @@ async def find_place(
 
 async def _stored(call: Call, collection: str) -> list[str]:
     try:
-        return await list_sources(call, collection)
+        # A document of a file is deleted with the file, whatever its name.
+        return await list_sources(call, collection, children=False)
     except ToolError as exc:
         if exc.code != "not_found":
             raise

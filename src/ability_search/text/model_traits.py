@@ -20,22 +20,31 @@ class ModelTraits(NamedTuple):
 _TASK = "Given a web search query, retrieve relevant passages that answer the query"
 _SEARCHING = "Represent this sentence for searching relevant passages: "
 _TRAITS = (
-    (r"nomic-embed-text-?v2", ModelTraits("search_query: ", "search_document: ")),
-    (r"nomic-embed-text", ModelTraits("search_query: ", "search_document: ", ENGLISH)),
-    (r".*\be5-.*instruct|e5-mistral", ModelTraits(f"Instruct: {_TASK}\nQuery: ")),
-    (r"multilingual-e5-(small|base|large)", ModelTraits("query: ", "passage: ")),
-    (r"e5-(small|base|large)", ModelTraits("query: ", "passage: ", ENGLISH)),
-    (r"bge-(small|base|large)-zh", ModelTraits("为这个句子生成表示以用于检索相关文章：", "", "zh")),
-    (r"bge-(small|base|large)|mxbai-embed", ModelTraits(_SEARCHING, "", ENGLISH)),
-    (r"snowflake-arctic-embed(2|.*-v2)", ModelTraits("query: ")),
-    (r"snowflake-arctic-embed", ModelTraits(_SEARCHING, "", ENGLISH)),
-    (r"embeddinggemma", ModelTraits("task: search result | query: ", "title: none | text: ")),
-    (r"qwen3-embedding", ModelTraits(f"Instruct: {_TASK}\nQuery:")),
+    (re.compile(r"nomic-embed-text-?v2"), ModelTraits("search_query: ", "search_document: ")),
+    (re.compile(r"nomic-embed-text"), ModelTraits("search_query: ", "search_document: ", ENGLISH)),
     (
-        r"all-(minilm|mpnet|roberta)|multi-qa-|paraphrase-(minilm|mpnet)",
+        re.compile(r"(multilingual-)?e5-(small|base|large)-instruct|e5-mistral"),
+        ModelTraits(f"Instruct: {_TASK}\nQuery: "),
+    ),
+    (re.compile(r"multilingual-e5-(small|base|large)"), ModelTraits("query: ", "passage: ")),
+    (re.compile(r"e5-(small|base|large)"), ModelTraits("query: ", "passage: ", ENGLISH)),
+    (
+        re.compile(r"bge-(small|base|large)-zh"),
+        ModelTraits("为这个句子生成表示以用于检索相关文章：", "", "zh"),
+    ),
+    (re.compile(r"bge-(small|base|large)|mxbai-embed"), ModelTraits(_SEARCHING, "", ENGLISH)),
+    (re.compile(r"snowflake-arctic-embed(2|-[ml]-v2)"), ModelTraits("query: ")),
+    (re.compile(r"snowflake-arctic-embed"), ModelTraits(_SEARCHING, "", ENGLISH)),
+    (
+        re.compile(r"embeddinggemma"),
+        ModelTraits("task: search result | query: ", "title: none | text: "),
+    ),
+    (re.compile(r"qwen3-embedding"), ModelTraits(f"Instruct: {_TASK}\nQuery:")),
+    (
+        re.compile(r"all-(minilm|mpnet|roberta)|multi-qa-|paraphrase-(minilm|mpnet)"),
         ModelTraits("", "", ENGLISH),
     ),
-    (r"gte-(small|base|large)(-en|$)", ModelTraits("", "", ENGLISH)),
+    (re.compile(r"gte-(small|base|large)(-en|$)"), ModelTraits("", "", ENGLISH)),
 )
 """Traits by the beginning of the name, without the organization; the first row that fits counts."""
 
@@ -43,7 +52,7 @@ _TRAITS = (
 def model_traits(model: str) -> ModelTraits:
     """Return the traits of a model by its name; empty ones if it is not known."""
     name = model.lower().rpartition("/")[2]
-    return next((traits for start, traits in _TRAITS if re.match(start, name)), ModelTraits())
+    return next((traits for start, traits in _TRAITS if start.match(name)), ModelTraits())
 
 
 def language_warnings(model: str, language: str) -> list[str]:

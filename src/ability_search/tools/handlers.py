@@ -203,7 +203,7 @@ class _Table:
     ) -> results.CollectionInfoResult:
         """search-collection-info."""
         page = await self._services.indexing.list_sources(
-            value.collection, limit=value.limit, cursor=value.cursor
+            value.collection, limit=value.limit, cursor=value.cursor, children=value.children
         )
         jobs = await self._services.ports.store.jobs(value.collection)
         overview = await measure(

@@ -66,6 +66,17 @@ Overlap = Annotated[
     Count | None,
     Field(ge=0, le=4096, description="Overlap of consecutive sliding windows, in tokens."),
 ]
+DedupThreshold = Annotated[
+    float | None,
+    Field(
+        gt=0,
+        le=1,
+        description="Near-duplicate threshold: a chunk whose nearest neighbour in the collection"
+        " has at least this cosine is not searched; .95 is usual. The neighbour represents it, in"
+        " filters too, until it is replaced or deleted. Unchanged documents are left as they"
+        " are, unless force is set.",
+    ),
+]
 JobId = Annotated[
     str | None,
     Field(
@@ -121,9 +132,10 @@ class DocumentInput(Input):
     of: NonBlank | None = Field(
         None,
         max_length=1024,
-        description="Source of the document that this one is the title, summary, keywords or"
-        " propositions (kind) of. It is searched if the option extended of search-query lists its"
-        " kind; a hit returns the other document. It is deleted together with that document.",
+        description="Source of the document that this one belongs to, such as the message of an"
+        " attachment; it is deleted together with that document. If it is a title, summary,"
+        " keywords or propositions (kind), it is searched only if the option extended of"
+        " search-query lists its kind, and a hit returns the other document.",
         examples=["guide/install.md"],
     )
     format: Format | None = Field(
@@ -155,15 +167,7 @@ class IndexInput(Input):
     force: bool = Field(
         False, description="Index unchanged documents too, and embed every text again."
     )
-    dedup_threshold: float | None = Field(
-        None,
-        gt=0,
-        le=1,
-        description="Near-duplicate threshold: a chunk whose nearest neighbour in the collection"
-        " has at least this cosine is not searched; .95 is usual. The neighbour represents it, in"
-        " filters too, until it is replaced or deleted. Unchanged documents are left as they"
-        " are, unless force is set.",
-    )
+    dedup_threshold: DedupThreshold = None
     job_id: JobId = None
 
 
@@ -200,6 +204,7 @@ class IndexFileInput(Input):
     sweep: bool = Field(
         False, description="Delete sources under this directory whose files no longer exist."
     )
+    dedup_threshold: DedupThreshold = None
     job_id: JobId = None
 
 
@@ -283,6 +288,7 @@ class CollectionInfoInput(Input):
     cursor: str | None = Field(
         None, max_length=8192, description="nextCursor of the previous page."
     )
+    children: bool = Field(True, description="Also list sources that belong to another one (of).")
     include: list[Included] = Field(
         default_factory=list,
         max_length=3,

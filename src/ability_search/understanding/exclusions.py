@@ -1,4 +1,4 @@
-"""Exclusions of a query: ``besides X``, ``but not Y``, ``without Z``, ``-term``. English.
+"""Exclusions of an English query: a cue and noun phrases, ``besides X``, ``no Y, Z please``.
 
 A wrong exclusion hides relevant results, so ambiguous cases are not exclusions. The cues are in
 tables by the queries in which they exclude:
@@ -9,9 +9,10 @@ tables by the queries in which they exclude:
 * :data:`WITHOUT` usually describes (``patients without diabetes``). It excludes only in plain
   requests and after words for collected items: ``everything about caching without Redis``,
   ``recipes without nuts``; not with a verb (``run docker without sudo``), not before one (``without
-  losing data``), not with common complements (``without downtime``).
-* :data:`IN_REQUESTS` usually compare or describe. They exclude only in plain requests: ``show me
-  caching notes, no Redis``.
+  losing data``), not with common complements (``without downtime``). ``, no X`` excludes unless a
+  state precedes it: ``wifi connected, no signal``.
+* :data:`IN_REQUESTS` usually compare or describe. They exclude only in plain requests: ``give me
+  notes on deployment instead of testing``.
 * ``-"a phrase"`` excludes, and so does ``-term`` at the end of the query: a word of at least three
   letters or an acronym, and only if nothing looks like a command line (``ls -la``, ``--force``,
   ``java -jar``).
@@ -46,116 +47,122 @@ _PHRASE_WORDS: Final = 8
 
 _FLAGS = re.IGNORECASE | re.VERBOSE
 _THAT = r"(?:that|which|who)"
-_NOT_BE = r"(?:(?:is|are|was|were)(?:n't|\s+not))"
-_NOT_DO = r"(?:(?:do|does|did)(?:n't|\s+not))"
+_NOT_BE = r"(?:'s\s+not|\s+(?:is|are|was|were)(?:n't|\s+not))"
+_NOT_DO = r"\s+(?:do|does|did|can|could|will|would)(?:n't|not|\s+not)"
+_CLAUSE = r"(?:[,.;:!?(]\s*|\s[-–—]\s+|\b(?:but|and|just|please)\s+)"
+"""Beginning of a clause of its own: ``, no meat``, ``but please skip the roadmap``."""
+_PREPOSITION = r"(?:\s+(?:by|for|from|on|with))?"
+_ABOUT = (
+    r"(?:(?:related|relating)\s+to|in\s+relation\s+to|to\s+do\s+with|about(?!\s+to\b)|concerning"
+    r"|regarding|mentioning|involving|including|dealing\s+with|made\s+(?:of|with|from))"
+)
 
 ANYWHERE: Final = (
-    Cue("besides", "login notes besides OAuth and SSO", "besides that what else"),
     Cue(
-        r"(?<!none\s)(?<!each\s)other\s+than",
+        rf"(?:besides|(?:apart|aside)\s+from|with\s+the\s+exception\s+of){_PREPOSITION}",
+        "what did the board decide apart from the budget?",
+        "forms of flow, apart from being homogeneous",
+    ),
+    Cue(
+        rf"(?<!none\s)(?<!each\s)other\s+than{_PREPOSITION}",
         "API guidelines other than paging",
         "none other than John",
     ),
     Cue(
-        r"apart\s+from",
-        "what did the board decide apart from the budget?",
-        "forms of flow, apart from being homogeneous",
-    ),
-    Cue(r"aside\s+from", "flight costs aside from hotels", "aside from this what else"),
-    Cue(
-        r"with\s+the\s+exception\s+of",
-        "emails with the exception of newsletters",
-        "All proteins with the exception of histones are removed",
-    ),
-    Cue(
-        r"unrelated\s+to",
+        r"unrelated\s+to|(?:ha(?:s|ve|d)|having|with)\s+nothing\s+to\s+do\s+with",
         "changes unrelated to the migration",
         "The failure is unrelated to the migration.",
     ),
     Cue(
-        rf"{_THAT}\s+{_NOT_BE}\s+"
-        r"(?:about(?!\s+to\b)|(?:related|relating)\s+to|concerning|regarding)",
-        "services that aren't about billing",
-        "The talks that aren't about money are rare.",
-    ),
-    Cue(
-        rf"{_THAT}\s+{_NOT_DO}\s+(?:mention|involve|concern|cover|discuss|include|relate\s+to"
-        r"|deal\s+with|talk\s+about|have\s+(?:anything\s+)?to\s+do\s+with)",
-        "docs on login that do not mention SAML",
-        "the contract does not include support",
-    ),
-    Cue(
-        rf"{_THAT}\s+ha(?:s|ve|d)\s+nothing\s+to\s+do\s+with",
-        "tickets that have nothing to do with billing",
-        "The error has nothing to do with billing.",
-    ),
-    Cue(
-        r"(?:(?:but|and)\s+)?(?<!\bis\s)(?<!\bare\s)(?<!\bwas\s)not\s+"
-        r"(?:about(?!\s+to\b)|including|involving|concerning|regarding|mentioning"
-        r"|(?:related|relating)\s+to)",
+        rf"(?:(?:but|and)\s+)?(?<!\bis\s)(?<!\bare\s)(?<!\bwas\s)not\s+{_ABOUT}",
         "meeting notes not about hiring",
         "is it not about time",
     ),
     Cue(
-        r"(?<=\beverything\s)but(?!\s+not\b)",
-        "deployment docs, everything but Docker",
-        "everything is fine but slow",
+        rf"{_THAT}{_NOT_BE}\s+(?:{_ABOUT}|(?:\w+(?:ed|en)\s+)?(?:at|from|of|on|with))(?!\s+to\b)",
+        "services that aren't about billing",
+        "services that aren't about to fail",
     ),
     Cue(
-        r"(?<=\banything\s)but(?!\s+not\b)",
-        "deployment docs, anything but Docker",
-        "anything works but slowly",
-    ),
-    Cue(
-        rf"{_THAT}\s+{_NOT_BE}(?=\s+(?!an?\b))(?P<predicate>)",
+        rf"{_THAT}{_NOT_BE}(?P<predicate>)",
         "rule changes that aren't office hours",
         "services that aren't responding",
     ),
+    Cue(
+        r"(?P<kept>(?:everything|anything|all)(?:\s+(?:about|in|from|of|on)\s+[^,.;:!?]{1,40}?)?)\s+but"
+        r"(?!\s+not\b)",
+        "anything but Docker for deployments",
+        "everything is fine but slow",
+    ),
 )
 OUTSIDE_QUESTIONS: Final = (
-    Cue(r"\bexcluding", "contracts excluding NDAs", "filter lists excluding None"),
     Cue(
-        r"(?<!\btry\s)(?<!\bbare\s)\bexcept(?:\s+for|\s+in|\s+the\s+ones?\s+about)?",
+        r"\b(?:excluding|omitting|ignoring|avoiding|minus|not\s+counting"
+        r"|leaving(?:\s+(?:out|aside)|(?=\s[^,.;:!?]{1,60}\s(?:out|aside)\b)))",
+        "contracts excluding NDAs",
+        "filter lists excluding None",
+    ),
+    Cue(
+        rf"(?<!\btry\s)(?<!\bbare\s)\bexcept(?:\s+in|{_PREPOSITION})",
         "security incidents except the payments outage",
         "how do I select all columns except one",
     ),
     Cue(
-        r"\b(?:but|and)\s+not",
+        rf"{_CLAUSE}(?:(?:but|and|just|please)\s+)*"
+        r"(?:neither|not(?:\s+(?:about|by|for|with))?"
+        rf"|nothing(?:\s+that\s+\w+)?(?:\s+(?:about|with))?{_PREPOSITION})",
         "which services use Redis but not Postgres",
         "tests pass locally but not in CI",
     ),
-    Cue(r",\s*not", "articles on kubernetes, not docker", "rollback strategy, not documented"),
+    Cue(
+        rf"\b{_THAT}(?P<verb>{_NOT_DO})\s+"
+        r"(?!(?:work|start|load|run|respond|connect|compile|build|pass|show|appear|render|open|exist"
+        r"|match|return|support|require|finish|have\s+to)\s)"
+        r"(?:have\s+(?:anything\s+)?to\s+do|[^\W\d]{3,})"
+        r"(?:\s+(?:about|anything|by|from|in|of|on|to|with))*",
+        "message queues that don't use Kafka",
+        "features that don't work in Safari",
+    ),
     Cue(r"(?-i:\bNOT)", "java tutorials NOT javascript", "do NOT delete this file"),
+    Cue(
+        rf"{_CLAUSE}(?:(?:but|and|just|please)\s+)*"
+        r"(?:(?:please\s+)?(?:do\s+not|don't)\s+(?:show(?:\s+me)?|include|list|give\s+me|want)"
+        r"|exclude|skip|ignore|omit|avoid"
+        r"|leave(?:\s+(?:out|aside)|(?=\s[^,.;:!?]{1,60}\s(?:out|aside)\b)))",
+        "soup ideas, skip anything with cream",
+        "how do I run tests, skip slow ones",
+    ),
+    Cue(
+        r"\bI\s+(?:hate|dislike|can't\s+eat|(?:do\s+not|don't)"
+        r"\s+(?:eat|like|want|need|use)(?!\s+to\b))",
+        "a city break, I hate beaches",
+        "why do I hate mornings",
+    ),
 )
 WITHOUT: Final = (
-    Cue("without", "pasta recipes without nuts or dairy", "countries without rivers"),
+    Cue(r"\bwithout", "pasta recipes without nuts or dairy", "run docker without sudo"),
     Cue(
-        r"with\s+no",
+        r"\bwith\s+no",
         "papers on turbulence with no wind tunnel data",
         "zero downtime deploy with no restart",
+    ),
+    Cue(
+        rf"(?P<no>{_CLAUSE})(?:(?:but|and|just|please)\s+)*no",
+        "show me caching notes, no Redis",
+        "wifi connected but no internet",
     ),
 )
 IN_REQUESTS: Final = (
     Cue(
-        r"\binstead\s+of",
+        r"\binstead\s+of|\brather\s+than",
         "give me notes on deployment instead of testing",
         "materialized view instead of 6-table join",
-    ),
-    Cue(
-        r"\brather\s+than",
-        "I'm looking for Python examples rather than Java",
-        "Redis rather than Memcached decision",
-    ),
-    Cue(
-        r"(?:,\s*|\b(?:but|and)\s+)no",
-        "show me caching notes, no Redis",
-        "wifi connected but no internet",
     ),
 )
 
 _ANYWHERE = re.compile(rf"\b(?:{any_of(ANYWHERE)})\s+", re.IGNORECASE)
 _OUTSIDE_QUESTIONS = re.compile(rf"(?:{any_of(OUTSIDE_QUESTIONS)})\s+", re.IGNORECASE)
-_WITHOUT = re.compile(rf"\b(?:{any_of(WITHOUT)})(?:\s+any)?\s+", re.IGNORECASE)
+_WITHOUT = re.compile(rf"(?:{any_of(WITHOUT)})(?:\s+any)?\s+", re.IGNORECASE)
 _IN_REQUESTS = re.compile(rf"(?:{any_of(IN_REQUESTS)})\s+", re.IGNORECASE)
 _MINUS_PHRASE = re.compile(r"(?<!\S)-(?P<phrase>QQQ+)")
 _NOT_SPACE = re.compile(r"\S+")
@@ -169,8 +176,8 @@ _AUXILIARY = re.compile(
 )
 """Words before ``NOT`` that make it an operator or a negated verb."""
 _COMPLEMENT = re.compile(
-    r"(?:downtime|interruptions?|restarts?|reboots?|(?:data\s+)?loss|delays?|errors?|warnings?"
-    r"|success|luck|permissions?|privileges|sudo|root|admin\b.*|internet|doubt|reason|limits?"
+    r"(?:downtime|interruptions?|restarts?|reboots?|(?:data\s+)?loss|delays?|errors?\b.*|warnings?"
+    r"|access|connection|output|response|signal|sound|success|luck|permissions?|privileges|sudo|root|admin\b.*|internet|doubt|reason|limits?"
     r"|effect|help|conflicts?|\w+ing\s+\S.*)$",
     re.IGNORECASE,
 )
@@ -181,14 +188,18 @@ _COLLECTED = re.compile(
     re.IGNORECASE,
 )
 """Words for collected items, after which ``without`` excludes."""
+_CLAUSE_MARK = re.compile(r"\W")
+_STATE = re.compile(r"(?:ed|ing)\W*$", re.IGNORECASE)
+"""Ends of descriptions: ``wifi connected, no signal``."""
+_ARTICLE = re.compile(r"an?\b", re.IGNORECASE)
 _NOT_A_TOPIC = re.compile(
     r"""
-    (?:it|that|this|these|those|them|him|her|me|us|you|what|which|who|when|where|why|how|if|whether
+    (?:without|it|that|this|these|those|them|him|her|me|us|you|what|which|who|when|where|why|how|if|whether
       |only|just|all|one|yet|always|necessarily|to|in|on|at|by|from|with|of|for|as|so|too|very
       |much|many|enough|least|being|having|because|due|even|each|every|both|either|now|today|yet|again
       |(?:the\s+)?(?:first|second|last|empty|current|same|others?|rest)|the\s+fact
       |(?-i:NULL|None|True|False|EXISTS|IN|LIKE|BETWEEN|FOUND|Exception)
-      |found|allowed|supported|possible|sure|able|such|matter|exceptions?|clauses?|blocks?
+      |\d|found|allowed|supported|possible|sure|able|such|matter|exceptions?|clauses?|blocks?
       |statements?|handlers?|keywords?)\b
     """,
     _FLAGS,
@@ -208,7 +219,7 @@ _END = re.compile(
     | \ue000
     | (?<!\s)\s++\ue000
     | (?<!\s)\s++(?:that|which|who|whose|when|where|while|why|how|because|but|so|then|for|during
-        |since|until|before|after|if|unless|is|are|was|were|do|does|did|have|has|had|can|could
+        |out|aside|since|until|before|after|if|unless|is|are|was|were|do|does|did|have|has|had|can|could
         |should|would|will|please|thanks|besides|except|excluding|without)\b
     """,
     _FLAGS,
@@ -219,9 +230,13 @@ _AND = re.compile(
     r"(?:(?<!\s)\s++)?+,\s*+(?:(?:and|or|nor)\s++)?|(?<!\s)\s++(?:and|or|nor|&)\s++", re.IGNORECASE
 )
 _OPENING = re.compile(
-    r"(?:(?:the|a|an|any|all|our|my|your|their|about|anything\s+about|those\s+about)\s+)+",
+    r"(?:(?:the|a|an|any|all|our|my|your|their|about|no|not|nor"
+    r"|(?:(?:any|some)thing|those|(?:the\s+)?ones?)\s+(?:about|concerning|for|from|of|on|with))\s+)+",
     re.IGNORECASE,
 )
+_CLOSING = re.compile(r"\s+(?:ones?|stuff|things?|related)$", re.IGNORECASE)
+_BEHIND = re.compile(r"\s*\)|(?:,?\s+(?:out|aside|please|at\s+all|thanks))+\b", re.IGNORECASE)
+"""End of an exclusion that is no part of its phrases."""
 _COMMAND_LINE = re.compile(
     r"(?<!\S)--\w|(?<!\S)-\w{1,2}(?=\s|$)(?-i:(?<![A-Z]{2}))|[|<>$\\=*]|[.~]/"
 )
@@ -250,6 +265,18 @@ _EMPTY = re.compile(
     _FLAGS,
 )
 """Words without content."""
+_ITEMS = re.compile(
+    rf"""
+    (?: ,\s*+ (?:(?:and|or|no|not|nor)\s+)*
+        (?: (?! (?: {_EMPTY.pattern}
+                  | after|at|before|besides|during|except|into|just|latest|newest|only|over|since|so
+                  | than|thanks|that|under|until|within|without ) \b )
+            [\w+#'/-]++ (?:\s++(?!,)|(?=\W*(?:,|$))) ){{1,3}} )+
+    (?=[^\w\s]*\s*$)
+    """,
+    _FLAGS,
+)
+"""Items of a list without a conjunction, up to the end of the query: ``, Flask, Pyramid``."""
 _SPACES = re.compile(r"\s{2,}")
 _LOOSE = re.compile(r"(?<!\s)\s++(?=[,.;:?!](?:\s|$))")
 
@@ -296,7 +323,8 @@ def find_exclusions(text: str) -> Exclusions:
         parts = list(_parts(plain, text, at, end))
         rest = (text[:start] + text[end:]).casefold()
         if parts and not any(part.phrase.casefold() in rest for part in parts):
-            spans.append((start, end))
+            behind = _BEHIND.match(plain, end)
+            spans.append((start, behind.end() if behind else end))
             for part in parts:
                 excluded.setdefault(part.phrase.casefold(), part)
     remaining = without(text, spans)
@@ -314,7 +342,7 @@ def without(text: str, spans: list[tuple[int, int]]) -> str:
     for start, end in spans:
         kept.append(text[at:start].rstrip(" \t\n,;"))
         at = end
-    kept.append(text[at:] if any(kept) else text[at:].lstrip(" \t\n,;"))
+    kept.append(text[at:] if any(kept) else text[at:].lstrip(" \t\n,;."))
     return _LOOSE.sub("", _SPACES.sub(" ", " ".join(kept))).strip()
 
 
@@ -328,7 +356,9 @@ def _stretches(plain: str, text: str) -> Iterator[tuple[int, int, int]]:
     for pattern, applies in _GROUPS:
         for match in pattern.finditer(plain):
             if applies(plain, match):
-                yield match.start(), match.end(), _end_of(plain, match.end())
+                kept = match.groupdict().get("kept")
+                start = match.end("kept") + 1 if kept else match.start()
+                yield start, match.end(), _end_of(plain, match)
     for match in _MINUS_PHRASE.finditer(plain):
         if text[match.start("phrase")] in '"“':
             yield match.start(), match.start("phrase"), match.end()
@@ -351,13 +381,14 @@ def _minus_terms(plain: str) -> list[re.Match[str]]:
 def _anywhere(plain: str, match: re.Match[str]) -> bool:
     if match["predicate"] is None:
         return True
-    phrase = plain[match.end() : _end_of(plain, match.end())]
-    return not (asks_how(plain[: match.start()]) or _NOT_A_NAME.match(phrase))
+    if _ARTICLE.match(plain, match.end()):
+        return is_request(plain)
+    return not (asks_how(plain[: match.start()]) or _NOT_A_NAME.match(plain, match.end()))
 
 
 def _outside_questions(plain: str, match: re.Match[str]) -> bool:
     before = plain[: match.start()]
-    if asks_how(before):
+    if asks_how(before) or (match["verb"] and _is_command(before)):
         return False
     cue = match[0].rstrip()
     if cue == "NOT" and (plain.isupper() or _AUXILIARY.search(before)):
@@ -367,10 +398,14 @@ def _outside_questions(plain: str, match: re.Match[str]) -> bool:
 
 def _without(plain: str, match: re.Match[str]) -> bool:
     before = plain[: match.start()]
-    phrase = plain[match.end() : _end_of(plain, match.end())]
+    phrase = plain[match.end() : _end_of(plain, match)]
     if asks_how(before) or has_verb(before) or _is_command(before) or _COMPLEMENT.match(phrase):
         return False
-    return is_request(plain) or _COLLECTED.search(before) is not None
+    if is_request(plain):
+        return True
+    if match["no"]:
+        return _CLAUSE_MARK.match(match["no"]) is not None and not _STATE.search(before)
+    return _COLLECTED.search(before) is not None
 
 
 def _in_requests(plain: str, match: re.Match[str]) -> bool:
@@ -385,14 +420,17 @@ _GROUPS = (
 )
 
 
-def _end_of(plain: str, start: int) -> int:
-    """Return the end of the phrases at ``start``: of the clause, or of a list (``a, b and c``)."""
+def _end_of(plain: str, cue: re.Match[str]) -> int:
+    """Return the end of the phrases after a cue: of the clause, or of a list (``a, b and c``)."""
+    start = cue.end()
     enumeration = _LIST.match(plain, start)
     at = (
         enumeration.end() if enumeration and not _clause(plain, start, enumeration.end()) else start
     )
     found = _END.search(plain, at)
     end = found.start() if found else len(plain)
+    if has_content(plain[: cue.start()]) and (items := _ITEMS.match(plain, end)):
+        end = items.end()
     return end - (len(plain[start:end]) - len(plain[start:end].rstrip()))
 
 
@@ -412,8 +450,11 @@ def _parts(plain: str, text: str, start: int, end: int) -> Iterator[Excluded]:
     for first, last in zip(cuts[::2], cuts[1::2], strict=True):
         opening = _OPENING.match(plain, first, last)
         at = opening.end() if opening else first
+        closing = _CLOSING.search(plain, at, last)
+        last = closing.start() if closing else last
         phrase = text[at:last].strip(" \t\"“”`'.")
-        if has_content(phrase) and len(phrase.split()) <= _PHRASE_WORDS:
+        topic = has_content(phrase) and not _NOT_A_TOPIC.match(plain, at, last)
+        if topic and len(phrase.split()) <= _PHRASE_WORDS:
             yield Excluded(phrase, at, last)
 
 

@@ -1,7 +1,7 @@
 """Queries for the newest or the oldest: ``latest deployment``, ``what was the last incident``.
 
-``last`` counts in questions about the past only, not in ``what is the last element``. ``first``
-does not count, as in ``what was the first computer``. Questions how to do something (``how to find
+``last`` and ``first`` count in questions about the past only, not in ``what is the last element``.
+Questions how to do something (``how to find
 the newest file``) and statements (``the latest results are poor``) do not count. Words within
 quotation marks are ignored.
 """
@@ -38,12 +38,14 @@ def _alone(words: str) -> str:
     return rf"(?<![\w:@/.=+-])(?:{words})(?![\w:@/=+-]|\.\w)"
 
 
+_AGO = r"(?<!\bbefore\sthe\s)(?<!\bafter\sthe\s)(?<!\bsince\sthe\s)"
+"""Not within a clause of time: ``what changed before the last outage``."""
+_NO_EVENT = r"(?!\s+(?:names?|mile|resort|minute|words?|elements?|items?|one|aid|class|floor)\b)"
+
 LAST: Final = (
     Cue(
         r"^\W*(?:what|which|when|who|whose|where)\b"
-        r"(?=.*?\b(?:was|were|did|had|has|have)\b)"
-        rf".*?{_alone('last')}"
-        r"(?!\s+(?:names?|mile|resort|minute|words?|elements?|items?|one)\b)",
+        rf"(?=.*?\b(?:was|were|did|had|has|have)\b).*?{_AGO}{_alone('last')}{_NO_EVENT}",
         "what was the last incident",
         "what is the last element of a list",
     ),
@@ -55,6 +57,21 @@ LAST: Final = (
     ),
 )
 """Words that ask for the newest in questions about the past."""
+FIRST: Final = (
+    Cue(
+        r"^\W*(?:what|which|when|who|whose|where)\b"
+        rf"(?=.*?\b(?:was|were|did|had|has|have)\b).*?{_AGO}{_alone('(?-i:first)')}(?=\s){_NO_EVENT}",
+        "what was the first incident",
+        "what is the first element of a list",
+    ),
+    Cue(r"^\W*who\s+first\s", "who first edited the budget", "who comes first"),
+    Cue(
+        r"^\W*(?:the\s+)?first\s+time\s+(?:i|we|you|they|he|she|it|our|my|the)\s",
+        "the first time we talked about pricing",
+        "first time buyers",
+    ),
+)
+"""Words that ask for the oldest in questions about the past."""
 
 
 def _of_time(cues: tuple[Cue, ...]) -> re.Pattern[str]:
@@ -64,6 +81,7 @@ def _of_time(cues: tuple[Cue, ...]) -> re.Pattern[str]:
 _NEWEST = _of_time(NEWEST)
 _OLDEST = _of_time(OLDEST)
 _LAST = re.compile(any_of(LAST), re.IGNORECASE)
+_FIRST = re.compile(any_of(FIRST), re.IGNORECASE)
 _HOW = re.compile(
     r"""
     \bhow\s+(?:to|do|does|can|could|should|would|is|are)\b
@@ -77,7 +95,7 @@ def find_order(text: str) -> Order | None:
     """Return whether a query asks for the newest or the oldest; ``None`` if for neither or both."""
     plain = masked(text)
     newest = any(pattern.search(plain) for pattern in (_NEWEST, _LAST))
-    oldest = _OLDEST.search(plain) is not None
+    oldest = any(pattern.search(plain) for pattern in (_OLDEST, _FIRST))
     if newest == oldest or _HOW.search(plain) or is_statement(plain) or is_instruction(plain):
         return None
     return "newest" if newest else "oldest"

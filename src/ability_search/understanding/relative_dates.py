@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from datetime import date, timedelta
 from math import ceil
 from typing import Final
 
@@ -162,11 +163,25 @@ def _weekday(match: re.Match[str], today: int) -> Mention:
     which = (match["which"] or "").lower()
     if which in _NEXT:
         day = today + (ahead or 7)
-    elif which in {"this", "current"}:
+    elif which in {"this", "current"} or match["due"]:
         day = today + ahead
     else:
         day = today + ahead - 7
     return _mention(Period(day, day))
+
+
+def _week(match: re.Match[str], today: int) -> Mention:
+    def in_year(year: int) -> Period:
+        monday = date.fromisocalendar(year, int(match["number"]), 1)
+        return one_day(monday.year, monday.month, monday.day).to(
+            one_day(*(monday + timedelta(days=6)).timetuple()[:3])
+        )
+
+    return _yearless(in_year, today, None)
+
+
+def _upcoming(_match: re.Match[str], today: int) -> Mention:
+    return _mention(Period(today, None))
 
 
 def _year(match: re.Match[str], today: int) -> Mention:
@@ -194,15 +209,15 @@ def _yearless(in_year: Callable[[int], Period], today: int, which: str | None) -
 
 def _unit_around(unit: str, today: int, step: int) -> Period:
     """Return the calendar unit that contains today, or the one ``step`` units later."""
-    date = date_of(today)
+    day = date_of(today)
     if unit in {"week", "weekend"}:
-        monday = today - date.weekday() + 7 * step
+        monday = today - day.weekday() + 7 * step
         return Period(monday + (5 if unit == "weekend" else 0), monday + 6)
     if unit == "month":
-        return months(date.year, date.month + step)
+        return months(day.year, day.month + step)
     if unit == "quarter":
-        return months(date.year, (date.month - 1) // 3 * 3 + 1 + 3 * step, 3)
-    return months(date.year + step, 1, 12)
+        return months(day.year, (day.month - 1) // 3 * 3 + 1 + 3 * step, 3)
+    return months(day.year + step, 1, 12)
 
 
 def _first(period: Period) -> int:
@@ -367,7 +382,7 @@ FORMS: Final[tuple[tuple[Cue, Reader], ...]] = (
     ),
     (
         Cue(
-            rf"\b(?:(?:on|since|until|till|before|after|by)\s+(?P<here>(?P<weekday>{_WEEKDAY})"
+            rf"\b(?:(?:on|since|before|after|(?P<due>until|till|by))\s+(?P<here>(?P<weekday>{_WEEKDAY})"
             r"(?P<which>)(?:\s+(?:morning|afternoon|evening|night))?))\b(?!-)",
             "closed on Tuesday",
             "the sun on its own",
@@ -376,12 +391,25 @@ FORMS: Final[tuple[tuple[Cue, Reader], ...]] = (
     ),
     (
         Cue(
-            rf"\b(?P<here>{_WHICH}\s+(?P<weekday>{_WEEKDAY})"
+            rf"(?P<due>)\b(?P<here>{_WHICH}\s+(?P<weekday>{_WEEKDAY})"
             r"(?:\s+(?:morning|afternoon|evening|night))?)\b(?!-)",
             "last Tuesday evening",
             "every Tuesday evening",
         ),
         _weekday,
+    ),
+    (
+        Cue(
+            r"\b(?P<here>(?:calendar\s+)?week\s+(?P<number>[1-9]\d?))\b"
+            r"(?![-.:%/]|\s+of\s+(?!the\s+year))",
+            "deploys of week 12",
+            "week 12 of pregnancy",
+        ),
+        _week,
+    ),
+    (
+        Cue(r"\b(?P<here>upcoming)\b(?!-)", "upcoming releases", "the upcoming-events box"),
+        _upcoming,
     ),
     (Cue(r"^\s*(?P<here>(?:19|20)\d\d)\s+(?=[a-z])", "2026 budget", "the 2026 budget"), _year),
 )

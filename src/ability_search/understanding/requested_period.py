@@ -6,6 +6,8 @@ In addition to the dates of :mod:`.written_dates`, with T the day of the query:
 * ``this``, ``last``, ``next`` with ``week`` (Monday to Sunday), ``weekend``, ``month``,
   ``quarter``, ``year``, a month or a season; ``earlier this year`` ends with T;
 * ``past 30 days``, ``last two weeks``, ``past month``: that many days up to T;
+* ``upcoming``: T and later; ``by Friday``: up to the next one;
+* ``week 12``: the latest that has begun by T, Monday to Sunday;
 * ``3 weeks ago``: the week around that day; likewise days, months and years;
 * ``in March``, ``March 12``, ``Q2``, ``second quarter``: the latest that has begun by T, or of the
   year of the date they are joined with (``January to March 2026``);

@@ -38,7 +38,7 @@ _FINITE = re.compile(
     rf"""
     ^\W*(?:i|we|you|he|she|they|let's)\b
     | (?<=\S\s)(?<!\bthat\s)(?<!\bwhich\s)(?<!\bwho\s)(?<!\bwhat\s)(?<!\bto\s)
-      (?<!\bwe\s)(?<!\bi\s)(?<!\byou\s)(?<!\bthey\s)
+      (?<!\bwe\s)(?<!\bi\s)(?<!\byou\s)(?<!\bthey\s)(?<!n't\s)(?<!\bnot\s)
       \b(?: {_BE_OR_DO}
           | acts|affects|allows?|appears?|became|becomes?|believes?|consists?|contains?|contributes?
           | depends|exists?|gave|gets|gives?|goes|got|happens?|improves?|increases|indicates?

@@ -5,9 +5,10 @@
 ``12.03.2026``                            day first, years from 1800 on
 ``03/12/2026``, ``03-12-2026``            month first unless that month does not exist
 ``12th of March 2026``, ``3-7 Mar 2026``  also ``March 12, 2026``, ``March 3-7, 2026``
+``5. März 2026``, ``5 de marzo de 2026``  also in French, and ``août 2026``
 ``2026 Mar 12``                           also ``2026-Mar-12``
 ``March 2026``, ``2026-03``, ``03/2026``  also ``early``, ``mid``, ``late``, ``end of``: its thirds
-``Q1 2026``, ``H2 2025``, ``2026-W11``    also ``second quarter of 2026``
+``Q1 2026``, ``H2 2025``, ``2026-W11``    also ``second quarter of 2026``, ``week 11 of 2026``
 ``spring 2026``                           northern, whole months; winter begins in December
 ``early 2026``                            January to April; ``mid``: to August; ``late``: the rest
 ``in 2026``, ``(2026)``, ``1990s``        a bare year only if a word marks it as one
@@ -34,7 +35,13 @@ MONTH: Final = (
     r"(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?"
     r"|sept?(?:ember)?|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)"
 )
-DAY: Final = r"(?:3[01]|[12]\d|0?[1-9])(?:st|nd|rd|th)?"
+DAY: Final = r"(?:3[01]|[12]\d|0?[1-9])(?:st|nd|rd|th|er)?"
+_MONTH = (
+    rf"(?:{MONTH}|januar|j[aä]nner|februar|märz|mai|juni|juli|oktober|dezember"
+    r"|janvier|février|(?-i:mars)|avril|juin|juillet|août|septembre|octobre|novembre|décembre"
+    r"|enero|febrero|marzo|abril|mayo|junio|julio|agosto|septiembre|octubre|noviembre|diciembre)"
+)
+"""A month in English, German, French or Spanish; ``Mars`` is a planet."""
 DAYS: Final = rf"{DAY}(?:\s?(?:-|–|to)\s?{DAY})?"
 SEASON: Final = r"(?:spring|summer|autumn|fall|winter)"
 PART: Final = r"(?:early|mid|middle\s+of|late|beginning\s+of|start\s+of|end\s+of)"
@@ -59,13 +66,27 @@ _LEADING = re.compile(r"(?:in|since|during|until|till|before|after|by|from)\s+",
 _CONNECTOR = re.compile(r"\s*(?:-|–|—|\bto\b|\buntil\b|\btill\b|\bthrough\b|\bthru\b)\s*", FLAGS)
 _BETWEEN = re.compile(r"\bbetween\s+(?:the\s+)?$", FLAGS)
 _AND = re.compile(r"\s+and\s+(?:the\s+)?", FLAGS)
-_TOKEN = re.compile(r"(\d+)(?:st|nd|rd|th)?|([a-z]+)")
+_TOKEN = re.compile(r"(\d+)(?:st|nd|rd|th|er)?|([a-zà-ÿ]+)")
 
 _MONTHS = {
     name: index + 1
-    for index, name in enumerate(
-        ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+    for index, names in enumerate(
+        (
+            "jan jän ene",
+            "feb fév",
+            "mar mär",
+            "apr avr abr",
+            "may mai",
+            "jun juin",
+            "jul juil",
+            "aug aoû ago",
+            "sep",
+            "oct okt",
+            "nov",
+            "dec dez déc dic",
+        )
     )
+    for name in names.split()
 }
 SEASONS: Final = {"spring": 3, "summer": 6, "autumn": 9, "fall": 9, "winter": 12}
 _THIRDS = {"early": 0, "beginning": 0, "start": 0, "mid": 1, "middle": 1, "late": 2, "end": 2}
@@ -106,7 +127,7 @@ def single_periods(text: str) -> Iterator[Written]:
             continue
         near = max(done, anchor.start() - _BEFORE)
         done = anchor.end()
-        if not _HINT.search(text, near, done + 1):
+        if not _HINT.search(text, near, done + 2):
             continue
         for match in _SCAN.finditer(text, near, anchor.start() + _BEHIND):
             if match.start() > anchor.start():
@@ -155,8 +176,8 @@ def _is_date(text: str) -> bool:
 
 
 def month_of(name: str) -> int:
-    """Return the number of a month from its English name or abbreviation, in lower case."""
-    return _MONTHS[name[:3]]
+    """Return the number of a month from its name or abbreviation, in lower case."""
+    return _MONTHS[name[:4] if name.startswith("jui") else name[:3]]
 
 
 def third(period: Period, part: str) -> Period:
@@ -215,7 +236,7 @@ def _iso_day(numbers: list[int], words: list[str]) -> Period:
 
 
 def _week(numbers: list[int], words: list[str]) -> Period:
-    monday = date.fromisocalendar(numbers[0], numbers[1], 1)
+    monday = date.fromisocalendar(max(numbers), min(numbers), 1)
     first = one_day(monday.year, monday.month, monday.day)
     assert first.first is not None
     return Period(first.first, first.first + 6)
@@ -246,12 +267,12 @@ def _year_first(numbers: list[int], words: list[str]) -> Period:
 
 def _days_of_month(numbers: list[int], words: list[str]) -> Period:
     *days, year = numbers
-    month = next(month_of(word) for word in words if word[:3] in _MONTHS)
+    month = next(month_of(word) for word in words if word[:3] in _MONTHS or word[:3] == "jui")
     return one_day(year, month, days[0]).to(one_day(year, month, days[-1]))
 
 
 def _month(numbers: list[int], words: list[str]) -> Period:
-    whole = months(numbers[-1], month_of(words[-1] if words[-1] != "of" else words[-2]))
+    whole = months(numbers[-1], month_of(words[-2] if words[-1] in {"de", "of"} else words[-1]))
     return third(whole, words[0]) if words[0] in _THIRDS else whole
 
 
@@ -291,7 +312,14 @@ FORMS: Final[Mapping[str, tuple[Cue, Reader]]] = {
         ),
         _iso_day,
     ),
-    "week": (Cue(rf"(?<![\w-]){_YEAR}-?W\d\d(?![\w-])", "2026-W11", "part 2026-W115"), _week),
+    "week": (
+        Cue(
+            rf"(?<![\w-])(?:{_YEAR}-?W\d\d(?![\w-])|week\s+\d\d?,?\s+(?:of\s+)?{_YEAR}{_END})",
+            "2026-W11",
+            "part 2026-W115",
+        ),
+        _week,
+    ),
     "cjk": (
         Cue(
             rf"(?<!\d){_YEAR}\s?年(?:\s?\d\d?\s?月(?:\s?\d\d?\s?[日号])?)?",
@@ -327,7 +355,8 @@ FORMS: Final[Mapping[str, tuple[Cue, Reader]]] = {
     ),
     "days_month": (
         Cue(
-            rf"(?<![\w.:/-]){DAYS}(?:\s+of)?[\s-]*{MONTH}\.?,?[\s-]*{_YEAR}{_END}",
+            rf"(?<![\w.:/-]){DAYS}(?:\s+of|\s+de|\.)?[\s-]*{_MONTH}\.?,?(?:\s+de)?[\s-]*{_YEAR}"
+            rf"{_END}",
             "3-7 March 2026",
             "31 February 2026",
         ),
@@ -343,7 +372,7 @@ FORMS: Final[Mapping[str, tuple[Cue, Reader]]] = {
     ),
     "month": (
         Cue(
-            rf"\b(?:{PART}[\s-]+)?{MONTH}\.?,?[\s-]+(?:of\s+)?{_YEAR}{_END}",
+            rf"\b(?:{PART}[\s-]+)?{_MONTH}\.?,?[\s-]+(?:(?:de|of)\s+)?{_YEAR}{_END}",
             "late March 2026",
             "part March 2026-1234",
         ),

@@ -45,7 +45,8 @@ def test_files_are_sent_with_sources_relative_to_the_working_directory(
     write("notes/a.md", "notes/deep/b.txt", "other/a.md")
     Path("notes/binary").write_bytes(b"\0\1")
     network.answers["search-index"] = answered
-    done = run("index", "notes", "other/a.md", "--json", "--force", broker=network.url)
+    options = "--json", "--force", "--dedup-threshold", "0.95"
+    done = run("index", "notes", "other/a.md", *options, broker=network.url)
     assert done.exit_code == 0, done.stderr
     compared, sent = network.inputs("search-index")
     assert [d["source"] for d in sent["documents"]] == [
@@ -58,6 +59,7 @@ def test_files_are_sent_with_sources_relative_to_the_working_directory(
         "notes/binary": known["notes/binary"]
     }
     assert (sent["collection"], sent["force"]) == ("notes", True)
+    assert sent["dedupThreshold"] == 0.95
     told = json.loads(done.stdout)
     assert (told["documents"], told["added"]) == (3, 3)
     assert told["skipped"] == [{"path": "notes/binary", "reason": "binary, not text"}]

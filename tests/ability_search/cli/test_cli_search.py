@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,8 @@ from ability_search.search.response import (
     SimilarResult,
     Understood,
 )
+
+INDEXED = "2026-02-01T00:00:00.000Z"
 
 
 def hit(**changes: Any) -> Hit:
@@ -282,13 +286,41 @@ def test_an_address_that_is_none_is_refused(run: Run, command: tuple[str, ...]) 
     assert "--broker" in done.stderr
 
 
+def test_hits_of_changed_files_are_marked(
+    network: Network, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "guide").mkdir()
+    hits = []
+    for source, changed in (("guide/old.md", "2026-01-01"), ("guide/new.md", "2026-03-01")):
+        (tmp_path / source).write_text("text")
+        seconds = datetime.fromisoformat(f"{changed}T00:00:00+00:00").timestamp()
+        os.utime(tmp_path / source, (seconds, seconds))
+        hits.append(hit(source=source, chunk_id=f"docs:{source}:0", created_at=INDEXED))
+    elsewhere = [
+        hit(source=source, chunk_id=f"other:{source}:0", created_at=INDEXED)
+        for source in ("guide/new.md", "x.md", "y.md")
+    ]
+    network.answers["search-query"] = lambda _: answer(*hits, *elsewhere)
+    monkeypatch.chdir(tmp_path / "guide")
+    done = run("search", "q", "--json", broker=network.url)
+    stale = [each.get("stale") for each in json.loads(done.stdout)["results"]]
+    assert stale == [None, True, None, None, None]
+    done = run("search", "q", broker=network.url)
+    assert done.stdout.count("changed since it was indexed") == 1
+    monkeypatch.chdir("/")
+    assert "changed since" not in run("search", "q", broker=network.url).stdout
+
+
 def test_similar_takes_the_collection_from_the_chunk_id(network: Network, run: Run) -> None:
     result = SimilarResult(results=[hit()], count=1, source_chunk=hit())
     network.answers["search-similar"] = lambda _: result.model_dump(mode="json", by_alias=True)
     done = run("similar", "docs:a:b.md:0", "-k", "2", broker=network.url)
     assert done.exit_code == 0
-    expected = {"collection": "docs", "chunkId": "docs:a:b.md:0", "limit": 2}
-    assert network.inputs("search-similar") == [expected]
+    assert run("similar", "guide/a.md", "-c", "notes", broker=network.url).exit_code == 0
+    assert network.inputs("search-similar") == [
+        {"collection": "docs", "chunkId": "docs:a:b.md:0", "limit": 2},
+        {"collection": "notes", "source": "guide/a.md", "limit": 10},
+    ]
 
 
 def test_an_artifact_is_searched_as_the_collection_it_is_and_warnings_are_told(

@@ -242,7 +242,7 @@ def test_it_follows_until_it_is_told_to_stop(
     ready: Any, started: Callable[..., subprocess.Popen[str]], number: signal.Signals
 ) -> None:
     write("d/a.md")
-    process = started("d", "--json")
+    process = started("d", "--json", "--dedup-threshold", "0.9")
     assert process.stdout is not None
     first = json.loads(process.stdout.readline())
     assert (first["added"], first["removed"]) == (1, 1)
@@ -254,6 +254,7 @@ def test_it_follows_until_it_is_told_to_stop(
     process.send_signal(number)
     assert process.wait(SECONDS) == 0
     assert process.stdout.read() == ""
+    assert {sent["dedupThreshold"] for sent in ready.inputs("search-index")} == {0.9}
 
 
 def test_watching_the_root_itself_deletes_nothing_it_has_not_seen(

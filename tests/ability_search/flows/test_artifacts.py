@@ -74,6 +74,7 @@ def corpus() -> list[dict[str, Any]]:
         document(f"d{n}#summary", f"In short: {WORDS[n]}.", kind="summary", of=f"d{n}")
         for n in range(8)
     ]
+    found += [document(f"d{n}/notes", f"Note on {WORDS[n]}.", of=f"d{n}") for n in range(3)]
     return found
 
 
@@ -431,7 +432,9 @@ async def test_writers_may_go_on_while_their_collection_is_being_replaced(
 @pytest.mark.engine
 async def test_a_backup_remembers_what_agents_were_shown(start: Start, tmp_path: Path) -> None:
     shown = [
-        Use(agent, "docs", f"docs:d{n}:0", n, 9) for n in range(1, 4) for agent in ("one", "two")
+        Use(agent, "docs", f"docs:d{n}:0", n, 9, useful=(None, True, False)[n - 1])
+        for n in range(1, 4)
+        for agent in ("one", "two")
     ]
     other = Use("one", "docs2", "docs2:x:0", 1, 9)
 
@@ -439,8 +442,8 @@ async def test_a_backup_remembers_what_agents_were_shown(start: Start, tmp_path:
         found = await rows(
             network, "SELECT FROM Usage WHERE collection = :c ORDER BY agent", c=name
         )
-        names = ("agent", "chunkId", "uses", "lastAt")
-        return sorted([row[key] for key in names] for row in found)
+        names = ("agent", "chunkId", "uses", "lastAt", "useful")
+        return sorted([row.get(key) for key in names] for row in found)
 
     async with start(**SMALL_GROUPS) as network:
         await fill(network, tmp_path)
@@ -453,7 +456,7 @@ async def test_a_backup_remembers_what_agents_were_shown(start: Start, tmp_path:
         await import_(network, tmp_path / "plain", "docs", replacing=True)
         assert [use[2] for use in await uses(network, "docs")].count(100) == 1
         await import_(network, tmp_path / "backup", "docs", replacing=True)
-        expected = sorted([use.agent, use.chunk_id, use.uses, 9] for use in shown)
+        expected = sorted([use.agent, use.chunk_id, use.uses, 9, use.useful] for use in shown)
         assert await uses(network, "docs") == expected
         await import_(network, tmp_path / "backup", "docs9")
         assert [use[1] for use in await uses(network, "docs9")][0] == "docs9:d1:0"

@@ -126,6 +126,18 @@ async def test_an_emptied_file_is_no_longer_found(network: Network, home: Path) 
     assert await sources(network, "notes") == ["notes/sub/b.md"]
 
 
+async def test_documents_of_a_file_are_swept_only_with_the_file(
+    network: Network, home: Path
+) -> None:
+    await command(network, "index", "notes")
+    parts = [document(f"{name}/1", "A part.", of=name) for name in ("notes/a.md", "notes/c.md")]
+    await network.call("search-index", collection="notes", documents=parts)
+    (home / "notes/c.md").unlink()
+    _, swept, _ = await command(network, "index", "notes", "--sweep")
+    assert swept["removed"] == 1
+    assert await sources(network, "notes") == ["notes/a.md", "notes/a.md/1", "notes/sub/b.md"]
+
+
 async def test_a_sweep_does_not_empty_a_collection_unasked(network: Network, home: Path) -> None:
     await command(network, "index", "notes")
     (home / "notes").rename(home / "aside")

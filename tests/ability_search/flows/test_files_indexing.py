@@ -182,6 +182,19 @@ async def test_an_emptied_directory_or_file_is_handled_apart(
     await assert_consistent(network, "docs")
 
 
+async def test_copies_of_a_file_are_not_searched_where_asked(
+    network: Network, tmp_path: Path
+) -> None:
+    text = "# Backups\n\nBackups run at two in the morning."
+    write(tmp_path, d__a_DOT_md=text, d__copy_DOT_md=text, d__b_DOT_md="# Other\n\nElse.")
+    options = {"collection": "docs", "path": "d", "dedupThreshold": 0.99}
+    answer = await network.call("search-index-file", **options)
+    assert (answer["added"], answer["deduplicated"]) == (3, 1)
+    found = await network.call("search-query", collection="docs", query="Backups", limit=5)
+    assert sorted(each["source"] for each in found["results"]) == ["d/a.md", "d/b.md"]
+    await assert_consistent(network, "docs")
+
+
 async def test_files_of_several_roots_do_not_collide_or_sweep_each_other(
     start: Start, tmp_path: Path
 ) -> None:

@@ -99,16 +99,24 @@ async def test_a_blank_document_fails_alone(network: Network) -> None:
 
 async def test_a_document_that_has_become_blank_is_deleted(network: Network) -> None:
     await network.call(
-        "search-index", collection="docs", documents=[document("a", "x"), document("b", "y")]
+        "search-index",
+        collection="docs",
+        documents=[document("a", "x"), document("b", "y"), document("marked", "z")],
     )
     answer = await network.call(
         "search-index",
         collection="docs",
-        documents=[document("a", " \n"), document("b", " "), document("b", "z")],
+        documents=[
+            document("a", " \n"),
+            document("b", " "),
+            document("b", "z"),
+            document("marked", "\ufeff \n"),
+        ],
     )
     assert [(each["source"], each["code"]) for each in answer["failed"]] == [
         ("b", "invalid_input"),
         ("a", "invalid_input"),
+        ("marked", "invalid_input"),
     ]
     assert "is blank; nothing is stored of it" in answer["failed"][1]["error"]
     assert {row["source"] for row in await chunks(network, "docs")} == {"b"}

@@ -165,6 +165,61 @@ async def test_aspects_go_with_their_document(network: Network) -> None:
     assert (collection.sources, collection.kind_chunks) == (2, 1)
 
 
+MAIL = [
+    document("mail", "The invoice is attached."),
+    document("mail/invoice", "Forty marbles.", of="mail", kind="attachment"),
+    document("mail/invoice/scan", "A stamp in red ink.", of="mail/invoice"),
+    derived("mail/invoice", "summary", "What was bought."),
+    document("other", "Nothing is attached."),
+    document("other/notes", "A stamp in blue ink.", of="other"),
+]
+
+
+async def sources(network: Network) -> set[str]:
+    info = await network.call("search-collection-info", collection="docs")
+    return set(info["sources"])
+
+
+async def test_documents_of_a_document_are_found_by_themselves_and_deleted_with_it(
+    network: Network,
+) -> None:
+    answer = await index(network, *MAIL, kinds=["title"])
+    assert answer["added"] == len(MAIL)
+    collection = await assert_consistent(network, "docs")
+    assert (collection.sources, collection.kind_chunks) == (6, 6)
+    found = await network.call("search-query", collection="docs", query="red stamp")
+    assert found["results"][0]["source"] == "mail/invoice/scan"
+    await network.call("search-delete", collection="docs", source="mail")
+    assert await sources(network) == {"other", "other/notes"}
+    collection = await assert_consistent(network, "docs")
+    assert (collection.chunks, collection.kind_chunks) == (4, 2)
+
+
+async def test_documents_of_a_document_that_has_become_blank_are_deleted(network: Network) -> None:
+    await index(network, *MAIL)
+    await network.call("search-index", collection="docs", documents=[document("mail", "\n")])
+    assert await sources(network) == {"other", "other/notes"}
+    await index(network, document("other", "Another text."))
+    assert await sources(network) == {"other", "other/notes"}
+
+
+async def test_documents_of_each_other_are_deleted_once(network: Network) -> None:
+    await index(network, document("a", "One.", of="b"), document("b", "Two.", of="a"))
+    answer = await network.call("search-delete", collection="docs", source="b")
+    assert answer["deleted"] == 2
+    assert await sources(network) == set()
+
+
+async def test_a_rebuilt_collection_still_knows_the_documents_of_documents(
+    network: Network,
+) -> None:
+    await index(network, *MAIL)
+    await network.call("search-reindex", collection="docs", maxTokens=32)
+    await network.call("search-delete", collection="docs", source="mail")
+    assert await sources(network) == {"other", "other/notes"}
+    await assert_consistent(network, "docs")
+
+
 async def test_a_document_may_be_replaced_without_its_aspects(network: Network) -> None:
     await index(network, document("a", "Text."), derived("a", "title", "A"))
     await index(network, document("a", "Other text."))
@@ -177,12 +232,12 @@ async def test_impossible_aspects_fail_alone(network: Network) -> None:
         collection="docs",
         documents=[
             document("a", "Text."),
-            document("b", "Text.", of="a"),
+            document("b", "Text.", of="b"),
             document("c", "Text.", of="c", kind="title"),
         ],
     )
     assert [(item["source"], item["error"].partition(":")[0]) for item in answer["failed"]] == [
-        ("b", "kind"),
+        ("b", "of"),
         ("c", "of"),
     ]
     assert answer["added"] == 1

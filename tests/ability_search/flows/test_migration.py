@@ -180,14 +180,14 @@ async def test_a_survey_changes_nothing_and_says_what_cannot_be_moved_and_why(
         "a chunk index that another chunk of its source has": 1,
     }
     assert {by_name[name].becomes for name in ("my docs/ä", "my docs/ö")} == {
-        "old.my-docs-",
-        "old.my-docs--2",
+        "old.my-docs-ä",
+        "old.my-docs-ö",
     }
     bad = by_name["only-bad"]
     assert (bad.state, bad.chunks, bad.left_out) == (State.REFUSED, 0, {"no embedding": 1})
     await migrate(migration, prefix="old.")
     assert (await assert_consistent(network, "old.docs")).chunks == 8
-    assert (await assert_consistent(network, "old.my-docs-")).chunks == 1
+    assert (await assert_consistent(network, "old.my-docs-ä")).chunks == 1
 
 
 async def test_chunks_without_a_usable_embedding_get_one_when_asked(

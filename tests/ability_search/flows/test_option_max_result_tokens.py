@@ -18,7 +18,7 @@ TEXTS = {
     "short": "Cats and birds.",
     "shorter": "Cats, dogs, cows.",
 }
-SMALLEST = 350
+SMALLEST = 400
 """Tokens that hold the first hit without its text."""
 
 
@@ -44,7 +44,7 @@ async def test_the_whole_answer_is_within_the_budget(library: Network, mode: str
     plain = await ask(library, mode=mode)
     every = [hit["chunkId"] for hit in plain["results"]]
     for details in ({}, {"explain": True, "highlights": True, "expand": "neighbors"}):
-        for most in (SMALLEST, 400, 500, 600, 800, 1000, 2000, 4000):
+        for most in (SMALLEST, 450, 500, 600, 800, 1000, 2000, 4000):
             answer = await ask(library, mode=mode, maxResultTokens=most, **details)
             budget = answer["budget"]
             assert budget["maxTokens"] == most

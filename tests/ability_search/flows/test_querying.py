@@ -270,9 +270,15 @@ async def test_an_imagined_answer_is_nothing_to_keyword_search(
 async def test_explain_adds_up(library: tuple[Network, Oracle]) -> None:
     network, oracle = library
     answer = await network.call(
-        "search-query", collection="docs", query=queries(oracle)[0], explain=True
+        "search-query", collection="docs", query=queries(oracle)[0], explain=True, limit=100
     )
     assert answer["explain"]["arms"] == ["semantic", "keyword"]
+    first = answer["results"]
+    keyword = max(hit["explain"]["fusion"]["arms"]["keyword"]["normalized"] for hit in first)
+    cosine = max(hit["scores"]["semantic"] for hit in first)
+    assert answer["relevance"] == pytest.approx(
+        1 / (1 + math.exp(5.1 - 8.1 * cosine - 3 * keyword)), abs=1e-3
+    )
     weights, trust = answer["explain"]["weights"], answer["explain"]["trust"]
     evidence = trust["semanticGap"] + 0.6 * (trust["agreement"] - trust["keywordGap"]) - 0.32
     assert weights["semantic"] == pytest.approx(0.5 + min(0.3, max(-0.3, 0.6 * evidence)))

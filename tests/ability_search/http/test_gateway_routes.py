@@ -64,6 +64,27 @@ async def test_files_are_indexed_and_unreadable_ones_are_named(network: Network)
             assert named in problem["detail"]
 
 
+async def test_an_emptied_file_is_deleted_and_a_copy_set_aside(network: Network) -> None:
+    def sent(contents: dict[str, str]) -> dict[str, Any]:
+        files = [
+            {"source": name, "data": b64encode(text.encode()).decode()}
+            for name, text in contents.items()
+        ]
+        return {"collection": "drop", "files": files, "dedupThreshold": 0.99}
+
+    async with opened(network.settings) as url, client(url) as http:
+        text = "# Nets\n\nNets are mended in March."
+        stored = (
+            await http.post("/files", json=sent({"a.md": text, "copy.md": text, "b": "Else."}))
+        ).json()
+        assert (stored["added"], stored["deduplicated"]) == (3, 1)
+        emptied = (await http.post("/files", json=sent({"a.md": " \n", "b": ""}))).json()
+        assert [each["source"] for each in emptied["failed"]] == ["a.md", "b"]
+        assert "is blank" in emptied["failed"][0]["error"]
+        found = await http.post("/search", json={"query": "nets", "tag": "drop"})
+        assert [hit["source"] for hit in found.json()["results"]] == ["copy.md"]
+
+
 KIND = {"content-type": "application/json"}
 HUGE = b'{"collection": "notes", "query": "x", "limit": 1' + b"0" * 40 + b"}"
 

@@ -17,7 +17,7 @@ RECIPE = Recipe("auto", 500, 50, "english")
 
 
 def turn(source: str, content: str = "Yes, in May!", title: str = "") -> Document:
-    return Document(source, title, content)
+    return Document(source, title, content, {"speaker": "Ann"})
 
 
 def prepared(document: Document) -> tuple[str, list[str]]:
@@ -39,7 +39,11 @@ def prepared(document: Document) -> tuple[str, list[str]]:
         ("chat/0010", ["chat/0008", "chat/0009"]),
         ("D1:1", ["D1:0"]),
         ("D1:0", []),
+        ("a#b#3", ["a#b#1", "a#b#2"]),
         ("7", []),
+        ("/7", []),
+        ("note7", []),
+        ("note-7", []),
         ("chat", []),
         ("chat/1234567890", []),
     ],
@@ -54,6 +58,7 @@ def test_the_number_at_the_end_of_a_source_tells_what_comes_before(
 def test_only_short_documents_without_a_title_are_turns() -> None:
     assert preceding_sources(turn("faq/7", title="Refunds"), 2) == []
     assert preceding_sources(turn("chat/7", "word " * 2 * SHORT), 2) == []
+    assert preceding_sources(Document("note/7", "", "Buy milk."), 2) == []
     for other in ({"file": True}, {"of": "x"}, {"file_hash": "h", "content": ""}):
         assert preceding_sources(replace(turn("chat/7"), **other), 2) == []
 

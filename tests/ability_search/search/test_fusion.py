@@ -22,6 +22,7 @@ from ability_search.search.fusion import (
     fold_kinds,
     normalized_cosine,
     reciprocal_rank,
+    relevance,
     signal_weight,
     trust,
     unseen_score,
@@ -207,6 +208,13 @@ def test_the_share_is_kept_without_a_slope_or_without_the_other_retriever(usual:
 )
 def test_there_is_no_evidence_without_enough_scores(semantic: np.ndarray) -> None:
     assert trust(semantic, np.full(len(semantic), 0.5)) is None
+
+
+def test_relevance_needs_a_near_text_or_its_words() -> None:
+    assert relevance(-0.3, 0.0) == relevance(0.0, 0.0) < relevance(0.017, 0.0) < 0.01
+    assert relevance(0.3, 0.2) == pytest.approx(1 / (1 + math.exp(5.1 - 2.43 - 0.6)), abs=1e-3)
+    assert relevance(0.3, 0.9) > 0.4
+    assert relevance(0.7, 0.5) > 0.85
 
 
 def test_a_keyword_list_without_scores_agrees_with_nothing() -> None:

@@ -15,7 +15,7 @@ MARCH = Period(100, 130)
 def test_day_within_the_period_counts_fully_and_others_by_distance() -> None:
     assert proximity([Period(110, 110)], MARCH) == 1
     for distance in (1, 15, 40):
-        near = exp(-(distance**2) / (2 * 15**2))
+        near = exp(-(distance**2) / (2 * 15**2)) / 2
         for day in (100 - distance, 130 + distance):
             assert proximity([Period(day, day)], MARCH) == pytest.approx(near, rel=2e-3)
 
@@ -59,10 +59,16 @@ def test_gain_is_the_probability_that_no_newer_one_is_relevant() -> None:
     oldest = third * (1 - 1 / 2)
     alone = np.array([oldest, newest, newest, third])
     mean = (oldest + 0.5 * newest + 0.25 * newest + third) / 2.75
-    assert order_gains(days, relevance) == pytest.approx(alone - mean)
+    assert order_gains(days, relevance) == pytest.approx(relevance * (alone - mean))
     reverse = order_gains(-days, relevance)
     assert np.argmax(reverse) == 0
-    assert reverse[1] == reverse[2] == min(reverse)
+    assert reverse[1] == 2 * reverse[2] == min(reverse)
+
+
+def test_newest_candidate_without_relevance_gains_nothing() -> None:
+    gains = order_gains(np.array([1.0, 2.0, 3.0]), np.array([1.0, 1.0, 0.0]))
+    assert np.argmax(gains) == 1
+    assert gains[2] == 0
 
 
 def test_candidates_of_one_day_gain_nothing() -> None:
@@ -71,10 +77,11 @@ def test_candidates_of_one_day_gain_nothing() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(-9, 9), st.floats(0, 1)), max_size=9))
-def test_weighted_gains_sum_to_zero(found: list[tuple[int, float]]) -> None:
+def test_gains_sum_to_zero(found: list[tuple[int, float]]) -> None:
     days, relevance = np.array([(0.0, 1.0), *found], dtype=np.float64).T
     gains = order_gains(days, relevance)
-    assert gains @ relevance == pytest.approx(0)
+    assert gains.sum() == pytest.approx(0)
     assert np.abs(gains).max() <= 1
+    equal = order_gains(days, np.ones(len(days)))
     order = np.argsort(days, kind="stable")
-    assert (np.diff(gains[order]) >= -1e-12).all()
+    assert (np.diff(equal[order]) >= -1e-12).all()

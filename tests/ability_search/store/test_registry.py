@@ -73,7 +73,7 @@ def test_no_two_generations_share_a_type() -> None:
     )
 
 
-@pytest.mark.parametrize("name", ["", "a b", "a:b", "-a", "a" * 65, "ä", "a/b", "a\n", "docs@1"])
+@pytest.mark.parametrize("name", ["", "a b", "a:b", "-a", "a" * 65, "a/b", "a\n", "docs@1"])
 def test_names_outside_the_alphabet_are_refused(name: str) -> None:
     with pytest.raises(InvalidInput, match="collection"):
         checked_name(name)

@@ -49,6 +49,7 @@ MEANINGS: list[tuple[str, Iterable[Cue], Reading, str]] = [
     ("newest", recency.NEWEST, order, "newest"),
     ("oldest", recency.OLDEST, order, "oldest"),
     ("last", recency.LAST, order, "newest"),
+    ("first", recency.FIRST, order, "oldest"),
     *(
         (f"period {name}", cues, opening, {"after": "since", "before": "until"}.get(name, name))
         for name, cues in requested_period.RELATIONS.items()
@@ -86,7 +87,7 @@ def test_a_cue_of_exclusions_excludes_in_the_example_only(cue: Cue) -> None:
     found = exclusions.find_exclusions(cue.example)
     used = re.search(cue.pattern, masked(cue.example), re.IGNORECASE)
     assert used is not None
-    assert [start <= used.start() < end for start, end in found.spans] == [True]
+    assert [start < used.end() <= end for start, end in found.spans] == [True]
     assert exclusions.find_exclusions(cue.counterexample).excluded == ()
 
 

@@ -20,6 +20,9 @@ def shown(period: Period) -> str:
     [
         ("what happened in January 2026", "2026-01-01..2026-01-31", ["in January 2026"]),
         ("incidents 2024-05-01", "2024-05-01..2024-05-01", ["2024-05-01"]),
+        ("deploys of week 12", "2026-03-16..2026-03-22", ["of week 12"]),
+        ("tasks due by Friday", "..2026-03-27", ["by Friday"]),
+        ("upcoming releases", "2026-03-25..", ["upcoming"]),
         ("last March", "2025-03-01..2025-03-31", ["last March"]),
         ("this March", "2026-03-01..2026-03-31", ["this March"]),
         ("next March", "2027-03-01..2027-03-31", ["next March"]),

@@ -36,6 +36,14 @@ def days(period: Period) -> tuple[str, str]:
         ("03-04-2026", "2026-03-04", "2026-03-04"),
         ("12th of March 2026", "2026-03-12", "2026-03-12"),
         ("2026 Mar 12", "2026-03-12", "2026-03-12"),
+        ("5. März 2026", "2026-03-05", "2026-03-05"),
+        ("1er août 2025", "2025-08-01", "2025-08-01"),
+        ("5 de marzo de 2026", "2026-03-05", "2026-03-05"),
+        ("Dezember 2025", "2025-12-01", "2025-12-31"),
+        ("juillet 2025", "2025-07-01", "2025-07-31"),
+        ("juin 2025", "2025-06-01", "2025-06-30"),
+        ("enero de 2026", "2026-01-01", "2026-01-31"),
+        ("week 12 of 2026", "2026-03-16", "2026-03-22"),
         ("2026-Mar-05", "2026-03-05", "2026-03-05"),
         ("5thMarch2026", "2026-03-05", "2026-03-05"),
         ("12-Mar-2026", "2026-03-12", "2026-03-12"),
@@ -179,3 +187,8 @@ def test_chunk_periods_are_limited_to_the_first_ones() -> None:
     found = chunk_periods("2026-03-12", text)
     assert len(found) == PERIODS_LIMIT
     assert found[:2] == [one_day(2026, 3, 12), one_day(1000, 1, 1)]
+
+
+def test_a_date_at_the_start_of_a_text_is_found() -> None:
+    assert [(each.start, each.end) for each in written_periods("2026 Mar 12 meeting")] == [(0, 11)]
+    assert written_periods("Mars 2020 landed") == []

@@ -1,50 +1,80 @@
-"""Demotion of candidates about what a query excludes. Pure."""
+"""Demotion of candidates about what a query excludes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Final
 
 import numpy as np
 
 from ability_search.documents import Floats
-from ability_search.search.candidates import Candidate, Candidates, adjust
+from ability_search.search.candidates import Candidate, Candidates, adjust, best_first
 from ability_search.search.fusion import normalized_cosine
 from ability_search.search.query import Query
-from ability_search.search.stage import scorer
+from ability_search.search.stage import Ports, Stage, scorer
+from ability_search.search.stages.feedback import DEPTH, TAU
+from ability_search.search.stages.hit_rows import read_rows
+from ability_search.text.analyzer import analyzer_for
 from ability_search.text.bm25 import QueryTerms
+from ability_search.understanding.negation import denied_share
 
-MEANING_WEIGHT: Final = 0.5
+MEANING_WEIGHT: Final = 1.0
 WORDS_WEIGHT: Final = 0.5
+EVIDENCE_WEIGHT: Final = 0.1
+
+
+def excess(scores: Floats, *, cosines: Floats, excluded_cosines: Floats) -> Floats:
+    """Return how much closer candidates are to an excluded phrase than expected, >= 0.
+
+    ``max(0, e - (q + m) / 2)`` with the cosines ``e`` to the phrase and ``q`` to the query, and
+    ``m`` the mean of ``e`` over the candidates, weighted by relevance. What is excluded is often of
+    the same kind as what is asked for (novels, but no fantasy), so that all good candidates are
+    close to it.
+
+    Args:
+        scores: Scores of n candidates, n > 0; they give the weights ``exp((s - s_1) / tau)``.
+        cosines: ``q``, in [0, 1], shape (n,).
+        excluded_cosines: ``e``, in [0, 1], shape (n,).
+    """
+    relevance = np.exp((scores - scores.max()) / TAU)
+    mean = relevance @ excluded_cosines / relevance.sum()
+    return np.asarray(np.maximum(0.0, excluded_cosines - (cosines + mean) / 2))
 
 
 def demoted(
     scores: Floats,
     *,
-    cosines: Floats,
-    excluded_cosines: Floats,
-    excluded_coverage: Floats,
+    closer: Floats,
+    coverage: Floats,
+    denied: Floats,
     meaning: float = MEANING_WEIGHT,
     words: float = WORDS_WEIGHT,
+    evidence: float = EVIDENCE_WEIGHT,
 ) -> Floats:
-    """Lower the scores of candidates that are about what is excluded; none falls below 0.
+    """Lower the scores of n candidates that are about one of k excluded phrases; none below 0.
 
-    ``score - meaning max(0, x - s) - words c^2``: by how much closer a candidate is to an excluded
-    phrase (``x``) than to the query (``s``), and by the share ``c`` of the phrase's words that it
-    has, weighted by their information. The square is for phrases of several words: a text with
-    half of them is mostly about something else.
+    ``s - meaning (1 - d) x - words ((1 - d) c)^2 + evidence d c (1 - s)``, in each term with the
+    phrase that has the greatest effect. The square is for phrases of several words: a text with
+    half of them is mostly about something else. A text that denies the phrase (``lasagne without
+    meat``) is what the query asks for.
 
     Args:
-        scores: Fused scores in [0, 1], shape (n,), as all arrays here.
-        cosines: Cosines to the query without its exclusions, in [0, 1].
-        excluded_cosines: Cosines to the closest excluded phrase, in [0, 1].
-        excluded_coverage: BM25 of an excluded phrase divided by its information, at most 1; of
-            several phrases the highest.
+        scores: ``s``, in [0, 1], shape (n,).
+        closer: ``x``, see :func:`excess`, shape (k, n), as the other arrays.
+        coverage: ``c``: BM25 of the phrase divided by its information, at most 1.
+        denied: ``d``: share of the phrase's words in the text that occur under negation only.
         meaning: Weight of the cosines.
         words: Weight of the coverage.
+        evidence: Weight of the denial.
     """
-    closer = np.maximum(0.0, excluded_cosines - cosines)
-    return np.asarray(np.maximum(0.0, scores - meaning * closer - words * excluded_coverage**2))
+    affirmed = 1.0 - denied
+    lowered = (
+        scores
+        - meaning * np.max(affirmed * closer, axis=0)
+        - words * np.max(affirmed * coverage, axis=0) ** 2
+        + evidence * np.max(denied * coverage, axis=0) * (1.0 - scores)
+    )
+    return np.asarray(np.maximum(0.0, lowered))
 
 
 def phrase_products(query: Query, weigh: Callable[[str], QueryTerms]) -> dict[str, QueryTerms]:
@@ -53,24 +83,9 @@ def phrase_products(query: Query, weigh: Callable[[str], QueryTerms]) -> dict[st
     return {_words_column(column): weigh(phrase) for column, phrase in phrases}
 
 
-def closeness(
-    columns: Collection[str], items: Sequence[Candidate], candidates: Candidates
-) -> tuple[Floats, Floats]:
-    """Return how close candidates are to phrases; of several phrases the closest counts.
-
-    Args:
-        columns: Columns with the cosines to the phrases; at least one.
-        items: n candidates, n > 0.
-        candidates: All candidates, with the plan.
-
-    Returns:
-        Cosines, and shares of the phrase's words that each candidate contains, both in [0, 1],
-        shape (n,); 0 where unknown.
-    """
-    cosines = np.max([_cosines(items, column) for column in columns], axis=0)
-    products = candidates.plan.products
-    coverage = np.max([_coverage(items, column, products) for column in columns], axis=0)
-    return cosines, coverage
+async def read_texts(candidates: Candidates, ports: Ports) -> None:
+    """Read the rows of the first candidates: their texts may deny what is excluded."""
+    await read_rows(best_first(candidates.blocks[0])[:DEPTH], ports)
 
 
 def score_exclusions(
@@ -78,25 +93,27 @@ def score_exclusions(
 ) -> None:
     """Lower the scores of candidates by :func:`demoted`.
 
-    Closeness to an excluded phrase is measured by cosines if there are any; without an embedder
-    only the words count.
+    Without an embedder only the words count. A candidate whose text was not read denies nothing.
     """
+    scores = np.array([item.score for item in items])
     cosines = normalized_cosine([item.cosine or 0.0 for item in items])
-    excluded, coverage = closeness(columns, items, candidates)
-    scores = demoted(
-        np.array([item.score for item in items]),
-        cosines=cosines,
-        excluded_cosines=excluded,
-        excluded_coverage=coverage,
+    closer = np.array(
+        [
+            excess(scores, cosines=cosines, excluded_cosines=_cosines(items, column))
+            for column in columns
+        ]
     )
-    closer = np.maximum(0.0, excluded - cosines)
+    coverage = np.array([_coverage(items, column, candidates) for column in columns])
+    denied = np.array([_denied(items, column, candidates) for column in columns])
+    lowered = demoted(scores, closer=closer, coverage=coverage, denied=denied)
     for place, item in enumerate(items):
         adjust(
             item,
             NAME,
-            float(scores[place]),
-            closer=float(closer[place]),
-            words=float(coverage[place]),
+            float(lowered[place]),
+            closer=float(closer[:, place].max()),
+            words=float(coverage[:, place].max()),
+            denied=float(denied[:, place].max()),
         )
 
 
@@ -114,15 +131,31 @@ def _cosines(items: Sequence[Candidate], column: str) -> Floats:
     return normalized_cosine([item.columns.get(column) or 0.0 for item in items])
 
 
-def _coverage(
-    items: Sequence[Candidate], column: str, products: Mapping[str, QueryTerms]
-) -> Floats:
-    terms = products.get(_words_column(column))
+def _coverage(items: Sequence[Candidate], column: str, candidates: Candidates) -> Floats:
+    terms = candidates.plan.products.get(_words_column(column))
     if terms is None or not terms.information > 0:
         return np.zeros(len(items))
     raw = np.array([item.columns.get(_words_column(column)) or 0.0 for item in items])
     return np.minimum(1.0, raw / terms.information)
 
 
+def _denied(items: Sequence[Candidate], column: str, candidates: Candidates) -> Floats:
+    analyzer = analyzer_for(candidates.collection.language)
+    terms = frozenset(analyzer.query_terms(candidates.query.excluded_columns[column]))
+    texts = [f"{item.row.title}\n{item.row.content}" if item.row else "" for item in items]
+    return np.array(
+        [
+            denied_share(text, (each for each in analyzer.spans(text) if each[0] in terms))
+            for text in texts
+        ]
+    )
+
+
 NAME = "exclusion"
+EXCLUDED_TEXTS = Stage(
+    NAME,
+    read_texts,
+    lambda candidates: bool(candidates.query.intent.excluded and candidates.blocks),
+    step=NAME,
+)
 EXCLUSION_PENALTY = scorer(NAME, excluded_columns, score_exclusions)

@@ -134,7 +134,8 @@ def _rescore(
         beta=candidates.ranking.feedback,
     )
     share = candidates.weights["semantic"]
-    gains = share * (normalized_cosine(moved) - normalized_cosine(cosines))
+    chance = candidates.plan.chance
+    gains = share * (normalized_cosine(moved, chance) - normalized_cosine(cosines, chance))
     for item, gain, cosine in zip(items, gains.tolist(), moved.tolist(), strict=True):
         adjust(item, NAME, min(1.0, max(0.0, item.score + gain)), cosine=cosine)
 

@@ -47,8 +47,13 @@ async def embed(candidates: Candidates, _ports: Ports) -> None:
         if candidates.query.asked.mode == "semantic":
             raise
         candidates.degraded = Degraded(reason=str(exc), code=exc.code, mode="keyword")
+        return
     finally:
         candidates.clock.milliseconds["embed"] = embeddings.milliseconds(collection.model_input)
+    try:
+        candidates.chance = await embeddings.chance(collection.model_input)
+    except EmbeddingUnavailable as exc:
+        candidates.warnings.append(f"scores under different models are not comparable: {exc}")
 
 
 async def search(candidates: Candidates, ports: Ports) -> None:

@@ -23,6 +23,8 @@ from ability_search.understanding.periods import (
 
 SHORT_DAYS: Final = 40
 """A shorter period counts as a date: up to a month, or some days around one."""
+OUTSIDE: Final = 0.5
+"""Closeness of a day next to the period; a day within it counts 1."""
 CREATED_SHARE: Final = 0.5
 """Weight of the indexing time for a chunk that has no date."""
 
@@ -45,7 +47,7 @@ class TimeSignal:
 def proximity(periods: Sequence[Period], asked: Period, *, sigma: float = NEAR_DAYS) -> float:
     """Return how close a chunk is in time to the period asked for, 0 to 1.
 
-    A day within it counts 1, a day ``d`` days away ``exp(-d^2 / (2 sigma^2))``. A period of the
+    A day within it counts 1, a day ``d`` days away ``exp(-d^2 / (2 sigma^2)) / 2``. A period of the
     chunk counts the mean of its days, so that a text about a whole year counts little for its
     March; of several periods the closest counts.
 
@@ -135,11 +137,16 @@ def _mean(period: Period, asked: Period, sigma: float) -> float:
 
 
 def _bell(nearest: int, farthest: int, sigma: float) -> float:
-    """Return the sum of the bell over the days ``nearest`` to ``farthest``, as its integral."""
+    """Return the sum of half the bell over the days ``nearest`` to ``farthest``, its integral."""
     if sigma == 0:
         return 0.0
     scale = sigma * sqrt(2)
-    return sigma * sqrt(pi / 2) * (erf((farthest + 0.5) / scale) - erf((nearest - 0.5) / scale))
+    return (
+        OUTSIDE
+        * sigma
+        * sqrt(pi / 2)
+        * (erf((farthest + 0.5) / scale) - erf((nearest - 0.5) / scale))
+    )
 
 
 NAME = "temporal"

@@ -29,8 +29,9 @@ def order_gains(days: Floats, relevance: Floats) -> Floats:
 
     The newest relevant candidate is the one that is relevant while no newer one is: with ``r_j``
     the relevance of a candidate relative to the best one, ``u_i = prod (1 - r_j / 2)`` over all
-    newer ones. The gain is ``u_i`` minus the mean of all ``u``, weighted by relevance: it is 0 if
-    no candidate is newer than another.
+    newer ones. The gain is ``r_i (u_i - m)`` with ``m`` the mean of all ``u``, weighted by
+    relevance: it is 0 if no candidate is newer than another, and for candidates that are new but
+    not relevant.
 
     Args:
         days: Time of each, in any unit, greater is newer, shape (n,), n > 0. Negated for the
@@ -44,7 +45,7 @@ def order_gains(days: Floats, relevance: Floats) -> Floats:
     none_of = np.concatenate(([1.0], np.cumprod(1.0 - LIKELY * relevance[newest])))
     newer = np.searchsorted(-days[newest], -days, side="left")
     alone = none_of[newer]
-    return np.asarray(alone - alone @ relevance / relevance.sum())
+    return np.asarray(relevance * (alone - alone @ relevance / relevance.sum()))
 
 
 def score_order(order: str, items: Sequence[Candidate], candidates: Candidates) -> None:

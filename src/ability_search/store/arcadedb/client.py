@@ -152,16 +152,13 @@ class BrokerScripts:
             left = max(0.001, started + timeout - time.monotonic())
             try:
                 agent = await self._agent()
-                answer = await self._execute(tool, key, script, params, left, agent)
+                return await self._execute(tool, key, script, params, left, agent)
             except DatabaseUnavailable as exc:
                 # Without a provider, nothing was executed.
                 waited = time.monotonic() - started
                 if not isinstance(exc.__cause__, NoProvider) or waited + _PAUSE >= patience:
                     raise
                 await asyncio.sleep(_PAUSE)
-            else:
-                self._answered = True
-                return answer
 
     async def _execute(
         self,
@@ -201,6 +198,7 @@ class BrokerScripts:
                 hint="Send less at a time, or raise the setting max_message_bytes.",
             ) from exc
         except ToolError as exc:
+            self._answered = True
             raise refusal(str(exc)) from exc
         except RemoteError as exc:
             log.debug("%s failed: %s", tool, exc)
@@ -216,6 +214,7 @@ class BrokerScripts:
             raise DatabaseUnavailable(no_answer(tool, exc)) from exc
         if not isinstance(answer, Mapping) or answer.get("success") is not True:
             raise DatabaseUnavailable(f"{tool} returned an answer that is not a result")
+        self._answered = True
         return answer
 
 

@@ -19,7 +19,7 @@ from ability_search.store.arcadedb.collections import collection as collection_r
 from ability_search.store.arcadedb.collections import from_record
 from ability_search.store.arcadedb.core import Scripts, Statement, kind_type
 from ability_search.store.arcadedb.database import MISSING, Database, insist
-from ability_search.store.arcadedb.schema import create_kinds, create_links
+from ability_search.store.arcadedb.schema import create_child_index, create_kinds, create_links
 from ability_search.store.arcadedb.search import build_graph, nearest
 from ability_search.store.records import (
     ChunkRecord,
@@ -75,7 +75,7 @@ class IndexSql(Database):
 
     async def replace(self, collection: Collection, replacement: Replacement) -> Replaced | None:
         chunks, kinds = await self._parts(replacement.chunks)
-        await self._create_types(collection, links=bool(replacement.links), kinds=kinds.count > 0)
+        await self._create_types(collection, replacement, kinds=kinds.count > 0)
         statement = write.replace_sources(
             collection, replacement, chunks=chunks, kinds=kinds, now=self._now()
         )
@@ -133,11 +133,15 @@ class IndexSql(Database):
             await self._insist(write.stage_rows(token, await _rows(part)))
         return token
 
-    async def _create_types(self, collection: Collection, *, links: bool, kinds: bool) -> None:
-        """Create the types for links and kinds if they are needed and do not exist yet."""
+    async def _create_types(
+        self, collection: Collection, replacement: Replacement, *, kinds: bool
+    ) -> None:
+        """Create what links, kinds and documents of others need and does not exist yet."""
         wanted = []
-        if links and not collection.links:
+        if replacement.links and not collection.links:
             wanted.append(create_links(collection.type))
+        if replacement.nested and not collection.nested:
+            wanted.append(create_child_index(collection.type))
         if kinds and not collection.kind_chunks:
             wanted.append(create_kinds(collection.type, dimensions=collection.dimensions))
         for types in wanted:
@@ -172,14 +176,22 @@ class IndexSql(Database):
         )
 
     async def sources(
-        self, generation: str, *, after: str, limit: int, files: bool = False
+        self,
+        generation: str,
+        *,
+        after: str,
+        limit: int,
+        files: bool = False,
+        children: bool = True,
     ) -> list[str]:
-        listed = write.list_file_sources if files else write.list_sources
-        found = await self.generation_read(generation, listed(generation, after=after, limit=limit))
+        statement = write.list_sources(
+            generation, after=after, limit=limit, files=files, children=children
+        )
+        found = await self.generation_read(generation, statement)
         return [row["source"] for row in found]
 
-    async def kinds_of(self, generation: str, sources: Sequence[str]) -> list[str]:
-        found = await self.generation_read(generation, write.kind_sources(generation, sources))
+    async def documents_of(self, generation: str, sources: Sequence[str]) -> list[str]:
+        found = await self.generation_read(generation, write.child_sources(generation, sources))
         return [row["source"] for row in found]
 
     async def source_records(

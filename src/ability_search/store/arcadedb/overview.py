@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ability_search.collection import Collection
+from ability_search.documents import KINDS
 from ability_search.store.arcadedb.collections import read_of
 from ability_search.store.arcadedb.core import Statement, source_type
 from ability_search.store.arcadedb.database import Database
@@ -114,14 +115,15 @@ def overview(
         steps.append(
             f"LET periods = SELECT indexedAt - indexedAt % {period:d} AS start,"
             f" count(*) AS sources, sum(chunks) AS chunks FROM `{source_type(chunk_type)}`"
-            " WHERE aspectOf IS NULL GROUP BY start;"
+            " WHERE aspectOf IS NULL OR kind NOT IN :kinds GROUP BY start;"
         )
         answer.append("'periods': $periods")
     if vectors is not None:
         steps.append(_sample(chunk_type, vectors, indexed))
         steps.append(f"LET vectors = SELECT embedding FROM {_SAMPLED};")
         answer.append("'vectors': $vectors")
-    return Statement(f"{' '.join(steps)} RETURN {{{', '.join(answer)}}};", {"name": name})
+    text = f"{' '.join(steps)} RETURN {{{', '.join(answer)}}};"
+    return Statement(text, {"name": name, "kinds": list(KINDS)})
 
 
 def map_points(

@@ -115,6 +115,15 @@ def create_links(chunk_type: str) -> Statement:
     )
 
 
+def create_child_index(chunk_type: str) -> Statement:
+    """Create the index by which the documents of others are found; harmless if it exists."""
+    return Statement(
+        f"CREATE INDEX IF NOT EXISTS ON `{source_type(chunk_type)}` (aspectOf)"
+        " NOTUNIQUE NULL_STRATEGY SKIP",
+        {},
+    )
+
+
 def create_kinds(chunk_type: str, *, dimensions: int) -> Statement:
     """Create the type of the chunks of a generation's kinds; harmless if it exists."""
     kinds = kind_type(chunk_type)

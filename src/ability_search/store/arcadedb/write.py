@@ -59,19 +59,15 @@ def source_hashes(name: str, chunk_type: str, sources: Sequence[str]) -> Stateme
     )
 
 
-def list_sources(chunk_type: str, *, after: str, limit: int) -> Statement:
-    """Select source names greater than ``after``, in order, without generated kinds."""
+def list_sources(
+    chunk_type: str, *, after: str, limit: int, files: bool, children: bool
+) -> Statement:
+    """Select source names greater than ``after``, in order, see :class:`.port.IndexStore`."""
+    kept = "file = true" if files else "generated IS NULL"
+    if not children:
+        kept += " AND aspectOf IS NULL"
     return Statement(
-        f"SELECT source FROM `{source_type(chunk_type)}` WHERE source > :floor"
-        f" AND generated IS NULL ORDER BY source LIMIT {limit:d}",
-        {"floor": after},
-    )
-
-
-def list_file_sources(chunk_type: str, *, after: str, limit: int) -> Statement:
-    """Select names of sources that were read from files, as :func:`list_sources` does."""
-    return Statement(
-        f"SELECT source FROM `{source_type(chunk_type)}` WHERE source > :floor AND file = true"
+        f"SELECT source FROM `{source_type(chunk_type)}` WHERE source > :floor AND {kept}"
         f" ORDER BY source LIMIT {limit:d}",
         {"floor": after},
     )
@@ -95,8 +91,8 @@ def source_passages(chunk_type: str, source: str) -> Statement:
     )
 
 
-def kind_sources(chunk_type: str, sources: Sequence[str]) -> Statement:
-    """Select the sources of the kinds that were derived from some sources."""
+def child_sources(chunk_type: str, sources: Sequence[str]) -> Statement:
+    """Select the sources of the documents of some sources, derived kinds included."""
     return Statement(
         f"SELECT source FROM `{source_type(chunk_type)}` WHERE aspectOf IN :sources",
         {"sources": list(sources)},
@@ -140,6 +136,7 @@ def replace_sources(
         {records}
         {links}
         {_update_totals(source_t)}
+        {"UPDATE Collection SET nested = true WHERE name = :name;" if replacement.nested else ""}
         INSERT INTO TermStatistics SET type = :type, seq = $c[0].revision, base = false,
             added = :added, removed = $gone.terms, removedLengths = $gone.lengths;
         LET now = SELECT FROM Collection WHERE name = :name;

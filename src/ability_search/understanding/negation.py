@@ -1,0 +1,80 @@
+"""Negation in a text: ``lasagne without meat`` names meat and is not about it. English.
+
+The scope of a negation is found as by NegEx (Chapman et al., A Simple Algorithm for Identifying
+Negated Findings and Diseases in Discharge Summaries, 2001): words of one clause, a few words after
+one that negates, or before one like ``is not needed``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Final
+
+from ability_search.understanding.cues import Cue, any_of
+
+SCOPE_CHARACTERS: Final = 80
+"""Maximum distance of a negation, in characters; at most four words lie between."""
+
+_TURN = r"(?!(?:although|and|because|but|however|only|so|though|which|while)\b)"
+_BETWEEN = rf"(?:[^\w.;:!?\n]+{_TURN}[\w'’]+)"
+_BE_NOT = r"(?:is|are|was|were|been|be)(?:n['’]t|\s+(?:not|never))"
+
+BEFORE: Final = (
+    Cue(
+        r"no|not|never|neither|nor|none|nothing|cannot|\w+n['’]t",
+        "a sauce that does not contain any cream",
+        "not only cream",
+    ),
+    Cue(
+        r"without|lack(?:s|ed|ing)?|free\s+(?:from|of)|zero|non",
+        "lasagne without cream",
+        "without further ado. Cream is added",
+    ),
+    Cue(
+        r"avoid(?:s|ed|ing)?|exclud(?:es?|ed|ing)|except(?:\s+for)?|instead\s+of|rather\s+than|unlike",
+        "coconut milk instead of cream",
+        "instead of whisking by hand, at last add cream",
+    ),
+)
+"""Words that negate what follows."""
+BEHIND: Final = (
+    Cue(r"[\s-]free\b", "cream-free sauces", "cream and free drinks"),
+    Cue(
+        rf"{_BETWEEN}{{0,2}}[^\w.;:!?\n]+(?:{_BE_NOT}\s+(?:\w+(?:ed|en|wn)|necessary|part)\b"
+        r"|(?:is|are|was|were)\s+(?:excluded|avoided|omitted|unnecessary)\b"
+        r"|(?:does|do|did)(?:n['’]t|\s+not)\s+(?:apply|exist|matter|occur)\b)",
+        "cream is not needed",
+        "cream does not mix with lemon",
+    ),
+)
+"""Words that negate what precedes."""
+
+_BEFORE = re.compile(
+    rf"(?<![\w'’])(?:{any_of(BEFORE)}){_BETWEEN}{{0,4}}[^\w.;:!?\n]+$", re.IGNORECASE
+)
+_BEHIND = re.compile(any_of(BEHIND), re.IGNORECASE)
+
+
+def denied_share(text: str, occurrences: Iterable[tuple[str, int, int]]) -> float:
+    """Return the share of terms that occur in ``text`` under negation only.
+
+    Args:
+        text: A passage.
+        occurrences: Terms with their start and end in the text.
+
+    Returns:
+        0 to 1; 0 without occurrences.
+    """
+    affirmed: dict[str, bool] = {}
+    for term, start, end in occurrences:
+        if not affirmed.get(term):
+            affirmed[term] = not is_negated(text, start, end)
+    return 1 - sum(affirmed.values()) / len(affirmed) if affirmed else 0.0
+
+
+def is_negated(text: str, start: int, end: int) -> bool:
+    """Return whether the words ``text[start:end]`` are within the scope of a negation."""
+    before = text[max(0, start - SCOPE_CHARACTERS) : start]
+    behind = text[end : end + SCOPE_CHARACTERS]
+    return _BEFORE.search(before) is not None or _BEHIND.match(behind) is not None
