@@ -47,39 +47,39 @@ _PHRASE_WORDS: Final = 8
 
 _FLAGS = re.IGNORECASE | re.VERBOSE
 _THAT = r"(?:that|which|who)"
-_NOT_BE = r"(?:'s\s+not|\s+(?:is|are|was|were)(?:n't|\s+not))"
-_NOT_DO = r"\s+(?:do|does|did|can|could|will|would)(?:n't|not|\s+not)"
-_CLAUSE = r"(?:[,.;:!?(]\s*|\s[-–—]\s+|\b(?:but|and|just|please)\s+)"
+_NOT_BE = r"(?:'s\s++not|\s++(?:is|are|was|were)(?:n't|\s++not))"
+_NOT_DO = r"\s++(?:do|does|did|can|could|will|would)(?:n't|not|\s++not)"
+_CLAUSE = r"(?:[,.;:!?(]\s*+|\s[-–—]\s++|\b(?:but|and|just|please)\s++)"
 """Beginning of a clause of its own: ``, no meat``, ``but please skip the roadmap``."""
-_PREPOSITION = r"(?:\s+(?:by|for|from|on|with))?"
+_PREPOSITION = r"(?:\s++(?:by|for|from|on|with))?"
 _ABOUT = (
-    r"(?:(?:related|relating)\s+to|in\s+relation\s+to|to\s+do\s+with|about(?!\s+to\b)|concerning"
-    r"|regarding|mentioning|involving|including|dealing\s+with|made\s+(?:of|with|from))"
+    r"(?:(?:related|relating)\s++to|in\s++relation\s++to|to\s++do\s++with|about(?!\s++to\b)|concerning"
+    r"|regarding|mentioning|involving|including|dealing\s++with|made\s++(?:of|with|from))"
 )
 
 ANYWHERE: Final = (
     Cue(
-        rf"(?:besides|(?:apart|aside)\s+from|with\s+the\s+exception\s+of){_PREPOSITION}",
+        rf"(?:besides|(?:apart|aside)\s++from|with\s++the\s++exception\s++of){_PREPOSITION}",
         "what did the board decide apart from the budget?",
         "forms of flow, apart from being homogeneous",
     ),
     Cue(
-        rf"(?<!none\s)(?<!each\s)other\s+than{_PREPOSITION}",
+        rf"(?<!none\s)(?<!each\s)other\s++than{_PREPOSITION}",
         "API guidelines other than paging",
         "none other than John",
     ),
     Cue(
-        r"unrelated\s+to|(?:ha(?:s|ve|d)|having|with)\s+nothing\s+to\s+do\s+with",
+        r"unrelated\s++to|(?:ha(?:s|ve|d)|having|with)\s++nothing\s++to\s++do\s++with",
         "changes unrelated to the migration",
         "The failure is unrelated to the migration.",
     ),
     Cue(
-        rf"(?:(?:but|and)\s+)?(?<!\bis\s)(?<!\bare\s)(?<!\bwas\s)not\s+{_ABOUT}",
+        rf"(?:(?:but|and)\s++)?(?<!\bis\s)(?<!\bare\s)(?<!\bwas\s)not\s++{_ABOUT}",
         "meeting notes not about hiring",
         "is it not about time",
     ),
     Cue(
-        rf"{_THAT}{_NOT_BE}\s+(?:{_ABOUT}|(?:\w+(?:ed|en)\s+)?(?:at|from|of|on|with))(?!\s+to\b)",
+        rf"{_THAT}{_NOT_BE}\s++(?:{_ABOUT}|(?:\w+(?:ed|en)\s++)?(?:at|from|of|on|with))(?!\s++to\b)",
         "services that aren't about billing",
         "services that aren't about to fail",
     ),
@@ -89,52 +89,52 @@ ANYWHERE: Final = (
         "services that aren't responding",
     ),
     Cue(
-        r"(?P<kept>(?:everything|anything|all)(?:\s+(?:about|in|from|of|on)\s+[^,.;:!?]{1,40}?)?)\s+but"
-        r"(?!\s+not\b)",
+        r"(?P<kept>(?:everything|anything|all)(?:\s++(?:about|in|from|of|on)\s++[^,.;:!?]{1,40}?)?)\s++but"
+        r"(?!\s++not\b)",
         "anything but Docker for deployments",
         "everything is fine but slow",
     ),
 )
 OUTSIDE_QUESTIONS: Final = (
     Cue(
-        r"\b(?:excluding|omitting|ignoring|avoiding|minus|not\s+counting"
-        r"|leaving(?:\s+(?:out|aside)|(?=\s[^,.;:!?]{1,60}\s(?:out|aside)\b)))",
+        r"\b(?:excluding|omitting|ignoring|avoiding|minus|not\s++counting"
+        r"|leaving(?:\s++(?:out|aside)|(?=\s[^,.;:!?]{1,60}\s(?:out|aside)\b)))",
         "contracts excluding NDAs",
         "filter lists excluding None",
     ),
     Cue(
-        rf"(?<!\btry\s)(?<!\bbare\s)\bexcept(?:\s+in|{_PREPOSITION})",
+        rf"(?<!\btry\s)(?<!\bbare\s)\bexcept(?:\s++in|{_PREPOSITION})",
         "security incidents except the payments outage",
         "how do I select all columns except one",
     ),
     Cue(
-        rf"{_CLAUSE}(?:(?:but|and|just|please)\s+)*"
-        r"(?:neither|not(?:\s+(?:about|by|for|with))?"
-        rf"|nothing(?:\s+that\s+\w+)?(?:\s+(?:about|with))?{_PREPOSITION})",
+        rf"{_CLAUSE}(?:(?:but|and|just|please)\s++){{0,2}}"
+        r"(?:neither|not(?:\s++(?:about|by|for|with))?"
+        rf"|nothing(?:\s++that\s++\w+)?(?:\s++(?:about|with))?{_PREPOSITION})",
         "which services use Redis but not Postgres",
         "tests pass locally but not in CI",
     ),
     Cue(
-        rf"\b{_THAT}(?P<verb>{_NOT_DO})\s+"
+        rf"\b{_THAT}(?P<verb>{_NOT_DO})\s++"
         r"(?!(?:work|start|load|run|respond|connect|compile|build|pass|show|appear|render|open|exist"
-        r"|match|return|support|require|finish|have\s+to)\s)"
-        r"(?:have\s+(?:anything\s+)?to\s+do|[^\W\d]{3,})"
-        r"(?:\s+(?:about|anything|by|from|in|of|on|to|with))*",
+        r"|match|return|support|require|finish|have\s++to)\s)"
+        r"(?:have\s++(?:anything\s++)?to\s++do|[^\W\d]{3,})"
+        r"(?:\s++(?:about|anything|by|from|in|of|on|to|with))*",
         "message queues that don't use Kafka",
         "features that don't work in Safari",
     ),
     Cue(r"(?-i:\bNOT)", "java tutorials NOT javascript", "do NOT delete this file"),
     Cue(
-        rf"{_CLAUSE}(?:(?:but|and|just|please)\s+)*"
-        r"(?:(?:please\s+)?(?:do\s+not|don't)\s+(?:show(?:\s+me)?|include|list|give\s+me|want)"
+        rf"{_CLAUSE}(?:(?:but|and|just|please)\s++){{0,2}}"
+        r"(?:(?:please\s++)?(?:do\s++not|don't)\s++(?:show(?:\s++me)?|include|list|give\s++me|want)"
         r"|exclude|skip|ignore|omit|avoid"
-        r"|leave(?:\s+(?:out|aside)|(?=\s[^,.;:!?]{1,60}\s(?:out|aside)\b)))",
+        r"|leave(?:\s++(?:out|aside)|(?=\s[^,.;:!?]{1,60}\s(?:out|aside)\b)))",
         "soup ideas, skip anything with cream",
         "how do I run tests, skip slow ones",
     ),
     Cue(
-        r"\bI\s+(?:hate|dislike|can't\s+eat|(?:do\s+not|don't)"
-        r"\s+(?:eat|like|want|need|use)(?!\s+to\b))",
+        r"\bI\s++(?:hate|dislike|can't\s++eat|(?:do\s++not|don't)"
+        r"\s++(?:eat|like|want|need|use)(?!\s++to\b))",
         "a city break, I hate beaches",
         "why do I hate mornings",
     ),
@@ -142,28 +142,28 @@ OUTSIDE_QUESTIONS: Final = (
 WITHOUT: Final = (
     Cue(r"\bwithout", "pasta recipes without nuts or dairy", "run docker without sudo"),
     Cue(
-        r"\bwith\s+no",
+        r"\bwith\s++no",
         "papers on turbulence with no wind tunnel data",
         "zero downtime deploy with no restart",
     ),
     Cue(
-        rf"(?P<no>{_CLAUSE})(?:(?:but|and|just|please)\s+)*no",
+        rf"(?P<no>{_CLAUSE})(?:(?:but|and|just|please)\s++){{0,2}}no",
         "show me caching notes, no Redis",
         "wifi connected but no internet",
     ),
 )
 IN_REQUESTS: Final = (
     Cue(
-        r"\binstead\s+of|\brather\s+than",
+        r"\binstead\s++of|\brather\s++than",
         "give me notes on deployment instead of testing",
         "materialized view instead of 6-table join",
     ),
 )
 
-_ANYWHERE = re.compile(rf"\b(?:{any_of(ANYWHERE)})\s+", re.IGNORECASE)
-_OUTSIDE_QUESTIONS = re.compile(rf"(?:{any_of(OUTSIDE_QUESTIONS)})\s+", re.IGNORECASE)
-_WITHOUT = re.compile(rf"(?:{any_of(WITHOUT)})(?:\s+any)?\s+", re.IGNORECASE)
-_IN_REQUESTS = re.compile(rf"(?:{any_of(IN_REQUESTS)})\s+", re.IGNORECASE)
+_ANYWHERE = re.compile(rf"\b(?:{any_of(ANYWHERE)})\s++", re.IGNORECASE)
+_OUTSIDE_QUESTIONS = re.compile(rf"(?:{any_of(OUTSIDE_QUESTIONS)})\s++", re.IGNORECASE)
+_WITHOUT = re.compile(rf"(?:{any_of(WITHOUT)})(?:\s++any)?\s++", re.IGNORECASE)
+_IN_REQUESTS = re.compile(rf"(?:{any_of(IN_REQUESTS)})\s++", re.IGNORECASE)
 _MINUS_PHRASE = re.compile(r"(?<!\S)-(?P<phrase>QQQ+)")
 _NOT_SPACE = re.compile(r"\S+")
 _MINUS_TERM = re.compile(r"-(?:[^\W\d_]{3,}|[A-Z]{2,})")
@@ -171,14 +171,14 @@ _MIXED = re.compile(r"-[A-Z]+[a-z]")
 """Like ``-Wall``: an option, rarely an excluded word."""
 _AUXILIARY = re.compile(
     r"\b(?:do|does|did|is|are|was|were|be|can|could|should|would|will|must|may|might|has|have|had"
-    r"|or|if|whether|and|with|without|using|an?|the|of)\s+$",
+    r"|or|if|whether|and|with|without|using|an?|the|of)\s++$",
     re.IGNORECASE,
 )
 """Words before ``NOT`` that make it an operator or a negated verb."""
 _COMPLEMENT = re.compile(
-    r"(?:downtime|interruptions?|restarts?|reboots?|(?:data\s+)?loss|delays?|errors?\b.*|warnings?"
+    r"(?:downtime|interruptions?|restarts?|reboots?|(?:data\s++)?loss|delays?|errors?\b.*|warnings?"
     r"|access|connection|output|response|signal|sound|success|luck|permissions?|privileges|sudo|root|admin\b.*|internet|doubt|reason|limits?"
-    r"|effect|help|conflicts?|\w+ing\s+\S.*)$",
+    r"|effect|help|conflicts?|\w+ing\s++\S.*)$",
     re.IGNORECASE,
 )
 """Phrases after ``without`` that describe, such as ``without downtime``."""
@@ -197,7 +197,7 @@ _NOT_A_TOPIC = re.compile(
     (?:without|it|that|this|these|those|them|him|her|me|us|you|what|which|who|when|where|why|how|if|whether
       |only|just|all|one|yet|always|necessarily|to|in|on|at|by|from|with|of|for|as|so|too|very
       |much|many|enough|least|being|having|because|due|even|each|every|both|either|now|today|yet|again
-      |(?:the\s+)?(?:first|second|last|empty|current|same|others?|rest)|the\s+fact
+      |(?:the\s++)?(?:first|second|last|empty|current|same|others?|rest)|the\s++fact
       |(?-i:NULL|None|True|False|EXISTS|IN|LIKE|BETWEEN|FOUND|Exception)
       |\d|found|allowed|supported|possible|sure|able|such|matter|exceptions?|clauses?|blocks?
       |statements?|handlers?|keywords?)\b
@@ -225,17 +225,17 @@ _END = re.compile(
     _FLAGS,
 )
 """The end of a clause."""
-_LIST = re.compile(r"(?:[^,]{1,40}+,\s*+)++(?:[^,]{1,40}?\s)?(?:and|or|nor)\s+", re.IGNORECASE)
+_LIST = re.compile(r"(?:[^,]{1,40}+,\s*+)++(?:[^,]{1,40}?\s)?(?:and|or|nor)\s++", re.IGNORECASE)
 _AND = re.compile(
     r"(?:(?<!\s)\s++)?+,\s*+(?:(?:and|or|nor)\s++)?|(?<!\s)\s++(?:and|or|nor|&)\s++", re.IGNORECASE
 )
 _OPENING = re.compile(
     r"(?:(?:the|a|an|any|all|our|my|your|their|about|no|not|nor"
-    r"|(?:(?:any|some)thing|those|(?:the\s+)?ones?)\s+(?:about|concerning|for|from|of|on|with))\s+)+",
+    r"|(?:(?:any|some)thing|those|(?:the\s++)?ones?)\s++(?:about|concerning|for|from|of|on|with))\s++)+",
     re.IGNORECASE,
 )
-_CLOSING = re.compile(r"\s+(?:ones?|stuff|things?|related)$", re.IGNORECASE)
-_BEHIND = re.compile(r"\s*\)|(?:,?\s+(?:out|aside|please|at\s+all|thanks))+\b", re.IGNORECASE)
+_CLOSING = re.compile(r"(?<!\s)\s++(?:ones?|stuff|things?|related)$", re.IGNORECASE)
+_BEHIND = re.compile(r"\s*+\)|(?:,?\s++(?:out|aside|please|at\s++all|thanks))+\b", re.IGNORECASE)
 """End of an exclusion that is no part of its phrases."""
 _COMMAND_LINE = re.compile(
     r"(?<!\S)--\w|(?<!\S)-\w{1,2}(?=\s|$)(?-i:(?<![A-Z]{2}))|[|<>$\\=*]|[.~]/"
@@ -267,12 +267,12 @@ _EMPTY = re.compile(
 """Words without content."""
 _ITEMS = re.compile(
     rf"""
-    (?: ,\s*+ (?:(?:and|or|no|not|nor)\s+)*
+    (?: ,\s*+ (?:(?:and|or|no|not|nor)\s++)*
         (?: (?! (?: {_EMPTY.pattern}
                   | after|at|before|besides|during|except|into|just|latest|newest|only|over|since|so
                   | than|thanks|that|under|until|within|without ) \b )
-            [\w+#'/-]++ (?:\s++(?!,)|(?=\W*(?:,|$))) ){{1,3}} )+
-    (?=[^\w\s]*\s*$)
+            [\w+#'/-]++ (?:\s++(?!,)|(?=[^\w,]*+(?:,|$))) ){{1,3}} )+
+    (?=[^\w\s]*+\s*+$)
     """,
     _FLAGS,
 )

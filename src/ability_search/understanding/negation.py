@@ -17,7 +17,7 @@ SCOPE_CHARACTERS: Final = 80
 """Maximum distance of a negation, in characters; at most four words lie between."""
 
 _TURN = r"(?!(?:although|and|because|but|however|only|so|though|which|while)\b)"
-_BETWEEN = rf"(?:[^\w.;:!?\n]+{_TURN}[\w'’]+)"
+_BETWEEN = rf"(?:[^\w'’.;:!?\n]++{_TURN}[\w'’]++)"
 _BE_NOT = r"(?:is|are|was|were|been|be)(?:n['’]t|\s+(?:not|never))"
 
 BEFORE: Final = (
@@ -41,7 +41,7 @@ BEFORE: Final = (
 BEHIND: Final = (
     Cue(r"[\s-]free\b", "cream-free sauces", "cream and free drinks"),
     Cue(
-        rf"{_BETWEEN}{{0,2}}[^\w.;:!?\n]+(?:{_BE_NOT}\s+(?:\w+(?:ed|en|wn)|necessary|part)\b"
+        rf"{_BETWEEN}{{0,2}}[^\w'’.;:!?\n]++(?:{_BE_NOT}\s+(?:\w+(?:ed|en|wn)|necessary|part)\b"
         r"|(?:is|are|was|were)\s+(?:excluded|avoided|omitted|unnecessary)\b"
         r"|(?:does|do|did)(?:n['’]t|\s+not)\s+(?:apply|exist|matter|occur)\b)",
         "cream is not needed",
@@ -51,7 +51,7 @@ BEHIND: Final = (
 """Words that negate what precedes."""
 
 _BEFORE = re.compile(
-    rf"(?<![\w'’])(?:{any_of(BEFORE)}){_BETWEEN}{{0,4}}[^\w.;:!?\n]+$", re.IGNORECASE
+    rf"(?<![\w'’])(?:{any_of(BEFORE)}){_BETWEEN}{{0,4}}[^\w'’.;:!?\n]++$", re.IGNORECASE
 )
 _BEHIND = re.compile(any_of(BEHIND), re.IGNORECASE)
 
