@@ -18,7 +18,7 @@ from typer.main import get_command
 
 from ability_search import client, errors
 from ability_search.cli.app import COMMANDS, all_commands
-from ability_search.client import values
+from ability_search.client import tool_options
 from ability_search.config.settings_table import settings_table
 from ability_search.ops.metrics.metric_table import COMPONENTS, METRICS, PROCESS, Metric
 from ability_search.tools.table import TOOLS
@@ -94,7 +94,7 @@ def client_reference() -> str:
         if inspect.isfunction(method) and not name.startswith("_"):
             kind = "def" if inspect.isasyncgenfunction(method) else "async def"
             parts += [f"#### {name}", _signature(name, method, kind), _prose(method)]
-    for name, value in vars(values).items():
+    for name, value in vars(tool_options).items():
         if is_typeddict(value):
             parts += [f"### {name}", _prose(value), _fields(value)]
     parts += ["### ToolError", _prose(client.ToolError)]

@@ -6,7 +6,7 @@ import re
 import secrets
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Final
+from typing import Final, NamedTuple
 from unicodedata import category, normalize
 
 from ability_search.errors import InvalidInput
@@ -18,6 +18,14 @@ B: Final = 0.75
 _LONGEST_NAME = 64
 _LONGEST_MODEL = 256
 _TYPE_TOKEN = re.compile(r"^Chunk_.*_([0-9a-f]{11})[0-9a-f]{6}$")
+
+
+class ModelInput(NamedTuple):
+    """An embedding model and the prefixes of its texts; fixed for a generation."""
+
+    model: str
+    query_prefix: str = ""
+    passage_prefix: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +52,10 @@ class Collection:
     """Kinds that are derived from each document."""
     kinds_by: str = "local"
     """The way to make them: ``local`` extraction, or a language model (``chat``)."""
+    query_prefix: str = ""
+    """Prefix of each query for the model."""
+    passage_prefix: str = ""
+    """Prefix of each stored text for the model."""
     revision: int = 0
     """Incremented with every change of the stored data."""
     chunks: int = 0
@@ -70,6 +82,11 @@ class Collection:
     def public_name(self) -> str:
         """Name without ``@token``, which the record of a generation under construction carries."""
         return self.name.partition("@")[0]
+
+    @property
+    def model_input(self) -> ModelInput:
+        """The model of its vectors, and the prefixes of the texts."""
+        return ModelInput(self.model, self.query_prefix, self.passage_prefix)
 
     @property
     def embedded_share(self) -> float:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+Floats = npt.NDArray[np.float64]
 Vector = npt.NDArray[np.float32]
 """One embedding, shape (d,), or a batch of them, shape (n, d)."""
 

@@ -11,6 +11,7 @@ from tenacity import (
     retry_if_exception,
     stop_after_attempt,
     stop_before_delay,
+    stop_never,
     wait_random_exponential,
 )
 from tenacity.stop import stop_base
@@ -28,18 +29,18 @@ async def retry(
     run: Callable[[], Awaitable[T]],
     *,
     when: Callable[[BaseException], bool],
-    attempts: int,
+    attempts: int | None,
     pause: Pause,
     within: float | None = None,
     meter: Meter = UNMETERED,
     target: str = "database",
 ) -> T:
-    """Call ``run`` until it succeeds, at most ``attempts`` times.
+    """Call ``run`` until it succeeds, at most ``attempts`` times if that is a number.
 
     Args:
         run: The call; it must be idempotent.
         when: Returns True for an exception after which another attempt may succeed.
-        attempts: Maximum number of calls.
+        attempts: Maximum number of calls; ``None`` for no limit.
         pause: Pause between calls, unless the error has a ``retry_after`` in seconds.
         within: Seconds after which no further call is started; ``None`` for no limit.
         meter: Counts the retries.
@@ -48,7 +49,7 @@ async def retry(
     Raises:
         BaseException: as from the last call.
     """
-    stop: stop_base = stop_after_attempt(attempts)
+    stop: stop_base = stop_never if attempts is None else stop_after_attempt(attempts)
     if within is not None:
         stop |= stop_before_delay(within)
     async for attempt in AsyncRetrying(

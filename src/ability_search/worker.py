@@ -15,8 +15,9 @@ from typing import Any
 
 import httpx
 
-from ability_search.config.schema import Embedding, Settings
-from ability_search.config.schema import Reranker as RerankerSettings
+from ability_search.config.model_settings import Embedding, Expansion
+from ability_search.config.model_settings import Reranker as Reranking
+from ability_search.config.schema import Settings
 from ability_search.errors import Busy, ConfigurationError, SearchError
 from ability_search.index.file_indexing import FileIndexing
 from ability_search.index.generations import Generations
@@ -150,7 +151,9 @@ async def open_services(
         )
         if store is None:
             store = open_store(settings, invoke, meter, providers=providers)
-        chat = broker_chat(settings, invoke, providers=providers)
+        chat = await stack.enter_async_context(
+            open_chat(settings, invoke, meter, providers=providers)
+        )
         breakers = {"embedder": embedder.breakers, "reranker": reranker.breakers}
         breakers["chat"] = chat.breakers
         meter.watch(BREAKER_OPEN, lambda: {(n,): each.any_open for n, each in breakers.items()})
@@ -262,8 +265,7 @@ async def open_embedder(
         ConfigurationError: if HTTP is chosen but the address is missing.
     """
     embedding = settings.embedding
-    over_broker_or_http = _transport(EMBEDDINGS, settings, embedding, invoke, meter, providers)
-    async with over_broker_or_http as transport:
+    async with _open(EMBEDDINGS, embedding, settings, invoke, meter, providers) as transport:
         yield RemoteEmbedder(
             transport,
             batch_texts=embedding.batch_texts,
@@ -285,9 +287,9 @@ async def open_reranker(
     *,
     providers: Providers | None = None,
 ) -> AsyncIterator[RemoteReranker]:
-    """Yield the reranker chosen by the settings, as :func:`open_embedder` does."""
+    """Yield the reranker chosen by the settings; errors as for :func:`open_embedder`."""
     reranker = settings.reranker
-    async with _transport(RERANK, settings, reranker, invoke, meter, providers) as transport:
+    async with _open(RERANK, reranker, settings, invoke, meter, providers) as transport:
         yield RemoteReranker(
             transport,
             model=reranker.model,
@@ -298,48 +300,50 @@ async def open_reranker(
 
 
 @asynccontextmanager
-async def _transport(
-    service: HttpService,
+async def open_chat(
     settings: Settings,
-    chosen: Embedding | RerankerSettings,
+    invoke: Invoke,
+    meter: Meter = UNMETERED,
+    *,
+    providers: Providers | None = None,
+) -> AsyncIterator[RemoteChat]:
+    """Yield the language model chosen by the settings; errors as for :func:`open_embedder`."""
+    expansion = settings.expansion
+    async with _open(CHAT, expansion, settings, invoke, meter, providers) as transport:
+        yield RemoteChat(
+            transport,
+            model=expansion.model,
+            timeout=max(expansion.timeout, settings.kinds.timeout),
+            breaker_failures=settings.embedding.breaker_failures,
+            breaker_reset=settings.embedding.breaker_reset,
+        )
+
+
+@asynccontextmanager
+async def _open(
+    service: HttpService,
+    chosen: Embedding | Reranking | Expansion,
+    settings: Settings,
     invoke: Invoke,
     meter: Meter,
     providers: Providers | None,
 ) -> AsyncIterator[Transport]:
-    """Yield the chosen transport to a service."""
+    """Yield the transport to the server of a service: over the broker, or over HTTP."""
     if chosen.transport == "broker":
         yield over_broker(service, invoke, api_key=chosen.api_key, providers=providers)
         return
     if chosen.api_url is None:
         raise ConfigurationError(f"SEARCH_{chosen.prefix.upper()}API_URL is missing")
-    async with _client(settings) as client:
-        url = chosen.api_url.get_secret_value()
-        transport = over_http(service, client, url, api_key=chosen.api_key)
-        yield _metered_http(transport, f"/v1/{service.route}", meter)
-
-
-def _client(settings: Settings) -> httpx.AsyncClient:
-    """Return an HTTP client that sends the tracing headers of the current call, if enabled."""
 
     async def follow(request: httpx.Request) -> None:
+        """Add the tracing headers of the current call."""
         request.headers.update(headers())
 
     hooks = [follow] if settings.tracing.propagate else []
-    return httpx.AsyncClient(event_hooks={"request": hooks})
-
-
-def broker_chat(
-    settings: Settings, invoke: Invoke, *, providers: Providers | None = None
-) -> RemoteChat:
-    """Return the client of the language model on the network."""
-    expansion = settings.expansion
-    return RemoteChat(
-        over_broker(CHAT, invoke, api_key=expansion.api_key, providers=providers),
-        model=expansion.model,
-        timeout=max(expansion.timeout, settings.kinds.timeout),
-        breaker_failures=settings.embedding.breaker_failures,
-        breaker_reset=settings.embedding.breaker_reset,
-    )
+    async with httpx.AsyncClient(event_hooks={"request": hooks}) as client:
+        url = chosen.api_url.get_secret_value()
+        transport = over_http(service, client, url, api_key=chosen.api_key)
+        yield _metered_http(transport, f"/v1/{service.route}", meter)
 
 
 def _metered(invoke: Invoke, meter: Meter) -> Invoke:

@@ -274,6 +274,8 @@ def _new_collection(
         origin.language,
         kinds=origin.kinds,
         kinds_by=origin.kinds_by,
+        query_prefix=origin.query_prefix,
+        passage_prefix=origin.passage_prefix,
     )
     return new_collection(
         record,

@@ -105,6 +105,10 @@ class Origin(_Record):
     )
     """Kinds that are derived from each document."""
     kinds_by: Literal["local", "chat"] = "local"
+    query_prefix: str = Field("", max_length=1024)
+    """Prefix of each query for the model."""
+    passage_prefix: str = Field("", max_length=1024)
+    """Prefix of each text for the model."""
     token_counter: Text
     average_length: float = Field(ge=SHORTEST_AVERAGE, le=LONGEST_AVERAGE)
     bm25_k1: float = Field(K1, ge=0, le=1000)
@@ -200,6 +204,8 @@ def origin_of(collection: Collection, counter: str) -> Origin:
         "chunk_overlap": collection.chunk_overlap,
         "kinds": collection.kinds,
         "kinds_by": collection.kinds_by,
+        "query_prefix": collection.query_prefix,
+        "passage_prefix": collection.passage_prefix,
         "token_counter": counter,
         "average_length": collection.average_length,
         "bm25_k1": collection.bm25_k1,

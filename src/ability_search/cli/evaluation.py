@@ -79,6 +79,41 @@ group = new_group(
 )
 app.add_typer(group, name="eval")
 
+ModesOption = Annotated[
+    list[Mode] | None, typer.Option(help="Search mode, repeatable.  [default: all three]")
+]
+FieldsOption = Annotated[
+    str, typer.Option(metavar="JSON", help="Additional fields of search-query.")
+]
+AsOfOption = Annotated[
+    str | None,
+    typer.Option(metavar="DATE", help="Reference date of queries without one.  [default: now]"),
+]
+NameOption = Annotated[
+    str | None, typer.Option(help="Name of the run.  [default: the directory's name]")
+]
+OutputOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--output", "-o", metavar="PATH", help="Save the run to a .json file or a directory."
+    ),
+]
+IntoOption = Annotated[
+    str | None,
+    typer.Option(
+        "--collection", "-c", help="Collection to index into.  [default: named by its hash]"
+    ),
+]
+FreshOption = Annotated[
+    bool, typer.Option("--fresh", help="Delete the collection and index the corpus again.")
+]
+UpOption = Annotated[
+    bool, typer.Option("--up", help="Start a separate stack even if one is running.")
+]
+StackDataOption = Annotated[
+    Path | None,
+    typer.Option("--data-dir", help="Data of that stack.  [default: eval in cache_dir]"),
+]
 PlotOption = Annotated[
     Path | None,
     typer.Option("--plot", metavar="FILE", help="Write a plot: .png, .svg or .pdf."),
@@ -88,50 +123,24 @@ PlotOption = Annotated[
 @command(group, "run")
 def run(
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="Judged set in BEIR layout.")],
-    mode: Annotated[
-        list[Mode] | None, typer.Option(help="Search mode, repeatable.  [default: all three]")
-    ] = None,
+    mode: ModesOption = None,
     limit: Annotated[int, typer.Option(min=1, max=1000, help="Documents ranked per query.")] = 100,
-    options: Annotated[
-        str, typer.Option(metavar="JSON", help="Additional fields of search-query.")
-    ] = "{}",
-    as_of: Annotated[
-        str | None,
-        typer.Option(metavar="DATE", help="Reference date of queries without one.  [default: now]"),
-    ] = None,
-    name: Annotated[
-        str | None, typer.Option(help="Name of the run.  [default: the directory's name]")
-    ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            "--output", "-o", metavar="PATH", help="Save the run to a .json file or a directory."
-        ),
-    ] = None,
+    options: FieldsOption = "{}",
+    as_of: AsOfOption = None,
+    name: NameOption = None,
+    out: OutputOption = None,
     plot: PlotOption = None,
-    collection: Annotated[
-        str | None,
-        typer.Option(
-            "--collection", "-c", help="Collection to index into.  [default: named by its hash]"
-        ),
-    ] = None,
+    collection: IntoOption = None,
     model: ModelOption = None,
     chunk_strategy: ChunkStrategyOption = None,
     max_tokens: MaxTokensOption = None,
     language: Annotated[str | None, typer.Option(help="Language of the keyword search.")] = None,
     kinds: KindsOption = None,
     kinds_by: KindsByOption = None,
-    fresh: Annotated[
-        bool, typer.Option("--fresh", help="Delete the collection and index the corpus again.")
-    ] = False,
+    fresh: FreshOption = False,
     concurrency: Annotated[int, typer.Option(min=1, max=16, help="Concurrent queries.")] = 2,
-    up: Annotated[
-        bool, typer.Option("--up", help="Start a separate stack even if one is running.")
-    ] = False,
-    data_dir: Annotated[
-        Path | None,
-        typer.Option("--data-dir", help="Data of that stack.  [default: eval in cache_dir]"),
-    ] = None,
+    up: UpOption = False,
+    data_dir: StackDataOption = None,
     broker: BrokerOption = None,
     timeout: TimeoutOption = LONG_SECONDS,
     as_json: JsonOption = False,

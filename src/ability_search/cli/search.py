@@ -42,6 +42,33 @@ _FLAGS = {
 _SENTENCE_END = re.compile(r"(?<!\.)\. ")
 _METAVARS = {dict: "JSON", float: "NUMBER", int: "INTEGER"}
 
+AllCollectionsOption = Annotated[
+    list[str] | None,
+    typer.Option("--collection", "-c", help="Collection, repeatable.  [default: all]"),
+]
+ArtifactOption = Annotated[
+    Path | None,
+    typer.Option(metavar="DIR", help="Search an artifact instead; it is imported once."),
+]
+OwnOption = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="DIR", help="Prefer this artifact of your own if its revision and model match."
+    ),
+]
+SemanticOption = Annotated[
+    bool, typer.Option("--semantic", help="Semantic search only; fails without an embedder.")
+]
+FromOption = Annotated[
+    str | None,
+    typer.Option("--from", metavar="DAY", help="First day of the period that hits are about."),
+]
+LiteralOption = Annotated[
+    bool, typer.Option("--literal", help="Ignore dates and exclusions in the query text.")
+]
+DebugOption = Annotated[
+    bool, typer.Option("--debug", help="Print mode, model, timings and the reason of a fallback.")
+]
 FilterOption = Annotated[
     str | None,
     typer.Option("--filter", metavar="JSON", help='Filter, such as {"metadata.lang": "en"}.'),
@@ -112,40 +139,19 @@ def _checked(name: str, value: Any) -> Any:
 @query_options
 def search(
     query: Annotated[str, typer.Argument(help="Query text.")],
-    collection: Annotated[
-        list[str] | None,
-        typer.Option("--collection", "-c", help="Collection, repeatable.  [default: all]"),
-    ] = None,
-    artifact: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="Search an artifact instead; it is imported once."),
-    ] = None,
-    own: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="DIR", help="Prefer this artifact of your own if its revision and model match."
-        ),
-    ] = None,
+    collection: AllCollectionsOption = None,
+    artifact: ArtifactOption = None,
+    own: OwnOption = None,
     k: LimitOption = 10,
-    semantic: Annotated[
-        bool, typer.Option("--semantic", help="Semantic search only; fails without an embedder.")
-    ] = False,
+    semantic: SemanticOption = False,
     keyword: Annotated[bool, typer.Option("--keyword", help="Keyword search only.")] = False,
     hybrid: Annotated[bool, typer.Option("--hybrid", help="Both (the default).")] = False,
     min_score: MinScoreOption = None,
     condition: FilterOption = None,
-    start: Annotated[
-        str | None,
-        typer.Option("--from", metavar="DAY", help="First day of the period that hits are about."),
-    ] = None,
+    start: FromOption = None,
     end: Annotated[str | None, typer.Option("--to", metavar="DAY", help="Last such day.")] = None,
-    literal: Annotated[
-        bool, typer.Option("--literal", help="Ignore dates and exclusions in the query text.")
-    ] = False,
-    debug: Annotated[
-        bool,
-        typer.Option("--debug", help="Print mode, model, timings and the reason of a fallback."),
-    ] = False,
+    literal: LiteralOption = False,
+    debug: DebugOption = False,
     broker: BrokerOption = None,
     timeout: TimeoutOption = 60.0,
     as_json: JsonOption = False,

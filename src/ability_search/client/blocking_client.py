@@ -9,16 +9,13 @@ from typing import Any, Unpack
 from ability_search.client.blocking_base import BlockingBase
 from ability_search.client.search_client import DocumentLike
 from ability_search.client.tool_client import Advance
-from ability_search.client.values import (
-    CollectionInfo,
-    Collections,
+from ability_search.client.tool_options import (
     FileOptions,
-    Hits,
     IndexOptions,
-    Neighbours,
     QueryOptions,
     ReindexOptions,
 )
+from ability_search.client.values import CollectionInfo, Collections, Hits, Neighbours
 from ability_search.tools import inputs, results
 
 

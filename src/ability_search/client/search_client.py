@@ -20,16 +20,13 @@ from ability_search.client.tool_client import (
     ToolClient,
     find_target,
 )
-from ability_search.client.values import (
-    CollectionInfo,
-    Collections,
+from ability_search.client.tool_options import (
     FileOptions,
-    Hits,
     IndexOptions,
-    Neighbours,
     QueryOptions,
     ReindexOptions,
 )
+from ability_search.client.values import CollectionInfo, Collections, Hits, Neighbours
 from ability_search.config.loader import load_settings
 from ability_search.tools import inputs, results
 from kadi_client import RemoteError

@@ -1,92 +1,16 @@
-"""Options and results of the client; results render as tables in notebooks."""
+"""Results of the client; they render as tables in notebooks."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from html import escape
-from typing import Any, TypedDict
+from typing import Any
 
 from ability_search.search.response import Hit, QueryResult, SimilarResult
 from ability_search.tools import results
 
 _SHOWN = 300
 """Characters of a hit's text shown in a table."""
-
-
-class QueryOptions(TypedDict, total=False):
-    """Additional options of search-query; see docs/tools.md."""
-
-    offset: int
-    model: str
-    sources: Sequence[str]
-    exclude_sources: Sequence[str]
-    min_score: float
-    hypothetical_answer: str
-    fusion: Mapping[str, Any]
-    full_text: Mapping[str, Any]
-    rerank: Mapping[str, Any]
-    reranker: Mapping[str, Any]
-    extended: Sequence[str]
-    prf: bool | Mapping[str, Any]
-    understand: bool
-    temporal: Mapping[str, Any]
-    time_range: Mapping[str, Any]
-    as_of: str
-    exclude: Sequence[str]
-    decay: Mapping[str, Any]
-    graph: Mapping[str, Any]
-    diversity: float
-    max_per_source: int
-    expand: str | Mapping[str, Any]
-    max_result_tokens: int
-    expand_query: bool | Mapping[str, Any]
-    highlights: bool
-    explain: bool
-
-
-class ReindexOptions(TypedDict, total=False):
-    """Additional options of search-reindex; see docs/tools.md."""
-
-    model: str
-    chunk_strategy: str
-    max_tokens: int
-    language: str
-    kinds: Sequence[str]
-    kinds_by: str
-    clear: bool
-    background: bool
-    cancel: bool
-
-
-class IndexOptions(TypedDict, total=False):
-    """Additional options of search-index; see docs/tools.md."""
-
-    chunk_strategy: str
-    max_tokens: int
-    overlap: int
-    model: str
-    language: str
-    kinds: Sequence[str]
-    kinds_by: str
-    force: bool
-    dedup_threshold: float
-
-
-class FileOptions(TypedDict, total=False):
-    """Additional options of search-index-file; see docs/tools.md."""
-
-    format: str
-    include: Sequence[str]
-    exclude: Sequence[str]
-    gitignore: bool
-    chunk_strategy: str
-    max_tokens: int
-    overlap: int
-    model: str
-    kinds: Sequence[str]
-    kinds_by: str
-    force: bool
-    sweep: bool
 
 
 class Hits(QueryResult):

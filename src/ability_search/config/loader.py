@@ -38,7 +38,8 @@ from ability_search.config.vault import SECRETS, Invoke, fetch_secrets
 from ability_search.errors import ConfigurationError
 
 API_URL = "SEARCH_EMBEDDING_API_URL"
-RERANKER_API_URL = "SEARCH_RERANKER_API_URL"
+_API_URLS = {"SEARCH_RERANKER_API_URL": "reranker", "SEARCH_EXPANSION_API_URL": "expansion"}
+"""Addresses of APIs that are required if a group of settings chooses the API."""
 
 
 class SecretFiles(NamedTuple):
@@ -131,8 +132,8 @@ def require_secrets(settings: Settings) -> None:
     """Check that every required secret was found.
 
     With ``embedding_transport`` ``api``, the secrets that the deploy blocks of agent.json list for
-    vault ``models`` and the address of the API are required; with ``reranker_transport`` ``api``
-    the address of the reranker API.
+    vault ``models`` and the address of the API are required; with ``reranker_transport`` or
+    ``expansion_transport`` ``api`` the address of that API.
 
     Raises:
         ConfigurationError: naming each missing secret and the three places to set it.
@@ -169,8 +170,9 @@ def require_decrypted(settings: Settings) -> None:
 
 
 def _reason(name: str, source: Path | str) -> str:
-    if name == RERANKER_API_URL:
-        return "required because reranker_transport is api"
+    group = _API_URLS.get(name)
+    if group is not None:
+        return f"required because {group}_transport is api"
     return f"required by {source} because embedding_transport is api"
 
 
@@ -217,8 +219,10 @@ def _missing(settings: Settings, present: Collection[str]) -> tuple[str, ...]:
             names.pop(API_URL, None)
         else:
             names[API_URL] = None
-    if settings.reranker.transport == "api" and settings.reranker.api_url is None:
-        names[RERANKER_API_URL] = None
+    for name, group in _API_URLS.items():
+        chosen = getattr(settings, group)
+        if chosen.transport == "api" and chosen.api_url is None:
+            names[name] = None
     return tuple(names)
 
 

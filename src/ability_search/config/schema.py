@@ -15,12 +15,12 @@ from typing import Literal, get_type_hints
 from pydantic import ByteSize, SecretStr, field_validator, model_validator
 
 from ability_search.config.agent_card import AgentCard
+from ability_search.config.model_settings import Embedding, Expansion, Kinds, Models, Reranker
 from ability_search.config.setting_fields import (
     KIB,
     MIB,
     Group,
     HttpUrl,
-    ModelName,
     NonEmpty,
     Url,
     WebSocketUrl,
@@ -82,111 +82,6 @@ class Chunking(Group):
         if self.overlap >= self.size:
             raise ValueError("chunk_overlap must be smaller than chunk_size")
         return self
-
-
-class Embedding(Group):
-    """Embeddings."""
-
-    prefix = "embedding_"
-    model: ModelName = setting("nomic-embed-text", about="Embedding model of new collections.")
-    transport: Literal["api", "broker"] = setting(
-        "broker",
-        about="Use a model manager on the network (`broker`) or an OpenAI-compatible API (`api`).",
-    )
-    api_url: HttpUrl | None = setting(None, about="Base URL of the embedding API.")
-    api_key: SecretStr | None = secret(
-        key="api_key", about="API key for the API or the model manager."
-    )
-    batch_texts: int = setting(64, about="Maximum texts per request.", unit="texts", ge=1, le=2048)
-    batch_bytes: ByteSize = size(
-        MIB, about="Maximum size of the texts in a request.", ge=KIB, le=16 * MIB
-    )
-    concurrency: int = setting(
-        2, about="Concurrent requests per indexing call.", unit="requests", ge=1, le=64
-    )
-    timeout: float = seconds(60.0, about="Timeout of one request.")
-    query_timeout: float = seconds(10.0, about="Timeout for the query vector, retries included.")
-    reuse: bool = setting(
-        True, about="Reuse stored vectors of the same model and text (embedding cache)."
-    )
-    max_tokens: int | None = setting(
-        None,
-        about="Maximum input of the embedding model; chunks are never longer.",
-        unit="tokens",
-        ge=16,
-        le=1_000_000,
-        default_text="not set",
-    )
-    attempts: int = setting(
-        5, about="Maximum attempts on transient failures.", unit="tries", ge=1, le=20
-    )
-    breaker_failures: int = setting(
-        5,
-        about="Consecutive failures after which the circuit breaker opens and requests fail at"
-        " once.",
-        unit="failures",
-        ge=1,
-        le=1000,
-    )
-    breaker_reset: float = seconds(
-        5.0, about="Time the circuit breaker stays open before the next attempt."
-    )
-
-
-class Reranker(Group):
-    """Reranker: a model that rereads the first hits if the query asks for it."""
-
-    prefix = "reranker_"
-    transport: Literal["api", "broker"] = setting(
-        "broker",
-        about="Use a model manager on the network (`broker`) or an API like Cohere's or Jina's"
-        " (`api`).",
-    )
-    api_url: HttpUrl | None = setting(None, about="Base URL of the reranker API.")
-    api_key: SecretStr | None = secret(about="API key for the API or the model manager.")
-    model: ModelName | None = setting(
-        None, about="Reranker model if the query names none.", default_text="the server's own"
-    )
-    timeout: float = seconds(
-        1.5, about="Timeout of a request; on timeout the hits keep their order."
-    )
-
-
-class Expansion(Group):
-    """Query expansion: a language model adds words to a query if the query asks for it."""
-
-    prefix = "expansion_"
-    model: ModelName | None = setting(
-        None, about="Language model if the query names none.", default_text="the server's own"
-    )
-    api_key: SecretStr | None = secret(about="API key for the model manager.")
-    timeout: float = seconds(
-        2.0, about="Timeout of a request; on timeout the query is not expanded."
-    )
-
-
-class Kinds(Group):
-    """Kinds: titles, summaries, keywords and propositions made of documents."""
-
-    prefix = "kinds_"
-    kinds: tuple[Literal["title", "summary", "keywords", "propositions"], ...] = setting(
-        (),
-        key="kinds",
-        about="Kinds made of each document in new collections: any of title, summary, keywords,"
-        " propositions.",
-    )
-    by: Literal["local", "chat"] = setting(
-        "local",
-        about="Extract them from the text (`local`) or have a language model on the network write"
-        " them (`chat`).",
-    )
-    model: ModelName | None = setting(
-        None, about="Language model that writes them.", default_text="as `expansion_model`"
-    )
-    timeout: float = seconds(
-        30.0,
-        about="Timeout of one request to that model; on timeout they are extracted from the text.",
-    )
 
 
 class Database(Group):
@@ -524,48 +419,6 @@ class LocalBroker(Group):
             if not name or not agent:
                 raise ValueError(f"{value!r} is not a pair NAME=AGENT_ID")
         return values
-
-
-class Models(Group):
-    """Model manager of the local stack."""
-
-    prefix = "model_"
-    precision: Literal["auto", "fp32", "int8"] = setting(
-        "auto", about="Numeric precision of local models."
-    )
-    dirs: tuple[str, ...] = setting(
-        (),
-        about="Directories, each with an ONNX model (embedder or reranker) and its tokenizer.json,"
-        " as `PATH` or `NAME=PATH`.",
-        named_paths=True,
-    )
-    threads: int | None = setting(
-        None,
-        about="Threads for embedding documents.",
-        unit="threads",
-        ge=1,
-        le=256,
-        default_text="one per core",
-    )
-    upstream_url: HttpUrl | None = setting(
-        None, about="URL of an OpenAI-compatible server with further models."
-    )
-    upstream_names: tuple[str, ...] = setting((), about="Models to forward to that server.")
-    upstream_api_key: SecretStr | None = secret(about="API key of that server.")
-    reranker_url: HttpUrl | None = setting(
-        None, about="URL of a server with `/v1/rerank` and further rerankers."
-    )
-    reranker_names: tuple[str, ...] = setting((), about="Rerankers to forward to that server.")
-    reranker_api_key: SecretStr | None = secret(about="API key of that server.")
-    http_host: NonEmpty = setting(
-        "127.0.0.1", about="Listen address of the model manager's HTTP API."
-    )
-    http_port: int = setting(
-        8090, about="Port of the model manager's HTTP API; 0 picks a free port.", ge=0, le=65535
-    )
-    http_token: SecretStr | None = secret(
-        about="Bearer token that clients must send; required unless it listens on loopback only."
-    )
 
 
 class Arcadedb(Group):

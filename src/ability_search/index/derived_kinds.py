@@ -110,6 +110,7 @@ class KindDerivation:
             list(self._passages(statements)),
             content_hash=prepared.content_hash,
             analyzer=self._analyzer,
+            prefix=self._recipe.passage_prefix,
         )
 
     def _passages(self, statements: Sequence[Statement]) -> Iterator[Passage]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from ability_search.collection import Collection
+from ability_search.collection import Collection, ModelInput
 from ability_search.config.schema import Settings
 from ability_search.documents import KINDS, Document
 from ability_search.errors import InvalidInput, SearchError
@@ -63,6 +63,8 @@ def recipe_for(options: IndexOptions, collection: Collection | None, settings: S
             f"collection {collection.public_name!r} is analyzed as {collection.language!r}",
             hint="Omit language, or change it for the whole collection with search-reindex.",
         )
+    model = collection.model_input if collection else None
+    _, query_prefix, passage_prefix = model or model_input(options.model, settings)
     return Recipe(
         chunk_strategy=options.chunk_strategy
         or (collection.chunk_strategy if collection else chunking.strategy),
@@ -71,7 +73,15 @@ def recipe_for(options: IndexOptions, collection: Collection | None, settings: S
         language=analyzer_for(language).language,
         kinds=_kinds(options, collection, settings),
         kinds_by=options.kinds_by or (collection.kinds_by if collection else settings.kinds.by),
+        query_prefix=query_prefix,
+        passage_prefix=passage_prefix,
     )
+
+
+def model_input(model: str | None, settings: Settings) -> ModelInput:
+    """Return the model of a new generation, the configured one by default, and its prefixes."""
+    name = model or settings.embedding.model
+    return ModelInput(name, *settings.embedding.prefixes_of(name))
 
 
 def _kinds(

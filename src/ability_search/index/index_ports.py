@@ -32,6 +32,5 @@ class IndexPorts:
 
     async def embed(self, model: str, texts: Sequence[str]) -> Vector:
         """Embed texts with the timeout of the settings; raises as :meth:`.Embedder.embed`."""
-        embedding = self.settings.embedding
-        timeout = embedding.timeout * embedding.attempts
+        timeout = self.settings.embedding.index_timeout
         return await self.embedder.embed(model, texts, timeout=timeout)

@@ -13,7 +13,12 @@ from functools import partial
 
 from ability_search.collection import Collection, checked_name
 from ability_search.documents import Document
-from ability_search.errors import DatabaseUnavailable, InvalidInput, ModelMismatch
+from ability_search.errors import (
+    DatabaseUnavailable,
+    EmbeddingUnavailable,
+    InvalidInput,
+    ModelMismatch,
+)
 from ability_search.index.derived_kinds import KindDerivation
 from ability_search.index.embedding_cache import EmbeddingCache
 from ability_search.index.index_calls import (
@@ -49,6 +54,7 @@ thread takes a tenth of one."""
 _SHORT_BATCH = 1 << 18
 """Characters of documents that are hashed without a thread."""
 _DELETE_ATTEMPTS = 3
+_CHECK_EMBEDDER = "Check that the model manager runs and serves this model."
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +143,12 @@ class Indexer:
             dedup_threshold=options.dedup_threshold,
         )
         if tasks:
-            await self._run(tasks, writer, call, recipe, model, embed_all=options.embed_all)
+            try:
+                await self._run(tasks, writer, call, recipe, model, embed_all=options.embed_all)
+            except EmbeddingUnavailable as exc:
+                if record == result.collection:
+                    _add_progress(exc, result)
+                raise
         if writer.collection is not None:
             result.dimensions = writer.collection.dimensions
         result.seconds = time.perf_counter() - started
@@ -341,6 +352,14 @@ class Indexer:
                 collection.public_name, recorded=collection.model, requested=options.model
             )
         return collection.model
+
+
+def _add_progress(failure: EmbeddingUnavailable, result: IndexReport) -> None:
+    """Add the number of stored documents to a failure, and how to index the rest."""
+    stored = result.added + result.updated + result.unchanged
+    failure.args = (f"{failure}; {stored} of {result.documents} documents are stored",)
+    remedy = _CHECK_EMBEDDER if failure.hint == failure.default_hint else failure.hint
+    failure.hint = f"{remedy} Then call again: what is stored is skipped."
 
 
 def _length(document: Document) -> int:

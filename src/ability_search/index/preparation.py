@@ -53,6 +53,10 @@ class Recipe:
     """Kinds derived from each document."""
     kinds_by: str = "local"
     """The method of deriving kinds: ``local`` extraction, or a language model (``chat``)."""
+    query_prefix: str = ""
+    """Prefix of each query for the model."""
+    passage_prefix: str = ""
+    """Prefix of each stored text for the model."""
 
     def kinds_of(self, document: Document) -> tuple[str, ...]:
         """Return the kinds to derive from a document; none if it is itself of such a kind."""
@@ -178,13 +182,31 @@ def prepare(
     )
     if bounds:
         _check_stored(document, passages, bounds.stored)
-    return analyzed(document, passages, content_hash=content_hash, analyzer=analyzer)
+    return analyzed(
+        document,
+        passages,
+        content_hash=content_hash,
+        analyzer=analyzer,
+        prefix=recipe.passage_prefix,
+    )
 
 
 def analyzed(
-    document: Document, passages: Sequence[Passage], *, content_hash: str, analyzer: Analyzer
+    document: Document,
+    passages: Sequence[Passage],
+    *,
+    content_hash: str,
+    analyzer: Analyzer,
+    prefix: str = "",
 ) -> Prepared:
     """Return a chunked document with everything that is stored except the vectors.
+
+    Args:
+        document: The document.
+        passages: Its passages.
+        content_hash: Its content hash.
+        analyzer: The analyzer of the collection.
+        prefix: Prefix of each text for the model.
 
     Raises:
         InvalidInput: if the metadata cannot be stored.
@@ -196,7 +218,8 @@ def analyzed(
         title_terms=analyzer.terms(document.title),
         terms=[analyzer.terms(passage.content) for passage in passages],
         texts=[
-            embedded_text(
+            prefix
+            + embedded_text(
                 document.title,
                 passage.content,
                 breadcrumb=passage.breadcrumb,

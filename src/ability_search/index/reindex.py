@@ -19,6 +19,7 @@ from ability_search.index.index_calls import (
     IndexReport,
     Progress,
     Report,
+    model_input,
     recipe_for,
 )
 from ability_search.index.index_ports import IndexPorts
@@ -316,8 +317,14 @@ class Rebuilder:
             EmbeddingUnavailable: if the model is not available.
             DatabaseUnavailable: if the database is not available.
         """
-        recipe = recipe_for(options, replace(live, language=options.language or ""), self._settings)
-        model = options.model or live.model
+        model, query_prefix, passage_prefix = model_input(
+            options.model or live.model, self._settings
+        )
+        recipe = replace(
+            recipe_for(options, replace(live, language=options.language or ""), self._settings),
+            query_prefix=query_prefix,
+            passage_prefix=passage_prefix,
+        )
         vectors = await self._ports.embed(model, [live.name])
         records = await self._store.source_records(live.type, after="", limit=_SAMPLE)
         documents = await self._restored(live, records)

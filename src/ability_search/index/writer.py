@@ -240,6 +240,8 @@ def new_collection(
         chunk_overlap=recipe.chunk_overlap,
         kinds=recipe.kinds,
         kinds_by=recipe.kinds_by,
+        query_prefix=recipe.query_prefix,
+        passage_prefix=recipe.passage_prefix,
         keyed=True,
         created_at=now,
         updated_at=now,

@@ -56,6 +56,8 @@ class LegacyArtifact:
         self._reach = reach
         self._now = ports.now()
         recipe = recipe_for(IndexOptions(), None, ports.settings)
+        # Its vectors were made without prefixes.
+        recipe = replace(recipe, query_prefix="", passage_prefix="")
         self._analyzer = analyzer_for(recipe.language)
         self._tokens = 0
         lengths = [len(self._analyzer.terms(text)) for text in old.texts]

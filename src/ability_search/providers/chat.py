@@ -8,13 +8,13 @@ from typing import Any
 from ability_search.errors import ChatUnavailable
 from ability_search.providers.model_calls import ModelClient
 from ability_search.providers.provider_errors import Objection, refused
-from ability_search.providers.transports import Service
+from ability_search.providers.transports import HttpService
 
 _MOST_TOKENS = 256
 _HINTS = {
     "model": "Choose a model that the server offers, or add this model to the server.",
     "texts": "Send a shorter text.",
-    "key": "Check SEARCH_EXPANSION_API_KEY.",
+    "key": "Check SEARCH_EXPANSION_API_KEY and SEARCH_EXPANSION_API_URL.",
 }
 
 
@@ -22,11 +22,14 @@ def _failure(objection: Objection, request: Mapping[str, Any]) -> ChatUnavailabl
     return refused(ChatUnavailable, objection, request, what="answer", hints=_HINTS)
 
 
-CHAT = Service(
+CHAT = HttpService(
     tool="chat-completion",
     answered="choices",
     unavailable=ChatUnavailable,
     failure=_failure,
+    api="the chat API",
+    route="chat/completions",
+    optional=("max_tokens", "temperature"),
 )
 
 

@@ -73,6 +73,7 @@ EMBEDDINGS = HttpService(
     failure=_failure,
     api="the embedding API",
     route="embeddings",
+    optional=("encoding_format",),
 )
 
 
@@ -86,9 +87,10 @@ class RemoteEmbedder(ModelClient):
         concurrency: Maximum number of requests of one call in flight. Calls do not share this
             limit, so that indexing does not delay queries.
         timeout: Maximum time for one request in seconds.
-        attempts: Maximum attempts of a request that fails for a temporary reason.
-        breaker_failures: Consecutive failures of this kind after which requests to a model fail at
-            once.
+        attempts: Maximum attempts of a request that fails for a temporary reason; ``None`` for as
+            many as the deadline of the call allows.
+        breaker_failures: Consecutive failures of this kind after which the circuit breaker of a
+            model opens; its requests then wait, or fail if their deadline is earlier.
         breaker_reset: Seconds until a request is let through again.
         meter: Counts requests, texts and retries.
     """
@@ -96,6 +98,7 @@ class RemoteEmbedder(ModelClient):
     service = EMBEDDINGS
     who = "the embedder"
     held_back = BreakerOpen
+    patient = True
 
     def __init__(
         self,
@@ -105,7 +108,7 @@ class RemoteEmbedder(ModelClient):
         batch_bytes: int,
         concurrency: int,
         timeout: float,
-        attempts: int,
+        attempts: int | None = None,
         breaker_failures: int,
         breaker_reset: float,
         meter: Meter = UNMETERED,
@@ -152,7 +155,7 @@ class RemoteEmbedder(ModelClient):
             run,
             when=_passing,
             attempts=self._attempts,
-            pause=growing(0.5, longest=10),
+            pause=growing(0.5, longest=5),
             within=max(0.0, deadline - time.monotonic()),
             meter=self._meter,
             target="embedder",

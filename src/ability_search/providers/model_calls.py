@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
 from typing import Any, ClassVar
 
 from ability_search.errors import SearchError
@@ -24,7 +24,7 @@ class ModelClient:
     Args:
         transport: Sends requests to the server.
         timeout: Maximum time for a request in seconds.
-        breaker_failures: Consecutive failures of a model after which its requests fail at once.
+        breaker_failures: Consecutive failures of a model after which its circuit breaker opens.
         breaker_reset: Seconds until a request is let through again.
         model: Default model; ``None`` leaves the choice to the server.
     """
@@ -34,6 +34,8 @@ class ModelClient:
     """Name of the server in errors."""
     held_back: ClassVar[type[SearchError] | None] = None
     """The error if the circuit breaker is open; that of the service by default."""
+    patient: ClassVar[bool] = False
+    """True if a request waits for an open circuit breaker, within its timeout."""
 
     def __init__(
         self,
@@ -58,8 +60,12 @@ class ModelClient:
             request = {**request, "model": chosen}
         breaker = self.breakers.of_model(chosen)
         most = min(timeout, self._timeout)
+        patience = timeout if self.patient else 0.0
         started = time.perf_counter()
-        with breaker.watching(self.service.unavailable, self.who, held_back=self.held_back):
+        async with breaker.watching(
+            self.service.unavailable, self.who, held_back=self.held_back, patience=patience
+        ) as waited:
+            most = min(most, timeout - waited)
             try:
                 # A transport may apply the timeout to each of its steps, not to the whole request.
                 async with asyncio.timeout(most):
@@ -74,9 +80,9 @@ class ModelClient:
 class CircuitBreaker:
     """A circuit breaker, which stops sending requests to a failing server.
 
-    After ``limit`` consecutive failures it opens and requests fail at once. After ``reset``
-    seconds one request is let through as a probe, and another one every ``reset`` seconds until
-    one succeeds.
+    After ``limit`` consecutive failures it opens. After ``reset`` seconds one request is let
+    through as a probe while the others wait for its outcome; another one follows every ``reset``
+    seconds until one succeeds.
 
     Attributes:
         failures: Number of consecutive failures.
@@ -90,30 +96,28 @@ class CircuitBreaker:
         self._reset = reset
         self._clock = clock
         self._closed_until = 0.0
+        self._probing = False
+        self._changed = asyncio.Event()
 
     @property
     def is_open(self) -> bool:
-        """True if requests are currently refused."""
-        return self.failures >= self._limit and self._closed_until > self._clock()
+        """True if requests are currently held back."""
+        return self.failures >= self._limit and (
+            self._probing or self._closed_until > self._clock()
+        )
 
-    def wait(self) -> float:
-        """Return the seconds until the next request is allowed; 0 lets this request through."""
-        if self.failures < self._limit:
-            return 0.0
-        left = self._closed_until - self._clock()
-        if left <= 0:
-            self._closed_until = self._clock() + self._reset
-        return max(left, 0.0)
-
-    @contextmanager
-    def watching(
+    @asynccontextmanager
+    async def watching(
         self,
         unavailable: type[SearchError],
         who: str,
         *,
         held_back: type[SearchError] | None = None,
-    ) -> Iterator[None]:
+        patience: float = 0.0,
+    ) -> AsyncIterator[float]:
         """Guard a request made in the block, and count its outcome.
+
+        Yield the seconds that the request waited for the breaker.
 
         Args:
             unavailable: The error that the block raises on failure. An error that is not retryable
@@ -121,21 +125,54 @@ class CircuitBreaker:
                 server responded.
             who: Name of the server, for the text of the error.
             held_back: The error if the breaker is open; ``unavailable`` by default.
+            patience: Maximum seconds to wait until the request is let through. A request that
+                would have to wait longer fails at once.
         """
-        if wait := self.wait():
+        started, waited, wait = self._clock(), 0.0, None
+        if self.failures >= self._limit:
+            wait = await self._admitted(started + patience)
+            waited = self._clock() - started
+        if wait is not None:
             raise (held_back or unavailable)(
                 f"{who} failed {self.failures} times in a row; next request in {wait:.1f} s",
                 retry_after=wait,
             )
+        probe = self._probing = self.failures >= self._limit
         try:
-            yield
+            yield waited
         except unavailable as exc:
             if exc.retryable:
                 self.failed()
             else:
                 self.succeeded()
             raise
-        self.succeeded()
+        else:
+            self.succeeded()
+        finally:
+            if probe:
+                self._probing = False
+            self._notify()
+
+    async def _admitted(self, deadline: float) -> float | None:
+        """Return ``None`` when a request is let through, or the seconds until one may be."""
+        while self.failures >= self._limit:
+            now = self._clock()
+            left = self._closed_until - now
+            if not self._probing and left <= 0:
+                return None
+            # The outcome of a probe may come at any time before the deadline.
+            needed = max(left, 0.0) if not self._probing else 0.0
+            if now + needed >= deadline:
+                return max(left, 0.0)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(needed or deadline - now):
+                    await self._changed.wait()
+        return None
+
+    def _notify(self) -> None:
+        """Wake the requests that wait for a change."""
+        self._changed.set()
+        self._changed = asyncio.Event()
 
     def succeeded(self) -> None:
         """Record a success."""
@@ -172,7 +209,7 @@ class CircuitBreakers:
 
     @property
     def any_open(self) -> bool:
-        """True if requests to a model are currently refused."""
+        """True if requests to a model are currently held back."""
         return any(breaker.is_open for breaker in self._by_model.values())
 
     def of_model(self, model: str | None) -> CircuitBreaker:

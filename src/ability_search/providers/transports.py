@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -63,10 +63,12 @@ class HttpService(Service):
     Attributes:
         api: Name of the API in errors.
         route: Path of the API after the version.
+        optional: Fields of a request that are left out for a server that refuses them.
     """
 
     api: str
     route: str
+    optional: tuple[str, ...] = ()
 
 
 def over_broker(
@@ -137,12 +139,12 @@ def over_http(
     """
     address = route_address(url, service.route)
     headers = {"Authorization": f"Bearer {api_key.get_secret_value()}"} if api_key else {}
+    left_out: set[str] = set()
 
     async def transport(request: Mapping[str, Any], *, timeout: float) -> Any:
+        fields = {name: value for name, value in request.items() if name not in left_out}
         try:
-            answer = await client.post(
-                address, json=dict(request), headers=headers, timeout=timeout
-            )
+            answer = await client.post(address, json=fields, headers=headers, timeout=timeout)
         except UnicodeEncodeError as exc:
             raise service.failure(Objection("texts", service.api, cause=exc), request) from exc
         except httpx.HTTPError as exc:
@@ -150,6 +152,10 @@ def over_http(
                 f"{service.api} did not answer: {type(exc).__name__}"
             ) from exc
         if not answer.is_success:
+            optional = (name for name in service.optional if name in fields)
+            if refused_fields := refused_among(optional, fields, answer):
+                left_out.update(refused_fields)
+                return await transport(request, timeout=timeout)
             refusal = refusal_of_status(answer.status_code, answer.text)
             error = service.failure(Objection(refusal, service.api, answer.status_code), request)
             if error.retryable:
@@ -161,6 +167,16 @@ def over_http(
             raise service.unavailable(f"{service.api} did not return JSON") from exc
 
     return transport
+
+
+def refused_among(
+    optional: Iterable[str], request: Mapping[str, Any], answer: httpx.Response
+) -> list[str]:
+    """Return the fields of a request that an error response names, by name or by value."""
+    if answer.status_code not in (400, 422):
+        return []
+    text = answer.text
+    return [name for name in optional if name in text or f"`{request[name]}`" in text]
 
 
 def route_address(url: str, route: str) -> str:

@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ability_search.config.schema import Ranking
+from ability_search.documents import Floats
 from ability_search.errors import InvalidInput
 from ability_search.search.candidates import Candidate, Candidates, best_first, put_behind
 from ability_search.search.options import Fusion
@@ -27,8 +28,6 @@ from ability_search.search.plan import Plan
 from ability_search.search.query import Retriever
 from ability_search.search.stage import Ports, Stage
 from ability_search.text.bm25 import normalized_by_term
-
-Floats = npt.NDArray[np.float64]
 
 RRF_K: Final = 60.0
 SIGNAL_TERMS: Final = 2 / 3

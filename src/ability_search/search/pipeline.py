@@ -149,7 +149,7 @@ async def rank(name: str, query: Query, embeddings: QueryVectors, ports: Ports) 
         if asked.model and asked.model != collection.model:
             raise ModelMismatch(name, recorded=collection.model, requested=asked.model)
         if asked.mode != "keyword":
-            embeddings.request(collection.model)
+            embeddings.request(collection.model_input)
         candidates = candidates_of(query, collection, depth, ports)
         candidates.embeddings, candidates.clock = embeddings, clock
         candidates.fields = wanted_fields(query)

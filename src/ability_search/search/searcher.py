@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
-from ability_search.collection import Collection, checked_name
+from ability_search.collection import Collection, ModelInput, checked_name
 from ability_search.documents import Vector
 from ability_search.errors import NotFound, SearchError
 from ability_search.filters.tree import Filter
@@ -63,7 +63,7 @@ class Searcher:
         understood = Answer(query)
         await run(QUERY, understood, self._ports)
         names = await self._names(query)
-        embeddings = QueryVectors(partial(self._embed, list(understood.query.texts.values())))
+        embeddings = QueryVectors(partial(self._embed, understood.query))
         try:
             for _ in range(_ATTEMPTS):
                 answer = replace(understood, warnings=list(understood.warnings))
@@ -126,9 +126,17 @@ class Searcher:
             results=answer.hits, count=len(answer.hits), source_chunk=hit_of(own, query)
         )
 
-    async def _embed(self, texts: Sequence[str], model: str) -> Vector:
-        timeout = self._ports.settings.embedding.query_timeout
-        vectors: Vector = await self._ports.embedder.embed(model, texts, timeout=timeout)
+    async def _embed(self, query: Query, model: ModelInput) -> Vector:
+        imagined = query.asked.hypothetical_answer
+        texts = [
+            (model.passage_prefix if text == imagined else model.query_prefix) + text
+            for text in query.texts.values()
+        ]
+        embedding = self._ports.settings.embedding
+        timeout = embedding.query_timeout
+        if query.asked.mode == "hybrid":
+            timeout = min(timeout, embedding.fallback_after)
+        vectors: Vector = await self._ports.embedder.embed(model.model, texts, timeout=timeout)
         return vectors
 
     async def _names(self, query: Query) -> list[str]:

@@ -23,11 +23,10 @@ import numpy as np
 import numpy.typing as npt
 
 from ability_search.collection import K1, B
-from ability_search.documents import SparseVector
+from ability_search.documents import Floats, SparseVector
 from ability_search.text.term_ids import CONTENT, TITLE, TermIds, are_of_content, term_ids
 from ability_search.text.term_statistics import TermStatistics
 
-Floats = npt.NDArray[np.float64]
 Weights = npt.NDArray[np.float32]
 
 K3: Final = 8.0

@@ -60,21 +60,14 @@ class Services:
 def search_tools(services: Services) -> list[Tool]:
     """Return the tools, ready to be registered."""
     table = _Table(services)
-    handlers: Mapping[str, Handler] = {
-        "search-index": table.index,
-        "search-index-file": table.index_file,
-        "search-query": table.query,
-        "search-similar": table.similar,
-        "search-reindex": table.reindex,
-        "search-delete": table.delete,
-        "search-collections": table.collections,
-        "search-collection-info": table.collection_info,
-    }
-    return [table.tool(row, handlers[row.name]) for row in TOOLS]
+    return [
+        table.tool(row, getattr(table, row.name.removeprefix("search-").replace("-", "_")))
+        for row in TOOLS
+    ]
 
 
 class _Table:
-    """The handlers of the tools."""
+    """The handlers of the tools, each named like its tool."""
 
     def __init__(self, services: Services) -> None:
         self._services = services

@@ -31,26 +31,27 @@ def documents(value: inputs.IndexInput, limits: Limits) -> list[Document]:
             f" at most {limits.batch_documents} are allowed",
             hint="Send them in several calls (setting max_batch_documents).",
         )
-    total = sum(text_bytes(item.content) for item in value.documents)
+    sizes = [text_bytes(item.content) for item in value.documents]
+    total = sum(sizes)
     if total > limits.batch_bytes:
         raise TooLarge(
             f"documents: {total} bytes in one call, at most {limits.batch_bytes} are allowed",
             hint="Send them in several calls (setting max_batch_bytes).",
         )
-    for place, item in enumerate(value.documents):
-        _check_document(item, place, limits)
+    for place, size in enumerate(sizes):
+        if size > limits.document_bytes:
+            raise TooLarge(
+                f"documents.{place}.content: {size} bytes,"
+                f" at most {limits.document_bytes} are allowed",
+                hint="Split the document (setting max_document_bytes).",
+            )
     return [
         Document(
-            source=item.source,
-            title=item.title,
-            content=item.content,
-            metadata=_metadata(item),
-            kind=item.kind,
-            format=item.format,
-            language=item.language,
-            links=tuple(link.model_dump() for link in item.links),
-            of=item.of,
-            file_hash=item.file_hash,
+            **dict(item)
+            | {
+                "metadata": _metadata(item),
+                "links": tuple(link.model_dump() for link in item.links),
+            }
         )
         for item in value.documents
     ]
@@ -132,12 +133,3 @@ def overview(value: inputs.CollectionInfoInput) -> Wanted:
         growth="growth" in value.include,
         points=value.map_points if "map" in value.include else None,
     )
-
-
-def _check_document(item: inputs.DocumentInput, place: int, limits: Limits) -> None:
-    size = text_bytes(item.content)
-    if size > limits.document_bytes:
-        raise TooLarge(
-            f"documents.{place}.content: {size} bytes, at most {limits.document_bytes} are allowed",
-            hint="Split the document (setting max_document_bytes).",
-        )

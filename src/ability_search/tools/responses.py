@@ -3,35 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from ability_search.collection import Collection
 from ability_search.documents import instant
 from ability_search.index.file_indexing import FileReport
-from ability_search.index.index_calls import Failure, IndexReport
+from ability_search.index.index_calls import IndexReport
 from ability_search.index.indexer import SourcePage
 from ability_search.index.overview import Overview
 from ability_search.store.records import Job
 from ability_search.tools import results
+from ability_search.wire import Result
 
 
 def index_result(report: IndexReport, job_id: str) -> results.IndexResult:
     """Return the result of search-index."""
-    return results.IndexResult(
-        collection=report.collection,
-        documents=report.documents,
-        chunks=report.chunks,
-        model=report.model,
-        dimensions=report.dimensions,
-        added=report.added,
-        updated=report.updated,
-        unchanged=report.unchanged,
-        deduplicated=report.deduplicated,
-        reused=report.reused,
-        failed=_failed(report.failed),
-        warnings=report.warnings or None,
-        wanted=report.wanted or None,
-        job_id=job_id,
-        took_ms=round(report.seconds * 1e3, 1),
+    return results.IndexResult.model_validate(
+        _shared(report, results.IndexResult)
+        | {
+            "failed": [
+                {"source": item.source, "error": str(item.error), "code": item.error.code}
+                for item in report.failed
+            ],
+            "warnings": report.warnings or None,
+            "wanted": report.wanted or None,
+            "job_id": job_id,
+            "took_ms": round(report.seconds * 1e3, 1),
+        }
     )
 
 
@@ -50,20 +48,17 @@ def index_file_result(report: FileReport, job_id: str) -> results.IndexFileResul
 def reindex_result(job: Job) -> results.ReindexResult:
     """Return the result of search-reindex for a finished job."""
     result = job.result or {}
-    return results.ReindexResult(
-        collection=job.collection,
-        deleted=result["deleted"],
-        message=f"rebuilt {result['documents']} sources in generation {result['generation']}",
-        state=job.state,
-        generation=result["generation"],
-        chunks=result["chunks"],
-        documents=result["documents"],
-        model=result["model"],
-        dimensions=result["dimensions"],
-        reused=result["reused"],
-        warnings=result["warnings"] or None,
-        job_id=job.id,
-        took_ms=job.updated_at - job.started_at,
+    return results.ReindexResult.model_validate(
+        {
+            **result,
+            "collection": job.collection,
+            "message": f"rebuilt {result['documents']} sources in generation"
+            f" {result['generation']}",
+            "state": job.state,
+            "warnings": result["warnings"] or None,
+            "job_id": job.id,
+            "took_ms": job.updated_at - job.started_at,
+        }
     )
 
 
@@ -102,15 +97,7 @@ def cleared_result(collection: str, deleted: int) -> results.ReindexResult:
 def summary(collection: Collection) -> results.CollectionSummary:
     """Return a collection's entry in the list of search-collections."""
     return results.CollectionSummary(
-        name=collection.name,
-        chunks=collection.chunks,
-        sources=collection.sources,
-        min_tokens=collection.tokens_min or 0,
-        max_tokens=collection.tokens_max or 0,
-        avg_tokens=round(collection.average_tokens, 2),
-        model=collection.model,
-        dimensions=collection.dimensions,
-        updated_at=instant(collection.updated_at),
+        name=collection.name, sources=collection.sources, **_statistics(collection)
     )
 
 
@@ -121,16 +108,11 @@ def collection_info(
     collection = page.collection
     waiting = collection.chunks >= scan_below and not collection.graph
     return results.CollectionInfoResult(
+        **_statistics(collection),
         collection=collection.name,
-        chunks=collection.chunks,
-        min_tokens=collection.tokens_min or 0,
-        max_tokens=collection.tokens_max or 0,
-        avg_tokens=round(collection.average_tokens, 2),
         sources=list(page.sources),
         source_count=collection.sources,
         next_cursor=page.cursor,
-        model=collection.model,
-        dimensions=collection.dimensions,
         similarity="cosine",
         language=collection.language,
         kinds=list(collection.kinds),
@@ -138,7 +120,6 @@ def collection_info(
         state="building" if waiting else "ready",
         embedded_percent=round(100 * collection.embedded_share, 2),
         created_at=instant(collection.created_at),
-        updated_at=instant(collection.updated_at),
         jobs=[_job(job) for job in jobs],
         tokens=overview.tokens,
         growth=overview.growth,
@@ -146,25 +127,31 @@ def collection_info(
     )
 
 
+def _statistics(collection: Collection) -> dict[str, Any]:
+    return {
+        "chunks": collection.chunks,
+        "min_tokens": collection.tokens_min or 0,
+        "max_tokens": collection.tokens_max or 0,
+        "avg_tokens": round(collection.average_tokens, 2),
+        "model": collection.model,
+        "dimensions": collection.dimensions,
+        "updated_at": instant(collection.updated_at),
+    }
+
+
 def _job(job: Job) -> results.JobStatus:
     return results.JobStatus.model_validate(
-        {
+        _shared(job, results.JobStatus)
+        | {
             "job_id": job.id,
-            "kind": job.kind,
             "state": "interrupted" if job.running and job.expired else job.state,
-            "stage": job.stage,
-            "done": job.done,
-            "total": job.total,
             "started_at": instant(job.started_at),
             "updated_at": instant(job.updated_at),
-            "error": job.error,
             "result": job.result or None,
         }
     )
 
 
-def _failed(failures: Sequence[Failure]) -> list[results.FailedDocument]:
-    return [
-        results.FailedDocument(source=item.source, error=str(item.error), code=item.error.code)
-        for item in failures
-    ]
+def _shared(value: object, model: type[Result]) -> dict[str, Any]:
+    """Return the attributes of a value that a result has too."""
+    return {name: getattr(value, name) for name in model.model_fields if hasattr(value, name)}

@@ -40,6 +40,7 @@ class RemoteModel:
     def __init__(self, name: str, upstream: Upstream, client: httpx.AsyncClient) -> None:
         self.name = name
         self._upstream = UpstreamClient(name, upstream, client, route="embeddings")
+        self._takes_format = True
 
     async def embed(
         self,
@@ -57,13 +58,20 @@ class RemoteModel:
             UpstreamFailed: if there is no usable answer; its text never contains the key.
             DeadlinePassed: after ``timeout`` seconds.
         """
-        request: dict[str, Any] = {
-            "input": [encodable(text) for text in texts],
-            "encoding_format": "float",
-        }
+        request: dict[str, Any] = {"input": [encodable(text) for text in texts]}
+        if self._takes_format:
+            request["encoding_format"] = "float"
         if dimensions is not None:
             request["dimensions"] = dimensions
-        raw = await self._upstream.ask(request, timeout=timeout, api_key=api_key)
+        try:
+            raw = await self._upstream.ask(request, timeout=timeout, api_key=api_key)
+        except UpstreamFailed as exc:
+            if not self._takes_format or "encoding_format" not in str(exc):
+                raise
+            # It refuses the field; without it, floats are the default.
+            self._takes_format = False
+            del request["encoding_format"]
+            raw = await self._upstream.ask(request, timeout=timeout, api_key=api_key)
         return read_answer(raw, len(texts))
 
 

@@ -141,10 +141,19 @@ def _reason(raw: bytes, key: str | None) -> str:
         return ""
     # OpenAI-compatible servers use "error", Cohere "message", Jina "detail".
     error = body.get("error") or body.get("message") or body.get("detail")
+    if isinstance(error, list):
+        return _invalid_fields(error)
     text = error.get("message") if isinstance(error, dict) else error
     if not isinstance(text, str):
         return ""
     return ": " + (text.replace(key, "***") if key else text)[:_LONGEST_REASON]
+
+
+def _invalid_fields(problems: list[Any]) -> str:
+    """Name the fields in the errors of a FastAPI server, without the values that it repeats."""
+    places = [each.get("loc") for each in problems if isinstance(each, dict)]
+    names = [".".join(map(str, place)) for place in places if isinstance(place, list)]
+    return f": {', '.join(names)}"[:_LONGEST_REASON] if names else ""
 
 
 def route_address(url: str, route: str) -> str:

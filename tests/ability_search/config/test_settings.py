@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from ability_search.config.loader import load_settings, own_files
+from ability_search.config.model_settings import prefixes_by_name
 from ability_search.config.schema import Settings
 from ability_search.config.settings_table import SPECS, settings_table
 from ability_search.errors import ConfigurationError
@@ -319,3 +320,39 @@ def test_the_table_has_every_setting_once(tmp_path: Path) -> None:
         assert len(re.split(r"(?<!\\)\|", row)) == 7
     assert "| `chunk_size` | `SEARCH_CHUNK_SIZE` | `500` | ≥ 16, ≤ 8192 tokens |" in table
     assert "| `max_batch_bytes` | `SEARCH_MAX_BATCH_BYTES` | `24 MiB` | ≥ 1 KiB, ≤ 1 GiB |" in table
+
+
+@pytest.mark.parametrize(
+    ("model", "query", "passage"),
+    [
+        ("all-MiniLM-L6-v2", "", ""),
+        ("nomic-embed-text", "search_query: ", "search_document: "),
+        ("nomic-embed-text:v1.5", "search_query: ", "search_document: "),
+        ("intfloat/multilingual-e5-small", "query: ", "passage: "),
+        ("intfloat/e5-base-v2", "query: ", "passage: "),
+        ("BAAI/bge-m3", "", ""),
+        ("text-embedding-3-small", "", ""),
+        ("snowflake-arctic-embed2", "query: ", ""),
+        ("Snowflake/snowflake-arctic-embed-l-v2.0", "query: ", ""),
+    ],
+)
+def test_prefixes_are_those_of_the_model_card(model: str, query: str, passage: str) -> None:
+    assert prefixes_by_name(model) == (query, passage)
+
+
+def test_instructions_precede_queries_only() -> None:
+    for model in ("bge-large", "bge-small-zh-v1.5", "multilingual-e5-large-instruct"):
+        query, passage = prefixes_by_name(model)
+        assert query
+        assert passage == ""
+
+
+def test_prefixes_that_are_set_hold_for_the_configured_model_only(tmp_path: Path) -> None:
+    embedding = load(
+        tmp_path,
+        SEARCH_EMBEDDING_MODEL="nomic-embed-text",
+        SEARCH_EMBEDDING_QUERY_PREFIX="ask:",
+        SEARCH_EMBEDDING_PASSAGE_PREFIX="none",
+    ).embedding
+    assert embedding.prefixes_of("nomic-embed-text") == ("ask: ", "")
+    assert embedding.prefixes_of("e5-small") == ("query: ", "passage: ")

@@ -115,6 +115,20 @@ async def test_an_embedder_that_fails(library: Network) -> None:
     assert "out of order" not in refused["error"]
 
 
+async def test_a_hybrid_query_does_not_wait_as_long_as_a_semantic_one(start: Start) -> None:
+    async with start(
+        SEARCH_EMBEDDING_QUERY_TIMEOUT="60", SEARCH_EMBEDDING_FALLBACK_AFTER="0.1"
+    ) as network:
+        documents = [document("a", "cats and dogs")]
+        await network.call("search-index", collection="docs", documents=documents)
+        network.model.gate = asyncio.Event()
+        async with asyncio.timeout(10):
+            hybrid = await search(network, "hybrid")
+        assert hybrid["degraded"]["code"] == "embedding_unavailable"
+        network.model.gate.set()
+        assert (await search(network, "semantic"))["count"] == 1
+
+
 async def test_an_embedder_that_hangs(library: Network) -> None:
     library.model.gate = asyncio.Event()
     await assert_degraded_to_keyword(library, "embedding_unavailable")

@@ -137,6 +137,24 @@ async def test_documents_the_embedder_refuses_fail_alone(network: Network) -> No
     assert stored.sources == 7
 
 
+async def test_an_embedder_that_fails_for_a_while_is_waited_for(start: Start) -> None:
+    async with start(
+        SEARCH_EMBEDDING_BATCH_TEXTS="4",
+        SEARCH_EMBEDDING_ATTEMPTS="20",
+        SEARCH_EMBEDDING_BREAKER_RESET="0.05",
+    ) as network:
+
+        def fail_for_now(request: dict[str, Any]) -> None:
+            if 2 < network.model.requests < 9:
+                down(request)
+
+        network.model.failure = fail_for_now
+        documents = [document(f"d{n:02}", f"text number {n}") for n in range(40)]
+        answer = await network.call("search-index", collection="docs", documents=documents)
+        assert (answer["added"], answer["failed"]) == (40, [])
+        assert network.model.requests >= 6 + 10
+
+
 async def test_an_embedder_that_gives_out_half_way_loses_nothing_and_the_same_call_completes(
     start: Start,
 ) -> None:
@@ -156,6 +174,11 @@ async def test_an_embedder_that_gives_out_half_way_loses_nothing_and_the_same_ca
         refusal = await network.refused("search-index", collection="docs", documents=documents)
         assert refusal["code"] == "embedding_unavailable"
         assert refusal["retryable"] is True
+        assert refusal["error"].endswith("; 20 of 40 documents are stored")
+        assert refusal["hint"] == (
+            "Check that the model manager runs and serves this model. Then call again: what is"
+            " stored is skipped."
+        )
         stored = await assert_consistent(network, "docs")
         assert stored.sources == 20
         network.model.failure = None

@@ -1,7 +1,11 @@
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Awaitable, Callable
+
 import pytest
 
+from ability_search.errors import SearchError
 from ability_search.providers.model_calls import CircuitBreaker, CircuitBreakers
 
 
@@ -15,55 +19,156 @@ class Clock:
         return self.now
 
 
-def test_the_breaker_opens_lets_one_probe_through_and_closes() -> None:
+class Refused(SearchError):
+    """The breaker is open."""
+
+
+class Failed(SearchError):
+    """The server failed."""
+
+    retryable = True
+
+
+async def request(
+    breaker: CircuitBreaker,
+    answer: Callable[[], Awaitable[None]] | None = None,
+    *,
+    patience: float = 0,
+) -> None:
+    """Make a request; ``answer`` may wait or raise."""
+    async with breaker.watching(Failed, "the server", held_back=Refused, patience=patience):
+        if answer is not None:
+            await answer()
+
+
+async def fail() -> None:
+    raise Failed("for now")
+
+
+async def opened(breaker: CircuitBreaker, *, failures: int = 1) -> None:
+    for _ in range(failures):
+        with pytest.raises(Failed):
+            await request(breaker, fail)
+
+
+async def refusal(breaker: CircuitBreaker) -> float:
+    """Return the seconds until the next request, from the error of one that is refused."""
+    with pytest.raises(Refused) as raised:
+        await request(breaker)
+    assert raised.value.retry_after is not None
+    return raised.value.retry_after
+
+
+async def test_the_breaker_opens_lets_one_probe_through_and_closes() -> None:
     clock = Clock()
     breaker = CircuitBreaker(limit=3, reset=30, clock=clock)
-    for _ in range(3):
-        assert breaker.wait() == 0
-        breaker.failed()
-    assert breaker.wait() == pytest.approx(30)
+    await opened(breaker, failures=3)
+    assert await refusal(breaker) == pytest.approx(30)
     clock.now += 29
-    assert breaker.wait() == pytest.approx(1)
+    assert await refusal(breaker) == pytest.approx(1)
     clock.now += 2
-    assert breaker.wait() == 0
-    assert breaker.wait() == pytest.approx(30)
-    breaker.failed()
+    await opened(breaker)
     assert breaker.failures == 4
+    assert await refusal(breaker) == pytest.approx(30)
     clock.now += 31
-    assert breaker.wait() == 0
-    breaker.succeeded()
-    assert [breaker.wait() for _ in range(3)] == [0, 0, 0]
+    for _ in range(3):
+        await request(breaker)
 
 
-def test_only_consecutive_failures_count() -> None:
+async def test_only_consecutive_failures_count() -> None:
     breaker = CircuitBreaker(limit=2, reset=30)
     for _ in range(5):
-        breaker.failed()
-        breaker.succeeded()
-    assert breaker.wait() == 0
+        await opened(breaker)
+        await request(breaker)
 
 
-def test_an_unfinished_probe_does_not_keep_the_breaker_open() -> None:
-    clock = Clock()
+class Probe:
+    """A request whose answer is awaited until the test gives one."""
+
+    def __init__(self) -> None:
+        self.sent = asyncio.Event()
+        self.answered = asyncio.Event()
+
+    async def __call__(self) -> None:
+        self.sent.set()
+        await self.answered.wait()
+
+
+async def half_open(clock: Clock) -> tuple[CircuitBreaker, Probe, asyncio.Task[None]]:
+    """Return a breaker that waits for the outcome of its probe."""
     breaker = CircuitBreaker(limit=1, reset=30, clock=clock)
-    breaker.failed()
-    for _ in range(3):
-        clock.now += 31
-        assert breaker.wait() == 0
+    await opened(breaker)
+    clock.now += 31
+    probe = Probe()
+    task = asyncio.create_task(request(breaker, probe))
+    await probe.sent.wait()
+    assert breaker.is_open
+    return breaker, probe, task
 
 
-def test_a_model_that_fails_leaves_the_others_alone() -> None:
+async def test_requests_wait_for_the_outcome_of_the_probe() -> None:
+    breaker, probe, task = await half_open(Clock())
+    waiting = [asyncio.create_task(request(breaker, patience=5)) for _ in range(3)]
+    await asyncio.wait(waiting, timeout=0)
+    assert not any(each.done() for each in waiting)
+    await refusal(breaker)
+    probe.answered.set()
+    async with asyncio.timeout(5):
+        await asyncio.gather(task, *waiting)
+
+
+async def test_a_failed_probe_refuses_requests_that_cannot_wait_for_the_next() -> None:
+    breaker, probe, task = await half_open(Clock())
+    task.cancel()
+    await asyncio.wait([task])
+
+    async def fail_later() -> None:
+        await probe()
+        raise Failed("still")
+
+    probe.sent.clear()
+    task = asyncio.create_task(request(breaker, fail_later))
+    await probe.sent.wait()
+    waiting = asyncio.create_task(request(breaker, patience=5))
+    await asyncio.wait([waiting], timeout=0)
+    probe.answered.set()
+    async with asyncio.timeout(5):
+        with pytest.raises(Refused, match=r"2 times in a row; next request in 30\.0 s"):
+            await waiting
+        with pytest.raises(Failed):
+            await task
+
+
+async def test_requests_wait_for_an_open_breaker_within_their_deadline() -> None:
+    breaker = CircuitBreaker(limit=1, reset=0.05)
+    await opened(breaker)
+    async with asyncio.timeout(5):
+        await asyncio.gather(*(request(breaker, patience=5) for _ in range(3)))
+    assert breaker.failures == 0
+
+
+async def test_a_cancelled_probe_lets_a_waiting_request_through() -> None:
+    breaker, _, task = await half_open(Clock())
+    waiting = asyncio.create_task(request(breaker, patience=5))
+    await asyncio.wait([waiting], timeout=0)
+    task.cancel()
+    async with asyncio.timeout(5):
+        await waiting
+    await request(breaker)
+
+
+async def test_a_model_that_fails_leaves_the_others_alone() -> None:
     clock = Clock()
     breakers = CircuitBreakers(limit=2, reset=30, clock=clock)
-    for _ in range(2):
-        breakers.of_model("broken").failed()
-    assert breakers.of_model("broken").wait() == pytest.approx(30)
-    assert breakers.of_model("other").wait() == breakers.of_model(None).wait() == 0
+    await opened(breakers.of_model("broken"), failures=2)
+    assert await refusal(breakers.of_model("broken")) == pytest.approx(30)
+    await request(breakers.of_model("other"))
+    await request(breakers.of_model(None))
     assert breakers.any_open
     clock.now += 31
     assert not breakers.any_open
-    breakers.of_model("broken").succeeded()
-    assert breakers.of_model("broken").wait() == 0
+    await request(breakers.of_model("broken"))
+    await request(breakers.of_model("broken"))
 
 
 def test_breakers_are_bounded_and_those_without_failures_go_first() -> None:

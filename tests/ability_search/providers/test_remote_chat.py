@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
 from pydantic import SecretStr
-from tests.ability_search.model_servers import KEY, Answer, raising, telling
+from tests.ability_search.model_servers import KEY, Answer, asking, http_api, raising, telling
 
-from ability_search.errors import ChatUnavailable
+from ability_search.config.loader import load_settings, require_secrets
+from ability_search.config.schema import Settings
+from ability_search.errors import ChatUnavailable, ConfigurationError
 from ability_search.ports import Invoke
 from ability_search.providers.chat import CHAT, RemoteChat, read_completion
 from ability_search.providers.transports import over_broker
+from ability_search.worker import open_chat
 from kadi_client import Call, Connection, RemoteError, Tool
 from kadi_client.errors import FrameTooLarge
 from kadi_localnet.broker import serve_broker
@@ -180,3 +185,61 @@ async def test_calls_over_a_broker_with_and_without_the_tool() -> None:
             assert await talking.complete("s", "loud", model=None, timeout=5) == "LOUD"
         await client.close()
         assert (await failure(talking)).retryable
+
+
+def settings(**environ: str) -> Settings:
+    return load_settings(environ, Path("/"))
+
+
+async def unasked(*_: Any, **__: Any) -> Any:
+    raise AssertionError("the broker is not asked")
+
+
+async def test_a_model_over_http_gets_the_key_as_a_token_and_no_log_has_it(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    async with http_api(saying("pets")) as api:
+        chosen = settings(
+            SEARCH_EXPANSION_TRANSPORT="api",
+            SEARCH_EXPANSION_API_URL=f"{api.url}/v1",
+            SEARCH_EXPANSION_API_KEY=KEY,
+            SEARCH_EXPANSION_MODEL="llama3.2",
+        )
+        async with open_chat(chosen, unasked) as client:
+            assert await client.complete("sys", "secret words", model=None, timeout=5) == "pets"
+            api.prepare(401, {"error": {"message": f"invalid API key {KEY}"}})
+            refusal = await failure(client)
+    ((path, headers, body), _) = api.seen
+    assert (path, headers["authorization"]) == ("/v1/chat/completions", f"Bearer {KEY}")
+    assert body["model"] == "llama3.2"
+    assert body["messages"][1] == {"role": "user", "content": "secret words"}
+    assert "SEARCH_EXPANSION_API_KEY" in refusal.hint
+    assert KEY not in caplog.text
+    assert "secret words" not in caplog.text
+    assert KEY not in repr(chosen)
+
+
+async def test_fields_that_a_server_refuses_are_left_out_from_then_on() -> None:
+    async with http_api(saying("pets")) as api, asking(CHAT, api) as transport:
+        client = RemoteChat(transport, timeout=5.0, breaker_failures=1, breaker_reset=30.0)
+        text = "Unsupported parameter: 'max_tokens' is not supported with this model."
+        api.prepare(400, {"error": {"message": text}})
+        for _ in range(2):
+            assert await client.complete("s", "u", model="m", timeout=5) == "pets"
+    assert [sorted(body) for _, _, body in api.seen] == [
+        ["max_tokens", "messages", "model", "temperature"],
+        ["messages", "model", "temperature"],
+        ["messages", "model", "temperature"],
+    ]
+
+
+async def test_an_api_needs_an_address_and_a_model() -> None:
+    with pytest.raises(ConfigurationError, match="expansion_model must be set"):
+        settings(SEARCH_EXPANSION_TRANSPORT="api")
+    incomplete = settings(SEARCH_EXPANSION_TRANSPORT="api", SEARCH_EXPANSION_MODEL="m")
+    with pytest.raises(ConfigurationError, match="required because expansion_transport is api"):
+        require_secrets(incomplete)
+    with pytest.raises(ConfigurationError, match="SEARCH_EXPANSION_API_URL is missing"):
+        async with open_chat(incomplete, unasked):
+            pass

@@ -162,6 +162,16 @@ async def test_attempts_are_limited() -> None:
     assert len(server.requests) == 3
 
 
+async def test_an_outage_that_ends_before_the_deadline_is_survived() -> None:
+    """With the breaker open, and with calls that begin during the outage."""
+    server = Server(failing(6, passing_failure))
+    client = embedder(server, attempts=None, breaker_failures=2, breaker_reset=0.05)
+    async with asyncio.timeout(20):
+        parts = await asyncio.gather(*(client.embed("m", ["a"] * 8, timeout=20) for _ in range(2)))
+    assert [part.shape for part in parts] == [(8, 3)] * 2
+    assert len(server.requests) == 6 + 4
+
+
 @pytest.mark.parametrize("error", [lasting_failure, lambda: TextsRefused("too long")])
 async def test_permanent_failures_are_not_retried(error: Callable[[], Exception]) -> None:
     server = Server(failing(99, error))

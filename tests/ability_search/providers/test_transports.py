@@ -70,6 +70,24 @@ async def test_http_requests_have_the_openai_format(api: Api, http: Transport) -
     assert headers["authorization"] == f"Bearer {KEY}"
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"error": {"message": "Unknown parameter: 'encoding_format'."}},
+        {"detail": [{"loc": ["body", "encoding_format"], "msg": "extra fields not permitted"}]},
+        {"error": "unknown variant `base64`, expected `float`"},
+    ],
+)
+async def test_an_api_that_refuses_base64_is_asked_for_floats(
+    api: Api, http: Transport, body: Any
+) -> None:
+    api.prepare(422, body)
+    client = embedder(http, attempts=1, breaker_failures=1)
+    for _ in range(2):
+        assert (await client.embed("m", ["a"], timeout=5)).shape == (1, 2)
+    assert ["encoding_format" in sent for _, _, sent in api.seen] == [True, False, False]
+
+
 @pytest.mark.parametrize("status", [408, 425, 429, 500, 502, 503, 504])
 async def test_transient_http_failures_are_retryable(
     api: Api, http: Transport, status: int

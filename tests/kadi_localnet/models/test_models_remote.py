@@ -10,6 +10,7 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
+from starlette.responses import JSONResponse
 from tests.kadi_localnet.models.upstreams import KEY, Upstreamed
 
 from kadi_localnet.models import Upstream
@@ -38,6 +39,29 @@ async def test_texts_pass_through_and_come_back_in_order(serve: Any) -> None:
     assert (body["model"], body["input"], body["dimensions"]) == ("m", ["a", "bbb", "cc"], 2)
     assert authorization == f"Bearer {KEY}"
     assert server.asked[1][1] == "Bearer mine"
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        {"error": {"message": "Unrecognized request argument supplied: encoding_format"}},
+        {"detail": [{"loc": ["body", "encoding_format"], "input": "a text"}]},
+    ],
+)
+async def test_a_server_that_refuses_the_format_is_asked_without_it(
+    serve: Any, refusal: dict[str, Any]
+) -> None:
+    server = Upstreamed("embeddings", by_length)
+    server.failures = [JSONResponse(refusal, 422)]
+    async with serve(server.app()) as url, httpx.AsyncClient() as client:
+        model = RemoteModel("m", Upstream(url, ("m",)), client)
+        for _ in range(2):
+            assert (await model.embed(["a"], timeout=10)).vectors.tolist() == [[1, 1]]
+        server.failures = [JSONResponse({"detail": [{"loc": ["body"], "input": "a text"}]}, 422)]
+        with pytest.raises(UpstreamFailed, match="returned 422: body$"):
+            await model.embed(["a text"], timeout=10)
+    asked = ["encoding_format" in request for request, _ in server.asked]
+    assert asked == [True, False, False, False]
 
 
 def body(*rows: Any, **more: Any) -> bytes:

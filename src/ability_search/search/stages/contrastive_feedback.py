@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-import numpy.typing as npt
 
+from ability_search.documents import Floats
 from ability_search.search.candidates import Candidate, Candidates, best_first, blend, put_behind
 from ability_search.search.fusion import signal_weight
 from ability_search.search.stage import Ports, Stage
@@ -24,8 +24,6 @@ from ability_search.search.stages.feedback import (
     feedback_applies,
     read_compared,
 )
-
-Floats = npt.NDArray[np.float64]
 
 
 def kinship(likeness: Floats, about: Floats, *, example: float) -> Floats:

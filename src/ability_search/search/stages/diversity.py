@@ -14,11 +14,10 @@ from math import nextafter
 import numpy as np
 import numpy.typing as npt
 
+from ability_search.documents import Floats
 from ability_search.errors import DatabaseUnavailable
 from ability_search.search.candidates import Candidate, Candidates, adjust, put_behind
 from ability_search.search.stage import Ports, option_stage
-
-Floats = npt.NDArray[np.float64]
 
 _TIMES = 3
 """Candidates compared per hit on the page."""

@@ -6,15 +6,13 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
+from ability_search.documents import Floats
 from ability_search.search.candidates import Candidate, Candidates, adjust
 from ability_search.search.fusion import normalized_cosine
 from ability_search.search.query import EVENT, Query
 from ability_search.search.stage import scorer
 from ability_search.text.bm25 import QueryTerms
-
-Floats = npt.NDArray[np.float64]
 
 MEANING_WEIGHT: Final = 0.5
 WORDS_WEIGHT: Final = 0.3

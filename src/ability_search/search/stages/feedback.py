@@ -13,12 +13,11 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from ability_search.documents import Floats
 from ability_search.search.candidates import Candidate, Candidates, adjust, best_first, put_behind
 from ability_search.search.fusion import normalized_cosine, retriever_weights
 from ability_search.search.stage import Ports, Stage
 from ability_search.search.stages.time_closeness import time_signal
-
-Floats = npt.NDArray[np.float64]
 
 TAU: Final = 0.1
 DEPTH: Final = 20

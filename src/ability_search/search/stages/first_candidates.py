@@ -36,7 +36,7 @@ async def embed(candidates: Candidates, _ports: Ports) -> None:
     collection, embeddings = candidates.collection, candidates.embeddings
     assert embeddings is not None
     try:
-        vectors = await embeddings.of(collection.model)
+        vectors = await embeddings.of(collection.model_input)
         received = vectors.shape[1]
         if received != collection.dimensions:
             raise DimensionMismatch(
@@ -48,7 +48,7 @@ async def embed(candidates: Candidates, _ports: Ports) -> None:
             raise
         candidates.degraded = Degraded(reason=str(exc), code=exc.code, mode="keyword")
     finally:
-        candidates.clock.milliseconds["embed"] = embeddings.milliseconds(collection.model)
+        candidates.clock.milliseconds["embed"] = embeddings.milliseconds(collection.model_input)
 
 
 async def search(candidates: Candidates, ports: Ports) -> None:

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 
+from ability_search.documents import Floats
 from ability_search.search.candidates import Candidate, Candidates, adjust, best_first
 from ability_search.search.query import Query
 from ability_search.search.stage import Ports, Stage
@@ -22,8 +22,6 @@ from ability_search.text.bm25 import inverse_document_frequency
 from ability_search.text.phrase_pairs import WORDS_LIMIT, PhrasePairs, phrase_pairs, words_of
 from ability_search.text.term_ids import CONTENT, term_ids
 from ability_search.text.term_statistics import TermStatistics
-
-Floats = npt.NDArray[np.float64]
 
 
 def raised(scores: Floats, shares: Floats, *, weight: float) -> Floats:

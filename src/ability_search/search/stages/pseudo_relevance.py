@@ -13,6 +13,7 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
+from ability_search.documents import Floats
 from ability_search.errors import DatabaseUnavailable
 from ability_search.search.candidates import Candidate, Candidates
 from ability_search.search.options import Feedback
@@ -23,8 +24,6 @@ from ability_search.search.stages.feedback import feedback_weights
 from ability_search.text.bm25 import QueryTerms, inverse_document_frequency, joined
 from ability_search.text.term_ids import are_of_content
 from ability_search.text.term_statistics import TermStatistics
-
-Floats = npt.NDArray[np.float64]
 
 
 def moved_vector(

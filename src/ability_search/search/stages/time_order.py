@@ -11,16 +11,14 @@ from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
+from ability_search.documents import Floats
 from ability_search.search.candidates import Candidate, Candidates, adjust
 from ability_search.search.fusion import signal_weight
 from ability_search.search.stage import scorer
 from ability_search.search.stages.feedback import TAU
 from ability_search.search.stages.time_closeness import is_date, periods_of
 from ability_search.understanding.periods import day_of
-
-Floats = npt.NDArray[np.float64]
 
 LIKELY: Final = 0.5
 """Probability that the best hit is relevant, in queries for the newest."""

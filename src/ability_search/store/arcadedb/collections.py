@@ -25,6 +25,8 @@ _WIRE = {
     "chunk_size": "chunkSize",
     "chunk_overlap": "chunkOverlap",
     "kinds_by": "kindsBy",
+    "query_prefix": "queryPrefix",
+    "passage_prefix": "passagePrefix",
     "tokens_min": "tokensMin",
     "tokens_max": "tokensMax",
     "kind_chunks": "aspects",

@@ -73,7 +73,9 @@ def decoded(data: bytes) -> str:
 def _unmarked_utf16(data: bytes) -> str:
     guess = from_bytes(data, cp_isolation=["utf_16_le", "utf_16_be"]).best()
     text = "" if guess is None else str(guess)
-    if not text or _CONTROL.search(text):
+    latin = sum(char < "\u0100" for char in text)
+    # In UTF-16, most zero bytes are the high bytes of ASCII characters, such as line breaks.
+    if 2 * latin < data.count(0) or _CONTROL.search(text):
         raise Unreadable("binary, not text")
     return text
 

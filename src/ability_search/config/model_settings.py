@@ -1,0 +1,258 @@
+"""The settings of models: embedder, reranker, language model and model manager."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Literal
+
+from pydantic import BeforeValidator, ByteSize, SecretStr, model_validator
+
+from ability_search.config.setting_fields import (
+    KIB,
+    MIB,
+    Group,
+    HttpUrl,
+    ModelName,
+    NonEmpty,
+    seconds,
+    secret,
+    setting,
+    size,
+)
+
+_BY_NAME = "by the name of the model"
+_RETRIEVAL_TASK = "Given a web search query, retrieve relevant passages that answer the query"
+_SEARCHING = "Represent this sentence for searching relevant passages: "
+_PREFIXES = (
+    (r"nomic-embed-text", "search_query: ", "search_document: "),
+    (r".*\be5-.*instruct|e5-mistral", f"Instruct: {_RETRIEVAL_TASK}\nQuery: ", ""),
+    (r"(multilingual-)?e5-(small|base|large)", "query: ", "passage: "),
+    (r"bge-(small|base|large)-zh", "为这个句子生成表示以用于检索相关文章：", ""),
+    (r"bge-(small|base|large)|mxbai-embed", _SEARCHING, ""),
+    (r"snowflake-arctic-embed(2|.*-v2)", "query: ", ""),
+    (r"snowflake-arctic-embed", _SEARCHING, ""),
+    (r"embeddinggemma", "task: search result | query: ", "title: none | text: "),
+    (r"qwen3-embedding", f"Instruct: {_RETRIEVAL_TASK}\nQuery:", ""),
+)
+"""Beginnings of names of models, without the organization, and the prefixes of queries and passages
+that their model cards ask for. The first row that fits counts."""
+
+
+def prefixes_by_name(model: str) -> tuple[str, str]:
+    """Return the query and the passage prefix that the model was trained with, or none."""
+    name = model.lower().rpartition("/")[2]
+    rows = (row for row in _PREFIXES if re.match(row[0], name))
+    return next(((query, passage) for _, query, passage in rows), ("", ""))
+
+
+def _separated(value: object) -> object:
+    """Return a prefix with the space that settings lose at the end; ``none`` is empty."""
+    if not isinstance(value, str):
+        return value
+    prefix = value.strip()
+    if prefix == "none":
+        return ""
+    return f"{prefix} " if prefix and prefix.isascii() else prefix
+
+
+Prefix = Annotated[str | None, BeforeValidator(_separated)]
+
+
+class Embedding(Group):
+    """Embeddings."""
+
+    prefix = "embedding_"
+    model: ModelName = setting("nomic-embed-text", about="Embedding model of new collections.")
+    query_prefix: Prefix = setting(
+        None,
+        about="Prefix of each query for that model, or `none`; for generations built from now on.",
+        max_length=1024,
+        default_text=_BY_NAME,
+    )
+    passage_prefix: Prefix = setting(
+        None,
+        about="Prefix of each stored text for that model, or `none`; likewise.",
+        max_length=1024,
+        default_text=_BY_NAME,
+    )
+    transport: Literal["api", "broker"] = setting(
+        "broker",
+        about="Use a model manager on the network (`broker`) or an OpenAI-compatible API (`api`).",
+    )
+    api_url: HttpUrl | None = setting(None, about="Base URL of the embedding API.")
+    api_key: SecretStr | None = secret(
+        key="api_key", about="API key for the API or the model manager."
+    )
+    batch_texts: int = setting(64, about="Maximum texts per request.", unit="texts", ge=1, le=2048)
+    batch_bytes: ByteSize = size(
+        MIB, about="Maximum size of the texts in a request.", ge=KIB, le=16 * MIB
+    )
+    concurrency: int = setting(
+        2, about="Concurrent requests per indexing call.", unit="requests", ge=1, le=64
+    )
+    timeout: float = seconds(60.0, about="Timeout of one request.")
+    query_timeout: float = seconds(10.0, about="Timeout for the query vector, retries included.")
+    fallback_after: float = seconds(
+        2.0, about="Time after which a hybrid query without its vector searches by keyword."
+    )
+    reuse: bool = setting(
+        True, about="Reuse stored vectors of the same model and text (embedding cache)."
+    )
+    max_tokens: int | None = setting(
+        None,
+        about="Maximum input of the embedding model; chunks are never longer.",
+        unit="tokens",
+        ge=16,
+        le=1_000_000,
+        default_text="not set",
+    )
+    patience: float = seconds(
+        30.0,
+        about="How long indexing waits for a failing embedder, beyond `embedding_timeout`.",
+        ge=0,
+    )
+    attempts: int | None = setting(
+        None,
+        about="Maximum attempts on transient failures.",
+        unit="tries",
+        ge=1,
+        le=20,
+        default_text="as many as the timeout allows",
+    )
+    breaker_failures: int = setting(
+        5,
+        about="Consecutive failures of a model after which its circuit breaker opens: requests"
+        " wait, or fail if their timeout is earlier.",
+        unit="failures",
+        ge=1,
+        le=1000,
+    )
+    breaker_reset: float = seconds(
+        5.0, about="Time the circuit breaker stays open before the next attempt."
+    )
+
+    def prefixes_of(self, model: str) -> tuple[str, str]:
+        """Return the query and the passage prefix of a model: as set, else by its name."""
+        usual = prefixes_by_name(model)
+        if model != self.model:
+            return usual
+        own = (self.query_prefix, self.passage_prefix)
+        return (
+            usual[0] if own[0] is None else own[0],
+            usual[1] if own[1] is None else own[1],
+        )
+
+    @property
+    def index_timeout(self) -> float:
+        """Timeout for the vectors of a batch of documents, retries included."""
+        return self.timeout + self.patience
+
+
+class Reranker(Group):
+    """Reranker: a model that rereads the first hits if the query asks for it."""
+
+    prefix = "reranker_"
+    transport: Literal["api", "broker"] = setting(
+        "broker",
+        about="Use a model manager on the network (`broker`) or an API like Cohere's or Jina's"
+        " (`api`).",
+    )
+    api_url: HttpUrl | None = setting(None, about="Base URL of the reranker API.")
+    api_key: SecretStr | None = secret(about="API key for the API or the model manager.")
+    model: ModelName | None = setting(
+        None, about="Reranker model if the query names none.", default_text="the server's own"
+    )
+    timeout: float = seconds(
+        1.5, about="Timeout of a request; on timeout the hits keep their order."
+    )
+
+
+class Expansion(Group):
+    """Query expansion: a language model adds words to a query if the query asks for it."""
+
+    prefix = "expansion_"
+    transport: Literal["api", "broker"] = setting(
+        "broker",
+        about="Use a model manager on the network (`broker`) or an OpenAI-compatible API such as"
+        " Ollama's (`api`).",
+    )
+    api_url: HttpUrl | None = setting(None, about="Base URL of the chat API.")
+    model: ModelName | None = setting(
+        None, about="Language model if the query names none.", default_text="the server's own"
+    )
+    api_key: SecretStr | None = secret(about="API key for the API or the model manager.")
+    timeout: float = seconds(
+        2.0, about="Timeout of a request; on timeout the query is not expanded."
+    )
+
+    @model_validator(mode="after")
+    def _api_has_a_model(self) -> Expansion:
+        if self.transport == "api" and self.model is None:
+            raise ValueError("expansion_model must be set because expansion_transport is api")
+        return self
+
+
+class Kinds(Group):
+    """Kinds: titles, summaries, keywords and propositions made of documents."""
+
+    prefix = "kinds_"
+    kinds: tuple[Literal["title", "summary", "keywords", "propositions"], ...] = setting(
+        (),
+        key="kinds",
+        about="Kinds made of each document in new collections: any of title, summary, keywords,"
+        " propositions.",
+    )
+    by: Literal["local", "chat"] = setting(
+        "local",
+        about="Extract them from the text (`local`) or have a language model on the network write"
+        " them (`chat`).",
+    )
+    model: ModelName | None = setting(
+        None, about="Language model that writes them.", default_text="as `expansion_model`"
+    )
+    timeout: float = seconds(
+        30.0,
+        about="Timeout of one request to that model; on timeout they are extracted from the text.",
+    )
+
+
+class Models(Group):
+    """Model manager of the local stack."""
+
+    prefix = "model_"
+    precision: Literal["auto", "fp32", "int8"] = setting(
+        "auto", about="Numeric precision of local models."
+    )
+    dirs: tuple[str, ...] = setting(
+        (),
+        about="Directories, each with an ONNX model (embedder or reranker) and its tokenizer.json,"
+        " as `PATH` or `NAME=PATH`.",
+        named_paths=True,
+    )
+    threads: int | None = setting(
+        None,
+        about="Threads for embedding documents.",
+        unit="threads",
+        ge=1,
+        le=256,
+        default_text="one per core",
+    )
+    upstream_url: HttpUrl | None = setting(
+        None, about="URL of an OpenAI-compatible server with further models."
+    )
+    upstream_names: tuple[str, ...] = setting((), about="Models to forward to that server.")
+    upstream_api_key: SecretStr | None = secret(about="API key of that server.")
+    reranker_url: HttpUrl | None = setting(
+        None, about="URL of a server with `/v1/rerank` and further rerankers."
+    )
+    reranker_names: tuple[str, ...] = setting((), about="Rerankers to forward to that server.")
+    reranker_api_key: SecretStr | None = secret(about="API key of that server.")
+    http_host: NonEmpty = setting(
+        "127.0.0.1", about="Listen address of the model manager's HTTP API."
+    )
+    http_port: int = setting(
+        8090, about="Port of the model manager's HTTP API; 0 picks a free port.", ge=0, le=65535
+    )
+    http_token: SecretStr | None = secret(
+        about="Bearer token that clients must send; required unless it listens on loopback only."
+    )
