@@ -457,15 +457,3 @@ class Store(
     Protocol,
 ):
     """Everything that a worker stores."""
-
-
-__all__ = [
-    "CollectionStore",
-    "CopyStore",
-    "IndexStore",
-    "JobStore",
-    "SearchStore",
-    "Store",
-    "TermStatisticsStore",
-    "UsageStore",
-]
