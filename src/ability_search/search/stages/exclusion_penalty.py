@@ -8,12 +8,12 @@ from typing import Final
 import numpy as np
 
 from ability_search.documents import Floats
-from ability_search.search.candidates import Candidate, Candidates, adjust, best_first
+from ability_search.search.candidates import Candidate, Candidates, adjust
 from ability_search.search.fusion import normalized_cosine
 from ability_search.search.query import Query
 from ability_search.search.stage import Ports, Stage, scorer
-from ability_search.search.stages.feedback import DEPTH, TAU
-from ability_search.search.stages.hit_rows import read_rows
+from ability_search.search.stages.feedback import feedback_weights
+from ability_search.search.stages.hit_rows import read_first, text_of
 from ability_search.text.analyzer import analyzer_for
 from ability_search.text.bm25 import QueryTerms
 from ability_search.understanding.negation import denied_share
@@ -32,12 +32,11 @@ def excess(scores: Floats, *, cosines: Floats, excluded_cosines: Floats) -> Floa
     close to it.
 
     Args:
-        scores: Scores of n candidates, n > 0; they give the weights ``exp((s - s_1) / tau)``.
+        scores: Scores of n candidates, n > 0; see :func:`.feedback.feedback_weights`.
         cosines: ``q``, in [0, 1], shape (n,).
         excluded_cosines: ``e``, in [0, 1], shape (n,).
     """
-    relevance = np.exp((scores - scores.max()) / TAU)
-    mean = relevance @ excluded_cosines / relevance.sum()
+    mean = feedback_weights(scores) @ excluded_cosines
     return np.asarray(np.maximum(0.0, excluded_cosines - (cosines + mean) / 2))
 
 
@@ -85,7 +84,7 @@ def phrase_products(query: Query, weigh: Callable[[str], QueryTerms]) -> dict[st
 
 async def read_texts(candidates: Candidates, ports: Ports) -> None:
     """Read the rows of the first candidates: their texts may deny what is excluded."""
-    await read_rows(best_first(candidates.blocks[0])[:DEPTH], ports)
+    await read_first(candidates, ports)
 
 
 def score_exclusions(
@@ -104,7 +103,7 @@ def score_exclusions(
         ]
     )
     coverage = np.array([_coverage(items, column, candidates) for column in columns])
-    denied = np.array([_denied(items, column, candidates) for column in columns])
+    denied = _denied(items, columns, candidates)
     lowered = demoted(scores, closer=closer, coverage=coverage, denied=denied)
     for place, item in enumerate(items):
         adjust(
@@ -139,16 +138,18 @@ def _coverage(items: Sequence[Candidate], column: str, candidates: Candidates) -
     return np.minimum(1.0, raw / terms.information)
 
 
-def _denied(items: Sequence[Candidate], column: str, candidates: Candidates) -> Floats:
+def _denied(items: Sequence[Candidate], columns: Collection[str], candidates: Candidates) -> Floats:
+    """Return the denied share of each column's phrase in each text, shape (k, n)."""
     analyzer = analyzer_for(candidates.collection.language)
-    terms = frozenset(analyzer.query_terms(candidates.query.excluded_columns[column]))
-    texts = [f"{item.row.title}\n{item.row.content}" if item.row else "" for item in items]
-    return np.array(
-        [
-            denied_share(text, (each for each in analyzer.spans(text) if each[0] in terms))
-            for text in texts
+    phrases = candidates.query.excluded_columns
+    terms = [frozenset(analyzer.query_terms(phrases[column])) for column in columns]
+    denied = np.zeros((len(terms), len(items)))
+    for place, text in enumerate(map(text_of, items)):
+        spans = list(analyzer.spans(text))
+        denied[:, place] = [
+            denied_share(text, (span for span in spans if span[0] in own)) for own in terms
         ]
-    )
+    return denied
 
 
 NAME = "exclusion"

@@ -27,16 +27,16 @@ LEARNED: Final = 3
 
 
 def feedback_weights(scores: npt.ArrayLike, *, tau: float = TAU) -> Floats:
-    """Return the weight of each feedback hit: ``exp((s_j - s_1) / tau)``, scaled to sum 1.
+    """Return the weight of each hit: ``exp((s_j - s_1) / tau)``, scaled to sum 1.
 
     A clear winner gets nearly all the weight; hits of equal score get equal weights.
 
     Args:
-        scores: scores of the first hits, best first, shape (m,), m >= 1.
+        scores: scores of the hits, the best of them ``s_1``, shape (m,), m >= 1.
         tau: difference in score that makes a factor of e; > 0.
     """
     found = np.asarray(scores, dtype=np.float64)
-    raw = np.exp((found - found[0]) / tau)
+    raw = np.exp((found - found.max()) / tau)
     return np.asarray(raw / raw.sum())
 
 

@@ -12,11 +12,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from ability_search.documents import Floats
-from ability_search.search.candidates import Candidate, Candidates, adjust, best_first
+from ability_search.search.candidates import Candidates, adjust
 from ability_search.search.query import Query
 from ability_search.search.stage import Ports, Stage
-from ability_search.search.stages.feedback import DEPTH
-from ability_search.search.stages.hit_rows import read_rows
+from ability_search.search.stages.hit_rows import read_first, text_of
 from ability_search.text.analyzer import analyzer_for
 from ability_search.text.bm25 import inverse_document_frequency
 from ability_search.text.phrase_pairs import WORDS_LIMIT, PhrasePairs, phrase_pairs, words_of
@@ -52,9 +51,8 @@ async def match_phrases(candidates: Candidates, ports: Ports) -> None:
     """Raise the scores of first candidates that contain word pairs, and read their rows."""
     pairs = candidates.plan.phrases
     assert pairs is not None
-    first = best_first(candidates.blocks[0])[:DEPTH]
-    await read_rows(first, ports)
-    shares = [pairs.share(_text(item)) for item in first]
+    first = await read_first(candidates, ports)
+    shares = [pairs.share(text_of(item)) for item in first]
     scores = raised(
         np.array([item.score for item in first]),
         np.array(shares),
@@ -73,10 +71,6 @@ def _informations(words: Sequence[str], statistics: TermStatistics, language: st
     frequencies = statistics.document_frequencies(term_ids(CONTENT, every))
     known = iter(inverse_document_frequency(frequencies, statistics.chunks).tolist())
     return [max((next(known) for _ in own), default=0.0) for own in terms]
-
-
-def _text(item: Candidate) -> str:
-    return f"{item.row.title or ''}\n{item.row.content or ''}" if item.row else "\n"
 
 
 def _applies(candidates: Candidates) -> bool:

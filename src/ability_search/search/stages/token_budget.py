@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 from typing import Final
 
 import numpy as np
@@ -68,24 +69,28 @@ def fit_answer(result: QueryResult, most: int, counter: TokenCounter) -> QueryRe
             hit.explain[NAME] = {"tokens": size(hit)}
     budget = Budget(max_tokens=most, tokens=most, cut=[], truncated=False)
     result = result.model_copy(update={"budget": budget})
+    total = size(result)
     for name in _DETAILS:
-        if size(result) + _MARGIN >= most:
+        if total + _MARGIN >= most:
             result, found = _without(result, name)
             budget.omitted = [*(budget.omitted or ()), name] if found else budget.omitted
+            total = size(result)
     left = most - _MARGIN - size(result.model_copy(update={"results": []}))
     kept: list[Hit] = []
     for hit in result.results:
-        fit, what = next(
-            ((each, cut) for each, cut in _reductions(hit) if size(each) <= left), (None, None)
+        sized = ((each, size(each), cut) for each, cut in _reductions(hit))
+        whole = next(sized)
+        fit, after, what = next(
+            (each for each in chain((whole,), sized) if each[1] <= left), (None, 0, None)
         )
         if fit is None and not kept:
             fit, what = _beginning_of(hit, left, counter), "end"
-        before, after = size(hit), size(fit) if fit else 0
+            after = size(fit)
         if fit:
             left -= after + _COMMA
             kept.append(fit)
         if fit is None or what:
-            cut = Cut(chunk_id=hit.chunk_id, tokens=before - after, what=what or "hit")
+            cut = Cut(chunk_id=hit.chunk_id, tokens=whole[1] - after, what=what or "hit")
             named = size(cut) + _COMMA <= left
             left -= size(cut) + _COMMA if named else 0
             budget.cut += [cut] if named else []
