@@ -220,7 +220,7 @@ def _holds_settings(content: Mapping[str, Any]) -> bool:
 
 def _is_strange(key: str) -> bool:
     plain = key.lower().replace("-", "_")
-    known = plain in _ELSEWHERE or _SECRET_WORD.search(plain)
+    known = plain in BY_KEY or plain in _ELSEWHERE or _SECRET_WORD.search(plain)
     return not known and not difflib.get_close_matches(plain, BY_KEY, n=1, cutoff=_CLOSE)
 
 

@@ -81,12 +81,13 @@ def read_front_matter(text: str) -> FrontMatter:
     )
 
 
-def markdown_metadata(text: str) -> dict[str, Any]:
+def markdown_metadata(text: str, matter: FrontMatter | None = None) -> dict[str, Any]:
     """Return the metadata of a Markdown text: its front matter, with ``#tags`` of the text added.
 
-    Tags in code, and numbers and colours with a number sign, are left out.
+    ``matter`` is what ``read_front_matter`` returned for the text, if known. Tags in code, and
+    numbers and colours with a number sign, are left out.
     """
-    matter = read_front_matter(text)
+    matter = matter or read_front_matter(text)
     inline = _TAG.findall(_NO_TAGS.sub(" ", text[matter.end :])) if "#" in text else []
     if tags := [tag.rstrip("/-") for tag in inline if not _COLOUR.fullmatch(tag)]:
         own = matter.metadata.get("tags")

@@ -7,6 +7,7 @@ import io
 import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 PAGE_END = "\n\f\n"
@@ -64,6 +65,17 @@ def library(name: str, *, reads: str) -> Any:
         return importlib.import_module(name)
     except ImportError as exc:
         raise Unreadable(f"reading {reads} needs an extra: {INSTALL}") from exc
+
+
+def xml_parser(*, reads: str) -> Callable[[bytes], Any]:
+    """Return a parser of XML that follows no entity and no address; its result may be ``None``.
+
+    Raises:
+        Unreadable: if the library is missing; the message has the command to install it.
+    """
+    etree = library("lxml.etree", reads=reads)
+    parser = etree.XMLParser(resolve_entities=False, no_network=True, recover=True)
+    return partial(etree.fromstring, parser=parser)
 
 
 def checked_archive(data: bytes, bounds: Bounds) -> io.BytesIO:

@@ -16,6 +16,7 @@ from ability_search.text.loaders.extracts import (
     checked_archive,
     known,
     library,
+    xml_parser,
 )
 from ability_search.text.loaders.markdown_writer import Composer
 from ability_search.text.loaders.text_files import decoded
@@ -82,9 +83,7 @@ def _title(root: Any) -> str:
 
 def read_svg(_name: str, data: bytes, bounds: Bounds) -> Extracted:
     """Read the words of a drawing: its title, its description, and a paragraph for each text."""
-    etree = library("lxml.etree", reads="SVG files")
-    parser = etree.XMLParser(resolve_entities=False, no_network=True, recover=True)
-    root = etree.fromstring(data, parser)
+    root = xml_parser(reads="SVG files")(data)
     if root is None:
         raise Unreadable("corrupt, or not what its name says")
     composer = Composer(bounds)
@@ -100,14 +99,13 @@ def read_epub(name: str, data: bytes, bounds: Bounds) -> Extracted:
     Raises:
         Unreadable: if it is encrypted, or too large when unpacked.
     """
-    etree = library("lxml.etree", reads="EPUB files")
-    parser = etree.XMLParser(resolve_entities=False, no_network=True, recover=True)
+    parse = xml_parser(reads="EPUB files")
     composer = Composer(bounds)
     with zipfile.ZipFile(checked_archive(data, bounds)) as archive:
         names = set(archive.namelist())
-        container = etree.fromstring(archive.read("META-INF/container.xml"), parser)
+        container = parse(archive.read("META-INF/container.xml"))
         package = container.find(".//{*}rootfile").get("full-path")
-        book = etree.fromstring(archive.read(package), parser)
+        book = parse(archive.read(package))
         items = {
             item.get("id"): _path(package, item.get("href", ""))
             for item in book.iterfind("{*}manifest/{*}item")

@@ -17,6 +17,7 @@ from ability_search.text.loaders.extracts import (
     checked_archive,
     known,
     library,
+    xml_parser,
 )
 from ability_search.text.loaders.markdown_writer import Composer
 
@@ -129,14 +130,13 @@ def read_odf(_name: str, data: bytes, bounds: Bounds) -> Extracted:
     Raises:
         Unreadable: if it is encrypted, or too large when unpacked.
     """
-    etree = library("lxml.etree", reads="OpenDocument files")
-    parser = etree.XMLParser(resolve_entities=False, no_network=True, recover=True)
+    parse = xml_parser(reads="OpenDocument files")
     with zipfile.ZipFile(checked_archive(data, bounds)) as archive:
         names = archive.namelist()
         if _MANIFEST in names and b"encryption-data" in archive.read(_MANIFEST):
             raise Unreadable("encrypted: needs a password")
-        content = etree.fromstring(archive.read("content.xml"), parser)
-        meta = etree.fromstring(archive.read("meta.xml"), parser) if "meta.xml" in names else None
+        content = parse(archive.read("content.xml"))
+        meta = parse(archive.read("meta.xml")) if "meta.xml" in names else None
     composer = Composer(bounds)
     for element in content.find(f"{_OFFICE}body"):
         _add_open(composer, element, depth=0)
@@ -210,9 +210,7 @@ def _extracted(file: io.BytesIO, composer: Composer, *, title: str | None = None
     properties: dict[str, str | None] = {}
     with zipfile.ZipFile(file) as archive:
         if _CORE in archive.namelist():
-            etree = library("lxml.etree", reads="Office files")
-            parser = etree.XMLParser(resolve_entities=False, no_network=True, recover=True)
-            root = etree.fromstring(archive.read(_CORE), parser)
+            root = xml_parser(reads="Office files")(archive.read(_CORE))
             properties = {each.tag: each.text for each in root} if root is not None else {}
     metadata = known(
         author=properties.get(f"{_DC}creator"),

@@ -99,7 +99,7 @@ def read_markdown(_name: str, data: bytes, _bounds: Bounds) -> Extracted:
     text = decoded(data)
     matter = read_front_matter(text)
     title = matter.title or _first_heading(text[matter.end :])
-    return Extracted(text, "markdown", title=title, metadata=markdown_metadata(text))
+    return Extracted(text, "markdown", title=title, metadata=markdown_metadata(text, matter))
 
 
 def _first_heading(text: str) -> str | None:
