@@ -305,11 +305,15 @@ def _stale(hits: Sequence[Hit]) -> set[str]:
     here = Path.cwd()
     for own in by_collection.values():
         for root in (here, *here.parents):
-            files = [each for each in own if (root / each.source).is_file()]
+            files = [each for each in own if (root / _file(each)).is_file()]
             if 2 * len(files) >= len(own):
-                stale |= {each.chunk_id for each in files if _is_newer(root / each.source, each)}
+                stale |= {each.chunk_id for each in files if _is_newer(root / _file(each), each)}
                 break
     return stale
+
+
+def _file(hit: Hit) -> str:
+    return hit.of or hit.source
 
 
 def _is_newer(file: Path, hit: Hit) -> bool:
@@ -330,6 +334,8 @@ def _print_hit(place: int, hit: Hit, *, stale: bool) -> None:
         f"[bold]{place}.[/bold] [green]{hit.score:.3f}[/green] [cyan]{where}[/cyan]  {title}",
         soft_wrap=True,
     )
+    if hit.of:
+        out.print(f"   of {output.plain(hit.of)}", soft_wrap=True)
     if stale:
         out.print("   [yellow]changed since it was indexed[/yellow]", soft_wrap=True)
     for line in _snippet(hit).splitlines():

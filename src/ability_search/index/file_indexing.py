@@ -129,6 +129,7 @@ class FileIndexing:
         """Store documents; return the sources of those whose text is needed."""
         if not documents:
             return ()
+        total.result.documents += sum(each.of is not None for each in documents)
         report = await self._indexing.index(name, documents, options, total.report)
         total.add(report)
         return report.wanted

@@ -34,7 +34,9 @@ _USAGE: Mapping[str, str] = {
 }
 _WITH_TEXTS = frozenset({"maxResultTokens", "expand"})
 """Parameters that make search-query return texts."""
-_REFERENCE = ("chunkId", "collection", "title", "score", "breadcrumb", "page", "startLine")
+_REFERENCE = (
+    *("chunkId", "collection", "title", "score", "of", "breadcrumb", "page", "startLine"),
+)
 _SNIPPET = 200
 """Characters of a snippet."""
 _BEFORE = 60

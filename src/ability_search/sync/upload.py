@@ -163,7 +163,7 @@ class _Upload:
         self._skip(reading.skipped)
         if reading.documents:
             await self._call(reading.documents)
-            self._count(len(reading.documents))
+            self._count(sum(each.of is None for each in reading.documents))
 
     async def _call(self, documents: Sequence[Document]) -> dict[str, Any]:
         request = {**self.options, "documents": [wire_document(each) for each in documents]}
@@ -193,6 +193,8 @@ def wire_document(document: Document) -> dict[str, Any]:
         "title": document.title,
         "content": document.content,
         "fileHash": document.file_hash,
+        "of": document.of,
+        "children": document.children,
         "metadata": dict(document.metadata),
         "format": document.format,
         "language": document.language,
