@@ -146,7 +146,7 @@ def _opened(
                 raise loaders.Unreadable(f"an image; {loaders.NO_RECOGNITION}")
         except (OSError, loaders.Unreadable) as exc:
             reason = exc.strerror if isinstance(exc, OSError) and exc.strerror else str(exc)
-            yield path, Skipped(source, reason)
+            yield path, Skipped(source, reason, stale=reason == loaders.EMPTY)
         else:
             yield path, File(source, data, kind)
 
@@ -227,7 +227,7 @@ def _documents(
         try:
             found = extractor.extract(file.source, file.data, file.format)
         except loaders.Unreadable as exc:
-            skipped.append(Skipped(file.source, str(exc)))
+            skipped.append(Skipped(file.source, str(exc), stale=str(exc) == loaders.EMPTY))
             continue
         documents, unread = file.documents(found)
         skipped += unread

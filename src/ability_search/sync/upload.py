@@ -27,7 +27,6 @@ from ability_search.sync.trees import (
     read_selection,
     read_trees,
 )
-from ability_search.text.loaders import EMPTY
 from kadi_client import ToolError
 
 _COUNTED = ("documents", "chunks", "added", "updated", "unchanged", "deduplicated", "reused")
@@ -45,8 +44,8 @@ class Outcome:
     warnings: list[str] = field(default_factory=list)
     removed: int = 0
     model: str | None = None
-    emptied: list[str] = field(default_factory=list)
-    """Sources of files without text, of which an earlier text may be stored."""
+    stale: list[str] = field(default_factory=list)
+    """Sources of files that were skipped, of which an earlier text may be stored."""
 
     def add(self, answer: Mapping[str, Any]) -> None:
         """Add the answer of a call."""
@@ -64,8 +63,8 @@ class Outcome:
         """Add files that were skipped before anything was sent."""
         for file in files:
             self.skipped.append({"path": file.path, "reason": file.reason})
-            if file.reason == EMPTY:
-                self.emptied.append(file.path)
+            if file.stale:
+                self.stale.append(file.path)
 
     @property
     def is_notable(self) -> bool:
