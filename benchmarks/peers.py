@@ -135,7 +135,7 @@ async def _peers(chunks: int) -> AsyncIterator[Any]:
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             limit=_LONGEST_LINE,
-            env={**os.environ, "PYTHONPATH": str(_PROCESS.parent.parent), "LANCE_LOG": "error"},
+            env={**os.environ, "PYTHONPATH": str(_PROCESS.parent.parent), "LANCEDB_LOG": "error"},
         )
         assert process.stdin is not None and process.stdout is not None
         source, sink = process.stdout, process.stdin
