@@ -464,7 +464,7 @@ class Arcadedb(Group):
         about="Heap size of the embedded engine.",
         ge=128 * MIB,
         le=1024 * 1024 * MIB,
-        default_text="derived from the machine's memory",
+        default_text="derived from the machine's memory and the stored vectors",
     )
     disk_reserve: ByteSize = size(
         256 * MIB,
