@@ -8,7 +8,10 @@ from typing import Annotated, Any, Literal
 from pydantic import AliasChoices, ConfigDict, Field, StringConstraints, model_validator
 from pydantic.alias_generators import to_camel
 
+from ability_search.index.session_options import EVERY as EVERY
+from ability_search.index.session_options import Scope as Scope
 from ability_search.index.session_options import SessionErase as SessionErase
+from ability_search.index.session_options import SessionId as SessionId
 from ability_search.index.session_options import SessionRead as SessionRead
 from ability_search.index.session_options import SessionWrite as SessionWrite
 from ability_search.search.options import Collections as Collections
