@@ -106,7 +106,7 @@ class _Table:
             self._services.maintenance.schedule(report.collection)
             result = responses.index_result(report, job.id)
             return result.model_copy(update={"session": state})
-        documents = requests.documents(value, self._limits)
+        documents = await asyncio.to_thread(requests.documents, value, self._limits)
         async with self._recorded(job, INDEX, value.collection, after=_SHORT_RUN) as run:
             report = await self._services.indexing.index(
                 value.collection, documents, requests.index_options(value), run.report
