@@ -21,7 +21,7 @@ from ability_search.search.options import QueryInput as QueryInput
 from ability_search.text.chunkers import Strategy
 from ability_search.wire import Count, Input, NonBlank, Share
 
-Format = Literal["markdown", "text", "code", "json", "html", "rst", "csv"]
+Format = Literal["markdown", "text", "code", "json", "html", "rst", "csv", "conversation"]
 Included = Literal["tokens", "growth", "map"]
 FileFormat = (
     Format
