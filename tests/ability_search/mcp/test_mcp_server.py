@@ -175,32 +175,6 @@ async def test_lean_profile_is_short_and_returns_references(
         assert size < 3800 * 4, "a token has about four characters"
         assert [tool.name for tool in listed.tools] == [*BY_NAME, *MEMORY, "search-read"]
         await use_references(client)
-        await use_memory(client)
-
-
-async def use_memory(client: Client) -> None:
-    """What an assistant writes in one session and recalls in another."""
-
-    async def called(name: str, **given: Any) -> Any:
-        answer = await client.call_tool(f"memory-{name}", given)
-        assert not answer.is_error, text_of(answer.content[0])
-        return answer.structured_content
-
-    said = [{"role": "user", "content": "The bowline is my favourite knot."}]
-    written = await called(
-        "write", sessionId="mon", scratch={"topic": "knots"}, tasks=[{"content": "a"}], history=said
-    )
-    assert written["session"]["tasks"][0]["id"] == "1"
-    await called("write", sessionId="mon", tasks=[{"id": "1", "status": "done"}])
-    state = (await called("read", sessionId="mon", status="done"))["session"]
-    assert [each["value"] for each in state["scratch"]] == ["knots"]
-    assert (len(state["tasks"]), len(state["history"])) == (1, 1)
-    (hit,) = (await called("search", query="favourite knot"))["results"]
-    assert (hit["metadata"]["session"], hit["metadata"]["role"]) == ("mon", "user")
-    assert (await called("search", query="knot", sessionId="tue"))["results"] == []
-    assert (await called("delete", sessionId="*"))["session"]["history"] == 1
-    refused = await client.call_tool("memory-write", {"sessionId": "mon"})
-    assert "one of scratch, tasks and history is required" in text_of(refused.content[0])
 
 
 async def use_references(client: Client) -> None:
