@@ -159,11 +159,13 @@ async def open_database(
     async with AsyncExitStack() as stack:
         stack.push_async_callback(backend.close)
         start = getattr(backend, "start", None)
-        if start is not None:
-            try:
+        try:
+            if start is not None:
                 await start()
-            except DatabaseError as exc:
-                raise ConfigurationError(str(exc)) from exc
+            await _create_shard(backend, settings)
+        except DatabaseError as exc:
+            raise ConfigurationError(str(exc)) from exc
+        if start is not None:
             watch_engine(meter, threads)
         watch_database(meter, backend.counts)
         connection = part_connection(
@@ -171,6 +173,14 @@ async def open_database(
         )
         await stack.enter_async_context(connection)
         yield Component({"address": address}, connection)
+
+
+async def _create_shard(backend: Backend, settings: Settings) -> None:
+    """Create the database of this ability if it is one of several, because workers do not."""
+    own, timeout = settings.database.name, settings.database.timeout
+    shard = own in settings.database.shards
+    if shard and own not in await backend.databases(timeout=timeout):
+        await backend.create(own, timeout=timeout)
 
 
 def _backend(settings: Settings) -> tuple[Backend, str]:
@@ -181,7 +191,10 @@ def _backend(settings: Settings) -> tuple[Backend, str]:
         password = arcadedb.password.get_secret_value() if arcadedb.password else ""
         urls = [url.get_secret_value() for url in arcadedb.urls]
         shown = ", ".join(map(str, arcadedb.urls))
-        return HttpDatabases(urls, user=arcadedb.user, password=password), shown
+        databases = HttpDatabases(
+            urls, user=arcadedb.user, password=password, spread_reads=arcadedb.spread_reads
+        )
+        return databases, shown
     from kadi_localnet.database.embedded import EmbeddedDatabases
 
     directory = settings.files.data_dir / "databases"
