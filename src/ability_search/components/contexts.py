@@ -72,11 +72,14 @@ async def open_broker(
     """Run the broker of this machine; the default address is that of the settings.
 
     Raises:
-        ConfigurationError: if the port cannot be bound.
+        ConfigurationError: if the port cannot be bound, or the backplane cannot be reached.
     """
-    from kadi_localnet.broker import Access, Limits, serve_broker
+    from kadi_localnet.broker import Access, BackplaneLost, Limits, serve_broker
 
     local = settings.local_broker
+    backplane = local.backplane.get_secret_value() if local.backplane else None
+    if backplane is not None:
+        require_extra("rabbitmq" if backplane.startswith("amqp") else "nats")
     host = local.host if host is None else host
     port = local.port if port is None else port
     size = settings.limits.message_bytes
@@ -93,8 +96,13 @@ async def open_broker(
                         members=_by_name(local.members),
                         providers=_by_name(local.providers),
                     ),
+                    backplane=backplane,
                 )
             )
+        except (BackplaneLost, ValueError) as exc:
+            raise ConfigurationError(
+                str(exc), hint="Start it, or correct SEARCH_LOCAL_BROKER_BACKPLANE."
+            ) from exc
         except OSError as exc:
             raise ConfigurationError(
                 f"cannot listen on {host}:{port}: {os.strerror(exc.errno or 0)}",

