@@ -9,7 +9,7 @@ import os
 import platform
 from typing import Any
 
-from benchmarks import latency, overhead, tree
+from benchmarks import hop, latency, overhead, tree
 
 
 async def _run(arguments: argparse.Namespace) -> dict[str, Any]:
@@ -24,13 +24,17 @@ async def _run(arguments: argparse.Namespace) -> dict[str, Any]:
         report["overhead"] = await overhead.measure(chunks=arguments.texts, rounds=arguments.rounds)
     if arguments.only in (None, "tree"):
         report["tree"] = await tree.measure(files=arguments.files)
+    if arguments.only in (None, "hop"):
+        report["hop"] = await hop.measure(calls=arguments.queries, rounds=arguments.rounds)
     return report
 
 
 def main() -> None:
     """Parse the command line, measure, print."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("--only", choices=["latency", "overhead", "tree"], help="one of them")
+    parser.add_argument(
+        "--only", choices=["latency", "overhead", "tree", "hop"], help="one of them"
+    )
     parser.add_argument("--chunks", type=int, default=20_000, help="chunks to search in")
     parser.add_argument("--queries", type=int, default=200, help="queries in a round")
     parser.add_argument("--rounds", type=int, default=5, help="rounds of each measurement")

