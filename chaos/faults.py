@@ -18,7 +18,7 @@ from chaos.callers import KadiCaller
 from chaos.expectations import Violation
 from chaos.ledger import Ledger
 from chaos.proxy import Proxy
-from chaos.stack_process import POLL_SECONDS, StackProcess
+from chaos.stack_process import POLL_SECONDS, StackProcess, ended
 from chaos.steps import Parameters, Step
 from kadi_client import Connection, Identity, KadiError, Tool
 
@@ -161,9 +161,13 @@ class Faults:
         await asyncio.gather(*restarts)
 
     async def _kill_supervisor(self, _: Parameters) -> None:
+        pids = self._stack.pids().values()
         await self._stack.kill()
         self._ledger.kills["supervisor"] += 1
+        ending = asyncio.create_task(ended(pids))
         self._ledger.restarts["supervisor"].append(await self._stack.start())
+        # The new stack starts once these have ended.
+        self._ledger.restarts["end of its components"].append(await ending)
 
     async def _pause(self, parameters: Parameters) -> None:
         pid = self._stack.pids().get(parameters["component"])

@@ -358,7 +358,7 @@ class Inputs:
                             status, body = await _response(reader)
                             calm = epoch is not None and weather.epoch() == epoch
                             _check_status(request, status, body, calm=calm)
-                            answers[str(status) if status < 500 else "unanswered"] += 1
+                            answers[str(status) if status < 500 else "unavailable"] += 1
                             left -= 1
                             due -= 1
                 finally:
@@ -434,12 +434,14 @@ class Inputs:
         """Index documents in one call: each is stored, or fails with a code of its own."""
         documents = [small_document(chance, number) for number in range(size)]
         sent = {"collection": COLLECTION, "documents": documents}
-        outcome = await self._kadi.call("search-index", sent, CALL_SECONDS)
+        outcome = await self._kadi.call("search-index", sent, 4 * CALL_SECONDS)
         if outcome.answer is None:
             if outcome.code != "lost" and outcome.code not in CODES:
                 raise Violation("a known code for hostile documents", str(outcome))
+            if outcome.code == "lost":
+                return Counter(unanswered=size)
             known = outcome.refused and outcome.code not in PASSING
-            return Counter({outcome.code if known else "unanswered": size})
+            return Counter({outcome.code if known else "unavailable": size})
         answers = Counter(str(each["code"]) for each in outcome.answer["failed"])
         if not answers.keys() <= CODES or any(
             not each["error"] for each in outcome.answer["failed"]

@@ -99,7 +99,8 @@ class Ledger:
         self.attacks: Counter[str] = Counter()
         self.batches: Counter[str] = Counter()
         self.inputs: defaultdict[str, Counter[str]] = defaultdict(Counter)
-        """Hostile inputs by kind and answer; ``unanswered`` while a component was down."""
+        """Hostile inputs by kind and answer; without one they are ``unanswered``, and
+        ``unavailable`` if the receiver could not look at them."""
         self.kills: Counter[str] = Counter()
         self.kills_while_starting = 0
         self.queries = 0
@@ -172,7 +173,10 @@ class Ledger:
     @property
     def answered(self) -> int:
         """The number of hostile inputs whose answer was as it must be."""
-        return sum(counts.total() - counts["unanswered"] for counts in self.inputs.values())
+        return sum(
+            counts.total() - counts["unanswered"] - counts["unavailable"]
+            for counts in self.inputs.values()
+        )
 
     def status(self) -> str:
         """Return the counts so far as one line."""

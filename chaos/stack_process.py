@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -218,6 +218,16 @@ def resident_bytes(pid: int) -> int | None:
     except (OSError, IndexError):
         return None
     return int(pages) * os.sysconf("SC_PAGE_SIZE") or None
+
+
+async def ended(pids: Iterable[int]) -> float:
+    """Wait until processes have ended, at most ``STOP_SECONDS``; return the seconds that took."""
+    began = time.monotonic()
+    while time.monotonic() - began < STOP_SECONDS and any(  # noqa: ASYNC110 - others' children
+        map(resident_bytes, pids)
+    ):
+        await asyncio.sleep(POLL_SECONDS)
+    return time.monotonic() - began
 
 
 def zombies(parents: set[int]) -> set[int]:
