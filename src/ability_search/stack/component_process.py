@@ -55,7 +55,8 @@ may have encrypted it there and put the plain text into the environment."""
 
 _ALL = {"metrics", "tracing"}
 _NEEDS = {
-    "broker": _ALL,
+    "backplane": _ALL,
+    "broker": _ALL | {"local_broker"},
     "database": _ALL | {"broker", "arcadedb"},
     "models": _ALL | {"broker", "models"},
     "gateway": _ALL | {"broker", "gateway"},
