@@ -52,7 +52,9 @@ async def measure(*, chunks: int, queries: int, rounds: int) -> dict[str, Any]:
     ):
         loaded = {_OURS: await latency.load(network, chunks), **await peers({"do": "load"})}
         settled = await latency.settled(network)
-        await _round(network, peers, texts.queries(queries, seed=99))  # to warm up
+        for mode in _MODES:
+            await latency.warmed_up(network, mode, queries)
+        await _round(network, peers, texts.queries(queries, seed=99))  # the peers warm up, too
         measured = [
             await _round(network, peers, texts.queries(queries, seed=100 + number))
             for number in range(rounds)
