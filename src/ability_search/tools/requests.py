@@ -58,6 +58,7 @@ def documents(value: inputs.IndexInput, limits: Limits) -> list[Document]:
                 "content": _content(item, place),
                 "metadata": _metadata(item),
                 "links": tuple(link.model_dump() for link in item.links),
+                "children": None if item.children is None else tuple(item.children),
             }
         )
         for place, item in enumerate(value.documents)
