@@ -9,7 +9,7 @@ import os
 import platform
 from typing import Any
 
-from benchmarks import latency, overhead, peers, scale, tree
+from benchmarks import hop, latency, overhead, peers, scale, tree
 
 
 async def _run(arguments: argparse.Namespace) -> dict[str, Any]:
@@ -32,6 +32,8 @@ async def _run(arguments: argparse.Namespace) -> dict[str, Any]:
         report["scale"] = await scale.measure(
             sizes=arguments.sizes, queries=arguments.queries, rounds=arguments.rounds
         )
+    if arguments.only in (None, "hop"):
+        report["hop"] = await hop.measure(calls=arguments.queries, rounds=arguments.rounds)
     return report
 
 
@@ -39,7 +41,9 @@ def main() -> None:
     """Parse the command line, measure, print."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument(
-        "--only", choices=["latency", "overhead", "tree", "peers", "scale"], help="one of them"
+        "--only",
+        choices=["latency", "overhead", "tree", "hop", "peers", "scale"],
+        help="one of them",
     )
     parser.add_argument("--chunks", type=int, default=20_000, help="chunks to search in")
     parser.add_argument("--queries", type=int, default=200, help="queries in a round")

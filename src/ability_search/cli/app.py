@@ -89,6 +89,7 @@ COMMANDS = {
     "gateway": "services",
     "worker": "services",
     "broker": "services",
+    "backplane": "services",
     "database": "services",
     "models": "models",
     "secret": "secret",

@@ -24,7 +24,7 @@ from ability_search.stack.data_directory import (
 )
 from ability_search.wire import PROGRESS, PUBLISHER
 from kadi_client import Connection, Identity, RemoteError
-from kadi_client.addresses import is_loopback
+from kadi_client.addresses import is_loopback, split_addresses
 from kadi_client.context import calling
 
 log = logging.getLogger(__name__)
@@ -80,7 +80,7 @@ def find_target(
     running = read_running(settings.files.data_dir)
 
     def chosen(url: str, origin: str) -> Target:
-        if running is None or _place(url) != _place(running.url):
+        if running is None or not _places(url) & _places(running.url):
             return Target(url, networks, origin)
         return Target(url, tuple(dict.fromkeys((*networks, *running.networks))), origin, running)
 
@@ -99,11 +99,14 @@ def find_target(
     return Target(configured, networks, "the configured broker; no stack is running", assumed=True)
 
 
-def _place(url: str) -> tuple[str, int | None]:
-    """Return host and port of a broker; all names of the loopback interface are one host."""
-    parts = urlsplit(url)
-    host = parts.hostname or ""
-    return "localhost" if is_loopback(host) else host, parts.port
+def _places(urls: str) -> set[tuple[str, int | None]]:
+    """Return host and port of brokers; all names of the loopback interface are one host."""
+    parts = [urlsplit(url) for url in split_addresses(urls)]
+    hosts = [each.hostname or "" for each in parts]
+    return {
+        ("localhost" if is_loopback(host) else host, each.port)
+        for host, each in zip(hosts, parts, strict=True)
+    }
 
 
 def joined_environ(settings: Settings, environ: Mapping[str, str]) -> Mapping[str, str]:

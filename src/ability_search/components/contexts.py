@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import secrets
 from collections.abc import AsyncIterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -25,12 +26,13 @@ from ability_search.components.extras import (
     install_command,
     missing_modules,
     require_extra,
+    require_nats_server,
 )
 from ability_search.components.served_models import models_config
 from ability_search.config.schema import Settings
 from ability_search.edges.network_state import ComponentStates
 from ability_search.edges.tool_calls import Caller, LiveConnection
-from ability_search.errors import ConfigurationError, InvalidInput
+from ability_search.errors import ConfigurationError, InvalidInput, first_failure
 from ability_search.network import part_connection
 from ability_search.ops.metrics.call_metrics import metered_tools
 from ability_search.ops.metrics.meter import UNMETERED, Meter
@@ -45,6 +47,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _MIB = 1024 * 1024
+_TOKEN_BYTES = 32
 
 _WORKER_SECONDS = 10.0
 """Seconds that a request to the gateway waits for a restarting worker."""
@@ -63,6 +66,48 @@ class Component:
 
 
 @asynccontextmanager
+async def open_backplane(
+    settings: Settings, _meter: Meter = UNMETERED, *, port: int = 0
+) -> AsyncIterator[Component]:
+    """Run a NATS server on the loopback interface; it keeps its token in the data directory.
+
+    Raises:
+        ConfigurationError: if nats-server is missing or does not start, or has ended.
+    """
+    from kadi_localnet.broker import BackplaneLost
+    from kadi_localnet.broker.nats_server import run_nats_server
+
+    executable = require_nats_server()
+    directory = settings.files.data_dir / "backplane"
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    token = directory / "token"
+    if not token.exists():
+        token.touch(mode=0o600)
+        token.write_text(secrets.token_urlsafe(_TOKEN_BYTES), encoding="ascii")
+    known = token.read_text(encoding="ascii")
+
+    async def watch(process: asyncio.subprocess.Process) -> None:
+        code = await process.wait()
+        raise ConfigurationError(f"nats-server ended with exit code {code}")
+
+    try:
+        async with (
+            run_nats_server(executable, directory, token=known, port=port) as (process, bound),
+            asyncio.TaskGroup() as group,
+        ):
+            watching = group.create_task(watch(process))
+            address = f"127.0.0.1:{bound}"
+            url = f"nats://{known}@{address}"
+            yield Component({"address": f"nats://{address}", "url": url, "port": bound})
+            watching.cancel()
+    except BackplaneLost as exc:
+        hint = "Choose another port with --port (0 for a free one)."
+        raise ConfigurationError(str(exc), hint=hint) from exc
+    except ExceptionGroup as failures:
+        raise first_failure(failures) from failures
+
+
+@asynccontextmanager
 async def open_broker(
     settings: Settings,
     meter: Meter = UNMETERED,
@@ -73,11 +118,14 @@ async def open_broker(
     """Run the broker of this machine; the default address is that of the settings.
 
     Raises:
-        ConfigurationError: if the port cannot be bound.
+        ConfigurationError: if the port cannot be bound, or the backplane cannot be reached.
     """
-    from kadi_localnet.broker import Access, Limits, serve_broker
+    from kadi_localnet.broker import Access, BackplaneLost, Limits, serve_broker
 
     local = settings.local_broker
+    backplane = local.backplane.get_secret_value() if local.backplane else None
+    if backplane is not None:
+        require_extra("rabbitmq" if backplane.startswith("amqp") else "nats")
     host = local.host if host is None else host
     port = local.port if port is None else port
     size = settings.limits.message_bytes
@@ -94,8 +142,13 @@ async def open_broker(
                         members=_by_name(local.members),
                         providers=_by_name(local.providers),
                     ),
+                    backplane=backplane,
                 )
             )
+        except (BackplaneLost, ValueError) as exc:
+            raise ConfigurationError(
+                str(exc), hint="Start it, or correct SEARCH_LOCAL_BROKER_BACKPLANE."
+            ) from exc
         except OSError as exc:
             raise ConfigurationError(
                 f"cannot listen on {host}:{port}: {os.strerror(exc.errno or 0)}",

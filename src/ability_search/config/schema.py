@@ -19,6 +19,7 @@ from ability_search.config.model_settings import Embedding, Expansion, Kinds, Mo
 from ability_search.config.setting_fields import (
     KIB,
     MIB,
+    BackplaneUrl,
     DatabaseName,
     Glob,
     Group,
@@ -50,7 +51,8 @@ class Broker(Group):
         Url("ws://localhost:8080/kadi"),
         env=("BROKER_URL", "KADI_BROKER_URL"),
         home="config.toml `[broker.<name>] URL`, agent.json `brokers.<name>`",
-        about="Address of a single broker; if unset, the files may name several.",
+        about="Address of the broker, or of several brokers of one network, separated by commas,"
+        " the next of which is used if one is lost; if unset, the files may name several networks.",
     )
     networks: tuple[str, ...] = setting(
         ("global",),
@@ -448,6 +450,11 @@ class LocalBroker(Group):
         "components",
         about="Network of the components of `ability-search up`, which no other agent may join;"
         " empty for none. Then every agent can call the database and the models.",
+    )
+    backplane: BackplaneUrl | None = setting(
+        None,
+        about="Address of a NATS or RabbitMQ server, or those of a cluster, separated by commas."
+        " All brokers with the same one are one network.",
     )
 
 

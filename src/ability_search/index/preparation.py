@@ -227,7 +227,9 @@ def analyzed(
         passages=passages,
         title_terms=analyzer.terms(document.title),
         terms=[analyzer.terms(passage.content) for passage in passages],
-        context_terms=[analyzer.terms(passage.context) for passage in passages],
+        context_terms=[
+            analyzer.terms(f"{passage.breadcrumb}\n{passage.context}") for passage in passages
+        ],
         texts=[
             prefix
             + embedded_text(
