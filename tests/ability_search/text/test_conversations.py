@@ -200,3 +200,23 @@ def test_the_text_of_a_conversation_is_read_again_and_restored() -> None:
     assert rows[0]["lead"] + joined(rows) + text[end:] == text
     same = loaders.extract("any", text.encode(), None, BOUNDS)
     assert (same.text, same.format) == (text, "conversation")
+
+
+def test_what_is_missing_or_wrong_in_a_message_is_left_out() -> None:
+    export = [chatgpt("Bread", current="gone"), {"mapping": {}}, {"chat_messages": "none"}]
+    assert [each[0] for each in turns(read("c.json", export))] == [
+        "user: How long does dough rest?",
+        "assistant: An hour.",
+    ]
+    lines = [
+        {"speaker": "Ann", "text": "Hi", "time": "soon"},
+        {"speaker": "Bob", "text": "Hello", "time": True},
+        {"speaker": "Cy", "text": "Hey", "time": 1e300},
+    ]
+    assert [each[2] for each in turns(read("c.json", lines))] == [None, None, None]
+    chat = "2024-05-13, 21:05 - Ann: Hello\n2024-13-44, 21:05 - Bob: Hi"
+    assert [each[2] for each in turns(read("c.txt", chat))] == ["2024-05-13T21:05:00Z", None]
+    forced = loaders.extract("chat", chat.encode(), "conversation", BOUNDS)
+    assert len(turns(forced)) == 2
+    deep = '[{"role": "user", "content": ' + "[" * 100_000
+    assert read("deep.json", deep).format == "json"
