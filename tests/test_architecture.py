@@ -17,6 +17,10 @@ FILES = {
 TREES = {module: ast.parse(path.read_text(encoding="utf-8")) for module, path in FILES.items()}
 
 PURE = {
+    "analysis.collection_graph",
+    "analysis.graph_analysis",
+    "analysis.graph_measures",
+    "analysis.vector_measures",
     "bounded_batches",
     "documents",
     "errors",
@@ -83,7 +87,7 @@ LAYERS = (
     {"store", "providers"},
     {"files"},
     {"index", "search"},
-    {"artifacts", "legacy"},
+    {"artifacts", "legacy", "analysis"},
     {"tools"},
     {"network"},
     {"worker"},

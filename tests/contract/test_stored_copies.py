@@ -37,6 +37,24 @@ async def test_order_includes_generated_kinds(store: Store) -> None:
     assert (record.generated, record.of) == (True, "a")
 
 
+async def test_vectors_of_indexed_chunks_are_read_by_chunk_id(store: Store) -> None:
+    stored = await filled(
+        store,
+        chunk("b", breadcrumb="Guide > B"),
+        chunk("a"),
+        chunk("c", duplicate_of="notes:a:0"),
+        chunk("a/t", of="a", kind="title"),
+    )
+    page = await store.chunk_vectors(stored.type, after="", limit=9)
+    assert [(each.chunk_id, each.source, each.title, each.chunk_index) for each in page] == [
+        ("notes:a:0", "a", "Title of a", 0),
+        ("notes:b:0", "b", "Guide > B", 0),
+    ]
+    assert list(page[0].embedding) == pytest.approx(list(towards(0.6)))
+    (rest,) = await store.chunk_vectors(stored.type, after="notes:a:0", limit=1)
+    assert rest.chunk_id == "notes:b:0"
+
+
 def rounded(record: ChunkRecord) -> ChunkRecord:
     """The record with its sequences as tuples, numbers rounded as single precision allows."""
     return replace(

@@ -75,6 +75,7 @@ COMMANDS = {
     "info": "collections",
     "delete": "collections",
     "reindex": "collections",
+    "analyze": "graph",
     "build": "index",
     "export": "transfer",
     "import": "transfer",

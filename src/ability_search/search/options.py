@@ -202,6 +202,17 @@ class Graph(Input):
     )
 
 
+class Boost(Input):
+    """Weights of values that an analysis of the collection stored with its chunks."""
+
+    centrality: float = Field(
+        0.0, ge=0, le=100, description="Share of the chunks with a smaller PageRank; 0: no effect."
+    )
+    novelty: float = Field(
+        0.0, ge=0, le=100, description="Distance from what is noise in all vectors; 0: no effect."
+    )
+
+
 class Expand(Input):
     """Context expansion: text around each hit."""
 
@@ -357,6 +368,13 @@ class QueryInput(Input):
         description="Graph expansion: neighbours of the first hits join the results and gain score"
         " from them.",
         examples=[{"hops": 1}],
+    )
+    boost: Boost | None = Field(
+        None,
+        description="Boost central or novel chunks; the score is multiplied by (1 + sum of weight *"
+        " value) / (1 + sum of weights). Analyse the collection before: search-reindex with"
+        " analyze.",
+        examples=[{"centrality": 0.1}],
     )
     diversity: Share | None = Field(
         None,

@@ -14,7 +14,7 @@ from ability_search.text.chunkers import Strategy
 from ability_search.wire import Count, Input, NonBlank, Share
 
 Format = Literal["markdown", "text", "code", "json", "html", "rst", "csv"]
-Included = Literal["tokens", "growth", "map"]
+Included = Literal["tokens", "growth", "map", "graph"]
 FileFormat = (
     Format
     | Literal["pdf", "docx", "pptx", "xlsx", "odf", "rtf", "epub", "svg", "email", "image"]
@@ -258,12 +258,19 @@ class ReindexInput(Input):
     cancel: bool = Field(
         False, description="Cancel the job that is rebuilding the collection; it stays unchanged."
     )
+    analyze: bool = Field(
+        False,
+        description="Only analyse the graph of the chunks, and store their centrality and novelty"
+        " for the option boost of search-query; the chunks stay as they are.",
+    )
     job_id: JobId = None
 
     @model_validator(mode="after")
     def _one_thing(self) -> ReindexInput:
-        if self.clear + self.background + self.cancel > 1:
-            raise ValueError("clear, background and cancel are mutually exclusive")
+        if self.clear + self.background + self.cancel + self.analyze > 1:
+            raise ValueError("clear, background, cancel and analyze are mutually exclusive")
+        if self.analyze and self.model_fields_set - {"collection", "analyze", "job_id"}:
+            raise ValueError("analyze changes no setting of the collection; leave the others out")
         return self
 
 
@@ -291,10 +298,11 @@ class CollectionInfoInput(Input):
     children: bool = Field(True, description="Also list sources that belong to another one (of).")
     include: list[Included] = Field(
         default_factory=list,
-        max_length=3,
+        max_length=4,
         description="Additional parts. tokens: histogram of chunk sizes, to judge the chunking."
         " growth: how much was indexed when. map: sample of the chunks as points, close to each"
-        " other if similar, for plotting; it is long. Each part reads the chunks.",
+        " other if similar, for plotting; it is long. Each of these reads the chunks."
+        " graph: the last analysis of the chunks' graph, made by search-reindex with analyze.",
         examples=[["tokens", "growth"]],
     )
     map_points: Count = Field(1000, ge=1, le=5000, description="Maximum points on the map.")
