@@ -88,7 +88,10 @@ def analyze(
 def _print_analysis(analysis: Mapping[str, Any]) -> None:
     spectrum, novelty = analysis["spectrum"], analysis["novelty"]
     edges = [f"{count:,} {kind}" for kind, count in analysis["edges"].items() if count]
-    sizes = [f"{each['components']:,} of {each['chunks']:,}" for each in analysis["components"]]
+    sizes = [
+        f"{each['components']:,} of {output.counted(each['chunks'], 'chunk')}"
+        for each in analysis["components"]
+    ]
     more = f", {len(sizes) - _SHOWN} more sizes" if len(sizes) > _SHOWN else ""
     gap = f"{spectrum['gap']:.4g}" if spectrum["converged"] else f"at most {spectrum['gap']:.4g}"
     one, other = spectrum["sides"]

@@ -189,7 +189,7 @@ class Decay(Input):
 class Graph(Input):
     """Graph expansion: neighbours of the first hits over links and chunk order."""
 
-    hops: Count = Field(1, ge=1, le=2, description="Maximum number of hops.")
+    hops: Count = Field(1, ge=1, le=3, description="Maximum number of hops.")
     min_similarity: Annotated[float, Field(ge=-1, le=1)] = Field(
         0.55, description="Minimum cosine of a neighbour."
     )

@@ -24,6 +24,7 @@ from ability_search.store.records import (
     GraphAnswer,
     GraphRequest,
     Job,
+    Link,
     MapPoint,
     Neighbour,
     OverviewAnswer,
@@ -191,6 +192,12 @@ class SearchStore(Protocol):
         """Return the best chunk of each source that is linked to others, and given chunks.
 
         Links are followed in both directions.
+        """
+
+    async def links(self, generation: str, sources: Sequence[str], *, limit: int) -> list[Link]:
+        """Return the strongest links from and to these sources, the strongest first.
+
+        The generation must have links.
         """
 
 

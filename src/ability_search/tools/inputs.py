@@ -225,7 +225,15 @@ class SimilarInput(Input):
         " of its first 100 chunks.",
         examples=["guide/install.md"],
     )
-    limit: Count = Field(10, ge=1, description="Maximum number of results.")
+    to: NonBlank | None = Field(
+        None,
+        max_length=4096,
+        description="With source: return the paths over links between the two sources, and the"
+        " sources that both are linked with, instead of similar chunks.",
+        examples=["guide/update.md"],
+    )
+    hops: Count = Field(3, ge=1, le=3, description="Maximum number of links of a path.")
+    limit: Count = Field(10, ge=1, description="Maximum number of results, or of paths.")
     filter: dict[str, Any] | None = Field(None, description="As for search-query.")
     min_score: float | None = Field(None, ge=-1, le=1, description="Minimum cosine.")
 
@@ -233,6 +241,8 @@ class SimilarInput(Input):
     def _one_start(self) -> SimilarInput:
         if (self.chunk_id is None) == (self.source is None):
             raise ValueError("exactly one of chunkId and source is required")
+        if self.to is not None and (self.source is None or self.to == self.source):
+            raise ValueError("to requires source, and another one")
         return self
 
 

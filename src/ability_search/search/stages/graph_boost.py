@@ -48,8 +48,8 @@ def score_boost(
             candidates.warnings.append(warning)
         return
     for item in items:
-        stored = {name: item.columns.get(name) for name in weights}
-        values = {name: means[name] if at is None else at for name, at in stored.items()}
+        own = {name: item.columns.get(name) for name in weights}
+        values = {name: means[name] if at is None else at for name, at in own.items()}
         scale(item, NAME, factor(values, weights), **values)
 
 
