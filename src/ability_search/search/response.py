@@ -160,5 +160,5 @@ class SimilarResult(Result):
 
     results: list[Hit]
     count: int
-    source_chunk: Hit | None = Field(None, description="The chunk to find similar ones of.")
+    source_chunk: Hit
     connection: SourceConnection | None = Field(None, description="Set if to is given.")

@@ -6,10 +6,9 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from ability_search.collection import Collection
-from ability_search.errors import NotFound
 from ability_search.search.response import SourceConnection, SourcePath
 from ability_search.search.stages.graph_expansion import strength
-from ability_search.store.port import Store
+from ability_search.store.port import SearchStore
 from ability_search.store.records import Link
 
 _LINKS = 1000
@@ -17,7 +16,7 @@ _LINKS = 1000
 
 
 async def connect(
-    store: Store,
+    store: SearchStore,
     collection: Collection,
     start: str,
     end: str,
@@ -38,15 +37,7 @@ async def connect(
         hops: Maximum number of links of a path, 1 to 3.
         limit: Maximum number of paths, and of common neighbours.
         shown: Whether a source may be returned.
-
-    Raises:
-        NotFound: if the collection has no such source.
     """
-    records = await store.source_records_named(collection.type, [start, end])
-    known = {record.source for record in records}
-    for source in (start, end):
-        if source not in known or not shown(source):
-            raise NotFound("source", source, hint="search-collection-info lists the sources.")
     links: list[Link] = []
     if collection.links:
         links = await _read(store, collection, [start], shown)
@@ -66,7 +57,7 @@ async def connect(
 
 
 async def _read(
-    store: Store, collection: Collection, sources: Sequence[str], shown: Callable[[str], bool]
+    store: SearchStore, collection: Collection, sources: Sequence[str], shown: Callable[[str], bool]
 ) -> list[Link]:
     if not sources:
         return []

@@ -29,7 +29,6 @@ from ability_search.ops.metrics.meter import Meter
 from ability_search.ops.metrics.metric_table import DEGRADED_ANSWERS, QUERY_STAGE_SECONDS
 from ability_search.search.response import QueryResult, SimilarResult
 from ability_search.search.searcher import Searcher, not_found
-from ability_search.search.source_paths import connect
 from ability_search.store.records import ANALYSIS, FILES, INDEX, Job
 from ability_search.tools import inputs, requests, responses, results
 from ability_search.tools.boundary import failure
@@ -147,16 +146,14 @@ class _Table:
     async def similar(self, value: inputs.SimilarInput, _call: _Admitted) -> SimilarResult:
         """search-similar."""
         if value.source is not None and value.to is not None:
-            connection = await connect(
-                self._services.ports.store,
-                await self._services.ports.registry.get(value.collection),
+            return await self._services.searcher.connection(
+                value.collection,
                 value.source,
                 value.to,
                 hops=value.hops,
                 limit=requests.limit(value.limit, self._limits),
                 shown=self._may_read,
             )
-            return SimilarResult(results=[], count=0, connection=connection)
         result = await self._services.searcher.similar(
             value.collection,
             value.chunk_id,
@@ -165,7 +162,7 @@ class _Table:
             filter=requests.combined_filter(value.filter, None, (), self._limits, self._policy),
             min_score=value.min_score,
         )
-        if result.source_chunk and not self._may_read(result.source_chunk.source):
+        if not self._may_read(result.source_chunk.source):
             raise not_found(value.chunk_id, value.source)
         return result
 

@@ -328,7 +328,7 @@ def test_similar_takes_the_collection_from_the_chunk_id(network: Network, run: R
 def test_paths_between_two_sources_are_printed(network: Network, run: Run) -> None:
     path = SourcePath(sources=["a.md", "c.md", "b.md"], via=["cites", "references"], strength=0.25)
     found = SourceConnection(paths=[path], common=["c.md"])
-    result = SimilarResult(results=[], count=0, connection=found)
+    result = SimilarResult(results=[], count=0, source_chunk=hit(), connection=found)
     network.answers["search-similar"] = lambda _: result.model_dump(mode="json", by_alias=True)
     words = ("similar", "a.md", "-c", "docs", "--to", "b.md", "--hops", "2")
     done = run(*words, broker=network.url)

@@ -32,6 +32,7 @@ async def connection(network: Network, source: str, to: str, **options: Any) -> 
     return found
 
 
+@pytest.mark.engine
 async def test_paths_follow_links_both_ways_shortest_and_strongest_first(network: Network) -> None:
     await index_links(
         network,
