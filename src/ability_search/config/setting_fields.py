@@ -51,6 +51,7 @@ WebSocketUrl = Annotated[Url, _begins_with("ws", "wss")]
 ModelName = Annotated[str, Field(min_length=1, max_length=256)]
 NonEmpty = Annotated[str, Field(min_length=1)]
 Lower = Annotated[str, AfterValidator(str.lower)]
+DatabaseName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
 
 
 def _check_pair(value: str) -> str:

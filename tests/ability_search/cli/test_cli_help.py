@@ -53,7 +53,7 @@ def test_all_commands_are_there() -> None:
             "secret",
         ),
         *("eval", "watch", "build", "export", "import", "backup", "restore", "gateway", "mcp"),
-        *("migrate", "top", "prune", "setup"),
+        *("migrate", "top", "prune", "setup", "mark", "memory"),
     }
 
 

@@ -27,6 +27,7 @@ CHUNK_COLUMNS = {
     "kind": "kind",
     "of": "aspectOf",
     "of_chunk": "ofChunk",
+    "parent": "parent",
     "metadata": "metadata",
     "total_chunks": "totalChunks",
     "created_at": "createdAt",
@@ -92,7 +93,7 @@ def chunk_row(record: ChunkRecord) -> dict[str, Any]:
     row = {column: getattr(record, name) for name, column in CHUNK_COLUMNS.items()}
     row |= {name: list(row[name]) for name in _LISTS if row[name] is not None}
     row["metadata"] = dict(record.metadata)
-    for name in ("ofChunk", "centrality", "novelty"):
+    for name in ("ofChunk", "parent", "centrality", "novelty"):
         if row[name] is None:
             del row[name]
     if record.duplicate_of is None:
