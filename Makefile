@@ -34,7 +34,7 @@ SMALLEST ?=
 # Most examples that `make contract` makes up for an operation.
 EXAMPLES ?= 10
 
-IMAGE_EXTRAS := code languages documents gateway mcp nats rabbitmq otel
+IMAGE_EXTRAS := analysis code languages documents gateway mcp nats rabbitmq otel
 LOCAL_EXTRAS := local hub
 UV_VERSION   := 0.13.9
 LOCK         := $(BIN)/uv pip compile --quiet --upgrade --universal --generate-hashes --no-header \

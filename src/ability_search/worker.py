@@ -15,6 +15,7 @@ from typing import Any
 
 import httpx
 
+from ability_search.analysis.graph_analyzer import GraphAnalyzer
 from ability_search.config.model_settings import Embedding, Expansion
 from ability_search.config.model_settings import Reranker as Reranking
 from ability_search.config.schema import Settings
@@ -245,6 +246,7 @@ def build_services(
         sessions=Sessions(ports, indexing),
         searcher=Searcher(query_ports),
         maintenance=maintenance,
+        analyzer=GraphAnalyzer(store),
     )
 
 

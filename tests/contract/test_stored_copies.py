@@ -8,7 +8,7 @@ import pytest
 from tests.contract.stored_records import chunk, filled, put, towards
 
 from ability_search.store.port import Store
-from ability_search.store.records import ChunkRecord, OverviewRequest
+from ability_search.store.records import ChunkRecord, Link, OverviewRequest
 
 NOTHING_WANTED = OverviewRequest(None, None, None, None, 0)
 
@@ -35,6 +35,32 @@ async def test_order_includes_generated_kinds(store: Store) -> None:
     assert source == "a/t"
     record = (await store.source_records_at(stored.type, [place]))[place]
     assert (record.generated, record.of) == (True, "a")
+
+
+async def test_links_of_sources_are_read_strongest_first(store: Store) -> None:
+    links = [Link("a", "b", "cites", 0.5), Link("c", "a", "cites", 1.0), Link("b", "c", "x", 0.7)]
+    stored = await filled(store, *map(chunk, "abc"), links=links)
+    assert await store.links(stored.type, ["a"], limit=9) == [links[1], links[0]]
+    assert await store.links(stored.type, ["a", "b"], limit=2) == [links[1], links[2]]
+    assert await store.links(stored.type, ["z"], limit=2) == []
+
+
+async def test_vectors_of_indexed_chunks_are_read_by_chunk_id(store: Store) -> None:
+    stored = await filled(
+        store,
+        chunk("b", breadcrumb="Guide > B"),
+        chunk("a"),
+        chunk("c", duplicate_of="notes:a:0"),
+        chunk("a/t", of="a", kind="title"),
+    )
+    page = await store.chunk_vectors(stored.type, after="", limit=9)
+    assert [(each.chunk_id, each.source, each.title, each.chunk_index) for each in page] == [
+        ("notes:a:0", "a", "Title of a", 0),
+        ("notes:b:0", "b", "Guide > B", 0),
+    ]
+    assert list(page[0].embedding) == pytest.approx(list(towards(0.6)))
+    (rest,) = await store.chunk_vectors(stored.type, after="notes:a:0", limit=1)
+    assert rest.chunk_id == "notes:b:0"
 
 
 def rounded(record: ChunkRecord) -> ChunkRecord:

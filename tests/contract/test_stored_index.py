@@ -22,7 +22,13 @@ from tests.contract.stored_records import (
 
 from ability_search.collection import Collection
 from ability_search.store.port import Store
-from ability_search.store.records import Link, OverviewRequest, WeightedChunk
+from ability_search.store.records import (
+    ChunkScores,
+    Columns,
+    Link,
+    OverviewRequest,
+    WeightedChunk,
+)
 
 
 async def counts(store: Store, within: Collection) -> tuple[int, int, int, int, int]:
@@ -456,6 +462,22 @@ async def test_weights_of_a_chunk_that_became_a_duplicate_stay(store: Store) -> 
         ("notes:a:0", [1.0, 0.5]),
         ("notes:b:0", [1.0, 0.5]),
     ]
+
+
+async def test_scores_of_an_analysis_are_stored_with_the_chunks(store: Store) -> None:
+    stored = await filled(store, chunk("a"), chunk("b"), chunk("c"))
+    scores = [ChunkScores("notes:b:0", 0.25, 1.0), ChunkScores("notes:missing:0", 1.0, 1.0)]
+    await store.set_scores(stored.type, scores)
+    columns = Columns(fields=("centrality", "novelty"))
+    rows = (await store.search(stored, [by_terms({1: 1.0})], columns)).value["terms"]
+    found = {row.chunk_id: (row.columns["centrality"], row.columns["novelty"]) for row in rows}
+    assert found == {"notes:a:0": (None, None), "notes:b:0": (0.25, 1.0), "notes:c:0": (None, None)}
+    assert await found_ids(store, stored, by_vector()) == ["notes:a:0", "notes:b:0", "notes:c:0"]
+    whole = await store.chunk_records(stored.type, ["b"], kinds=False, first=0, end=1)
+    assert [(each.centrality, each.novelty) for each in whole] == [(0.25, 1.0)]
+    await put(store, stored, chunk("b"))
+    whole = await store.chunk_records(stored.type, ["b"], kinds=False, first=0, end=1)
+    assert [each.centrality for each in whole] == [None]
 
 
 async def test_discarding_staged_parts_leaves_what_is_stored(store: Store) -> None:

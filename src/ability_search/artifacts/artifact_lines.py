@@ -34,6 +34,7 @@ _Uses = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 _Day = Annotated[int, Meta(ge=FIRST_DAY, le=LAST_DAY)]
 _Key = Annotated[str, Meta(max_length=64)]
 _TermId = Annotated[int, Meta(ge=0, lt=2**31)]
+_Share = Annotated[float, Meta(ge=0, le=1)]
 _Weight = Annotated[float, Meta(ge=0, le=1e6)]
 _Lengths = Annotated[list[_Count], Meta(min_length=2, max_length=2)]
 _Average = Annotated[float, Meta(ge=SHORTEST_AVERAGE, le=LONGEST_AVERAGE)]
@@ -44,7 +45,7 @@ class LinkLine(msgspec.Struct):
 
     target: _Name
     kind: _Word
-    weight: Annotated[float, Meta(ge=0, le=1)]
+    weight: _Share
 
 
 class SourceLine(msgspec.Struct, rename="camel", kw_only=True):
@@ -125,6 +126,8 @@ class ChunkLine(msgspec.Struct, rename="camel", kw_only=True):
     vector_key: _Key | None = None
     terms: list[_TermId] | None = None
     weights: list[_Weight] | None = None
+    centrality: _Share | None = None
+    novelty: _Share | None = None
     duplicate_of: str | UnsetType | None = UNSET
     spare_terms: list[_TermId] | UnsetType | None = UNSET
     spare_weights: list[_Weight] | UnsetType | None = UNSET

@@ -26,7 +26,7 @@ from ability_search.cli.parameters import (
 )
 from ability_search.client import Hits, Neighbours, SearchClient
 from ability_search.client.tool_client import ToolClient
-from ability_search.search.options import QueryInput
+from ability_search.search.options import Graph, QueryInput
 from ability_search.search.response import Hit
 from kadi_client.tools import validation_text
 
@@ -161,6 +161,10 @@ def search(
     start: FromOption = None,
     end: Annotated[str | None, typer.Option("--to", metavar="DAY", help="Last such day.")] = None,
     literal: LiteralOption = False,
+    hops: Annotated[
+        int | None,
+        typer.Option(min=1, max=3, help="Graph expansion over this many links; see --graph."),
+    ] = None,
     debug: DebugOption = False,
     broker: BrokerOption = None,
     timeout: TimeoutOption = 60.0,
@@ -202,6 +206,9 @@ def search(
     )
     if literal:
         wanted["understand"] = False
+    if hops is not None:
+        graph = wanted.get("graph") or Graph()
+        wanted["graph"] = graph.model_copy(update={"hops": hops})
     found = with_client(
         broker,
         lambda tools: SearchClient.over(tools, timeout=timeout).query(
@@ -221,6 +228,13 @@ def similar(
     collection: Annotated[
         str | None, typer.Option("--collection", "-c", help="Collection of the source.")
     ] = None,
+    to: Annotated[
+        str | None,
+        typer.Option("--to", help="Find the paths to this source over links instead; with -c."),
+    ] = None,
+    hops: Annotated[
+        int | None, typer.Option(min=1, max=3, help="Maximum number of links.  [default: 3]")
+    ] = None,
     k: LimitOption = 10,
     min_score: MinScoreOption = None,
     condition: FilterOption = None,
@@ -230,9 +244,13 @@ def similar(
 ) -> None:
     """Find the nearest neighbours of a chunk, or of a source, in its collection.
 
+    With --to, find the paths between two sources over links, and the sources that both
+    are linked with.
+
     Example:
         ability-search similar docs:guide/install.md:0 -k 5
         ability-search similar guide/install.md -c docs
+        ability-search similar guide/install.md -c docs --to guide/update.md
     """
     wanted = None if condition is None else json_object(condition, "--filter")
     # A collection name has no colon, so the part before the first one is the name.
@@ -241,10 +259,32 @@ def similar(
     found = with_client(
         broker,
         lambda tools: SearchClient.over(tools, timeout=timeout).similar(
-            name, **start, limit=k, filter=wanted, min_score=min_score
+            name, **start, to=to, hops=hops, limit=k, filter=wanted, min_score=min_score
         ),
     )
+    if found.connection is not None:
+        _show_connection(found, as_json=as_json)
+        return
     _show(found, as_json=as_json)
+
+
+def _show_connection(found: Neighbours, *, as_json: bool) -> None:
+    connection = found.connection
+    assert connection is not None
+    if as_json:
+        output.print_json(found.model_dump(mode="json", by_alias=True, exclude_unset=True))
+    else:
+        for path in connection.paths:
+            parts = [path.sources[0]]
+            for kind, source in zip(path.via, path.sources[1:], strict=True):
+                parts.append(f"-{kind}- {source}")
+            output.stdout().print(output.plain(f"{path.strength:.3f}  {' '.join(parts)}"))
+        if connection.common:
+            output.stdout().print(output.plain(f"common: {', '.join(connection.common)}"))
+        if not connection.paths:
+            output.stderr().print("no path found")
+    if not connection.paths:
+        raise typer.Exit(NOT_FOUND)
 
 
 @command(app, "mark")

@@ -68,11 +68,16 @@ class BlockingSearchClient(BlockingBase):
         chunk_id: str | None = None,
         *,
         source: str | None = None,
+        to: str | None = None,
+        hops: int | None = None,
         limit: int = 10,
         filter: Mapping[str, Any] | None = None,
         min_score: float | None = None,
     ) -> Neighbours:
         """Find the nearest neighbours of a chunk, or of a source.
+
+        With ``source`` and ``to``, find the paths between these two over links instead, and the
+        sources that both are linked with: ``connection`` of the result.
 
         Example:
             found = search.query("notes", "when is the data saved?")
@@ -81,7 +86,14 @@ class BlockingSearchClient(BlockingBase):
         """
         return self._run(
             self._client.similar(
-                collection, chunk_id, source=source, limit=limit, filter=filter, min_score=min_score
+                collection,
+                chunk_id,
+                source=source,
+                to=to,
+                hops=hops,
+                limit=limit,
+                filter=filter,
+                min_score=min_score,
             )
         )
 

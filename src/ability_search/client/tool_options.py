@@ -29,6 +29,7 @@ class QueryOptions(TypedDict, total=False):
     exclude: Sequence[str]
     decay: Mapping[str, Any]
     graph: Mapping[str, Any]
+    boost: Mapping[str, Any]
     diversity: float
     max_per_source: int
     expand: Mapping[str, Any] | str
@@ -83,6 +84,7 @@ class ReindexOptions(TypedDict, total=False):
     clear: bool
     background: bool
     cancel: bool
+    analyze: bool
 
 
 class SessionParts(TypedDict, total=False):

@@ -26,6 +26,12 @@ class Neighbours(SimilarResult):
     """Result of :meth:`SearchClient.similar`; renders as a table in notebooks."""
 
     def _repr_html_(self) -> str:
+        if self.connection is not None:
+            names = ("sources", "via", "strength")
+            rows = [
+                [_cell(getattr(each, name)) for name in names] for each in self.connection.paths
+            ]
+            return _table(f"{len(rows)} paths", names, rows)
         return _hits_table(f"{self.count} chunks like {self.source_chunk.chunk_id}", self.results)
 
 
@@ -38,7 +44,7 @@ class Collections(results.CollectionsResult):
         return _table(f"{len(rows)} collections", names, rows)
 
 
-_LONG = {"sources", "next_cursor", "tokens", "growth", "map"}
+_LONG = {"sources", "next_cursor", "tokens", "growth", "map", "graph"}
 
 
 class CollectionInfo(results.CollectionInfoResult):

@@ -23,6 +23,7 @@ EXTRAS = {
     "nats": ("nats",),
     "rabbitmq": ("aio_pika",),
     "watch": ("watchfiles",),
+    "analysis": ("scipy",),
     "eval": ("ir_measures", "pytrec_eval", "scipy"),
 }
 """Extra -> modules that its commands need; plots need :data:`PLOT_MODULES`, too."""

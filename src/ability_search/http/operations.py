@@ -15,11 +15,12 @@ from pydantic import BaseModel, Field, RootModel
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
+from ability_search.analysis.graph_analysis import GraphAnalysis
 from ability_search.config.schema import Gateway
 from ability_search.edges.memory_calls import MEMORY, memory_call
 from ability_search.edges.network_state import ComponentStates
 from ability_search.edges.tool_calls import Caller, Observe, Unavailable
-from ability_search.errors import InvalidInput
+from ability_search.errors import InvalidInput, NotFound
 from ability_search.http import event_stream
 from ability_search.http.openapi import Operation, document
 from ability_search.http.request_bodies import Fields, fields_of, read_json
@@ -27,9 +28,11 @@ from ability_search.http.shortcuts import (
     INGEST,
     SEARCH,
     FilesInput,
+    GraphSearchInput,
     IngestInput,
     ReadFile,
     SearchInput,
+    graph_searched,
     ingested,
     searched,
     uploaded,
@@ -123,6 +126,19 @@ class Handlers:
     async def search(self, request: Request) -> Response:
         """POST /search."""
         return await self.call(request, SEARCH, searched(await self.fields(request)))
+
+    async def graph_search(self, request: Request) -> Response:
+        """POST /graph-search."""
+        return await self.call(request, SEARCH, graph_searched(await self.fields(request)))
+
+    async def analysis(self, request: Request) -> Response:
+        """GET /collections/{name}/graph."""
+        name = request.path_params["name"]
+        tool_input = {"collection": name, "limit": 1, "include": ["graph"]}
+        info = await _while_connected(request, self.caller.read(_INFO.name, tool_input))
+        if info.get("graph") is None:
+            raise NotFound("analysis", name, hint="Call search-reindex with analyze.")
+        return Response(msgspec.json.encode(info["graph"]), media_type=JSON)
 
     async def collections(self, request: Request) -> Response:
         """GET /collections."""
@@ -261,6 +277,14 @@ OPERATIONS: tuple[Operation, ...] = (
         handler=Handlers.search,
         body=SearchInput,
     ),
+    replace(
+        _tool(BY_NAME[SEARCH]),
+        path="/graph-search",
+        name="graphSearch",
+        description="Same as `search` with graph expansion over `hops` links.",
+        handler=Handlers.graph_search,
+        body=GraphSearchInput,
+    ),
     Operation(
         path="/collections",
         name="collections",
@@ -283,6 +307,16 @@ OPERATIONS: tuple[Operation, ...] = (
             "cursor": {**_INFO_FIELDS["cursor"], "type": "string"},
         },
         responses={200: (_RESULT, _INFO.result)},
+        errors=_READ_ERRORS,
+    ),
+    Operation(
+        path="/collections/{name}/graph",
+        name="collectionGraph",
+        summary="Analysis of a collection's graph",
+        description="The last analysis, made by `search-reindex` with `analyze`.",
+        handler=Handlers.analysis,
+        parameters={"name": _INFO_FIELDS["collection"]},
+        responses={200: ("The analysis.", GraphAnalysis)},
         errors=_READ_ERRORS,
     ),
     Operation(

@@ -12,7 +12,7 @@ from ability_search.errors import InvalidInput
 from ability_search.http.request_bodies import Fields
 from ability_search.search.options import Collections, QueryInput
 from ability_search.tools.inputs import CollectionName, DedupThreshold, DocumentInput, JobId
-from ability_search.wire import Input, NonBlank
+from ability_search.wire import Count, Input, NonBlank
 from kadi_client import Raw
 from kadi_client.messages import encode
 
@@ -95,6 +95,12 @@ class SearchInput(QueryInput):
     )
 
 
+class GraphSearchInput(SearchInput):
+    """Same as search-query with graph expansion."""
+
+    hops: Count = Field(2, ge=1, le=3, description="Maximum number of hops.", examples=[2])
+
+
 def ingested(fields: Fields) -> dict[str, Any]:
     """Return the input of search-index for a body of POST /ingest.
 
@@ -152,3 +158,16 @@ def searched(fields: Fields) -> Fields:
     if "collection" in fields:
         raise InvalidInput("tag", "give either tag or collection")
     return {"collection" if name == "tag" else name: value for name, value in fields.items()}
+
+
+def graph_searched(fields: Fields) -> Fields:
+    """Return the input of search-query for a body of POST /graph-search.
+
+    Raises:
+        InvalidInput: if both ``hops`` and ``graph``, or ``tag`` and ``collection``, are given.
+    """
+    if "graph" in fields and "hops" in fields:
+        raise InvalidInput("hops", "give either hops or graph")
+    hops = fields.get("hops", Raw(b"2"))
+    others = {name: value for name, value in fields.items() if name != "hops"}
+    return {"graph": Raw(b'{"hops": %b}' % bytes(hops)), **searched(others)}

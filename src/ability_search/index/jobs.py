@@ -13,7 +13,7 @@ from typing import Any
 from ability_search.collection import Collection
 from ability_search.errors import Busy, Cancelled, SearchError
 from ability_search.store.port import JobStore
-from ability_search.store.records import HISTORY, Job
+from ability_search.store.records import FILES, HISTORY, INDEX, Job
 from ability_search.wire import COMPLETED, FAILED, PROGRESS
 
 log = logging.getLogger(__name__)
@@ -145,7 +145,9 @@ class Jobs:
 
     @asynccontextmanager
     async def recorded(self, job: Job, *, after: float = 0.0) -> AsyncIterator[Progress]:
-        """Record the block as a job: its start, progress and outcome, and the runs before it.
+        """Record the block as a job: its start, progress and outcome.
+
+        The record of a job that indexes also has the outcomes of those before it.
 
         The block runs even if recording fails.
 
@@ -193,7 +195,10 @@ class Jobs:
         await asyncio.gather(*self._recording, return_exceptions=True)
 
     async def _begin_run(self, job: Job) -> None:
-        """Record a new job, with the outcomes of those before it."""
+        """Record a new job; one that indexes with the outcomes of those before it."""
+        if job.kind not in (FILES, INDEX):
+            await self.begin(job)
+            return
         last = await self.find(job.collection, job.kind)
         history = () if last is None else [_outcome(last), *last.options.get(HISTORY, ())]
         await self.begin(replace(job, options={HISTORY: list(history)[:_HISTORY]}))

@@ -33,6 +33,7 @@ from ability_search.search.stages.first_candidates import (
     UNDERSTANDING,
 )
 from ability_search.search.stages.full_text import FULL_TEXT_SCORES
+from ability_search.search.stages.graph_boost import GRAPH_BOOST
 from ability_search.search.stages.graph_expansion import GRAPH_EXPANSION, GRAPH_SCORES
 from ability_search.search.stages.hit_rows import HITS, PAGE_ROWS
 from ability_search.search.stages.kind_search import KIND_SEARCH, all_searched, count_chunks
@@ -74,6 +75,7 @@ SCORERS = (
     EXCLUSION_PENALTY,
     FIELD_RULES,
     DECAY,
+    GRAPH_BOOST,
 )
 RANKING = (
     FUSION,

@@ -35,7 +35,8 @@ from ability_search.search.pipeline import (
 )
 from ability_search.search.query import COSINE, Query, parse_query
 from ability_search.search.query_vectors import QueryVectors
-from ability_search.search.response import QueryResult, SimilarResult
+from ability_search.search.response import Hit, QueryResult, SimilarResult
+from ability_search.search.source_paths import connect
 from ability_search.search.stage import Ports
 from ability_search.search.stages.decay import UseCounter
 from ability_search.search.stages.first_candidates import RETRIEVAL
@@ -138,17 +139,7 @@ class Searcher:
             NotFound: if there is no such collection, or no such chunk or source in it.
         """
         chunk_id = f"{name}:{source}:0" if chunk_id is None else chunk_id
-        registry = self._ports.registry
-
-        async def ask(current: Collection) -> Read[ChunkText | None]:
-            return await self._ports.store.chunk(current, chunk_id)
-
-        found = await registry.consult(await registry.get(name), ask)
-        if found is None:
-            raise NotFound("collection", name)
-        collection, chunk = found
-        if chunk is None:
-            raise not_found(chunk_id, source)
+        collection, chunk = await self._chunk(name, chunk_id, source)
         vector: Sequence[float] = chunk.embedding or ()
         if source is not None:
             filter = combine(Not(OneOf(Field("source"), (source,))), filter)
@@ -164,13 +155,65 @@ class Searcher:
         await run(RANKING, candidates, self._ports)
         answer = Answer(query, ranked=candidates.ranked)
         await run(PAGE, answer, self._ports)
-        own = Candidate(
-            chunk.rid, chunk_id, 1.0, ranks={"semantic": 1}, collection=collection, row=chunk
+        own = _start(collection, chunk, query)
+        return SimilarResult(results=answer.hits, count=len(answer.hits), source_chunk=own)
+
+    async def connection(
+        self,
+        name: str,
+        source: str,
+        to: str,
+        *,
+        hops: int,
+        limit: int,
+        shown: Callable[[str], bool],
+    ) -> SimilarResult:
+        """Return the paths between two sources, and the first chunk of the first.
+
+        Args:
+            name: Their collection.
+            source: Source where the paths begin.
+            to: Source where they end.
+            hops: Maximum number of links of a path, 1 to 3.
+            limit: Maximum number of paths, and of common neighbours.
+            shown: Whether a source may be returned.
+
+        Raises:
+            NotFound: if there is no such collection, or no such source in it.
+        """
+        found = []
+        for each in (source, to):
+            if not shown(each):
+                raise not_found(None, each)
+            found.append(await self._chunk(name, f"{name}:{each}:0", each))
+        collection, chunk = found[0]
+        connected = await connect(
+            self._ports.store, collection, source, to, hops=hops, limit=limit, shown=shown
         )
-        own.score = 1.0
-        return SimilarResult(
-            results=answer.hits, count=len(answer.hits), source_chunk=hit_of(own, query)
-        )
+        query = parse_query(QueryInput(collection=name, query=source), None)
+        own = _start(collection, chunk, replace(query, as_of=self._ports.now()))
+        return SimilarResult(results=[], count=0, source_chunk=own, connection=connected)
+
+    async def _chunk(
+        self, name: str, chunk_id: str, source: str | None
+    ) -> tuple[Collection, ChunkText]:
+        """Return a chunk with its collection; ``source`` is what the caller named, if not the id.
+
+        Raises:
+            NotFound: if there is no such collection or chunk.
+        """
+        registry = self._ports.registry
+
+        async def ask(current: Collection) -> Read[ChunkText | None]:
+            return await self._ports.store.chunk(current, chunk_id)
+
+        found = await registry.consult(await registry.get(name), ask)
+        if found is None:
+            raise NotFound("collection", name)
+        collection, chunk = found
+        if chunk is None:
+            raise not_found(chunk_id, source)
+        return collection, chunk
 
     async def _mean_vector(self, collection: Collection, first: ChunkText) -> Sequence[float]:
         """Return the mean of the vectors of a source's first chunks, of unit length."""
@@ -262,6 +305,15 @@ class Searcher:
             answer.clock.add(step, took / 1e3)
         await run(PAGE, answer, self._ports)
         return lists
+
+
+def _start(collection: Collection, chunk: ChunkText, query: Query) -> Hit:
+    """Return the chunk that others are compared with, as a hit."""
+    own = Candidate(
+        chunk.rid, chunk.chunk_id, 1.0, ranks={"semantic": 1}, collection=collection, row=chunk
+    )
+    own.score = 1.0
+    return hit_of(own, query)
 
 
 def not_found(chunk_id: str | None, source: str | None) -> NotFound:

@@ -20,6 +20,8 @@ from ability_search.store.memory_tables import (
 )
 from ability_search.store.records import (
     ChunkRecord,
+    ChunkScores,
+    ChunkVector,
     MapPoint,
     Neighbour,
     OverviewAnswer,
@@ -257,6 +259,15 @@ class MemoryDocuments(Tables):
                     chunk.record, weights=tuple(change.weights), average_length=average_length
                 )
 
+    async def set_scores(self, generation: str, scores: Sequence[ChunkScores]) -> None:
+        table = self._generation(generation).chunks
+        for each in scores:
+            chunk = table.get(each.chunk_id)
+            if chunk is not None:
+                chunk.record = replace(
+                    chunk.record, centrality=each.centrality, novelty=each.novelty
+                )
+
     async def build_graph(self, generation: str, *, kinds: bool, dimensions: int) -> None:
         """Do nothing: there is no graph, as searches are exact."""
         self._generation(generation)
@@ -289,6 +300,19 @@ class MemoryCopies(Tables):
             chunk.whole()
             for chunk in self._generation(generation).table(kinds=kinds).values()
             if chunk.record.source in wanted and first <= chunk.record.chunk_index < end
+        ]
+
+    async def chunk_vectors(self, generation: str, *, after: str, limit: int) -> list[ChunkVector]:
+        page = _by_id(selected(self._generation(generation).chunks.values(), None), after=after)
+        return [
+            ChunkVector(
+                chunk.record.chunk_id,
+                chunk.record.source,
+                chunk.record.breadcrumb or chunk.record.title,
+                chunk.record.chunk_index,
+                chunk.embedding or (),
+            )
+            for chunk in page[:limit]
         ]
 
     async def overview(

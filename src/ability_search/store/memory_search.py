@@ -147,6 +147,13 @@ class MemorySearch(Tables):
             hops,
         )
 
+    async def links(self, generation: str, sources: Sequence[str], *, limit: int) -> list[Link]:
+        wanted = set(sources)
+        found = self._generation(generation).links
+        return _strongest(
+            (link for link in found if link.source in wanted or link.target in wanted), limit
+        )
+
     async def term_statistics(self, generation: str, *, after: int) -> list[TermStatisticsEntry]:
         stored = self._generations.get(generation, Generation())
         return [each for each in stored.statistics if each.revision > after]
@@ -199,7 +206,7 @@ def _text(chunk: StoredChunk, cosines: Sequence[float | None] = ()) -> ChunkText
     return ChunkText(chunk.rid, **values, cosines=tuple(cosines))
 
 
-def _strongest(links: Iterable[Link]) -> list[Link]:
+def _strongest(links: Iterable[Link], limit: int = _LINKS) -> list[Link]:
     return sorted(links, key=lambda link: (-link.weight, link.source, link.target, link.kind))[
-        :_LINKS
+        :limit
     ]

@@ -17,11 +17,14 @@ from ability_search.collection import Collection
 from ability_search.filters.tree import Filter
 from ability_search.store.records import (
     ChunkRecord,
+    ChunkScores,
     ChunkText,
+    ChunkVector,
     Columns,
     GraphAnswer,
     GraphRequest,
     Job,
+    Link,
     MapPoint,
     Neighbour,
     OverviewAnswer,
@@ -193,6 +196,12 @@ class SearchStore(Protocol):
         Links are followed in both directions.
         """
 
+    async def links(self, generation: str, sources: Sequence[str], *, limit: int) -> list[Link]:
+        """Return the strongest links from and to these sources, the strongest first.
+
+        The generation must have links.
+        """
+
 
 class IndexStore(Protocol):
     """Documents and chunks of generations."""
@@ -319,6 +328,9 @@ class IndexStore(Protocol):
     ) -> None:
         """Write new weights. A chunk that became a duplicate, or no longer is one, is left out."""
 
+    async def set_scores(self, generation: str, scores: Sequence[ChunkScores]) -> None:
+        """Write scores of chunks; chunks that are gone are skipped."""
+
     async def build_graph(self, generation: str, *, kinds: bool, dimensions: int) -> None:
         """Build the vector graph, and return when it is complete."""
 
@@ -354,6 +366,9 @@ class CopyStore(Protocol):
         Raises:
             TooLarge: if they do not fit into one message.
         """
+
+    async def chunk_vectors(self, generation: str, *, after: str, limit: int) -> list[ChunkVector]:
+        """Return indexed chunks greater than ``after`` with their vectors, by chunkId."""
 
     async def overview(
         self, collection: Collection, request: OverviewRequest

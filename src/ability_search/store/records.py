@@ -9,7 +9,7 @@ which are stored and indexed apart.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Generic, Literal, TypeVar
 
 from ability_search.collection import Collection
@@ -81,6 +81,9 @@ class ChunkRecord:
     """Average length that the weights were computed with."""
     duplicate_of: str | None = None
     """ChunkId that represents this one in the indexes; ``None`` if the chunk is indexed itself."""
+    centrality: float | None = None
+    """As in :class:`ChunkScores`; ``None`` if the chunk was not analysed."""
+    novelty: float | None = None
     further: Mapping[str, Any] = field(default_factory=dict)
     """Columns of a later version of this program, which are kept."""
 
@@ -414,6 +417,35 @@ class MapPoint:
     cosines: Sequence[float]
 
 
+# Analysis
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkVector:
+    """A chunk as a node of the graph of its collection."""
+
+    chunk_id: str
+    source: str
+    title: str
+    chunk_index: int
+    embedding: Sequence[float] = ()
+
+    def without_embedding(self) -> ChunkVector:
+        """Return the chunk without its vector."""
+        return replace(self, embedding=())
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkScores:
+    """Scores of a chunk in the graph of its collection."""
+
+    chunk_id: str
+    centrality: float
+    """Share of the other chunks that have a smaller PageRank, 0 to 1; equal ones count half."""
+    novelty: float
+    """From 0 to 1, see :func:`ability_search.analysis.vector_measures.novelty`."""
+
+
 @dataclass(frozen=True, slots=True)
 class Use:
     """The number of times an agent was shown a chunk, and its mark."""
@@ -468,6 +500,8 @@ REINDEX = "reindex"
 """Kind of the jobs that rebuild a collection; another worker continues an abandoned one."""
 FILES, INDEX = "index-file", "index"
 """Kinds of the jobs that index; their results are stored, and no worker continues them."""
+ANALYSIS = "analysis"
+"""Kind of the jobs that analyse a collection; the result is the analysis."""
 HISTORY = "history"
 """Option of a job that indexes: the outcomes of the jobs of its kind before it, newest first."""
 

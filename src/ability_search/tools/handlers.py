@@ -11,11 +11,12 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from ability_search.analysis.graph_analyzer import GraphAnalyzer
 from ability_search.errors import Cancelled, DeadlineExceeded, SearchError
 from ability_search.filters.predicate import matches
 from ability_search.index.file_indexing import FileIndexing, FileRequest
 from ability_search.index.generations import Generations
-from ability_search.index.index_calls import IndexReport, Progress
+from ability_search.index.index_calls import Progress
 from ability_search.index.index_ports import IndexPorts
 from ability_search.index.indexer import Indexer
 from ability_search.index.jobs import Jobs, Run
@@ -29,7 +30,7 @@ from ability_search.ops.metrics.meter import Meter
 from ability_search.ops.metrics.metric_table import DEGRADED_ANSWERS, QUERY_STAGE_SECONDS
 from ability_search.search.response import QueryResult, SimilarResult
 from ability_search.search.searcher import Searcher, not_found
-from ability_search.store.records import FILES, INDEX, Job
+from ability_search.store.records import ANALYSIS, FILES, INDEX, Job
 from ability_search.tools import inputs, requests, responses, results
 from ability_search.tools.boundary import failure
 from ability_search.tools.table import TOOLS, ToolRow
@@ -62,6 +63,7 @@ class Services:
     sessions: Sessions
     searcher: Searcher
     maintenance: Maintenance
+    analyzer: GraphAnalyzer
 
 
 def search_tools(services: Services) -> list[Tool]:
@@ -111,7 +113,7 @@ class _Table:
             report = await self._services.indexing.index(
                 value.collection, documents, requests.index_options(value), run.report
             )
-            run.end(report)
+            run.end(report.documents, responses.index_record(report))
         self._services.maintenance.schedule(value.collection)
         return responses.index_result(report, job.id)
 
@@ -125,7 +127,7 @@ class _Table:
             report = await self._services.files.index(
                 value.collection, request, requests.index_options(value), run.report
             )
-            run.end(report.index)
+            run.end(report.index.documents, responses.index_record(report.index))
         self._services.maintenance.schedule(value.collection)
         return responses.index_file_result(report, job.id)
 
@@ -150,6 +152,15 @@ class _Table:
 
     async def similar(self, value: inputs.SimilarInput, _call: _Admitted) -> SimilarResult:
         """search-similar."""
+        if value.source is not None and value.to is not None:
+            return await self._services.searcher.connection(
+                value.collection,
+                value.source,
+                value.to,
+                hops=value.hops,
+                limit=requests.limit(value.limit, self._limits),
+                shown=self._may_read,
+            )
         result = await self._services.searcher.similar(
             value.collection,
             value.chunk_id,
@@ -170,6 +181,8 @@ class _Table:
         if value.cancel:
             job = await self._services.reindexing.cancel(value.collection)
             return responses.cancelled_result(job)
+        if value.analyze:
+            return await self._analyzed(value, call)
         announced = _Job(call, value.job_id)
         async with announced.failing(value.collection):
             run = await self._services.reindexing.start(
@@ -178,6 +191,14 @@ class _Table:
         if value.background:
             return responses.started_result(run.job)
         return responses.reindex_result(await self._attended(run, call))
+
+    async def _analyzed(self, value: inputs.ReindexInput, call: _Admitted) -> results.ReindexResult:
+        collection = await self._services.ports.registry.get(value.collection)
+        job = _Job(call, value.job_id)
+        async with self._recorded(job, ANALYSIS, value.collection) as run:
+            analysis = await self._services.analyzer.analyze(collection, run.report)
+            run.end(analysis.chunks, analysis.model_dump(by_alias=True))
+        return responses.analyzed_result(value.collection, analysis, job.id)
 
     async def _attended(self, run: Run, admitted: _Admitted) -> Job:
         """Wait for a job; a cancelled or expired call cancels it, a lost caller does not."""
@@ -237,7 +258,10 @@ class _Table:
         if overview.map is not None:
             points = [each for each in overview.map.points if self._may_read(each.source)]
             overview = replace(overview, map=overview.map.model_copy(update={"points": points}))
-        return responses.collection_info(page, jobs, overview, scan_below=ranking.scan_below)
+        graph = responses.analysis(jobs) if "graph" in value.include else None
+        if graph is not None:
+            graph = graph.of_sources(self._may_read)
+        return responses.collection_info(page, jobs, overview, graph, scan_below=ranking.scan_below)
 
 
 @dataclass(frozen=True, slots=True)
@@ -341,16 +365,10 @@ class _Recorded:
         recorded.stage = progress.stage
         await self._job.progress(progress)
 
-    def end(self, report: IndexReport) -> None:
+    def end(self, total: int, result: Mapping[str, Any]) -> None:
         """Record the result."""
-        self._recorded.done = self._recorded.total = report.documents
-        self._recorded.result = {
-            "added": report.added,
-            "updated": report.updated,
-            "unchanged": report.unchanged,
-            "failed": len(report.failed),
-            "chunks": report.chunks,
-        }
+        self._recorded.done = self._recorded.total = total
+        self._recorded.result = result
 
 
 def _meter(meter: Meter, result: QueryResult) -> None:

@@ -22,7 +22,7 @@ from ability_search.text.chunkers import Strategy
 from ability_search.wire import Count, Input, NonBlank, Share
 
 Format = Literal["markdown", "text", "code", "json", "html", "rst", "csv", "conversation"]
-Included = Literal["tokens", "growth", "map"]
+Included = Literal["tokens", "growth", "map", "graph"]
 FileFormat = (
     Format
     | Literal["pdf", "docx", "pptx", "xlsx", "odf", "rtf", "epub", "svg", "email", "mbox", "image"]
@@ -272,7 +272,15 @@ class SimilarInput(Input):
         " of its first 100 chunks.",
         examples=["guide/install.md"],
     )
-    limit: Count = Field(10, ge=1, description="Maximum number of results.")
+    to: NonBlank | None = Field(
+        None,
+        max_length=4096,
+        description="With source: return the paths over links between the two sources, and the"
+        " sources that both are linked with, instead of similar chunks.",
+        examples=["guide/update.md"],
+    )
+    hops: Count = Field(3, ge=1, le=3, description="Maximum number of links of a path.")
+    limit: Count = Field(10, ge=1, description="Maximum number of results, or of paths.")
     filter: dict[str, Any] | None = Field(None, description="As for search-query.")
     min_score: float | None = Field(None, ge=-1, le=1, description="Minimum cosine.")
 
@@ -280,6 +288,8 @@ class SimilarInput(Input):
     def _one_start(self) -> SimilarInput:
         if (self.chunk_id is None) == (self.source is None):
             raise ValueError("exactly one of chunkId and source is required")
+        if self.to is not None and (self.source is None or self.to == self.source):
+            raise ValueError("to requires source, and another one")
         return self
 
 
@@ -305,12 +315,19 @@ class ReindexInput(Input):
     cancel: bool = Field(
         False, description="Cancel the job that is rebuilding the collection; it stays unchanged."
     )
+    analyze: bool = Field(
+        False,
+        description="Only analyse the graph of the chunks, and store their centrality and novelty"
+        " for the option boost of search-query; the chunks stay as they are.",
+    )
     job_id: JobId = None
 
     @model_validator(mode="after")
     def _one_thing(self) -> ReindexInput:
-        if self.clear + self.background + self.cancel > 1:
-            raise ValueError("clear, background and cancel are mutually exclusive")
+        if self.clear + self.background + self.cancel + self.analyze > 1:
+            raise ValueError("clear, background, cancel and analyze are mutually exclusive")
+        if self.analyze and self.model_fields_set - {"collection", "analyze", "job_id"}:
+            raise ValueError("analyze changes no setting of the collection; leave the others out")
         return self
 
 
@@ -370,10 +387,11 @@ class CollectionInfoInput(Input):
     children: bool = Field(True, description="Also list sources that belong to another one (of).")
     include: list[Included] = Field(
         default_factory=list,
-        max_length=3,
+        max_length=4,
         description="Additional parts. tokens: histogram of chunk sizes, to judge the chunking."
         " growth: how much was indexed when. map: sample of the chunks as points, close to each"
-        " other if similar, for plotting; it is long. Each part reads the chunks.",
+        " other if similar, for plotting; it is long. Each of these reads the chunks."
+        " graph: the last analysis of the chunks' graph, made by search-reindex with analyze.",
         examples=[["tokens", "growth"]],
     )
     map_points: Count = Field(1000, ge=1, le=5000, description="Maximum points on the map.")

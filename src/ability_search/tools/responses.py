@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ability_search.analysis.graph_analysis import GraphAnalysis
 from ability_search.collection import Collection
 from ability_search.documents import instant
 from ability_search.index.file_indexing import FileReport
 from ability_search.index.index_calls import IndexReport
 from ability_search.index.indexer import SourcePage
 from ability_search.index.overview import Overview
-from ability_search.store.records import HISTORY, Job
+from ability_search.store.records import ANALYSIS, HISTORY, Job
 from ability_search.text.model_traits import language_warnings
 from ability_search.tools import results
 from ability_search.wire import Result
@@ -43,6 +44,36 @@ def index_file_result(report: FileReport, job_id: str) -> results.IndexFileResul
             results.SkippedFile(path=item.path, reason=item.reason) for item in report.skipped
         ],
         removed=report.removed,
+    )
+
+
+def index_record(report: IndexReport) -> Mapping[str, Any]:
+    """Return the result of an indexing job as it is recorded."""
+    return {
+        "added": report.added,
+        "updated": report.updated,
+        "unchanged": report.unchanged,
+        "failed": len(report.failed),
+        "chunks": report.chunks,
+    }
+
+
+def analysis(jobs: Sequence[Job]) -> GraphAnalysis | None:
+    """Return the last analysis of a collection; ``None`` if there is none."""
+    job = next((each for each in jobs if each.kind == ANALYSIS and each.result), None)
+    return None if job is None else GraphAnalysis.model_validate(job.result)
+
+
+def analyzed_result(collection: str, analysis: GraphAnalysis, job_id: str) -> results.ReindexResult:
+    """Return the result of search-reindex with ``analyze``."""
+    return results.ReindexResult(
+        collection=collection,
+        deleted=0,
+        message=f"analysed the graph of {analysis.chunks} chunks;"
+        " search-collection-info with include graph returns it",
+        state="done",
+        job_id=job_id,
+        took_ms=analysis.took_ms,
     )
 
 
@@ -106,7 +137,12 @@ def summary(collection: Collection) -> results.CollectionSummary:
 
 
 def collection_info(
-    page: SourcePage, jobs: Sequence[Job], overview: Overview, *, scan_below: int
+    page: SourcePage,
+    jobs: Sequence[Job],
+    overview: Overview,
+    graph: GraphAnalysis | None,
+    *,
+    scan_below: int,
 ) -> results.CollectionInfoResult:
     """Return the result of search-collection-info; ``scan_below`` as for the search."""
     collection = page.collection
@@ -129,6 +165,7 @@ def collection_info(
         tokens=overview.tokens,
         growth=overview.growth,
         map=overview.map,
+        graph=graph,
     )
 
 
@@ -152,7 +189,7 @@ def _job(job: Job) -> results.JobStatus:
             "state": "interrupted" if job.running and job.expired else job.state,
             "started_at": instant(job.started_at),
             "updated_at": instant(job.updated_at),
-            "result": job.result or None,
+            "result": (job.result if job.kind != ANALYSIS else None) or None,
             "history": [_run(each) for each in job.options.get(HISTORY, ())] or None,
         }
     )

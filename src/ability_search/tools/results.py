@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from ability_search.analysis.graph_analysis import GraphAnalysis
 from ability_search.index.charts import CollectionGrowth, CollectionMap, TokenHistogram
 from ability_search.index.session_options import SessionErased, SessionState
 from ability_search.wire import Result
@@ -146,7 +147,7 @@ class JobStatus(Result):
     """The last job of its kind."""
 
     job_id: str
-    kind: Literal["reindex", "index-file", "index"] = Field(
+    kind: Literal["reindex", "index-file", "index", "analysis"] = Field(
         description="index: a search-index that ran for more than two seconds."
     )
     state: Literal["running", "interrupted", "done", "failed", "cancelled"] = Field(
@@ -198,3 +199,6 @@ class CollectionInfoResult(Result):
     tokens: TokenHistogram | None = Field(None, description="Set if requested by include.")
     growth: CollectionGrowth | None = Field(None, description="Set if requested by include.")
     map: CollectionMap | None = Field(None, description="Set if requested by include.")
+    graph: GraphAnalysis | None = Field(
+        None, description="Set if requested by include, and the collection was analysed."
+    )

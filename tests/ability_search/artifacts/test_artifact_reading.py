@@ -410,14 +410,14 @@ def test_the_older_name_of_a_revision_is_read(directory: Path) -> None:
 def test_what_a_newer_program_adds_is_passed_over_in_manifests_and_kept_in_rows(
     directory: Path,
 ) -> None:
-    edited(directory, novelty={"x": 1})
-    changed(directory, CHUNKS, line_changed(0, novelty=[1, {"y": None}]))
-    changed(directory, SOURCES, line_changed(0, novelty="of a source"))
+    edited(directory, rating={"x": 1})
+    changed(directory, CHUNKS, line_changed(0, rating=[1, {"y": None}]))
+    changed(directory, SOURCES, line_changed(0, rating="of a source"))
     item = next(checked(directory).items())
-    assert item.chunks[0].further == {"novelty": [1, {"y": None}]}
-    assert item.record.further == {"novelty": "of a source"}
-    assert json.loads(chunk_line(item.chunks[0]))["novelty"] == [1, {"y": None}]
-    assert json.loads(source_line(item.record))["novelty"] == "of a source"
+    assert item.chunks[0].further == {"rating": [1, {"y": None}]}
+    assert item.record.further == {"rating": "of a source"}
+    assert json.loads(chunk_line(item.chunks[0]))["rating"] == [1, {"y": None}]
+    assert json.loads(source_line(item.record))["rating"] == "of a source"
 
 
 SOURCE = SourceRecord(
@@ -440,7 +440,7 @@ SOURCE = SourceRecord(
     generated=True,
     tail="end",
     origin="o",
-    further={"novelty": 1},
+    further={"rating": 1},
 )
 CHUNK = ChunkRecord(
     chunk_id="docs:d#~summary:1",
@@ -474,7 +474,9 @@ CHUNK = ChunkRecord(
     lengths=[1, 2],
     average_length=7.5,
     duplicate_of="docs:e:0",
-    further={"novelty": 1},
+    centrality=0.5,
+    novelty=0.25,
+    further={"rating": 1},
 )
 
 

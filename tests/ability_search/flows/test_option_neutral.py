@@ -33,6 +33,7 @@ NEUTRAL: tuple[dict[str, Any], ...] = (
     {"decay": {"weight": 0, "halfLifeDays": 0.001, "agentId": "ann"}},
     {"decay": {"floor": 1}},
     {"graph": None},
+    {"boost": {"centrality": 0, "novelty": 0}},
     {"diversity": 1},
     {"maxPerSource": 1000},
     {"expand": None},

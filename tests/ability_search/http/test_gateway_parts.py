@@ -125,7 +125,7 @@ def test_openapi_document_has_every_tool_with_valid_schemas_and_examples() -> No
                 whole = {**content["schema"], "components": described["components"]}
                 jsonschema.validate(example["value"], whole)
                 assert example["value"] or path == "/tools/search-collections"
-    assert bodies == len(TOOLS) + 3, "and /ingest, /files, /search"
+    assert bodies == len(TOOLS) + 4, "and /ingest, /files, /search, /graph-search"
     identifiers = [operation["operationId"] for *_, operation in operations(described)]
     assert len(set(identifiers)) == len(identifiers)
     assert all(described["paths"][path]["get"]["security"] == [] for path in ("/health", "/ready"))

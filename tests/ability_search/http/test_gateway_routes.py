@@ -140,6 +140,19 @@ async def test_text_is_ingested_searched_listed_replaced_and_deleted(network: Ne
         tagged = await http.post("/search", json={"query": "bread", "tag": "kitchen"})
         assert [hit["source"] for hit in tagged.json()["results"]] == ["b/1"]
 
+        asked = {"query": "bread", "tag": "kitchen", "hops": 3}
+        over = await http.post("/graph-search", json=asked)
+        assert "graph" in fits(json_, "/graph-search", over.json())["timings"]
+        refused = await http.post("/graph-search", json={**asked, "hops": 4})
+        assert (refused.status_code, "hops" in refused.text) == (400, True)
+
+        missing = await http.get("/collections/notes/graph")
+        assert (missing.status_code, missing.json()["code"]) == (404, "not_found")
+        analyze = {"collection": "notes", "analyze": True}
+        assert (await http.post("/tools/search-reindex", json=analyze)).status_code == 200
+        graph = (await http.get("/collections/notes/graph")).json()
+        assert fits(json_, "/collections/{name}/graph", graph, method="get")["chunks"] == 1
+
         listed = fits(json_, "/collections", (await http.get("/collections")).json(), method="get")
         assert {item["name"] for item in listed["collections"]} == {"notes", "kitchen"}
         info = await http.get("/collections/notes", params={"limit": 1})

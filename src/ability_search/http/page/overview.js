@@ -4,6 +4,7 @@ import { call } from "./api.js";
 import { bars, plot } from "./chart.js";
 import { count, h, moment, plural, table } from "./dom.js";
 import { failure } from "./failures.js";
+import { graphOf } from "./graph.js";
 import { drawMap } from "./map.js";
 
 const LENGTHS = { minute: 60, hour: 3600, day: 86400, week: 7 * 86400, month: 30 * 86400, year: 365 * 86400 };
@@ -12,7 +13,7 @@ const SIZES = [1000, 2500, 5000];
 /** Return an element for a collection and `read()`, which refreshes it except for the map. */
 export function overviewOf(collection) {
   const figures = h("div", { class: "figures" });
-  const element = h("div", {}, figures, mapOf(collection));
+  const element = h("div", {}, figures, mapOf(collection), graphOf(collection));
   let last = "";
   const read = async () => {
     try {

@@ -23,6 +23,7 @@ from ability_search.store.arcadedb.schema import create_child_index, create_kind
 from ability_search.store.arcadedb.search import build_graph, nearest
 from ability_search.store.records import (
     ChunkRecord,
+    ChunkScores,
     Neighbour,
     Passage,
     Read,
@@ -360,6 +361,9 @@ class IndexSql(Database):
                 ],
             ),
         )
+
+    async def set_scores(self, generation: str, scores: Sequence[ChunkScores]) -> None:
+        await self.generation_write(generation, write.set_scores(generation, scores))
 
 
 def _chunk_type(generation: str, *, kinds: bool) -> str:

@@ -12,7 +12,13 @@ from ability_search.documents import KINDS
 from ability_search.store.arcadedb.collections import read_of
 from ability_search.store.arcadedb.core import Statement, source_type
 from ability_search.store.arcadedb.database import Database
-from ability_search.store.records import MapPoint, OverviewAnswer, OverviewRequest, Read
+from ability_search.store.records import (
+    ChunkVector,
+    MapPoint,
+    OverviewAnswer,
+    OverviewRequest,
+    Read,
+)
 
 _TITLE = 120
 _EXCERPT = 160
@@ -74,6 +80,31 @@ class OverviewSql(Database):
             for row in answer["points"]
         ]
         return read_of(answer, points)
+
+    async def chunk_vectors(self, generation: str, *, after: str, limit: int) -> list[ChunkVector]:
+        found = await self.generation_read(
+            generation, chunk_vectors(generation, after=after, limit=limit)
+        )
+        return [
+            ChunkVector(
+                row["chunkId"],
+                row["source"],
+                row["breadcrumb"] or row["title"],
+                row["chunkIndex"],
+                row["embedding"],
+            )
+            for row in found
+        ]
+
+
+def chunk_vectors(chunk_type: str, *, after: str, limit: int) -> Statement:
+    """Select indexed chunks with their vectors, by chunkId."""
+    return Statement(
+        "SELECT chunkId, source, title, breadcrumb, chunkIndex, embedding"
+        f" FROM `{chunk_type}` WHERE chunkId > :floor AND duplicateOf IS NULL"
+        f" ORDER BY chunkId LIMIT {limit:d}",
+        {"floor": after},
+    )
 
 
 def overview(

@@ -53,6 +53,8 @@ CHUNK_COLUMNS = {
     "weights": "weights",
     "lengths": "lengths",
     "duplicate_of": "duplicateOf",
+    "centrality": "centrality",
+    "novelty": "novelty",
 }
 """Fields of a :class:`ChunkRecord` -> columns, in the order of new rows."""
 CHUNK_FIELDS = {column: name for name, column in CHUNK_COLUMNS.items()}
@@ -91,10 +93,9 @@ def chunk_row(record: ChunkRecord) -> dict[str, Any]:
     row = {column: getattr(record, name) for name, column in CHUNK_COLUMNS.items()}
     row |= {name: list(row[name]) for name in _LISTS if row[name] is not None}
     row["metadata"] = dict(record.metadata)
-    if record.of_chunk is None:
-        del row["ofChunk"]
-    if record.parent is None:
-        del row["parent"]
+    for name in ("ofChunk", "parent", "centrality", "novelty"):
+        if row[name] is None:
+            del row[name]
     if record.duplicate_of is None:
         del row["duplicateOf"]
     else:

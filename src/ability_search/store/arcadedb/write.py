@@ -17,7 +17,7 @@ from ability_search.store.arcadedb.core import (
     source_type,
 )
 from ability_search.store.arcadedb.rows import STORED_COLUMNS, link_row, source_row
-from ability_search.store.records import Replacement
+from ability_search.store.records import ChunkScores, Replacement
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,6 +312,26 @@ def set_weights(
             "average": average_length,
             "changes": [change for change in changes if change["duplicateOf"] is None],
             "spares": [change for change in changes if change["duplicateOf"] is not None],
+        },
+    )
+
+
+def set_scores(chunk_type: str, scores: Sequence[ChunkScores]) -> Statement:
+    """Write scores of chunks. No index has them, so no search waits for the commit."""
+    return Statement(
+        f"""
+        BEGIN;
+        FOREACH ($each IN :scores) {{
+            UPDATE `{chunk_type}` SET centrality = $each.centrality, novelty = $each.novelty
+                WHERE chunkId = $each.chunkId;
+        }}
+        COMMIT;
+        """,
+        {
+            "scores": [
+                {"chunkId": each.chunk_id, "centrality": each.centrality, "novelty": each.novelty}
+                for each in scores
+            ]
         },
     )
 

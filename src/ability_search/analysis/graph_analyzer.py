@@ -1,0 +1,112 @@
+"""The graph analyzer: measures the graph of a collection, and stores scores for queries."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import time
+
+import numpy as np
+
+from ability_search.analysis.graph_analysis import GraphAnalysis
+from ability_search.collection import Collection
+from ability_search.documents import Vector
+from ability_search.errors import InvalidInput, TooLarge
+from ability_search.index.index_calls import Progress, Report
+from ability_search.store.port import Store
+from ability_search.store.records import ChunkScores, ChunkVector, SourceRecord
+
+LIMIT = 100_000
+"""Chunks that can be analysed."""
+_PAGE_NUMBERS = 200_000
+"""Numbers of vectors in a page."""
+_SOURCES = 500
+_SCORES = 1000
+"""Rows read and written at a time."""
+
+
+class GraphAnalyzer:
+    """Analyses collections.
+
+    Args:
+        store: The store of the collections.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    async def analyze(self, collection: Collection, report: Report) -> GraphAnalysis:
+        """Measure the graph of a collection, and store the scores of its chunks.
+
+        Args:
+            collection: The collection; what is indexed meanwhile may be left out.
+            report: Receives the progress.
+
+        Raises:
+            InvalidInput: if the extra ``analysis`` is not installed.
+            TooLarge: if it has more than :data:`LIMIT` chunks.
+            GenerationGone: if it is rebuilt or deleted meanwhile.
+        """
+        started = time.perf_counter()
+        if importlib.util.find_spec("scipy") is None:
+            raise InvalidInput(
+                "analyze",
+                "the worker has no scipy, which analyses need",
+                hint="Run where the worker is installed: pip install 'ability-search[analysis]'",
+            )
+        if collection.chunks > LIMIT:
+            raise TooLarge(
+                f"{collection.public_name} has {collection.chunks} chunks; at most {LIMIT} can be"
+                " analysed",
+                hint="Analyse a smaller collection.",
+            )
+        chunks, vectors = await self._chunks(collection, report)
+        sources = await self._sources(collection)
+        await self._progress(report, collection, len(chunks), "measuring")
+        analysis, scores = await asyncio.to_thread(
+            _measured, chunks, vectors, sources, collection.revision
+        )
+        await self._progress(report, collection, len(chunks), "storing")
+        for begin in range(0, len(chunks), _SCORES):
+            await self._store.set_scores(collection.type, scores[begin : begin + _SCORES])
+        took = round(1e3 * (time.perf_counter() - started), 1)
+        return analysis.model_copy(update={"took_ms": took})
+
+    async def _chunks(
+        self, collection: Collection, report: Report
+    ) -> tuple[list[ChunkVector], Vector]:
+        chunks: list[ChunkVector] = []
+        parts: list[Vector] = []
+        limit = max(1, _PAGE_NUMBERS // collection.dimensions)
+        after = ""
+        while page := await self._store.chunk_vectors(collection.type, after=after, limit=limit):
+            chunks += [each.without_embedding() for each in page]
+            parts.append(np.array([each.embedding for each in page], dtype=np.float32))
+            after = page[-1].chunk_id
+            await self._progress(report, collection, len(chunks), "reading")
+        empty = np.zeros((0, collection.dimensions), dtype=np.float32)
+        return chunks, np.concatenate([empty, *parts])
+
+    async def _sources(self, collection: Collection) -> list[SourceRecord]:
+        records: list[SourceRecord] = []
+        after = ""
+        while page := await self._store.source_records(
+            collection.type, after=after, limit=_SOURCES
+        ):
+            records += page
+            after = page[-1].source
+        return records
+
+    async def _progress(
+        self, report: Report, collection: Collection, done: int, stage: str
+    ) -> None:
+        await report(Progress(collection.public_name, done, collection.chunks, stage))
+
+
+def _measured(
+    chunks: list[ChunkVector], vectors: Vector, sources: list[SourceRecord], revision: int
+) -> tuple[GraphAnalysis, list[ChunkScores]]:
+    """Measure in a thread; loading scipy takes a moment too, and workers may be without it."""
+    from ability_search.analysis.collection_measures import measure
+
+    return measure(chunks, vectors, sources, revision)

@@ -1,0 +1,63 @@
+"""The option ``boost``: central or novel chunks score higher. Pure.
+
+The values are those that the last analysis of the collection stored with its chunks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from ability_search.search.candidates import Candidate, Candidates, scale
+from ability_search.search.query import Query
+from ability_search.search.stage import scorer
+
+
+def factor(values: Mapping[str, float], weights: Mapping[str, float]) -> float:
+    """Return the factor of a score, in [0, 1]: ``(1 + sum(w v)) / (1 + sum(w))``.
+
+    Args:
+        values: Centrality and novelty, each in [0, 1].
+        weights: Weights of these, >= 0; with 0 a value has no effect.
+    """
+    gained = sum(weight * values[name] for name, weight in weights.items())
+    return (1 + gained) / (1 + sum(weights.values()))
+
+
+def score_boost(
+    weights: Mapping[str, float], items: Sequence[Candidate], candidates: Candidates
+) -> None:
+    """Multiply scores by their factors; a chunk without a value has the mean of the others.
+
+    If no candidate has a value, nothing is changed, and a warning says so.
+
+    Args:
+        weights: Weight of each value, > 0.
+        items: The candidates to score.
+        candidates: All candidates of the collection, which the mean is that of.
+    """
+    means: dict[str, float] = {}
+    for name in weights:
+        stored = [item.columns.get(name) for item in candidates.chunks]
+        known = [value for value in stored if value is not None]
+        if known:
+            means[name] = sum(known) / len(known)
+    if items and len(means) < len(weights):
+        name = candidates.collection.public_name
+        warning = f"boost: {name} was not analysed; call search-reindex with analyze"
+        if warning not in candidates.warnings:
+            candidates.warnings.append(warning)
+        return
+    for item in items:
+        own = {name: item.columns.get(name) for name in weights}
+        values = {name: means[name] if at is None else at for name, at in own.items()}
+        scale(item, NAME, factor(values, weights), **values)
+
+
+def _weights(query: Query) -> Mapping[str, float] | None:
+    option = query.asked.boost
+    given = {} if option is None else option.model_dump()
+    return {name: weight for name, weight in given.items() if weight} or None
+
+
+NAME = "boost"
+GRAPH_BOOST = scorer(NAME, _weights, score_boost, lambda weights: [*weights])
