@@ -21,7 +21,7 @@ from rich.console import Console
 from chaos.campaign import Campaign, Plan, Recorded
 from chaos.report import show
 from chaos.stack_process import StartFailed
-from chaos.steps import DEFAULT, GROUPS, chosen_faults
+from chaos.steps import EVERY, GROUPS, chosen_faults
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -33,7 +33,7 @@ def _parser() -> argparse.ArgumentParser:
         "--faults",
         default="default",
         metavar="LIST",
-        help=f"names, separated by commas, of: {', '.join((*GROUPS, *DEFAULT))}; default: default",
+        help=f"names, separated by commas, of: {', '.join((*GROUPS, *EVERY))}; default: default",
     )
     parser.add_argument("--no-attacks", action="store_true", help="no hostile input")
     parser.add_argument(

@@ -61,7 +61,6 @@ _METHODS = (
 _PIPELINED = 20
 _ADDRESSES = 250
 """Loopback addresses that requests come from, so that the rate limit is not all they meet."""
-_MADE_UP = "Made up. "
 
 
 def is_error(answer: Answer) -> bool:
@@ -92,7 +91,7 @@ def _request(id_: int, method: str, params: Any) -> str:
 
 
 def frames(chance: random.Random, size: int) -> tuple[list[str], dict[int, Check], int]:
-    """Return messages to a broker before authentication, or lines to an MCP server.
+    """Return messages to a broker before authentication.
 
     Returns:
         The messages, what the answer to each id must be, and the number of answers without an id.
@@ -458,7 +457,7 @@ class Inputs:
     async def _exported(self) -> Path:
         name, directory = f"{COLLECTION}-artifact", self._stack.home / "exports" / COLLECTION
         documents = [
-            {"source": f"a{n}", "title": f"Artifact {n}", "content": f"{_MADE_UP * 40}{n}"}
+            {"source": f"a{n}", "title": f"Artifact {n}", "content": f"{'Made up. ' * 40}{n}"}
             for n in range(3)
         ]
         sent = {"collection": name, "documents": documents}

@@ -80,6 +80,7 @@ def _memory(ledger: Ledger) -> dict[str, Any]:
     found = {}
     for component, memories in sorted(lives.items()):
         longest = max(memories, key=lambda each: each.times[-1] - each.times[0])
+        newest = max(memories, key=lambda each: each.times[-1])
         slope = longest.slope()
         found[component] = {
             "processes": len(memories),
@@ -87,7 +88,7 @@ def _memory(ledger: Ledger) -> dict[str, Any]:
             "lastMib": round(longest.sizes[-1] / MIB),
             "minutes": round((longest.times[-1] - longest.times[0]) / 60, 1),
             "mibPerMinute": None if slope is None else round(slope, 2),
-            **longest.over_searches(),
+            **newest.over_searches(),
         }
     return found
 

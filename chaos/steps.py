@@ -22,11 +22,14 @@ COMPONENTS = ("broker", "database", "models", "worker-1", "gateway")
 WORKERS = 2
 CUTS = ("cut", "slow", "hold")
 SHORT = (*(f"kill-{name}" for name in COMPONENTS), "pause", *CUTS)
-DEFAULT = (*SHORT, "burst", "kill-supervisor", "disk-full", "second-database", "squatters")
+DEFAULT = (*SHORT, "kill-supervisor", "disk-full", "second-database", "squatters")
+DENSE = ("burst", "kill-supervisor", "disk-full", "cut", "squatters")
+EVERY = (*DEFAULT, "burst")
 GROUPS: Mapping[str, Sequence[str]] = {
     "none": (),
     "short": SHORT,
     "default": DEFAULT,
+    "dense": DENSE,
 }
 BURST_SECONDS = (0.8, 1.6, 3.2, 6.4)
 """Longest time between two kills of a burst."""
@@ -66,8 +69,8 @@ def chosen_faults(text: str) -> tuple[str, ...]:
     found: dict[str, None] = {}
     for name in filter(None, (each.strip() for each in text.split(","))):
         members = GROUPS.get(name, (name,))
-        if not set(members) <= set(DEFAULT):
-            known = ", ".join((*GROUPS, *DEFAULT))
+        if not set(members) <= set(EVERY):
+            known = ", ".join((*GROUPS, *EVERY))
             raise ValueError(f"no fault {name!r}; there are: {known}")
         found.update(dict.fromkeys(members))
     return tuple(found)

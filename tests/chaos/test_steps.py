@@ -16,7 +16,7 @@ from chaos.expectations import Violation
 from chaos.inputs import BATCHES
 from chaos.ledger import Ledger, Memory, percentiles
 from chaos.report import report_of
-from chaos.steps import COMPONENTS, DEFAULT, SHORT, chosen_faults
+from chaos.steps import COMPONENTS, DEFAULT, DENSE, SHORT, chosen_faults
 
 from chaos import texts
 
@@ -45,7 +45,7 @@ def test_every_operation_fault_and_attack_occurs() -> None:
 
 
 def test_bursts_are_most_faults_and_kill_every_component() -> None:
-    plan = replace(PLAN, faults=DEFAULT)
+    plan = replace(PLAN, faults=DENSE)
     steps = [made(plan, "faults", number) for number in range(100)]
     bursts = [step for step in steps if step.operation == "burst"]
     assert len(bursts) > 50

@@ -186,7 +186,7 @@ _FIND: Mapping[str, _Find] = {
     "selection": lambda self, selection: self._store_for(selection.agent),
     "records": lambda self, records: self._store_for(records[0].agent),
 }
-"""How the store is found, by the name of a method's first argument."""
+"""Ways to find the store, by the name of a method's first argument."""
 
 
 def _passed(method: str, find: _Find) -> Route:

@@ -35,7 +35,7 @@ _NO_SPEAKER = re.compile(r"[\s:]++")
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """What one speaker said; ``time`` is RFC 3339 in UTC, ``None`` if unknown."""
+    """A part said by one speaker; ``time`` is RFC 3339 in UTC, ``None`` if unknown."""
 
     speaker: str
     text: str
