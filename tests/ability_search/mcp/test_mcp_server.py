@@ -322,6 +322,6 @@ async def test_stdout_carries_only_the_protocol(stage: Stage, tmp_path: Path) ->
     assert refused == [-32700, -32700, -32600]
     assert answers[1]["serverInfo"]["name"] == "ability-search"
     assert "search-query" in answers[1]["instructions"]
-    assert len(answers["two"]["tools"]) == len(TOOLS) + 1
+    assert len(answers["two"]["tools"]) == len(TOOLS) + len(MEMORY) + 1
     assert (out, process.returncode) == (b"", 0)
     assert b" cli: " in err
