@@ -322,8 +322,9 @@ async def test_a_document_that_exhausts_the_heap_is_named_and_nothing_else_is_lo
                 )
                 assert "while writing 'huge'" in str(answer), answer
                 assert (await index(client, 1))["failed"] == []
-                # The exit code of a JVM without memory; after three the write is given up.
-                assert database.ended == [3, 3, 3]
+                # The exit code of a JVM without memory; after at most three the write is given up.
+                assert 1 <= len(database.ended) <= 3
+                assert set(database.ended) == {3}
             finally:
                 keeping.cancel()
                 await asyncio.wait([keeping])
