@@ -30,8 +30,7 @@ _MOST_SHARE = 0.75
 _GROWTH = 1.5
 _ENGINE_BYTES = _SMALLEST_HEAP * MIB
 _COPIES = 4
-"""Times that a vector is in memory while a graph is rebuilt: in the caches of the search, of the
-build and of new vectors, and on its way from the record."""
+"""Times that a vector is assumed to be in memory while a graph is rebuilt."""
 _GRAPH_BYTES = 800
 """Bytes of a vector in the old and the new graph, its record id included."""
 
@@ -62,7 +61,8 @@ def default_heap_mb(memory: int | None = None) -> int:
 def needed_heap_mb(vectors: Iterable[tuple[int, int]]) -> int:
     """Return the heap that indexes need in MiB: ``256 MiB + sum n (16 d + 800 bytes)``.
 
-    Measured: at 384 dimensions a heap of 2 GiB sufficed for 225,000 chunks, and not for 300,000.
+    An estimate, fitted to one load: at 384 dimensions a heap of 2 GiB sufficed for 225,000 chunks
+    and not for 300,000.
 
     Args:
         vectors: Number ``n`` and dimensions ``d`` of the vectors of each index.
