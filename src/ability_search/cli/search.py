@@ -35,6 +35,7 @@ _LEAD = 60
 _OWN = ("collection", "query", "limit", "mode", "filter", "min_score", "understand", "time_range")
 """Fields of search-query that `search` declares itself."""
 _FLAGS = {
+    "queries": "--phrasing",
     "sources": "--source",
     "exclude_sources": "--exclude-source",
     "hypothetical_answer": "--hyde",
@@ -179,6 +180,7 @@ def search(
         ability-search search "EADDRINUSE" --keyword --highlights
         ability-search search "release notes" --filter '{"metadata.year": {"$gte": 2025}}'
         ability-search search "retry policy" --source 'guide/**' --json
+        ability-search search "retry policy" --phrasing backoff --phrasing "call again"
         ability-search search "what changed in March 2026 besides the outage"
         ability-search search "retry policy" --exclude HTTP --from 2026-01-01
         ability-search search "decisions of last week" --as-of 2026-03-25
