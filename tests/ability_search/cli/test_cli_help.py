@@ -41,7 +41,7 @@ def test_all_commands_are_there() -> None:
     groups = {path[0] for path in COMMANDS}
     assert groups == {
         *("up", "down", "status", "doctor", "worker", "broker", "database", "models", "index"),
-        *("search", "similar", "collections", "info", "delete", "reindex", "call", "secret"),
+        *("search", "ask", "similar", "collections", "info", "delete", "reindex", "call", "secret"),
         *("eval", "watch", "build", "export", "import", "backup", "restore", "gateway", "mcp"),
         *("migrate", "top", "prune", "setup"),
     }
