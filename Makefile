@@ -49,7 +49,7 @@ KADI_CORE ?= $(firstword $(wildcard ../shared/kadi-core/*.tgz))
 export ORT_DISABLE_TELEMETRY := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo up test lint coverage docs site contract inspector bench quality chaos lock clean
+.PHONY: help demo up test lint coverage docs site contract inspector cluster bench quality chaos lock clean
 .DELETE_ON_ERROR:
 
 help: ## list the targets
@@ -87,6 +87,9 @@ contract: $(VENV)/.run $(VENV)/.contract ## check the gateway against its OpenAP
 
 inspector: $(VENV)/.run $(VENV)/.inspector ## hold the MCP servers against the protocol's Inspector
 	@$(BIN)/python scripts/inspector.py $(NODE)/bin/node $(INSPECTOR)/node_modules/.bin/mcp-inspector
+
+cluster: $(VENV)/.dev $(VENV)/.cluster ## kill the leader of a cluster of three database servers
+	@$(BIN)/python -m pytest --quiet -m long tests/cluster
 
 bench: $(VENV)/.dev ## measure latency, throughput and ranking quality
 	@$(BIN)/python -m benchmarks
@@ -139,6 +142,12 @@ $(VENV)/.contract: Makefile
 	@echo "==> what calls the gateway by its OpenAPI document"
 	@$(BIN)/python -m venv $(VENV)/contract
 	@$(VENV)/contract/bin/python -m pip install --quiet --disable-pip-version-check 'schemathesis>=4.32,<5'
+	@touch $@
+
+# The last release of the engine's package that replicates without a plugin.
+$(VENV)/.cluster: Makefile
+	@echo "==> three database servers (180 MB on disk, once)"
+	@$(PIP) install --no-deps --target $(VENV)/cluster 'arcadedb-embedded==26.3.2'
 	@touch $@
 
 $(VENV)/.lock: Makefile | $(VENV)/.run

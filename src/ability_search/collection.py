@@ -15,7 +15,8 @@ K1: Final = 1.2
 B: Final = 0.75
 """The usual parameters of BM25, and those of collections that record none."""
 
-_LONGEST_NAME = 64
+LONGEST_NAME = 64
+"""Maximum length of a collection's name in characters."""
 _LONGEST_MODEL = 256
 _TYPE_TOKEN = re.compile(r"^Chunk_.*_([0-9a-f]{11})[0-9a-f]{6}$")
 
@@ -147,7 +148,7 @@ def proposed_name(text: str) -> str:
     characters = (each if _is_usable(each) else "\0" for each in normalize("NFC", text))
     usable = re.sub("\0+", "-", "".join(characters))
     begin = next((place for place, each in enumerate(usable) if each.isalnum()), len(usable))
-    return usable[begin : begin + _LONGEST_NAME]
+    return usable[begin : begin + LONGEST_NAME]
 
 
 def _is_usable(character: str) -> bool:

@@ -6,7 +6,7 @@ import asyncio
 import json
 import socket
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 
 import pytest
@@ -116,6 +116,7 @@ def nobody() -> str:
 
 
 SELECT = Statement("SELECT 1 AS a")
+NETWORK = "com.arcadedb.network.binary"
 
 
 async def test_the_next_server_takes_over_and_is_kept() -> None:
@@ -124,9 +125,99 @@ async def test_the_next_server_takes_over_and_is_kept() -> None:
             rows = await backend.read("d", SELECT, timeout=5)
             assert decode(rows.json) == [{"a": 1}]
         await backend.write("d", [SELECT], timeout=5)
-        assert backend._preferred == 1
         assert server.connections == 1
         assert all("authorization: basic" in head.lower() for head in server.headers)
+
+
+def member(
+    number: int, servers: list[Server], leader: list[int], headers: dict[str, str]
+) -> Callable[[str], Answer | None]:
+    """Return how a node of a cluster answers: it names the leader, and only the leader writes."""
+
+    def answer(path: str) -> Answer | None:
+        if path == "/api/v1/server?mode=cluster":
+            address = servers[leader[0]].url.removeprefix("http://")
+            return 200, {"ha": {"leaderAddress": address}}, {}
+        if path.startswith("/api/v1/command") and number != leader[0]:
+            return (
+                400,
+                {"exception": "com.arcadedb.network.binary.ServerIsNotTheLeaderException"},
+                {},
+            )
+        return ONE_ROW[0], ONE_ROW[1], headers
+
+    return answer
+
+
+@asynccontextmanager
+async def cluster(
+    leader: list[int], *, headers: dict[str, str], **options: bool
+) -> AsyncIterator[tuple[list[Server], HttpDatabases]]:
+    servers: list[Server] = []
+    async with AsyncExitStack() as stack:
+        for number in range(3):
+            answer = member(number, servers, leader, headers)
+            servers.append(await stack.enter_async_context(serving(answer)))
+        urls = [server.url for server in servers]
+        backend = HttpDatabases(urls, user="root", password="secret-password", **options)
+        stack.push_async_callback(backend.close)
+        yield servers, backend
+
+
+RAFT = {"X-ArcadeDB-Commit-Index": "7"}
+
+
+def statements(server: Server) -> list[str]:
+    return [path for path in server.paths if "mode=cluster" not in path]
+
+
+async def test_statements_go_to_the_leader_and_follow_it() -> None:
+    leader = [2]
+    async with cluster(leader, headers=RAFT) as (servers, backend):
+        await backend.write("d", [SELECT], timeout=5)
+        await backend.read("d", SELECT, timeout=5)
+        assert [len(statements(server)) for server in servers] == [0, 0, 2]
+        leader[0] = 1
+        await backend.write("d", [SELECT], timeout=5)
+        await backend.read("d", SELECT, timeout=5)
+        assert [len(statements(server)) for server in servers] == [0, 2, 3]
+
+
+async def test_without_a_leader_a_write_is_repeated_until_its_deadline() -> None:
+    leader = [0]
+    async with cluster(leader, headers={}) as (servers, backend):
+        servers[0].answer = member(0, servers, [1], {})
+        servers[1].answer = member(1, servers, [0], {})
+        with pytest.raises(DatabaseError, match="the cluster has no leader"):
+            await backend.write("d", [SELECT], timeout=1)
+        assert len(statements(servers[0])) + len(statements(servers[1])) > 2
+
+
+async def test_reads_are_spread_over_servers_that_can_wait_for_what_was_committed() -> None:
+    async with cluster([0], headers=RAFT, spread_reads=True) as (servers, backend):
+        await backend.write("d", [SELECT], timeout=5)
+        for _ in range(7):
+            await backend.read("d", SELECT, timeout=5)
+        assert [len(statements(server)) for server in servers] == [4, 2, 2]
+        for server in servers[1:]:
+            heads = [head for head in server.headers if "mode=cluster" not in head]
+            assert all("X-ArcadeDB-Read-Consistency: LINEARIZABLE" in head for head in heads)
+
+
+async def test_reads_are_not_spread_over_servers_that_would_answer_too_early() -> None:
+    async with cluster([0], headers={}, spread_reads=True) as (servers, backend):
+        for _ in range(5):
+            await backend.read("d", SELECT, timeout=5)
+        assert [len(statements(server)) for server in servers] == [5, 0, 0]
+
+
+async def test_a_spread_read_passes_over_a_server_that_is_gone() -> None:
+    async with cluster([0], headers=RAFT, spread_reads=True) as (servers, backend):
+        await backend.read("d", SELECT, timeout=5)
+        backend._servers.all[1] = nobody()
+        for _ in range(6):
+            await backend.read("d", SELECT, timeout=5)
+        assert len(statements(servers[0])) + len(statements(servers[2])) == 7
 
 
 async def test_no_server_at_all_is_named_without_credentials() -> None:
@@ -145,15 +236,15 @@ def test_an_empty_list_of_servers_is_refused() -> None:
 
 async def test_a_read_survives_a_broken_connection_but_a_write_is_not_sent_twice() -> None:
     async with (
-        serving(lambda _path: None) as breaking,
+        serving(lambda path: ONE_ROW if "mode=cluster" in path else None) as breaking,
         serving(lambda _path: ONE_ROW) as sound,
         client(breaking.url, sound.url) as backend,
     ):
         with pytest.raises(DatabaseError, match="whether it took effect is unknown"):
             await backend.write("d", [SELECT], timeout=5)
-        assert sound.paths == []
+        assert statements(sound) == []
         assert (await backend.read("d", SELECT, timeout=5)).count == 1
-        assert sound.paths == ["/api/v1/query/d"]
+        assert statements(sound) == ["/api/v1/query/d"]
 
 
 async def test_a_lost_conflict_is_retried_until_it_is_won() -> None:

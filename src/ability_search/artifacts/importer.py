@@ -126,7 +126,7 @@ class Importer:
                 collection or of the model is not valid.
             DatabaseUnavailable: if the store did not answer.
         """
-        await self._check_free(checked_name(name), replacing)
+        _check_free(name, await self._registry.reload(checked_name(name)), replacing)
         checked_model(model or artifact.manifest.model_id)
         record = _record(name, artifact, model)
         try:
@@ -209,16 +209,6 @@ class Importer:
         ]
         return _replacement([Item(record, list(chunks), _NO_VECTORS) for record, chunks in left])
 
-    async def _check_free(self, name: str, replacing: bool) -> Collection | None:
-        live = await self._registry.reload(name)
-        if live is not None and not replacing:
-            raise InvalidInput(
-                "collection",
-                f"{name!r} exists",
-                hint="Choose another name with --name, or use --replace.",
-            )
-        return live
-
     def _groups(self, artifact: Importable, name: str) -> Iterator[Replacement]:
         """Yield the contents of one transaction each."""
         group: list[Item] = []
@@ -245,7 +235,7 @@ class Importer:
             live = await self._registry.reload(name)
             if live is not None and live.type == loaded.type:
                 return live
-            live = await self._check_free(name, replacing)
+            _check_free(name, live, replacing)
             built = await self._registry.reload(loaded.name)
             if built is None:
                 raise DatabaseUnavailable("the imported data was deleted", hint="Call again.")
@@ -274,6 +264,15 @@ class Importer:
         )
         while part := list(islice(renamed, _USES)):
             await self._store.put_uses(part)
+
+
+def _check_free(name: str, live: Collection | None, replacing: bool) -> None:
+    if live is not None and not replacing:
+        raise InvalidInput(
+            "collection",
+            f"{name!r} exists",
+            hint="Choose another name with --name, or use --replace.",
+        )
 
 
 def holds(collection: Collection, counts: Counts) -> bool:

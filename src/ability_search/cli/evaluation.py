@@ -295,7 +295,7 @@ def _require(plot: Path | None) -> None:
 
 
 def _report_written(file: Path) -> None:
-    output.stderr().print(f"written: {output.plain(file)}", soft_wrap=True)
+    output.stderr().print(f"written: {output.plain(file)}")
 
 
 def _moment(text: str | None) -> str | None:
@@ -357,7 +357,6 @@ def _show_run(run: Run, *, as_json: bool) -> None:
         f" {run.dataset.documents:,} documents in {run.collection['chunks']:,} chunks,"
         f" {output.plain(run.collection['model'])}; collection"
         f" {output.plain(run.collection['name'])}{_moments(run)}",
-        soft_wrap=True,
     )
     rows = [
         (mode, *_values(found.metrics), f"{found.milliseconds.median:.1f}")
@@ -375,8 +374,8 @@ def _show_comparison(comparison: Comparison, *, most: int, as_json: bool) -> Non
         output.print_json(comparison.as_json(most=most))
         return
     out = output.stdout()
-    out.print(f"A: [bold]{output.plain(comparison.a)}[/bold]", soft_wrap=True)
-    out.print(f"B: [bold]{output.plain(comparison.b)}[/bold]", soft_wrap=True)
+    out.print(f"A: [bold]{output.plain(comparison.a)}[/bold]")
+    out.print(f"B: [bold]{output.plain(comparison.b)}[/bold]")
     out.print("low, high: 95 % interval of the difference; * p < .05")
     _print_differences("metric", comparison.metrics)
     if comparison.categories:
@@ -415,7 +414,6 @@ def _show_negatives(mode: str, found: ModeRun) -> None:
             f"{mode}: {len(found.negatives)} queries without an answer; score of the first hit:"
             f" median {scores['unanswered']:.3f}, highest {scores['unansweredMax']:.3f};"
             f" with an answer: median {scores['answered']:.3f}",
-            soft_wrap=True,
         )
 
 

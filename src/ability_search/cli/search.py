@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin
 import typer
 from pydantic import ValidationError
 from pydantic.fields import FieldInfo
-from rich.markup import escape
 
 from ability_search.cli import output
 from ability_search.cli.app import NOT_FOUND, app, command
@@ -425,16 +424,15 @@ def _print_hit(place: int, hit: Hit, *, stale: bool) -> None:
     title = output.plain(hit.breadcrumb or hit.title)
     out.print(
         f"[bold]{place}.[/bold] [green]{hit.score:.3f}[/green] [cyan]{where}[/cyan]  {title}",
-        soft_wrap=True,
     )
     if stale:
-        out.print("   [yellow]changed since it was indexed[/yellow]", soft_wrap=True)
+        out.print("   [yellow]changed since it was indexed[/yellow]")
     for line in _snippet(hit).splitlines():
-        out.print(f"   {line}", soft_wrap=True)
+        out.print(f"   {line}")
     scores = ", ".join(f"{name} {score:.3f}" for name, score in hit.scores.items())
-    out.print(f"   [dim]{output.plain(hit.chunk_id)}  {scores}[/dim]", soft_wrap=True)
+    out.print(f"   [dim]{output.plain(hit.chunk_id)}  {scores}[/dim]")
     if hit.explain:
-        out.print(f"   [dim]{output.plain(json.dumps(hit.explain))}[/dim]", soft_wrap=True)
+        out.print(f"   [dim]{output.plain(json.dumps(hit.explain))}[/dim]")
     out.print()
 
 
@@ -483,4 +481,4 @@ def _print_warnings(found: Hits) -> None:
     if found.degraded:
         output.warn(f"searched by {found.degraded.mode} only: {found.degraded.reason}")
     for warning in found.warnings or ():
-        output.warn(escape(warning))
+        output.warn(warning)

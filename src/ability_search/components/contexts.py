@@ -183,7 +183,10 @@ def _backend(settings: Settings) -> tuple[Backend, str]:
         password = arcadedb.password.get_secret_value() if arcadedb.password else ""
         urls = [url.get_secret_value() for url in arcadedb.urls]
         shown = ", ".join(map(str, arcadedb.urls))
-        return HttpDatabases(urls, user=arcadedb.user, password=password), shown
+        databases = HttpDatabases(
+            urls, user=arcadedb.user, password=password, spread_reads=arcadedb.spread_reads
+        )
+        return databases, shown
     from kadi_localnet.database.embedded import EmbeddedDatabases
 
     directory = settings.files.data_dir / "databases"

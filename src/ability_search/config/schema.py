@@ -467,6 +467,11 @@ class Arcadedb(Group):
     urls: tuple[HttpUrl, ...] = setting(
         (), about="Addresses of the server, or of each server of a cluster."
     )
+    spread_reads: bool = setting(
+        False,
+        about="Whether reads are spread over the servers of a cluster that replicates by Raft; each"
+        " waits for what was committed before it. Otherwise the leader answers all of them.",
+    )
     user: NonEmpty = setting("root", about="User name on the server.")
     password: SecretStr | None = secret(about="Password of that user.")
     languages: tuple[Lower, ...] = setting(

@@ -15,7 +15,7 @@ from ability_search.config.agent_card import VAULT
 from ability_search.config.config_files import FileKind, find_own, read_yaml
 from ability_search.config.setting_fields import has_credentials
 from ability_search.config.settings_table import BY_ENV, BY_KEY, SPECS, Spec
-from ability_search.config.vault import SECRETS, is_encrypted, read_vault, reveal
+from ability_search.config.vault import SECRETS, is_encrypted, reveal, stored_secrets
 from ability_search.errors import ConfigurationError
 
 SECTION = "search"
@@ -183,7 +183,7 @@ def from_vault(known: Layer, files: Layer, base: Base, problems: MutableSequence
         warnings += found.warnings
         if path is not None:
             key = key_file(files | known)
-            stored = read_vault(path, VAULT)
+            stored = stored_secrets(found.content, path, VAULT)
     if path is None:
         return Vault({}, frozenset(), {}, tuple(warnings))
     layer: Layer = {}

@@ -112,14 +112,22 @@ def set_secret(path: Path, vault: str, key: str, value: str, *, key_file: Path) 
 
 
 def read_vault(path: Path, vault: str) -> dict[str, str]:
-    """Return the secrets of a vault as stored, encrypted or not.
-
-    ``[secrets.<vault>]`` holds them; upper-case keys of ``[vaults.<vault>]`` count as well.
+    """Return the secrets of a vault as stored in a file, see :func:`stored_secrets`.
 
     Raises:
         ConfigurationError: if the file cannot be read, or a value is not a string.
     """
-    document = read_toml(path)
+    return stored_secrets(read_toml(path), path, vault)
+
+
+def stored_secrets(document: Mapping[str, Any], path: Path, vault: str) -> dict[str, str]:
+    """Return the secrets of a vault as stored in a parsed file, encrypted or not.
+
+    ``[secrets.<vault>]`` holds them; upper-case keys of ``[vaults.<vault>]`` count as well.
+
+    Raises:
+        ConfigurationError: if a value is not a string; names the file, ``path``.
+    """
     found: dict[str, str] = {}
     problems: list[str] = []
     for part in ("vaults", "secrets"):

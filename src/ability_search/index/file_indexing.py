@@ -196,7 +196,7 @@ class _Total:
         total.deduplicated += part.deduplicated
         total.reused += part.reused
         total.failed += part.failed
-        total.warnings += part.warnings
+        total.warnings += [each for each in part.warnings if each not in total.warnings]
         total.seconds += part.seconds
 
     async def report(self, progress: Progress) -> None:

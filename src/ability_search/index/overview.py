@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ability_search.collection import Collection
-from ability_search.documents import instant
+from ability_search.documents import Floats, instant
 from ability_search.errors import NotFound
 from ability_search.index.charts import (
     CollectionGrowth,
@@ -26,8 +26,6 @@ from ability_search.store import records
 from ability_search.store.port import CopyStore
 from ability_search.store.records import OverviewAnswer, OverviewRequest, Read
 from ability_search.store.registry import Registry
-
-Floats = npt.NDArray[np.float64]
 
 _BINS = 24
 _BIN_STEPS = (1, 2, 5)

@@ -14,11 +14,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ability_search.collection import is_collection_name, proposed_name
+from ability_search.collection import LONGEST_NAME, is_collection_name, proposed_name
 from ability_search.documents import Vector
 from ability_search.legacy.legacy_chunks import Piece, Unmovable, read_piece
 
-_LONGEST_NAME = 64
 _FALLBACK = "collection"
 _SAMPLES = 4
 """Chunks of a collection whose embeddings are compared with those of the model."""
@@ -264,7 +263,7 @@ def new_names(names: Iterable[str], prefix: str) -> dict[str, str]:
         number, becomes = 1, usable
         while becomes in taken:
             number += 1
-            becomes = f"{usable[: _LONGEST_NAME - 1 - len(str(number))]}-{number}"
+            becomes = f"{usable[: LONGEST_NAME - 1 - len(str(number))]}-{number}"
         taken.add(becomes)
         found[name] = becomes
     return found

@@ -117,12 +117,17 @@ class FoldingHandler(logging.StreamHandler[TextIO]):
     def _write_counts(self, *, before: float = math.inf) -> None:
         """End the runs that began before a time; write the counts of those with more messages."""
         # Runs are in the order in which they began.
-        for key, run in list(self._runs.items()):
+        while self._runs:
+            key, run = next(iter(self._runs.items()))
             if run.began > before:
                 return
             del self._runs[key]
             if run.last is not None:
-                more = f"{run.seen - _REPEATED} more like this: {run.last.getMessage()}"
+                try:
+                    more = f"{run.seen - _REPEATED} more like this: {run.last.getMessage()}"
+                except Exception:  # noqa: BLE001 - as StreamHandler.emit
+                    self.handleError(run.last)
+                    continue
                 fields = {**run.last.__dict__, "msg": more, "args": None}
                 fields |= {"exc_info": None, "exc_text": None, "stack_info": None, LOG_FIELD: None}
                 super().emit(logging.makeLogRecord(fields))

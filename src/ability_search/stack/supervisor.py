@@ -14,6 +14,7 @@ from typing import Any
 
 from ability_search.errors import ConfigurationError, first_failure
 from ability_search.network import plain_connection
+from ability_search.ops.metrics.metric_table import COMPONENTS
 from ability_search.stack.component_process import ComponentProcess, Notify, child_environ
 from ability_search.stack.data_directory import (
     CLIENT,
@@ -34,7 +35,6 @@ _POLL_SECONDS = 0.1
 
 _COMMANDS = {"models": ("models", "serve")}
 """Commands that differ from the name of the component."""
-_ORDER = ("broker", "database", "models", "worker", "gateway")
 _METRICS_ORDER = ("broker", "database", "models", "gateway", "worker")
 RESERVED_TOOLS = {
     "database": ("arcade-*",),
@@ -161,7 +161,7 @@ class Stack:
 
     async def stop(self) -> None:
         """Stop every component, in reverse order of their start."""
-        for kind in reversed(_ORDER):
+        for kind in reversed(COMPONENTS):
             stopping = [child.stop() for child in self._children if child.name.startswith(kind)]
             await asyncio.gather(*stopping)
         remove_running(self._plan.data_dir)
@@ -297,7 +297,7 @@ class Stack:
 def _place(name: str) -> tuple[int, int]:
     """Return the place of a component in the list of all."""
     kind, _, number = name.partition("-")
-    return _ORDER.index(kind), int(number or 0)
+    return COMPONENTS.index(kind), int(number or 0)
 
 
 def metrics_port(name: str, first: int) -> int:

@@ -251,15 +251,15 @@ def terms_in_fields(
     fields = {name: weight for name, weight in fields.items() if weight > 0}
     if not counts or not fields:
         return QueryTerms((), (), 0.0)
-    ids = np.stack([term_ids(field, tuple(counts)) for field in fields])
-    counted = [term_ids(field, tuple(counts)) for field in {CONTENT, *fields} - {CONTEXT}]
-    frequencies = np.stack([statistics.document_frequencies(row) for row in counted]).max(axis=0)
+    ids = {field: term_ids(field, tuple(counts)) for field in {CONTENT, *fields}}
+    counted = [statistics.document_frequencies(ids[field]) for field in ids.keys() - {CONTEXT}]
+    frequencies = np.stack(counted).max(axis=0)
     repeated = np.fromiter(counts.values(), np.float64, len(counts))
     weights = inverse_document_frequency(frequencies, statistics.chunks)
     weights *= (k3 + 1) * repeated / (k3 + repeated)
     kept = np.lexsort((-weights, frequencies == 0))[:limit]
     scaled = weights[kept] * np.array(list(fields.values()))[:, None]
-    chosen, chosen_weights = _merged([ids[:, kept].ravel()], [scaled.ravel()])
+    chosen, chosen_weights = _merged([ids[field][kept] for field in fields], list(scaled))
     return QueryTerms(
         tuple(chosen.tolist()), tuple(chosen_weights.tolist()), float(weights[kept].sum())
     )

@@ -98,7 +98,7 @@ class _Table:
 
     async def index(self, value: inputs.IndexInput, call: _Admitted) -> results.IndexResult:
         """search-index."""
-        documents = requests.documents(value, self._limits)
+        documents = await asyncio.to_thread(requests.documents, value, self._limits)
         job = _Job(call, value.job_id)
         async with self._recorded(job, INDEX, value.collection, after=_SHORT_RUN) as run:
             report = await self._services.indexing.index(

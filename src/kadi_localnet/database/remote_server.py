@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, TypeVar
 
 import httpx
 import msgspec
@@ -25,19 +26,28 @@ from kadi_localnet.database.backend import (
     rows_of,
     too_many_rows,
 )
+from kadi_localnet.database.servers import Servers
 
 CONNECTIONS = 32
 """Number of threads; one agent alone gets half of them."""
 CONNECT_TIMEOUT = 3.0
 _SESSION = "arcadedb-session-id"
 _ROLLBACK_TIMEOUT = 2.0
+_CLUSTER = "/api/v1/server?mode=cluster"
+_ELECTION_PAUSE = 0.2
+_CONSISTENCY = "X-ArcadeDB-Read-Consistency"
+_COMMIT_INDEX = "X-ArcadeDB-Commit-Index"
+"""Answers have it if the servers replicate by Raft, which linearizable reads need."""
 
 _CONFLICTS = frozenset(
     {"ConcurrentModificationException", "LockTimeoutException", "NeedRetryException"}
 )
+_NOT_LEADER = frozenset({"ServerIsNotTheLeaderException"})
 _MISSING = frozenset({"DatabaseNotAvailableException", "DatabaseNotFoundException"})
 
 _UNKNOWN_OUTCOME = "the connection was lost before the answer: whether it took effect is unknown"
+
+T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
@@ -57,9 +67,22 @@ class _Names(msgspec.Struct):
     result: list[str]
 
 
+class _Nodes(msgspec.Struct, frozen=True):
+    leader: str = msgspec.field(name="leaderAddress", default="")
+
+
+class _Cluster(msgspec.Struct):
+    ha: _Nodes = _Nodes()
+
+
 _answers = msgspec.json.Decoder(_Answer)
 _failures = msgspec.json.Decoder(_Failure)
 _names = msgspec.json.Decoder(_Names)
+_clusters = msgspec.json.Decoder(_Cluster)
+
+
+class _NotLeader(Conflict):
+    """A statement that was not run, because only the leader of the cluster can do so."""
 
 
 class _Unreachable(Exception):
@@ -69,9 +92,22 @@ class _Unreachable(Exception):
 class HttpDatabases:
     """A :class:`~kadi_localnet.database.backend.Backend` over a server or the nodes of a cluster.
 
-    The first URL that accepts a connection is used until it refuses one; then the next is tried. A
-    read whose connection is lost is sent to the next server; a write is not, because it may have
-    taken effect. A single statement runs in a transaction of the server, several in a session.
+    Statements go to the leader of a cluster; if it is not among the URLs or the servers do not name
+    one, to the first URL that accepts a connection until it refuses one. A read whose connection is
+    lost is sent to the next server; a write is not, because it may have taken effect. A single
+    statement runs in a transaction of the server, several in a session. What a server refuses
+    because it is not the leader is repeated until the deadline, while a new leader is elected.
+
+    Args:
+        urls: base URLs of the servers.
+        user: their user.
+        password: the user's password.
+        max_rows: maximum number of rows of an answer.
+        connect_timeout: seconds after which a server counts as unreachable.
+        connections: maximum number of connections.
+        spread_reads: spread reads over all servers. Each waits for what was committed before the
+            read (``LINEARIZABLE``). Servers that do not replicate by Raft cannot, so the leader
+            alone answers.
     """
 
     def __init__(
@@ -83,13 +119,12 @@ class HttpDatabases:
         max_rows: int = MAX_ROWS,
         connect_timeout: float = CONNECT_TIMEOUT,
         connections: int = CONNECTIONS,
+        spread_reads: bool = False,
     ) -> None:
-        if not urls:
-            raise ValueError("urls: name at least one server, for example http://localhost:2480")
+        self._servers = Servers(urls, spread=spread_reads)
+        self._asking = asyncio.Lock()
         self.counts = Counts()
         self.concurrency = connections
-        self._urls = [url.rstrip("/") for url in urls]
-        self._preferred = 0
         self._max_rows = max_rows
         self._connect_timeout = connect_timeout
         self._client = httpx.AsyncClient(
@@ -107,12 +142,9 @@ class HttpDatabases:
         self.counts.reads += 1
         async with _Deadline(timeout, writes=False) as deadline:
             path = f"/api/v1/query/{database}"
-            for delay in retry_delays():
-                try:
-                    return await self._run(path, statement, deadline, effect="")
-                except Conflict:
-                    await asyncio.sleep(delay)
-            return await self._run(path, statement, deadline, effect="")
+            return await self._repeated(
+                lambda: self._run(path, statement, deadline, effect="", reads=database), deadline
+            )
 
     async def write(
         self, database: str, statements: Sequence[Statement], *, timeout: float
@@ -120,13 +152,10 @@ class HttpDatabases:
         """Run statements in one transaction; retry it after a conflict with another one."""
         self.counts.writes += len(statements)
         async with _Deadline(timeout, writes=True) as deadline:
-            for delay in retry_delays():
-                try:
-                    return await self._transaction(database, statements, deadline)
-                except Conflict:
-                    await asyncio.sleep(delay)
             try:
-                return await self._transaction(database, statements, deadline)
+                return await self._repeated(
+                    lambda: self._transaction(database, statements, deadline), deadline
+                )
             except Conflict as exc:
                 raise DatabaseError(
                     f"conflicts with concurrent writes at every attempt, nothing was written: {exc}"
@@ -142,13 +171,33 @@ class HttpDatabases:
         """Create a database; an existing one is an error."""
         async with _Deadline(timeout, writes=True) as deadline:
             command = {"command": f"create database {name}"}
-            await self._send("POST", "/api/v1/server", command, deadline, writes=True)
+            await self._repeated(
+                lambda: self._send("POST", "/api/v1/server", command, deadline, writes=True),
+                deadline,
+            )
             alter = Statement(f'ALTER DATABASE `arcadedb.dateTimeFormat` "{DATETIME_FORMAT}"')
             await self._transaction(name, [alter], deadline)
 
     async def close(self) -> None:
         """Close the connections."""
         await self._client.aclose()
+
+    async def _repeated(self, attempt: Callable[[], Awaitable[T]], deadline: _Deadline) -> T:
+        """Repeat an attempt after a conflict, and until the deadline while there is no leader."""
+        delays = retry_delays()
+        while True:
+            try:
+                return await attempt()
+            except _NotLeader as exc:
+                self._servers.lost()
+                if deadline.remaining < 2 * _ELECTION_PAUSE:
+                    raise DatabaseError(f"the cluster has no leader: {exc}") from exc
+                await asyncio.sleep(_ELECTION_PAUSE)
+            except Conflict:
+                delay = next(delays, None)
+                if delay is None:
+                    raise
+                await asyncio.sleep(delay)
 
     async def _transaction(
         self, database: str, statements: Sequence[Statement], deadline: _Deadline
@@ -200,6 +249,7 @@ class HttpDatabases:
         writes: bool = False,
         session: Mapping[str, str] | None = None,
         base: str | None = None,
+        reads: str | None = None,
     ) -> Rows:
         body: dict[str, Any] = {
             "language": statement.language,
@@ -209,8 +259,10 @@ class HttpDatabases:
         if statement.params:
             body["params"] = statement.params
         response = await self._send(
-            "POST", path, body, deadline, writes=writes, session=session, base=base
+            "POST", path, body, deadline, writes=writes, session=session, base=base, reads=reads
         )
+        if reads is not None and _COMMIT_INDEX in response.headers:
+            self._servers.is_consistent(reads)
         try:
             answer = _answers.decode(response.content)
         except msgspec.MsgspecError as exc:
@@ -230,13 +282,35 @@ class HttpDatabases:
         writes: bool = False,
         session: Mapping[str, str] | None = None,
         base: str | None = None,
+        reads: str | None = None,
     ) -> httpx.Response:
+        """Send a request to the first server that accepts it.
+
+        Args:
+            method: of HTTP.
+            path: on the server.
+            body: sent as JSON.
+            deadline: of the call.
+            writes: whether it must not be sent again after a lost connection.
+            session: header of the session it belongs to.
+            base: the only server that may answer.
+            reads: the database of a read, which any server may answer.
+
+        Raises:
+            Conflict: if the server wants it repeated.
+            DatabaseError: if no server answers, or the server refused it.
+        """
         content = None if body is None else _encoded(body)
         headers = {"content-type": "application/json", **(session or {})}
+        spread = reads is not None and self._servers.spreads(reads)
         if base is not None:
             candidates = [base]
+        elif spread:
+            headers[_CONSISTENCY] = "LINEARIZABLE"
+            candidates = self._servers.in_turn()
         else:
-            candidates = self._urls[self._preferred :] + self._urls[: self._preferred]
+            await self._find_leader(deadline)
+            candidates = self._servers.leader_first()
         failures = []
         for url in candidates:
             try:
@@ -245,9 +319,10 @@ class HttpDatabases:
                 )
             except _Unreachable as exc:
                 failures.append(f"{_redacted(url)}: {exc}")
+                self._servers.lost()
                 continue
-            if base is None:
-                self._preferred = self._urls.index(url)
+            if base is None and not spread:
+                self._servers.answered(url)
             try:
                 _raise_for(response)
             except Conflict:
@@ -255,6 +330,24 @@ class HttpDatabases:
                 raise
             return response
         raise DatabaseError(f"no database server answers ({'; '.join(failures)})")
+
+    async def _find_leader(self, deadline: _Deadline) -> None:
+        """Ask the servers for the leader, unless it is known."""
+        if self._servers.leader_known:
+            return
+        async with self._asking:
+            for url in self._servers.leader_first():
+                if self._servers.leader_known:
+                    return
+                try:
+                    response = await self._attempt(
+                        "GET", f"{url}{_CLUSTER}", None, {}, deadline, resend=True
+                    )
+                except _Unreachable:
+                    continue
+                self._servers.answered(url)
+                with suppress(msgspec.MsgspecError):
+                    self._servers.elected(_clusters.decode(response.content).ha.leader)
 
     async def _attempt(
         self,
@@ -333,6 +426,8 @@ def _raise_for(response: httpx.Response) -> None:
         raise DatabaseError(detail[:1].lower() + detail[1:])
     if kind in _MISSING:
         raise DatabaseError(f"{detail}: create it with arcade-db-create")
+    if kind in _NOT_LEADER:
+        raise _NotLeader(detail)
     error = engine_error(kind or f"HTTP {response.status_code}", detail)
     raise Conflict(str(error)) if kind in _CONFLICTS else error
 

@@ -109,6 +109,18 @@ def messages(stream: io.StringIO) -> list[str]:
     return found
 
 
+def test_a_repeated_warning_that_cannot_be_formatted_does_not_reach_the_caller(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(logging, "raiseExceptions", False)
+    _, stream, clock = folding()
+    for _ in range(30):
+        LOG.warning("no answer to call %d", "seven")
+    clock.now += 11
+    LOG.warning("something else")
+    assert messages(stream) == ["something else"]
+
+
 def test_repeated_warnings_are_folded_into_one_line_with_their_number() -> None:
     handler, stream, clock = folding()
     for n in range(1000):

@@ -106,7 +106,7 @@ def read_blocks(text: str) -> tuple[list[Block], list[Fence]]:
         Unstructured: if there are too many blocks or tokens.
     """
     reading = _Reading(text)
-    reading.read(0)
+    reading.read()
     return reading.blocks, reading.fences
 
 
@@ -132,16 +132,15 @@ class _Reading:
         self._titles: dict[int, str] = {}
         """Titles that may refer to a link definition, by the index of their heading's block."""
 
-    def read(self, start: int) -> None:
-        """Read from ``start``, the beginning or end of a line, to the end of the text.
+    def read(self) -> None:
+        """Read the text.
 
         Raises:
             Unstructured: if there are too many blocks or tokens.
         """
         text = self._text
         most = _TOKENS + _TOKENS_PER_CHARACTER * len(text)
-        self._done = start
-        size = _STRETCH
+        start, size = 0, _STRETCH
         while start < len(text):
             end = self._lines.offset(bisect_left(self._lines.starts, start + size))
             begin, start = start, self._read_stretch(start, end, size=size)
