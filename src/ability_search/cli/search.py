@@ -296,7 +296,7 @@ def _print_sources(answer: AskResult) -> None:
     """Print the cited passages of an answer, or why there is none, and all passages."""
     out = output.stdout()
     for warning in answer.warnings or ():
-        output.warn(escape(warning))
+        output.warn(warning)
     if answer.outcome == "answered":
         out.print()
         cited = {number for each in answer.sentences for number in each.citations}
@@ -306,9 +306,9 @@ def _print_sources(answer: AskResult) -> None:
             out.print(f"[cyan]{place}[/cyan]", soft_wrap=True)
         return
     if answer.outcome == "not_in_sources":
-        output.stderr().print(f"not in the sources: {escape(answer.reason or '')}")
+        output.stderr().print(f"not in the sources: {output.plain(answer.reason)}")
     else:
-        output.warn(f"no answer, only passages: {escape(answer.reason or '')}")
+        output.warn(f"no answer, only passages: {answer.reason}")
         for number, hit in enumerate(answer.passages, start=1):
             _print_hit(number, hit, stale=False)
 
