@@ -6,6 +6,9 @@ import os
 
 from hypothesis import HealthCheck, settings
 from tests.java_machine import SHORT_LIVED
+from tests.networks import backplane, nats_url, rabbitmq_url
+
+__all__ = ["backplane", "nats_url", "rabbitmq_url"]
 
 for name, value in SHORT_LIVED.items():
     os.environ.setdefault(name, value)

@@ -41,6 +41,12 @@ OWN: dict[str, Any] = {
 }
 """What compose runs of this project; the rest is other people's."""
 AKASH: dict[str, Any] = yaml.safe_load((DEPLOY / "akash.yml").read_text(encoding="utf-8"))
+BROKERS: dict[str, Any] = yaml.safe_load(
+    (DEPLOY / "compose.brokers.yml").read_text(encoding="utf-8")
+)
+AKASH_BROKERS: dict[str, Any] = yaml.safe_load(
+    (DEPLOY / "akash.brokers.yml").read_text(encoding="utf-8")
+)
 
 
 @dataclass
@@ -104,6 +110,9 @@ def container_commands() -> Iterator[tuple[str, list[str]]]:
     for name, service in OWN.items():
         yield f"compose {name}", service["command"]
     yield "akash", AKASH["services"]["search"]["command"]
+    yield "compose brokers", BROKERS["services"]["brokers"]["command"]
+    for name in ("broker", "search"):
+        yield f"akash brokers {name}", AKASH_BROKERS["services"][name]["command"]
     for block, deploy in AGENT["deploy"].items():
         for name, service in deploy["services"].items():
             yield f"agent.json {block} {name}", service["command"]
@@ -124,6 +133,8 @@ def test_there_is_one_version() -> None:
     images = {
         AGENT["build"]["default"]["image"],
         AKASH["services"]["search"]["image"],
+        BROKERS["services"]["brokers"]["image"].removeprefix("${IMAGES:-kadi}/"),
+        *(AKASH_BROKERS["services"][name]["image"] for name in ("broker", "search")),
         *(service["image"].removeprefix("${IMAGES:-kadi}/") for service in OWN.values()),
         *re.findall(r"-t (\S+)", (DEPLOY / "Dockerfile").read_text(encoding="utf-8")),
     }
@@ -180,7 +191,13 @@ def test_health_checks_that_are_python_are_python() -> None:
         ast.parse(script)
 
 
-@pytest.mark.parametrize("name", ["Dockerfile", "compose.yml", "compose.tracing.yml", "akash.yml"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("Dockerfile", "akash.yml", "akash.brokers.yml"),
+        *("compose.yml", "compose.tracing.yml", "compose.brokers.yml"),
+    ],
+)
 def test_every_variable_of_a_deployment_is_a_setting(name: str) -> None:
     assert unknown_variables((DEPLOY / name).read_text(encoding="utf-8")) == set()
 
@@ -322,7 +339,7 @@ def test_compose_is_consistent() -> None:
     assert set(named) == COMPOSE["volumes"].keys()
 
 
-@pytest.mark.parametrize("name", ["compose.yml", "compose.tracing.yml"])
+@pytest.mark.parametrize("name", ["compose.yml", "compose.tracing.yml", "compose.brokers.yml"])
 def test_compose_files_conform_to_the_compose_specification(name: str) -> None:
     check = [sys.executable, "-m", "check_jsonschema"]
     schema = ["--builtin-schema", "vendor.compose-spec", str(DEPLOY / name)]
@@ -410,10 +427,27 @@ def test_what_compose_scrapes_is_what_its_parts_serve() -> None:
             assert "content" in config or (DEPLOY / config["file"]).is_file()
 
 
-def test_akash_is_consistent() -> None:
-    services, profiles = AKASH["services"], AKASH["profiles"]
-    assert AKASH["version"] == "2.0"
-    for name, placements in AKASH["deployment"].items():
+def test_several_brokers_of_compose_share_their_backplane() -> None:
+    services, own = BROKERS["services"], COMPOSE["services"]["broker"]
+    address = f"nats://${{NATS_TOKEN}}@{next(iter(services))}:4222"
+    for name in ("broker", "brokers"):
+        assert services[name]["environment"]["SEARCH_LOCAL_BROKER_BACKPLANE"] == address
+    for name in ("SEARCH_LOCAL_BROKER_HOST", "SEARCH_LOCAL_BROKER_PORT"):
+        assert services["brokers"]["environment"][name] == own["environment"][name]
+    for name in OWN.keys() - {"broker"}:
+        first, second = services[name]["environment"]["BROKER_URL"].split(",")
+        assert first == COMPOSE["services"][name]["environment"]["BROKER_URL"]
+        assert second == first.replace("//broker:", "//brokers:")
+
+
+@pytest.mark.parametrize("sdl", [AKASH, AKASH_BROKERS], ids=["worker", "brokers"])
+def test_akash_is_consistent(sdl: dict[str, Any]) -> None:
+    services, profiles = sdl["services"], sdl["profiles"]
+    assert sdl["version"] == "2.0"
+    for service in services.values():
+        for port in service["expose"]:
+            assert {to["service"] for to in port["to"] if "service" in to} <= services.keys()
+    for name, placements in sdl["deployment"].items():
         assert name in services
         for placement, choice in placements.items():
             assert choice["profile"] in profiles["compute"]
@@ -425,7 +459,9 @@ def test_akash_is_consistent() -> None:
     required = {
         secret for block in AGENT["deploy"].values() for secret in block["secrets"]["required"]
     }
-    given = {line.partition("=")[0] for service in services.values() for line in service["env"]}
+    given = {
+        line.partition("=")[0] for service in services.values() for line in service.get("env", ())
+    }
     assert required
     assert not given & required, "a secret does not stand in a file"
 

@@ -5,6 +5,11 @@ from __future__ import annotations
 import ipaddress
 
 
+def split_addresses(text: str) -> list[str]:
+    """Return the addresses in a list that is separated by commas."""
+    return [each.strip() for each in text.split(",") if each.strip()]
+
+
 def is_loopback(host: str) -> bool:
     """Return True if ``host`` is a loopback address; of names, only ``localhost`` counts."""
     if host == "localhost":

@@ -29,7 +29,7 @@ _LIST_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Address of a broker, and the networks to join on it."""
+    """Address of a broker, as for :class:`Connection`, and the networks to join on it."""
 
     url: str
     networks: Sequence[str] = ("global",)

@@ -58,7 +58,8 @@ class Connection(Invoker):
     handlers ``grace`` seconds to finish, says goodbye and ends every wait.
 
     Args:
-        url: ``ws://`` or ``wss://`` address of the broker.
+        url: ``ws://`` or ``wss://`` address of the broker, or those of several brokers that are one
+            network, separated by commas: if one is lost, the next one is used.
         identity: Key pair of the agent; generated if not given.
         name: Display name; ``loadBroker`` of TypeScript agents finds an ability by it.
         version: Version of the agent or ability.

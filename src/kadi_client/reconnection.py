@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from websockets.asyncio.client import connect
 from websockets.exceptions import WebSocketException
 
-from kadi_client.addresses import is_loopback
+from kadi_client.addresses import is_loopback, split_addresses
 from kadi_client.backoff import Backoff
 from kadi_client.errors import AuthenticationError, KadiError, NotConnected
 from kadi_client.session import Phase, Session
@@ -45,7 +45,11 @@ class Observer(Protocol):
 
 
 class Uplink:
-    """One session at a time with the broker at ``url``; a lost session is replaced."""
+    """One session at a time with a broker; a lost session is replaced.
+
+    ``url`` may name several brokers of one network, separated by commas. After a failure the next
+    one is tried.
+    """
 
     def __init__(
         self,
@@ -58,15 +62,17 @@ class Uplink:
         connect_timeout: float,
         max_backoff: float | None,
     ) -> None:
-        self._url = url
-        self._host, self._address = _parse(url)
+        self._brokers = [(each, *_parse(each)) for each in split_addresses(url) or [url]]
+        self._tried = 0
+        """Number of attempts, which take turns among the brokers."""
         self._observer = observer
         self._new_session = new_session
         self._max_message_bytes = max_message_bytes
         self._open_timeout = open_timeout
         self._connect_timeout = connect_timeout
         if max_backoff is None:
-            max_backoff = LOCAL_BACKOFF if is_loopback(self._host) else REMOTE_BACKOFF
+            local = all(is_loopback(host) for _, host, _ in self._brokers)
+            max_backoff = LOCAL_BACKOFF if local else REMOTE_BACKOFF
         self._backoff = Backoff(cap=max_backoff)
         self._supervisor: asyncio.Task[None] | None = None
         self._established = False
@@ -89,6 +95,15 @@ class Uplink:
         await self._decided.wait()
         if not self._established:
             raise self.failure or NotConnected("the connection was closed while opening")
+
+    @property
+    def _broker(self) -> tuple[str, str, str]:
+        """The URL, the host and the address for display of the current broker."""
+        return self._brokers[self._tried % len(self._brokers)]
+
+    @property
+    def _address(self) -> str:
+        return self._broker[2]
 
     async def next_link(self) -> Link:
         """Return the current session, or wait for the next one.
@@ -157,9 +172,12 @@ class Uplink:
                 failure = self._explain(exc)
             if self._closing:
                 return
-            if not self._established and (
-                isinstance(failure, AuthenticationError) or clock() >= give_up
-            ):
+            if not self._established and isinstance(failure, AuthenticationError):
+                raise failure
+            self._tried += 1
+            if not self._established and self._tried < len(self._brokers):
+                continue
+            if not self._established and clock() >= give_up:
                 raise failure
             delay = self._backoff.delay(clock() - self._ready_at if self._ready_at else 0.0)
             if not self._established:
@@ -169,9 +187,10 @@ class Uplink:
 
     async def _attempt(self) -> None:
         """Run one session, from connecting until it is lost; always raises."""
+        url, host, _ = self._broker
         async with asyncio.timeout(self._open_timeout) as opening:
             socket = await connect(
-                self._url,
+                url,
                 create_connection=ClientSocket,
                 compression=None,
                 max_size=self._max_message_bytes,
@@ -179,7 +198,7 @@ class Uplink:
                 ping_interval=None,  # the session has its own liveness
                 close_timeout=CLOSE_SECONDS,
                 write_limit=WRITE_BUFFER,
-                proxy=None if is_loopback(self._host) else True,
+                proxy=None if is_loopback(host) else True,
             )
             link = Link(cast(ClientSocket, socket), self._new_session(), self._give_up)
 

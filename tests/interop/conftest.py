@@ -6,12 +6,13 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
 from typing import Any
 
+import pytest
 import pytest_asyncio
 from tests.interop.real_client import NodeProcess, RealClient, running_node
 from tests.interop.relay import Relay, relaying
+from tests.networks import Network, connected
 
 from kadi_client import Connection
-from kadi_localnet.broker import Broker, serve_broker
 
 CreateReal = Callable[..., Awaitable[RealClient]]
 CreatePython = Callable[..., Awaitable[Connection]]
@@ -25,19 +26,25 @@ async def node() -> AsyncIterator[NodeProcess]:
 
 
 @pytest_asyncio.fixture(loop_scope="module")
-async def broker() -> AsyncIterator[Broker]:
-    async with serve_broker(port=0) as broker:
-        yield broker
+async def broker(network_of: str | None) -> AsyncIterator[Network]:
+    async with connected(network_of) as network:
+        yield network
+
+
+@pytest.fixture(scope="session", params=[None, "nats_url"], ids=["one", "nats"])
+def network_of(request: pytest.FixtureRequest) -> str | None:
+    """The backplane of the network; ``None`` for a single broker."""
+    return None if request.param is None else str(request.getfixturevalue(request.param))
 
 
 @pytest_asyncio.fixture(loop_scope="module")
-async def relay(broker: Broker) -> AsyncIterator[Relay]:
+async def relay(broker: Network) -> AsyncIterator[Relay]:
     async with relaying(broker.url) as relay:
         yield relay
 
 
 @pytest_asyncio.fixture(loop_scope="module")
-async def real(node: NodeProcess, broker: Broker, relay: Relay) -> AsyncIterator[CreateReal]:
+async def real(node: NodeProcess, broker: Network, relay: Relay) -> AsyncIterator[CreateReal]:
     """Create clients that are connected, to the broker if no ``url`` is given.
 
     After the test they have printed nothing, unless the test has cleared ``node.logs``. They leave
@@ -60,7 +67,7 @@ async def real(node: NodeProcess, broker: Broker, relay: Relay) -> AsyncIterator
 
 
 @pytest_asyncio.fixture(loop_scope="module")
-async def python(broker: Broker) -> AsyncIterator[CreatePython]:
+async def python(broker: Network) -> AsyncIterator[CreatePython]:
     """Create connections of our own client."""
     async with AsyncExitStack() as stack:
 

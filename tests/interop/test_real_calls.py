@@ -21,10 +21,11 @@ from tests.interop.relay import Relay
 from tests.interop.values import TEN_MEGABYTES, VALUES, assert_same
 from tests.kadi_client.fake_broker import FakeBroker
 from tests.kadi_client.fake_broker import Peer as BrokerSide
+from tests.networks import Network
 
 from kadi_client import Call, CallTimeout, Connection, Identity, RemoteError, Tool
 from kadi_client.tools import Handler
-from kadi_localnet.broker import Broker, Limits, serve_broker
+from kadi_localnet.broker import Limits, serve_broker
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), needs_real_client]
 
@@ -231,7 +232,7 @@ async def test_a_message_over_the_limit_ends_the_call_at_once(
 
 
 async def test_fifty_calls_in_flight_get_their_own_results(
-    real: CreateReal, python: CreatePython, broker: Broker
+    real: CreateReal, python: CreatePython, broker: Network
 ) -> None:
     all_in_flight, running = asyncio.Event(), 0
 
@@ -311,7 +312,7 @@ async def test_a_request_id_in_use_is_refused_and_free_again_afterwards(
 
 
 async def test_a_provider_that_dies_ends_its_calls_at_once(
-    real: CreateReal, python: CreatePython, broker: Broker
+    real: CreateReal, python: CreatePython, broker: Network
 ) -> None:
     begun = asyncio.Semaphore(0)
 
@@ -365,7 +366,7 @@ async def test_a_call_that_takes_too_long_is_cancelled_at_our_provider(
 
 
 async def test_a_late_answer_of_the_real_provider_is_discarded(
-    real: CreateReal, python: CreatePython, broker: Broker
+    real: CreateReal, python: CreatePython, broker: Network
 ) -> None:
     go = asyncio.Event()
 

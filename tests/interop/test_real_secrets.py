@@ -11,9 +11,10 @@ import pytest
 from tests.interop.conftest import CreateReal
 from tests.interop.real_client import ClientError, needs_real_client
 from tests.kadi_client.deployer import approving, deployer, sealed
+from tests.networks import Network
 
 from kadi_client import Identity
-from kadi_localnet.broker import Broker, serve_broker
+from kadi_localnet.broker import serve_broker
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), needs_real_client]
 
@@ -25,7 +26,7 @@ ENVIRONMENT = {
 SECRETS = {"API_KEY": "sk-\U0001f5dd", "API_URL": "http://embeddings.example"}
 
 
-async def test_the_real_client_gets_its_secrets(real: CreateReal, broker: Broker) -> None:
+async def test_the_real_client_gets_its_secrets(real: CreateReal, broker: Network) -> None:
     agent = await real()
     async with deployer(broker.url, approving(SECRETS)) as known:
         assert await agent.request_secrets(ENVIRONMENT) == SECRETS
@@ -51,7 +52,7 @@ async def test_the_real_client_gets_its_secrets_at_the_rendezvous(real: CreateRe
 
 
 async def test_the_real_client_gets_only_answers_to_itself(
-    real: CreateReal, broker: Broker
+    real: CreateReal, broker: Network
 ) -> None:
     def for_another(request: Any) -> list[Any]:
         data = {"status": "approved", "encrypted": sealed(request["publicKey"], {"API_KEY": "no"})}
@@ -62,7 +63,7 @@ async def test_the_real_client_gets_only_answers_to_itself(
         assert await agent.request_secrets(ENVIRONMENT) == SECRETS
 
 
-async def test_the_real_client_is_told_why_it_gets_none(real: CreateReal, broker: Broker) -> None:
+async def test_the_real_client_is_told_why_it_gets_none(real: CreateReal, broker: Network) -> None:
     agent = await real()
     rejection = {"status": "rejected", "reason": "not today"}
     async with deployer(broker.url, lambda _request: [rejection]):
@@ -71,7 +72,7 @@ async def test_the_real_client_is_told_why_it_gets_none(real: CreateReal, broker
         assert raised.value.code == "SECRETS_REJECTED"
 
 
-async def test_secrets_for_another_key_are_unreadable(real: CreateReal, broker: Broker) -> None:
+async def test_secrets_for_another_key_are_unreadable(real: CreateReal, broker: Network) -> None:
     box = {"status": "approved", "encrypted": sealed(Identity.generate().public_key, SECRETS)}
     agent = await real()
     async with deployer(broker.url, lambda _request: [box]):

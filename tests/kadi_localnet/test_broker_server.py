@@ -41,7 +41,13 @@ async def test_health_is_told_over_plain_http(broker: Broker) -> None:
         answer = await client.get(address)
     assert answer.status_code == 200
     assert answer.headers["content-type"] == "application/json"
-    assert answer.json() == {"status": "ok", "sessions": 1, "tools": 2, "outstanding_calls": 0}
+    assert answer.json() == {
+        "status": "ok",
+        "brokers": 1,
+        "sessions": 1,
+        "tools": 2,
+        "outstanding_calls": 0,
+    }
 
 
 async def test_browsers_are_refused_unless_their_origin_is_allowed() -> None:

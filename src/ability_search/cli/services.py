@@ -127,6 +127,27 @@ def broker(
     serve("broker", partial(open_broker, host=host, port=port), supervised=supervised)
 
 
+@command(app, "backplane")
+def backplane(
+    port: Annotated[
+        int, port_option("--port", "Port to listen on, 0 for a free one.  [default: 4222]")
+    ] = 4222,
+    supervised: SupervisedOption = False,
+) -> None:
+    """Run a NATS server for the brokers of this machine until stopped.
+
+    It listens on the loopback interface. Its clients need the token in
+    backplane/token of the data directory. `up --brokers` starts one; on several
+    machines, run NATS or RabbitMQ as its own service.
+
+    Example:
+        ability-search backplane --port 4222
+    """
+    from ability_search.components.contexts import open_backplane
+
+    serve("backplane", partial(open_backplane, port=port), supervised=supervised)
+
+
 @command(app, "database")
 def database(wait: WaitOption = 30.0, supervised: SupervisedOption = False) -> None:
     """Serve the arcade-* tools over ArcadeDB until stopped.
@@ -184,7 +205,7 @@ def serve(
     """
     try:
         # The environment of a supervised component names its networks, which it must not leave.
-        settings = prepare(name, join=not supervised and name != "broker")
+        settings = prepare(name, join=not supervised and name not in ("backplane", "broker"))
         work = run_component(
             name, settings, open_component, supervised=supervised, complete=complete
         )

@@ -39,7 +39,9 @@ def up(
     port: Annotated[
         int | None,
         port_option(
-            "--port", "Port of the broker; 0 for free ports.  [default: local_broker_port]"
+            "--port",
+            "Port of the broker, several use the following ports; 0 for free ports."
+            "  [default: local_broker_port]",
         ),
     ] = None,
     models_port: Annotated[
@@ -48,6 +50,10 @@ def up(
             "--models-port", "Port of the embeddings HTTP API.  [default: model_http_port]"
         ),
     ] = None,
+    brokers: Annotated[
+        int,
+        typer.Option(min=1, max=16, help="Number of brokers, which are one network over NATS."),
+    ] = 1,
     workers: Annotated[int, typer.Option(min=0, max=64, help="Number of workers.")] = 1,
     no_broker: Annotated[
         bool, typer.Option("--no-broker", help="Use the configured broker instead.")
@@ -95,11 +101,14 @@ def up(
     Example:
         ability-search up
         ability-search up --data-dir ./data --port 0 --workers 2
+        ability-search up --brokers 3 --workers 4
         ability-search up --memory
     """
     began = time.monotonic()
     if memory and workers > 1:
         raise typer.BadParameter("workers do not share their memory", param_hint="--workers")
+    if no_broker and brokers > 1:
+        raise typer.BadParameter("--no-broker starts none", param_hint="--brokers")
     settings = prepare("up", join=False)
     log_level = settings.logging.level if _shows_log(settings, verbose) else "warning"
     logs.configure(log_level, settings.logging.format, component="up")
@@ -117,6 +126,7 @@ def up(
         gateway_port=None if no_gateway or _lacks_gateway() else gateway_port,
         metrics_port=(settings.metrics.port or 0) if metrics_port is None else metrics_port,
         log_level=log_level,
+        brokers=brokers,
         workers=workers,
         database=not (no_database or memory),
         models=not no_models,

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from ability_search.config.schema import Settings
 from ability_search.config.setting_fields import Url
-from ability_search.errors import InvalidInput
+from ability_search.errors import ConfigurationError, InvalidInput
 from ability_search.network import client_connection
 from ability_search.stack.data_directory import (
     CLIENT,
@@ -24,7 +24,7 @@ from ability_search.stack.data_directory import (
 )
 from ability_search.wire import PROGRESS, PUBLISHER
 from kadi_client import Connection, Identity, RemoteError
-from kadi_client.addresses import is_loopback
+from kadi_client.addresses import is_loopback, split_addresses
 from kadi_client.context import calling
 
 log = logging.getLogger(__name__)
@@ -80,7 +80,7 @@ def find_target(
     running = read_running(settings.files.data_dir)
 
     def chosen(url: str, origin: str) -> Target:
-        if running is None or _place(url) != _place(running.url):
+        if running is None or not _places(url) & _places(running.url):
             return Target(url, networks, origin)
         return Target(url, tuple(dict.fromkeys((*networks, *running.networks))), origin, running)
 
@@ -99,11 +99,14 @@ def find_target(
     return Target(configured, networks, "the configured broker; no stack is running", assumed=True)
 
 
-def _place(url: str) -> tuple[str, int | None]:
-    """Return host and port of a broker; all names of the loopback interface are one host."""
-    parts = urlsplit(url)
-    host = parts.hostname or ""
-    return "localhost" if is_loopback(host) else host, parts.port
+def _places(urls: str) -> set[tuple[str, int | None]]:
+    """Return host and port of brokers; all names of the loopback interface are one host."""
+    parts = [urlsplit(url) for url in split_addresses(urls)]
+    hosts = [each.hostname or "" for each in parts]
+    return {
+        ("localhost" if is_loopback(host) else host, each.port)
+        for host, each in zip(hosts, parts, strict=True)
+    }
 
 
 def joined_environ(settings: Settings, environ: Mapping[str, str]) -> Mapping[str, str]:
@@ -118,6 +121,20 @@ def joined_environ(settings: Settings, environ: Mapping[str, str]) -> Mapping[st
     broker = {"BROKER_URL": target.url, "BROKER_NETWORKS": networks}
     own = {"SEARCH_IDENTITY_FILE": str(identity_file(settings.files.data_dir, JOINED_WORKER))}
     return {**target.stack.environ, **own, **environ, **broker}
+
+
+def require_shared(target: Target) -> None:
+    """Check that other processes can reach what a stack stores.
+
+    Raises:
+        ConfigurationError: if it keeps everything in the memory of its worker.
+    """
+    if target.stack is not None and target.stack.memory:
+        raise ConfigurationError(
+            f"the stack at {target.shown} was started with --memory: no other process can reach its"
+            " collections",
+            hint="Stop it with `ability-search down` and start it with `ability-search up`.",
+        )
 
 
 class ToolClient:

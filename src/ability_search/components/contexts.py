@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -26,12 +27,13 @@ from ability_search.components.extras import (
     install_command,
     missing_modules,
     require_extra,
+    require_nats_server,
 )
 from ability_search.components.served_models import models_config
 from ability_search.config.schema import Settings
 from ability_search.edges.network_state import ComponentStates
 from ability_search.edges.tool_calls import Caller, LiveConnection
-from ability_search.errors import ConfigurationError, InvalidInput
+from ability_search.errors import ConfigurationError, InvalidInput, first_failure
 from ability_search.network import part_connection
 from ability_search.ops.metrics.call_metrics import metered_tools
 from ability_search.ops.metrics.meter import UNMETERED, Meter
@@ -41,11 +43,13 @@ from kadi_client import Brokers, Connection
 if TYPE_CHECKING:
     from ability_search.answers.answerer import Answerer, Search
     from ability_search.files.isolated_reader import Extractor
+    from ability_search.http.shortcuts import FileParts
     from kadi_localnet.database.backend import Backend
 
 log = logging.getLogger(__name__)
 
 _MIB = 1024 * 1024
+_TOKEN_BYTES = 32
 
 _WORKER_SECONDS = 10.0
 """Seconds that a request to the gateway waits for a restarting worker."""
@@ -64,6 +68,48 @@ class Component:
 
 
 @asynccontextmanager
+async def open_backplane(
+    settings: Settings, _meter: Meter = UNMETERED, *, port: int = 0
+) -> AsyncIterator[Component]:
+    """Run a NATS server on the loopback interface; it keeps its token in the data directory.
+
+    Raises:
+        ConfigurationError: if nats-server is missing or does not start, or has ended.
+    """
+    from kadi_localnet.broker import BackplaneLost
+    from kadi_localnet.broker.nats_server import run_nats_server
+
+    executable = require_nats_server()
+    directory = settings.files.data_dir / "backplane"
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    token = directory / "token"
+    if not token.exists():
+        token.touch(mode=0o600)
+        token.write_text(secrets.token_urlsafe(_TOKEN_BYTES), encoding="ascii")
+    known = token.read_text(encoding="ascii")
+
+    async def watch(process: asyncio.subprocess.Process) -> None:
+        code = await process.wait()
+        raise ConfigurationError(f"nats-server ended with exit code {code}")
+
+    try:
+        async with (
+            run_nats_server(executable, directory, token=known, port=port) as (process, bound),
+            asyncio.TaskGroup() as group,
+        ):
+            watching = group.create_task(watch(process))
+            address = f"127.0.0.1:{bound}"
+            url = f"nats://{known}@{address}"
+            yield Component({"address": f"nats://{address}", "url": url, "port": bound})
+            watching.cancel()
+    except BackplaneLost as exc:
+        hint = "Choose another port with --port (0 for a free one)."
+        raise ConfigurationError(str(exc), hint=hint) from exc
+    except ExceptionGroup as failures:
+        raise first_failure(failures) from failures
+
+
+@asynccontextmanager
 async def open_broker(
     settings: Settings,
     meter: Meter = UNMETERED,
@@ -74,11 +120,14 @@ async def open_broker(
     """Run the broker of this machine; the default address is that of the settings.
 
     Raises:
-        ConfigurationError: if the port cannot be bound.
+        ConfigurationError: if the port cannot be bound, or the backplane cannot be reached.
     """
-    from kadi_localnet.broker import Access, Limits, serve_broker
+    from kadi_localnet.broker import Access, BackplaneLost, Limits, serve_broker
 
     local = settings.local_broker
+    backplane = local.backplane.get_secret_value() if local.backplane else None
+    if backplane is not None:
+        require_extra("rabbitmq" if backplane.startswith("amqp") else "nats")
     host = local.host if host is None else host
     port = local.port if port is None else port
     size = settings.limits.message_bytes
@@ -95,8 +144,13 @@ async def open_broker(
                         members=_by_name(local.members),
                         providers=_by_name(local.providers),
                     ),
+                    backplane=backplane,
                 )
             )
+        except (BackplaneLost, ValueError) as exc:
+            raise ConfigurationError(
+                str(exc), hint="Start it, or correct SEARCH_LOCAL_BROKER_BACKPLANE."
+            ) from exc
         except OSError as exc:
             raise ConfigurationError(
                 f"cannot listen on {host}:{port}: {os.strerror(exc.errno or 0)}",
@@ -161,11 +215,13 @@ async def open_database(
     async with AsyncExitStack() as stack:
         stack.push_async_callback(backend.close)
         start = getattr(backend, "start", None)
-        if start is not None:
-            try:
+        try:
+            if start is not None:
                 await start()
-            except DatabaseError as exc:
-                raise ConfigurationError(str(exc)) from exc
+            await _create_shard(backend, settings)
+        except DatabaseError as exc:
+            raise ConfigurationError(str(exc)) from exc
+        if start is not None:
             watch_engine(meter, threads)
         watch_database(meter, backend.counts)
         connection = part_connection(
@@ -173,6 +229,14 @@ async def open_database(
         )
         await stack.enter_async_context(connection)
         yield Component({"address": address}, connection)
+
+
+async def _create_shard(backend: Backend, settings: Settings) -> None:
+    """Create the database of this ability if it is one of several, because workers do not."""
+    own, timeout = settings.database.name, settings.database.timeout
+    shard = own in settings.database.shards
+    if shard and own not in await backend.databases(timeout=timeout):
+        await backend.create(own, timeout=timeout)
 
 
 def _backend(settings: Settings) -> tuple[Backend, str]:
@@ -389,10 +453,8 @@ class _FileReader:
         self._extractor: Extractor | None = None
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="files")
 
-    async def read(
-        self, name: str, data: bytes
-    ) -> tuple[dict[str, Any], Sequence[tuple[str, str]]]:
-        """Return the document of a file, and its unread parts; that of an empty file is blank.
+    async def read(self, name: str, data: bytes) -> FileParts:
+        """Return the documents of a file, and its unread parts; that of an empty file is blank.
 
         Raises:
             InvalidInput: if the text cannot be read, or may hold a secret.
@@ -400,7 +462,7 @@ class _FileReader:
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._thread, self._read, name, data)
 
-    def _read(self, name: str, data: bytes) -> tuple[dict[str, Any], Sequence[tuple[str, str]]]:
+    def _read(self, name: str, data: bytes) -> FileParts:
         from ability_search.documents import Document
         from ability_search.files.file_documents import File, open_extractor
         from ability_search.files.selection import SECRET, is_secret
@@ -417,8 +479,9 @@ class _FileReader:
         except loaders.Unreadable as exc:
             if str(exc) != loaders.EMPTY:
                 raise InvalidInput(name, str(exc)) from exc
-            return wire_document(Document(name, name, "")), ()
-        return wire_document(file.document(found)), found.unread
+            return [wire_document(Document(name, name, ""))], ()
+        documents, unread = file.documents(found)
+        return list(map(wire_document, documents)), [(each.path, each.reason) for each in unread]
 
     def close(self) -> None:
         """End a read in progress."""

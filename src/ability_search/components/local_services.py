@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import aclosing, asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from ability_search.artifacts.artifact_service import (
@@ -15,7 +16,12 @@ from ability_search.artifacts.artifact_service import (
 )
 from ability_search.artifacts.importer import Importable, Importer
 from ability_search.artifacts.manifest import ChunksManifest
-from ability_search.client.tool_client import Target, client_identity, joined_environ
+from ability_search.client.tool_client import (
+    Target,
+    client_identity,
+    joined_environ,
+    require_shared,
+)
 from ability_search.config.loader import load_settings
 from ability_search.config.schema import Settings
 from ability_search.legacy.migration import Migration
@@ -44,12 +50,17 @@ async def open_local_services(
         name: Display name of the connection.
 
     Raises:
-        ConfigurationError: if the settings are invalid.
+        ConfigurationError: if the settings are invalid, or the stack keeps everything in memory.
         KadiError: if the broker cannot be reached.
     """
+    require_shared(target)
     identity = client_identity(settings, target)
     if target.stack is not None:
         settings = load_settings(joined_environ(settings, os.environ), Path.cwd())
+    # What reads or writes a whole collection outlasts a restart of the database.
+    database = settings.database
+    patience = max(database.patience, database.timeout)
+    settings = replace(settings, database=database.model_copy(update={"patience": patience}))
     connection = client_connection(
         settings, target.url, target.networks, name=name, identity=identity
     )

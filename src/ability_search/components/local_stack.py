@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Protocol
 
 from ability_search.client.tool_client import Target, ToolClient, find_target
+from ability_search.components.extras import require_extra, require_nats_server
 from ability_search.components.served_models import require_installed, served_names
 from ability_search.config.schema import Settings
 from ability_search.edges.tool_calls import LiveConnection
@@ -49,6 +50,7 @@ def make_plan(
     log_level: str,
     gateway_port: int | None = None,
     metrics_port: int = 0,
+    brokers: int = 1,
     workers: int = 1,
     database: bool = True,
     models: bool = True,
@@ -60,6 +62,10 @@ def make_plan(
         ConfigurationError: if an extra or the weights that its components need are missing.
     """
     models = models and settings.embedding.transport == "broker"
+    own_backplane = brokers > 1 and settings.local_broker.backplane is None
+    if own_backplane:
+        require_extra("nats")
+        require_nats_server()
     require_installed(settings, database=database, models=models)
     model = _chosen_model(settings) if models else settings.embedding.model
     return Plan(
@@ -67,6 +73,8 @@ def make_plan(
         url=settings.broker.url.get_secret_value(),
         networks=settings.broker.networks,
         port=port,
+        brokers=brokers,
+        own_backplane=own_backplane,
         private_network=settings.local_broker.private_network or None,
         members=settings.local_broker.members,
         providers=settings.local_broker.providers,
@@ -91,12 +99,13 @@ def check_ports(settings: Settings, plan: Plan) -> None:
     """
     broker, models, gateway = settings.local_broker, settings.models, settings.gateway
     wanted = [
-        ("broker", "--port", broker.host, plan.port),
+        *((name, "--port", broker.host, port) for name, port in plan.broker_ports.items()),
         ("embeddings API", "--models-port", models.http_host, plan.models_port),
         ("gateway", "--gateway-port", gateway.host, plan.gateway_port),
     ]
     started = {
-        "broker": plan.port is not None,
+        "backplane": plan.own_backplane,
+        **dict.fromkeys(plan.broker_ports, True),
         "database": plan.database,
         "models": plan.models_port is not None,
         "gateway": plan.gateway_port is not None,

@@ -26,6 +26,8 @@ from ability_search.config.model_settings import (
 from ability_search.config.setting_fields import (
     KIB,
     MIB,
+    BackplaneUrl,
+    DatabaseName,
     Glob,
     Group,
     HttpUrl,
@@ -56,7 +58,8 @@ class Broker(Group):
         Url("ws://localhost:8080/kadi"),
         env=("BROKER_URL", "KADI_BROKER_URL"),
         home="config.toml `[broker.<name>] URL`, agent.json `brokers.<name>`",
-        about="Address of a single broker; if unset, the files may name several.",
+        about="Address of the broker, or of several brokers of one network, separated by commas,"
+        " the next of which is used if one is lost; if unset, the files may name several networks.",
     )
     networks: tuple[str, ...] = setting(
         ("global",),
@@ -106,11 +109,14 @@ class Database(Group):
     """Database."""
 
     prefix = "database_"
-    name: str = setting(
-        "kadi_memory",
-        key="database",
-        about="Database that holds the collections.",
-        pattern=r"^[A-Za-z0-9_-]{1,64}$",
+    name: DatabaseName = setting(
+        "kadi_memory", key="database", about="Database that holds the collections."
+    )
+    shards: tuple[DatabaseName, ...] = setting(
+        (),
+        about="Databases over which the collections are spread, instead of `database`; each can be"
+        " with another database ability, which creates its own (`database`) when it starts. The"
+        " same for all workers; more can be added.",
     )
     timeout: float = seconds(30.0, about="Timeout of one statement.")
     patience: float = seconds(
@@ -135,6 +141,18 @@ class Database(Group):
         ge=1,
         le=5000,
     )
+
+    @field_validator("shards")
+    @classmethod
+    def _are_distinct(cls, shards: tuple[str, ...]) -> tuple[str, ...]:
+        if len(set(shards)) < len(shards):
+            raise ValueError("each database may be named once only")
+        return shards
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The databases in use."""
+        return self.shards or (self.name,)
 
 
 class JobSettings(Group):
@@ -440,6 +458,11 @@ class LocalBroker(Group):
         about="Network of the components of `ability-search up`, which no other agent may join;"
         " empty for none. Then every agent can call the database and the models.",
     )
+    backplane: BackplaneUrl | None = setting(
+        None,
+        about="Address of a NATS or RabbitMQ server, or those of a cluster, separated by commas."
+        " All brokers with the same one are one network.",
+    )
 
 
 class Arcadedb(Group):
@@ -455,7 +478,7 @@ class Arcadedb(Group):
         about="Heap size of the embedded engine.",
         ge=128 * MIB,
         le=1024 * 1024 * MIB,
-        default_text="derived from the machine's memory",
+        default_text="derived from the machine's memory and the stored vectors",
     )
     disk_reserve: ByteSize = size(
         256 * MIB,

@@ -9,48 +9,61 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ByteSize, Confi
 from pydantic.config import JsonDict
 
 from ability_search.filters.wildcards import glob_regex
+from kadi_client.addresses import split_addresses
 
 KIB = 1024
 MIB = 1024 * KIB
 
 
 class Url(Secret[str]):
-    """An address that may contain credentials; only ``get_secret_value()`` shows them."""
+    """An address that may contain credentials; only ``get_secret_value()`` shows them.
+
+    Some settings take several, separated by commas.
+    """
 
     def _display(self) -> str:
-        parts = urlsplit(self.get_secret_value())
-        host = parts.netloc.rpartition("@")[2]
-        return urlunsplit((parts.scheme, host, parts.path, "", ""))
+        return ", ".join(map(_without_credentials, split_addresses(self.get_secret_value())))
+
+
+def _without_credentials(url: str) -> str:
+    parts = urlsplit(url)
+    host = parts.netloc.rpartition("@")[2]
+    return urlunsplit((parts.scheme, host, parts.path, "", ""))
 
 
 def has_credentials(url: str) -> bool:
     """Return whether an address contains a user name or a password."""
-    return "@" in urlsplit(url).netloc
+    return any("@" in urlsplit(each).netloc for each in split_addresses(url))
 
 
-def _begins_with(*schemes: str) -> BeforeValidator:
+def _begins_with(*schemes: str, several: bool = False) -> BeforeValidator:
     problem = f"expected an address that begins with {' or '.join(s + '://' for s in schemes)}"
+
+    def usable(url: str) -> bool:
+        parts = urlsplit(url)
+        return bool(parts.scheme in schemes and parts.hostname and parts.port != 0)
 
     def check(value: object) -> object:
         if not isinstance(value, str):
             return value
+        urls = split_addresses(value) if several else [value]
         try:
-            parts = urlsplit(value)
-            usable = parts.scheme in schemes and parts.hostname and parts.port != 0
+            if not urls or not all(map(usable, urls)):
+                raise ValueError(problem)
         except ValueError as exc:
             raise ValueError(problem) from exc
-        if not usable:
-            raise ValueError(problem)
         return value
 
     return BeforeValidator(check)
 
 
 HttpUrl = Annotated[Url, _begins_with("http", "https")]
-WebSocketUrl = Annotated[Url, _begins_with("ws", "wss")]
+WebSocketUrl = Annotated[Url, _begins_with("ws", "wss", several=True)]
+BackplaneUrl = Annotated[Url, _begins_with("nats", "tls", "amqp", "amqps", several=True)]
 ModelName = Annotated[str, Field(min_length=1, max_length=256)]
 NonEmpty = Annotated[str, Field(min_length=1)]
 Lower = Annotated[str, AfterValidator(str.lower)]
+DatabaseName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
 
 
 def _check_pair(value: str) -> str:

@@ -35,6 +35,8 @@ _POLL_SECONDS = 0.1
 
 _COMMANDS = {"models": ("models", "serve")}
 """Commands that differ from the name of the component."""
+_FURTHER = 100
+"""Distance of the metrics ports of a backplane and of further brokers."""
 _METRICS_ORDER = ("broker", "database", "models", "gateway", "worker")
 RESERVED_TOOLS = {
     "database": ("arcade-*",),
@@ -53,7 +55,11 @@ class Plan:
     """Address of the broker if the stack starts none."""
     networks: tuple[str, ...]
     port: int | None
-    """Port of the broker, 0 for a free one; ``None`` starts none."""
+    """Port of the first broker, 0 for free ones; ``None`` starts none."""
+    brokers: int = 1
+    """Number of brokers, which are one network."""
+    own_backplane: bool = False
+    """Start a NATS server for the brokers; otherwise they use that of the settings, if any."""
     private_network: str | None = None
     """Network of the components, which other agents may not join; ``None`` for none, and without
     effect if the stack starts no broker."""
@@ -81,6 +87,14 @@ class Plan:
     """Further settings of the components, as environment variables."""
 
     @property
+    def broker_ports(self) -> dict[str, int]:
+        """Return the port of each broker by name, 0 for a free one."""
+        if self.port is None:
+            return {}
+        names = ["broker", *(f"broker-{number}" for number in range(2, self.brokers + 1))]
+        return {name: self.port and self.port + index for index, name in enumerate(names)}
+
+    @property
     def own_network(self) -> tuple[str, ...]:
         """Return the private network, if there is one."""
         if self.port is None or self.private_network is None:
@@ -102,7 +116,9 @@ class Stack:
         self._inherit = () if sys.platform == "win32" else (lock,)
         self._notify = notify
         self._children: list[ComponentProcess] = []
-        self._url = plan.url
+        self._urls = [plan.url]
+        self._backplane: dict[str, str] = {}
+        """Settings of the brokers for the NATS server of the stack."""
         self._model = plan.model
         self._worker_environ: dict[str, str] = {}
         self._started = datetime.now(UTC).isoformat(timespec="seconds")
@@ -112,7 +128,7 @@ class Stack:
         """Return the current state, as it is written to the data directory."""
         return RunningStack(
             pid=os.getpid(),
-            url=self._url,
+            url=",".join(self._urls),
             networks=(*self._plan.networks, *self._plan.own_network),
             started=self._started,
             model=self._model,
@@ -136,11 +152,9 @@ class Stack:
             ComponentFailed: if a component does not start.
             ConfigurationError: if the chosen model is not served.
         """
-        if self._plan.port is not None:
-            details = await self._child("broker", port=self._plan.port).start()
-            self._url = str(details["url"])
         served: Mapping[str, Any] = {}
         try:
+            await self._start_brokers()
             async with asyncio.TaskGroup() as group:
                 if self._plan.database:
                     group.create_task(self._child("database").start())
@@ -158,6 +172,17 @@ class Stack:
         await self._visible()
         self._write_state()
         return self.running
+
+    async def _start_brokers(self) -> None:
+        if self._plan.own_backplane:
+            details = await self._child("backplane", port=0).start()
+            self._backplane = {"SEARCH_LOCAL_BROKER_BACKPLANE": str(details["url"])}
+        async with asyncio.TaskGroup() as group:
+            starting = [
+                group.create_task(self._child(name, port=port).start())
+                for name, port in self._plan.broker_ports.items()
+            ]
+        self._urls = [str(each.result()["url"]) for each in starting] or self._urls
 
     async def stop(self) -> None:
         """Stop every component, in reverse order of their start."""
@@ -184,7 +209,7 @@ class Stack:
         # If the stack starts no broker, a worker joins all brokers that the files name.
         if kind != "worker" or plan.port is not None:
             environ["BROKER_NETWORKS"] = ",".join(self._networks(kind))
-            environ |= self._access() if kind == "broker" else {"BROKER_URL": self._url}
+            environ |= self._access() | self._backplane if kind == "broker" else self._broker()
         first_metrics_port = metrics_port(name, plan.metrics_port)
 
         def arguments(before: Mapping[str, Any]) -> Sequence[str]:
@@ -205,6 +230,11 @@ class Stack:
         )
         self._children.append(child)
         return child
+
+    def _broker(self) -> dict[str, str]:
+        """Return the setting of the brokers; the components begin with different ones."""
+        first = len(self._children) % len(self._urls)
+        return {"BROKER_URL": ",".join(self._urls[first:] + self._urls[:first])}
 
     def _networks(self, kind: str) -> tuple[str, ...]:
         """Return the networks of a component; the database and the models join the private one."""
@@ -274,7 +304,7 @@ class Stack:
             async with (
                 asyncio.timeout(VISIBLE_SECONDS),
                 plain_connection(
-                    self._url,
+                    self.running.url,
                     self.running.networks,
                     name="ability-search up",
                     connect_timeout=VISIBLE_SECONDS,
@@ -286,7 +316,7 @@ class Stack:
                     await asyncio.sleep(_POLL_SECONDS if missing else 0)
         except (TimeoutError, KadiError) as exc:
             raise ConfigurationError(
-                f"the broker at {self._url} does not list {', '.join(sorted(missing))}",
+                f"the broker at {self.running.url} does not list {', '.join(sorted(missing))}",
                 hint="See the log above.",
             ) from exc
 
@@ -303,7 +333,10 @@ def _place(name: str) -> tuple[int, int]:
 def metrics_port(name: str, first: int) -> int:
     """Return the metrics port of a component, given the broker's; 0 if ``first`` is 0.
 
-    The ports are consecutive: broker, database, models, gateway, worker-1 and so on.
+    The ports are consecutive: broker, database, models, gateway, worker-1 and so on; 100 further
+    on, backplane, broker-2 and so on.
     """
     kind, _, number = name.partition("-")
+    if kind == "backplane" or (kind == "broker" and number):
+        return first and first + _FURTHER + int(number or 1) - 1
     return first and first + _METRICS_ORDER.index(kind) + int(number or 1) - 1

@@ -1,7 +1,8 @@
-"""A KADI broker for one machine: in memory, one process, one event loop."""
+"""A KADI broker: in memory, one process, one event loop; several can be one network."""
 
 from kadi_localnet.broker.access import Access
+from kadi_localnet.broker.backplane import BackplaneLost
 from kadi_localnet.broker.limits import Limits
 from kadi_localnet.broker.server import Broker, serve_broker
 
-__all__ = ["Access", "Broker", "Limits", "serve_broker"]
+__all__ = ["Access", "BackplaneLost", "Broker", "Limits", "serve_broker"]

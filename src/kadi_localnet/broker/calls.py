@@ -17,7 +17,6 @@ from kadi_client.messages import (
     Raw,
     decode,
     error_text,
-    notification,
 )
 from kadi_client.messages import request as request_frame
 from kadi_client.params import CALLER_LOST
@@ -33,7 +32,7 @@ from kadi_localnet.broker.params import (
     take_hints,
 )
 from kadi_localnet.broker.registry import Registry
-from kadi_localnet.broker.session import Call, Refused, Session
+from kadi_localnet.broker.session import Call, Provider, Refused, Session
 
 log = logging.getLogger(__name__)
 
@@ -121,7 +120,7 @@ class Calls:
                 {**message, "_meta": {**meta, "network": network}},
             ),
         )
-        follows = usable_id(_text_of(context.get("callId", ABSENT))) or id_
+        follows = usable_id(text_of(context.get("callId", ABSENT))) or id_
         call = Call(
             id_,
             request_id,
@@ -137,7 +136,7 @@ class Calls:
         provider.last_routed = serial
         self._counts(call).started += 1
         self._deadlines.set(call, now + timeout)
-        provider.send(frame)
+        provider.begin(call, frame)
         return call
 
     def request_id(self, caller: Session, params: AbilityRequest, *, otherwise: str) -> str | int:
@@ -153,9 +152,9 @@ class Calls:
             raise invalid("requestId", "is in use by a call in flight: choose another one")
         return request_id
 
-    def answer(self, provider: Session, frame: Frame, now: float) -> None:
+    def answer(self, provider: Provider, frame: Frame, now: float) -> None:
         """Forward a provider's answer to the caller; discard it if the call has ended."""
-        call = provider.serving.get(_text_of(frame.id))
+        call = provider.serving.get(text_of(frame.id))
         if call is None:
             self.discarded += 1
             return
@@ -180,13 +179,17 @@ class Calls:
 
     def remove(self, session: Session) -> None:
         """End all calls that a disconnected session made or served."""
-        for call in list(session.serving.values()):
-            self._forget(call)
-            self._counts(call).provider_lost += 1
-            self._reply_error(call, f"the provider of {call.tool!r} disconnected before answering")
+        self.remove_provider(session)
         for call in list(session.calling.values()):
             self._abandon(call, reason=CALLER_LOST)
             self._counts(call).cancelled += 1
+
+    def remove_provider(self, provider: Provider) -> None:
+        """End all calls that a provider served."""
+        for call in list(provider.serving.values()):
+            self._forget(call)
+            self._counts(call).provider_lost += 1
+            self._reply_error(call, f"the provider of {call.tool!r} disconnected before answering")
 
     def expire(self, now: float) -> None:
         """End the calls whose deadline has passed."""
@@ -224,7 +227,7 @@ class Calls:
 
     def _candidates(
         self, caller: Session, params: AbilityRequest, hints: Hints
-    ) -> dict[Session, str]:
+    ) -> dict[Provider, str]:
         """Return the eligible providers, each with the network through which it is reached.
 
         Raises:
@@ -246,15 +249,15 @@ class Calls:
         return candidates
 
     def _choose(
-        self, tool: str, candidates: Mapping[Session, str], encoded: Callable[[str], bytes]
-    ) -> tuple[Session, bytes]:
+        self, tool: str, candidates: Mapping[Provider, str], encoded: Callable[[str], bytes]
+    ) -> tuple[Provider, bytes]:
         """Return the candidate with the fewest outstanding calls, and the frame for it.
 
         Ties go to the candidate chosen longest ago; a candidate without room in its outbox is
         skipped. ``encoded`` returns the frame for a network.
         """
         frames: dict[str, bytes] = {}
-        for session in sorted(candidates, key=lambda each: (len(each.serving), each.last_routed)):
+        for session in sorted(candidates, key=lambda each: (each.load, each.last_routed)):
             network = candidates[session]
             frame = frames.get(network) or frames.setdefault(network, encoded(network))
             if len(frame) > self._limits.max_message_bytes:
@@ -263,7 +266,7 @@ class Calls:
                     f"results in a message of {len(frame)} bytes,"
                     f" more than the {self._limits.max_message_bytes} allowed",
                 )
-            if session.outbox.has_room(len(frame)):
+            if session.has_room(len(frame)):
                 return session, frame
         raise Refused(f"all providers of {tool!r} are overloaded: try again in a moment")
 
@@ -285,7 +288,7 @@ class Calls:
     def _abandon(self, call: Call, **why: str) -> None:
         """Forget a call and cancel it at its provider."""
         self._forget(call)
-        call.provider.send(notification("kadi.ability.cancel", {"requestId": call.id, **why}))
+        call.provider.abandon(call, **why)
 
     def _reply(self, call: Call, result: Raw) -> None:
         frame = call.completed(result)
@@ -308,7 +311,7 @@ def _following(call: Call) -> dict[str, str]:
     return {LOG_FIELD: call.follows}
 
 
-def _text_of(raw: Raw) -> str:
+def text_of(raw: Raw) -> str:
     """Return the string in a raw member; empty if it is not a string."""
     try:
         decoded = decode(raw)

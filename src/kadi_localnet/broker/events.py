@@ -2,14 +2,40 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
-from kadi_client.messages import notification
+from kadi_client.messages import NULL, Raw, notification
 from kadi_localnet.broker.access import check_name
 from kadi_localnet.broker.limits import Limits
 from kadi_localnet.broker.params import Publication, Subscription, invalid
 from kadi_localnet.broker.session import Refused, Session
 from kadi_localnet.broker.topics import Topics
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """An event, the networks that it is for, and the agent that published it."""
+
+    channel: str
+    data: Raw
+    networks: tuple[str, ...]
+    timestamp: float
+    """Unix time in seconds."""
+    source: str | None
+
+    def frame(self, network: str, data: Raw) -> bytes:
+        """Encode the delivery of ``data`` on a network."""
+        return notification(
+            "kadi.event.delivery",
+            {
+                "channel": self.channel,
+                "data": data,
+                "networkId": network,
+                "timestamp": round(self.timestamp * 1000),
+                "source": self.source,
+            },
+        )
 
 
 class Events:
@@ -65,8 +91,8 @@ class Events:
         """Remove all subscriptions of ``session``."""
         self._remove(session, session.subscriptions)
 
-    def publish(self, session: Session, params: Publication, timestamp: float) -> dict[str, Any]:
-        """Deliver an event; ``timestamp`` is Unix time in seconds and is sent in milliseconds.
+    def publish(self, session: Session, params: Publication, timestamp: float) -> Event:
+        """Deliver an event, and return it for the other brokers; ``timestamp`` is Unix time.
 
         Raises:
             Refused: if the channel or network is invalid, or the delivery would be too large.
@@ -74,14 +100,27 @@ class Events:
         check_name("channel", params.channel, self._limits)
         network = self._joined(session, params.network_id)
         networks = session.networks if network is None else (network,)
-        frames = dict.fromkeys(networks, b"")
-        for receiver, via in self._routes(params.channel, networks).items():
+        event = Event(params.channel, params.data, networks, timestamp, session.agent_id)
+        longest = max(networks, key=len, default="")
+        size = len(event.data) + len(event.frame(longest, NULL)) - len(NULL)
+        if size > self._limits.max_message_bytes:
+            raise invalid(
+                "data",
+                f"results in a delivery of {size} bytes,"
+                f" more than the {self._limits.max_message_bytes} allowed",
+            )
+        self.deliver(event)
+        self.published += 1
+        return event
+
+    def deliver(self, event: Event) -> None:
+        """Deliver an event to the subscribers of this broker."""
+        frames = dict.fromkeys(event.networks, b"")
+        for receiver, via in self._routes(event.channel, event.networks).items():
             if not frames[via]:
-                frames[via] = self._delivery(session, params, via, timestamp)
+                frames[via] = event.frame(via, event.data)
             receiver.send_event(frames[via])
             self.delivered += 1
-        self.published += 1
-        return {"status": "published"}
 
     def _routes(self, channel: str, networks: tuple[str, ...]) -> dict[Session, str]:
         """Return the receivers, each with the first of ``networks`` that reaches it."""
@@ -93,27 +132,6 @@ class Events:
                     routes[receiver] = min(network, earlier, key=networks.index)
                     break
         return routes
-
-    def _delivery(
-        self, session: Session, params: Publication, network: str, timestamp: float
-    ) -> bytes:
-        frame = notification(
-            "kadi.event.delivery",
-            {
-                "channel": params.channel,
-                "data": params.data,
-                "networkId": network,
-                "timestamp": round(timestamp * 1000),
-                "source": session.agent_id,
-            },
-        )
-        if len(frame) > self._limits.max_message_bytes:
-            raise invalid(
-                "data",
-                f"results in a delivery of {len(frame)} bytes,"
-                f" more than the {self._limits.max_message_bytes} allowed",
-            )
-        return frame
 
     def _remove(self, session: Session, gone: set[tuple[str, str | None]]) -> None:
         for pattern, network in gone:

@@ -55,6 +55,12 @@ class Limits:
     handshake_timeout: float = 5.0
     """Timeout for the opening and closing handshake; the socket is then aborted."""
 
+    beat: float = 1.0
+    """Interval of the messages by which brokers of one network tell that they are there."""
+
+    lease: float = 10.0
+    """A broker of the same network that is silent for this long is taken for lost."""
+
     def __post_init__(self) -> None:
         for field in fields(self):
             value = getattr(self, field.name)
@@ -66,3 +72,5 @@ class Limits:
             raise ValueError("default_timeout must not exceed max_timeout")
         if self.heartbeat >= self.silence:
             raise ValueError("heartbeat must be shorter than silence")
+        if self.beat >= self.lease:
+            raise ValueError("beat must be shorter than lease")

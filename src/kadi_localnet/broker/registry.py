@@ -10,7 +10,7 @@ from kadi_client.messages import Raw
 from kadi_localnet.broker.access import Access, Networks, check_name
 from kadi_localnet.broker.limits import Limits
 from kadi_localnet.broker.params import Discovery, Register, ToolEntry, invalid, present
-from kadi_localnet.broker.session import Session
+from kadi_localnet.broker.session import Provider, Session
 
 RESERVED_PREFIX = "kadi."
 _ANY_INPUT = Raw(b'{"type":"object"}')
@@ -34,9 +34,9 @@ class Registry:
         self._limits = limits
         self._access = access
         self._networks = Networks(limits, access)
-        self._providers: dict[str, dict[Session, Offer]] = {}
+        self._providers: dict[str, dict[Provider, Offer]] = {}
 
-    def register(self, session: Session, params: Register) -> dict[str, Any]:
+    def register(self, session: Provider, params: Register) -> dict[str, Any]:
         """Replace the tools of ``session``.
 
         Without ``networks`` the session stays in its networks. A tool may restrict its visibility
@@ -68,7 +68,7 @@ class Registry:
             answer["droppedNetworks"] = list(dict.fromkeys(dropped))
         return answer
 
-    def remove(self, session: Session) -> None:
+    def remove(self, session: Provider) -> None:
         """Remove all tools of ``session``."""
         for name in session.tools:
             providers = self._providers[name]
@@ -77,7 +77,7 @@ class Registry:
                 del self._providers[name]
         session.tools = ()
 
-    def providers(self, tool: str, caller: Session) -> dict[Session, str]:
+    def providers(self, tool: str, caller: Session) -> dict[Provider, str]:
         """Return the providers of ``tool`` visible to the caller, in order of registration.
 
         Each is mapped to the first of the caller's networks on which the tool is visible.

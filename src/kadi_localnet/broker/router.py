@@ -22,6 +22,7 @@ from kadi_client.messages import Frame, decode_frame, error_response, response
 from kadi_localnet.broker import handshake
 from kadi_localnet.broker.access import Access, Networks
 from kadi_localnet.broker.calls import FATES, CallCounts, Calls
+from kadi_localnet.broker.cluster import Cluster
 from kadi_localnet.broker.deadlines import Deadlines
 from kadi_localnet.broker.events import Events
 from kadi_localnet.broker.limits import Limits
@@ -61,11 +62,13 @@ class Router:
         self.limits = limits
         self._networks = Networks(limits, rules)
         self._wall_clock = wall_clock
-        self._sessions: set[Session] = set()
+        self._sessions: dict[str, Session] = {}
         self._changes = Changes()
         self._registry = Registry(limits, rules)
         self._events = Events(limits)
         self._calls = Calls(limits, self._registry, secrets.token_hex(_ID_BYTES))
+        self.cluster = Cluster(limits, self._sessions, self._registry, self._calls, self._events)
+        """The other brokers of the network; without a backplane there are none."""
         self._liveness: Deadlines[Session] = Deadlines()
         self._counts = dict.fromkeys(
             ("connected", "events_dropped", "overflows", "silent", "bad_frames", "refused"), 0
@@ -92,7 +95,7 @@ class Router:
         """Open a session for a new connection."""
         networks, _ = self._networks.admitted((), None)
         session = Session(secrets.token_hex(_ID_BYTES), self.limits, self._changes, now, networks)
-        self._sessions.add(session)
+        self._sessions[session.id] = session
         self._counts["connected"] += 1
         self._liveness.set(session, self._alive_until(session))
         return session
@@ -113,19 +116,21 @@ class Router:
                 session.send(error_response(None, str(exc), code=exc.code))
             else:
                 if frame.method is None:
-                    self._calls.answer(session, frame, now)
+                    if not self.cluster.answer(session, frame, data):
+                        self._calls.answer(session, frame, now)
                 else:
                     self._perform(session, frame, frame.method, now)
-        return self._settle()
+        return self.settle()
 
     def disconnect(self, session: Session) -> AbstractSet[Session]:
         """Remove a session whose connection is closed; returns as :meth:`receive` does."""
         self._remove(session)
-        return self._settle() - {session}
+        return self.settle() - {session}
 
     def tick(self, now: float) -> AbstractSet[Session]:
         """Expire calls and close silent sessions; returns as :meth:`receive` does."""
         self._calls.expire(now)
+        self.cluster.expire(now)
         for session in self._liveness.due(now):
             alive_until = self._alive_until(session)
             if alive_until > now:
@@ -137,25 +142,34 @@ class Router:
                 CloseCode.POLICY_VIOLATION,
                 "not authenticated in time" if session.agent_id is None else "silent for too long",
             )
-        return self._settle()
+        return self.settle()
 
     def next_tick(self) -> float | None:
         """Return the time at which to call :meth:`tick` next; ``None`` if it need not be."""
-        deadlines = (self._calls.next_deadline(), self._liveness.next())
+        deadlines = (
+            self._calls.next_deadline(),
+            self._liveness.next(),
+            self.cluster.next_deadline(),
+        )
         return min((at for at in deadlines if at is not None), default=None)
 
     def stats(self) -> dict[str, int]:
         """Return counters since the start and current numbers; sizes in bytes."""
         counts = dict(self._counts)
-        counts["events_dropped"] += sum(session.outbox.dropped for session in self._sessions)
+        counts["events_dropped"] += sum(
+            session.outbox.dropped for session in self._sessions.values()
+        )
         return {
+            "brokers": 1 + len(self.cluster),
             "sessions": len(self._sessions),
-            "authenticated": sum(session.agent_id is not None for session in self._sessions),
+            "authenticated": sum(
+                session.agent_id is not None for session in self._sessions.values()
+            ),
             "tools": self._registry.tool_count,
-            "subscriptions": sum(len(session.subscriptions) for session in self._sessions),
+            "subscriptions": sum(len(session.subscriptions) for session in self._sessions.values()),
             "outstanding_calls": len(self._calls),
-            "outbox_frames": sum(len(session.outbox) for session in self._sessions),
-            "outbox_bytes": sum(session.outbox.size for session in self._sessions),
+            "outbox_frames": sum(len(session.outbox) for session in self._sessions.values()),
+            "outbox_bytes": sum(session.outbox.size for session in self._sessions.values()),
             "events_published": self._events.published,
             "events_delivered": self._events.delivered,
             **self._call_counts(),
@@ -219,10 +233,12 @@ class Router:
     def _goodbye(self, _session: Session, _frame: Frame, _now: float) -> Any:
         return {"status": "goodbye"}
 
-    def _register(self, session: Session, frame: Frame, _now: float) -> Any:
+    def _register(self, session: Session, frame: Frame, now: float) -> Any:
         result = self._registry.register(session, read(Register, frame.params))
+        session.registration = bytes(frame.params)
         log.info("session %s registered %d tools", session.id, len(session.tools))
-        return result
+        answer = response(frame.id, result) if frame.has_id else b""
+        return None if self.cluster.announce(session, answer, now) else result
 
     def _request(self, session: Session, frame: Frame, now: float) -> Any:
         params = read(AbilityRequest, frame.params)
@@ -254,32 +270,36 @@ class Router:
         return self._events.unsubscribe(session, read(Subscription, frame.params))
 
     def _publish(self, session: Session, frame: Frame, _now: float) -> Any:
-        return self._events.publish(session, read(Publication, frame.params), self._wall_clock())
+        params = read(Publication, frame.params)
+        self.cluster.publish(self._events.publish(session, params, self._wall_clock()))
+        return {"status": "published"}
 
     def _alive_until(self, session: Session) -> float:
         if session.agent_id is None:
             return session.opened + self.limits.nonce_lifetime
         return session.last_seen + self.limits.silence
 
-    def _settle(self) -> AbstractSet[Session]:
+    def settle(self) -> AbstractSet[Session]:
         """Clean up closing sessions, which may close others in turn; return the ready ones."""
         ended = self._changes.ended
+        self.cluster.settle()
         while ended:
             session = ended.pop()
             if session.closing is not None and session.closing.code is CloseCode.TRY_AGAIN_LATER:
                 self._counts["overflows"] += 1
             self._remove(session)
+            self.cluster.settle()
         ready, self._changes.ready = self._changes.ready, {}
         return ready.keys()
 
     def _remove(self, session: Session) -> None:
-        if session not in self._sessions:
+        if self._sessions.pop(session.id, None) is None:
             return
-        self._sessions.remove(session)
         self._liveness.discard(session)
         self._registry.remove(session)
         self._events.remove(session)
         self._calls.remove(session)
+        self.cluster.remove(session)
         self._counts["events_dropped"] += session.outbox.dropped
 
 

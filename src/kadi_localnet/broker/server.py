@@ -6,8 +6,10 @@ import asyncio
 import contextlib
 import ipaddress
 import logging
+import secrets
 import time
 from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import AsyncExitStack
 from http import HTTPStatus
 from typing import cast
 from urllib.parse import urlsplit
@@ -18,9 +20,11 @@ from websockets.http11 import Request, Response
 from websockets.typing import Origin
 
 from kadi_client.addresses import is_loopback
+from kadi_client.backoff import Backoff
 from kadi_client.messages import encode
 from kadi_client.sockets import WRITE_BUFFER, ServerSocket
 from kadi_localnet.broker.access import Access
+from kadi_localnet.broker.backplane import Backplane, BackplaneLost, Send, backplane_at
 from kadi_localnet.broker.calls import CallCounts
 from kadi_localnet.broker.limits import Limits
 from kadi_localnet.broker.router import Router
@@ -29,6 +33,14 @@ from kadi_localnet.broker.session import Session
 log = logging.getLogger(__name__)
 
 DEFAULT_PORT = 8080
+_JOIN_SECONDS = 10.0
+"""Time in which the server of the backplane must appear at the start."""
+_MEETING_SECONDS = 0.5
+"""Time in which the other brokers must introduce themselves at the start."""
+_LONGEST_PAUSE = 2.0
+"""Longest pause between two attempts to join the backplane, in seconds."""
+_POLL_SECONDS = 0.01
+_ID_BYTES = 6
 SOCKET_PATHS = ("/kadi", "/")
 HEALTH_PATH = "/health"
 
@@ -75,6 +87,10 @@ class Broker:
         self._router = Router(limits, wall_clock=time.time, access=access)
         self._loop = asyncio.get_running_loop()
         self._peers: dict[Session, _Peer] = {}
+        self._outgoing = asyncio.Event()
+        """Set if there may be messages for other brokers, or the backplane is to be left."""
+        self._backplane_lost = False
+        self._stopping = False
         self._timer: tuple[float, asyncio.Handle] | None = None
         # The time is stored next to the handle, since uvloop's handles do not always expose it.
         self.url = ""
@@ -123,6 +139,88 @@ class Broker:
             self._timer[1].cancel()
         log.info("broker at %s is closed", self.url)
 
+    # The Inbound interface of backplane.py
+
+    def received(self, message: bytes) -> None:
+        """Process a message of another broker."""
+        self._router.cluster.receive(message, self._loop.time())
+        self._apply(self._router.settle())
+
+    def unreachable(self, broker: str) -> None:
+        """Forget another broker."""
+        self._router.cluster.lose(broker)
+        self._apply(self._router.settle())
+
+    def lost(self) -> None:
+        """Note that the backplane must be joined again."""
+        self._backplane_lost = True
+        self._outgoing.set()
+
+    async def _exchange(self, backplane: Backplane, joined: asyncio.Future[None]) -> None:
+        """Exchange messages with the other brokers until this one stops.
+
+        The first attempts to join may last for ``_JOIN_SECONDS``; ``joined`` gets the result.
+        """
+        cluster, clock = self._router.cluster, self._loop.time
+        backoff, give_up, id_ = Backoff(cap=_LONGEST_PAUSE), clock() + _JOIN_SECONDS, ""
+        while not self._stopping:
+            formerly, id_, began = id_, secrets.token_hex(_ID_BYTES), clock()
+            self._backplane_lost = False
+            try:
+                async with backplane.join(id_, self) as send:
+                    cluster.join(id_, formerly, clock())
+                    self._arm()
+                    if not joined.done():
+                        joined.set_result(None)
+                    await self._send_all(send)
+            except BackplaneLost as exc:
+                if not joined.done() and clock() >= give_up:
+                    joined.set_exception(exc)
+                    return
+                log.warning("%s; only sessions of this broker are served", exc)
+            finally:
+                cluster.leave()
+                self._apply(self._router.settle())
+            if not self._stopping:
+                await asyncio.sleep(backoff.delay(clock() - began))
+
+    async def _send_all(self, send: Send) -> None:
+        """Send messages until the backplane is to be left."""
+        cluster = self._router.cluster
+        while True:
+            self._outgoing.clear()
+            while (message := cluster.pop()) is not None:
+                await send(*message)
+            if self._backplane_lost:
+                raise BackplaneLost("the connection to the backplane is lost")
+            if cluster.forgotten:
+                log.warning("another broker has forgotten this one, which joins again")
+                return
+            if self._stopping:
+                cluster.say_goodbye()
+                while (message := cluster.pop()) is not None:
+                    await send(*message)
+                return
+            await self._outgoing.wait()
+
+    @contextlib.asynccontextmanager
+    async def _joined(self, backplane: Backplane) -> AsyncIterator[None]:
+        joined: asyncio.Future[None] = self._loop.create_future()
+        exchange = asyncio.create_task(self._exchange(backplane, joined), name="broker-exchange")
+        try:
+            await joined
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_MEETING_SECONDS):
+                    while not self._router.cluster.complete:  # noqa: ASYNC110 - no event for it
+                        await asyncio.sleep(_POLL_SECONDS)
+            yield
+        finally:
+            self._stopping = True
+            self._outgoing.set()
+            await asyncio.wait([exchange], timeout=self._limits.handshake_timeout)
+            exchange.cancel()
+            await asyncio.wait([exchange])
+
     async def _serve_connection(self, connection: ServerConnection) -> None:
         clock, socket = self._loop.time, cast(ServerSocket, connection)
         session = self._router.connect(clock())
@@ -153,6 +251,7 @@ class Broker:
                 peer.cut = self._loop.call_later(
                     self._limits.handshake_timeout, peer.connection.transport.abort
                 )
+        self._outgoing.set()
         self._arm()
 
     def _arm(self) -> None:
@@ -175,7 +274,7 @@ class Broker:
         if path != HEALTH_PATH:
             return connection.respond(HTTPStatus.NOT_FOUND, "Not found.\n")
         stats = self.stats()
-        names = ("sessions", "tools", "outstanding_calls")
+        names = ("brokers", "sessions", "tools", "outstanding_calls")
         health = {"status": "ok", **{name: stats[name] for name in names}}
         response = connection.respond(HTTPStatus.OK, encode(health).decode())
         del response.headers["Content-Type"]
@@ -191,6 +290,7 @@ async def serve_broker(
     limits: Limits | None = None,
     origins: Sequence[str] = (),
     access: Access | None = None,
+    backplane: str | None = None,
 ) -> AsyncIterator[Broker]:
     """Run a broker during the ``async with`` block.
 
@@ -206,20 +306,25 @@ async def serve_broker(
             the user visits could use the broker.
         access: Who may join which network and offer which tool; by default, everyone may. The
             result of a registration lists the refused networks as ``droppedNetworks``.
+        backplane: Address of a NATS or RabbitMQ server, see :mod:`.backplane`. All brokers with
+            the same one are one network; they need the same limits and access rules.
 
     Raises:
         OSError: if the port cannot be bound.
+        BackplaneLost: if the backplane cannot be reached.
+        ValueError: if its address is not usable.
     """
     broker = Broker(limits or Limits(), access)
     if not is_loopback(host):
         log.warning(
             "listening on %s: any process that reaches this port can call every tool", host or "*"
         )
-    server = await broker._open(host, port, origins)
-    try:
+    async with AsyncExitStack() as stack:
+        if backplane is not None:
+            await stack.enter_async_context(broker._joined(backplane_at(backplane)))
+        server = await broker._open(host, port, origins)
+        stack.push_async_callback(broker._close, server)
         yield broker
-    finally:
-        await broker._close(server)
 
 
 def _url(host: str, port: int) -> str:

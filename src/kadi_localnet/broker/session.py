@@ -50,52 +50,101 @@ class Changes:
     """Sessions that began to close and are not yet removed."""
 
 
-class Session:
-    """The state of one connection; compared by identity."""
+class Provider:
+    """A session of this broker or of another one, as far as it offers tools.
+
+    It is compared by identity.
+    """
+
+    __slots__ = ("agent_id", "display_name", "id", "last_routed", "networks", "serving", "tools")
+
+    def __init__(self, id_: str, networks: tuple[str, ...]) -> None:
+        self.id = id_
+        self.agent_id: str | None = None
+        self.display_name: str | None = None
+        self.networks = networks
+        self.tools: tuple[str, ...] = ()
+        self.serving: dict[str, Call] = {}
+        """Calls of callers of this broker, by id."""
+        self.last_routed = 0
+
+    @property
+    def load(self) -> int:
+        """Number of its calls in progress, whichever broker they come from."""
+        raise NotImplementedError
+
+    def has_room(self, size: int) -> bool:
+        """Return True if a frame of ``size`` bytes can be sent to it."""
+        raise NotImplementedError
+
+    def begin(self, call: Call, frame: bytes) -> None:
+        """Send it the frame of a call."""
+        raise NotImplementedError
+
+    def abandon(self, call: Call, **why: str) -> None:
+        """Tell it that no answer to a call is expected any more."""
+        raise NotImplementedError
+
+
+class Session(Provider):
+    """The state of one connection."""
 
     __slots__ = (
         "_changes",
-        "agent_id",
+        "announced",
         "asked_networks",
         "calling",
         "closing",
         "credentials",
-        "display_name",
-        "id",
-        "last_routed",
         "last_seen",
-        "networks",
         "nonce",
         "nonce_expires",
         "opened",
         "outbox",
-        "serving",
+        "registration",
+        "relaying",
         "subscriptions",
-        "tools",
     )
 
     def __init__(
         self, id_: str, limits: Limits, changes: Changes, now: float, networks: tuple[str, ...]
     ) -> None:
-        self.id = id_
+        super().__init__(id_, networks)
         self.opened = now
         self.last_seen = now
-        self.agent_id: str | None = None
         self.credentials: Raw | None = None
         """Session id and public key as JSON, sent to providers as ``kadi_caller``."""
-        self.display_name: str | None = None
         self.nonce: str | None = None
         self.nonce_expires = now
-        self.networks = networks
         self.asked_networks: tuple[str, ...] = ()
-        self.tools: tuple[str, ...] = ()
+        self.registration = b""
+        """The parameters of its last registration, for other brokers."""
+        self.announced = False
+        """Whether other brokers have been told of its tools."""
         self.subscriptions: set[tuple[str, str | None]] = set()
         self.calling: dict[str | int, Call] = {}
-        self.serving: dict[str, Call] = {}
-        self.last_routed = 0
+        self.relaying: dict[str, str] = {}
+        """Calls that it serves for callers of other brokers, and the ids of these."""
         self.outbox = Outbox(max_frames=limits.outbox_frames, max_bytes=limits.outbox_bytes)
         self.closing: Closing | None = None
         self._changes = changes
+
+    @property
+    def load(self) -> int:
+        """See :class:`Provider`."""
+        return len(self.serving) + len(self.relaying)
+
+    def has_room(self, size: int) -> bool:
+        """See :class:`Provider`."""
+        return self.outbox.has_room(size)
+
+    def begin(self, call: Call, frame: bytes) -> None:
+        """See :class:`Provider`."""
+        self.send(frame)
+
+    def abandon(self, call: Call, **why: str) -> None:
+        """See :class:`Provider`."""
+        self.send(notification("kadi.ability.cancel", {"requestId": call.id, **why}))
 
     def send(self, frame: bytes) -> None:
         """Queue a frame that must not be dropped; if there is no room, close the session."""
@@ -132,7 +181,7 @@ class Call:
     follows: str
     """Id for the log that follows the call across agents; ``id`` if the caller sent none."""
     caller: Session
-    provider: Session
+    provider: Provider
     started: float
     timeout: float
     direct: Raw

@@ -183,6 +183,7 @@ def test_all_problems_are_reported_at_once_with_file_and_key(tmp_path: Path) -> 
         ("embedding_api_url: localhost:11434", "begins with http:// or https://"),
         ("embedding_api_url: 'http://[::1'", "begins with http:// or https://"),
         ("arcadedb_urls: [ftp://x]", "begins with http:// or https://"),
+        ("local_broker_backplane: 'nats://a:4222,http://b'", "begins with nats:// or tls://"),
         ("chunk_overlap: 500", "chunk_overlap must be smaller than chunk_size"),
         ("max_batch_bytes: 64 MiB", "max_batch_bytes must not exceed max_message_bytes"),
         ("max_document_bytes: 30 MiB", "max_document_bytes must not exceed max_batch_bytes"),

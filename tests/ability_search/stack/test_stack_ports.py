@@ -12,4 +12,6 @@ def test_metrics_ports_count_up_from_that_of_the_broker() -> None:
         *(9401, 9402, 9403, 9404),
         *(9405, 9406, 9416),
     ]
+    further = ("backplane", "broker-2", "broker-3")
+    assert [metrics_port(name, 9401) for name in further] == [9501, 9502, 9503]
     assert {metrics_port(name, 0) for name in PARTS} == {0}

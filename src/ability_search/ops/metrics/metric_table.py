@@ -10,9 +10,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-ComponentName = Literal["broker", "database", "models", "worker", "gateway"]
+ComponentName = Literal["backplane", "broker", "database", "models", "worker", "gateway"]
 
-COMPONENTS: tuple[ComponentName, ...] = ("broker", "database", "models", "worker", "gateway")
+COMPONENTS: tuple[ComponentName, ...] = (
+    "backplane",
+    "broker",
+    "database",
+    "models",
+    "worker",
+    "gateway",
+)
 
 PATH = "/metrics"
 """Path at which each component serves its metrics."""

@@ -33,6 +33,16 @@ def schema() -> Statement:
         CREATE PROPERTY Usage.lastAt IF NOT EXISTS LONG;
         CREATE INDEX IF NOT EXISTS ON Usage (agent, chunkId) UNIQUE;
         CREATE INDEX IF NOT EXISTS ON Usage (collection) NOTUNIQUE;
+        CREATE DOCUMENT TYPE SessionRecord IF NOT EXISTS;
+        CREATE PROPERTY SessionRecord.agent IF NOT EXISTS STRING;
+        CREATE PROPERTY SessionRecord.session IF NOT EXISTS STRING;
+        CREATE PROPERTY SessionRecord.kind IF NOT EXISTS STRING;
+        CREATE PROPERTY SessionRecord.key IF NOT EXISTS STRING;
+        CREATE PROPERTY SessionRecord.value IF NOT EXISTS STRING;
+        CREATE PROPERTY SessionRecord.number IF NOT EXISTS LONG;
+        CREATE PROPERTY SessionRecord.createdAt IF NOT EXISTS LONG;
+        CREATE PROPERTY SessionRecord.updatedAt IF NOT EXISTS LONG;
+        CREATE INDEX IF NOT EXISTS ON SessionRecord (agent, session, kind, key) UNIQUE;
         CREATE DOCUMENT TYPE Job IF NOT EXISTS;
         CREATE PROPERTY Job.kind IF NOT EXISTS STRING;
         CREATE PROPERTY Job.collection IF NOT EXISTS STRING;
@@ -158,14 +168,15 @@ def drop_generation(chunk_type: str) -> Statement:
 def _indexed(chunk_type: str, dimensions: int) -> str:
     """Return the commands that create the indexes of a type of chunks.
 
-    A database of an earlier version has no property for the keys of vectors yet.
+    A database of an earlier version has no property for the keys of vectors yet. With weights of 8
+    bits, the default, the sparse index would read the records of hits to correct their scores.
     """
     return f"""
         CREATE PROPERTY Chunk.vectorKey IF NOT EXISTS STRING;
         CREATE INDEX IF NOT EXISTS ON `{chunk_type}` (vectorKey) NOTUNIQUE;
         CREATE INDEX IF NOT EXISTS ON `{chunk_type}` (facets BY ITEM) NOTUNIQUE;
         CREATE INDEX IF NOT EXISTS ON `{chunk_type}` (terms, weights)
-            LSM_SPARSE_VECTOR METADATA {{"dimensions": 0}};
+            LSM_SPARSE_VECTOR METADATA {{"dimensions": 0, "weightQuantization": "FP32"}};
         CREATE INDEX IF NOT EXISTS ON `{chunk_type}` (embedding)
             LSM_VECTOR METADATA {{"dimensions": {dimensions:d}, "similarity": "COSINE"}};
         """

@@ -11,7 +11,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
-from ability_search.text.loaders.email_messages import read_email
+from ability_search.text.loaders.conversations import read_conversation, read_json, read_text
+from ability_search.text.loaders.email_messages import read_email, read_mbox
 from ability_search.text.loaders.extracts import (
     EMPTY,
     NO_RECOGNITION,
@@ -41,6 +42,7 @@ from ability_search.text.loaders.text_files import (
 )
 
 __all__ = [
+    "CONTAINERS",
     "EMPTY",
     "FOREIGN",
     "NO_RECOGNITION",
@@ -53,13 +55,16 @@ __all__ = [
     "format_of",
 ]
 
-VERSION = "2"
+VERSION = "3"
 """Version of the loaders; a change of the extracted text needs a new one."""
 
 FOREIGN = frozenset(
-    ("docx", "email", "epub", "html", "image", "odf", "pdf", "pptx", "rtf", "svg", "xlsx")
+    ("docx", "email", "epub", "html", "image", "mbox", "odf", "pdf", "pptx", "rtf", "svg", "xlsx")
 )
 """Formats read by libraries that may crash, hang or use unbounded memory."""
+
+CONTAINERS = {"email": read_email, "mbox": read_mbox}
+"""Formats of files that hold others, which become documents of their own."""
 
 _READERS: dict[str | None, Callable[[str, bytes, Bounds], Extracted]] = {
     "code": partial(read_plain, format="code"),
@@ -67,7 +72,8 @@ _READERS: dict[str | None, Callable[[str, bytes, Bounds], Extracted]] = {
     "docx": read_docx,
     "epub": read_epub,
     "html": read_html,
-    "json": partial(read_plain, format="json"),
+    "conversation": read_conversation,
+    "json": read_json,
     "markdown": read_markdown,
     "notebook": read_notebook,
     "odf": read_odf,
@@ -75,9 +81,9 @@ _READERS: dict[str | None, Callable[[str, bytes, Bounds], Extracted]] = {
     "rst": read_restructured,
     "rtf": read_rtf,
     "svg": read_svg,
-    "text": partial(read_plain, format="text"),
+    "text": partial(read_text, format="text"),
     "xlsx": read_xlsx,
-    None: partial(read_plain, format=None),
+    None: partial(read_text, format=None),
 }
 _LONGEST_TITLE = 300
 _DEEPEST_MESSAGE = 4
@@ -137,11 +143,11 @@ def _read(
         return read_pdf(name, data, bounds, recognize=recognize)
     if format == "image":
         return _read_image(data, recognize)
-    if format == "email":
+    if format in CONTAINERS:
         if depth > _DEEPEST_MESSAGE:
             raise Unreadable("attached to too many messages")
-        read = partial(_read_attachment, bounds=bounds, recognize=recognize, depth=depth + 1)
-        return read_email(name, data, bounds, read=read)
+        read = partial(_read_child, bounds=bounds, recognize=recognize, depth=depth + 1)
+        return CONTAINERS[format](name, data, bounds, read=read)
     return _READERS[format](name, data, bounds)
 
 
@@ -154,7 +160,7 @@ def _read_image(data: bytes, recognize: Recognize | None) -> Extracted:
     return Extracted(text, "text")
 
 
-def _read_attachment(
+def _read_child(
     name: str, data: bytes, *, bounds: Bounds, recognize: Recognize | None, depth: int
 ) -> Extracted:
     format = format_of(name, data)

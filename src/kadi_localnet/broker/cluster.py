@@ -1,0 +1,515 @@
+"""Several brokers that are one network, without I/O.
+
+Every broker keeps its own sessions and the calls of its own callers. Of the others it knows the
+sessions that offer tools, so that an unknown tool is refused and a list is answered at once::
+
+    caller -- broker A ==Start=========> broker B -- provider
+                       <======Answer====
+
+A announces a registration to all others and answers it when they have applied it. It sends an event
+to all others, and each delivers it to its own subscribers: no session receives it twice.
+
+Messages from one broker to another are numbered, and large ones are divided. A broker that misses a
+number, or hears nothing for ``Limits.lease`` seconds, forgets the other one: calls there end as if
+the provider had left, and calls from there are cancelled. A broker that others have forgotten, or
+that has lost the backplane, joins again under a new id. State is therefore never repaired, only
+built anew.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import msgspec
+
+from kadi_client.messages import Frame, Raw, decode_frame, error_response, notification
+from kadi_client.params import CALLER_LOST
+from kadi_localnet.broker.calls import Calls, text_of
+from kadi_localnet.broker.cluster_messages import (
+    Announcement,
+    Answer,
+    Applied,
+    Beat,
+    Body,
+    Cancel,
+    Control,
+    Gone,
+    Hello,
+    Leave,
+    Offer,
+    Piece,
+    Probe,
+    Publication,
+    Start,
+    Stranger,
+    Welcome,
+    bodies,
+    controls,
+    encode,
+)
+from kadi_localnet.broker.deadlines import Deadlines
+from kadi_localnet.broker.events import Event, Events
+from kadi_localnet.broker.limits import Limits
+from kadi_localnet.broker.outbox import Outbox
+from kadi_localnet.broker.params import Register, read
+from kadi_localnet.broker.registry import Registry
+from kadi_localnet.broker.session import Call, Provider, Refused, Session
+
+log = logging.getLogger(__name__)
+
+EVERYONE = "all"
+"""The address of all brokers."""
+
+PIECE_BYTES = 512 * 1024
+"""Maximum size of the body of a message; NATS takes 1 MiB unless configured otherwise."""
+
+_BARRIER_SECONDS = 2.0
+"""Time in which the other brokers must apply a registration; it is answered then in any case."""
+
+
+class _Broker:
+    """Another broker."""
+
+    def __init__(self, id_: str, limits: Limits) -> None:
+        self.id = id_
+        self.sessions: dict[str, RemoteSession] = {}
+        self.relayed: dict[str, Session] = {}
+        """Calls of its callers, and the sessions here that serve them."""
+        self.outbox = Outbox(max_frames=limits.outbox_frames, max_bytes=limits.outbox_bytes)
+        self.rest = b""
+        """The unsent part of a divided message."""
+        self.sent = 0
+        self.received = 0
+        self.begun = bytearray()
+        self.welcomed = False
+        self.overflowed = False
+
+    def send(self, body: Body) -> None:
+        """Queue a message that must not be dropped; without room the broker is given up."""
+        if not self.outbox.put_reply(encode(body)):
+            self.overflowed = True
+
+    def report(self, loads: Mapping[str, int]) -> None:
+        """Note the calls in progress of its sessions; those not named have none."""
+        for id_, session in self.sessions.items():
+            session.report(loads.get(id_, 0))
+
+    def next_piece(self, sender: str) -> bytes | None:
+        """Return the next message to send; ``None`` if there is none."""
+        body = self.rest or self.outbox.pop()
+        if body is None:
+            return None
+        self.rest = body[PIECE_BYTES:]
+        piece = Piece(sender, self.sent, not self.rest, body[:PIECE_BYTES])
+        self.sent += 1
+        return encode(piece)
+
+
+class RemoteSession(Provider):
+    """A session of another broker."""
+
+    __slots__ = ("_broker", "_elsewhere")
+
+    def __init__(self, offer: Offer, broker: _Broker) -> None:
+        super().__init__(offer.session, offer.networks)
+        self.agent_id = offer.agent_id
+        self._broker = broker
+        self._elsewhere = 0
+
+    @property
+    def load(self) -> int:
+        """See :class:`Provider`."""
+        return len(self.serving) + self._elsewhere
+
+    def report(self, load: int) -> None:
+        """Note the number of its calls in progress, those of this broker's callers included."""
+        self._elsewhere = max(0, load - len(self.serving))
+
+    def has_room(self, size: int) -> bool:
+        """See :class:`Provider`."""
+        return self._broker.outbox.has_room(size)
+
+    def begin(self, call: Call, frame: bytes) -> None:
+        """See :class:`Provider`."""
+        self._broker.send(Start(self.id, call.id, call.tool, frame))
+
+    def abandon(self, call: Call, **why: str) -> None:
+        """See :class:`Provider`."""
+        self._broker.send(Cancel(call.id, why))
+
+
+@dataclass(slots=True)
+class _Registration:
+    """A registration that is answered when the brokers in ``waiting`` have applied it."""
+
+    session: Session
+    answer: bytes
+    waiting: set[str]
+
+
+class Cluster:
+    """The other brokers, as one of them sees them.
+
+    Args:
+        limits: The limits of this broker.
+        sessions: Its sessions by id.
+        registry: Its registry, which also holds the tools of remote sessions.
+        calls: The calls of its callers.
+        events: The subscriptions of its sessions.
+    """
+
+    def __init__(
+        self,
+        limits: Limits,
+        sessions: Mapping[str, Session],
+        registry: Registry,
+        calls: Calls,
+        events: Events,
+    ) -> None:
+        self._limits = limits
+        self._sessions = sessions
+        self._registry = registry
+        self._calls = calls
+        self._events = events
+        self._id = ""
+        self._brokers: dict[str, _Broker] = {}
+        self._named: set[str] = set()
+        """Brokers that others know."""
+        self._controls: deque[tuple[str, bytes]] = deque()
+        self._leases: Deadlines[str] = Deadlines()
+        self._beats: Deadlines[None] = Deadlines()
+        self._registrations: dict[int, _Registration] = {}
+        self._overdue: Deadlines[int] = Deadlines()
+        self._serial = 0
+        self.forgotten = False
+        """Whether another broker has forgotten this one, which then must join again."""
+
+    def __len__(self) -> int:
+        return len(self._brokers)
+
+    @property
+    def complete(self) -> bool:
+        """True if every broker that is known to another has introduced itself."""
+        ready = {each.id for each in self._brokers.values() if each.welcomed}
+        return bool(ready) and self._named <= ready | {self._id}
+
+    # --- joining and leaving -------------------------------------------------------------------
+
+    def join(self, id_: str, formerly: str, now: float) -> None:
+        """Begin to exchange messages under an id that was never used before."""
+        self._id = id_
+        self.forgotten = False
+        self._control(EVERYONE, Hello(id_, formerly))
+        self._beats.set(None, now + self._limits.beat)
+
+    def say_goodbye(self) -> None:
+        """Tell the others that this broker stops."""
+        self._control(EVERYONE, Leave(self._id))
+
+    def leave(self) -> None:
+        """Forget all others; nothing is sent or expected until the next :meth:`join`."""
+        for broker in list(self._brokers.values()):
+            self._forget(broker, "the backplane is left")
+        self._id = ""
+        self._named.clear()
+        self._controls.clear()
+        self._beats.discard(None)
+
+    def lose(self, id_: str) -> None:
+        """Forget a broker that cannot be reached."""
+        if id_ in self._brokers:
+            self._forget(self._brokers[id_], "it cannot be reached")
+
+    # --- what the router tells -----------------------------------------------------------------
+
+    def announce(self, session: Session, answer: bytes, now: float) -> bool:
+        """Announce the tools of a session; ``answer`` is sent to it when all know them.
+
+        Returns:
+            False if nobody needs to know, so that the registration can be answered at once.
+        """
+        offer = self._offer(session)
+        if not self._brokers or not (offer or session.announced):
+            session.announced = offer is not None
+            return False
+        session.announced = True
+        self._serial += 1
+        for broker in self._brokers.values():
+            broker.send(Announcement(self._serial, offer or _no_tools(session)))
+        self._registrations[self._serial] = _Registration(session, answer, set(self._brokers))
+        self._overdue.set(self._serial, now + _BARRIER_SECONDS)
+        return True
+
+    def remove(self, session: Session) -> None:
+        """Tell the others that a session has ended; they end its calls."""
+        for call, id_ in session.relaying.items():
+            if id_ in self._brokers:
+                self._brokers[id_].relayed.pop(call, None)
+        session.relaying.clear()
+        if session.announced:
+            for broker in self._brokers.values():
+                broker.send(Gone(session.id))
+
+    def answer(self, session: Session, frame: Frame, data: bytes | str) -> bool:
+        """Pass on the answer to a call of another broker; return False if it is none of them."""
+        if not session.relaying:
+            return False
+        call = text_of(frame.id)
+        id_ = session.relaying.pop(call, None)
+        if id_ is None:
+            return False
+        broker = self._brokers[id_]
+        del broker.relayed[call]
+        text = data.encode() if isinstance(data, str) else data
+        broker.send(Answer(session.id, text, session.load))
+        return True
+
+    def publish(self, event: Event) -> None:
+        """Send an event to all other brokers; each may drop it if it is slow."""
+        if not self._brokers:
+            return
+        body = encode(
+            Publication(
+                event.channel, bytes(event.data), event.networks, event.timestamp, event.source
+            )
+        )
+        for broker in self._brokers.values():
+            broker.outbox.put_event(body)
+
+    # --- messages ------------------------------------------------------------------------------
+
+    def pop(self) -> tuple[str, bytes] | None:
+        """Remove and return the next message, after the id of its receiver."""
+        if self._controls:
+            return self._controls.popleft()
+        for broker in self._brokers.values():
+            piece = broker.next_piece(self._id)
+            if piece is not None:
+                return broker.id, piece
+        return None
+
+    def receive(self, data: bytes, now: float) -> None:
+        """Process a message; a malformed one is ignored."""
+        try:
+            message = controls.decode(data)
+        except msgspec.DecodeError as exc:
+            log.warning("a message of the backplane is not of a broker: %s", exc)
+            return
+        if isinstance(message, Stranger):
+            self.forgotten = True
+        elif self._id and message.sender != self._id:
+            if message.sender in self._brokers:
+                self._leases.set(message.sender, now + self._limits.lease)
+            if isinstance(message, Probe | Piece):
+                self._take(message, now)
+            else:
+                self._hear(message, now)
+
+    def settle(self) -> None:
+        """Forget the brokers that do not take their messages fast enough."""
+        for broker in [each for each in self._brokers.values() if each.overflowed]:
+            self._forget(broker, "it does not take messages fast enough")
+
+    def expire(self, now: float) -> None:
+        """Send what is due, and forget brokers that are silent."""
+        for id_ in self._leases.due(now):
+            self._forget(self._brokers[id_], f"silent for {self._limits.lease:g} s")
+        for number in self._overdue.due(now):
+            self._confirm(self._registrations.pop(number))
+        for _ in self._beats.due(now):
+            self._beats.set(None, now + self._limits.beat)
+            self._control(EVERYONE, Beat(self._id, list(self._brokers)))
+            probe = Probe(self._id, self._loads())
+            for id_, broker in self._brokers.items():
+                if broker.sent:  # otherwise it does not know this broker yet
+                    self._control(id_, probe)
+
+    def next_deadline(self) -> float | None:
+        """Return the time at which to call :meth:`expire` next."""
+        times = (self._leases.next(), self._overdue.next(), self._beats.next())
+        return min((at for at in times if at is not None), default=None)
+
+    def _hear(self, message: Hello | Beat | Leave, now: float) -> None:
+        """Process a message to all."""
+        unknown = message.sender not in self._brokers
+        match message:
+            case Hello(sender, formerly):
+                self.lose(formerly)
+                if unknown:
+                    self._meet(sender, now)
+            case Beat(sender, known) if unknown and self._id not in known:
+                self._meet(sender, now)
+            case Leave(sender):
+                self.lose(sender)
+
+    def _take(self, message: Probe | Piece, now: float) -> None:
+        """Process a message to this broker."""
+        broker = self._brokers.get(message.sender)
+        match message:
+            case Piece(sender, 0) if broker is None:
+                self._assemble(self._meet(sender, now), message, now)
+            case Piece(_, number) if broker is not None and broker.received == number:
+                self._assemble(broker, message, now)
+            case Probe(_, loads) if broker is not None:
+                broker.report(loads)
+            case Probe(sender) | Piece(sender):
+                self.lose(sender)
+                self._control(sender, Stranger())
+
+    def _assemble(self, broker: _Broker, piece: Piece, now: float) -> None:
+        broker.received += 1
+        if not piece.last:
+            broker.begun += piece.body
+            return
+        body = bytes(broker.begun + piece.body) if broker.begun else piece.body
+        broker.begun.clear()
+        try:
+            message = bodies.decode(body)
+        except msgspec.DecodeError as exc:
+            log.error("broker %s speaks another version: %s", broker.id, exc)
+            return
+        self._process(broker, message, now)
+
+    def _process(self, broker: _Broker, message: Body, now: float) -> None:
+        match message:
+            case Welcome(known, offers):
+                self._named.update(known)
+                broker.welcomed = True
+                for offer in offers:
+                    self._apply(broker, offer)
+            case Announcement(number, offer):
+                self._apply(broker, offer)
+                broker.send(Applied(number))
+            case Applied(number):
+                self._applied(number, broker.id)
+            case Gone(id_):
+                session = broker.sessions.pop(id_, None)
+                if session is not None:
+                    self._withdraw(session)
+            case Publication(channel, data, networks, timestamp, source):
+                self._events.deliver(Event(channel, Raw(data), networks, timestamp, source))
+            case _:
+                self._relay(broker, message, now)
+
+    def _relay(self, broker: _Broker, message: Start | Cancel | Answer, now: float) -> None:
+        match message:
+            case Start():
+                self._start(broker, message)
+            case Cancel(call, why):
+                served = broker.relayed.pop(call, None)
+                if served is not None:
+                    del served.relaying[call]
+                    _cancel(served, call, why)
+            case Answer(id_, frame, load):
+                session = broker.sessions.get(id_)
+                if session is not None:
+                    self._calls.answer(session, decode_frame(frame), now)
+                    session.report(load)
+
+    # --- other brokers -------------------------------------------------------------------------
+
+    def _meet(self, id_: str, now: float) -> _Broker:
+        broker = self._brokers[id_] = _Broker(id_, self._limits)
+        self._leases.set(id_, now + self._limits.lease)
+        offers = []
+        for session in self._sessions.values():
+            offer = self._offer(session)
+            if offer is not None:
+                session.announced = True
+                offers.append(offer)
+        broker.send(Welcome(list(self._brokers), offers))
+        log.info("broker %s has joined", id_)
+        return broker
+
+    def _forget(self, broker: _Broker, why: str) -> None:
+        log.info("broker %s is gone: %s", broker.id, why)
+        del self._brokers[broker.id]
+        self._named.discard(broker.id)
+        self._leases.discard(broker.id)
+        for session in broker.sessions.values():
+            self._withdraw(session)
+        for call, served in broker.relayed.items():
+            served.relaying.pop(call, None)
+            _cancel(served, call, {"reason": CALLER_LOST})
+        for number in list(self._registrations):
+            self._applied(number, broker.id)
+
+    def _withdraw(self, session: RemoteSession) -> None:
+        self._registry.remove(session)
+        self._calls.remove_provider(session)
+
+    def _apply(self, broker: _Broker, offer: Offer) -> None:
+        """Enter the tools of a remote session; the rules of this broker hold for them, too."""
+        session = broker.sessions.get(offer.session)
+        if session is None:
+            session = broker.sessions[offer.session] = RemoteSession(offer, broker)
+        session.display_name = offer.display_name
+        try:
+            params = read(Register, Raw(offer.params))
+            params.networks = list(offer.networks)
+            self._registry.register(session, params)
+        except Refused as exc:
+            log.warning(
+                "tools of agent %s at broker %s are not listed here: %s",
+                offer.agent_id,
+                broker.id,
+                exc,
+            )
+
+    def _applied(self, number: int, id_: str) -> None:
+        registration = self._registrations.get(number)
+        if registration is None:
+            return
+        registration.waiting.discard(id_)
+        if not registration.waiting:
+            del self._registrations[number]
+            self._overdue.discard(number)
+            self._confirm(registration)
+
+    def _confirm(self, registration: _Registration) -> None:
+        session = registration.session
+        if registration.answer and session.id in self._sessions:
+            session.send(registration.answer)
+
+    def _start(self, broker: _Broker, start: Start) -> None:
+        session = self._sessions.get(start.session)
+        problem = None
+        if session is None or session.closing is not None:
+            problem = f"the provider of {start.tool!r} disconnected before answering"
+        elif not session.has_room(len(start.frame)):
+            problem = f"all providers of {start.tool!r} are overloaded: try again in a moment"
+        if session is None or problem is not None:
+            frame = error_response(start.call, problem or "")
+            broker.send(Answer(start.session, frame, 0))
+            return
+        session.relaying[start.call] = broker.id
+        broker.relayed[start.call] = session
+        session.send(start.frame)
+
+    def _offer(self, session: Session) -> Offer | None:
+        if not session.tools or session.agent_id is None:
+            return None
+        return Offer(
+            session.id,
+            session.agent_id,
+            session.display_name,
+            session.networks,
+            session.registration,
+        )
+
+    def _loads(self) -> dict[str, int]:
+        return {id_: each.load for id_, each in self._sessions.items() if each.load}
+
+    def _control(self, to: str, message: Control) -> None:
+        self._controls.append((to, encode(message)))
+
+
+def _no_tools(session: Session) -> Offer:
+    return Offer(session.id, session.agent_id or "", session.display_name, session.networks, b"{}")
+
+
+def _cancel(session: Session, call: str, why: Mapping[str, str]) -> None:
+    session.send(notification("kadi.ability.cancel", {"requestId": call, **why}))

@@ -1,0 +1,127 @@
+"""Messages between the brokers of one network, as MessagePack arrays."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class _Message(msgspec.Struct, array_like=True, tag=True):
+    """A message between brokers; ids of calls are those sent to the provider."""
+
+
+class Hello(_Message):
+    """To all: a broker has joined; it was ``formerly`` known under another id, or under none."""
+
+    sender: str
+    formerly: str
+
+
+class Beat(_Message):
+    """To all, regularly: the sender is there and knows these brokers."""
+
+    sender: str
+    known: list[str]
+
+
+class Leave(_Message):
+    """To all: a broker stops."""
+
+    sender: str
+
+
+class Probe(_Message):
+    """To a known broker, regularly: the calls in progress of each session that has some."""
+
+    sender: str
+    loads: dict[str, int]
+
+
+class Stranger(_Message):
+    """To a broker that is not known (any more): it must join again."""
+
+
+class Piece(_Message):
+    """Part of a numbered message."""
+
+    sender: str
+    number: int
+    last: bool
+    body: bytes
+
+
+class Offer(_Message):
+    """A session and the parameters of its registration; ``networks`` are those it has joined."""
+
+    session: str
+    agent_id: str
+    display_name: str | None
+    networks: tuple[str, ...]
+    params: bytes
+
+
+class Welcome(_Message):
+    """The first numbered message: all sessions that offer tools, and the brokers known."""
+
+    known: list[str]
+    offers: list[Offer]
+
+
+class Announcement(_Message):
+    """A registration; to be confirmed."""
+
+    number: int
+    offer: Offer
+
+
+class Applied(_Message):
+    """An announcement is applied."""
+
+    number: int
+
+
+class Gone(_Message):
+    """A session has ended."""
+
+    session: str
+
+
+class Start(_Message):
+    """A call for a session of the receiver."""
+
+    session: str
+    call: str
+    tool: str
+    frame: bytes
+
+
+class Cancel(_Message):
+    """A call is cancelled or has timed out."""
+
+    call: str
+    why: dict[str, str]
+
+
+class Answer(_Message):
+    """The frame with which a session of the sender answered a call, and its calls in progress."""
+
+    session: str
+    frame: bytes
+    load: int
+
+
+class Publication(_Message):
+    """An event."""
+
+    channel: str
+    data: bytes
+    networks: tuple[str, ...]
+    timestamp: float
+    source: str | None
+
+
+Control = Hello | Beat | Leave | Probe | Stranger | Piece
+Body = Welcome | Announcement | Applied | Gone | Start | Cancel | Answer | Publication
+
+encode = msgspec.msgpack.Encoder().encode
+controls: msgspec.msgpack.Decoder[Control] = msgspec.msgpack.Decoder(Control)
+bodies: msgspec.msgpack.Decoder[Body] = msgspec.msgpack.Decoder(Body)

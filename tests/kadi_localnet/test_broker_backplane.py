@@ -1,0 +1,70 @@
+"""Brokers, their clients and a real NATS server: who may join, and who goes where."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from tests.networks import TOKEN, connected
+
+from kadi_client import Connection, NotConnected, Tool
+from kadi_localnet.broker import BackplaneLost, Limits, serve_broker, server
+
+NOWHERE = "ws://127.0.0.1:1/kadi"
+
+
+async def echo(tool_input: dict[str, Any], _call: Any) -> dict[str, Any]:
+    return tool_input
+
+
+ECHO = Tool("echo", "", {"type": "object"}, echo)
+
+
+@pytest.mark.parametrize("stranger", ["", "guess@", "user:guess@"])
+async def test_a_broker_without_the_token_is_refused(
+    nats_url: str, stranger: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "_JOIN_SECONDS", 0.0)
+    url = nats_url.replace(f"{TOKEN}@", stranger)
+    with pytest.raises(BackplaneLost, match="Authorization Violation") as refused:
+        async with serve_broker(port=0, backplane=url):
+            pass
+    assert "guess" not in str(refused.value)
+
+
+@pytest.mark.parametrize("url", ["", "http://localhost:4222", "nats://a,amqp://b"])
+async def test_an_address_of_something_else_is_refused(url: str) -> None:
+    with pytest.raises(ValueError, match="nats://token@localhost:4222"):
+        async with serve_broker(port=0, backplane=url):
+            pass
+
+
+async def test_a_client_takes_the_first_broker_that_can_be_reached(nats_url: str) -> None:
+    async with (
+        connected(nats_url, size=2) as network,
+        Connection(f"{NOWHERE}, {network.url}", tools=[ECHO]),
+        Connection(f"{network.url},{NOWHERE}") as caller,
+    ):
+        assert await caller.invoke("echo", {"a": 1}) == {"a": 1}
+    with pytest.raises(NotConnected):
+        async with Connection(f"{NOWHERE},{NOWHERE}"):
+            pass
+
+
+async def test_a_client_that_loses_its_broker_goes_to_the_next(nats_url: str) -> None:
+    limits = Limits(handshake_timeout=0.5)
+    async with serve_broker(port=0, backplane=nats_url, limits=limits) as second:
+        async with serve_broker(port=0, backplane=nats_url, limits=limits) as first:
+            provider = Connection(f"{first.url},{second.url}", tools=[ECHO], grace=0)
+            await provider.open()
+            caller = Connection(f"{first.url},{second.url}", grace=0)
+            await caller.open()
+            assert await caller.invoke("echo", {"a": 1}) == {"a": 1}
+        async with asyncio.timeout(10):
+            while second.stats()["tools"] == 0:  # noqa: ASYNC110 - the state of another program
+                await asyncio.sleep(0.01)
+        assert await caller.invoke("echo", {"a": 2}) == {"a": 2}
+        assert second.stats()["brokers"] == 1
+        await caller.close()
+        await provider.close()
