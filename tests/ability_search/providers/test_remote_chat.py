@@ -245,9 +245,9 @@ async def test_an_api_needs_an_address_and_a_model() -> None:
             pass
 
 
-RECORDED = Path(__file__).parents[2] / "data" / "recorded" / "chat"
-STREAMS = {path.stem: path.read_bytes() for path in sorted(RECORDED.glob("*.txt"))}
-"""Streams in the forms that these servers document."""
+WRITTEN = Path(__file__).parents[2] / "data" / "chat_streams"
+STREAMS = {path.stem: path.read_bytes() for path in sorted(WRITTEN.glob("*.txt"))}
+"""Streams written after the forms of these servers, not recorded from them."""
 
 
 def test_the_streams_are_there() -> None:
