@@ -95,6 +95,7 @@ LAYERS = (
     {"stack", "ops.figures"},
     {"client", "sync"},
     {"evaluation"},
+    {"answers"},
     {"edges"},
     {"http", "mcp"},
     {"components"},
@@ -204,7 +205,7 @@ def test_only_the_exporter_of_traces_needs_the_sdk_of_opentelemetry() -> None:
 def test_the_edges_reach_the_tools_over_the_network_only() -> None:
     modules = [m for m in within("ability_search") if part(m) in ("edges", "http", "mcp")]
     assert len({part(module) for module in modules}) == 3
-    allowed = {"client", "config", "edges", "errors", "ops", "tools", "wire"}
+    allowed = {"answers", "client", "config", "edges", "errors", "ops", "tools", "wire"}
     reached = {
         (module, name)
         for module in modules

@@ -322,7 +322,7 @@ async def open_chat(
         yield RemoteChat(
             transport,
             model=expansion.model,
-            timeout=max(expansion.timeout, settings.kinds.timeout),
+            timeout=max(expansion.timeout, settings.kinds.timeout, settings.answers.timeout),
             breaker_failures=settings.embedding.breaker_failures,
             breaker_reset=settings.embedding.breaker_reset,
         )

@@ -70,6 +70,7 @@ COMMANDS = {
     "index": "index",
     "watch": "index",
     "search": "search",
+    "ask": "search",
     "similar": "search",
     "mark": "search",
     "collections": "collections",

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -35,6 +36,7 @@ from ability_search.cli.parameters import (
     TimeoutOption,
     YesOption,
     given,
+    json_object,
     kinds_fields,
 )
 from ability_search.cli.progress import progress_bar
@@ -52,6 +54,7 @@ from ability_search.sync.trees import (
 )
 from ability_search.sync.upload import Outcome, find_place, remove_sources, send_files
 from ability_search.sync.watcher import EDITORS, Watcher, changes_of
+from ability_search.text.loaders.text_files import decoded
 from kadi_client import KadiError
 
 if TYPE_CHECKING:
@@ -59,14 +62,32 @@ if TYPE_CHECKING:
     from ability_search.artifacts.manifest import ChunksManifest
     from ability_search.tools.handlers import Services
 
+_STDIN = Path("-")
 _RETURN_SECONDS = 2.0
 """Pause between two looks for a directory that is gone."""
 
 
 @command(app, "index")
 def index(
-    paths: Annotated[list[Path], typer.Argument(metavar="PATH...", help="Files or directories.")],
+    paths: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="[PATH]...",
+            help="Files or directories; - reads one text from stdin.",
+            default_factory=list,
+            show_default=False,
+        ),
+    ],
     collection: CollectionOption = None,
+    text: Annotated[str | None, typer.Option(help="Index this text instead of files.")] = None,
+    source: Annotated[
+        str | None,
+        typer.Option(help="Source of the text.  [default: its title, or else a hash of it]"),
+    ] = None,
+    title: Annotated[str | None, typer.Option(help="Title of the text.")] = None,
+    metadata: Annotated[
+        str | None, typer.Option(metavar="JSON", help="Metadata of the text.")
+    ] = None,
     root: Annotated[
         Path | None,
         typer.Option(
@@ -109,13 +130,16 @@ def index(
     collection. A file keeps the name that it has in the collection, in whatever
     directory the command runs. --sweep refuses to delete all sources of a directory
     unless --yes is given, because its drive may not be mounted. The documents are
-    sent in several calls; --timeout applies to each. Exit code 1 means that a
-    document failed.
+    sent in several calls; --timeout applies to each. A single text is given with
+    --text, or with - on standard input; a text of the same source is replaced. Exit
+    code 1 means that a document failed.
 
     Example:
         ability-search index docs
         ability-search index src README.md -c project --include '*.py' --include '*.md'
         ability-search index docs --sweep --json
+        ability-search index -c notes --text "Backups run at two." --title Backups
+        git log -5 | ability-search index - -c notes --source log --metadata '{"team": "ops"}'
     """
     options = given(
         chunkStrategy=chunk_strategy,
@@ -128,6 +152,15 @@ def index(
     options |= kinds_fields(kinds, kinds_by)
     patterns = given(include=include, exclude=exclude, gitignore=gitignore)
     outcome = Outcome()
+    unfit = {"--root": root, "--sweep": sweep, "--server-side": server_side}
+    unfit |= {f"--{name}": value for name, value in patterns.items()}
+    own = given(source=source, title=title, metadata=metadata)
+    document = _document(paths, collection, text, own, unfit)
+
+    async def send_text(client: ToolClient) -> None:
+        outcome.collection = collection or ""
+        wanted = {**options, "collection": collection, "documents": [document]}
+        outcome.add(await client.run_job("search-index", wanted, timeout=timeout))
 
     async def read_there(client: ToolClient) -> None:
         outcome.collection = collection or collection_name(paths[0])
@@ -163,7 +196,8 @@ def index(
         outcome.removed += await remove_sources(call, name, sorted(removing))
 
     try:
-        with_client(broker, read_there if server_side else read_here)
+        work = send_text if document else read_there if server_side else read_here
+        with_client(broker, work)
     finally:
         # Earlier calls may have succeeded before one failed.
         if outcome.model is not None or outcome.skipped or outcome.removed:
@@ -173,6 +207,48 @@ def index(
         raise typer.Exit(NOT_FOUND)
     if outcome.failed:
         raise typer.Exit(FAILED)
+
+
+def _document(
+    paths: Sequence[Path],
+    collection: str | None,
+    text: str | None,
+    own: Mapping[str, str],
+    unfit: Mapping[str, Any],
+) -> dict[str, Any]:
+    """Return the document of ``--text``, or of standard input; empty if files are to be read.
+
+    Args:
+        paths: The files; ``-`` alone is standard input.
+        collection: The collection, which a text needs.
+        text: The text, if given.
+        own: Its source, title and metadata, if given.
+        unfit: Options for files, with their values.
+
+    Raises:
+        typer.BadParameter: if an option is missing or not allowed, or the text is blank.
+    """
+    if text is None and list(paths) != [_STDIN]:
+        if not paths:
+            raise typer.BadParameter("is missing; or give --text", param_hint="PATH")
+        for name in own:
+            raise typer.BadParameter("is for --text, or - for stdin", param_hint=f"--{name}")
+        return {}
+    for option, value in {"PATH": text is not None and paths, **unfit}.items():
+        if value:
+            raise typer.BadParameter("is for files, not for a text", param_hint=option)
+    if collection is None:
+        raise typer.BadParameter("is needed for a text", param_hint="--collection")
+    content = decoded(sys.stdin.buffer.read()) if text is None else text
+    if not content.strip():
+        raise typer.BadParameter("is blank", param_hint="-" if text is None else "--text")
+    title = own.get("title", "")
+    return {
+        "source": own.get("source") or title or sha256(content.encode()).hexdigest()[:16],
+        "title": title,
+        "content": content,
+        "metadata": json_object(own.get("metadata", "{}"), "--metadata"),
+    }
 
 
 def _confirm_sweep(tree: Tree, sources: int, collection: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -60,20 +61,27 @@ def mcp(broker: BrokerOption = None, profile: ProfileOption = None) -> None:
 
 
 async def _serve(settings: Settings, broker: str | None, profile: Profile | None) -> None:
+    from ability_search.components.contexts import open_answerer
     from ability_search.components.local_stack import SharedStack
     from ability_search.mcp.mcp_server import serve_stdio
 
     live = LiveConnection(patience=_START_SECONDS)
     caller = Caller(live, timeout=settings.gateway.timeout)
+    search = partial(caller.read, "search-query")
     shared = SharedStack(live, settings, broker, CLIENT_NAME, output, _restrict_files(settings))
     keeping = asyncio.create_task(shared.keep_connected())
     own = settings.gateway
-    served = serve_stdio(
-        caller,
-        max_bytes=own.request_bytes,
-        profile=profile.value if profile else own.mcp_profile,
-    )
-    serving = asyncio.create_task(served)
+
+    async def serve() -> None:
+        async with open_answerer(settings, search, live.connection) as answerer:
+            await serve_stdio(
+                caller,
+                answerer,
+                max_bytes=own.request_bytes,
+                profile=profile.value if profile else own.mcp_profile,
+            )
+
+    serving = asyncio.create_task(serve())
     try:
         await asyncio.wait({serving, keeping}, return_when=asyncio.FIRST_COMPLETED)
     finally:

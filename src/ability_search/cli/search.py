@@ -6,9 +6,11 @@ import inspect
 import json
 import re
 from collections.abc import Callable, Sequence
+from contextlib import aclosing
 from datetime import datetime
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin
 
 import typer
 from pydantic import ValidationError
@@ -28,13 +30,18 @@ from ability_search.client import Hits, Neighbours, SearchClient
 from ability_search.client.tool_client import ToolClient
 from ability_search.search.options import Graph, QueryInput
 from ability_search.search.response import Hit
+from kadi_client import Connection
 from kadi_client.tools import validation_text
+
+if TYPE_CHECKING:
+    from ability_search.answers.questions import AskResult, Sentence
 
 _SNIPPET = 300
 _LEAD = 60
 _OWN = ("collection", "query", "limit", "mode", "filter", "min_score", "understand", "time_range")
 """Fields of search-query that `search` declares itself."""
 _FLAGS = {
+    "queries": "--phrasing",
     "sources": "--source",
     "exclude_sources": "--exclude-source",
     "hypothetical_answer": "--hyde",
@@ -183,6 +190,7 @@ def search(
         ability-search search "EADDRINUSE" --keyword --highlights
         ability-search search "release notes" --filter '{"metadata.year": {"$gte": 2025}}'
         ability-search search "retry policy" --source 'guide/**' --json
+        ability-search search "retry policy" --phrasing backoff --phrasing "call again"
         ability-search search "what changed in March 2026 besides the outage"
         ability-search search "retry policy" --exclude HTTP --from 2026-01-01
         ability-search search "decisions of last week" --as-of 2026-03-25
@@ -218,6 +226,98 @@ def search(
     if messages:
         found.warnings = [*messages, *(found.warnings or ())]
     _show(found, as_json=as_json, debug=debug)
+
+
+@command(app, "ask")
+def ask(
+    question: Annotated[str, typer.Argument(help="The question.")],
+    collection: AllCollectionsOption = None,
+    condition: FilterOption = None,
+    chat_model: Annotated[
+        str | None, typer.Option(help="Language model.  [default: answer_model]")
+    ] = None,
+    broker: BrokerOption = None,
+    timeout: TimeoutOption = 60.0,
+    as_json: JsonOption = False,
+) -> None:
+    """Answer a question from indexed texts, with citations that are checked.
+
+    A search finds passages, and the language model of the settings (expansion_*,
+    answer_*) answers from them. Each sentence is printed once it is checked:
+    sentences with numbers or names that are not in the passages are left out. Without
+    a language model, the passages are printed. Exit code 3 means that the sources do
+    not have the answer. --timeout applies to the search.
+
+    Example:
+        ability-search ask "when do the backups run?" -c docs
+        ability-search ask "who approved the budget?" --filter '{"metadata.year": 2026}' --json
+    """
+    from ability_search.answers.questions import AskInput, AskResult, Sentence
+    from ability_search.components.contexts import open_answerer
+
+    asked = AskInput(
+        query=question,
+        collection=_collections(collection),
+        filter=None if condition is None else json_object(condition, "--filter"),
+        chat_model=chat_model,
+    )
+
+    async def work(client: ToolClient) -> AskResult:
+        async def connect() -> Connection:
+            return client.connection
+
+        find = partial(client.call, "search-query", timeout=timeout)
+        async with (
+            open_answerer(client.settings, find, connect) as answerer,
+            aclosing(answerer.stream(asked)) as events,
+        ):
+            async for event in events:
+                if isinstance(event, AskResult):
+                    return event
+                if isinstance(event, Sentence) and not as_json:
+                    _print_sentence(event)
+        raise AssertionError("a stream ends with the whole answer")
+
+    answer = with_client(broker, work)
+    if as_json:
+        output.print_json(answer.model_dump(mode="json", by_alias=True, exclude_none=True))
+    else:
+        _print_sources(answer)
+    if answer.outcome == "not_in_sources":
+        raise typer.Exit(NOT_FOUND)
+
+
+def _print_sentence(sentence: Sentence) -> None:
+    text = output.plain(sentence.text, lines=True)
+    missing = output.plain(", ".join(sentence.missing or ()))
+    if sentence.support == "none":
+        output.stderr().print(f"[dim]left out: {text} (not in the passages: {missing})[/dim]")
+        return
+    cited = output.plain("".join(f"[{number}]" for number in sentence.citations))
+    doubt = f" [dim](few words are in the passages: {missing})[/dim]"
+    shown = f"{text} [cyan]{cited}[/cyan]{doubt if sentence.support == 'partial' else ''}"
+    output.stdout().print(shown, soft_wrap=True)
+
+
+def _print_sources(answer: AskResult) -> None:
+    """Print the cited passages of an answer, or why there is none, and all passages."""
+    out = output.stdout()
+    for warning in answer.warnings or ():
+        output.warn(warning)
+    if answer.outcome == "answered":
+        out.print()
+        cited = {number for each in answer.sentences for number in each.citations}
+        for number in sorted(cited):
+            hit = answer.passages[number - 1]
+            place = output.plain(f"[{number}] {_place(hit)}  {hit.breadcrumb or hit.title}")
+            out.print(f"[cyan]{place}[/cyan]", soft_wrap=True)
+        return
+    if answer.outcome == "not_in_sources":
+        output.stderr().print(f"not in the sources: {output.plain(answer.reason)}")
+    else:
+        output.warn(f"no answer, only passages: {answer.reason}")
+        for number, hit in enumerate(answer.passages, start=1):
+            _print_hit(number, hit, stale=False)
 
 
 @command(app, "similar")
@@ -405,11 +505,7 @@ def _is_newer(file: Path, hit: Hit) -> bool:
 
 def _print_hit(place: int, hit: Hit, *, stale: bool) -> None:
     out = output.stdout()
-    where = output.plain(hit.source)
-    if hit.page:
-        where += f" p. {hit.page}"
-    elif hit.start_line:
-        where += f":{hit.start_line}"
+    where = output.plain(_place(hit))
     title = output.plain(hit.breadcrumb or hit.title)
     out.print(
         f"[bold]{place}.[/bold] [green]{hit.score:.3f}[/green] [cyan]{where}[/cyan]  {title}",
@@ -425,6 +521,13 @@ def _print_hit(place: int, hit: Hit, *, stale: bool) -> None:
     if hit.explain:
         out.print(f"   [dim]{output.plain(json.dumps(hit.explain))}[/dim]")
     out.print()
+
+
+def _place(hit: Hit) -> str:
+    """Return the source of a hit, with its page or its first line."""
+    if hit.page:
+        return f"{hit.source} p. {hit.page}"
+    return f"{hit.source}:{hit.start_line}" if hit.start_line else hit.source
 
 
 def _snippet(hit: Hit) -> str:

@@ -9,6 +9,7 @@ from typing import Any, TypedDict
 class QueryOptions(TypedDict, total=False):
     """Further options of search-query; see docs/tools.md."""
 
+    queries: Sequence[str]
     offset: int
     model: str
     sources: Sequence[str]

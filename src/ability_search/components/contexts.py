@@ -6,10 +6,11 @@ import asyncio
 import logging
 import os
 import secrets
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -40,6 +41,7 @@ from ability_search.tools.table import BY_NAME, needed_tools
 from kadi_client import Brokers, Connection
 
 if TYPE_CHECKING:
+    from ability_search.answers.answerer import Answerer, Search
     from ability_search.files.isolated_reader import Extractor
     from ability_search.http.shortcuts import FileParts
     from kadi_localnet.database.backend import Backend
@@ -376,7 +378,6 @@ async def open_gateway(
     )
     reader = _FileReader(settings)
     states = ComponentStates(live, needed)
-    handlers = Handlers(caller, own, recorded, states, reader.read)
     patience = dict.fromkeys(BY_NAME, _WORKER_SECONDS)
     connection = part_connection(settings, "gateway", connect_timeout=wait, patience=patience)
     token = own.token.get_secret_value() if own.token else None
@@ -384,11 +385,17 @@ async def open_gateway(
         # Closed last: requests in progress need it.
         stack.push_async_callback(connection.close)
         stack.callback(reader.close)
+        answerer = await stack.enter_async_context(
+            open_answerer(settings, partial(caller.read, "search-query"), live.connection)
+        )
         mcp = None
         if not missing_modules(EXTRAS["mcp"]):
             from ability_search.mcp.mcp_server import McpEndpoint
 
-            mcp = McpEndpoint(caller, max_bytes=own.request_bytes, profile=own.mcp_profile)
+            mcp = McpEndpoint(
+                caller, answerer, max_bytes=own.request_bytes, profile=own.mcp_profile
+            )
+        handlers = Handlers(caller, answerer, own, recorded, states, reader.read)
         app = application(handlers, streams, host=host, mcp=mcp or _no_mcp)
         url = await stack.enter_async_context(
             serve_http(app, host, port, token=token, prefix="gateway")
@@ -400,6 +407,42 @@ async def open_gateway(
         live.use(connection)
         details = {"address": url, "url": url, "port": int(url.rpartition(":")[2])}
         yield Component(details, connection)
+
+
+@asynccontextmanager
+async def open_answerer(
+    settings: Settings,
+    search: Search,
+    connect: Callable[[], Awaitable[Connection]],
+) -> AsyncIterator[Answerer]:
+    """Yield the service that answers questions with the configured language model.
+
+    Args:
+        settings: The settings.
+        search: Calls search-query.
+        connect: Returns the connection to the network, on which a model manager may be.
+
+    Raises:
+        ConfigurationError: if the model is behind an API whose address is missing.
+    """
+    from ability_search.answers.answerer import Answerer
+    from ability_search.worker import open_chat
+
+    async def invoke(
+        tool: str,
+        tool_input: Mapping[str, Any],
+        *,
+        timeout: float = 30.0,
+        target_agent: str | None = None,
+    ) -> Any:
+        connection = await connect()
+        return await connection.invoke(tool, tool_input, timeout=timeout, target_agent=target_agent)
+
+    async def providers(tool: str) -> frozenset[str]:
+        return await (await connect()).providers(tool)
+
+    async with open_chat(settings, invoke, providers=providers) as chat:
+        yield Answerer(search, chat, settings.answers)
 
 
 class _FileReader:

@@ -15,7 +15,14 @@ from typing import Literal, get_type_hints
 from pydantic import ByteSize, SecretStr, field_validator, model_validator
 
 from ability_search.config.agent_card import AgentCard
-from ability_search.config.model_settings import Embedding, Expansion, Kinds, Models, Reranker
+from ability_search.config.model_settings import (
+    Answers,
+    Embedding,
+    Expansion,
+    Kinds,
+    Models,
+    Reranker,
+)
 from ability_search.config.setting_fields import (
     KIB,
     MIB,
@@ -550,6 +557,7 @@ class Settings:
     reranker: Reranker
     expansion: Expansion
     kinds: Kinds
+    answers: Answers
     database: Database
     jobs: JobSettings
     limits: Limits

@@ -18,7 +18,7 @@ from kadi_client import Event, KadiError, Subscription
 
 MEDIA_TYPE = "text/event-stream"
 _LAST = (COMPLETED, FAILED)
-_HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
 _ALIVE_SECONDS = 15.0
 """Interval of keep-alive comments when there are no events."""
@@ -49,7 +49,7 @@ class Streams:
             Unavailable: if the broker cannot be reached.
         """
         if scope["method"] == "HEAD":
-            await Response(headers=_HEADERS, media_type=MEDIA_TYPE)(scope, receive, send)
+            await Response(headers=HEADERS, media_type=MEDIA_TYPE)(scope, receive, send)
             return
         filters = checked_query(QueryParams(scope["query_string"]), "jobId", "collection")
         connection = await self._live.connection()
@@ -59,7 +59,7 @@ class Streams:
             ) as events:
                 with self._kept(events):
                     frames = _frames(events, filters.get("jobId"), filters.get("collection"))
-                    response = StreamingResponse(frames, headers=_HEADERS, media_type=MEDIA_TYPE)
+                    response = StreamingResponse(frames, headers=HEADERS, media_type=MEDIA_TYPE)
                     await response(scope, receive, send)
         except KadiError as exc:
             raise Unavailable("the broker does not answer", retry_after=1.0) from exc
@@ -94,5 +94,9 @@ async def _frames(
 
 
 def _frame(event: Event) -> bytes:
-    name = event.channel.rpartition(".")[2].encode()
-    return b"event: " + name + b"\ndata: " + msgspec.json.encode(event.data) + b"\n\n"
+    return frame(event.channel.rpartition(".")[2], msgspec.json.encode(event.data))
+
+
+def frame(name: str, data: bytes) -> bytes:
+    """Return a server-sent event; ``data`` is JSON on one line."""
+    return b"event: " + name.encode() + b"\ndata: " + data + b"\n\n"

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Awaitable, Iterable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Iterable, Mapping
+from contextlib import aclosing
 from dataclasses import dataclass, replace
 from functools import cache
 from http import HTTPStatus
@@ -13,9 +14,11 @@ from typing import Any, Literal, TypeVar
 import msgspec
 from pydantic import BaseModel, Field, RootModel
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 
 from ability_search.analysis.graph_analysis import GraphAnalysis
+from ability_search.answers.answerer import EVENTS, Answerer
+from ability_search.answers.questions import AskInput, AskResult
 from ability_search.config.schema import Gateway
 from ability_search.edges.memory_calls import MEMORY, memory_call
 from ability_search.edges.network_state import ComponentStates
@@ -44,7 +47,7 @@ from ability_search.ops.metrics.prometheus_meter import CONTENT_TYPE, MEDIA_TYPE
 from ability_search.tools.table import BY_NAME, TOOLS, ToolRow
 from ability_search.wire import Result
 from kadi_client import KadiError
-from kadi_client.messages import decode
+from kadi_client.messages import decode, encode
 
 _BROKER_SECONDS = 5.0
 _NUMBER = re.compile(r"[0-9]{1,9}")
@@ -104,6 +107,7 @@ class Handlers:
     """
 
     caller: Caller
+    answerer: Answerer
     settings: Gateway
     meter: PrometheusMeter
     states: ComponentStates
@@ -139,6 +143,21 @@ class Handlers:
         if info.get("graph") is None:
             raise NotFound("analysis", name, hint="Call search-reindex with analyze.")
         return Response(msgspec.json.encode(info["graph"]), media_type=JSON)
+
+    async def ask(self, request: Request) -> Response:
+        """POST /ask."""
+        fields = searched(await self.fields(request))
+        asked = AskInput.model_validate_json(encode(fields))
+        if event_stream.MEDIA_TYPE not in request.headers.get("accept", ""):
+            return _json(await _while_connected(request, self.answerer.answer(asked)))
+        events = self.answerer.stream(asked)
+        # Before the response begins, so that a failure of the search has its status.
+        first = await _while_connected(request, anext(events))
+        return StreamingResponse(
+            _answer_frames(first, events),
+            headers=event_stream.HEADERS,
+            media_type=event_stream.MEDIA_TYPE,
+        )
 
     async def collections(self, request: Request) -> Response:
         """GET /collections."""
@@ -286,6 +305,19 @@ OPERATIONS: tuple[Operation, ...] = (
         body=GraphSearchInput,
     ),
     Operation(
+        path="/ask",
+        name="ask",
+        summary="Answer a question",
+        description="Answer a question from the passages that a search finds, with citations that"
+        " are checked. With `Accept: text/event-stream` the answer is streamed: `passages`, a"
+        " `sentence` each, and `answer`, which is the whole result.",
+        handler=Handlers.ask,
+        body=AskInput,
+        parameters={},
+        responses={200: ("The answer, or why there is none.", AskResult)},
+        errors=_CALL_ERRORS,
+    ),
+    Operation(
         path="/collections",
         name="collections",
         summary=_LIST.title,
@@ -431,6 +463,18 @@ def _number(field: str, text: str) -> int:
 def _json(value: BaseModel, *, status: int = HTTPStatus.OK) -> Response:
     body = value.model_dump_json(by_alias=True, exclude_none=True)
     return Response(body, status_code=status, media_type=JSON)
+
+
+async def _answer_frames(first: Result, events: AsyncGenerator[Result]) -> AsyncIterator[bytes]:
+    async with aclosing(events):
+        yield _answer_frame(first)
+        async for event in events:
+            yield _answer_frame(event)
+
+
+def _answer_frame(event: Result) -> bytes:
+    data = event.model_dump_json(by_alias=True, exclude_none=True).encode()
+    return event_stream.frame(EVENTS[type(event)], data)
 
 
 async def _while_connected(request: Request, work: Awaitable[T]) -> T:

@@ -124,6 +124,29 @@ def lean_result(tool_input: Mapping[str, Any], result: Any) -> Any:
     return lean
 
 
+def lean_question(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the short schema of a question: the question, the collection and a filter."""
+    properties = {
+        name: _plain(schema["properties"][name], schema.get("$defs", {}))
+        for name in ("query", "collection", "filter")
+    }
+    return {"type": "object", "properties": properties, "required": schema["required"]}
+
+
+def lean_answer(collection: Any, result: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an answer with references to its passages; with their texts if it has no answer.
+
+    Sentences are listed only if they are not fully supported.
+    """
+    lean = {name: value for name, value in result.items() if name not in ("sentences", "timings")}
+    doubtful = [each for each in result["sentences"] if each["support"] != "full"]
+    if doubtful:
+        lean["doubtful"] = doubtful
+    if result["outcome"] != "passages":
+        lean["passages"] = [_reference(hit, collection) for hit in result["passages"]]
+    return lean
+
+
 def _reference(hit: Mapping[str, Any], collection: Any) -> dict[str, Any]:
     """Return what identifies a hit, and a snippet around its first match."""
     text = hit["content"]

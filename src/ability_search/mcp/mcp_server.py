@@ -18,6 +18,7 @@ from mcp_types import PARSE_ERROR, ErrorData, JSONRPCError
 from starlette.types import Receive, Scope, Send
 
 from ability_search import __version__
+from ability_search.answers.answerer import Answerer
 from ability_search.config.schema import McpProfile
 from ability_search.edges.tool_calls import Caller, Unavailable
 from ability_search.errors import first_failure
@@ -41,10 +42,10 @@ Hits are references with a snippet: search-read returns the text of a hit's uri,
 returns texts if maxResultTokens or expand is set."""
 
 
-def new_server(caller: Caller, profile: McpProfile) -> Server[Any]:
+def new_server(caller: Caller, answerer: Answerer, profile: McpProfile) -> Server[Any]:
     """Return a server that calls the tools through ``caller``; it keeps no state."""
     resources = Resources(caller)
-    tools = Tools(caller, resources, profile)
+    tools = Tools(caller, answerer, resources, profile)
     prompts = Prompts(resources)
     return Server(
         "ability-search",
@@ -62,17 +63,20 @@ def new_server(caller: Caller, profile: McpProfile) -> Server[Any]:
     )
 
 
-async def serve_stdio(caller: Caller, *, max_bytes: int, profile: McpProfile) -> None:
+async def serve_stdio(
+    caller: Caller, answerer: Answerer, *, max_bytes: int, profile: McpProfile
+) -> None:
     """Serve until standard input ends; cancel it to stop earlier.
 
     While it runs, all other output to standard output is redirected to standard error.
 
     Args:
         caller: Calls the tools.
+        answerer: Answers questions.
         max_bytes: Maximum size of a message in bytes; longer ones are refused unread.
         profile: How the tools are listed.
     """
-    server = new_server(caller, profile)
+    server = new_server(caller, answerer, profile)
     reader = PipeReader(sys.stdin.fileno())
     # The SDK's own reader waits for a line in a thread that cannot be cancelled.
     lines = _Lines(reader, max_bytes)
@@ -137,14 +141,17 @@ class McpEndpoint:
 
     Args:
         caller: Calls the tools.
+        answerer: Answers questions.
         max_bytes: Maximum size of a request in bytes.
         profile: How the tools are listed.
     """
 
-    def __init__(self, caller: Caller, *, max_bytes: int, profile: McpProfile) -> None:
+    def __init__(
+        self, caller: Caller, answerer: Answerer, *, max_bytes: int, profile: McpProfile
+    ) -> None:
         # The mounting application checks hosts and origins.
         self._manager = StreamableHTTPSessionManager(
-            new_server(caller, profile),
+            new_server(caller, answerer, profile),
             session_idle_timeout=_IDLE_SECONDS,
             max_request_body_size=max_bytes,
             max_sessions=_MAX_SESSIONS,

@@ -25,14 +25,18 @@ from mcp_types import (
 )
 from pydantic import Field
 
+from ability_search.answers.answerer import Answerer
+from ability_search.answers.questions import AskInput
 from ability_search.client.tool_client import progress_of
 from ability_search.config.schema import McpProfile
 from ability_search.edges.memory_calls import MEMORY, memory_call
 from ability_search.edges.tool_calls import Caller, Unavailable, report_of
 from ability_search.mcp.lean_profile import (
     full_input,
+    lean_answer,
     lean_description,
     lean_error,
+    lean_question,
     lean_result,
     lean_schema,
 )
@@ -67,15 +71,28 @@ READ = Tool(
 )
 
 
+ASK = Tool(
+    name="search-ask",
+    title="Ask",
+    description="Answer a question from indexed texts, with citations that are checked. Without a"
+    " language model it returns the best passages.",
+    input_schema=lean_question(AskInput.model_json_schema(by_alias=True)),
+    annotations=ToolAnnotations(title="Ask", read_only_hint=True, open_world_hint=False),
+)
+
+
 class Tools:
     """The handlers of ``tools/list`` and ``tools/call``."""
 
-    def __init__(self, caller: Caller, resources: Resources, profile: McpProfile) -> None:
+    def __init__(
+        self, caller: Caller, answerer: Answerer, resources: Resources, profile: McpProfile
+    ) -> None:
         self._caller = caller
+        self._answerer = answerer
         self._resources = resources
         self._lean = profile == "lean"
         tools = [_described(row, lean=self._lean) for row in (*TOOLS, *MEMORY.values())]
-        self._listed = ListToolsResult(tools=[*tools, READ] if self._lean else tools)
+        self._listed = ListToolsResult(tools=[*tools, ASK, READ] if self._lean else tools)
 
     async def listing(
         self, _ctx: Context, _params: PaginatedRequestParams | None
@@ -99,6 +116,8 @@ class Tools:
                 return _answered(bytes(answer))
             if self._lean and params.name == READ.name:
                 return CallToolResult(content=[await self._read(arguments)])
+            if self._lean and params.name == ASK.name:
+                return await self._ask(arguments)
         except Exception as exc:  # noqa: BLE001 - the boundary, see report_of()
             report = dict(report_of(exc, params.name))
             if self._lean:
@@ -122,6 +141,16 @@ class Tools:
         end = value.offset + _READ_CHARACTERS
         more = f"\n\n[{len(text) - end} characters follow: offset {end}]" if end < len(text) else ""
         return TextContent(text=text[value.offset : end] + more)
+
+    async def _ask(self, arguments: dict[str, Any]) -> CallToolResult:
+        asked = AskInput.model_validate(arguments)
+        answer = await self._answerer.answer(asked)
+        result = lean_answer(
+            asked.collection, answer.model_dump(mode="json", by_alias=True, exclude_none=True)
+        )
+        return CallToolResult(
+            content=[TextContent(text=encode(result).decode())], structured_content=result
+        )
 
     async def _answer(self, ctx: Context, row: ToolRow, arguments: dict[str, Any]) -> Any:
         if not (row.reports_progress and _wants_progress(ctx)):

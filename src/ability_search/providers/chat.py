@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+import time
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
 from typing import Any
 
 from ability_search.errors import ChatUnavailable
 from ability_search.providers.model_calls import ModelClient
 from ability_search.providers.provider_errors import Objection, refused
-from ability_search.providers.transports import HttpService
+from ability_search.providers.transports import STREAM, HttpService
 
 _MOST_TOKENS = 256
 _HINTS = {
@@ -44,6 +47,51 @@ class RemoteChat(ModelClient):
         messages = [{"role": "system", "content": system}, {"role": "user", "content": user}]
         request = {"messages": messages, "max_tokens": _MOST_TOKENS, "temperature": 0}
         return read_completion(await self._ask(request, model=model, timeout=timeout))
+
+    async def stream(
+        self, system: str, user: str, *, model: str | None, timeout: float, tokens: int
+    ) -> AsyncGenerator[str]:
+        """Yield the parts of the model's answer with temperature 0.
+
+        A server that does not stream, such as the tool of a model manager, answers in one part.
+        """
+        messages = [{"role": "system", "content": system}, {"role": "user", "content": user}]
+        request = {"messages": messages, "max_tokens": tokens, "temperature": 0, STREAM: True}
+        ends = time.monotonic() + timeout
+        answer = await self._ask(request, model=model, timeout=timeout)
+        if not isinstance(answer, AsyncGenerator):
+            yield read_completion(answer)
+            return
+        empty = True
+        async with aclosing(answer):
+            while True:
+                try:
+                    async with asyncio.timeout(ends - time.monotonic()):
+                        chunk = await anext(answer, None)
+                except TimeoutError as exc:
+                    raise ChatUnavailable(f"{self.who} took longer than {timeout:.3g} s") from exc
+                if chunk is None:
+                    break
+                if part := read_part(chunk):
+                    empty = False
+                    yield part
+        if empty:
+            raise _unusable("the language model returned an empty answer")
+
+
+def read_part(chunk: Any) -> str:
+    """Return the text in ``{choices: [{delta: {content}}]}``; empty without, as in the last chunk.
+
+    Raises:
+        ChatUnavailable: if the chunk is an error.
+    """
+    try:
+        if chunk.get("error"):
+            raise ChatUnavailable("the language model broke off its answer with an error")
+        content = chunk["choices"][0]["delta"].get("content") if chunk.get("choices") else ""
+    except (KeyError, IndexError, TypeError, AttributeError) as exc:
+        raise _unusable("the language model's answer is not in the OpenAI shape") from exc
+    return content if isinstance(content, str) else ""
 
 
 def read_completion(answer: Any) -> str:

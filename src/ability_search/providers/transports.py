@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import httpx
 from pydantic import SecretStr
@@ -23,12 +25,19 @@ from ability_search.providers.provider_errors import (
 )
 from kadi_client.errors import FrameTooLarge, KadiError, RemoteError, ToolError
 
+STREAM: Final = "stream"
+"""Field of a request for an answer in chunks."""
+_EVENT_STREAM = "text/event-stream"
+_DONE = "[DONE]"
 _VERSION = re.compile(r"/v\d+$")
 _LONGEST_PAUSE = 24 * 3600.0
 
 
 class Transport(Protocol):
-    """A function that sends one request to a model server."""
+    """A function that sends one request to a model server.
+
+    If the request has ``stream``, the answer may be an async generator of its chunks.
+    """
 
     async def __call__(self, request: Mapping[str, Any], *, timeout: float) -> Any:
         """Send a request and return the server's answer.
@@ -109,8 +118,9 @@ def over_broker(
             agent = await receiver()
             # Where agents are listed, an unknown one gets no key.
             own = key if agent is not None or providers is None else {}
+            whole = {name: value for name, value in request.items() if name != STREAM}
             answer = await invoke(
-                service.tool, {**request, **own}, timeout=timeout, target_agent=agent
+                service.tool, {**whole, **own}, timeout=timeout, target_agent=agent
             )
         except (FrameTooLarge, UnicodeEncodeError) as exc:
             raise service.failure(Objection("texts", cause=exc), request) from exc
@@ -144,7 +154,15 @@ def over_http(
     async def transport(request: Mapping[str, Any], *, timeout: float) -> Any:
         fields = {name: value for name, value in request.items() if name not in left_out}
         try:
-            answer = await client.post(address, json=fields, headers=headers, timeout=timeout)
+            posted = client.build_request(
+                "POST", address, json=fields, headers=headers, timeout=timeout
+            )
+            answer = await client.send(posted, stream=True)
+            kind = answer.headers.get("content-type", "")
+            if answer.is_success and kind.startswith(_EVENT_STREAM):
+                return _chunks(service, answer)
+            async with aclosing(answer):
+                await answer.aread()
         except UnicodeEncodeError as exc:
             raise service.failure(Objection("texts", service.api, cause=exc), request) from exc
         except httpx.HTTPError as exc:
@@ -167,6 +185,29 @@ def over_http(
             raise service.unavailable(f"{service.api} did not return JSON") from exc
 
     return transport
+
+
+async def _chunks(service: HttpService, answer: httpx.Response) -> AsyncGenerator[Any]:
+    """Yield the JSON of server-sent events up to ``[DONE]``; iterate it, so that it is closed.
+
+    Raises:
+        SearchError: of the service, if the stream breaks off, or an event is an error.
+    """
+    try:
+        async for line in answer.aiter_lines():
+            data = line.removeprefix("data:").strip() if line.startswith("data:") else ""
+            if data == _DONE:
+                return
+            if data:
+                yield json.loads(data)
+    except httpx.HTTPError as exc:
+        problem = f"{service.api} broke off its answer: {type(exc).__name__}"
+        raise service.unavailable(problem) from exc
+    except ValueError as exc:
+        raise service.unavailable(f"{service.api} did not return JSON") from exc
+    finally:
+        await answer.aclose()
+    raise service.unavailable(f"{service.api} broke off its answer")
 
 
 def refused_among(

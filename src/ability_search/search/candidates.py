@@ -197,6 +197,11 @@ class Timings:
         """Add a time measured elsewhere to step ``name``."""
         self.milliseconds[name] = self.milliseconds.get(name, 0.0) + seconds * 1e3
 
+    def at_least(self, other: Timings) -> None:
+        """Raise each step to that of another stopwatch, which ran concurrently."""
+        for name, took in other.milliseconds.items():
+            self.milliseconds[name] = max(took, self.milliseconds.get(name, 0.0))
+
     def finished(self) -> dict[str, float]:
         """Return all timings, with the ``total`` since the start."""
         return {**self.milliseconds, "total": (time.perf_counter() - self._started) * 1e3}

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import exp, isfinite, nan
+from math import exp, inf, isfinite, nan
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -20,7 +20,13 @@ import numpy.typing as npt
 from ability_search.config.schema import Ranking
 from ability_search.documents import Floats
 from ability_search.errors import InvalidInput
-from ability_search.search.candidates import Candidate, Candidates, best_first, put_behind
+from ability_search.search.candidates import (
+    Candidate,
+    Candidates,
+    adjust,
+    best_first,
+    put_behind,
+)
 from ability_search.search.options import Fusion
 from ability_search.search.plan import Plan
 from ability_search.search.query import Retriever
@@ -318,6 +324,88 @@ async def join_blocks(candidates: Candidates, _ports: Ports) -> None:
     for place, item in enumerate(ranked):
         item.place = place
     candidates.ranked = ranked
+
+
+async def fuse_phrasings(lists: Sequence[Candidates], ports: Ports) -> None:
+    """Fuse the rankings of a query's phrasings into the first of them.
+
+    The method is that of the query, with equal weights. Of each chunk the candidate of the phrasing
+    that scored it best is kept. As in :func:`fuse`, what only deeper searches find comes behind.
+
+    Args:
+        lists: Ranked candidates of each phrasing, at least one.
+        ports: Ports and settings.
+    """
+    first = lists[0]
+    found = [{item.chunk_id: item for item in own.ranked} for own in lists]
+    chunk_ids = sorted(set().union(*found))
+    levels = np.array([_levels(own, chunk_ids) for own in lists], np.float64)
+    scores, places = (
+        np.array([[getattr(items.get(each), name, nan) for each in chunk_ids] for items in found])
+        for name in ("score", "place")
+    )
+    earliest = levels.min(axis=0)
+    blocks: list[list[Candidate]] = []
+    for level in np.unique(earliest).astype(int).tolist():
+        reached = np.flatnonzero(earliest <= level)
+        ranked = [
+            _ranked_list(
+                own,
+                np.where(levels[n] <= level, scores[n], nan)[reached],
+                places[n, reached],
+                level,
+            )
+            for n, own in enumerate(lists)
+        ]
+        fused = _fused(ranked, len(reached), first.query.asked.fusion, first.ranking).scores
+        found_by = _found_by(ranked)
+        blocks.append([])
+        for place in np.flatnonzero(earliest[reached] == level).tolist():
+            chunk_id = chunk_ids[reached[place]]
+            item = _best([items[chunk_id] for items in found if chunk_id in items])
+            adjust(item, "queries", float(fused[place]), foundBy=found_by[place])
+            blocks[-1].append(item)
+    first.blocks = blocks
+    await join_blocks(first, ports)
+    first.degraded = next((own.degraded for own in lists if own.degraded), None)
+    first.warnings = list(dict.fromkeys(text for own in lists for text in own.warnings))
+    known = [own.relevance for own in lists if own.relevance is not None]
+    first.relevance = max(known, default=None)
+    for own in lists[1:]:
+        first.clock.at_least(own.clock)
+
+
+def _levels(own: Candidates, chunk_ids: Sequence[str]) -> list[float]:
+    """Return the block in which each chunk was found, from 0; infinity if it is not ranked."""
+    ranked = {item.chunk_id for item in own.ranked}
+    blocks = enumerate(own.blocks)
+    known = {item.chunk_id: level for level, block in blocks for item in block}
+    return [known[each] if each in ranked else inf for each in chunk_ids]
+
+
+def _ranked_list(own: Candidates, scores: Floats, places: Floats, level: int) -> RankedList:
+    """Return the ranking of a phrasing as one list; scores are NaN for what it did not find."""
+    depth = own.plan.depths[min(level, len(own.plan.depths) - 1)]
+    unseen = unseen_score(scores, depth)
+    return RankedList(own.query.asked.query, scores, unseen=unseen, order=-places)
+
+
+def _best(found: Sequence[Candidate]) -> Candidate:
+    """Return the candidate with the highest score, the first of several; with all its ranks."""
+    best = max(found, key=lambda item: item.score)
+    best.ranks = {name: rank for item in (*found, best) for name, rank in item.ranks.items()}
+    return best
+
+
+def _found_by(ranked: Sequence[RankedList]) -> list[list[dict[str, Any]]]:
+    """Return for each candidate the phrasings that found it, with its rank and score."""
+    found: list[list[dict[str, Any]]] = [[] for _ in ranked[0].scores]
+    for each in ranked:
+        pairs = zip(each.ranks.tolist(), each.scores.tolist(), strict=True)
+        for own, (rank, score) in zip(found, pairs, strict=True):
+            if isfinite(rank):
+                own.append({"query": each.name, "rank": int(rank), "score": score})
+    return found
 
 
 FUSION = Stage("ranking", fuse, step="ranking")

@@ -244,6 +244,13 @@ class QueryInput(Input):
         examples=["docs", ["docs", "notes"], "*"],
     )
     query: NonBlank = Field(description="What to search for.", examples=["how do I install it"])
+    queries: list[NonBlank] = Field(
+        default_factory=list,
+        max_length=8,
+        description="Further phrasings of the query, each searched like it; their rankings are"
+        " fused. Highlights and the reranker use the query itself.",
+        examples=[["installation steps", "set it up on Linux"]],
+    )
     limit: Count = Field(10, ge=1, description="Maximum number of results.")
     offset: Count = Field(0, ge=0, le=10_000, description="Number of results to skip.")
     mode: Mode = Field(

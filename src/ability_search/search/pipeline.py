@@ -5,15 +5,16 @@ A stage whose option is off leaves every score exactly as it is.
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
 from ability_search.collection import Collection
-from ability_search.errors import ModelMismatch
+from ability_search.errors import ModelMismatch, first_failure
 from ability_search.search.candidates import Answer, Candidate, Candidates, Timings
-from ability_search.search.fusion import FUSION, JOIN
+from ability_search.search.fusion import FUSION, JOIN, fuse_phrasings
 from ability_search.search.query import Query
 from ability_search.search.query_vectors import QueryVectors
 from ability_search.search.retrievers import explained_retrieval
@@ -131,7 +132,29 @@ async def run(stages: Sequence[Stage[C]], candidates: C, ports: Ports) -> None:
 
 
 async def rank(name: str, query: Query, embeddings: QueryVectors, ports: Ports) -> Candidates:
-    """Return the ranked candidates of a collection.
+    """Return the ranked candidates of a collection, those of several phrasings fused.
+
+    Raises:
+        ModelMismatch: if the query names another model than the collection's.
+    """
+    try:
+        async with asyncio.TaskGroup() as group:
+            ranked = [
+                group.create_task(rank_phrasing(name, each, embeddings, ports))
+                for each in query.phrasings
+            ]
+    except ExceptionGroup as failures:
+        raise first_failure(failures) from failures
+    lists = [task.result() for task in ranked]
+    if len(lists) > 1:
+        await fuse_phrasings(lists, ports)
+    return lists[0]
+
+
+async def rank_phrasing(
+    name: str, query: Query, embeddings: QueryVectors, ports: Ports
+) -> Candidates:
+    """Return the ranked candidates of a collection for one phrasing of a query.
 
     The stages run again if the collection moved to another generation than the one that vector
     and terms were made for, and deeper (refill) if an option would leave the page short.

@@ -72,6 +72,15 @@ class Query:
     """Days that hits should be about; overrides the text."""
     expansion: tuple[str, ...] = ()
     """Words added by query expansion."""
+    phrasing: int = 0
+    """Place among the phrasings of the query, from 0."""
+    others: tuple[Query, ...] = ()
+    """The other phrasings, of the option ``queries``."""
+
+    @property
+    def phrasings(self) -> tuple[Query, ...]:
+        """All phrasings of the query, itself first."""
+        return (self, *self.others)
 
     @property
     def end(self) -> int:
@@ -206,7 +215,7 @@ def parse_query(asked: QueryInput, filter: Filter | None = None) -> Query:
     dated = field_name(decay.field) if decay else CREATED_AT
     fields = asked.full_text.fields if asked.full_text and asked.full_text.enabled else ()
     names = (_text_field(f"fullText.fields.{n}", name) for n, name in enumerate(fields))
-    return Query(
+    query = Query(
         asked,
         Intent(asked.query, asked.query),
         filter,
@@ -216,6 +225,15 @@ def parse_query(asked: QueryInput, filter: Filter | None = None) -> Query:
         as_of=None if asked.as_of is None else instants("asOf", asked.as_of)[1] - 1,
         period=_period(asked.time_range),
     )
+    others = (_phrased(query, n, text) for n, text in enumerate(asked.queries, start=1))
+    return replace(query, others=tuple(others))
+
+
+def _phrased(query: Query, place: int, text: str) -> Query:
+    """Return another phrasing of a query; what a model wrote belongs to the query itself."""
+    own: dict[str, Any] = {"query": text, "queries": [], "hypothetical_answer": None}
+    asked = query.asked.model_copy(update=own | {"expand_query": False})
+    return replace(query, asked=asked, intent=Intent(text, text), phrasing=place)
 
 
 def understood(query: Query, *, now: int) -> Query:
@@ -232,7 +250,8 @@ def understood(query: Query, *, now: int) -> Query:
         exclusion=asked.understand,
         temporal=asked.understand and timed,
     )
-    return replace(query, intent=intent, as_of=now)
+    others = tuple(understood(each, now=now) for each in query.others)
+    return replace(query, intent=intent, as_of=now, others=others)
 
 
 def field_name(name: str) -> str:

@@ -4,29 +4,30 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 import numpy as np
 
 from ability_search.collection import ModelInput
 from ability_search.documents import Vector
 
-Embed = Callable[[ModelInput], Awaitable[Vector]]
+Embed = Callable[[ModelInput], Awaitable[Sequence[Vector]]]
+Unrelated = Callable[[ModelInput], Awaitable[Vector]]
 
 
 class QueryVectors:
     """A query's vectors by model, computed once for all collections that share it.
 
     Args:
-        embed: Returns the vectors by a model and its prefixes, shape (n, d).
+        embed: Returns the vectors of each phrasing by a model and its prefixes, shape (n, d).
         unrelated: Returns the vectors of unrelated texts, of unit length, shape (n, d), if cosines
             under several models are compared.
     """
 
-    def __init__(self, embed: Embed, unrelated: Embed | None = None) -> None:
+    def __init__(self, embed: Embed, unrelated: Unrelated | None = None) -> None:
         self._embed = embed
         self._unrelated = unrelated
-        self._requests: dict[ModelInput, asyncio.Task[Vector]] = {}
+        self._requests: dict[ModelInput, asyncio.Task[Sequence[Vector]]] = {}
         self._milliseconds: dict[ModelInput, float] = {}
 
     def request(self, model: ModelInput) -> None:
@@ -34,20 +35,20 @@ class QueryVectors:
         if model not in self._requests:
             self._requests[model] = asyncio.create_task(self._measured(model))
 
-    async def of(self, model: ModelInput) -> Vector:
-        """Return the vectors by ``model``, shape (n, d); raise the error of the request."""
+    async def of(self, model: ModelInput, phrasing: int = 0) -> Vector:
+        """Return the vectors of a phrasing, shape (n, d); raise the error of the request."""
         self.request(model)
-        return await asyncio.shield(self._requests[model])
+        return (await asyncio.shield(self._requests[model]))[phrasing]
 
-    async def chance(self, model: ModelInput) -> float:
-        """Return the mean cosine of the query to unrelated texts, 0 to 1; 0 if not compared.
+    async def chance(self, model: ModelInput, phrasing: int = 0) -> float:
+        """Return the mean cosine of a phrasing to unrelated texts, 0 to 1; 0 if not compared.
 
         Raises:
             EmbeddingUnavailable: if the texts cannot be embedded.
         """
         if self._unrelated is None:
             return 0.0
-        unrelated, vectors = await asyncio.gather(self._unrelated(model), self.of(model))
+        unrelated, vectors = await asyncio.gather(self._unrelated(model), self.of(model, phrasing))
         length = float(np.linalg.norm(vectors[0])) or 1.0
         return max(0.0, float((unrelated @ vectors[0]).mean()) / length)
 
@@ -61,7 +62,7 @@ class QueryVectors:
             request.cancel()
         await asyncio.gather(*self._requests.values(), return_exceptions=True)
 
-    async def _measured(self, model: ModelInput) -> Vector:
+    async def _measured(self, model: ModelInput) -> Sequence[Vector]:
         started = time.perf_counter()
         try:
             return await self._embed(model)

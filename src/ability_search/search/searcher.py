@@ -7,6 +7,7 @@ import heapq
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 
 import numpy as np
 
@@ -247,18 +248,19 @@ class Searcher:
                 self._unrelated_vectors[model] = found / lengths
             return self._unrelated_vectors[model]
 
-    async def _embed(self, query: Query, model: ModelInput) -> Vector:
+    async def _embed(self, query: Query, model: ModelInput) -> list[Vector]:
         imagined = query.asked.hypothetical_answer
-        texts = [
+        texts = [each.texts.values() for each in query.phrasings]
+        prefixed = [
             (model.passage_prefix if text == imagined else model.query_prefix) + text
-            for text in query.texts.values()
+            for text in chain.from_iterable(texts)
         ]
         embedding = self._ports.settings.embedding
         timeout = embedding.query_timeout
         if query.asked.mode == "hybrid":
             timeout = min(timeout, embedding.fallback_after)
-        vectors: Vector = await self._ports.embedder.embed(model.model, texts, timeout=timeout)
-        return vectors
+        vectors = await self._ports.embedder.embed(model.model, prefixed, timeout=timeout)
+        return np.split(vectors, np.cumsum([len(own) for own in texts])[:-1])
 
     async def _names(self, query: Query) -> list[str]:
         collection = query.asked.collection
@@ -297,11 +299,10 @@ class Searcher:
                 own.ranked.sort(key=lambda item: (-item.score, item.chunk_id if item.score else ""))
         lists = await _survivors(list(lists), selected, answer)
         answer.ranked = together(own.ranked for own in lists.values())
-        timings: dict[str, float] = {}
+        slowest = Timings()
         for own in lists.values():
-            for step, took in own.clock.milliseconds.items():
-                timings[step] = max(took, timings.get(step, 0.0))
-        for step, took in timings.items():
+            slowest.at_least(own.clock)
+        for step, took in slowest.milliseconds.items():
             answer.clock.add(step, took / 1e3)
         await run(PAGE, answer, self._ports)
         return lists

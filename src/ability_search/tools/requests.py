@@ -101,7 +101,12 @@ def query(value: inputs.QueryInput, limits: Limits, policy: Filter | None) -> Qu
         TooLarge: if the query is too long, or too many results are requested.
         InvalidInput: if the filter, a glob or an option is invalid.
     """
-    for name, text in (("query", value.query), ("hypotheticalAnswer", value.hypothetical_answer)):
+    texts: list[tuple[str, str | None]] = [
+        ("query", value.query),
+        ("hypotheticalAnswer", value.hypothetical_answer),
+    ]
+    texts += [(f"queries.{place}", text) for place, text in enumerate(value.queries)]
+    for name, text in texts:
         if text is not None and text_bytes(text) > limits.query_bytes:
             raise TooLarge(
                 f"{name}: {text_bytes(text)} bytes, at most {limits.query_bytes} are allowed",

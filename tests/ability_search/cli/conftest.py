@@ -49,7 +49,7 @@ def network() -> Iterator[Network]:
             names = ["index", "query", "similar", "reindex", "delete", "collections"]
             tools = [_tool(network, f"search-{name}") for name in names]
             tools += [_tool(network, "search-collection-info"), _tool(network, "search-index-file")]
-            tools.append(_tool(network, "rerank"))
+            tools += [_tool(network, "rerank"), _tool(network, "chat-completion")]
             async with Connection(broker.url, role="ability", tools=tools, grace=0):
                 leave = asyncio.Event()
                 ready.set_result((network, asyncio.get_running_loop(), leave))

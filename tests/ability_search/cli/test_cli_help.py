@@ -43,6 +43,7 @@ def test_all_commands_are_there() -> None:
         *("up", "down", "status", "doctor", "worker", "broker", "database", "models", "index"),
         *(
             "search",
+            "ask",
             "similar",
             "collections",
             "info",

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
 from tests.ability_search.cli.conftest import Network, Run
 
 from ability_search.tools.results import FailedDocument, IndexResult
@@ -154,3 +155,56 @@ def test_reindex_sends_its_options(network: Network, run: Run) -> None:
     assert asked == {"collection": "docs", "model": "m", "maxTokens": 64}
     assert background["background"] is True
     assert cancel["cancel"] is True
+
+
+def test_a_text_is_indexed_from_the_command_line(network: Network, run: Run) -> None:
+    network.answers["search-index"] = answered
+    text = ("index", "-c", "notes", "--text", "Backups run at two.")
+    named = ("--title", "Backups", "--source", "n1", "--metadata", '{"team": "ops"}')
+    assert run(*text, *named, "--force", broker=network.url).exit_code == 0
+    assert run(*text, "--title", "Backups", broker=network.url).exit_code == 0
+    assert run(*text, broker=network.url).stdout.startswith("notes: 1 added")
+    first, titled, plain = network.inputs("search-index")
+    assert (first["collection"], first["force"]) == ("notes", True)
+    assert first["documents"] == [
+        {
+            "source": "n1",
+            "title": "Backups",
+            "content": "Backups run at two.",
+            "metadata": {"team": "ops"},
+        }
+    ]
+    assert titled["documents"][0]["source"] == "Backups"
+    assert plain["documents"][0]["source"] == "c2e373a8f6b132fe"
+
+
+def test_a_text_is_read_from_standard_input(network: Network, run: Run) -> None:
+    network.answers["search-index"] = answered
+    wanted = ("index", "-", "-c", "notes", "--source", "log")
+    done = run(*wanted, given="Caf\u00e9 at two.\n", broker=network.url)
+    assert done.exit_code == 0, done.stderr
+    (sent,) = network.inputs("search-index")
+    assert sent["documents"][0]["content"] == "Caf\u00e9 at two.\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (("--text", "a"), "--collection"),
+        (("--text", " ", "-c", "notes"), "--text"),
+        (("-", "-c", "notes"), "is blank"),
+        (("--text", "a", "-c", "notes", "b.md"), "PATH"),
+        (("--text", "a", "-c", "notes", "--sweep"), "--sweep"),
+        (("--text", "a", "-c", "notes", "--include", "*.md"), "--include"),
+        (("--text", "a", "-c", "notes", "--metadata", "[]"), "--metadata"),
+        (("b.md", "--source", "a"), "--source"),
+        ((), "PATH"),
+    ],
+)
+def test_wrong_options_of_a_text_are_named(
+    network: Network, run: Run, arguments: tuple[str, ...], named: str
+) -> None:
+    refused = run("index", *arguments, given="", broker=network.url)
+    assert refused.exit_code == 2
+    assert named in refused.stderr
+    assert not network.asked

@@ -408,3 +408,41 @@ def test_options_of_artifacts_that_do_not_go_together(
     assert done.exit_code == 2
     assert options[0] in done.stderr
     assert network.asked == []
+
+
+def test_ask_without_a_model_prints_the_passages(network: Network, run: Run) -> None:
+    network.answers["search-query"] = lambda _: answer(hit(), relevance=0.9)
+    shown = run(
+        "ask", "what?", "-c", "docs", "--filter", '{"kind": "document"}', broker=network.url
+    )
+    assert shown.exit_code == 0
+    assert "Some words of the text." in shown.stdout
+    assert "no answer, only passages" in shown.stderr
+    (asked,) = network.inputs("search-query")
+    assert asked == {
+        "collection": "docs",
+        "query": "what?",
+        "filter": {"kind": "document"},
+        "maxResultTokens": 3000,
+    }
+
+
+def test_ask_says_that_the_sources_have_no_answer(network: Network, run: Run) -> None:
+    network.answers["search-query"] = lambda _: answer(hit(), relevance=0.01)
+    refused = run("ask", "what?", broker=network.url)
+    assert refused.exit_code == 3
+    assert "not in the sources" in refused.stderr
+    as_json = run("ask", "what?", "--json", broker=network.url)
+    assert json.loads(as_json.stdout)["outcome"] == "not_in_sources"
+
+
+def test_ask_prints_sentences_with_their_sources(network: Network, run: Run) -> None:
+    said = "It has some words of the text [1]. It has 7 of them [1]. Poems rhyme nowhere now [1]."
+    completion = {"choices": [{"message": {"role": "assistant", "content": said}}]}
+    with_model = hit(content="It has some words of the text.", start_line=4)
+    network.answers["search-query"] = lambda _: answer(with_model, relevance=0.9)
+    network.answers["chat-completion"] = lambda _: completion
+    shown = run("ask", "what?", broker=network.url)
+    assert shown.exit_code == 0
+    assert "It has some words of the text. [1]" in shown.stdout
+    assert "[1] a.md:4  A title" in shown.stdout

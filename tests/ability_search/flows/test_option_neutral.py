@@ -39,6 +39,7 @@ NEUTRAL: tuple[dict[str, Any], ...] = (
     {"expand": None},
     {"maxResultTokens": 10_000_000},
     {"expandQuery": False},
+    {"queries": []},
 )
 """Every option that may change a list of hits, in each of its settings that does not."""
 

@@ -243,3 +243,53 @@ async def test_an_api_needs_an_address_and_a_model() -> None:
     with pytest.raises(ConfigurationError, match="SEARCH_EXPANSION_API_URL is missing"):
         async with open_chat(incomplete, unasked):
             pass
+
+
+WRITTEN = Path(__file__).parents[2] / "data" / "chat_streams"
+STREAMS = {path.stem: path.read_bytes() for path in sorted(WRITTEN.glob("*.txt"))}
+"""Streams written after the forms of these servers, not recorded from them."""
+
+
+def test_the_streams_are_there() -> None:
+    assert list(STREAMS) == ["ollama", "openai", "vllm"]
+
+
+async def streamed(client: RemoteChat) -> str:
+    parts = client.stream("s", "u", model="m", timeout=5, tokens=99)
+    return "".join([part async for part in parts])
+
+
+@pytest.mark.parametrize("server", STREAMS)
+async def test_streams_of_servers_are_read(server: str) -> None:
+    async with http_api(saying("pets")) as api, asking(CHAT, api) as transport:
+        client = RemoteChat(transport, timeout=5.0, breaker_failures=1, breaker_reset=30.0)
+        api.prepare(200, STREAMS[server], content_type="text/event-stream; charset=utf-8")
+        assert await streamed(client) == "Hello"
+        assert api.seen[0][2]["stream"] is True
+        assert await streamed(client) == "pets"
+
+
+@pytest.mark.parametrize(
+    ("stream", "problem"),
+    [
+        (b'data: {"error":{"message":"out of memory"}}\n\n', "with an error"),
+        (STREAMS["openai"].replace(b"data: [DONE]", b""), "broke off"),
+        (b"data: [DONE]\n\n", "empty answer"),
+        (b"data: {\n\n", "did not return JSON"),
+        (b"data: [1]\n\n", "not in the OpenAI shape"),
+        (b'data: {"choices":[1]}\n\n', "not in the OpenAI shape"),
+    ],
+)
+async def test_streams_that_cannot_be_used_are_failures(stream: bytes, problem: str) -> None:
+    async with http_api(saying("pets")) as api, asking(CHAT, api) as transport:
+        client = RemoteChat(transport, timeout=5.0, breaker_failures=9, breaker_reset=30.0)
+        api.prepare(200, stream, content_type="text/event-stream")
+        with pytest.raises(ChatUnavailable, match=problem):
+            await streamed(client)
+
+
+async def test_a_tool_on_the_network_answers_in_one_part() -> None:
+    manager = Manager(saying("pets"))
+    assert await streamed(chat(manager)) == "pets"
+    assert manager.requests[0]["max_tokens"] == 99
+    assert "stream" not in manager.requests[0]

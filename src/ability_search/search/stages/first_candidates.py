@@ -36,7 +36,7 @@ async def embed(candidates: Candidates, _ports: Ports) -> None:
     collection, embeddings = candidates.collection, candidates.embeddings
     assert embeddings is not None
     try:
-        vectors = await embeddings.of(collection.model_input)
+        vectors = await embeddings.of(collection.model_input, candidates.query.phrasing)
         received = vectors.shape[1]
         if received != collection.dimensions:
             raise DimensionMismatch(
@@ -51,7 +51,9 @@ async def embed(candidates: Candidates, _ports: Ports) -> None:
     finally:
         candidates.clock.milliseconds["embed"] = embeddings.milliseconds(collection.model_input)
     try:
-        candidates.chance = await embeddings.chance(collection.model_input)
+        candidates.chance = await embeddings.chance(
+            collection.model_input, candidates.query.phrasing
+        )
     except EmbeddingUnavailable as exc:
         candidates.warnings.append(f"scores under different models are not comparable: {exc}")
 

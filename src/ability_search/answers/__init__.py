@@ -1,0 +1,1 @@
+"""Answers with citations: passages found by search-query, answered from by a language model."""
