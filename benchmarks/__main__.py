@@ -9,7 +9,7 @@ import os
 import platform
 from typing import Any
 
-from benchmarks import hop, latency, overhead, tree
+from benchmarks import hop, latency, overhead, peers, scale, tree
 
 
 async def _run(arguments: argparse.Namespace) -> dict[str, Any]:
@@ -26,6 +26,14 @@ async def _run(arguments: argparse.Namespace) -> dict[str, Any]:
         report["tree"] = await tree.measure(files=arguments.files)
     if arguments.only in (None, "hop"):
         report["hop"] = await hop.measure(calls=arguments.queries, rounds=arguments.rounds)
+    if arguments.only == "peers":  # only on request: it installs packages
+        report["peers"] = await peers.measure(
+            chunks=arguments.chunks, queries=arguments.queries, rounds=arguments.rounds
+        )
+    if arguments.only == "scale":  # only on request: it takes hours
+        report["scale"] = await scale.measure(
+            sizes=arguments.sizes, queries=arguments.queries, rounds=arguments.rounds
+        )
     return report
 
 
@@ -33,12 +41,21 @@ def main() -> None:
     """Parse the command line, measure, print."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument(
-        "--only", choices=["latency", "overhead", "tree", "hop"], help="one of them"
+        "--only",
+        choices=["latency", "overhead", "tree", "hop", "peers", "scale"],
+        help="one of them",
     )
     parser.add_argument("--chunks", type=int, default=20_000, help="chunks to search in")
     parser.add_argument("--queries", type=int, default=200, help="queries in a round")
     parser.add_argument("--rounds", type=int, default=5, help="rounds of each measurement")
     parser.add_argument("--texts", type=int, default=512, help="chunks that are really embedded")
+    parser.add_argument(
+        "--sizes",
+        type=int,
+        nargs="+",
+        default=[100_000, 300_000, 1_000_000],
+        help="chunks at each step of scale",
+    )
     parser.add_argument("--files", type=int, default=5_000, help="files of a directory")
     print(json.dumps(asyncio.run(_run(parser.parse_args())), indent=2))
 

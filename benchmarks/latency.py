@@ -8,8 +8,8 @@ import time
 from typing import Any
 
 from benchmarks import texts
+from benchmarks.embedder import InstantEmbedder
 from benchmarks.network import Network, running
-from benchmarks.vectors import InstantEmbedder
 from benchmarks.warming import is_warming
 
 _BATCH = 500
@@ -23,21 +23,21 @@ async def measure(*, chunks: int, queries: int, rounds: int) -> dict[str, Any]:
     embedder = InstantEmbedder()
     async with running("--no-models", tools=[embedder.tool]) as network:
         idle = {part: round(network.resident_mb(part), 1) for part in network.processes}
-        load = await _load(network, chunks)
-        load["embedder seconds"] = round(embedder.seconds, 1)
-        first = await _query(network, "hybrid", texts.queries(1)[0])
+        loaded = await load(network, chunks)
+        loaded["embedder seconds"] = round(embedder.seconds, 1)
+        first, answer = await timed_query(network, "hybrid", texts.queries(1)[0])
         result: dict[str, Any] = {
             "idle resident MB": idle,
-            "load": load,
-            "first query after the load, ms": round(first[0], 1),
-            "its steps, ms": first[1],
-            "settled after, seconds": await _settled(network),
+            "load": loaded,
+            "first query after the load, ms": round(first, 1),
+            "its steps, ms": answer["timings"],
+            "settled after, seconds": await settled(network),
         }
         for mode in ("hybrid", "semantic", "keyword"):
             warming = await _warmed_up(network, mode, queries)
             result[mode] = {
                 "median ms of each round before": warming,
-                **await _rounds(network, mode, queries, rounds),
+                **await measured_rounds(network, mode, queries, rounds),
             }
         result["loaded resident MB"] = {
             part: round(network.resident_mb(part), 1) for part in network.processes
@@ -45,7 +45,8 @@ async def measure(*, chunks: int, queries: int, rounds: int) -> dict[str, Any]:
         return result
 
 
-async def _load(network: Network, chunks: int) -> dict[str, Any]:
+async def load(network: Network, chunks: int) -> dict[str, Any]:
+    """Index as many documents of one chunk each; how long it took."""
     batch: list[dict[str, object]] = []
     before, started = network.cpu_ms(), time.perf_counter()
     for document in texts.documents(chunks):
@@ -64,11 +65,11 @@ async def _load(network: Network, chunks: int) -> dict[str, Any]:
     }
 
 
-async def _settled(network: Network) -> float:
+async def settled(network: Network, *, most: float = _SETTLE_SECONDS) -> float:
     """Wait until the engine has finished its vector graph in the background; seconds it took."""
     started = time.perf_counter()
     busy = True
-    while busy and time.perf_counter() - started < _SETTLE_SECONDS:
+    while busy and time.perf_counter() - started < most:
         before = network.cpu_ms()["database"]
         await asyncio.sleep(_LOOK_SECONDS)
         busy = network.cpu_ms()["database"] - before > 0.1e3 * _LOOK_SECONDS
@@ -79,12 +80,12 @@ async def _warmed_up(network: Network, mode: str, queries: int) -> list[float]:
     """Query until that gets no faster; the median of each round."""
     medians: list[float] = []
     while is_warming(medians):
-        warming = await _rounds(network, mode, queries, 1, seed=1000 + len(medians))
+        warming = await measured_rounds(network, mode, queries, 1, seed=1000 + len(medians))
         medians.append(warming["median ms"])
     return medians
 
 
-async def _rounds(
+async def measured_rounds(
     network: Network, mode: str, queries: int, rounds: int, *, seed: int = 3
 ) -> dict[str, Any]:
     """Median over the rounds of each round's median and 95th percentile."""
@@ -92,12 +93,13 @@ async def _rounds(
     before = network.cpu_ms()
     for number in range(rounds):
         taken = [
-            await _query(network, mode, text) for text in texts.queries(queries, seed=seed + number)
+            await timed_query(network, mode, text)
+            for text in texts.queries(queries, seed=seed + number)
         ]
         times = sorted(each for each, _ in taken)
         medians.append(statistics.median(times))
         tails.append(times[int(len(times) * 0.95)])
-        steps += [timings for _, timings in taken]
+        steps += [answer["timings"] for _, answer in taken]
     return {
         "median ms": round(statistics.median(medians), 2),
         "median ms of each round": [round(value, 2) for value in medians],
@@ -110,12 +112,12 @@ async def _rounds(
     }
 
 
-async def _query(network: Network, mode: str, text: str) -> tuple[float, dict[str, float]]:
-    """Milliseconds at the client without the embedding, and the worker's own timings."""
+async def timed_query(network: Network, mode: str, text: str) -> tuple[float, dict[str, Any]]:
+    """Query once; return the milliseconds at the client without the embedding, and the answer."""
     started = time.perf_counter()
     answer = await network.call("search-query", collection="bench", query=text, mode=mode)
     taken = (time.perf_counter() - started) * 1e3
-    return taken - answer["timings"].get("embed", 0.0), answer["timings"]
+    return taken - answer["timings"].get("embed", 0.0), answer
 
 
 def _per(network: Network, before: dict[str, float], count: int) -> dict[str, float]:

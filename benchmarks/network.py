@@ -27,6 +27,8 @@ class Network:
     url: str
     processes: dict[str, int]
     """Process ids by part: broker, database, models, worker-1, ..."""
+    directory: Path
+    """Where it keeps its data."""
 
     def resident_mb(self, part: str) -> float:
         """Resident memory of a part in MB (Linux)."""
@@ -95,7 +97,7 @@ async def running(
                 tools=tools,
             ) as client:
                 pids = {part["name"]: part["pid"] for part in state["parts"]}
-                yield Network(client, state["url"], pids)
+                yield Network(client, state["url"], pids, Path(directory))
         finally:
             if process.returncode is None:
                 process.terminate()

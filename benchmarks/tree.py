@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import trees
+from benchmarks.embedder import InstantEmbedder
 from benchmarks.network import Network, cpu_ms, resident_mb, running
-from benchmarks.vectors import InstantEmbedder
 
 _CHANGED = 0.01
 _IDLE_SECONDS = 20.0

@@ -52,6 +52,10 @@ class Document:
     """Whether the indexer derived it from the document :attr:`of` and updates both together."""
     origin: str | None = None
     """Content hash in the generation that it was restored from."""
+    children: tuple[str, ...] | None = None
+    """Sources of the documents in the same file, such as attachments. Stored documents of this one
+    whose source begins with its own and ``#``, and is none of these, are deleted. ``None``: none
+    is deleted."""
     created_at: int | None = None
     """When it was indexed first, in epoch milliseconds, if it was restored."""
     preceding: tuple[str, ...] = ()

@@ -12,6 +12,7 @@ from ability_search.store.arcadedb.client import BrokerScripts
 from ability_search.store.arcadedb.store import ArcadeStore
 from ability_search.store.memory import MemoryStore
 from ability_search.store.port import Store
+from ability_search.store.sharding import sharded
 from kadi_client import Connection
 from kadi_localnet.broker import serve_broker
 from kadi_localnet.database.embedded import EmbeddedDatabases
@@ -33,11 +34,14 @@ async def arcadedb(directory: Path) -> AsyncIterator[ArcadeStore]:
         yield ArcadeStore(BrokerScripts(client.invoke, database="contract", timeout=TIMEOUT))
 
 
-@pytest.fixture(params=["memory", pytest.param("arcadedb", marks=pytest.mark.engine)])
+@pytest.fixture(params=["memory", "sharded", pytest.param("arcadedb", marks=pytest.mark.engine)])
 async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Store]:
     """A new store."""
     if request.param == "memory":
         yield MemoryStore()
+        return
+    if request.param == "sharded":
+        yield sharded({name: MemoryStore() for name in "abc"})
         return
     async with arcadedb(tmp_path) as found:
         yield found

@@ -22,7 +22,7 @@ from kadi_localnet.database.backend import Conflict, DatabaseError, Statement
 from kadi_localnet.database.conversion import Parameters
 from kadi_localnet.database.embedded import EmbeddedDatabases
 from kadi_localnet.database.tickets import translate
-from kadi_localnet.database.vector_indexes import warm_vector_indexes
+from kadi_localnet.database.vector_indexes import stored_vectors, warm_vector_indexes
 
 pytestmark = pytest.mark.engine
 
@@ -138,6 +138,15 @@ def test_the_heap_follows_the_memory_within_bounds() -> None:
     assert jvm.default_heap_mb(4096 * MIB) == 1024
     assert jvm.default_heap_mb(65536 * MIB) == 2048
     assert 256 <= jvm.default_heap_mb() <= 2048
+
+
+def test_a_heap_holds_the_stored_vectors_with_room_to_grow() -> None:
+    million = jvm.needed_heap_mb([(900_000, 384), (100_000, 384)])
+    assert million == 256 + 1_000_000 * (16 * 384 + 800) // MIB
+    assert jvm.heap_mb_for(million, 24 * 1024 * MIB) == int(1.5 * million)
+    assert jvm.heap_mb_for(jvm.needed_heap_mb([]), 512 * MIB) == 256
+    with pytest.raises(DatabaseError, match=f"about {million} MiB, and this machine has 8192 MiB"):
+        jvm.heap_mb_for(million, 8192 * MIB)
 
 
 @pytest.mark.parametrize("version", ["26.10.2", "26.10.2.post1", "27.1", "26.11.1-SNAPSHOT"])
@@ -359,6 +368,9 @@ async def test_a_vector_index_is_warm_before_anybody_searches(tmp_path: Path) ->
             timeout=20,
         )
         assert decode(found.json) == [{"k": 7}]
+    [(count, dimensions)] = stored_vectors(tmp_path)
+    assert dimensions == 16
+    assert count == pytest.approx(400, rel=0.1)
 
 
 async def test_a_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:

@@ -174,6 +174,8 @@ class ChunkLine(msgspec.Struct, rename="camel", kw_only=True):
         terms: Sequence[int],
         weights: Sequence[float],
         further: Mapping[str, Any],
+        *,
+        parent: str | None,
     ) -> ChunkRecord:
         """Return the chunk as a record of a collection, without an embedding."""
         return _record(
@@ -184,6 +186,7 @@ class ChunkLine(msgspec.Struct, rename="camel", kw_only=True):
             terms=terms,
             weights=weights,
             duplicate_of=self.stand_in,
+            parent=parent,
             further=further,
         )
 

@@ -196,11 +196,12 @@ class Artifact:
         further: Mapping[str, Any],
     ) -> ChunkRecord:
         prefix = f"{self.origin.name}:"
+        of_kind = is_kind(source.kind, source.of)
         if (chunk.source, chunk.chunk_index, chunk.total_chunks, chunk.of) != (
             source.source,
             index,
             source.chunks,
-            source.of if is_kind(source.kind, source.of) else None,
+            source.of if of_kind else None,
         ):
             raise Damaged(place, f"is not chunk {index} of {source.source!r}")
         if chunk.chunk_id != f"{prefix}{source.source}:{index}":
@@ -212,7 +213,8 @@ class Artifact:
         weighted = chunk.weighted_terms()
         if weighted is None:
             raise Damaged(place, "has no terms, or terms that are out of order or without a weight")
-        return chunk.record(self.origin.name, *weighted, further)
+        parent = None if of_kind else source.of
+        return chunk.record(self.origin.name, *weighted, further, parent=parent)
 
     def _vectors(self, file: CheckedFile, count: int, before: int) -> Vector:
         dimensions = self.manifest.dim

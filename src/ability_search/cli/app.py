@@ -71,6 +71,7 @@ COMMANDS = {
     "watch": "index",
     "search": "search",
     "similar": "search",
+    "mark": "search",
     "collections": "collections",
     "info": "collections",
     "delete": "collections",

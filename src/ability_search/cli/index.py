@@ -59,6 +59,9 @@ if TYPE_CHECKING:
     from ability_search.artifacts.manifest import ChunksManifest
     from ability_search.tools.handlers import Services
 
+_RETURN_SECONDS = 2.0
+"""Pause between two looks for a directory that is gone."""
+
 
 @command(app, "index")
 def index(
@@ -156,7 +159,7 @@ def index(
         wanted = {**options, "collection": name}
         with progress_bar(name, total=count_files(chosen), hidden=as_json) as advance:
             await send_files(client, chosen, wanted, outcome, timeout, advance)
-        removing.update({*outcome.emptied}.intersection(place.sources))
+        removing.update({*outcome.stale}.intersection(place.sources))
         outcome.removed += await remove_sources(call, name, sorted(removing))
 
     try:
@@ -212,8 +215,9 @@ def watch(
 
     The command first does the same as `index --sweep`, then follows new, changed,
     renamed and deleted files and prints one line per batch of changes. It retries
-    while the broker or the worker is not available. With --json each line is an
-    object.
+    while the broker or the worker is not available. If a directory vanishes, such as
+    that of a drive, its sources are kept, and the command waits until it is back.
+    With --json each line is an object.
 
     Example:
         ability-search watch docs
@@ -227,7 +231,7 @@ def watch(
 
     def find(roots: Sequence[Root]) -> list[Tree]:
         return trees(
-            paths,
+            directories,
             roots,
             include=include or (),
             exclude=[*EDITORS, *(exclude or ())],
@@ -241,8 +245,21 @@ def watch(
         async with new_client(broker) as client:
             locate = partial(find_place, paths=paths, collection=collection, root=root)
             report = WatchLog(as_json=as_json)
-            watcher = Watcher(client, locate, find, options, timeout, report)
-            await watcher.follow(changes_of(directories))
+            awaited: list[Path] = []
+            while True:
+                if missing := [each for each in directories if not each.is_dir()]:
+                    if missing != awaited:
+                        report.missing(missing)
+                    awaited = missing
+                    await asyncio.sleep(_RETURN_SECONDS)
+                    continue
+                awaited = []
+                watcher = Watcher(client, locate, find, options, timeout, report)
+                try:
+                    await watcher.follow(changes_of(directories))
+                except InvalidInput:
+                    if all(map(Path.is_dir, directories)):
+                        raise
 
     asyncio.run(run_until_stopped(work()))
 
@@ -271,6 +288,14 @@ class WatchLog:
             f" ({seconds:.1f} s)"
         )
         _show_problems(outcome)
+
+    def missing(self, directories: Sequence[Path]) -> None:
+        """Print the directories that are waited for."""
+        if self.as_json:
+            _print_line({"missing": list(map(str, directories))})
+            return
+        for each in directories:
+            output.warn(f"{each} is gone; its sources are kept. Waiting until it is back")
 
     def postponed(self, exc: KadiError, seconds: float) -> None:
         """Print a failure and when the next attempt is."""

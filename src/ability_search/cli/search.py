@@ -25,6 +25,7 @@ from ability_search.cli.parameters import (
     json_object,
 )
 from ability_search.client import Hits, Neighbours, SearchClient
+from ability_search.client.tool_client import ToolClient
 from ability_search.search.options import QueryInput
 from ability_search.search.response import Hit
 from kadi_client.tools import validation_text
@@ -246,6 +247,47 @@ def similar(
     _show(found, as_json=as_json)
 
 
+@command(app, "mark")
+def mark(
+    chunks: Annotated[
+        list[str], typer.Argument(metavar="CHUNK...", help="Ids of chunks, as printed by `search`.")
+    ],
+    agent: Annotated[
+        str, typer.Option("--agent", metavar="NAME", help="Agent that the mark is recorded for.")
+    ],
+    not_useful: Annotated[
+        bool, typer.Option("--not-useful", help="Mark them as not useful instead.")
+    ] = False,
+    broker: BrokerOption = None,
+    timeout: TimeoutOption = 60.0,
+) -> None:
+    """Mark hits as useful, or not useful, for an agent.
+
+    Queries with --decay '{"agentId": NAME}' then score them higher, or lower, for
+    this agent. A later mark replaces an earlier one.
+
+    Example:
+        ability-search mark docs:guide/install.md:0 --agent support
+        ability-search mark docs:guide/old.md:3 --agent support --not-useful
+    """
+    by_collection: dict[str, list[str]] = {}
+    for chunk in dict.fromkeys(chunks):
+        by_collection.setdefault(chunk.partition(":")[0], []).append(chunk)
+
+    async def work(tools: ToolClient) -> None:
+        client = SearchClient.over(tools, timeout=timeout)
+        for name, own in by_collection.items():
+            for chunk in own:
+                await client.similar(name, chunk_id=chunk, limit=1)  # fails if there is none
+            marks = {"agentId": agent, "notUseful" if not_useful else "useful": own}
+            # A query records the marks; this one finds nothing that would count as shown.
+            nothing: dict[str, Any] = {"source": {"$in": []}}
+            await client.query(name, agent, limit=1, mode="keyword", filter=nothing, decay=marks)
+
+    with_client(broker, work)
+    output.stdout().print(f"marked {output.counted(sum(map(len, by_collection.values())), 'hit')}")
+
+
 def _choose_collection(
     broker: str | None, artifact: Path, own: Path | None, *, hidden: bool
 ) -> tuple[str, list[str]]:
@@ -304,11 +346,15 @@ def _stale(hits: Sequence[Hit]) -> set[str]:
     here = Path.cwd()
     for own in by_collection.values():
         for root in (here, *here.parents):
-            files = [each for each in own if (root / each.source).is_file()]
+            files = [each for each in own if (root / _file(each)).is_file()]
             if 2 * len(files) >= len(own):
-                stale |= {each.chunk_id for each in files if _is_newer(root / each.source, each)}
+                stale |= {each.chunk_id for each in files if _is_newer(root / _file(each), each)}
                 break
     return stale
+
+
+def _file(hit: Hit) -> str:
+    return hit.of or hit.source
 
 
 def _is_newer(file: Path, hit: Hit) -> bool:
@@ -328,6 +374,8 @@ def _print_hit(place: int, hit: Hit, *, stale: bool) -> None:
     out.print(
         f"[bold]{place}.[/bold] [green]{hit.score:.3f}[/green] [cyan]{where}[/cyan]  {title}",
     )
+    if hit.of:
+        out.print(f"   of {output.plain(hit.of)}", soft_wrap=True)
     if stale:
         out.print("   [yellow]changed since it was indexed[/yellow]")
     for line in _snippet(hit).splitlines():

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -20,6 +23,7 @@ from ability_search.config.sources import CONFIG, SECTION
 from ability_search.errors import ConfigurationError, InvalidInput
 
 _OWN_MODEL = "all-MiniLM-L6-v2"
+_AGAIN = "Nothing was written. Run the command again."
 
 
 @command(app, "setup")
@@ -28,7 +32,8 @@ def setup() -> None:
 
     The files are written to the working directory; commands find them there and in
     the directories below it. Existing files are never changed. Each question has a
-    default, and answers can also be piped, one per line. `ability-search doctor`
+    default, and each answer is checked at once; answers can also be piped, one per
+    line. `ability-search doctor`
     checks the result; docs/settings.md lists all settings.
 
     Example:
@@ -39,59 +44,115 @@ def setup() -> None:
         if (directory / name).exists():
             hint = "Edit it, or run the command in another directory."
             raise InvalidInput(name, "exists already in this directory", hint=hint)
-    files, remarks = _ask()
-    _check(files)
-    for name, text in files.items():
+    answers = _Answers()
+    remarks = _ask(answers)
+    for name, text in answers.files().items():
         (directory / name).write_text(text, encoding="utf-8")
         output.stdout().print(f"wrote {output.plain(directory / name)}")
     for remark in remarks:
         output.stdout().print(output.plain(remark))
 
 
-def _ask() -> tuple[dict[str, str], list[str]]:
-    """Return the contents of the files by name, and what to do next."""
+@dataclass(frozen=True, slots=True)
+class _Answers:
+    """The settings so far: of the broker, and of the search."""
+
+    broker: dict[str, Any] = field(default_factory=dict)
+    search: dict[str, Any] = field(default_factory=dict)
+
+    def files(self) -> dict[str, str]:
+        """Return the contents of the files by name."""
+        search = yaml.safe_dump({SECTION: self.search}, sort_keys=False, allow_unicode=True)
+        files = {CONFIG.name: search} if self.search else {}
+        if self.broker:
+            files[CONNECTIONS.name] = tomlkit.dumps({"broker": {"default": self.broker}})
+        return files
+
+    def ask(self, question: str, default: str, read: Callable[[str], _Answers]) -> str:
+        """Add the settings of an answer, and return it.
+
+        A person is asked again after an invalid answer.
+
+        Raises:
+            ConfigurationError: if a piped answer is invalid.
+        """
+        while True:
+            text = typer.prompt(question, default=default, show_default=bool(default), err=True)
+            answer = str(text).strip()
+            added = read(answer)
+            tried = _Answers({**self.broker, **added.broker}, {**self.search, **added.search})
+            try:
+                _check(tried)
+            except ConfigurationError as exc:
+                if not _is_person():
+                    raise
+                output.fail(str(exc))
+                continue
+            self.broker.update(tried.broker)
+            self.search.update(tried.search)
+            return answer
+
+
+def _is_person() -> bool:
+    return sys.stdin.isatty()
+
+
+def _ask(answers: _Answers) -> list[str]:
+    """Ask all questions; return what to do next."""
     remarks = []
-    files = {}
-    broker = _answer("Address of a KADI broker; empty for a stack on this machine", "")
+    broker = answers.ask(
+        "Address of a KADI broker; empty for a stack on this machine",
+        "",
+        lambda url: _Answers({"URL": url} if url else {}),
+    )
     if broker:
-        networks = _answer("Networks to join, separated by commas", "global")
-        entry = {"URL": broker, "NETWORKS": [each.strip() for each in networks.split(",")]}
-        files[CONNECTIONS.name] = tomlkit.dumps({"broker": {"default": entry}})
+        answers.ask(
+            "Networks to join, separated by commas",
+            "global",
+            lambda names: _Answers({"NETWORKS": [each.strip() for each in names.split(",")]}),
+        )
     else:
         remarks.append("start the stack: ability-search up")
-    search: dict[str, Any] = {}
-    api = _answer("Address of an OpenAI-compatible embedding API; empty for a model manager", "")
+    api = answers.ask(
+        "Address of an OpenAI-compatible embedding API; empty for a model manager",
+        "",
+        lambda url: _Answers(
+            {}, {"embedding_transport": "api", "embedding_api_url": url} if url else {}
+        ),
+    )
     if api:
-        search |= {"embedding_transport": "api", "embedding_api_url": api}
         remarks.append("store the key of the API: ability-search secret set SEARCH_API_KEY")
     local = set() if api or broker else served_names(load_settings(os.environ, Path.cwd()))
     choice = f" ({', '.join(sorted(local))})" if local else ""
     default = _OWN_MODEL if _OWN_MODEL in local else next(iter(sorted(local)), "nomic-embed-text")
-    search["embedding_model"] = _answer(f"Embedding model of new collections{choice}", default)
-    roots = _answer(f"Directories that agents may index, separated by {os.pathsep!r}", ".")
-    search["allowed_roots"] = roots.split(os.pathsep)
-    files[CONFIG.name] = yaml.safe_dump({SECTION: search}, sort_keys=False, allow_unicode=True)
-    return files, [*remarks, "check everything: ability-search doctor"]
+    answers.ask(
+        f"Embedding model of new collections{choice}",
+        default,
+        lambda name: _Answers({}, {"embedding_model": name}),
+    )
+    answers.ask(
+        f"Directories that agents may index, separated by {os.pathsep!r}",
+        ".",
+        lambda roots: _Answers({}, {"allowed_roots": roots.split(os.pathsep)}),
+    )
+    return [*remarks, "check everything: ability-search doctor"]
 
 
-def _answer(question: str, default: str) -> str:
-    return str(
-        typer.prompt(question, default=default, show_default=bool(default), err=True)
-    ).strip()
-
-
-def _check(files: dict[str, str]) -> None:
-    """Check that the files can be loaded.
+def _check(answers: _Answers) -> None:
+    """Check that the files can be loaded, and that the directories exist.
 
     Raises:
         ConfigurationError: naming every problem.
     """
+    roots = [each for each in answers.search.get("allowed_roots", ()) if each.strip()]
+    for root in roots:
+        if not Path(root).expanduser().is_dir():
+            raise ConfigurationError(f"allowed_roots: no such directory: {root}", hint=_AGAIN)
     with TemporaryDirectory() as place:
-        for name, text in files.items():
+        for name, text in answers.files().items():
             (Path(place) / name).write_text(text, encoding="utf-8")
         try:
             load_settings({"HOME": place}, Path(place))
         except ConfigurationError as exc:
             problems = (each.replace(f"{place}{os.sep}", "") for each in exc.problems)
-            hint = "Nothing was written. Run the command again."
-            raise ConfigurationError(*problems, hint=hint) from exc
+            raise ConfigurationError(*problems, hint=_AGAIN) from exc

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from ability_search.config.schema import Settings
 from ability_search.config.setting_fields import Url
-from ability_search.errors import InvalidInput
+from ability_search.errors import ConfigurationError, InvalidInput
 from ability_search.network import client_connection
 from ability_search.stack.data_directory import (
     CLIENT,
@@ -121,6 +121,20 @@ def joined_environ(settings: Settings, environ: Mapping[str, str]) -> Mapping[st
     broker = {"BROKER_URL": target.url, "BROKER_NETWORKS": networks}
     own = {"SEARCH_IDENTITY_FILE": str(identity_file(settings.files.data_dir, JOINED_WORKER))}
     return {**target.stack.environ, **own, **environ, **broker}
+
+
+def require_shared(target: Target) -> None:
+    """Check that other processes can reach what a stack stores.
+
+    Raises:
+        ConfigurationError: if it keeps everything in the memory of its worker.
+    """
+    if target.stack is not None and target.stack.memory:
+        raise ConfigurationError(
+            f"the stack at {target.shown} was started with --memory: no other process can reach its"
+            " collections",
+            hint="Stop it with `ability-search down` and start it with `ability-search up`.",
+        )
 
 
 class ToolClient:

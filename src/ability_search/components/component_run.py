@@ -13,7 +13,7 @@ from contextlib import AbstractAsyncContextManager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ability_search.client.tool_client import joined_environ
+from ability_search.client.tool_client import find_target, joined_environ, require_shared
 from ability_search.components.component_metrics import metered, watch_calls
 from ability_search.components.extras import install_command
 from ability_search.config.loader import load_settings, require_decrypted
@@ -44,11 +44,14 @@ def prepare(name: str, *, join: bool = True) -> Settings:
     would, see :func:`ability_search.client.tool_client.find_target`.
 
     Raises:
-        ConfigurationError: with every problem of the settings.
+        ConfigurationError: with every problem of the settings, or if a worker would join a stack
+            that keeps everything in memory.
     """
     settings = load_settings(os.environ, Path.cwd())
     require_decrypted(settings)
     if join:
+        if name == "worker":
+            require_shared(find_target(settings, os.environ, None))
         settings = load_settings(joined_environ(settings, os.environ), Path.cwd())
     logs.configure(settings.logging.level, settings.logging.format, component=name)
     for warning in settings.warnings:

@@ -41,6 +41,7 @@ from kadi_client import Brokers, Connection
 
 if TYPE_CHECKING:
     from ability_search.files.isolated_reader import Extractor
+    from ability_search.http.shortcuts import FileParts
     from kadi_localnet.database.backend import Backend
 
 log = logging.getLogger(__name__)
@@ -212,11 +213,13 @@ async def open_database(
     async with AsyncExitStack() as stack:
         stack.push_async_callback(backend.close)
         start = getattr(backend, "start", None)
-        if start is not None:
-            try:
+        try:
+            if start is not None:
                 await start()
-            except DatabaseError as exc:
-                raise ConfigurationError(str(exc)) from exc
+            await _create_shard(backend, settings)
+        except DatabaseError as exc:
+            raise ConfigurationError(str(exc)) from exc
+        if start is not None:
             watch_engine(meter, threads)
         watch_database(meter, backend.counts)
         connection = part_connection(
@@ -224,6 +227,14 @@ async def open_database(
         )
         await stack.enter_async_context(connection)
         yield Component({"address": address}, connection)
+
+
+async def _create_shard(backend: Backend, settings: Settings) -> None:
+    """Create the database of this ability if it is one of several, because workers do not."""
+    own, timeout = settings.database.name, settings.database.timeout
+    shard = own in settings.database.shards
+    if shard and own not in await backend.databases(timeout=timeout):
+        await backend.create(own, timeout=timeout)
 
 
 def _backend(settings: Settings) -> tuple[Backend, str]:
@@ -399,10 +410,8 @@ class _FileReader:
         self._extractor: Extractor | None = None
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="files")
 
-    async def read(
-        self, name: str, data: bytes
-    ) -> tuple[dict[str, Any], Sequence[tuple[str, str]]]:
-        """Return the document of a file, and its unread parts; that of an empty file is blank.
+    async def read(self, name: str, data: bytes) -> FileParts:
+        """Return the documents of a file, and its unread parts; that of an empty file is blank.
 
         Raises:
             InvalidInput: if the text cannot be read, or may hold a secret.
@@ -410,7 +419,7 @@ class _FileReader:
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._thread, self._read, name, data)
 
-    def _read(self, name: str, data: bytes) -> tuple[dict[str, Any], Sequence[tuple[str, str]]]:
+    def _read(self, name: str, data: bytes) -> FileParts:
         from ability_search.documents import Document
         from ability_search.files.file_documents import File, open_extractor
         from ability_search.files.selection import SECRET, is_secret
@@ -427,8 +436,9 @@ class _FileReader:
         except loaders.Unreadable as exc:
             if str(exc) != loaders.EMPTY:
                 raise InvalidInput(name, str(exc)) from exc
-            return wire_document(Document(name, name, "")), ()
-        return wire_document(file.document(found)), found.unread
+            return [wire_document(Document(name, name, ""))], ()
+        documents, unread = file.documents(found)
+        return list(map(wire_document, documents)), [(each.path, each.reason) for each in unread]
 
     def close(self) -> None:
         """End a read in progress."""

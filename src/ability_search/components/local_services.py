@@ -15,7 +15,12 @@ from ability_search.artifacts.artifact_service import (
 )
 from ability_search.artifacts.importer import Importable, Importer
 from ability_search.artifacts.manifest import ChunksManifest
-from ability_search.client.tool_client import Target, client_identity, joined_environ
+from ability_search.client.tool_client import (
+    Target,
+    client_identity,
+    joined_environ,
+    require_shared,
+)
 from ability_search.config.loader import load_settings
 from ability_search.config.schema import Settings
 from ability_search.legacy.migration import Migration
@@ -44,9 +49,10 @@ async def open_local_services(
         name: Display name of the connection.
 
     Raises:
-        ConfigurationError: if the settings are invalid.
+        ConfigurationError: if the settings are invalid, or the stack keeps everything in memory.
         KadiError: if the broker cannot be reached.
     """
+    require_shared(target)
     identity = client_identity(settings, target)
     if target.stack is not None:
         settings = load_settings(joined_environ(settings, os.environ), Path.cwd())

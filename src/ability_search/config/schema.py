@@ -20,6 +20,7 @@ from ability_search.config.setting_fields import (
     KIB,
     MIB,
     BackplaneUrl,
+    DatabaseName,
     Glob,
     Group,
     HttpUrl,
@@ -101,11 +102,14 @@ class Database(Group):
     """Database."""
 
     prefix = "database_"
-    name: str = setting(
-        "kadi_memory",
-        key="database",
-        about="Database that holds the collections.",
-        pattern=r"^[A-Za-z0-9_-]{1,64}$",
+    name: DatabaseName = setting(
+        "kadi_memory", key="database", about="Database that holds the collections."
+    )
+    shards: tuple[DatabaseName, ...] = setting(
+        (),
+        about="Databases over which the collections are spread, instead of `database`; each can be"
+        " with another database ability, which creates its own (`database`) when it starts. The"
+        " same for all workers; more can be added.",
     )
     timeout: float = seconds(30.0, about="Timeout of one statement.")
     patience: float = seconds(
@@ -130,6 +134,18 @@ class Database(Group):
         ge=1,
         le=5000,
     )
+
+    @field_validator("shards")
+    @classmethod
+    def _are_distinct(cls, shards: tuple[str, ...]) -> tuple[str, ...]:
+        if len(set(shards)) < len(shards):
+            raise ValueError("each database may be named once only")
+        return shards
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The databases in use."""
+        return self.shards or (self.name,)
 
 
 class JobSettings(Group):
@@ -455,7 +471,7 @@ class Arcadedb(Group):
         about="Heap size of the embedded engine.",
         ge=128 * MIB,
         le=1024 * 1024 * MIB,
-        default_text="derived from the machine's memory",
+        default_text="derived from the machine's memory and the stored vectors",
     )
     disk_reserve: ByteSize = size(
         256 * MIB,

@@ -63,6 +63,7 @@ BackplaneUrl = Annotated[Url, _begins_with("nats", "tls", "amqp", "amqps", sever
 ModelName = Annotated[str, Field(min_length=1, max_length=256)]
 NonEmpty = Annotated[str, Field(min_length=1)]
 Lower = Annotated[str, AfterValidator(str.lower)]
+DatabaseName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
 
 
 def _check_pair(value: str) -> str:

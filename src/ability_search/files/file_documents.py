@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path, PurePath
 
+from ability_search.bounded_batches import batches, text_bytes
 from ability_search.config.schema import Limits, Settings
 from ability_search.documents import Document
 from ability_search.files.isolated_reader import Extractor
@@ -33,19 +34,38 @@ class File:
         digest.update(self.data)
         return digest.hexdigest()
 
-    def document(self, found: loaders.Extracted) -> Document:
-        """Return the document of the extracted text."""
-        path = PurePath(self.source)
+    def documents(self, found: loaders.Extracted) -> tuple[list[Document], list[Skipped]]:
+        """Return the documents of the extracted text, that of the file last, and unread parts."""
+        skipped = [
+            Skipped(f"{self.source}#{part}", reason, part=True) for part, reason in found.unread
+        ]
+        documents = []
+        for part, child in found.children:
+            name = child.metadata.get("attachment", "")
+            if is_secret(name):
+                skipped.append(Skipped(f"{self.source}#{part}", SECRET, part=True))
+            else:
+                document = self._document(f"{self.source}#{part}", child, name)
+                documents.append(replace(document, of=self.source))
+        children = tuple(each.source for each in documents)
+        own = replace(
+            self._document(self.source, found, self.source),
+            file=True,
+            file_hash=self.hash,
+            children=children if self.format in loaders.CONTAINERS else None,
+        )
+        return [*documents, own], skipped
+
+    def _document(self, source: str, found: loaders.Extracted, name: str) -> Document:
+        path = PurePath(name)
         own = {"path": self.source, "extension": path.suffix.lower().removeprefix(".")}
         return Document(
-            source=self.source,
+            source=source,
             title=found.title or path.name,
             content=found.text,
             metadata={**found.metadata, **own},
             format=found.format,
             language=found.language,
-            file=True,
-            file_hash=self.hash,
         )
 
 
@@ -126,7 +146,7 @@ def _opened(
                 raise loaders.Unreadable(f"an image; {loaders.NO_RECOGNITION}")
         except (OSError, loaders.Unreadable) as exc:
             reason = exc.strerror if isinstance(exc, OSError) and exc.strerror else str(exc)
-            yield path, Skipped(source, reason)
+            yield path, Skipped(source, reason, stale=reason == loaders.EMPTY)
         else:
             yield path, File(source, data, kind)
 
@@ -180,28 +200,39 @@ def read_files(
         files, skipped = load(part, max_bytes=limits.file_bytes, format=format)
         if skipped:
             yield Reading([], skipped)
-        yield from readings(files, extractor, most_bytes=most_bytes)
+        yield from readings(files, extractor, most=most, most_bytes=most_bytes)
 
 
-def readings(files: Iterable[File], extractor: Extractor, *, most_bytes: int) -> Iterator[Reading]:
-    """Yield the documents of files, in parts of at most ``most_bytes`` bytes of text.
+def readings(
+    files: Iterable[File], extractor: Extractor, *, most: int, most_bytes: int
+) -> Iterator[Reading]:
+    """Yield the documents of files, in parts of ``most`` documents and ``most_bytes`` of text.
 
-    A longer text is a part of its own. The last part may be empty.
+    A longer text is a part of its own; the last part may have no documents. A file comes after
+    the documents in it, so that it is not stored without them.
     """
-    reading = Reading()
-    room = most_bytes
+    skipped: list[Skipped] = []
+    found = _documents(files, extractor, skipped)
+    for documents in batches(found, _text_bytes, most=most, most_bytes=most_bytes):
+        yield Reading(documents, skipped.copy())
+        skipped.clear()
+    if skipped:
+        yield Reading([], skipped)
+
+
+def _documents(
+    files: Iterable[File], extractor: Extractor, skipped: list[Skipped]
+) -> Iterator[Document]:
     for file in files:
         try:
             found = extractor.extract(file.source, file.data, file.format)
         except loaders.Unreadable as exc:
-            reading.skipped.append(Skipped(file.source, str(exc)))
+            skipped.append(Skipped(file.source, str(exc), stale=str(exc) == loaders.EMPTY))
             continue
-        for part, reason in found.unread:
-            reading.skipped.append(Skipped(f"{file.source}#{part}", reason, part=True))
-        size = len(found.text.encode())
-        if reading.documents and size > room:
-            yield reading
-            reading, room = Reading(), most_bytes
-        reading.documents.append(file.document(found))
-        room -= size
-    yield reading
+        documents, unread = file.documents(found)
+        skipped += unread
+        yield from documents
+
+
+def _text_bytes(document: Document) -> int:
+    return text_bytes(document.content)

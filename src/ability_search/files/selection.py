@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -52,6 +52,8 @@ class Skipped:
     reason: str
     part: bool = False
     """Whether only a part of it was not read, which ``path`` names after ``#``."""
+    stale: bool = False
+    """Whether an earlier text of it, if stored, is to be deleted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +68,7 @@ class Selection:
     within: Path
     """Directory that no file may lead out of, without links in its path."""
     skipped: tuple[Skipped, ...] = ()
-    """Directories that could not be read, and files of secrets."""
+    """Directories that could not be read, files of secrets, and further names of a file."""
     secrets: frozenset[Identity] = frozenset()
     """Key files and files of secrets in the tree, and in the directories above it."""
 
@@ -120,8 +122,9 @@ def select(
     """Return the files below a path, or the file at the path, in the order of their names.
 
     Version control, installed packages and secrets are left out; other hidden files are not. Files
-    of secrets that would be selected otherwise are named in ``skipped``. Links to places outside
-    the root are not followed. The files are checked again when they are read, see
+    of secrets that would be selected otherwise are named in ``skipped``, and so are links to a file
+    that is selected under another name. Links to places outside the root are not followed. The
+    files are checked again when they are read, see
     :func:`ability_search.files.file_documents.load`.
 
     Args:
@@ -155,7 +158,7 @@ def select(
     wanted = _patterns(include, "include") if include else None
     unwanted = _patterns([*_LEFT_OUT, *exclude], "exclude")
     ignored = _Ignored(path) if gitignore else None
-    files = []
+    files: dict[Path, Path] = {}
     for file in _walk(path, unwanted, ignored, unreadable, leave_out):
         relative = file.relative_to(path).as_posix()
         secret = is_secret(relative)
@@ -169,9 +172,26 @@ def select(
             continue
         if secret:
             leave_out(file)
-        elif file.is_file() and file.resolve().is_relative_to(root):
-            files.append(file)
-    return Selection(base, tuple(files), prefix, root, tuple(skipped), frozenset(secrets))
+        elif file.is_file() and (real := file.resolve()).is_relative_to(root):
+            files[file] = real
+    kept, links = _named_once(files, base)
+    return Selection(base, kept, prefix, root, (*skipped, *links), frozenset(secrets))
+
+
+def _named_once(files: Mapping[Path, Path], base: Path) -> tuple[tuple[Path, ...], list[Skipped]]:
+    """Return one name of each file, preferably that of no link, and the other names.
+
+    ``files`` has the path of each name with links resolved.
+    """
+    names = {real: file for file, real in reversed(list(files.items()))}
+    names |= {file: file for file, real in files.items() if file == real}
+    links = []
+    for file, real in files.items():
+        if names[real] != file:
+            path, indexed = (each.relative_to(base).as_posix() for each in (file, names[real]))
+            reason = f"a link to the file that is indexed as {shown(indexed)}"
+            links.append(Skipped(shown(path), reason, stale=True))
+    return tuple(file for file, real in files.items() if names[real] == file), links
 
 
 def slices(selection: Selection, *, most: int) -> Iterator[Selection]:

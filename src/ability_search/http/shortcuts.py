@@ -19,9 +19,10 @@ from kadi_client.messages import encode
 INGEST = "search-index"
 SEARCH = "search-query"
 
-ReadFile = Callable[[str, bytes], Awaitable[tuple[dict[str, Any], Sequence[tuple[str, str]]]]]
-"""Returns the document of a file and its unread parts (``page=3``, the reason), given its name and
-its bytes; raises :class:`InvalidInput`."""
+FileParts = tuple[list[dict[str, Any]], Sequence[tuple[str, str]]]
+"""The documents of a file, and its unread parts (``a.pdf#page=3``), each with the reason."""
+ReadFile = Callable[[str, bytes], Awaitable[FileParts]]
+"""Reads a file, given its name and its bytes; raises :class:`InvalidInput`."""
 
 _EVERYTHING = Raw(b'"*"')
 _NOTHING = Raw(b"{}")
@@ -126,13 +127,13 @@ async def uploaded(body: bytes, read_file: ReadFile) -> tuple[dict[str, Any], li
 
     for file in value.files:
         try:
-            document, unread = await read_file(file.source, file.data)
+            found, unread = await read_file(file.source, file.data)
         except InvalidInput as exc:
             fail(file.source, str(exc).removeprefix(f"{file.source}: "))
             continue
-        documents.append(document)
+        documents += found
         for part, reason in unread:
-            fail(f"{file.source}#{part}", reason)
+            fail(part, reason)
     if not documents:
         first = failed[0]
         raise InvalidInput("files", f"none can be read; {first['source']}: {first['error']}")

@@ -16,7 +16,6 @@ from ability_search.files.selection import Selection, Skipped, allowed, select, 
 from ability_search.index.index_calls import IndexOptions, IndexReport, Progress, Report
 from ability_search.index.index_ports import IndexPorts
 from ability_search.index.indexer import Indexer
-from ability_search.text.loaders import EMPTY
 
 _PAGE = 1000
 
@@ -90,8 +89,8 @@ class FileIndexing:
                 while (reading := await asyncio.to_thread(next, read, None)) is not None:
                     skipped += reading.skipped
                     await self._store_documents(name, reading.documents, options, total)
-        emptied = [each.path for each in skipped if each.reason == EMPTY]
-        removed = await self._indexing.discard(name, emptied)
+        stale = [each.path for each in (*selection.skipped, *skipped) if each.stale]
+        removed = await self._indexing.discard(name, stale)
         if request.sweep:
             removed += await self._sweep(name, selection, total.result.warnings)
         taken = len(selection.files) - sum(not each.part for each in skipped)
@@ -129,6 +128,7 @@ class FileIndexing:
         """Store documents; return the sources of those whose text is needed."""
         if not documents:
             return ()
+        total.result.documents += sum(each.of is not None for each in documents)
         report = await self._indexing.index(name, documents, options, total.report)
         total.add(report)
         return report.wanted

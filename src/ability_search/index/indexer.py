@@ -108,10 +108,25 @@ class Indexer:
         # With force, stored hashes are not read, so a stale cached record would go unnoticed.
         known = self._registry.reload if options.force else self._registry.find
         collection = await known(name)
+        last = {document.source: document for document in documents}.values()
+        if collection is not None:
+            await self.discard(name, await self._left_children(collection, last))
         result = await self.index_into(name, collection, documents, options, report)
-        last = {document.source: document for document in documents}
-        await self.discard(name, [each.source for each in last.values() if each.blank])
+        await self.discard(name, [each.source for each in last if each.blank])
         return result
+
+    async def _left_children(
+        self, collection: Collection, documents: Iterable[Document]
+    ) -> list[str]:
+        """Return the stored documents that are no longer in the files of others."""
+        holders = [each for each in documents if each.children is not None]
+        if not holders or not collection.nested:
+            return []
+        stored = await self._store.documents_of(collection.type, [each.source for each in holders])
+        made = {*generated_sources(each.source for each in holders)}
+        kept = made.union(*(each.children or () for each in holders))
+        parts = tuple(f"{each.source}#" for each in holders)
+        return [each for each in stored if each.startswith(parts) and each not in kept]
 
     async def index_into(
         self,
@@ -158,9 +173,12 @@ class Indexer:
             recipe=recipe,
             dedup_threshold=options.dedup_threshold,
         )
-        if tasks:
+        holders = [task for task in tasks if task.document.children]
+        for some in ([task for task in tasks if not task.document.children], holders):
+            if not some:
+                continue
             try:
-                await self._run(tasks, writer, call, recipe, model, embed_all=options.embed_all)
+                await self._run(some, writer, call, recipe, model, embed_all=options.embed_all)
             except EmbeddingUnavailable as exc:
                 if record == result.collection:
                     _add_progress(exc, result)

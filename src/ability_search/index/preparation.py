@@ -299,6 +299,7 @@ def chunk_records(prepared: Prepared, collection: Collection, *, now: int) -> li
                 section=section,
                 of=document.of if is_kind(document.kind, document.of) else None,
                 of_chunk=passage.of_chunk,
+                parent=None if is_kind(document.kind, document.of) else document.of,
                 facets=[*prepared.facets, *buckets(periods)],
                 dates=to_numbers(periods),
                 embedding=_rounded_vector(prepared.vectors[index]),

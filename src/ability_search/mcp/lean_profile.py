@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from functools import cache
 from typing import Any
@@ -24,6 +25,7 @@ LEAN_PARAMETERS: Mapping[str, tuple[str, ...]] = {
 """Parameters with a schema of their own; the others are members of ``options``."""
 
 _OPTIONS = "options"
+_FIELD_END = re.compile(r"[.:]")
 _DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "search-query": {"highlights": True},  # where the snippet of a reference begins
     "search-collection-info": {"limit": 100},
@@ -34,7 +36,9 @@ _USAGE: Mapping[str, str] = {
 }
 _WITH_TEXTS = frozenset({"maxResultTokens", "expand"})
 """Parameters that make search-query return texts."""
-_REFERENCE = ("chunkId", "collection", "title", "score", "breadcrumb", "page", "startLine")
+_REFERENCE = (
+    *("chunkId", "collection", "title", "score", "of", "breadcrumb", "page", "startLine"),
+)
 _SNIPPET = 200
 """Characters of a snippet."""
 _BEFORE = 60
@@ -84,6 +88,16 @@ def full_input(row: ToolRow, arguments: Mapping[str, Any]) -> dict[str, Any]:
         if name in given:
             raise InvalidInput(f"{_OPTIONS}.{name}", "is also a parameter of the call; set one")
     return {**_DEFAULTS.get(row.name, {}), **given, **(options or {})}
+
+
+def lean_error(error: str, options: Any) -> str:
+    """Return the text of an error that names the members of ``options`` where they were given."""
+    if not isinstance(options, dict):
+        return error
+    return "; ".join(
+        f"{_OPTIONS}.{part}" if _FIELD_END.split(part, 1)[0] in options else part
+        for part in error.split("; ")
+    )
 
 
 def lean_result(tool_input: Mapping[str, Any], result: Any) -> Any:

@@ -28,7 +28,13 @@ from pydantic import Field
 from ability_search.client.tool_client import progress_of
 from ability_search.config.schema import McpProfile
 from ability_search.edges.tool_calls import Caller, Unavailable, report_of
-from ability_search.mcp.lean_profile import full_input, lean_description, lean_result, lean_schema
+from ability_search.mcp.lean_profile import (
+    full_input,
+    lean_description,
+    lean_error,
+    lean_result,
+    lean_schema,
+)
 from ability_search.mcp.resources import Resources, failure_text
 from ability_search.tools.table import BY_NAME, TOOLS, ToolRow
 from ability_search.wire import Count, Input, NonBlank
@@ -90,7 +96,10 @@ class Tools:
             if self._lean and params.name == READ.name:
                 return CallToolResult(content=[await self._read(arguments)])
         except Exception as exc:  # noqa: BLE001 - the boundary, see report_of()
-            text = failure_text(report_of(exc, params.name))
+            report = dict(report_of(exc, params.name))
+            if self._lean:
+                report["error"] = lean_error(str(report.get("error")), arguments.get("options"))
+            text = failure_text(report)
             return CallToolResult(content=[TextContent(text=text)], is_error=True)
         names = ", ".join(tool.name for tool in self._listed.tools)
         raise MCPError(INVALID_PARAMS, f"unknown tool {params.name!r}; tools: {names}")

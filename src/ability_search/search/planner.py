@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from ability_search.search.candidates import Candidates
@@ -61,16 +61,21 @@ def planned(candidates: Candidates, query: Query, vectors: Vectors | None) -> Pl
     if statistics is None:
         return plan
 
-    def weigh(text: str, but: Collection[str] = ()) -> QueryTerms:
-        terms = [term for term in analyzer_for(language).query_terms(text) if term not in but]
+    analyzer = analyzer_for(language)
+
+    def weighted(terms: Sequence[str]) -> QueryTerms:
         return query_terms(terms, statistics, title_weight=ranking.title_weight)
 
-    topic = weigh(query.intent.topic)
+    def weigh(text: str, but: Collection[str] = ()) -> QueryTerms:
+        return weighted([term for term in analyzer.query_terms(text) if term not in but])
+
+    topic_terms = analyzer.query_terms(query.intent.topic)
+    topic = weighted(topic_terms)
     terms = None
     if query.asked.mode != "semantic":
         terms = topic if vectors is not None else weigh(query.intent.words)
         if query.expansion:
-            own = set(analyzer_for(language).query_terms(query.asked.query))
+            own = set(analyzer.query_terms(query.asked.query))
             terms = joined(terms, weigh("\n".join(query.expansion), but=own), weight=SHARE)
     products = phrase_products(query, weigh)
     if in_fields := full_text_terms(query, statistics, language=language):
@@ -82,20 +87,21 @@ def planned(candidates: Candidates, query: Query, vectors: Vectors | None) -> Pl
         products=products,
         informative=topic.information
         / float(inverse_document_frequency([1], statistics.chunks)[0]),
-        words=_words(query, topic, candidates) if both else {},
+        words=_words(query, topic, topic_terms, candidates) if both else {},
         phrases=pairs_of(query, statistics, language=language)
         if both and ranking.phrasing > 0
         else None,
     )
 
 
-def _words(query: Query, topic: QueryTerms, candidates: Candidates) -> dict[str, QueryTerms]:
-    """Return the topic's single terms, if scores are combined."""
+def _words(
+    query: Query, topic: QueryTerms, terms: Sequence[str], candidates: Candidates
+) -> dict[str, QueryTerms]:
+    """Return the topic's single terms, if scores are combined; ``terms`` are the analyzed topic."""
     fusion = query.asked.fusion
     if (fusion.method if fusion else candidates.ranking.fusion) != "convex":
         return {}
-    analyzer = analyzer_for(candidates.collection.language)
-    words = topic.of_each_term(analyzer.query_terms(query.intent.topic), most=_WORDS)
+    words = topic.of_each_term(terms, most=_WORDS)
     return {f"word{place}": word for place, word in enumerate(words)} if len(words) > 1 else {}
 
 

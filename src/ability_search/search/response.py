@@ -41,6 +41,7 @@ class Hit(Result):
     chunk_index: int
     total_chunks: int
     kind: str | None = None
+    of: str | None = Field(None, description="Source of the document that it belongs to, if any.")
     breadcrumb: str | None = None
     page: int | None = Field(None, description="Page it begins on, from 1, if the text has pages.")
     start_line: int | None = None

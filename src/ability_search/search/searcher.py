@@ -277,7 +277,8 @@ def together(lists: Iterable[Sequence[Candidate]]) -> list[Candidate]:
     The order within each list is kept: of candidates that score 0, those of a deeper search come
     last.
     """
-    return list(heapq.merge(*lists, key=rank_key))
+    merged = [list(each) for each in lists]
+    return merged[0] if len(merged) == 1 else list(heapq.merge(*merged, key=rank_key))
 
 
 def response(answer: Answer, searched: Mapping[str, Candidates]) -> QueryResult:

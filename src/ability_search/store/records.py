@@ -62,6 +62,8 @@ class ChunkRecord:
     """Source of the document that this kind was made of."""
     of_chunk: int | None = None
     """Index of the chunk of that document that this one was made of, if it is one chunk."""
+    parent: str | None = None
+    """Source of the document that the document of this chunk belongs to, unless it is a kind."""
     facets: Sequence[str] = ()
     """Keys of equality filters, and of the periods that the text mentions."""
     dates: Sequence[int] = ()
@@ -209,6 +211,7 @@ class ChunkText:
     end_line: int | None
     created_at: int | None
     tokens: int | None
+    parent: str | None = None
     cosines: Sequence[float | None] = ()
     """Cosines to the chunks that it was compared with."""
     embedding: Sequence[float] | None = None

@@ -27,7 +27,6 @@ from ability_search.sync.trees import (
     read_selection,
     read_trees,
 )
-from ability_search.text.loaders import EMPTY
 from kadi_client import ToolError
 
 _COUNTED = ("documents", "chunks", "added", "updated", "unchanged", "deduplicated", "reused")
@@ -45,8 +44,8 @@ class Outcome:
     warnings: list[str] = field(default_factory=list)
     removed: int = 0
     model: str | None = None
-    emptied: list[str] = field(default_factory=list)
-    """Sources of files without text, of which an earlier text may be stored."""
+    stale: list[str] = field(default_factory=list)
+    """Sources of files that were skipped, of which an earlier text may be stored."""
 
     def add(self, answer: Mapping[str, Any]) -> None:
         """Add the answer of a call."""
@@ -64,8 +63,8 @@ class Outcome:
         """Add files that were skipped before anything was sent."""
         for file in files:
             self.skipped.append({"path": file.path, "reason": file.reason})
-            if file.reason == EMPTY:
-                self.emptied.append(file.path)
+            if file.stale:
+                self.stale.append(file.path)
 
     @property
     def is_notable(self) -> bool:
@@ -163,7 +162,7 @@ class _Upload:
         self._skip(reading.skipped)
         if reading.documents:
             await self._call(reading.documents)
-            self._count(len(reading.documents))
+            self._count(sum(each.of is None for each in reading.documents))
 
     async def _call(self, documents: Sequence[Document]) -> dict[str, Any]:
         request = {**self.options, "documents": [wire_document(each) for each in documents]}
@@ -193,6 +192,8 @@ def wire_document(document: Document) -> dict[str, Any]:
         "title": document.title,
         "content": document.content,
         "fileHash": document.file_hash,
+        "of": document.of,
+        "children": document.children,
         "metadata": dict(document.metadata),
         "format": document.format,
         "language": document.language,

@@ -160,7 +160,7 @@ class Watcher:
                 await send_files(self.client, chosen, options, outcome, self.timeout, advance)
         lost = {source: file for source, file in self._known.items() if source not in current}
         gone = await asyncio.to_thread(_gone, lost)
-        removing = {*gone, *outcome.emptied}
+        removing = {*gone, *outcome.stale}
         if not self._swept:
             removing &= {*place.sources}
             removing |= await asyncio.to_thread(_vanished, trees, place, outcome)
@@ -169,8 +169,10 @@ class Watcher:
         self._known = {**current, **{each: lost[each] for each in lost.keys() - gone}}
 
 
-async def changes_of(directories: list[Path]) -> AsyncGenerator[set[Path], None]:
+async def changes_of(directories: Sequence[Path]) -> AsyncGenerator[set[Path], None]:
     """Yield the changed paths in batches, and an empty set at regular intervals without changes.
+
+    It ends when one of the directories is deleted, moved or replaced.
 
     Raises:
         SearchError: if watchfiles is not installed.
@@ -184,6 +186,9 @@ async def changes_of(directories: list[Path]) -> AsyncGenerator[set[Path], None]
         places = (each for each in directories if Path(path).is_relative_to(each))
         return not any(left_out(Path(path).relative_to(each).as_posix()) for each in places)
 
+    watched = list(map(_identity, directories))
+    if None in watched:
+        return
     async for found in awatch(
         *directories,
         watch_filter=wanted,
@@ -193,7 +198,19 @@ async def changes_of(directories: list[Path]) -> AsyncGenerator[set[Path], None]
         yield_on_timeout=True,
         ignore_permission_denied=True,
     ):
-        yield {Path(path) for _, path in found}
+        named = {Path(path) for _, path in found}
+        # A new directory may have the inode number of the deleted one.
+        if watched != list(map(_identity, directories)) or not named.isdisjoint(directories):
+            return
+        yield named
+
+
+def _identity(directory: Path) -> tuple[int, int] | None:
+    """Return the device and inode number of a directory; ``None`` if there is none."""
+    with suppress(OSError):
+        about = directory.stat()
+        return about.st_dev, about.st_ino
+    return None
 
 
 def _stamps(trees: Sequence[Tree]) -> dict[str, Known]:

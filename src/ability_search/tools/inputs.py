@@ -17,7 +17,7 @@ Format = Literal["markdown", "text", "code", "json", "html", "rst", "csv"]
 Included = Literal["tokens", "growth", "map"]
 FileFormat = (
     Format
-    | Literal["pdf", "docx", "pptx", "xlsx", "odf", "rtf", "epub", "svg", "email", "image"]
+    | Literal["pdf", "docx", "pptx", "xlsx", "odf", "rtf", "epub", "svg", "email", "mbox", "image"]
     | Literal["notebook"]
 )
 
@@ -137,6 +137,13 @@ class DocumentInput(Input):
         " keywords or propositions (kind), it is searched only if the option extended of"
         " search-query lists its kind, and a hit returns the other document.",
         examples=["guide/install.md"],
+    )
+    children: list[str] | None = Field(
+        None,
+        max_length=100_000,
+        description="Sources of the documents that were read from the same file, such as"
+        " attachments; index them first. Stored documents of this one (of) that are not listed, and"
+        " whose source begins with its own and #, are deleted. Default: none is deleted.",
     )
     format: Format | None = Field(
         None, description="Format of the content. Default: detected from the content."

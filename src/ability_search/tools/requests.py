@@ -51,6 +51,7 @@ def documents(value: inputs.IndexInput, limits: Limits) -> list[Document]:
             | {
                 "metadata": _metadata(item),
                 "links": tuple(link.model_dump() for link in item.links),
+                "children": None if item.children is None else tuple(item.children),
             }
         )
         for item in value.documents

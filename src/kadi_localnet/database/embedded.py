@@ -38,7 +38,11 @@ from kadi_localnet.database.conversion import Parameters, ResultWriter
 from kadi_localnet.database.disk_space import RESERVE, DiskSpace
 from kadi_localnet.database.statement_guard import StatementGuard, confine
 from kadi_localnet.database.tickets import Stopped, Ticket, messages, translate
-from kadi_localnet.database.vector_indexes import open_repaired, warm_vector_indexes
+from kadi_localnet.database.vector_indexes import (
+    open_repaired,
+    stored_vectors,
+    warm_vector_indexes,
+)
 
 T = TypeVar("T")
 
@@ -77,7 +81,8 @@ class EmbeddedDatabases:
     Args:
         directory: Directory of the databases.
         heap_mb: Maximum size of the Java heap in MiB; by default a quarter of the memory, at most
-            2 GiB. The first instance of a process determines it.
+            2 GiB, or more if the stored vectors need it. The first instance of a process determines
+            it.
         workers: Maximum number of calls that run at a time.
         max_rows: Maximum number of rows of an answer.
         max_waiting: Maximum number of calls that wait.
@@ -203,7 +208,7 @@ class EmbeddedDatabases:
             raise DatabaseError(
                 f"the data directory {self._directory} cannot be created: {exc.strerror}"
             ) from exc
-        jvm.start(heap_mb=self._heap_mb, crash_directory=self._directory)
+        jvm.start(heap_mb=self._heap(), crash_directory=self._directory)
         self._engine = _Engine(
             guard=StatementGuard(),
             parameters=Parameters(),
@@ -213,6 +218,19 @@ class EmbeddedDatabases:
             need_retry=jpype.JClass("com.arcadedb.exception.NeedRetryException"),
             transaction=jpype.JClass("com.arcadedb.database.TransactionContext"),
         )
+
+    def _heap(self) -> int:
+        needed = jvm.needed_heap_mb(stored_vectors(self._directory))
+        if self._heap_mb is None:
+            return jvm.heap_mb_for(needed)
+        if needed > self._heap_mb:
+            log.warning(
+                "the vectors of the databases need a heap of about %d MiB, arcadedb_heap is %d MiB:"
+                " queries may be slow, and writes may fail",
+                needed,
+                self._heap_mb,
+            )
+        return self._heap_mb
 
     def _open_existing(self) -> None:
         """Open all databases, so that their first calls need not wait."""

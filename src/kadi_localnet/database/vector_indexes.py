@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import threading
 import time
@@ -13,7 +14,12 @@ import jpype
 log = logging.getLogger(__name__)
 
 _SPARSE = "LSM_SPARSE_VECTOR"
+_DENSE = "LSM_VECTOR"
 _GRAPH = ".vecgraph"
+_ORDINALS = ".vecordmap"
+_ORDINAL_BYTES = 3.5
+"""Bytes of a vector in the file that maps the nodes of a graph to vectors, at least."""
+_LINK_BYTES = 4
 
 
 def open_repaired(factory: Any, directory: Path) -> Any:
@@ -39,6 +45,32 @@ def open_repaired(factory: Any, directory: Path) -> Any:
             database.close()
             raise
     return database
+
+
+def stored_vectors(directory: Path) -> list[tuple[int, int]]:
+    """Return the number of vectors, about, and their dimensions for each graph below a directory.
+
+    Vectors that were never in a graph do not count.
+    """
+    found = []
+    for schema in directory.glob("*/schema.json"):
+        try:
+            types = json.loads(schema.read_text(encoding="utf-8"))["types"].values()
+            indexes = [each for own in types for each in own.get("indexes", {}).items()]
+        except (OSError, ValueError, KeyError):
+            continue  # the engine says what is wrong with it
+        for name, index in indexes:
+            if index.get("type") == _DENSE:
+                count = _nodes(schema.parent, name, int(index["maxConnections"]))
+                found.append((count, int(index["dimensions"])))
+    return found
+
+
+def _nodes(directory: Path, index: str, connections: int) -> int:
+    """Return about how many nodes a graph has: two of its files bound the number."""
+    graphs = sum(each.stat().st_size for each in directory.glob(f"{index}_vecgraph.*{_GRAPH}"))
+    maps = sum(each.stat().st_size for each in directory.glob(f"{index}_vecgraph.*{_ORDINALS}"))
+    return round(min(graphs / (_LINK_BYTES * (connections + 2)), maps / _ORDINAL_BYTES))
 
 
 def _rebuild_sparse_indexes(name: str, database: Any) -> None:

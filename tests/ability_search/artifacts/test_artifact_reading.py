@@ -450,6 +450,7 @@ CHUNK = ChunkRecord(
     content="content",
     kind="summary",
     of_chunk=2,
+    parent="p",
     metadata={"a": [1]},
     chunk_index=1,
     total_chunks=3,
@@ -479,7 +480,10 @@ CHUNK = ChunkRecord(
 
 @pytest.mark.parametrize("record", [SOURCE, CHUNK], ids=["source", "chunk"])
 def test_each_field_of_a_record_is_exported_and_read(record: SourceRecord | ChunkRecord) -> None:
-    """The embedding is in a file of its own, and no other field may have its default here."""
+    """The embedding is in a file of its own, and no other field may have its default here.
+
+    The parent of a chunk is in the line of its source.
+    """
     same = {each.name for each in fields(record) if getattr(record, each.name) == each.default}
     assert same <= {"embedding"}
     if isinstance(record, SourceRecord):
@@ -489,7 +493,7 @@ def test_each_field_of_a_record_is_exported_and_read(record: SourceRecord | Chun
         chunk, further = parsed(chunk_line(record), ChunkLine, "")
         weighted = chunk.weighted_terms()
         assert weighted is not None
-        assert chunk.record("docs", *weighted, further) == record
+        assert chunk.record("docs", *weighted, further, parent="p") == record
 
 
 def test_each_field_of_a_use_is_exported() -> None:

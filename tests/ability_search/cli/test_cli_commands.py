@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.text import Text
 from tests.ability_search.cli.conftest import Network, Run
 
-from ability_search.cli import output
+from ability_search.cli import output, setup
 from ability_search.cli import parameters as options
 from ability_search.config.loader import load_settings
 from ability_search.index.charts import (
@@ -387,6 +387,8 @@ def test_setup_asks_and_writes_files_that_are_loaded(run: Run) -> None:
 
 def test_setup_takes_a_broker_and_an_api(run: Run) -> None:
     answers = ["wss://b.example/kadi", "team, global", "https://a.example", "e5", "docs:notes"]
+    for name in ("docs", "notes"):
+        Path(name).mkdir()
     done = run("setup", given="\n".join(answers) + "\n")
     assert done.exit_code == 0, done.stderr
     assert "secret set SEARCH_API_KEY" in done.stdout
@@ -397,12 +399,30 @@ def test_setup_takes_a_broker_and_an_api(run: Run) -> None:
     assert settings.files.allowed_roots == (Path.cwd() / "docs", Path.cwd() / "notes")
 
 
-def test_setup_writes_nothing_if_an_answer_is_wrong(run: Run) -> None:
-    done = run("setup", given="http://b.example\n\nhttps://ada:pw@a.example\n\n\n")
+@pytest.mark.parametrize(
+    ("answers", "problem"),
+    [
+        ("http://b.example\n", "config.toml: [broker.default] URL: expected an address"),
+        ("\nhttps://ada:pw@a.example\n", "config.yml: search.embedding_api_url: secrets are not"),
+        ("\n\n\nnowhere\n", "allowed_roots: no such directory: nowhere"),
+    ],
+)
+def test_setup_refuses_a_wrong_answer_at_once_and_writes_nothing(
+    run: Run, answers: str, problem: str
+) -> None:
+    done = run("setup", given=answers)
     assert done.exit_code == 1
-    assert "config.toml: [broker.default] URL: expected an address" in done.stderr
-    assert "config.yml: search.embedding_api_url: secrets are not allowed" in done.stderr
+    assert problem in done.stderr
     assert list(Path.cwd().iterdir()) == []
+
+
+def test_setup_asks_a_person_again(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(setup, "_is_person", lambda: True)
+    done = run("setup", given="\nb.example\n\n\nnowhere\n.\n")
+    assert done.exit_code == 0, done.stderr
+    assert "embedding_api_url: expected an address" in done.stderr
+    assert "no such directory: nowhere" in done.stderr
+    assert load_settings({"HOME": "."}, Path.cwd()).files.allowed_roots == (Path.cwd(),)
 
 
 def test_importing_what_is_no_artifact_says_what_one_is(run: Run, tmp_path: Path) -> None:

@@ -323,6 +323,30 @@ def test_similar_takes_the_collection_from_the_chunk_id(network: Network, run: R
     ]
 
 
+def test_hits_are_marked_by_a_query_that_shows_none(network: Network, run: Run) -> None:
+    near = SimilarResult(results=[], count=0, source_chunk=hit())
+    network.answers["search-similar"] = lambda _: near.model_dump(mode="json", by_alias=True)
+    network.answers["search-query"] = lambda _: answer()
+    done = run("mark", "docs:a:0", "n:b:1", "docs:a:0", "--agent", "x", broker=network.url)
+    assert (done.exit_code, done.stdout) == (0, "marked 2 hits\n")
+    asked = network.inputs("search-query")
+    assert [each["decay"] for each in asked] == [
+        {"agentId": "x", "useful": ["docs:a:0"]},
+        {"agentId": "x", "useful": ["n:b:1"]},
+    ]
+    assert [each["filter"] for each in asked] == [{"source": {"$in": []}}] * 2
+    gone = {"success": False, "error": "no chunk named 'docs:z:0'", "code": "not_found"}
+    network.answers["search-similar"] = lambda _: gone
+    refused = run("mark", "docs:z:0", "--agent", "x", "--not-useful", broker=network.url)
+    assert refused.exit_code == 3
+    assert len(network.inputs("search-query")) == 2
+
+
+def test_the_document_that_a_hit_belongs_to_is_named(network: Network, run: Run) -> None:
+    network.answers["search-query"] = lambda _: answer(hit(source="m.eml#attachment=a", of="m.eml"))
+    assert "\n   of m.eml\n" in run("search", "q", broker=network.url).stdout
+
+
 def test_an_artifact_is_searched_as_the_collection_it_is_and_warnings_are_told(
     network: Network, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:

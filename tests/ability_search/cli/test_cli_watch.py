@@ -179,6 +179,24 @@ async def test_nothing_is_deleted_when_the_directory_itself_is_gone(ready: Any) 
         assert ready.inputs("search-delete") == []
 
 
+async def test_changes_end_when_a_directory_is_replaced(tmp_path: Path) -> None:
+    """An empty directory in its place may be that of a drive that is not mounted."""
+    watched = tmp_path / "d"
+    watched.mkdir()
+    changes = changes_of([watched])
+    async with asyncio.timeout(SECONDS):
+        assert await anext(changes) == set()
+        watched.rename(tmp_path / "away")
+        assert [each async for each in changes if each] == []
+        assert [each async for each in changes_of([watched])] == []
+        changes = changes_of([tmp_path / "away"])
+        assert await anext(changes) == set()
+        (tmp_path / "away").rmdir()
+        (tmp_path / "away").mkdir()
+        async for _ in changes:
+            pass
+
+
 async def test_a_collection_that_is_not_there_yet_is_no_failure(ready: Any) -> None:
     missing = {"success": False, "error": "no such", "code": "not_found"}
     ready.answers["search-collection-info"] = lambda _: missing

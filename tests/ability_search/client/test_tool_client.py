@@ -2,13 +2,21 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from ability_search.client.tool_client import Target, find_target, joined_environ, progress_of
+from ability_search.client.tool_client import (
+    Target,
+    find_target,
+    joined_environ,
+    progress_of,
+    require_shared,
+)
+from ability_search.components.component_run import prepare
 from ability_search.config.loader import load_settings
-from ability_search.errors import InvalidInput
+from ability_search.errors import ConfigurationError, InvalidInput
 from ability_search.stack.data_directory import RunningStack, hold, remove_running, write_running
 from kadi_client import Connection, Tool
 from kadi_localnet.broker import serve_broker
@@ -39,6 +47,20 @@ def stack(tmp_path: Path) -> Iterator[RunningStack]:
 def test_the_running_stack_is_found(tmp_path: Path, stack: RunningStack) -> None:
     found = target(tmp_path)
     assert (found.url, found.networks, found.stack) == (stack.url, stack.networks, stack)
+
+
+def test_no_process_joins_a_stack_that_keeps_everything_in_memory(
+    tmp_path: Path, stack: RunningStack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    require_shared(target(tmp_path))
+    write_running(tmp_path / "data", replace(stack, memory=True))
+    with pytest.raises(ConfigurationError, match="started with --memory"):
+        require_shared(target(tmp_path))
+    require_shared(target(tmp_path, "ws://elsewhere.example/kadi"))
+    monkeypatch.setenv("SEARCH_DATA_DIR", str(tmp_path / "data"))
+    with pytest.raises(ConfigurationError, match="started with --memory") as failure:
+        prepare("worker")
+    assert "ability-search up" in (failure.value.hint or "")
 
 
 def test_a_stack_that_left_its_file_behind_is_not(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ def read(root: Path, *, format: str | None = None) -> list[Document]:
     files, unread = load(select(root, root), max_bytes=100_000, format=format)
     assert unread == []
     with Extractor(Bounds(text=1000, unpacked=100_000), timeout=60) as extractor:
-        found = [*readings(files, extractor, most_bytes=1000)]
+        found = [*readings(files, extractor, most=100, most_bytes=1000)]
     assert [skipped for reading in found for skipped in reading.skipped] == []
     return [document for reading in found for document in reading.documents]
 
@@ -69,7 +69,7 @@ def test_readings_are_bounded_by_the_size_of_the_text(tmp_path: Path) -> None:
         (tmp_path / f"{n}.md").write_text("x" * size)
     files, _ = load(select(tmp_path, tmp_path), max_bytes=2000)
     with Extractor(Bounds(text=1000, unpacked=1000), timeout=60) as extractor:
-        found = [*readings(files, extractor, most_bytes=850)]
+        found = [*readings(files, extractor, most=100, most_bytes=850)]
     assert [[each.source for each in reading.documents] for reading in found] == [
         ["0.md", "1.md"],
         ["2.md"],

@@ -180,14 +180,23 @@ def test_a_direct_path_to_a_secret_is_refused(root: Path, path: str) -> None:
         allowed(path, [root], base=root)
 
 
-def test_links_to_files_in_the_directory_are_read(root: Path) -> None:
-    (root / "link.md").symlink_to(root / "sub" / "a.md")
-    files, skipped = load(select(root, root), max_bytes=1000)
+def test_a_file_is_read_once_whatever_links_lead_to_it(root: Path) -> None:
+    (root / "left-out").mkdir()
+    (root / "left-out" / "b.md").write_text("theirs")
+    (root / "a-link.md").symlink_to(root / "sub" / "a.md")
+    for name in ("first.md", "second.md"):
+        (root / name).symlink_to(root / "left-out" / "b.md")
+    chosen = select(root, root, exclude=["left-out/"])
+    files, skipped = load(chosen, max_bytes=1000)
     assert [(file.source, file.data) for file in files] == [
-        ("link.md", b"mine"),
+        ("first.md", b"theirs"),
         ("sub/a.md", b"mine"),
     ]
     assert skipped == []
+    assert [(each.path, each.reason, each.stale) for each in chosen.skipped] == [
+        ("a-link.md", "a link to the file that is indexed as sub/a.md", True),
+        ("second.md", "a link to the file that is indexed as first.md", True),
+    ]
 
 
 def test_pipes_of_a_directory_are_left_out_and_skipped_by_direct_path(root: Path) -> None:

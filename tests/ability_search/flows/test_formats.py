@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from email.message import EmailMessage
 from pathlib import Path
+from typing import Any
 
 import pypdfium2
 import pytest
@@ -21,6 +24,7 @@ from tests.ability_search.text.loaders.samples import (
 )
 
 from ability_search.files.isolated_reader import Extractor
+from ability_search.files.selection import SECRET
 
 
 @pytest.fixture
@@ -96,6 +100,75 @@ async def test_files_of_all_formats_are_found_and_a_broken_one_is_named(
         (hit,) = found["results"]
         assert (hit["source"], hit["title"], hit.get("page")) == (source, title, page), words
     await assert_consistent(network, "docs")
+
+
+def letter(text: str, **attachments: bytes) -> bytes:
+    message = EmailMessage()
+    message["From"], message["Subject"] = "ada@example.com", "Birds"
+    message.set_content(text)
+    for name, data in attachments.items():
+        file = name.replace("_", ".")
+        message.add_attachment(data, maintype="application", subtype="x", filename=file)
+    return message.as_bytes()
+
+
+async def test_attachments_are_updated_and_deleted_with_their_message(
+    network: Network, tmp_path: Path
+) -> None:
+    async def index(**files: bytes) -> dict[str, Any]:
+        write(tmp_path, **files)
+        wanted = {"collection": "docs", "path": "d", "sweep": True}
+        answer: dict[str, Any] = await network.call("search-index-file", **wanted)
+        return answer
+
+    async def note(source: str) -> None:
+        of = {"of": "d/a.eml", "source": source}
+        await network.call(
+            "search-index", collection="docs", documents=[document("x", "note") | of]
+        )
+
+    first = letter(
+        "Hello", b_pdf=pdf("one", "The walrus"), c_docx=word("A pelican"), **{".env": b"key"}
+    )
+    answer = await index(a_eml=first, z_md=b"other")
+    counts = {name: answer[name] for name in ("files", "documents", "added", "failed")}
+    assert counts == {"files": 2, "documents": 4, "added": 4, "failed": []}
+    assert answer["skipped"] == [{"path": "d/a.eml#attachment=.env", "reason": SECRET}]
+    found = await network.call("search-query", collection="docs", query="walrus", mode="keyword")
+    (hit,) = found["results"]
+    assert (hit["source"], hit["of"]) == ("d/a.eml#attachment=b.pdf", "d/a.eml")
+    assert (hit["page"], hit["metadata"]["from"]) == (2, "ada@example.com")
+    near = await network.call("search-similar", collection="docs", chunkId="docs:d/z.md:0")
+    assert {each.get("of") for each in near["results"]} == {None, "d/a.eml"}
+    await note("a note")
+    await note("d/a.eml#2")
+    assert (await index())["unchanged"] == 2
+    changed = await index(a_eml=letter("Hello", c_docx=word("A pelican"), e_txt=b"An owl"))
+    assert (changed["added"], changed["updated"], changed["unchanged"]) == (1, 1, 2)
+    assert await sources(network) == {
+        *("d/a.eml", "d/a.eml#attachment=c.docx", "d/a.eml#attachment=e.txt", "a note", "d/z.md"),
+    }
+    (tmp_path / "d" / "a.eml").unlink()
+    assert (await index())["removed"] == 1
+    assert await sources(network) == {"d/z.md"}
+    await assert_consistent(network, "docs")
+
+
+async def test_a_message_is_not_stored_before_its_attachments(
+    network: Network, tmp_path: Path
+) -> None:
+    """So that it is read again if the worker is killed between the two."""
+    held: list[bool] = []
+
+    def fault(_tool: str, tool_input: Mapping[str, Any]) -> None:
+        if "Hello" in str(tool_input):
+            held.append("An owl" in str(network.calls))
+
+    network.faults.append(fault)
+    write(tmp_path, a_eml=letter("Hello", b_txt=b"An owl", c_txt=b"two"))
+    await network.call("search-index-file", collection="docs", path="d")
+    assert held
+    assert all(held)
 
 
 async def test_files_are_not_read_again_until_their_bytes_change(

@@ -16,9 +16,12 @@ from tests.ability_search.flows.conftest import MODEL, WordModel, document
 from ability_search.client.tool_client import Target
 from ability_search.components.health_checks import check_network
 from ability_search.config.loader import load_settings
+from ability_search.store.sharding import rendezvous
 from ability_search.worker import open_worker
 from kadi_client import Connection, Identity, ToolError
+from kadi_client.messages import decode
 from kadi_localnet.broker import Broker, serve_broker
+from kadi_localnet.database.backend import Statement
 from kadi_localnet.database.embedded import EmbeddedDatabases
 from kadi_localnet.database.tools import database_tools
 
@@ -40,20 +43,23 @@ class Bench:
         return Connection(self.broker.url, identity=identity, name="db", tools=tools)
 
     @asynccontextmanager
-    async def worker(self, patience: float = 0.5) -> AsyncIterator[None]:
+    async def worker(self, patience: float = 0.5, shards: str = "") -> AsyncIterator[None]:
         environ = {
             "BROKER_URL": self.broker.url,
             "SEARCH_EMBEDDING_MODEL": MODEL,
             "SEARCH_DATABASE_PATIENCE": str(patience),
             "SEARCH_DATA_DIR": str(self.base),
+            "SEARCH_DATABASE_SHARDS": shards,
         }
         async with open_worker(load_settings(environ, self.base), base=self.base):
             yield
 
-    async def index(self, source: str) -> Any:
+    async def index(self, source: str, collection: str = "docs") -> Any:
         documents = [document(source, f"words of {source}")]
-        given = {"collection": "docs", "documents": documents}
-        return await self.client.invoke("search-index", given, timeout=SECONDS)
+        return await self.call("search-index", collection=collection, documents=documents)
+
+    async def call(self, tool: str, /, **given: Any) -> Any:
+        return await self.client.invoke(tool, given, timeout=SECONDS)
 
     async def sources(self) -> list[str]:
         info = await self.client.invoke(
@@ -170,3 +176,90 @@ async def test_the_id_of_a_database_survives_restarts_of_the_worker(bench: Bench
         asked = {"database": "kadi_memory", "query": "SELECT id FROM DatabaseId"}
         answer = await bench.client.invoke("arcade-query", asked, timeout=SECONDS)
         assert len(answer["result"]) == 1
+
+
+NAMES = [f"notes-{number}" for number in range(8)]
+SHARDS = "one,two"
+
+
+async def answers(bench: Bench) -> list[Any]:
+    """What is found in all collections, and in each of them."""
+    found = []
+    for name in ("*", *NAMES):
+        answer = await bench.call("search-query", collection=name, query="words of b", limit=20)
+        found.append([(hit["chunkId"], hit["score"], hit["scores"]) for hit in answer["results"]])
+    return found
+
+
+async def fill(bench: Bench) -> None:
+    for name in NAMES:
+        for source in "abc":
+            await bench.index(source, name)
+
+
+async def test_collections_are_spread_over_databases_and_answer_as_from_one(bench: Bench) -> None:
+    one, two = bench.engines
+    async with bench.database(0, FIRST):
+        async with bench.worker():
+            await fill(bench)
+            expected = await answers(bench)
+        await one.create("one", timeout=SECONDS)
+        await two.create("two", timeout=SECONDS)
+        async with bench.database(1, SECOND), bench.worker(shards=SHARDS):
+            await fill(bench)
+            assert await answers(bench) == expected
+        counts = []
+        for engine, name in ((one, "one"), (two, "two")):
+            stored = Statement("SELECT name FROM Collection")
+            rows = decode((await engine.read(name, stored, timeout=SECONDS)).json)
+            assert {row["name"] for row in rows} == {
+                each for each in NAMES if rendezvous(each, ("one", "two")) == name
+            }
+            counts.append(len(rows))
+        assert min(counts) > 0
+        assert sum(counts) == len(NAMES)
+
+
+async def test_a_database_that_is_added_takes_new_collections_only(bench: Bench) -> None:
+    for name in ("one", "two"):
+        await bench.engines[0].create(name, timeout=SECONDS)
+    await bench.engines[1].create("three", timeout=SECONDS)
+    async with bench.database(0, FIRST), bench.database(1, SECOND):
+        async with bench.worker(shards=SHARDS):
+            await fill(bench)
+            expected = await answers(bench)
+        more = ("one", "two", "three")
+        assert "three" in {rendezvous(name, more) for name in NAMES}
+        async with bench.worker(shards="one,two,three"):
+            assert await answers(bench) == expected
+            later = next(f"n{at}" for at in range(99) if rendezvous(f"n{at}", more) == "three")
+            await bench.index("a", later)
+            listed = await bench.call("search-collections")
+            assert [each["name"] for each in listed["collections"]] == sorted([later, *NAMES])
+        stored = Statement("SELECT name FROM Collection")
+        rows = decode((await bench.engines[1].read("three", stored, timeout=SECONDS)).json)
+        assert [row["name"] for row in rows] == [later]
+
+
+async def test_nothing_is_created_again_while_a_database_is_gone(bench: Bench) -> None:
+    one, two = bench.engines
+    await one.create("one", timeout=SECONDS)
+    await two.create("two", timeout=SECONDS)
+    async with bench.database(0, FIRST):
+        async with bench.database(1, SECOND), bench.worker(shards=SHARDS):
+            await fill(bench)
+            expected = await answers(bench)
+            there, gone = (
+                next(name for name in NAMES if rendezvous(name, ("one", "two")) == shard)
+                for shard in ("one", "two")
+            )
+        async with bench.worker(shards=SHARDS):
+            for name in ("unseen", gone):
+                with pytest.raises(ToolError, match="database_shards") as refused:
+                    await bench.index("d", name)
+                assert refused.value.code == "database_unavailable"
+            assert await one.databases(timeout=SECONDS) == ["one"]
+            async with bench.database(1, SECOND):
+                assert await answers(bench) == expected
+            found = await bench.call("search-query", collection=there, query="words of a")
+            assert len(found["results"]) == 3

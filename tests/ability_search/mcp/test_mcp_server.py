@@ -220,7 +220,9 @@ async def use_references(client: Client) -> None:
     for wrong, named in (
         ({"options": "limit 3"}, "invalid_input: options: expected an object"),
         ({"limit": 3, "options": {"limit": 4}}, "invalid_input: options.limit: "),
-        ({"options": {"ofset": 4}}, "ofset"),
+        ({"options": {"ofset": 4}}, "invalid_input: options.ofset: "),
+        ({"options": {"decay": {"floor": 2}}}, "invalid_input: options.decay.floor: "),
+        ({"options": {"timeRange": {"from": "soon"}}, "limit": 3}, "options.timeRange"),
     ):
         failed = await client.call_tool("search-query", {**query, **wrong})
         assert failed.is_error

@@ -23,7 +23,7 @@ export function hitList(hits, collection) {
 function item(hit, collection) {
   const lines = hit.startLine ? `:${hit.startLine}` : hit.page ? `, page ${hit.page}` : "";
   const [text, ...more] = content(hit);
-  const where = [hit.breadcrumb, hit.collection].filter(Boolean).join(" · ");
+  const where = [hit.of ? `of ${hit.of}` : null, hit.breadcrumb, hit.collection].filter(Boolean).join(" · ");
   return h(
     "li",
     { class: "hit" },

@@ -89,6 +89,7 @@ def hit_of(item: Candidate, query: Query) -> Hit:
         chunk_index=row.chunk_index,
         total_chunks=row.total_chunks,
         kind=row.kind,
+        of=row.parent,
         breadcrumb=row.breadcrumb or None,
         page=row.page,
         start_line=row.start_line,

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import chain
-from typing import Final
+from collections.abc import Callable, Mapping
+from typing import Any, Final
 
 import numpy as np
 
-from ability_search.search.response import Budget, Cut, CutPart, Hit, QueryResult
+from ability_search.search.response import Budget, Cut, CutPart, Hit, HitContext, QueryResult
 from ability_search.text.chunkers.boundaries import cut_before, sentences
 from ability_search.text.token_counter import TokenCounter
 from ability_search.wire import Result
@@ -16,6 +15,8 @@ from ability_search.wire import Result
 NAME: Final = "maxResultTokens"
 _DETAILS: Final = ("explain", "highlights", "timings")
 """Fields that are left out of the whole answer, in this order, before any hit is cut."""
+_REDUCTIONS: Final[Mapping[CutPart, Any]] = {"context": None, "metadata": {}}
+"""Parts of a hit that are left out, in this order, and what takes their place."""
 _MARGIN: Final = 12
 """Tokens reserved for numbers that are known only when the answer is complete."""
 _COMMA: Final = 1
@@ -64,25 +65,26 @@ def fit_answer(result: QueryResult, most: int, counter: TokenCounter) -> QueryRe
     def size(part: Result) -> int:
         return counter.count(part.model_dump_json(by_alias=True, exclude_none=True))
 
+    def room() -> int:
+        return most - _MARGIN - size(result.model_copy(update={"results": []}))
+
     for hit in result.results:
-        if hit.explain is not None:
-            hit.explain[NAME] = {"tokens": size(hit)}
+        _explain(hit, size)
     budget = Budget(max_tokens=most, tokens=most, cut=[], truncated=False)
     result = result.model_copy(update={"budget": budget})
-    total = size(result)
+    # Counting takes most of the time, so each text is counted once if possible.
+    sizes = list(map(size, result.results))
     for name in _DETAILS:
-        if total + _MARGIN >= most:
+        if sum(sizes) + _COMMA * len(sizes) >= room():
+            before = result.results
             result, found = _without(result, name)
             budget.omitted = [*(budget.omitted or ()), name] if found else budget.omitted
-            total = size(result)
-    left = most - _MARGIN - size(result.model_copy(update={"results": []}))
+            pairs = zip(result.results, before, sizes, strict=True)
+            sizes = [size(hit) if hit is not old else tokens for hit, old, tokens in pairs]
+    left = room()
     kept: list[Hit] = []
-    for hit in result.results:
-        sized = ((each, size(each), cut) for each, cut in _reductions(hit))
-        whole = next(sized)
-        fit, after, what = next(
-            (each for each in chain((whole,), sized) if each[1] <= left), (None, 0, None)
-        )
+    for hit, whole in zip(result.results, sizes, strict=True):
+        fit, after, what = _fitted(hit, whole, left, size)
         if fit is None and not kept:
             fit, what = _beginning_of(hit, left, counter), "end"
             after = size(fit)
@@ -90,7 +92,7 @@ def fit_answer(result: QueryResult, most: int, counter: TokenCounter) -> QueryRe
             left -= after + _COMMA
             kept.append(fit)
         if fit is None or what:
-            cut = Cut(chunk_id=hit.chunk_id, tokens=whole[1] - after, what=what or "hit")
+            cut = Cut(chunk_id=hit.chunk_id, tokens=whole - after, what=what or "hit")
             named = size(cut) + _COMMA <= left
             left -= size(cut) + _COMMA if named else 0
             budget.cut += [cut] if named else []
@@ -106,19 +108,44 @@ def _without(result: QueryResult, name: str) -> tuple[QueryResult, bool]:
     if name == "timings":
         return result.model_copy(update={name: {"total": result.timings["total"]}}), True
     found = any(getattr(part, name, None) for part in (result, *result.results))
-    hits = [hit.model_copy(update={name: None}) for hit in result.results]
+    hits = [
+        hit.model_copy(update={name: None}) if getattr(hit, name, None) else hit
+        for hit in result.results
+    ]
     own = {name: None} if name in QueryResult.model_fields else {}
     return result.model_copy(update={**own, "results": hits}), found
 
 
-def _reductions(hit: Hit) -> Iterator[tuple[Hit, CutPart | None]]:
-    """Yield a hit as it is and with less and less, each with the last part left out."""
-    yield hit, None
-    if hit.context is not None:
-        hit = hit.model_copy(update={"context": None})
-        yield hit, "context"
-    if hit.metadata:
-        yield hit.model_copy(update={"metadata": {}}), "metadata"
+def _explain(hit: Hit, size: Callable[[Result], int]) -> None:
+    if hit.explain is not None:
+        hit.explain[NAME] = {"tokens": size(hit)}
+
+
+class _Removable(Result):
+    """The parts of a hit that may be left out."""
+
+    context: HitContext | None
+    metadata: dict[str, Any]
+
+
+def _fitted(
+    hit: Hit, whole: int, left: int, size: Callable[[Result], int]
+) -> tuple[Hit | None, int, CutPart | None]:
+    """Return a hit, if necessary without parts, its size, and the last part left out.
+
+    ``whole`` is its size. The hit is ``None`` if it does not fit into ``left`` tokens without any
+    of the parts.
+    """
+    if whole <= left:
+        return hit, whole, None
+    if whole - size(_Removable(context=hit.context, metadata=hit.metadata)) > left:
+        return None, 0, None
+    for what, nothing in _REDUCTIONS.items():
+        if getattr(hit, what):
+            hit = hit.model_copy(update={what: nothing})
+            if (after := size(hit)) <= left:
+                return hit, after, what
+    return None, 0, None
 
 
 def _beginning_of(hit: Hit, most: int, counter: TokenCounter) -> Hit:

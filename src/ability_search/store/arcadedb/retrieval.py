@@ -142,11 +142,7 @@ def _lists(answer: Mapping[str, Any], names: Sequence[str]) -> dict[str, Sequenc
 
 
 def _row(row: Mapping[str, Any], score: float | None) -> Row:
-    columns = dict(row)
-    for name in _OWN:
-        columns.pop(name, None)
-    for name in columns.keys() & _RENAMED.keys():
-        columns[_RENAMED[name]] = columns.pop(name)
+    columns = {_RENAMED.get(name, name): value for name, value in row.items() if name not in _OWN}
     return Row(row["rid"], row["chunkId"], 0.0 if score is None else score, columns)
 
 

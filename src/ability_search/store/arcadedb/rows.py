@@ -27,6 +27,7 @@ CHUNK_COLUMNS = {
     "kind": "kind",
     "of": "aspectOf",
     "of_chunk": "ofChunk",
+    "parent": "parent",
     "metadata": "metadata",
     "total_chunks": "totalChunks",
     "created_at": "createdAt",
@@ -92,6 +93,8 @@ def chunk_row(record: ChunkRecord) -> dict[str, Any]:
     row["metadata"] = dict(record.metadata)
     if record.of_chunk is None:
         del row["ofChunk"]
+    if record.parent is None:
+        del row["parent"]
     if record.duplicate_of is None:
         del row["duplicateOf"]
     else:

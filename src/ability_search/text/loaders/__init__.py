@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
-from ability_search.text.loaders.email_messages import read_email
+from ability_search.text.loaders.email_messages import read_email, read_mbox
 from ability_search.text.loaders.extracts import (
     EMPTY,
     NO_RECOGNITION,
@@ -41,6 +41,7 @@ from ability_search.text.loaders.text_files import (
 )
 
 __all__ = [
+    "CONTAINERS",
     "EMPTY",
     "FOREIGN",
     "NO_RECOGNITION",
@@ -53,13 +54,16 @@ __all__ = [
     "format_of",
 ]
 
-VERSION = "2"
+VERSION = "3"
 """Version of the loaders; a change of the extracted text needs a new one."""
 
 FOREIGN = frozenset(
-    ("docx", "email", "epub", "html", "image", "odf", "pdf", "pptx", "rtf", "svg", "xlsx")
+    ("docx", "email", "epub", "html", "image", "mbox", "odf", "pdf", "pptx", "rtf", "svg", "xlsx")
 )
 """Formats read by libraries that may crash, hang or use unbounded memory."""
+
+CONTAINERS = {"email": read_email, "mbox": read_mbox}
+"""Formats of files that hold others, which become documents of their own."""
 
 _READERS: dict[str | None, Callable[[str, bytes, Bounds], Extracted]] = {
     "code": partial(read_plain, format="code"),
@@ -137,11 +141,11 @@ def _read(
         return read_pdf(name, data, bounds, recognize=recognize)
     if format == "image":
         return _read_image(data, recognize)
-    if format == "email":
+    if format in CONTAINERS:
         if depth > _DEEPEST_MESSAGE:
             raise Unreadable("attached to too many messages")
-        read = partial(_read_attachment, bounds=bounds, recognize=recognize, depth=depth + 1)
-        return read_email(name, data, bounds, read=read)
+        read = partial(_read_child, bounds=bounds, recognize=recognize, depth=depth + 1)
+        return CONTAINERS[format](name, data, bounds, read=read)
     return _READERS[format](name, data, bounds)
 
 
@@ -154,7 +158,7 @@ def _read_image(data: bytes, recognize: Recognize | None) -> Extracted:
     return Extracted(text, "text")
 
 
-def _read_attachment(
+def _read_child(
     name: str, data: bytes, *, bounds: Bounds, recognize: Recognize | None, depth: int
 ) -> Extracted:
     format = format_of(name, data)

@@ -1,15 +1,24 @@
-"""E-mail messages as Markdown, with their attachments as sections."""
+"""E-mail messages as Markdown, and mailboxes; what is in them becomes documents of its own."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from email import message_from_bytes, policy
 from email.message import EmailMessage, MIMEPart
+from mimetypes import guess_extension
 from typing import Any
 
-from ability_search.text.front_matter import read_front_matter
-from ability_search.text.loaders.extracts import Bounds, Extracted, Unreadable, known
+from ability_search.text.loaders.extracts import (
+    EMPTY,
+    Bounds,
+    Extracted,
+    Unreadable,
+    known,
+    too_much_text,
+)
 from ability_search.text.loaders.html import read_html
 from ability_search.text.loaders.markdown_writer import Composer
 from ability_search.text.loaders.text_files import decoded
@@ -17,22 +26,25 @@ from ability_search.text.loaders.text_files import decoded
 _SHOWN = ("From", "To", "Cc", "Date")
 _BLANK_LINE = re.compile(r"\r?\n[ \t\f]*(?:\r?\n)+")
 _HEADING = re.compile(r"^(#{1,5} )", re.MULTILINE)
-_FENCE = re.compile(r"(^ {0,3}(```+|~~~+).*?(?:^ {0,3}\2|\Z))", re.MULTILINE | re.DOTALL)
-_MOST_PARTS = 1000
+_SEPARATOR = re.compile(rb"(?:\A|(?<=\n\n)|(?<=\n\r\n))From \S++ [^\n:]*+:\d\d[^\n]*+\n")
+_QUOTED = re.compile(rb"^>(>*+From )", re.MULTILINE)
+_MOST_ATTACHMENTS = 1000
+_MOST_MESSAGES = 10_000
+_LONGEST_NAME = 120
 
 Reader = Callable[[str, bytes], Extracted]
 
 
 def read_email(name: str, data: bytes, bounds: Bounds, *, read: Reader) -> Extracted:
-    """Read a message: the subject, the addresses, the text and the attachments.
+    """Read a message: the subject, the addresses and the text; the attachments are its children.
 
-    The text is that of the plain version if there is one, else of the HTML version. Each attachment
-    is a section with its name; images within the text are left out.
+    The text is that of the plain version if there is one, else of the HTML version. Images within
+    the text are left out. Attachments have the metadata of the message, unless they have their own.
 
     Args:
         name: Name of the file.
         data: The message (RFC 5322).
-        bounds: Limits for the text.
+        bounds: Limits for the text of the message and all attachments.
         read: Reads an attachment by its name.
 
     Raises:
@@ -53,7 +65,6 @@ def read_email(name: str, data: bytes, bounds: Bounds, *, read: Reader) -> Extra
         else:
             for block in _BLANK_LINE.split(text):
                 composer.paragraph(block)
-    unread = list(_add_attachments(composer, message, read))
     date = message["Date"]
     moment = getattr(date, "datetime", None)
     metadata = known(
@@ -63,47 +74,115 @@ def read_email(name: str, data: bytes, bounds: Bounds, *, read: Reader) -> Extra
         created=moment.isoformat() if moment else None,
         message_id=_header(message, "Message-ID"),
     )
-    names = [part.get_filename() for part in _attachments(message)]
-    if attachments := [name for name in names if name]:
-        metadata["attachments"] = attachments
-    return Extracted(composer.text, "markdown", subject or None, None, metadata, tuple(unread))
-
-
-def _add_attachments(
-    composer: Composer, message: EmailMessage, read: Reader
-) -> Iterator[tuple[str, str]]:
-    """Add the attachments as sections; yield what could not be read, with the reason."""
+    children = _Children("attachment", bounds, composer.text, _MOST_ATTACHMENTS)
     for number, part in enumerate(_attachments(message), start=1):
-        is_message = part.get_content_type() == "message/rfc822"
-        unnamed = f"message {number}.eml" if is_message else f"part {number}"
-        name = part.get_filename() or unnamed
+        file = _label(part.get_filename() or "") or f"part {number}{_suffix(part)}"
+        children.add(file, _bytes(part), file, read, {**metadata, "attachment": file})
+    if children.names:
+        metadata["attachments"] = children.names
+    return children.of(Extracted(composer.text, "markdown", subject or None, None, metadata))
+
+
+def read_mbox(name: str, data: bytes, bounds: Bounds, *, read: Reader) -> Extracted:
+    """Read a mailbox (RFC 4155): a text with the number of messages, which are its children.
+
+    A message is named by its Message-ID, or without one by its number. Arguments and errors are as
+    for :func:`read_email`; ``read`` reads a message.
+    """
+    starts = list(_SEPARATOR.finditer(data))
+    if not starts:
+        raise Unreadable(EMPTY if not data.strip() else "not a mailbox, though its name says so")
+    composer = Composer(bounds)
+    composer.heading(1, name)
+    composer.paragraph(f"{len(starts)} e-mail message{'s' if len(starts) > 1 else ''}")
+    children = _Children("message", bounds, composer.text, _MOST_MESSAGES)
+    ends = [*(each.start() for each in starts[1:]), len(data)]
+    for number, (start, end) in enumerate(zip(starts, ends, strict=True), start=1):
+        message = _QUOTED.sub(rb"\1", data[start.end() : end])
+        named = message_from_bytes(message, policy=policy.default)["Message-ID"]
+        label = _label(str(named or "").strip("<> \t")) or str(number)
+        children.add(label, message, "message.eml", read, {})
+    metadata = {"messages": len(starts)}
+    return children.of(Extracted(composer.text, "markdown", None, None, metadata))
+
+
+class _Children:
+    """The documents in a file, within the bounds of its text.
+
+    Args:
+        kind: What they are; a child is named ``kind=name``, followed by ``(2)``, ... if repeated.
+        bounds: Limits for the file.
+        text: The text of the file itself.
+        most: Maximum number of them, not counting their own children.
+    """
+
+    def __init__(self, kind: str, bounds: Bounds, text: str, most: int) -> None:
+        self._kind = kind
+        self._bounds = bounds
+        self._room = bounds.text - len(text.encode())
+        self._most = most
+        self._found: list[tuple[str, Extracted]] = []
+        self._unread: list[tuple[str, str]] = []
+        self._labels: Counter[str] = Counter()
+        self._full = False
+        self.names: list[str] = []
+
+    def add(
+        self, label: str, data: bytes, file: str, read: Reader, metadata: Mapping[str, Any]
+    ) -> None:
+        """Read a child; its children become children of the same file."""
+        self._labels[label] += 1
+        name = f"{label} ({self._labels[label]})" if self._labels[label] > 1 else label
+        part = f"{self._kind}={name}"
+        if len(self.names) == self._most:
+            if not self._full:
+                self._unread.append((part, f"only the first {self._most} are read"))
+            self._full = True
+            return
+        self.names.append(name)
         try:
-            found = read(name, _bytes(part))
+            found = read(file, data)
         except Unreadable as exc:
-            yield f"attachment={name}", str(exc)
-            continue
-        yield from ((f"attachment={name}#{inner}", reason) for inner, reason in found.unread)
-        composer.heading(2, name)
-        if found.format == "markdown":
-            composer.verbatim(_below(found.text[read_front_matter(found.text).end :]))
-        elif found.language or found.format in ("code", "json", "csv"):
-            composer.code(found.text, found.language or "")
-        else:
-            for block in _BLANK_LINE.split(found.text):
-                composer.paragraph(block)
+            self._unread.append((part, str(exc)))
+            return
+        titled = found.title or (file if self._kind == "attachment" else name)
+        self._keep(part, replace(found, title=titled, children=(), unread=()), metadata)
+        for inner, each in found.children:
+            self._keep(f"{part}#{inner}", each, {})
+        self._unread += [(f"{part}#{inner}", reason) for inner, reason in found.unread]
+
+    def of(self, file: Extracted) -> Extracted:
+        """Return the file with its children."""
+        return replace(file, children=tuple(self._found), unread=tuple(self._unread))
+
+    def _keep(self, part: str, child: Extracted, metadata: Mapping[str, Any]) -> None:
+        self._room -= len(child.text.encode())
+        if self._room < 0:
+            self._unread.append((part, str(too_much_text(self._bounds))))
+            return
+        self._found.append((part, replace(child, metadata={**metadata, **child.metadata})))
 
 
-def _attachments(message: EmailMessage) -> list[EmailMessage]:
-    parts = list(message.iter_attachments()) if message.is_multipart() else []
-    return [
-        part
-        for part in parts[:_MOST_PARTS]
-        if not (part.get_content_maintype() == "image" and _is_inline(part))
-    ]
+def _attachments(message: EmailMessage) -> Iterator[EmailMessage]:
+    for part in message.iter_attachments() if message.is_multipart() else ():
+        if not (part.get_content_maintype() == "image" and _is_inline(part)):
+            yield part
 
 
 def _is_inline(part: EmailMessage) -> bool:
     return part.get_content_disposition() == "inline" or part["Content-ID"] is not None
+
+
+def _suffix(part: EmailMessage) -> str:
+    kind = part.get_content_type()
+    return ".eml" if kind == "message/rfc822" else guess_extension(kind) or ""
+
+
+def _label(name: str) -> str:
+    """Return a name on one line, of limited length and without lone surrogates."""
+    printable = "".join(each if each.isprintable() else " " for each in name)
+    label = " ".join(printable.encode("utf-8", "replace").decode().split())
+    return label if len(label) <= _LONGEST_NAME else f"…{label[1 - _LONGEST_NAME :]}"
 
 
 def _bytes(part: MIMEPart) -> bytes:
@@ -125,11 +204,3 @@ def _decoded(part: MIMEPart) -> str:
 
 def _header(message: EmailMessage, name: str) -> str:
     return " ".join(str(message[name] or "").split())
-
-
-def _below(markdown: str) -> str:
-    """Return Markdown with its headings two levels deeper."""
-    pieces = _FENCE.split(markdown)
-    text = pieces[::3]
-    moved = [_HEADING.sub(r"#\1", _HEADING.sub(r"#\1", each)) for each in text]
-    return "".join(each for pair in zip(moved, [*pieces[1::3], ""], strict=True) for each in pair)

@@ -47,6 +47,9 @@ class Extracted:
     """JSON values."""
     unread: tuple[tuple[str, str], ...] = ()
     """Parts that could not be read, such as ``page=3``, each with the reason."""
+    children: tuple[tuple[str, Extracted], ...] = ()
+    """Documents in the file, each after its name, such as ``attachment=a.pdf``; none of them has
+    children or unread parts."""
 
 
 Recognize = Callable[[bytes], str]

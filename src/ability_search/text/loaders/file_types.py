@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import PurePath
 
 from ability_search.text.loaders.extracts import EMPTY, Unreadable
@@ -20,6 +21,7 @@ _FORMATS = {
     ".jsonl": "json",
     ".log": "text",
     ".markdown": "markdown",
+    ".mbox": "mbox",
     ".md": "markdown",
     ".mdx": "markdown",
     ".ndjson": "json",
@@ -91,6 +93,8 @@ _IMAGES = (
     (b"II*\0", "a TIFF image"),
     (b"MM\0*", "a TIFF image"),
 )
+_MAILBOX = re.compile(rb"From \S++ [^\n:]*+:\d\d[^\n]*+\n[A-Za-z-]++: ")
+_MESSAGE = (b"Return-Path: ", b"Received: ", b"Delivered-To: ")
 _HEAD = 1024
 _LONGEST_MIMETYPE = 80
 _CHECKED = frozenset({"docx", "epub", "odf", "pdf", "pptx", "rtf", "xlsx"})
@@ -145,7 +149,7 @@ def language_of(name: str) -> str | None:
 
 
 def _detect(data: bytes) -> tuple[str | None, str]:
-    """Return the readable format of the bytes, if any, and a description of their type."""
+    """Return the readable format of the bytes, if any, and their type unless it is text."""
     if _PDF in data[:_HEAD] and not data.lstrip()[:1].isalnum():
         return "pdf", "a PDF file"
     if data.startswith(_RTF):
@@ -156,6 +160,10 @@ def _detect(data: bytes) -> tuple[str | None, str]:
         return None, "an Office file from before 2007, or an encrypted one"
     if data.startswith(b"RIFF") and data[8:12] == b"WEBP":
         return "image", "a WebP image"
+    if _MAILBOX.match(data):
+        return "mbox", ""
+    if data.startswith(_MESSAGE):
+        return "email", ""
     for magic, what in _IMAGES:
         if data.startswith(magic):
             return "image", what

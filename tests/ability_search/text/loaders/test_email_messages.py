@@ -7,7 +7,14 @@ from email.message import EmailMessage
 import pytest
 from tests.ability_search.text.loaders.samples import pdf, scan
 
-from ability_search.text.loaders import Bounds, Extracted, Unreadable, extract, format_of
+from ability_search.text.loaders import (
+    Bounds,
+    Extracted,
+    Unreadable,
+    email_messages,
+    extract,
+    format_of,
+)
 
 BOUNDS = Bounds(text=1 << 20, unpacked=1 << 24)
 
@@ -57,9 +64,9 @@ def test_a_text_that_contradicts_its_charset_is_read() -> None:
     assert words in read(data.replace(b"7bit", b"8bit")).text
 
 
-def test_attachments_are_sections_and_unreadable_ones_are_named() -> None:
+def test_attachments_are_documents_of_the_message_and_unreadable_ones_are_named() -> None:
     message = mail("Größe", "See below.")
-    markdown = b"---\ntitle: T\n---\n# One\n\n```\n# code\n```\n\n# Two\n"
+    markdown = b"---\ntitle: T\n---\n# One\n"
     message.add_attachment(markdown, maintype="text", subtype="markdown", filename="a.md")
     message.add_attachment(
         pdf("The walrus", "sleeps"), maintype="application", subtype="pdf", filename="b.pdf"
@@ -70,19 +77,59 @@ def test_attachments_are_sections_and_unreadable_ones_are_named() -> None:
     message.add_attachment(
         b"GIF89a", maintype="image", subtype="gif", filename="logo.gif", disposition="inline"
     )
+    message.add_attachment(b"<p>An <i>ibex", maintype="text", subtype="html")
     message.add_attachment(mail("Inner", "Inner text."))
     found = read(message)
-    assert found.text.removeprefix(HEAD) == (
-        "\n\nSee below.\n\n## a.md\n\n### One\n\n```\n# code\n```\n\n### Two\n\n## b.pdf\n\n"
-        "The walrus\n\nsleeps\n\n## größe.py\n\n```python\nx = 1\n```\n\n## message 6.eml\n\n"
-        "### Inner\n\nFrom: Ada Lovelace <ada@example.com>\nTo: bob@example.com\n"
-        "Date: Sun, 01 Mar 2026 12:00:00 +0100\n\nInner text."
-    )
-    assert [part for part, _ in found.unread] == [
-        "attachment=c.gz",
-        "attachment=d.pdf",
+    assert found.text.removeprefix(HEAD) == "\n\nSee below."
+    assert [(part, child.title, child.format) for part, child in found.children] == [
+        ("attachment=a.md", "T", "markdown"),
+        ("attachment=b.pdf", "The Title", "text"),
+        ("attachment=größe.py", "größe.py", "code"),
+        ("attachment=part 6.html", "part 6.html", "markdown"),
+        ("attachment=part 7.eml", "Inner", "markdown"),
     ]
-    assert found.metadata["attachments"] == ["a.md", "b.pdf", "größe.py", "c.gz", "d.pdf"]
+    texts = [child.text for _, child in found.children]
+    assert texts[0] == markdown.decode()
+    assert texts[1].split() == ["The", "walrus", "sleeps"]
+    assert texts[3] == "An ibex"
+    assert found.unread == (
+        ("attachment=c.gz", "a gzip archive, not text"),
+        ("attachment=d.pdf", found.unread[1][1]),
+    )
+    names = ["a.md", "b.pdf", "größe.py", "c.gz", "d.pdf", "part 6.html", "part 7.eml"]
+    assert found.metadata["attachments"] == names
+    of_code = found.children[2][1].metadata
+    assert of_code["attachment"] == "größe.py"
+    assert of_code["from"] == "Ada Lovelace <ada@example.com>"
+    assert found.children[1][1].metadata["created"] == "2026-03-01"
+
+
+def test_attachments_of_one_name_stay_apart_and_names_are_harmless() -> None:
+    message = mail("x", "text")
+    for name in ("n.txt", "n.txt", "../../etc/pass\twd", "x" * 500 + ".md"):
+        message.add_attachment(b"text", maintype="text", subtype="plain", filename=name)
+    parts = [part for part, _ in read(message).children]
+    assert parts[:2] == ["attachment=n.txt", "attachment=n.txt (2)"]
+    assert parts[2].isprintable()
+    assert parts[3].endswith("xx.md")
+    assert len(parts[3]) < 150
+
+
+def test_attachments_beyond_the_bounds_of_the_message_are_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    message = mail("x", "text")
+    for name in ("a.txt", "b.txt", "c.txt"):
+        message.add_attachment(b"y" * 400, maintype="text", subtype="plain", filename=name)
+    found = read(message, Bounds(text=1000, unpacked=1000))
+    assert [part for part, _ in found.children] == ["attachment=a.txt", "attachment=b.txt"]
+    ((part, reason),) = found.unread
+    assert part == "attachment=c.txt"
+    assert "max_document_bytes" in reason
+    monkeypatch.setattr(email_messages, "_MOST_ATTACHMENTS", 2)
+    found = read(message)
+    assert found.unread == (("attachment=c.txt", "only the first 2 are read"),)
+    assert len(found.children) == 2
 
 
 def test_messages_in_messages_are_read_to_a_limited_depth() -> None:
@@ -92,9 +139,46 @@ def test_messages_in_messages_are_read_to_a_limited_depth() -> None:
         outer.add_attachment(message)
         message = outer
     found = read(message)
-    assert "level 3" in found.text
-    assert "level 2" not in found.text
+    assert [child.title for _, child in found.children] == ["6", "5", "4", "3"]
+    assert found.children[1][0] == "attachment=part 1.eml#attachment=part 1.eml"
     assert any("too many messages" in reason for _, reason in found.unread)
+
+
+MAILBOX = (
+    b"From ada@example.com Sun Mar  1 12:00:00 2026\nFrom: ada@example.com\n"
+    b"Message-ID: <one@example.com>\nSubject: =?utf-8?q?Gr=C3=B6=C3=9Fe?=\n\n"
+    b"The walrus sleeps.\n>From here on it is quiet.\nFrom now on too.\n\nFrom Bob with love.\n\n"
+    b"From - Mon Mar  2 09:30:00 2026\nFrom: bob@example.com\nSubject: Owls\n\nAn owl hoots.\n\n"
+    b"From bob@example.com Mon Mar  2 09:31 2026\nno header at all\n"
+)
+
+
+@pytest.mark.parametrize("name", ["a.mbox", "Inbox"])
+@pytest.mark.parametrize("line_end", [b"\n", b"\r\n"])
+def test_a_mailbox_is_its_messages(name: str, line_end: bytes) -> None:
+    data = MAILBOX.replace(b"\n", line_end)
+    assert format_of(name, data) == "mbox"
+    found = extract(name, data, "mbox", BOUNDS)
+    assert found.text == f"# {name}\n\n3 e-mail messages"
+    assert [(part, child.title) for part, child in found.children] == [
+        ("message=one@example.com", "Größe"),
+        ("message=2", "Owls"),
+    ]
+    text = found.children[0][1].text
+    assert text.endswith(
+        "The walrus sleeps.\nFrom here on it is quiet.\nFrom now on too.\n\nFrom Bob with love."
+    )
+    assert found.unread == (("message=3", "not an e-mail message, though its name says so"),)
+
+
+def test_what_is_no_mailbox_is_not_read_as_one() -> None:
+    with pytest.raises(Unreadable, match="not a mailbox"):
+        extract("a.mbox", b"From my heart,\nyours\n", "mbox", BOUNDS)
+    with pytest.raises(Unreadable, match="empty"):
+        extract("a.mbox", b" \n", "mbox", BOUNDS)
+    assert format_of("letter", b"From my heart,\n10:00: yours\n") is None
+    assert format_of("1700000.M1.host:2,S", b"Return-Path: <a@b.c>\nFrom: a@b.c\n\nx") == "email"
+    assert format_of("notes.txt", b"Received: three parcels\n") == "text"
 
 
 def test_a_file_without_headers_is_no_message() -> None:
