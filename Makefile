@@ -17,9 +17,12 @@ WEIGHTS := deploy/weights.txt
 PURE    := filters index/kinds ranking text understanding
 COVERED := 98
 
-# Of `make chaos`: how long, the faults (python -m chaos --help), and the seed, if it is not the time.
+# Of `make chaos`: how long, the faults (python -m chaos --help), hostile inputs within that time,
+# searches in calm after it, and the seed, if it is not the time.
 MINUTES ?= 5
 FAULTS  ?= default
+INPUTS  ?= 10000
+QUERIES ?= 200
 SEED    ?=
 
 # Of `make quality`: a directory with judged sets, at any depth, the directory of their recorded
@@ -98,7 +101,8 @@ quality: $(VENV)/.dev ## hold the ranking against the recorded runs of the judge
 	@$(BIN)/python -m benchmarks.quality $(if $(SMALLEST),--smallest $(SMALLEST)) $(SETS) $(RECORDED)
 
 chaos: $(VENV)/.dev ## break a running stack at random for MINUTES and check what must be true
-	@$(BIN)/python -m chaos --minutes $(MINUTES) --faults $(FAULTS) $(if $(SEED),--seed $(SEED))
+	@$(BIN)/python -m chaos --minutes $(MINUTES) --faults $(FAULTS) --inputs $(INPUTS) \
+		--queries $(QUERIES) $(if $(SEED),--seed $(SEED))
 
 lock: pyproject.toml $(VENV)/.lock ## pin the dependencies of the images by version and hash
 	@$(LOCK) $(IMAGE_EXTRAS:%=--extra %) -o deploy/worker.lock pyproject.toml

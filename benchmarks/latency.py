@@ -34,7 +34,7 @@ async def measure(*, chunks: int, queries: int, rounds: int) -> dict[str, Any]:
             "settled after, seconds": await settled(network),
         }
         for mode in ("hybrid", "semantic", "keyword"):
-            warming = await _warmed_up(network, mode, queries)
+            warming = await warmed_up(network, mode, queries)
             result[mode] = {
                 "median ms of each round before": warming,
                 **await measured_rounds(network, mode, queries, rounds),
@@ -76,7 +76,7 @@ async def settled(network: Network, *, most: float = _SETTLE_SECONDS) -> float:
     return round(time.perf_counter() - started, 1)
 
 
-async def _warmed_up(network: Network, mode: str, queries: int) -> list[float]:
+async def warmed_up(network: Network, mode: str, queries: int) -> list[float]:
     """Query until that gets no faster; the median of each round."""
     medians: list[float] = []
     while is_warming(medians):

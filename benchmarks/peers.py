@@ -31,6 +31,8 @@ _PACKAGES = "lancedb==0.40.0", "tantivy==0.27.0", "numpy==2.4.6"
 _PROCESS = Path(__file__).with_name("peer_process.py")
 _MODES = "hybrid", "semantic", "keyword"
 _OURS = "ability-search"
+_UNPREFIXED = {"SEARCH_EMBEDDING_MODEL": "instant"}
+"""A model without prefixes for queries and texts: all engines get the same vectors."""
 _HITS = 10
 _LONGEST_LINE = 2**24
 """Bytes of an answer of the peers' process."""
@@ -45,12 +47,14 @@ async def measure(*, chunks: int, queries: int, rounds: int) -> dict[str, Any]:
     """
     embedder = InstantEmbedder()
     async with (
-        running("--no-models", tools=[embedder.tool]) as network,
+        running("--no-models", tools=[embedder.tool], environ=_UNPREFIXED) as network,
         _peers(chunks) as peers,
     ):
         loaded = {_OURS: await latency.load(network, chunks), **await peers({"do": "load"})}
         settled = await latency.settled(network)
-        await _round(network, peers, texts.queries(queries, seed=99))  # to warm up
+        for mode in _MODES:
+            await latency.warmed_up(network, mode, queries)
+        await _round(network, peers, texts.queries(queries, seed=99))  # the peers warm up, too
         measured = [
             await _round(network, peers, texts.queries(queries, seed=100 + number))
             for number in range(rounds)

@@ -39,6 +39,7 @@ async def measure(*, sizes: Sequence[int], queries: int, rounds: int) -> dict[st
             step = await _grow(network, itertools.islice(documents, size - before), size - before)
             step["graph, seconds"] = await latency.settled(network, most=_GRAPH_SECONDS)
             for mode in ("hybrid", "semantic", "keyword"):
+                await latency.warmed_up(network, mode, queries)
                 step[mode] = await latency.measured_rounds(network, mode, queries, rounds)
             step["resident MB"] = {
                 part: round(network.resident_mb(part)) for part in network.processes

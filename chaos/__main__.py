@@ -21,7 +21,7 @@ from rich.console import Console
 from chaos.campaign import Campaign, Plan, Recorded
 from chaos.report import show
 from chaos.stack_process import StartFailed
-from chaos.steps import DEFAULT, GROUPS, chosen_faults
+from chaos.steps import EVERY, GROUPS, chosen_faults
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -33,9 +33,18 @@ def _parser() -> argparse.ArgumentParser:
         "--faults",
         default="default",
         metavar="LIST",
-        help=f"names, separated by commas, of: {', '.join((*GROUPS, *DEFAULT))}; default: default",
+        help=f"names, separated by commas, of: {', '.join((*GROUPS, *EVERY))}; default: default",
     )
     parser.add_argument("--no-attacks", action="store_true", help="no hostile input")
+    parser.add_argument(
+        "--inputs", type=int, default=10_000, help="hostile inputs in batches; default: 10000"
+    )
+    parser.add_argument(
+        "--queries",
+        type=int,
+        default=200,
+        help="searches in calm at the end, for at most half as long; default: 200",
+    )
     parser.add_argument("--replay", type=Path, metavar="FILE", help="run the steps of a log again")
     parser.add_argument("--report", type=Path, metavar="FILE", help="write the report as JSON")
     parser.add_argument("--home", type=Path, help="directory for data and logs; it is kept")
@@ -54,6 +63,8 @@ def main() -> int:
             clients=arguments.clients,
             faults=chosen_faults(arguments.faults),
             attacks=not arguments.no_attacks,
+            inputs=0 if arguments.no_attacks else arguments.inputs,
+            queries=arguments.queries,
         )
     except ValueError as exc:
         parser.error(str(exc))
@@ -65,7 +76,7 @@ def main() -> int:
     console.print(f"seed {plan.seed}, {plan.minutes:g} minutes; log: {home / 'steps.jsonl'}")
     logging.basicConfig(filename=home / "clients.log", level=logging.WARNING)
     try:
-        report = asyncio.run(Campaign(plan, home, recorded).run())
+        report = asyncio.run(Campaign(plan, home, recorded, console.print).run())
     except StartFailed as exc:
         console.print(f"error: {exc}", markup=False)
         return 1

@@ -7,7 +7,7 @@ import json
 import shutil
 import time
 from collections import defaultdict
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,14 +22,19 @@ from chaos.callers import Caller, HttpCaller, KadiCaller, McpCaller
 from chaos.clients import Client
 from chaos.expectations import Violation
 from chaos.faults import Faults
+from chaos.inputs import BATCHES, Inputs
 from chaos.ledger import Ledger
 from chaos.proxy import Proxy, Upstream
 from chaos.report import report_of
+from chaos.searches import search
 from chaos.stack_process import StackProcess, resident_bytes, small_disk, users_of, zombies
-from chaos.steps import Step, attack_step, client_step, fault_step
+from chaos.steps import Step, attack_step, client_step, fault_step, input_step
 from kadi_client import Connection
 
+SEARCHING = 0.5
+"""Longest time of the searches in calm, as a part of the time with faults."""
 SAMPLE_SECONDS = 2.0
+STATUS_SECONDS = 60.0
 ZOMBIE_SECONDS = 30.0
 """How long an ended process may wait for its parent, which may be paused."""
 DISK_BYTES = 2 * 2**30
@@ -46,6 +51,10 @@ class Plan:
     clients: int
     faults: tuple[str, ...]
     attacks: bool
+    inputs: int
+    """Hostile inputs to reach within the time."""
+    queries: int
+    """Searches afterwards, while nothing is broken."""
 
     @property
     def header(self) -> dict[str, Any]:
@@ -56,6 +65,8 @@ class Plan:
             "clients": self.clients,
             "chosenFaults": list(self.faults),
             "withAttacks": self.attacks,
+            "wantedInputs": self.inputs,
+            "wantedQueries": self.queries,
         }
 
 
@@ -75,6 +86,8 @@ class Recorded:
             header["clients"],
             tuple(header["chosenFaults"]),
             header["withAttacks"],
+            header["wantedInputs"],
+            header["wantedQueries"],
         )
         self._after: defaultdict[str, dict[int, int]] = defaultdict(dict)
         for line in lines[1:]:
@@ -98,6 +111,8 @@ def made(plan: Plan, actor: str, number: int) -> Step:
         return fault_step(plan.seed, number, plan.faults)
     if actor == "attacks":
         return attack_step(plan.seed, number, ATTACKS)
+    if actor == "inputs":
+        return input_step(plan.seed, number, tuple(BATCHES))
     return client_step(plan.seed, int(actor.removeprefix("client-")), number)
 
 
@@ -108,13 +123,25 @@ class Actors:
     stack: StackProcess
     faults: Faults
     attacker: Attacker
+    inputs: Inputs
+    observer: KadiCaller
 
 
 class Campaign:
-    """One run of a plan; ``home`` receives the data, the logs and ``steps.jsonl``."""
+    """One run of a plan; ``home`` receives the data, the logs and ``steps.jsonl``.
 
-    def __init__(self, plan: Plan, home: Path, recorded: Recorded | None = None) -> None:
+    ``tell`` receives a line with the counts each minute.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        home: Path,
+        recorded: Recorded | None = None,
+        tell: Callable[[str], None] = lambda _: None,
+    ) -> None:
         self._plan = plan
+        self._tell = tell
         self._home = home
         self._recorded = recorded
         self._ledger = Ledger(home / "steps.jsonl", plan.header)
@@ -132,7 +159,6 @@ class Campaign:
                 start = await stack.start()
                 self._ledger.restarts["first start"].append(start)
                 async with self._actors(stack, disk if mounted else None) as (clients, actors):
-                    self._ends = time.monotonic() + plan.minutes * 60
                     await self._act(clients, actors)
             finally:
                 code = await stack.stop()
@@ -146,7 +172,11 @@ class Campaign:
         return report
 
     async def _act(self, clients: Mapping[str, Client], actors: Actors) -> None:
+        if self._plan.inputs:
+            await actors.inputs.prepare()
+        self._ends = time.monotonic() + self._plan.minutes * 60
         watching = asyncio.create_task(self._watch(actors.stack))
+        began = time.monotonic()
         try:
             async with asyncio.TaskGroup() as others:
                 for each in self._others(actors):
@@ -155,20 +185,24 @@ class Campaign:
                     for actor, client in clients.items():
                         group.create_task(self._client(actor, client))
                 await self._ledger.finish()
-            await self._verify(clients, actors)
+            self._ledger.broken_seconds = time.monotonic() - began
+            if await self._verify(clients, actors) and self._plan.queries:
+                plan, seconds = self._plan, self._plan.minutes * 60 * SEARCHING
+                await search(actors.observer, self._ledger, plan.seed, plan.queries, seconds)
         finally:
             watching.cancel()
             await asyncio.wait([watching])
 
-    async def _verify(self, clients: Mapping[str, Client], actors: Actors) -> None:
-        """Compare everything at the end, in calm."""
+    async def _verify(self, clients: Mapping[str, Client], actors: Actors) -> bool:
+        """Compare everything in calm; return False if there is none."""
         step = Step("end", 0, "verify", {})
         try:
             await actors.faults.recovered()
         except Violation as violation:
             self._ledger.violated(step, violation)
-            return
+            return False
         await asyncio.gather(*(client.verify_all(step) for client in clients.values()))
+        return True
 
     @asynccontextmanager
     async def _actors(
@@ -203,14 +237,12 @@ class Campaign:
             attacker = Attacker(
                 await connected(clean, "attacker"), await over_http(clean_http), stack, self._ledger
             )
-            faults = Faults(
-                stack,
-                {"broker": broker, "gateway": gateway},
-                await connected(clean, "observer"),
-                disk,
-                self._ledger,
-            )
-            yield clients, Actors(stack, faults, attacker)
+            observer = await connected(clean, "observer")
+            proxies = {"broker": broker, "gateway": gateway}
+            faults = Faults(stack, proxies, observer, disk, self._ledger)
+            inputs = Inputs(await connected(clean, "inputs"), clean, stack, self._ledger)
+            exits.push_async_callback(inputs.close)
+            yield clients, Actors(stack, faults, attacker, inputs, observer)
 
     def _others(self, actors: Actors) -> Iterator[Any]:
         faults = self._plan.faults
@@ -220,6 +252,8 @@ class Campaign:
             yield self._paced("faults", actors.faults.run, faults)
         if self._plan.attacks:
             yield self._paced("attacks", actors.attacker.run, ())
+        if self._plan.inputs:
+            yield self._inputs(actors.inputs)
 
     async def _client(self, actor: str, client: Client) -> None:
         if self._recorded is not None:
@@ -247,6 +281,20 @@ class Campaign:
             if await self._ledger.reached(self._ledger.issued + step.parameters["gap"]):
                 await run(step)
 
+    async def _inputs(self, inputs: Inputs) -> None:
+        """Send batches at the rate that reaches the number wanted."""
+        if self._recorded is not None:
+            for step, after in self._recorded.steps("inputs"):
+                await self._ledger.reached(after)
+                await inputs.run(step)
+            return
+        number, began = 0, time.monotonic()
+        while not self._over():
+            await inputs.run(made(self._plan, "inputs", number))
+            number += 1
+            due = self._plan.minutes * 60 * self._ledger.answered / self._plan.inputs
+            await asyncio.sleep(max(0.05, due - (time.monotonic() - began)))
+
     def _over(self) -> bool:
         return time.monotonic() >= self._ends or len(self._ledger.violations) >= VIOLATIONS
 
@@ -254,6 +302,7 @@ class Campaign:
         """Sample the memory of the components; look for children that nobody waits for."""
         seen: dict[int, float] = {}
         reported: set[int] = set()
+        told = time.monotonic()
         while True:
             pids = {"supervisor": stack.pid, **stack.pids()}
             for component, pid in pids.items():
@@ -261,6 +310,9 @@ class Campaign:
                 if size is not None:
                     self._ledger.sampled(component, pid, size)
             now = time.monotonic()
+            if now >= told + STATUS_SECONDS:
+                told = now
+                self._tell(self._ledger.status())
             seen = {pid: seen.get(pid, now) for pid in zombies(set(pids.values()))}
             lasting = {pid for pid, since in seen.items() if now - since > ZOMBIE_SECONDS}
             if lasting - reported:

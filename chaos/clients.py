@@ -163,7 +163,9 @@ class Client:
         about = f"{source!r} in {collection}"
         if totals != {len(hits)} or numbers != list(range(len(hits))):
             raise Violation(
-                f"the chunks of {about} once and completely", f"{numbers} of {sorted(totals)}"
+                f"the chunks of {about} once and completely",
+                f"{numbers} of {sorted(totals)}",
+                kind="twice",
             )
         contents = [hit["content"] for hit in hits]
         version = texts.version_of(self.owner, source, contents)
@@ -195,10 +197,12 @@ class Client:
             if time.monotonic() > deadline:
                 expectation.adopt(seen)
                 text = f"{first.seen}; still {seen} after {HEALING_SECONDS:g} s"
-                raise Violation(first.expected, text) from first
+                raise Violation(first.expected, text, kind=first.kind) from first
             await asyncio.sleep(_PAUSE)
         if first is not None:
-            raise Violation(first.expected, f"{first.seen}; as expected soon after")
+            text = f"{first.seen}; as expected soon after"
+            raise Violation(first.expected, text, kind=first.kind)
+        self._ledger.checks["sources"] += len(sources)
         return seen
 
     async def _check_collection(self, collection: str) -> None:
@@ -211,12 +215,14 @@ class Client:
             return
         listed, chunks = await self._listed(collection)
         if listed != sorted(present):
-            raise Violation(f"{collection} to list {sorted(present)}", str(listed))
+            raise Violation(f"{collection} to list {sorted(present)}", str(listed), kind="lost")
         counted = 0
         for source in sorted(present):
             counted += await self._found_by_vector(collection, source)
         if counted != chunks and collection not in self._derived:
-            raise Violation(f"{collection} to have {counted} chunks", f"{chunks} are listed")
+            seen_chunks = f"{chunks} are listed"
+            raise Violation(f"{collection} to have {counted} chunks", seen_chunks, kind="twice")
+        self._ledger.checks["collections"] += 1
 
     async def _listed(self, collection: str) -> tuple[list[str], int]:
         sources: list[str] = []
@@ -413,6 +419,7 @@ class Client:
             raise Violation("count to be the number of results", str(answer["count"]))
         for hit in answer["results"]:
             self._allowed(hit.get("collection", collection), hit)
+        self._ledger.checks["hits"] += len(answer["results"])
         return outcome.code or "ok"
 
     def _allowed(self, collection: str, hit: Mapping[str, Any]) -> None:

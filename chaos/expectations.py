@@ -18,11 +18,19 @@ LATE_SECONDS = 40.0
 ABSENT: frozenset[State] = frozenset({None})
 
 
-class Violation(Exception):
-    """Something that must hold does not."""
+CLASSES = ("lost", "twice", "let in", "other")
 
-    def __init__(self, expected: str, seen: str) -> None:
+
+class Violation(Exception):
+    """Something that must hold does not.
+
+    ``kind`` is ``lost`` for a state that no acknowledged or possible change explains, ``twice`` for
+    chunks that are not there once each, ``let in`` for hostile input that was not refused.
+    """
+
+    def __init__(self, expected: str, seen: str, *, kind: str = "other") -> None:
         super().__init__(f"expected {expected}; seen {seen}")
+        self.kind = kind
         self.expected = expected
         self.seen = seen
 
@@ -97,7 +105,7 @@ class Expectation:
             if all(state in world.get(source, ABSENT) for source, state in seen.items())
         ]
         if not consistent:
-            raise Violation(self._text(seen), str(dict(sorted(seen.items()))))
+            raise Violation(self._text(seen), str(dict(sorted(seen.items()))), kind="lost")
         if self.settled(now):
             self._worlds = consistent
             self.acknowledge(seen)

@@ -18,7 +18,7 @@ from chaos.callers import KadiCaller
 from chaos.expectations import Violation
 from chaos.ledger import Ledger
 from chaos.proxy import Proxy
-from chaos.stack_process import POLL_SECONDS, StackProcess
+from chaos.stack_process import POLL_SECONDS, StackProcess, ended
 from chaos.steps import Parameters, Step
 from kadi_client import Connection, Identity, KadiError, Tool
 
@@ -60,6 +60,7 @@ class Faults:
             "cut": self._cut,
             "slow": self._slow,
             "hold": self._hold,
+            "burst": self._burst,
             "kill-supervisor": self._kill_supervisor,
             "disk-full": self._fill_disk,
             "second-database": self._second_database,
@@ -123,16 +124,50 @@ class Faults:
         pid = self._stack.pids().get(component)
         if pid is None:
             raise Violation(f"{component} to run", str(self._stack.pids()))
+        self._strike(component, pid)
+        await self._back(component, pid)
+
+    def _strike(self, component: str, pid: int) -> bool:
+        """Kill a component; return False if it has ended already."""
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
+            self._ledger.kills[component] += 1
+            return True
+        return False
+
+    async def _back(self, component: str, pid: int) -> None:
         seconds = await self._stack.replaced(component, pid, timeout=RECOVERY_SECONDS)
         if seconds is None:
             raise Violation(f"{component} to be started again", f"not in {RECOVERY_SECONDS:g} s")
         self._ledger.restarts[component].append(seconds)
 
+    async def _burst(self, parameters: Parameters) -> None:
+        """Kill one component after another, also while they or others are starting.
+
+        If the one to kill is down, the next one that has a process is killed.
+        """
+        restarts = []
+        for first, seconds in parameters["kills"]:
+            await asyncio.sleep(seconds)
+            running, processes = self._stack.pids(), self._stack.processes()
+            for name in sorted(processes, key=lambda name: (name != first, name < first, name)):
+                pid = processes[name]
+                if self._strike(name, pid):
+                    if running.get(name) == pid:
+                        restarts.append(asyncio.create_task(self._back(name, pid)))
+                    else:
+                        self._ledger.kills_while_starting += 1
+                    break
+        await asyncio.gather(*restarts)
+
     async def _kill_supervisor(self, _: Parameters) -> None:
+        pids = self._stack.pids().values()
         await self._stack.kill()
+        self._ledger.kills["supervisor"] += 1
+        ending = asyncio.create_task(ended(pids))
         self._ledger.restarts["supervisor"].append(await self._stack.start())
+        # The new stack starts once these have ended.
+        self._ledger.restarts["end of its components"].append(await ending)
 
     async def _pause(self, parameters: Parameters) -> None:
         pid = self._stack.pids().get(parameters["component"])

@@ -53,6 +53,29 @@ class Memory:
     pid: int
     times: list[float] = field(default_factory=list)
     sizes: list[int] = field(default_factory=list)
+    queries: list[int] = field(default_factory=list)
+    """Searches in calm until each time."""
+
+    def over_searches(self) -> dict[str, float]:
+        """Return sizes and growth over the searches in calm; nothing if it saw too few of them.
+
+        The first fifth, in which caches fill, is left out.
+        """
+        first, last = self.queries[0], self.queries[-1]
+        kept = [
+            (queries, size / 2**20)
+            for queries, size in zip(self.queries, self.sizes, strict=True)
+            if queries and queries >= first + (last - first) / 5
+        ]
+        if len(kept) < 10 or kept[-1][0] == kept[0][0]:
+            return {}
+        slope = statistics.linear_regression(*zip(*kept, strict=True)).slope
+        return {
+            "searches": last - first,
+            "mibBeforeSearches": round(kept[0][1], 1),
+            "mibAfterSearches": round(kept[-1][1], 1),
+            "mibPer10000Searches": round(slope * 10_000, 2),
+        }
 
     def slope(self) -> float | None:
         """Return the growth in MiB a minute over the second half; ``None`` under two minutes."""
@@ -74,6 +97,18 @@ class Ledger:
         self.codes: Counter[str] = Counter()
         self.faults: Counter[str] = Counter()
         self.attacks: Counter[str] = Counter()
+        self.batches: Counter[str] = Counter()
+        self.inputs: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        """Hostile inputs by kind and answer; without one they are ``unanswered``, and
+        ``unavailable`` if the receiver could not look at them."""
+        self.kills: Counter[str] = Counter()
+        self.kills_while_starting = 0
+        self.queries = 0
+        """Searches in calm, at the end."""
+        self.checks: Counter[str] = Counter()
+        """What was compared with the model."""
+        self.broken_seconds = 0.0
+        """Duration of the part with faults."""
         self.notes: list[str] = []
         self.unknown = 0
         self.latency: defaultdict[str, list[float]] = defaultdict(list)
@@ -108,7 +143,8 @@ class Ledger:
 
     def wrote(self, step: Step, after: int, outcome: str, seconds: float) -> None:
         """Write the line of a step."""
-        counts = {"faults": self.faults, "attacks": self.attacks}.get(step.actor, self.operations)
+        others = {"faults": self.faults, "attacks": self.attacks, "inputs": self.batches}
+        counts = others.get(step.actor, self.operations)
         counts[step.operation] += 1
         self._write(
             {
@@ -130,6 +166,27 @@ class Ledger:
         if not outcome.ok:
             self.codes[outcome.code] += 1
 
+    def sent(self, kind: str, answers: Mapping[str, int]) -> None:
+        """Count hostile inputs by their answers."""
+        self.inputs[kind].update(answers)
+
+    @property
+    def answered(self) -> int:
+        """The number of hostile inputs whose answer was as it must be."""
+        return sum(
+            counts.total() - counts["unanswered"] - counts["unavailable"]
+            for counts in self.inputs.values()
+        )
+
+    def status(self) -> str:
+        """Return the counts so far as one line."""
+        return (
+            f"{time.monotonic() - self._began:.0f} s: {self.issued} steps,"
+            f" {self.kills.total()} kills,"
+            f" {self.answered} hostile inputs, {self.queries} searches in calm,"
+            f" {len(self.violations)} violations"
+        )
+
     def violated(self, step: Step, violation: Violation) -> None:
         """Record a violation."""
         found = {
@@ -137,6 +194,7 @@ class Ledger:
             "step": step.number,
             "operation": step.operation,
             "parameters": step.parameters,
+            "kind": violation.kind,
             "expected": violation.expected,
             "seen": violation.seen,
             "fault": self.weather.fault,
@@ -150,6 +208,7 @@ class Ledger:
         memory = self.memory.setdefault(pid, Memory(component, pid))
         memory.times.append(time.monotonic())
         memory.sizes.append(size)
+        memory.queries.append(self.queries)
 
     def close(self) -> None:
         """Close the log."""

@@ -11,6 +11,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from chaos.expectations import CLASSES
 from chaos.ledger import Ledger, percentiles
 
 MIB = 2**20
@@ -39,7 +40,21 @@ def report_of(ledger: Ledger, header: Mapping[str, Any], seconds: float, log: Pa
         "failures": dict(ledger.codes.most_common()),
         "unknownOutcomes": ledger.unknown,
         "faults": dict(ledger.faults.most_common()),
+        "kills": {
+            "total": ledger.kills.total(),
+            "while starting": ledger.kills_while_starting,
+            **ledger.kills,
+        },
+        "killsPerMinute": round(ledger.kills.total() / max(ledger.broken_seconds / 60, 1e-9), 1),
         "attacks": dict(ledger.attacks.most_common()),
+        "inputs": {
+            "answered": ledger.answered,
+            **{kind: dict(sorted(each.items())) for kind, each in sorted(ledger.inputs.items())},
+        },
+        "checks": {**ledger.checks, "inputs": ledger.answered, "queries": ledger.queries},
+        "found": {
+            kind: sum(each["kind"] == kind for each in ledger.violations) for kind in CLASSES
+        },
         "latency": {name: percentiles(values) for name, values in sorted(ledger.latency.items())},
         "restarts": {name: percentiles(values) for name, values in sorted(ledger.restarts.items())},
         "recoveries": {
@@ -65,6 +80,7 @@ def _memory(ledger: Ledger) -> dict[str, Any]:
     found = {}
     for component, memories in sorted(lives.items()):
         longest = max(memories, key=lambda each: each.times[-1] - each.times[0])
+        newest = max(memories, key=lambda each: each.times[-1])
         slope = longest.slope()
         found[component] = {
             "processes": len(memories),
@@ -72,6 +88,7 @@ def _memory(ledger: Ledger) -> dict[str, Any]:
             "lastMib": round(longest.sizes[-1] / MIB),
             "minutes": round((longest.times[-1] - longest.times[0]) / 60, 1),
             "mibPerMinute": None if slope is None else round(slope, 2),
+            **newest.over_searches(),
         }
     return found
 
@@ -83,9 +100,12 @@ def show(report: Mapping[str, Any], console: Console) -> None:
         f" {report['seconds']:.0f} s; {report['unknownOutcomes']} of unknown outcome;"
         f" {len(report['violations'])} violations"
     )
-    for title in ("operations", "failures", "faults", "attacks"):
+    for title in ("operations", "failures", "faults", "kills", "attacks", "checks", "found"):
         counts = ", ".join(f"{name} {count}" for name, count in report[title].items())
         console.print(f"{title}: {counts or 'none'}")
+    console.print(f"kills a minute: {report['killsPerMinute']}")
+    for kind, answers in report["inputs"].items():
+        console.print(f"hostile input, {kind}: {answers}")
     for title in ("latency", "restarts", "recoveries"):
         table = Table(title=f"{title}, in seconds", title_justify="left")
         for column in ("", "count", "p50", "p95", "max"):
@@ -95,11 +115,11 @@ def show(report: Mapping[str, Any], console: Console) -> None:
             table.add_row(name, *cells)
         console.print(table)
     table = Table(title="memory", title_justify="left")
-    columns = ("processes", "peakMib", "lastMib", "minutes", "mibPerMinute")
+    columns = ("processes", "peakMib", "lastMib", "minutes", "mibPerMinute", "mibPer10000Searches")
     for column in ("", *columns):
         table.add_column(column)
     for name, values in report["memory"].items():
-        table.add_row(name, *(str(values[column]) for column in columns))
+        table.add_row(name, *(str(values.get(column)) for column in columns))
     console.print(table)
     console.print(f"log: {report['log']}")
     for note in report["notes"]:

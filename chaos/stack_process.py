@@ -11,11 +11,13 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 from urllib.parse import urlsplit
+
+from chaos.steps import WORKERS
 
 READY_SECONDS = 120.0
 STOP_SECONDS = 90.0
@@ -73,7 +75,9 @@ class StackProcess:
         began = time.monotonic()
         if self._log is None:
             self._log = self.log.open("ab")
-        self._process = await self._spawn("up", "--port", "0", err=self._log)
+        self._process = await self._spawn(
+            "up", "--port", "0", "--workers", str(WORKERS), err=self._log
+        )
         output = self._process.stdout
         assert output is not None
         try:
@@ -162,6 +166,19 @@ class StackProcess:
         """Return the process ids of the components, workers by the name ``worker-1``."""
         return {part["name"]: part["pid"] for part in self.state().get("parts", ())}
 
+    def processes(self) -> dict[str, int]:
+        """Return the processes of the components, also of those that are still starting."""
+        found = {}
+        with contextlib.suppress(OSError):
+            children = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split()
+            for child in children:
+                environ = Path(f"/proc/{child}/environ").read_bytes().split(b"\0")
+                for entry in environ:
+                    name, _, value = entry.partition(b"=")
+                    if name == b"SEARCH_IDENTITY_FILE":
+                        found[Path(os.fsdecode(value)).stem] = int(child)
+        return found
+
     @property
     def networks(self) -> tuple[str, ...]:
         """The networks that any agent may join."""
@@ -201,6 +218,16 @@ def resident_bytes(pid: int) -> int | None:
     except (OSError, IndexError):
         return None
     return int(pages) * os.sysconf("SC_PAGE_SIZE") or None
+
+
+async def ended(pids: Iterable[int]) -> float:
+    """Wait until processes have ended, at most ``STOP_SECONDS``; return the seconds that took."""
+    began = time.monotonic()
+    while time.monotonic() - began < STOP_SECONDS and any(  # noqa: ASYNC110 - others' children
+        map(resident_bytes, pids)
+    ):
+        await asyncio.sleep(POLL_SECONDS)
+    return time.monotonic() - began
 
 
 def zombies(parents: set[int]) -> set[int]:

@@ -19,14 +19,22 @@ TRANSPORTS = ("kadi", "kadi", "http", "mcp")
 MODES = ("semantic", "keyword", "hybrid")
 
 COMPONENTS = ("broker", "database", "models", "worker-1", "gateway")
+WORKERS = 2
 CUTS = ("cut", "slow", "hold")
 SHORT = (*(f"kill-{name}" for name in COMPONENTS), "pause", *CUTS)
 DEFAULT = (*SHORT, "kill-supervisor", "disk-full", "second-database", "squatters")
+DENSE = ("burst", "kill-supervisor", "disk-full", "cut", "squatters")
+EVERY = (*DEFAULT, "burst")
 GROUPS: Mapping[str, Sequence[str]] = {
     "none": (),
     "short": SHORT,
     "default": DEFAULT,
+    "dense": DENSE,
 }
+BURST_SECONDS = (0.8, 1.6, 3.2, 6.4)
+"""Longest time between two kills of a burst."""
+BURST_WEIGHT = 24
+"""How much more often a burst is drawn than each other fault, if it is among the chosen."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +42,7 @@ class Step:
     """One step.
 
     Attributes:
-        actor: ``client-N``, ``faults`` or ``attacks``.
+        actor: ``client-N``, ``faults``, ``attacks`` or ``inputs``.
         number: Number among the steps of its actor, from 0.
         operation: What it does.
         parameters: With what.
@@ -61,8 +69,8 @@ def chosen_faults(text: str) -> tuple[str, ...]:
     found: dict[str, None] = {}
     for name in filter(None, (each.strip() for each in text.split(","))):
         members = GROUPS.get(name, (name,))
-        if not set(members) <= set(DEFAULT):
-            known = ", ".join((*GROUPS, *DEFAULT))
+        if not set(members) <= set(EVERY):
+            known = ", ".join((*GROUPS, *EVERY))
             raise ValueError(f"no fault {name!r}; there are: {known}")
         found.update(dict.fromkeys(members))
     return tuple(found)
@@ -87,10 +95,19 @@ def client_step(seed: int, client: int, number: int) -> Step:
 def fault_step(seed: int, number: int, faults: Sequence[str]) -> Step:
     """Return a fault; ``gap`` is the number of steps of clients to wait for before it."""
     chance = random.Random(f"{seed}/faults/{number}")
+    weights = [BURST_WEIGHT if name == "burst" else 1 for name in faults]
+    (operation,) = chance.choices(faults, weights)
+    if operation == "burst":
+        longest = chance.choice(BURST_SECONDS)
+        kills = [
+            [chance.choice((*COMPONENTS, "worker-2")), round(chance.uniform(0.1, longest), 1)]
+            for _ in range(chance.randint(15, 60))
+        ]
+        return Step("faults", number, operation, {"gap": chance.randint(2, 6), "kills": kills})
     return Step(
         "faults",
         number,
-        chance.choice(faults),
+        operation,
         {
             "gap": chance.randint(5, 40),
             "seconds": round(chance.uniform(0.5, 8.0), 1),
@@ -106,6 +123,12 @@ def attack_step(seed: int, number: int, attacks: Sequence[str]) -> Step:
     chance = random.Random(f"{seed}/attacks/{number}")
     gap, draw = chance.randint(2, 8), chance.randrange(2**32)
     return Step("attacks", number, chance.choice(attacks), {"gap": gap, "seed": draw})
+
+
+def input_step(seed: int, number: int, batches: Sequence[str]) -> Step:
+    """Return a batch of hostile inputs."""
+    chance = random.Random(f"{seed}/inputs/{number}")
+    return Step("inputs", number, chance.choice(batches), {"seed": chance.randrange(2**32)})
 
 
 def _index(chance: random.Random) -> Parameters:

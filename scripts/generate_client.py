@@ -14,7 +14,7 @@ import sys
 import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from ability_search.tools.table import BY_NAME
 
@@ -27,8 +27,11 @@ TOOLS = {
     "reindex": "search-reindex",
     "index": "search-index",
     "index_file": "search-index-file",
+    "write_session": "search-index",
+    "read_session": "search-collections",
+    "erase_session": "search-delete",
 }
-"""Tools of the methods that take options."""
+"""Tools of the methods that take options; those of sessions, the members of ``session``."""
 TYPES = {
     "boolean": "bool",
     "integer": "int",
@@ -99,12 +102,15 @@ def options(methods: Sequence[ast.AsyncFunctionDef]) -> str:
         if method.args.kwarg is None:
             continue
         tool = BY_NAME[TOOLS[method.name]]
+        model: Any = tool.params
+        if method.name.endswith("_session"):
+            model = get_args(tool.params.model_fields["session"].annotation)[0]
         own = {argument.arg for argument in (*method.args.args, *method.args.kwonlyargs)}
-        schema = tool.params.model_json_schema(by_alias=False)["properties"]
+        schema = model.model_json_schema(by_alias=False)["properties"]
         fields = [
             f"    {name}: {option_type(each)}"
             for name, each in schema.items()
-            if name not in own and name != "job_id"
+            if name not in own and name not in ("job_id", "session")
         ]
         name = ast.unparse(method.args.kwarg.annotation or ast.Name("")).removeprefix("Unpack[")
         doc = f'    """Further options of {tool.name}; see docs/tools.md."""'
@@ -116,6 +122,8 @@ def options(methods: Sequence[ast.AsyncFunctionDef]) -> str:
 
 def option_type(schema: Mapping[str, Any]) -> str:
     """Return the type of a field for callers; structured values are mappings."""
+    if "$ref" in schema.get("items", {}):
+        return "Sequence[Mapping[str, Any]]"
     kinds = [each.get("type", "object") for each in schema.get("anyOf", [schema])]
     return " | ".join(dict.fromkeys(TYPES[kind] for kind in kinds if kind != "null"))
 

@@ -25,6 +25,7 @@ PURE = {
     "index.batches",
     "index.kinds",
     "index.preparation",
+    "index.session_options",
     "search.fusion",
     "search.options",
     "search.plan",

@@ -104,6 +104,8 @@ class Passage:
     preface: int = 0
     """Characters at the beginning of ``content`` that are elsewhere in the text: the header of a
     table, or the description in the front matter."""
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    """Metadata of the passage, in addition to those of the document."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,7 @@ from ability_search.index.jobs import Jobs, Publish
 from ability_search.index.maintenance import Maintenance
 from ability_search.index.reindex import Rebuilder, Reindexer
 from ability_search.index.self_repair import SelfRepair
+from ability_search.index.sessions import Sessions
 from ability_search.network import worker_brokers
 from ability_search.ops.metrics.call_metrics import metered_rpc, metered_tools
 from ability_search.ops.metrics.meter import UNMETERED, Meter
@@ -241,6 +242,7 @@ def build_services(
         jobs=jobs,
         reindexing=reindexing,
         self_repair=SelfRepair(ports, reindexing),
+        sessions=Sessions(ports, indexing),
         searcher=Searcher(query_ports),
         maintenance=maintenance,
     )

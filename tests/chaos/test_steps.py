@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,14 +13,15 @@ from chaos.attacks import ATTACKS, junk
 from chaos.campaign import Plan, Recorded, made
 from chaos.clients import damage
 from chaos.expectations import Violation
+from chaos.inputs import BATCHES
 from chaos.ledger import Ledger, Memory, percentiles
 from chaos.report import report_of
-from chaos.steps import DEFAULT, SHORT, chosen_faults
+from chaos.steps import COMPONENTS, DEFAULT, DENSE, SHORT, chosen_faults
 
 from chaos import texts
 
-PLAN = Plan(seed=7, minutes=1, clients=2, faults=SHORT, attacks=True)
-ACTORS = ("client-0", "client-1", "faults", "attacks")
+PLAN = Plan(seed=7, minutes=1, clients=2, faults=SHORT, attacks=True, inputs=9, queries=9)
+ACTORS = ("client-0", "client-1", "faults", "attacks", "inputs")
 
 
 def test_a_step_depends_on_seed_actor_and_number_only() -> None:
@@ -27,7 +29,7 @@ def test_a_step_depends_on_seed_actor_and_number_only() -> None:
         steps = [made(PLAN, actor, number) for number in range(50)]
         assert steps == [made(PLAN, actor, number) for number in range(50)]
         assert len({step.digest for step in steps}) > 40
-    other = Plan(seed=8, minutes=1, clients=2, faults=SHORT, attacks=True)
+    other = replace(PLAN, seed=8)
     assert made(other, "client-0", 0) != made(PLAN, "client-0", 0)
     assert made(PLAN, "client-1", 0) != made(PLAN, "client-0", 0)
 
@@ -39,6 +41,16 @@ def test_every_operation_fault_and_attack_occurs() -> None:
     assert len(seen("client-0")) == 11
     assert seen("faults").keys() == set(SHORT)
     assert seen("attacks").keys() == set(ATTACKS)
+    assert seen("inputs").keys() == set(BATCHES)
+
+
+def test_bursts_are_most_faults_and_kill_every_component() -> None:
+    plan = replace(PLAN, faults=DENSE)
+    steps = [made(plan, "faults", number) for number in range(100)]
+    bursts = [step for step in steps if step.operation == "burst"]
+    assert len(bursts) > 50
+    killed = Counter(name for step in bursts for name, _ in step.parameters["kills"])
+    assert killed.keys() == {*COMPONENTS, "worker-2"}
 
 
 def test_faults_are_chosen_by_name_and_group() -> None:
@@ -86,13 +98,20 @@ async def test_the_report_counts_and_keeps_violations(tmp_path: Path) -> None:
     ledger.weather.begin(step.operation)
     assert ledger.weather.epoch() is None
     ledger.wrote(step, 0, "recovered", 1.0)
-    ledger.violated(step, Violation("this", "that"))
+    ledger.violated(step, Violation("this", "that", kind="lost"))
+    ledger.sent("frames", {"-32700": 5, "unanswered": 2})
+    ledger.kills["broker"] += 3
+    ledger.broken_seconds = 30.0
     ledger.close()
     log = tmp_path / "stack.log"
     log.write_text("Traceback (most recent call last):\nthe event loop was held for 1.2 s\n")
     report = report_of(ledger, PLAN.header, 1.0, log)
     assert report["faults"] == {step.operation: 1}
     assert report["log"]["tracebacks"] == 1
+    assert report["kills"]["total"] == 3
+    assert report["killsPerMinute"] == 6.0
+    assert report["inputs"] == {"answered": 5, "frames": {"-32700": 5, "unanswered": 2}}
+    assert report["found"] == {"lost": 1, "twice": 0, "let in": 0, "other": 0}
     assert report["log"]["eventLoopHeld"]["max"] == 1.2
     (violation,) = report["violations"]
     assert violation["fault"] == step.operation
@@ -122,6 +141,16 @@ def test_the_slope_of_memory_is_that_of_its_second_half() -> None:
     assert slope is not None
     assert 9.5 < slope < 10.5
     assert Memory("worker-1", 1, [0.0, 1.0, 2.0], [1, 1, 1]).slope() is None
+
+
+def test_memory_over_searches_is_measured_after_the_caches_are_full() -> None:
+    queries = [*([0] * 20), *range(0, 10_000, 100)]
+    sizes = [(100 + min(each, 2_000) / 100 + each / 1_000) * 2**20 for each in queries]
+    times = [float(n) for n in range(len(queries))]
+    found = Memory("worker-1", 1, times, [int(size) for size in sizes], queries).over_searches()
+    assert found["searches"] == 9_900
+    assert 9.9 < found["mibPer10000Searches"] < 10.1
+    assert Memory("worker-1", 1, times, [1] * len(times), [0] * len(times)).over_searches() == {}
 
 
 @pytest.mark.parametrize("version", range(texts.VERSIONS))

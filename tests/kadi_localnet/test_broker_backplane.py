@@ -68,7 +68,7 @@ class Receiver:
     """Notes what it receives."""
 
     def __init__(self) -> None:
-        self.noted: list[bytes | str | None] = []
+        self.noted: list[bytes | str] = []
         self.arrived = asyncio.Event()
 
     def received(self, message: bytes) -> None:
@@ -80,7 +80,7 @@ class Receiver:
         self.arrived.set()
 
     def lost(self) -> None:
-        self.noted.append(None)
+        """Its own end is none of the messages."""
 
     async def has(self, number: int) -> None:
         while len(self.noted) < number:

@@ -76,6 +76,7 @@ COMMANDS = {
     "info": "collections",
     "delete": "collections",
     "reindex": "collections",
+    "memory": "agent_memory",
     "build": "index",
     "export": "transfer",
     "import": "transfer",

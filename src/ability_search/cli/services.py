@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import sys
 from functools import partial
 from pathlib import Path
@@ -13,6 +14,7 @@ import typer
 
 from ability_search.cli.app import app, command, explain
 from ability_search.cli.parameters import SupervisedOption, WaitOption, port_option
+from ability_search.client.tool_client import find_target, require_shared
 from ability_search.components.component_metrics import metered
 from ability_search.components.component_run import (
     Complete,
@@ -22,6 +24,7 @@ from ability_search.components.component_run import (
     run_component,
     traced,
 )
+from ability_search.config.loader import load_settings
 from ability_search.config.schema import Settings
 from ability_search.ops.metrics.metric_table import ComponentName
 from ability_search.stack.lifecycle import run_until_stopped
@@ -63,6 +66,9 @@ def worker(
         ability-search worker --stdio
         ability-search worker --memory
     """
+    if not (supervised or (stdio and memory)):
+        settings = load_settings(os.environ, Path.cwd())
+        require_shared(find_target(settings, os.environ, None), memory=memory)
     if stdio:
         # A client sends SIGTERM as soon as its `shutdown` is answered.
         serving = _serve_stdio(prepare("worker"), wait, memory=memory)

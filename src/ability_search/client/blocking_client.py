@@ -14,6 +14,9 @@ from ability_search.client.tool_options import (
     IndexOptions,
     QueryOptions,
     ReindexOptions,
+    SessionErasing,
+    SessionParts,
+    SessionReading,
 )
 from ability_search.client.values import CollectionInfo, Collections, Hits, Neighbours
 from ability_search.tools import inputs, results
@@ -146,6 +149,48 @@ class BlockingSearchClient(BlockingBase):
             print(report.deleted)
         """
         return self._run(self._client.delete(collection, source))
+
+    def write_session(
+        self, agent_id: str = "default", session_id: str = "default", **parts: Unpack[SessionParts]
+    ) -> results.IndexResult:
+        """Write the scratchpad, the tasks and the history of a session of an agent.
+
+        Example:
+            said = [{"role": "user", "content": "When do backups run?"}]
+            written = search.write_session("ada", scratch={"topic": "backup"}, history=said)
+            print(written.session.history)
+
+        Not idempotent: new tasks and history are added again if the call is repeated.
+        """
+        return self._run(self._client.write_session(agent_id, session_id, **parts))
+
+    def read_session(
+        self,
+        agent_id: str = "default",
+        session_id: str = "default",
+        **parts: Unpack[SessionReading],
+    ) -> results.CollectionsResult:
+        """Read the scratchpad, the tasks and the latest history of a session of an agent.
+
+        Example:
+            found = search.read_session("ada", status="open")
+            print(found.session.scratch, found.session.tasks)
+        """
+        return self._run(self._client.read_session(agent_id, session_id, **parts))
+
+    def erase_session(
+        self,
+        agent_id: str = "default",
+        session_id: str = "default",
+        **parts: Unpack[SessionErasing],
+    ) -> results.DeleteResult:
+        """Delete records of a session of an agent, a session, an agent, or what is old.
+
+        Example:
+            report = search.erase_session("ada", "*", before="2026-01-01", dry_run=True)
+            print(report.session.history)
+        """
+        return self._run(self._client.erase_session(agent_id, session_id, **parts))
 
     def collections(self) -> Collections:
         """List all collections with their statistics.

@@ -25,6 +25,9 @@ from ability_search.client.tool_options import (
     IndexOptions,
     QueryOptions,
     ReindexOptions,
+    SessionErasing,
+    SessionParts,
+    SessionReading,
 )
 from ability_search.client.values import CollectionInfo, Collections, Hits, Neighbours
 from ability_search.config.loader import load_settings
@@ -269,6 +272,60 @@ class SearchClient:
         """
         given = {"collection": collection, "source": source}
         return await self._call("search-delete", inputs.DeleteInput, given, results.DeleteResult)
+
+    async def write_session(
+        self, agent_id: str = "default", session_id: str = "default", **parts: Unpack[SessionParts]
+    ) -> results.IndexResult:
+        """Write the scratchpad, the tasks and the history of a session of an agent.
+
+        Example:
+            said = [{"role": "user", "content": "When do backups run?"}]
+            written = await search.write_session("ada", scratch={"topic": "backup"}, history=said)
+            print(written.session.history)
+
+        Not idempotent: new tasks and history are added again if the call is repeated.
+        """
+        session = {"agent_id": agent_id, "session_id": session_id, **parts}
+        return await self._call(
+            "search-index", inputs.IndexInput, {"session": session}, results.IndexResult
+        )
+
+    async def read_session(
+        self,
+        agent_id: str = "default",
+        session_id: str = "default",
+        **parts: Unpack[SessionReading],
+    ) -> results.CollectionsResult:
+        """Read the scratchpad, the tasks and the latest history of a session of an agent.
+
+        Example:
+            found = await search.read_session("ada", status="open")
+            print(found.session.scratch, found.session.tasks)
+        """
+        session = {"agent_id": agent_id, "session_id": session_id, **parts}
+        return await self._call(
+            "search-collections",
+            inputs.CollectionsInput,
+            {"session": session},
+            results.CollectionsResult,
+        )
+
+    async def erase_session(
+        self,
+        agent_id: str = "default",
+        session_id: str = "default",
+        **parts: Unpack[SessionErasing],
+    ) -> results.DeleteResult:
+        """Delete records of a session of an agent, a session, an agent, or what is old.
+
+        Example:
+            report = await search.erase_session("ada", "*", before="2026-01-01", dry_run=True)
+            print(report.session.history)
+        """
+        session = {"agent_id": agent_id, "session_id": session_id, **parts}
+        return await self._call(
+            "search-delete", inputs.DeleteInput, {"session": session}, results.DeleteResult
+        )
 
     async def collections(self) -> Collections:
         """List all collections with their statistics.

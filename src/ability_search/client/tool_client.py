@@ -123,13 +123,24 @@ def joined_environ(settings: Settings, environ: Mapping[str, str]) -> Mapping[st
     return {**target.stack.environ, **own, **environ, **broker}
 
 
-def require_shared(target: Target) -> None:
-    """Check that other processes can reach what a stack stores.
+def require_shared(target: Target, *, memory: bool = False) -> None:
+    """Check that a process and the workers of a running stack answer from the same collections.
+
+    Args:
+        target: The broker of the process.
+        memory: Whether the process is a worker that keeps everything in its memory.
 
     Raises:
-        ConfigurationError: if it keeps everything in the memory of its worker.
+        ConfigurationError: if the process or the stack keeps everything in memory.
     """
-    if target.stack is not None and target.stack.memory:
+    if target.stack is None:
+        return
+    if memory:
+        raise ConfigurationError(
+            f"the stack at {target.shown} has workers, which do not share the memory of this one",
+            hint="Omit --memory, or set BROKER_URL to another broker.",
+        )
+    if target.stack.memory:
         raise ConfigurationError(
             f"the stack at {target.shown} was started with --memory: no other process can reach its"
             " collections",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import aclosing, asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from ability_search.artifacts.artifact_service import (
@@ -56,6 +57,10 @@ async def open_local_services(
     identity = client_identity(settings, target)
     if target.stack is not None:
         settings = load_settings(joined_environ(settings, os.environ), Path.cwd())
+    # What reads or writes a whole collection outlasts a restart of the database.
+    database = settings.database
+    patience = max(database.patience, database.timeout)
+    settings = replace(settings, database=database.model_copy(update={"patience": patience}))
     connection = client_connection(
         settings, target.url, target.networks, name=name, identity=identity
     )

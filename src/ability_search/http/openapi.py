@@ -159,6 +159,8 @@ def _parameter(name: str, schema: Mapping[str, Any], *, in_path: bool) -> dict[s
 
 def _example(schema: Mapping[str, Any], definitions: Mapping[str, Any] | None = None) -> Any:
     """Return an example of an object with its required fields."""
+    if schema.get("examples"):
+        return schema["examples"][0]
     definitions = schema.get("$defs", {}) if definitions is None else definitions
     example = {}
     for name in schema.get("required", ()):

@@ -16,6 +16,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from ability_search.config.schema import Gateway
+from ability_search.edges.memory_calls import MEMORY, memory_call
 from ability_search.edges.network_state import ComponentStates
 from ability_search.edges.tool_calls import Caller, Observe, Unavailable
 from ability_search.errors import InvalidInput
@@ -40,6 +41,7 @@ from ability_search.ops.metrics.prometheus_meter import CONTENT_TYPE, MEDIA_TYPE
 from ability_search.tools.table import BY_NAME, TOOLS, ToolRow
 from ability_search.wire import Result
 from kadi_client import KadiError
+from kadi_client.messages import decode
 
 _BROKER_SECONDS = 5.0
 _NUMBER = re.compile(r"[0-9]{1,9}")
@@ -209,6 +211,16 @@ def _tool(row: ToolRow) -> Operation:
     )
 
 
+def _memory(row: ToolRow) -> Operation:
+    async def handle(handlers: Handlers, request: Request) -> Response:
+        body = fields_of(await read_json(request))
+        given = {name: decode(value) for name, value in body.items()}
+        return await handlers.call(request, *memory_call(row.name, given))
+
+    path = f"/{row.name.replace('-', '/')}"
+    return replace(_tool(row), path=path, handler=handle)
+
+
 _RESULT = "The result of the tool."
 _READ_ERRORS = ("invalid_input", "not_found", "internal", "timeout")
 _CALL_ERRORS = (
@@ -220,6 +232,7 @@ _INFO_FIELDS = _INFO.input_schema["properties"]
 
 OPERATIONS: tuple[Operation, ...] = (
     *(_tool(row) for row in TOOLS),
+    *(_memory(row) for row in MEMORY.values()),
     replace(
         _tool(BY_NAME[INGEST]),
         path="/ingest",

@@ -80,6 +80,7 @@ def recipe_for(
         or (collection.content_language if collection else detected),
         kinds=_kinds(options, collection, settings),
         kinds_by=options.kinds_by or (collection.kinds_by if collection else settings.kinds.by),
+        context=chunking.context,
         query_prefix=query_prefix,
         passage_prefix=passage_prefix,
     )

@@ -17,7 +17,7 @@ from ability_search.collection import Collection
 from ability_search.documents import KINDS, Document, Passage, Vector, is_kind
 from ability_search.errors import InvalidInput, TooLarge
 from ability_search.filters.facets import facets_of
-from ability_search.index.sequences import in_context
+from ability_search.index.sequences import in_context, turns_in_context
 from ability_search.store.records import ChunkRecord, Link, SourceRecord
 from ability_search.store.records import Passage as StoredPassage
 from ability_search.text.analyzer import Analyzer
@@ -56,6 +56,8 @@ class Recipe:
     """Kinds derived from each document."""
     kinds_by: str = "local"
     """The method of deriving kinds: ``local`` extraction, or a language model (``chat``)."""
+    context: int = 2
+    """Maximum number of turns that a turn of a conversation is embedded and searched with."""
     query_prefix: str = ""
     """Prefix of each query for the model."""
     passage_prefix: str = ""
@@ -90,6 +92,7 @@ class Prepared:
     texts: Sequence[str]
     """Text to embed for each passage."""
     metadata_terms: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    own_terms: Sequence[Mapping[str, Sequence[str]]] = ()
     """Terms of the metadata by field, for keyword search in these fields."""
     facets: Sequence[str] = ()
     """Keys for equality filters."""
@@ -191,7 +194,7 @@ def prepare(
         _check_stored(document, passages, bounds.stored)
     return analyzed(
         document,
-        in_context(passages, document.preceding, count),
+        in_context(turns_in_context(passages, recipe.context, count), document.preceding, count),
         content_hash=content_hash,
         analyzer=analyzer,
         prefix=recipe.passage_prefix,
@@ -224,7 +227,9 @@ def analyzed(
         passages=passages,
         title_terms=analyzer.terms(document.title),
         terms=[analyzer.terms(passage.content) for passage in passages],
-        context_terms=[analyzer.terms(passage.context) for passage in passages],
+        context_terms=[
+            analyzer.terms(f"{passage.breadcrumb}\n{passage.context}") for passage in passages
+        ],
         texts=[
             prefix
             + embedded_text(
@@ -236,6 +241,7 @@ def analyzed(
             for passage in passages
         ],
         metadata_terms=metadata_terms(document.metadata, analyzer),
+        own_terms=[metadata_terms(passage.metadata, analyzer) for passage in passages],
         facets=facets_of(document.metadata),
         periods=[_periods(document, passage) for passage in passages],
         vectors=[None] * len(passages),
@@ -270,6 +276,7 @@ def chunk_records(prepared: Prepared, collection: Collection, *, now: int) -> li
                 CONTENT: terms,
                 CONTEXT: prepared.context_terms[index],
                 **prepared.metadata_terms,
+                **prepared.own_terms[index],
             },
             average_length=collection.average_length,
             k1=collection.bm25_k1,
@@ -283,7 +290,7 @@ def chunk_records(prepared: Prepared, collection: Collection, *, now: int) -> li
                 title=document.title,
                 content=passage.content,
                 kind=document.kind,
-                metadata=document.metadata,
+                metadata={**document.metadata, **passage.metadata},
                 chunk_index=index,
                 total_chunks=len(prepared.passages),
                 created_at=document.created_at or now,
@@ -300,7 +307,7 @@ def chunk_records(prepared: Prepared, collection: Collection, *, now: int) -> li
                 of=document.of if is_kind(document.kind, document.of) else None,
                 of_chunk=passage.of_chunk,
                 parent=None if is_kind(document.kind, document.of) else document.of,
-                facets=[*prepared.facets, *buckets(periods)],
+                facets=[*prepared.facets, *facets_of(passage.metadata), *buckets(periods)],
                 dates=to_numbers(periods),
                 embedding=_rounded_vector(prepared.vectors[index]),
                 vector_key=vector_key(collection.model, prepared.texts[index]),
@@ -480,7 +487,7 @@ def _periods(document: Document, passage: Passage) -> list[Period]:
         document.title,
         passage.breadcrumb,
         passage.content,
-        metadata=document.metadata,
+        metadata={**document.metadata, **passage.metadata},
     )
 
 

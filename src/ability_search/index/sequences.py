@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -27,6 +27,8 @@ CONTEXT: Final = 112
 """Maximum number of tokens of the turns before it; both fit into the smallest common model."""
 _CHARACTERS: Final = 8
 """Maximum average number of characters per token, to skip long documents at once."""
+_REMEMBERED: Final = 32
+"""Passages before a turn among which its context is searched."""
 _NUMBERED = re.compile(r"(?P<stem>.+[/:#])(?P<number>\d{1,9})", re.DOTALL)
 
 
@@ -88,7 +90,37 @@ def in_context(
     """
     if not preceding or len(passages) != 1 or passages[0].tokens > SHORT:
         return passages
-    text = "\n".join(preceding)
+    return [replace(passages[0], context=_end_of(preceding, counter))]
+
+
+def turns_in_context(
+    passages: Sequence[Passage], count: int, counter: TokenCounter
+) -> Sequence[Passage]:
+    """Return passages of conversations, short turns with the ``count`` turns before them.
+
+    Passages of anything else are returned unchanged.
+    """
+    placed = []
+    before: list[tuple[str, Any, str]] = []
+    for each in passages:
+        turn = each.metadata.get("turn")
+        if turn is None:
+            placed.append(each)
+            continue
+        texts = [
+            text
+            for conversation, number, text in before
+            if conversation == each.breadcrumb and turn - count <= number < turn
+        ]
+        short = each.tokens <= SHORT and texts
+        placed.append(replace(each, context=_end_of(texts, counter)) if short else each)
+        before = [*before[-_REMEMBERED:], (each.breadcrumb, turn, each.content)]
+    return placed
+
+
+def _end_of(texts: Sequence[str], counter: TokenCounter) -> str:
+    """Return the last :data:`CONTEXT` tokens of texts."""
+    text = "\n".join(texts)
     tokens = counter.cumulative(text)
     start = int(np.searchsorted(tokens, tokens[-1] - CONTEXT, side="right")) - 1
-    return [replace(passages[0], context=text[max(0, start) :].strip())]
+    return text[max(0, start) :].strip()

@@ -22,7 +22,12 @@ LEAN_PARAMETERS: Mapping[str, tuple[str, ...]] = {
     "search-collections": (),
     "search-collection-info": ("collection", "limit", "cursor"),
 }
-"""Parameters with a schema of their own; the others are members of ``options``."""
+"""Parameters with a schema of their own; the others are members of ``options``.
+
+Of tools that are not listed, all have one.
+"""
+_ELSEWHERE = "session"
+"""A parameter that is not listed, because it is the input of tools of its own."""
 
 _OPTIONS = "options"
 _FIELD_END = re.compile(r"[.:]")
@@ -60,18 +65,24 @@ def lean_schema(row: ToolRow) -> Mapping[str, Any]:
     properties: dict[str, Any] = {}
     rest: dict[str, Any] = {}
     for name, field in whole.get("properties", {}).items():
-        if name in LEAN_PARAMETERS[row.name]:
+        if name in LEAN_PARAMETERS.get(row.name, (name,)):
             properties[name] = _plain(field, definitions)
             if name in defaults:
                 properties[name]["default"] = defaults[name]
-        else:
+        elif name != _ELSEWHERE:
             rest[name] = field
     if rest:
         text = (
             f"{_members(rest, (), definitions)}. search-read {tool_uri(row.name)} describes them."
         )
         properties[_OPTIONS] = {"type": "object", "description": text}
-    return {"type": "object", "properties": properties, "required": whole.get("required", [])}
+    return {"type": "object", "properties": properties, "required": _required(row)}
+
+
+def _required(row: ToolRow) -> list[str]:
+    """Return the required parameters; those of search-index and search-delete without session."""
+    needed = row.input_schema.get("required", [])
+    return needed or list(row.input_schema.get("examples", [{}])[0])
 
 
 def full_input(row: ToolRow, arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -144,8 +155,9 @@ def _plain(field: Mapping[str, Any], definitions: Mapping[str, Any]) -> dict[str
         kept["type"] = kinds[0] if len(kinds) == 1 else kinds
     if members:
         definition = definitions[members.rpartition("/")[2]]
-        form = _members(definition["properties"], definition["required"], definitions)
-        kept["items"] = {"type": "object", "required": definition["required"]}
+        required = definition.get("required", [])
+        form = _members(definition["properties"], required, definitions)
+        kept["items"] = {"type": "object", "required": required}
         kept["description"] = f"{text} Each: {form}".strip()
     elif "array" in kept["type"]:
         kept["items"] = {"type": "string"}

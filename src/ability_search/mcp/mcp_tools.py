@@ -27,6 +27,7 @@ from pydantic import Field
 
 from ability_search.client.tool_client import progress_of
 from ability_search.config.schema import McpProfile
+from ability_search.edges.memory_calls import MEMORY, memory_call
 from ability_search.edges.tool_calls import Caller, Unavailable, report_of
 from ability_search.mcp.lean_profile import (
     full_input,
@@ -73,7 +74,7 @@ class Tools:
         self._caller = caller
         self._resources = resources
         self._lean = profile == "lean"
-        tools = [_described(row, lean=self._lean) for row in TOOLS]
+        tools = [_described(row, lean=self._lean) for row in (*TOOLS, *MEMORY.values())]
         self._listed = ListToolsResult(tools=[*tools, READ] if self._lean else tools)
 
     async def listing(
@@ -93,6 +94,9 @@ class Tools:
         try:
             if row is not None:
                 return await self._call(ctx, row, arguments)
+            if params.name in MEMORY:
+                answer = await self._caller.call(*memory_call(params.name, arguments))
+                return _answered(bytes(answer))
             if self._lean and params.name == READ.name:
                 return CallToolResult(content=[await self._read(arguments)])
         except Exception as exc:  # noqa: BLE001 - the boundary, see report_of()
@@ -108,13 +112,9 @@ class Tools:
         if self._lean:
             arguments = full_input(row, arguments)
         answer = bytes(await self._answer(ctx, row, arguments))
-        result = decode(answer)
         if self._lean:
-            result = lean_result(arguments, result)
-            answer = encode(result)
-        return CallToolResult(
-            content=[TextContent(text=answer.decode())], structured_content=result
-        )
+            answer = encode(lean_result(arguments, decode(answer)))
+        return _answered(answer)
 
     async def _read(self, arguments: dict[str, Any]) -> TextContent:
         value = ReadInput.model_validate(arguments)
@@ -165,6 +165,12 @@ def _described(row: ToolRow, *, lean: bool) -> Tool:
             idempotent_hint=row.idempotent,
             open_world_hint=False,
         ),
+    )
+
+
+def _answered(answer: bytes) -> CallToolResult:
+    return CallToolResult(
+        content=[TextContent(text=answer.decode())], structured_content=decode(answer)
     )
 
 

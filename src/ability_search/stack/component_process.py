@@ -35,6 +35,10 @@ STOP_SECONDS = 20.0
 SILENCE_SECONDS = 30.0
 """Silence after which a component counts as hanging."""
 
+STABLE_SECONDS = 5.0
+"""A component that was ready for this long is restarted at once when it ends; only one that fails
+again and again waits longer each time."""
+
 _CHECKS = 6
 """Number of checks within that time."""
 _KILL_SECONDS = 3.0
@@ -102,7 +106,7 @@ class ComponentProcess:
         self._silence = silence
         self._heard = False
         """Whether it wrote anything since the last check."""
-        self._backoff = Backoff(base=0.25, cap=30.0)
+        self._backoff = Backoff(base=0.25, cap=30.0, stable=STABLE_SECONDS)
         self._process: asyncio.subprocess.Process | None = None
         self._keeper: asyncio.Task[None] | None = None
         self._drain: asyncio.Task[None] | None = None
@@ -223,15 +227,16 @@ class ComponentProcess:
 
     async def _keep(self) -> None:
         clock = asyncio.get_running_loop().time
-        started = clock()
+        ready: float | None = clock()
         while self._process is not None:
             code = await self._process.wait()
-            delay = self._backoff.delay(clock() - started)
+            delay = self._backoff.delay(0.0 if ready is None else clock() - ready)
             self._notify(f"{self.name} {_ending(code)}; restarting in {delay:.1f} s")
             await asyncio.sleep(delay)
-            started = clock()
+            ready = None
             try:
                 await self._launch()
+                ready = clock()
                 self._changed()
             except (ComponentFailed, OSError) as exc:
                 self._notify(str(exc))

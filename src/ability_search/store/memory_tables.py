@@ -24,6 +24,7 @@ from ability_search.store.records import (
     Link,
     Passage,
     Row,
+    SessionRecord,
     SourceRecord,
     TermStatisticsEntry,
     Use,
@@ -169,6 +170,8 @@ class Tables:
         """By collection and kind."""
         self._uses: dict[tuple[str, str], Use] = {}
         """By agent and chunkId."""
+        self._session_records: dict[tuple[str, str, str, str], SessionRecord] = {}
+        """By agent, session, kind and key."""
 
     def _generation(self, name: str) -> Generation:
         try:

@@ -32,6 +32,8 @@ from ability_search.store.records import (
     Replacement,
     Row,
     Search,
+    SessionRecord,
+    SessionSelection,
     SourceRecord,
     TermStatisticsEntry,
     Use,
@@ -446,6 +448,41 @@ class UsageStore(Protocol):
         """Delete all counts of a collection."""
 
 
+class SessionStore(Protocol):
+    """Small records of the sessions of agents."""
+
+    async def sessions(self, agent: str) -> list[tuple[str, int]]:
+        """Return the sessions of an agent in order, each with the time of its last change."""
+
+    async def session_records(self, selection: SessionSelection) -> list[SessionRecord]:
+        """Return records in order of session, kind and key."""
+
+    async def put_session_records(self, records: Sequence[SessionRecord], *, most: int) -> bool:
+        """Create or replace records of one session and kind; creation times are kept.
+
+        Returns:
+            False if the session would have more than ``most`` of them; nothing is written then.
+        """
+
+    async def update_session_records(
+        self, selection: SessionSelection, changes: Sequence[Mapping[str, Any]], *, now: int
+    ) -> bool:
+        """Change fields of records of one session and kind, by the ``key`` of each change.
+
+        Returns:
+            False if one of the records does not exist; nothing is changed then.
+        """
+
+    async def delete_session_records(self, selection: SessionSelection) -> None:
+        """Delete records."""
+
+    async def count_up(self, agent: str, session: str, counter: str, by: int, *, now: int) -> int:
+        """Add to a counter of a session, which starts at 0; return its new value.
+
+        Concurrent callers never get the same value. Not idempotent.
+        """
+
+
 class Store(
     CollectionStore,
     TermStatisticsStore,
@@ -454,6 +491,7 @@ class Store(
     CopyStore,
     JobStore,
     UsageStore,
+    SessionStore,
     Protocol,
 ):
     """Everything that a worker stores."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
 from ability_search.collection import Collection
 from ability_search.documents import SparseVector, is_kind
@@ -425,6 +425,41 @@ class Use:
     last_at: int
     useful: bool | None = None
     """Whether the agent marked it as useful or not; ``None`` without a mark."""
+
+
+# Sessions of agents
+
+SessionKind = Literal["scratch", "task", "counter"]
+
+
+@dataclass(frozen=True, slots=True)
+class SessionRecord:
+    """A small record of an agent's session. Times are epoch milliseconds."""
+
+    agent: str
+    session: str
+    kind: SessionKind
+    key: str
+    """Unique in the session among the records of its kind."""
+    value: str = ""
+    status: str | None = None
+    """Status of a task."""
+    number: int = 0
+    """Value of a counter."""
+    created_at: int = 0
+    updated_at: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SessionSelection:
+    """Records of an agent, of the kinds ``kinds``; ``None`` does not restrict."""
+
+    agent: str
+    kinds: Sequence[SessionKind]
+    session: str | None = None
+    keys: Sequence[str] | None = None
+    before: int | None = None
+    """Only what was last changed before this time, in epoch milliseconds."""
 
 
 # Jobs

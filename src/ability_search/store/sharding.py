@@ -41,14 +41,15 @@ def sharded(stores: Mapping[str, Store]) -> Store:
 class _ShardedStore:
     """Passes each call to the shard of the collection that it concerns.
 
-    Methods of the port whose first argument is a collection, the name of one, a generation or a job
-    are passed on as they are, see the end of this module; the others are written out.
+    Methods of the port whose first argument tells the collection, or for sessions the agent, are
+    passed on as they are, see the end of this module; the others are written out.
     """
 
     def __init__(self, stores: Mapping[str, Store]) -> None:
         self._stores = dict(stores)
         self._collections: dict[str, Store] = {}
         self._generations: dict[str, Store] = {}
+        self._agents: dict[str, Store] = {}
 
     async def collection(self, name: str) -> Collection | None:
         found = await (await self._store_of(name)).collection(name)
@@ -145,6 +146,16 @@ class _ShardedStore:
             await self.generations()
         return self._generations.get(generation, next(iter(self._stores.values())))
 
+    async def _store_for(self, agent: str) -> Store:
+        """Return the store of an agent's sessions."""
+        if agent not in self._agents:
+            found = await self._everywhere("sessions", agent)
+            for store, sessions in zip(self._stores.values(), found, strict=True):
+                if sessions:
+                    self._agents[agent] = store
+        shard = rendezvous(agent, tuple(self._stores))
+        return self._agents.get(agent, self._stores[shard])
+
     async def _everywhere(self, method: str, *args: Any, **options: Any) -> list[Any]:
         """Return the answers of all stores."""
         calls = (getattr(store, method)(*args, **options) for store in self._stores.values())
@@ -155,33 +166,40 @@ def _collection_of(chunk_id: str) -> str:
     return chunk_id.partition(":")[0]
 
 
+def _name_of(collection: Collection | str) -> str:
+    return collection if isinstance(collection, str) else collection.name
+
+
 def _public(name: str) -> str:
     """Return the name of the collection that a record is of."""
     return name.partition("@")[0]
 
 
-def _passed(method: str, first: str) -> Route:
+_Find = Callable[[_ShardedStore, Any], Awaitable[Store]]
+_FIND: Mapping[str, _Find] = {
+    "generation": lambda self, generation: self._store_with(generation),
+    "job": lambda self, job: self._store_of(job.collection),
+    **dict.fromkeys(
+        ("collection", "old", "built"), lambda self, given: self._store_of(_name_of(given))
+    ),
+    "agent": lambda self, agent: self._store_for(agent),
+    "selection": lambda self, selection: self._store_for(selection.agent),
+    "records": lambda self, records: self._store_for(records[0].agent),
+}
+"""Ways to find the store, by the name of a method's first argument."""
+
+
+def _passed(method: str, find: _Find) -> Route:
     async def route(self: _ShardedStore, concerned: Any, *args: Any, **options: Any) -> Any:
-        if first == "generation":
-            store = await self._store_with(concerned)
-        elif isinstance(concerned, Job):
-            store = await self._store_of(concerned.collection)
-        else:
-            name = concerned.name if isinstance(concerned, Collection) else concerned
-            store = await self._store_of(name)
-        return await getattr(store, method)(concerned, *args, **options)
+        return await getattr(await find(self, concerned), method)(concerned, *args, **options)
 
     return route
 
 
-_PASSED = ("collection", "generation", "job", "old", "built")
-
 for _name, _method in inspect.getmembers(Store, inspect.isfunction):
     if not _name.startswith("_") and _name not in vars(_ShardedStore):
         _first = list(inspect.signature(_method).parameters)[1]
-        if _first not in _PASSED:
-            raise TypeError(f"{_name}({_first}, ...): which shard this concerns is not known")
-        setattr(_ShardedStore, _name, _passed(_name, _first))
+        setattr(_ShardedStore, _name, _passed(_name, _FIND[_first]))
 
 
 def _grouped(values: Iterable[T], key: Callable[[T], str]) -> dict[str, list[T]]:

@@ -24,6 +24,7 @@ from ability_search.index.maintenance import Maintenance
 from ability_search.index.overview import measure
 from ability_search.index.reindex import Reindexer
 from ability_search.index.self_repair import SelfRepair
+from ability_search.index.sessions import Sessions
 from ability_search.ops.metrics.meter import Meter
 from ability_search.ops.metrics.metric_table import DEGRADED_ANSWERS, QUERY_STAGE_SECONDS
 from ability_search.search.response import QueryResult, SimilarResult
@@ -58,6 +59,7 @@ class Services:
     jobs: Jobs
     reindexing: Reindexer
     self_repair: SelfRepair
+    sessions: Sessions
     searcher: Searcher
     maintenance: Maintenance
 
@@ -98,8 +100,13 @@ class _Table:
 
     async def index(self, value: inputs.IndexInput, call: _Admitted) -> results.IndexResult:
         """search-index."""
-        documents = await asyncio.to_thread(requests.documents, value, self._limits)
         job = _Job(call, value.job_id)
+        if value.session is not None:
+            report, state = await self._services.sessions.write(value.session, job.progress)
+            self._services.maintenance.schedule(report.collection)
+            result = responses.index_result(report, job.id)
+            return result.model_copy(update={"session": state})
+        documents = await asyncio.to_thread(requests.documents, value, self._limits)
         async with self._recorded(job, INDEX, value.collection, after=_SHORT_RUN) as run:
             report = await self._services.indexing.index(
                 value.collection, documents, requests.index_options(value), run.report
@@ -186,15 +193,28 @@ class _Table:
 
     async def delete(self, value: inputs.DeleteInput, _call: _Admitted) -> results.DeleteResult:
         """search-delete."""
+        if value.session is not None:
+            erased = await self._services.sessions.erase(value.session)
+            return results.DeleteResult(
+                deleted=0 if erased.dry_run else erased.history,
+                collection=value.session.collection,
+                session=erased,
+            )
         deleted = await self._services.indexing.delete(value.collection, value.source)
         return results.DeleteResult(
             deleted=deleted, collection=value.collection, source=value.source
         )
 
     async def collections(
-        self, _value: inputs.CollectionsInput, _call: _Admitted
+        self, value: inputs.CollectionsInput, _call: _Admitted
     ) -> results.CollectionsResult:
         """search-collections."""
+        if value.session is not None:
+            history = await self._services.ports.registry.reload(value.session.collection)
+            return results.CollectionsResult(
+                collections=[responses.summary(history)] if history else [],
+                session=await self._services.sessions.read(value.session),
+            )
         found = await self._services.ports.registry.all()
         return results.CollectionsResult(collections=[responses.summary(item) for item in found])
 

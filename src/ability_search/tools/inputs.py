@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
 from typing import Annotated, Any, Literal
 
-from pydantic import AliasChoices, Field, StringConstraints, model_validator
+from pydantic import AliasChoices, ConfigDict, Field, StringConstraints, model_validator
+from pydantic.alias_generators import to_camel
 
+from ability_search.index.session_options import EVERY as EVERY
+from ability_search.index.session_options import Scope as Scope
+from ability_search.index.session_options import SessionErase as SessionErase
+from ability_search.index.session_options import SessionId as SessionId
+from ability_search.index.session_options import SessionRead as SessionRead
+from ability_search.index.session_options import SessionWrite as SessionWrite
 from ability_search.search.options import Collections as Collections
 from ability_search.search.options import Mode as Mode
 from ability_search.search.options import Model
@@ -13,7 +21,7 @@ from ability_search.search.options import QueryInput as QueryInput
 from ability_search.text.chunkers import Strategy
 from ability_search.wire import Count, Input, NonBlank, Share
 
-Format = Literal["markdown", "text", "code", "json", "html", "rst", "csv"]
+Format = Literal["markdown", "text", "code", "json", "html", "rst", "csv", "conversation"]
 Included = Literal["tokens", "growth", "map"]
 FileFormat = (
     Format
@@ -162,8 +170,27 @@ class DocumentInput(Input):
 class IndexInput(Input):
     """Input of search-index."""
 
-    collection: CollectionName
-    documents: list[DocumentInput] = Field(min_length=1, description="Documents to index.")
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "collection": "docs",
+                    "documents": [
+                        {
+                            "source": "guide/install.md",
+                            "title": "Installation",
+                            "content": "# Installation\n\nRun ...",
+                        }
+                    ],
+                }
+            ]
+        }
+    )
+
+    collection: CollectionName = Field(default_factory=str)
+    documents: list[DocumentInput] = Field(
+        default_factory=list, description="Documents to index; at least one."
+    )
     chunk_strategy: ChunkStrategy = None
     max_tokens: MaxTokens = None
     overlap: Overlap = None
@@ -175,7 +202,20 @@ class IndexInput(Input):
         False, description="Index unchanged documents too, and embed every text again."
     )
     dedup_threshold: DedupThreshold = None
+    session: SessionWrite | None = Field(
+        None,
+        description="Instead of documents: write the scratchpad, the tasks and the history of a"
+        " session of an agent. Repeating the call adds new tasks and the history again.",
+    )
     job_id: JobId = None
+
+    @model_validator(mode="after")
+    def _one_thing(self) -> IndexInput:
+        if self.session is not None:
+            _check_alone(self, allowed={"job_id"})
+        elif not (self.collection and self.documents):
+            raise ValueError("collection and at least one of documents are required, or session")
+        return self
 
 
 class IndexFileInput(Input):
@@ -277,14 +317,46 @@ class ReindexInput(Input):
 class DeleteInput(Input):
     """Input of search-delete."""
 
-    collection: CollectionName
+    model_config = ConfigDict(json_schema_extra={"examples": [{"collection": "docs"}]})
+
+    collection: CollectionName = Field(default_factory=str)
     source: NonBlank | None = Field(
         None, max_length=4096, description="Source to delete. Default: the whole collection."
     )
+    session: SessionErase | None = Field(
+        None,
+        description="Instead of a collection: delete records of a session of an agent, a whole"
+        " session, all of an agent, or what is older than a time.",
+    )
+
+    @model_validator(mode="after")
+    def _one_thing(self) -> DeleteInput:
+        if self.session is not None:
+            _check_alone(self)
+        elif not self.collection:
+            raise ValueError("collection or session is required")
+        return self
+
+
+def _check_alone(value: IndexInput | DeleteInput, *, allowed: Set[str] = frozenset()) -> None:
+    """Check that no field but ``session`` is set.
+
+    Raises:
+        ValueError: if another one is.
+    """
+    others = value.model_fields_set - {"session", *allowed}
+    if others:
+        raise ValueError(f"session excludes {', '.join(map(to_camel, sorted(others)))}")
 
 
 class CollectionsInput(Input):
     """Input of search-collections."""
+
+    session: SessionRead | None = Field(
+        None,
+        description="Read a session of an agent instead: its scratchpad, tasks and history;"
+        " collections then has the collection of the history.",
+    )
 
 
 class CollectionInfoInput(Input):

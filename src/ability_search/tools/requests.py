@@ -8,14 +8,20 @@ from typing import Any
 from ability_search.bounded_batches import text_bytes
 from ability_search.config.schema import Limits, Reading
 from ability_search.documents import Document
-from ability_search.errors import TooLarge
+from ability_search.errors import InvalidInput, TooLarge
 from ability_search.filters.parser import parse_filter, source_filter
 from ability_search.filters.tree import Filter, combine
 from ability_search.index.index_calls import IndexOptions
 from ability_search.index.overview import Wanted
 from ability_search.search.query import Query, parse_query
+from ability_search.text.chunkers.conversation_turns import (
+    CONVERSATION,
+    conversation_text,
+    is_conversation,
+)
 from ability_search.text.chunkers.strategies import is_markdown
 from ability_search.text.front_matter import markdown_metadata
+from ability_search.text.loaders.conversations import conversations_of
 from ability_search.tools import inputs
 
 
@@ -49,13 +55,28 @@ def documents(value: inputs.IndexInput, limits: Limits) -> list[Document]:
         Document(
             **dict(item)
             | {
+                "content": _content(item, place),
                 "metadata": _metadata(item),
                 "links": tuple(link.model_dump() for link in item.links),
                 "children": None if item.children is None else tuple(item.children),
             }
         )
-        for item in value.documents
+        for place, item in enumerate(value.documents)
     ]
+
+
+def _content(item: inputs.DocumentInput, place: int) -> str:
+    """Return the text of a document; a conversation becomes the list of its turns."""
+    if item.format != CONVERSATION or is_conversation(item.content) or not item.content.strip():
+        return item.content
+    text = conversation_text(conversations_of(item.content))
+    if not text:
+        raise InvalidInput(
+            f"documents.{place}.content",
+            "is not a conversation",
+            hint="Send JSON Lines with role, content and time of each message.",
+        )
+    return text
 
 
 def _metadata(item: inputs.DocumentInput) -> Mapping[str, Any]:

@@ -7,6 +7,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from ability_search.index.charts import CollectionGrowth, CollectionMap, TokenHistogram
+from ability_search.index.session_options import SessionErased, SessionState
 from ability_search.wire import Result
 
 
@@ -18,8 +19,8 @@ class FailedDocument(Result):
     code: str
 
 
-class IndexResult(Result):
-    """Result of search-index."""
+class IndexedDocuments(Result):
+    """Result of indexing documents."""
 
     indexed: bool = True
     collection: str
@@ -46,6 +47,12 @@ class IndexResult(Result):
     took_ms: float
 
 
+class IndexResult(IndexedDocuments):
+    """Result of search-index."""
+
+    session: SessionState | None = Field(None, description="What was written to a session.")
+
+
 class SkippedFile(Result):
     """A file that was not indexed."""
 
@@ -53,7 +60,7 @@ class SkippedFile(Result):
     reason: str
 
 
-class IndexFileResult(IndexResult):
+class IndexFileResult(IndexedDocuments):
     """Result of search-index-file."""
 
     files: int = Field(description="Files read.")
@@ -84,9 +91,10 @@ class ReindexResult(Result):
 class DeleteResult(Result):
     """Result of search-delete."""
 
-    deleted: int = Field(description="Chunks deleted.")
+    deleted: int = Field(description="Chunks deleted; with session, entries.")
     collection: str
     source: str | None = Field(None, description="Set if one source was deleted.")
+    session: SessionErased | None = Field(None, description="What was deleted of a session.")
 
 
 class CollectionSummary(Result):
@@ -110,6 +118,7 @@ class CollectionsResult(Result):
     """Result of search-collections."""
 
     collections: list[CollectionSummary]
+    session: SessionState | None = Field(None, description="What was read of a session.")
 
 
 class JobError(Result):

@@ -65,6 +65,7 @@ TOOLS: tuple[ToolRow, ...] = (
         params=inputs.IndexInput,
         result=results.IndexResult,
         destructive=True,
+        idempotent=False,
     ),
     ToolRow(
         name="search-index-file",

@@ -43,7 +43,7 @@ def test_all_commands_are_there() -> None:
         *("up", "down", "status", "doctor", "worker", "broker", "database", "models", "index"),
         *("search", "similar", "collections", "info", "delete", "reindex", "call", "secret"),
         *("eval", "watch", "build", "export", "import", "backup", "restore", "gateway", "mcp"),
-        *("migrate", "top", "prune", "setup", "backplane", "mark"),
+        *("migrate", "top", "prune", "setup", "mark", "memory", "backplane"),
     }
 
 

@@ -14,7 +14,6 @@ from ability_search.client.tool_client import (
     progress_of,
     require_shared,
 )
-from ability_search.components.component_run import prepare
 from ability_search.config.loader import load_settings
 from ability_search.errors import ConfigurationError, InvalidInput
 from ability_search.stack.data_directory import RunningStack, hold, remove_running, write_running
@@ -50,17 +49,15 @@ def test_the_running_stack_is_found(tmp_path: Path, stack: RunningStack) -> None
 
 
 def test_no_process_joins_a_stack_that_keeps_everything_in_memory(
-    tmp_path: Path, stack: RunningStack, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, stack: RunningStack
 ) -> None:
     require_shared(target(tmp_path))
+    with pytest.raises(ConfigurationError, match="do not share the memory"):
+        require_shared(target(tmp_path), memory=True)
     write_running(tmp_path / "data", replace(stack, memory=True))
     with pytest.raises(ConfigurationError, match="started with --memory"):
         require_shared(target(tmp_path))
-    require_shared(target(tmp_path, "ws://elsewhere.example/kadi"))
-    monkeypatch.setenv("SEARCH_DATA_DIR", str(tmp_path / "data"))
-    with pytest.raises(ConfigurationError, match="started with --memory") as failure:
-        prepare("worker")
-    assert "ability-search up" in (failure.value.hint or "")
+    require_shared(target(tmp_path, "ws://elsewhere.example/kadi"), memory=True)
 
 
 def test_a_stack_that_left_its_file_behind_is_not(tmp_path: Path) -> None:

@@ -23,8 +23,13 @@ from tests.ability_search.flows.conftest import (
 from tests.ability_search.flows.stored import assert_consistent, chunks, rows
 from tests.java_machine import SAME_SOURCES, SHORT_LIVED
 
+from ability_search.artifacts.artifact_reader import Artifact
+from ability_search.artifacts.exporter import Exporter
+from ability_search.client.tool_client import Target
+from ability_search.components.local_services import open_local_services
 from ability_search.config.loader import load_settings
 from ability_search.config.schema import Settings
+from ability_search.index.index_calls import Progress
 from ability_search.worker import open_worker
 from kadi_client import Connection
 from kadi_client.errors import KadiError
@@ -72,6 +77,7 @@ class Process:
         self._command = [sys.executable, "-c", program, *arguments]
         self._environ = {**SHORT_LIVED, **SAME_SOURCES, **environ}
         self._running: asyncio.subprocess.Process | None = None
+        self.ended: list[int] = []
 
     async def start(self) -> None:
         self._running = await asyncio.create_subprocess_exec(
@@ -86,6 +92,13 @@ class Process:
                 if line.strip() == b"ready":
                     return
         raise AssertionError("the process ended before it was ready")
+
+    async def keep(self) -> None:
+        """Start it again whenever it ends; ``ended`` has its exit codes."""
+        while True:
+            assert self._running is not None
+            self.ended.append(await self._running.wait())
+            await self.start()
 
     @property
     def died(self) -> bool:
@@ -140,7 +153,7 @@ async def index(client: Connection, round_: int) -> Any:
         return {"success": False, "error": type(exc).__name__}
 
 
-async def assert_round(network: Network, round_: int) -> None:
+async def assert_stored(network: Network, round_: int) -> None:
     await assert_consistent(network, "docs")
     by_source: dict[str, list[Any]] = {}
     for row in await chunks(network, "docs"):
@@ -149,6 +162,10 @@ async def assert_round(network: Network, round_: int) -> None:
         own = sorted(by_source.pop(given["source"]), key=lambda row: row["chunkIndex"])
         assert "".join(row["lead"] + row["content"] for row in own) == given["content"].rstrip()
     assert by_source == {}
+
+
+async def assert_round(network: Network, round_: int) -> None:
+    await assert_stored(network, round_)
     assert await rows(network, "SELECT FROM Staging") == []
 
 
@@ -242,4 +259,82 @@ async def test_a_worker_killed_while_it_indexes_leaves_a_state_that_the_next_com
                     await assert_round(network, round_)
             finally:
                 await worker.kill()
+                await database.kill()
+
+
+async def test_an_export_outlasts_a_restart_of_the_database(tmp_path: Path) -> None:
+    async with parts(tmp_path) as (environ, _, _):
+        environ |= {"SEARCH_DATABASE_TIMEOUT": "60", "SEARCH_DATABASE_PATIENCE": "0"}
+        settings = load_settings(environ, tmp_path)
+        database = Process(
+            DATABASE, environ["BROKER_URL"], str(tmp_path / "data"), environ={"HOME": str(tmp_path)}
+        )
+        target = Target(environ["BROKER_URL"], ("global",), "test")
+        async with (
+            open_worker(settings, base=tmp_path),
+            Connection(environ["BROKER_URL"], name="test") as client,
+            open_local_services(settings, target, name="export") as (services, _),
+        ):
+            await database.start()
+            restarts: list[asyncio.Task[None]] = []
+
+            async def restart(_progress: Progress) -> None:
+                if not restarts:
+                    await database.kill()
+                    restarts.append(asyncio.create_task(database.start()))
+
+            try:
+                assert (await index(client, 1))["failed"] == []
+                exporter = Exporter(services.ports)
+                manifest = await exporter.export("docs", tmp_path / "out", restart)
+                assert restarts
+                await asyncio.gather(*restarts)
+                assert manifest.counts.sources == 30
+                Artifact(tmp_path / "out", manifest).check()
+            finally:
+                await database.kill()
+
+
+@pytest.mark.long
+@pytest.mark.timeout(480)
+async def test_a_document_that_exhausts_the_heap_is_named_and_nothing_else_is_lost(
+    tmp_path: Path,
+) -> None:
+    async with parts(tmp_path) as (environ, _, _):
+        environ |= {"SEARCH_DATABASE_WRITE_GROUP_CHUNKS": "5000", "SEARCH_DATABASE_TIMEOUT": "60"}
+        settings = load_settings(environ, tmp_path)
+        database = Process(
+            DATABASE, environ["BROKER_URL"], str(tmp_path / "data"), "40", environ=environ
+        )
+        async with (
+            open_worker(settings, base=tmp_path),
+            Connection(environ["BROKER_URL"], name="test") as client,
+        ):
+            network = network_of(client, settings)
+            await database.start()
+            keeping = asyncio.create_task(database.keep())
+            try:
+                assert (await index(client, 1))["failed"] == []
+                words = " ".join(f"{chr(97 + n % 26) * 60}{n % 400}" for n in range(60_000))
+                given = {"documents": [document("huge", words)], "maxTokens": 512}
+                answer = await client.invoke(
+                    "search-index", {"collection": "docs", **given}, timeout=200, check=False
+                )
+                assert "while writing 'huge'" in str(answer), answer
+                assert (await index(client, 1))["failed"] == []
+                # The exit code of a JVM without memory; after three the write is given up.
+                assert database.ended == [3, 3, 3]
+            finally:
+                keeping.cancel()
+                await asyncio.wait([keeping])
+                await database.kill()
+            # What compares everything needs more memory.
+            database = Process(
+                DATABASE, environ["BROKER_URL"], str(tmp_path / "data"), environ=environ
+            )
+            try:
+                await database.start()
+                # The write that was given up may have left staged rows, which are discarded later.
+                await assert_stored(network, 1)
+            finally:
                 await database.kill()

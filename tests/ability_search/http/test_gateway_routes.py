@@ -85,6 +85,32 @@ async def test_an_emptied_file_is_deleted_and_a_copy_set_aside(network: Network)
         assert [hit["source"] for hit in found.json()["results"]] == ["copy.md"]
 
 
+async def test_the_memory_of_an_agent_is_written_read_searched_and_deleted(
+    network: Network,
+) -> None:
+    async with opened(network.settings) as url, client(url) as http:
+
+        async def called(name: str, **body: Any) -> Any:
+            answer = await http.post(f"/memory/{name}", json={"agentId": "ada"} | body)
+            return fits("application/json", f"/memory/{name}", answer.json())
+
+        said = [{"role": "user", "content": "Nets are mended in March.", "time": "2026-03-01"}]
+        await called("write", scratch={"topic": "nets"}, tasks=[{"content": "x"}], history=said)
+        state = (await called("read"))["session"]
+        assert (state["scratch"][0]["value"], state["tasks"][0]["status"]) == ("nets", "open")
+        assert state["history"][0]["time"] == "2026-03-01T00:00:00.000Z"
+        found = await called("search", query="when are nets mended", sessionId="default")
+        assert found["results"][0]["source"] == "default/000000001"
+        assert (await called("delete", before="2026-04-01", dryRun=True))["session"]["history"] == 1
+        assert (await called("delete", tasks=["1"]))["session"]["tasks"] == 1
+        refused = await http.post("/memory/read", json={"agentId": "a/b", "keys": ["no"]})
+        problem = fits("application/problem+json", "/memory/read", refused.json(), "404")
+        assert "no key of the scratchpad named 'no'" in problem["detail"]
+        refused = await http.post("/memory/write", json={"scratch": "x"})
+        assert refused.status_code == 400
+        assert "scratch: " in refused.json()["detail"]
+
+
 KIND = {"content-type": "application/json"}
 HUGE = b'{"collection": "notes", "query": "x", "limit": 1' + b"0" * 40 + b"}"
 

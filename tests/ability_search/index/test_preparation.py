@@ -173,3 +173,11 @@ def test_title_headings_and_introduction_are_embedded_once(
     title: str, breadcrumb: str, context: str, content: str, expected: str
 ) -> None:
     assert embedded_text(title, content, breadcrumb=breadcrumb, context=context) == expected
+
+
+def test_the_names_above_a_chunk_are_terms_of_its_context() -> None:
+    text = "# Queues\n\nAn outline.\n\n## Limits\n\nAt most nine entries.\n"
+    document = Document("d", "", text, format="markdown")
+    found = prepared_of(document, RECIPE, EstimatedTokens())
+    assert found.terms[1] == ["limit", "at", "most", "nine", "entri"]
+    assert found.context_terms[1] == ["queue", "limit"]

@@ -24,6 +24,7 @@ from tests.ability_search.flows.conftest import Network, document
 from tests.ability_search.mcp.conftest import text_of
 
 from ability_search.config.schema import McpProfile, Settings
+from ability_search.edges.memory_calls import MEMORY
 from ability_search.mcp.lean_profile import LEAN_PARAMETERS
 from ability_search.tools.table import BY_NAME, TOOLS
 
@@ -61,8 +62,9 @@ async def over_stdio(
 async def use(client: Client) -> None:
     """What an assistant does, from the first question to the last."""
     listed = {tool.name: tool for tool in (await client.list_tools()).tools}
-    assert list(listed) == [row.name for row in TOOLS]
-    for row in TOOLS:
+    rows = (*TOOLS, *MEMORY.values())
+    assert list(listed) == [row.name for row in rows]
+    for row in rows:
         tool = listed[row.name]
         assert (tool.title, tool.description) == (row.title, row.description)
         assert (tool.input_schema, tool.output_schema) == (row.input_schema, row.output_schema)
@@ -170,8 +172,8 @@ async def test_lean_profile_is_short_and_returns_references(
     async with opened as client:
         listed = await client.list_tools()
         size = len(listed.model_dump_json(by_alias=True, exclude_unset=True))
-        assert size < 5000 * 2.5, "a token has about four characters"
-        assert [tool.name for tool in listed.tools] == [*BY_NAME, "search-read"]
+        assert size < 3800 * 4, "a token has about four characters"
+        assert [tool.name for tool in listed.tools] == [*BY_NAME, *MEMORY, "search-read"]
         await use_references(client)
 
 

@@ -99,6 +99,19 @@ async def test_a_killed_component_is_restarted_and_reported(tmp_path: Path) -> N
         assert part.pid != first
 
 
+async def test_a_component_that_was_up_for_a_while_is_restarted_at_once_each_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ability_search.stack.component_process.STABLE_SECONDS", 0.0)
+    async with child(tmp_path, UNTIL_ASKED) as (part, told):
+        await part.start()
+        for _ in range(6):
+            os.kill(part.pid, signal.SIGKILL)
+            ended = await until(told, lambda line: "ended" in line)
+            assert float(ended.rpartition(" in ")[2].removesuffix(" s")) <= 0.3
+            await until(told, lambda line: "is back" in line)
+
+
 async def test_a_component_with_a_blocked_event_loop_is_killed_and_restarted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

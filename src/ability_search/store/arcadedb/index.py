@@ -34,10 +34,13 @@ from ability_search.store.records import (
     WeightedChunk,
     chunk_bytes,
 )
+from kadi_client.errors import NoProvider, RemoteError
 
 Row = Mapping[str, Any]
 
 _ATTEMPTS = 8
+_LOSSES = 3
+"""Attempts of a write during which the database may end."""
 _PAUSE = growing(0.25, longest=8)
 """Retries of a replacement outlast a restart of the database."""
 _BUILDS = 10
@@ -151,7 +154,7 @@ class IndexSql(Database):
         """Run an idempotent statement, with retries that outlast a restart of the database."""
         return await retry(
             partial(self._scripts.write, *statement),
-            when=_passing,
+            when=_passing_write(),
             attempts=_ATTEMPTS,
             pause=_PAUSE,
             meter=self._meter,
@@ -380,6 +383,23 @@ def _weighted(row: Row) -> WeightedChunk:
         duplicate_of=row.get("duplicateOf"),
         embedding=row.get("embedding"),
     )
+
+
+def _passing_write() -> Callable[[BaseException], bool]:
+    """Return a function that returns True if one more attempt of a write may succeed.
+
+    A database that ends during each attempt may end because of what is written, such as a document
+    that exhausts its heap, and every attempt interrupts all other callers.
+    """
+    losses = 0
+
+    def passing(exc: BaseException) -> bool:
+        nonlocal losses
+        cause = exc.__cause__
+        losses += isinstance(cause, RemoteError) and not isinstance(cause, NoProvider)
+        return losses < _LOSSES and _passing(exc)
+
+    return passing
 
 
 def _passing(exc: BaseException) -> bool:

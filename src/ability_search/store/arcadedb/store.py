@@ -8,6 +8,7 @@ from ability_search.store.arcadedb.index import IndexSql
 from ability_search.store.arcadedb.jobs import JobSql
 from ability_search.store.arcadedb.overview import OverviewSql
 from ability_search.store.arcadedb.retrieval import SearchSql
+from ability_search.store.arcadedb.session_records import SessionSql
 from ability_search.store.arcadedb.usage import UsageSql
 
 
@@ -19,5 +20,6 @@ class ArcadeStore(
     SearchSql,
     JobSql,
     UsageSql,
+    SessionSql,
 ):
     """A :class:`~ability_search.store.port.Store` in an ArcadeDB database."""

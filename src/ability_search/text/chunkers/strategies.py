@@ -25,6 +25,7 @@ from ability_search.text.chunkers.chunk_packing import (
     Unstructured,
     pack,
 )
+from ability_search.text.chunkers.conversation_turns import CONVERSATION, chunk_conversation
 from ability_search.text.chunkers.json_members import chunk_json, looks_like_json
 from ability_search.text.chunkers.markdown_blocks import read_blocks
 from ability_search.text.chunkers.markdown_sections import chunk_fences, chunk_sections
@@ -95,9 +96,9 @@ def chunk(
         overlap: Maximum tokens repeated by ``sliding-window``, less than ``max_tokens``. Default:
             :data:`DEFAULT_OVERLAP`, or a quarter of ``max_tokens`` if that is less.
         count: Counts tokens. Default: :class:`EstimatedTokens`.
-        format: ``markdown``, ``text``, ``code``, ``json``, ``html``, ``rst``, ``csv``, or the name
-            or file suffix of a programming language. Used by ``auto`` only; any other value
-            counts as unknown.
+        format: ``markdown``, ``text``, ``code``, ``json``, ``html``, ``rst``, ``csv``,
+            ``conversation``, or the name or file suffix of a programming language. Used by
+            ``auto`` only; any other value counts as unknown.
         language: Programming language of the text, if known.
         max_passages: Maximum number of passages. Default: unlimited.
 
@@ -353,5 +354,6 @@ _BY_FORMAT: Mapping[str, Chunker] = {
     **dict.fromkeys(("html", "htm", "xhtml"), _chunk_html),
     **dict.fromkeys(("rst", "rest", "restructuredtext"), chunk_rst),
     **dict.fromkeys(("csv", "tsv"), _chunk_rows),
+    CONVERSATION: chunk_conversation,
     **dict.fromkeys(PLAIN, _chunk_plain),
 }

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
+from ability_search.text.loaders.conversations import read_conversation, read_json, read_text
 from ability_search.text.loaders.email_messages import read_email, read_mbox
 from ability_search.text.loaders.extracts import (
     EMPTY,
@@ -54,7 +55,7 @@ __all__ = [
     "format_of",
 ]
 
-VERSION = "3"
+VERSION = "4"
 """Version of the loaders; a change of the extracted text needs a new one."""
 
 FOREIGN = frozenset(
@@ -71,7 +72,8 @@ _READERS: dict[str | None, Callable[[str, bytes, Bounds], Extracted]] = {
     "docx": read_docx,
     "epub": read_epub,
     "html": read_html,
-    "json": partial(read_plain, format="json"),
+    "conversation": read_conversation,
+    "json": read_json,
     "markdown": read_markdown,
     "notebook": read_notebook,
     "odf": read_odf,
@@ -79,9 +81,9 @@ _READERS: dict[str | None, Callable[[str, bytes, Bounds], Extracted]] = {
     "rst": read_restructured,
     "rtf": read_rtf,
     "svg": read_svg,
-    "text": partial(read_plain, format="text"),
+    "text": partial(read_text, format="text"),
     "xlsx": read_xlsx,
-    None: partial(read_plain, format=None),
+    None: partial(read_text, format=None),
 }
 _LONGEST_TITLE = 300
 _DEEPEST_MESSAGE = 4

@@ -1,0 +1,222 @@
+"""Conversations: chat logs and exports are recognised by content and cut into turns."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from ability_search.text import loaders
+from ability_search.text.chunkers.conversation_turns import (
+    Conversation,
+    Turn,
+    conversation_text,
+    is_conversation,
+)
+from ability_search.text.chunkers.strategies import chunk, joined
+
+BOUNDS = loaders.Bounds(1 << 20, 1 << 20)
+
+
+def read(name: str, value: Any) -> loaders.Extracted:
+    """Read a file as the loaders do: a text, or a value as JSON."""
+    data = (value if isinstance(value, str) else json.dumps(value)).encode()
+    return loaders.extract(name, data, loaders.format_of(name, data), BOUNDS)
+
+
+def turns(found: loaders.Extracted) -> list[tuple[Any, ...]]:
+    """What each turn says, who, when and where."""
+    assert found.format == "conversation"
+    return [
+        (each.content, each.metadata["turn"], each.metadata.get("time"), each.breadcrumb)
+        for each in chunk(found.text, format=found.format)
+    ]
+
+
+def test_json_lines_of_messages_are_turns() -> None:
+    lines = [
+        {"role": "user", "content": "When do\nbackups run?", "time": "2026-05-01T12:30:00+02:00"},
+        {"role": "assistant", "content": "[sic] At two.", "time": 1777631460},
+        {"role": "user", "content": "Thanks"},
+    ]
+    for name, text in (
+        ("log.jsonl", "\n".join(map(json.dumps, lines))),
+        ("log.json", json.dumps(lines)),
+        ("log.json", json.dumps({"title": "", "messages": lines})),
+    ):
+        found = read(name, text)
+        assert turns(found) == [
+            ("user: When do\nbackups run?", 1, "2026-05-01T10:30:00Z", ""),
+            ("assistant: [sic] At two.", 2, "2026-05-01T10:31:00Z", ""),
+            ("user: Thanks", 3, None, ""),
+        ]
+        assert found.metadata == {
+            "speakers": ["user", "assistant"],
+            "created": "2026-05-01T10:30:00Z",
+            "modified": "2026-05-01T10:31:00Z",
+        }
+
+
+def chatgpt(title: str, *, current: str) -> dict[str, Any]:
+    """A conversation as `conversations.json` has it, with an edited question."""
+
+    def node(name: str, parent: str | None, role: str, text: str, **about: Any) -> dict[str, Any]:
+        message = {
+            "id": name,
+            "author": {"role": role, "name": None, "metadata": {}},
+            "create_time": 1714559400.5,
+            "content": {"content_type": "text", "parts": [text]},
+            "metadata": about,
+        }
+        return {"id": name, "message": message, "parent": parent, "children": []}
+
+    nodes = [
+        {"id": "root", "message": None, "parent": None, "children": ["s"]},
+        node("s", "root", "system", "", is_visually_hidden_from_conversation=True),
+        node("a", "s", "user", "Wrong question"),
+        node("b", "s", "user", "How long does dough rest?"),
+        node("c", "b", "assistant", "An hour."),
+    ]
+    return {
+        "title": title,
+        "create_time": 1714559400.1,
+        "mapping": {each["id"]: each for each in nodes},
+        "current_node": current,
+    }
+
+
+def test_an_export_of_chatgpt_is_read_along_its_current_branch() -> None:
+    found = read("conversations.json", [chatgpt("Bread", current="c"), chatgpt("", current="a")])
+    assert turns(found) == [
+        ("user: How long does dough rest?", 1, "2024-05-01T10:30:00Z", "Bread"),
+        ("assistant: An hour.", 2, "2024-05-01T10:30:00Z", "Bread"),
+        ("user: Wrong question", 1, "2024-05-01T10:30:00Z", "2"),
+    ]
+    assert read("c.json", [chatgpt("Bread", current="c")]).title == "Bread"
+
+
+def test_an_export_of_claude_has_its_messages() -> None:
+    message = {
+        "uuid": "8f1",
+        "sender": "human",
+        "text": "Which knot holds a loop?",
+        "content": [{"type": "text", "text": "Which knot holds a loop?", "citations": []}],
+        "created_at": "2026-05-01T10:30:00.123456Z",
+        "attachments": [],
+    }
+    answer = message | {"sender": "assistant", "text": "", "content": [{"text": "The bowline."}]}
+    export = {"uuid": "1", "name": "Knots", "account": {}, "chat_messages": [message, answer]}
+    assert turns(read("conversations.json", [export])) == [
+        ("human: Which knot holds a loop?", 1, "2026-05-01T10:30:00Z", "Knots"),
+        ("assistant: The bowline.", 2, "2026-05-01T10:30:00Z", "Knots"),
+    ]
+
+
+def test_a_day_of_slack_has_names_and_is_in_order() -> None:
+    profile = {"real_name": "Ann Lee", "display_name": "ann"}
+    day = [
+        {"type": "message", "user": "U2", "text": "<@U1> done", "ts": "1714559460.000200"},
+        {
+            "type": "message",
+            "user": "U1",
+            "text": "deploy <https://example.org>?",
+            "ts": "1714559400.000100",
+            "user_profile": profile,
+        },
+        {"subtype": "bot_message", "username": "ci", "text": "green", "ts": "1714559500.000000"},
+    ]
+    assert turns(read("2024-05-01.json", day)) == [
+        ("ann: deploy <https://example.org>?", 1, "2024-05-01T10:30:00Z", ""),
+        ("U2: @ann done", 2, "2024-05-01T10:31:00Z", ""),
+        ("ci: green", 3, "2024-05-01T10:31:40Z", ""),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("stamps", "times"),
+    [
+        (
+            ("[13.05.24, 21:05:30]", "[14.05.24, 07:00:00]"),
+            ("2024-05-13T21:05:30Z", "2024-05-14T07:00:00Z"),
+        ),
+        (
+            ("5/13/24, 9:05 PM -", "5/14/24, 12:00 AM -"),
+            ("2024-05-13T21:05:00Z", "2024-05-14T00:00:00Z"),
+        ),
+        (
+            ("13/05/2024, 21:05 -", "14/05/2024, 07:00 -"),
+            ("2024-05-13T21:05:00Z", "2024-05-14T07:00:00Z"),
+        ),
+    ],
+)
+def test_a_text_of_whatsapp_has_dates_of_its_locale(
+    stamps: tuple[str, str], times: tuple[str, str]
+) -> None:
+    one, two = stamps
+    text = f"{one} Messages are encrypted.\n{one} Ann: Hello\nsecond line\n{two} Bob B: Hi: you\n"
+    assert turns(read("chat.txt", text)) == [
+        ("Ann: Hello\nsecond line", 1, times[0], ""),
+        ("Bob B: Hi: you", 2, times[1], ""),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "format"),
+    [
+        ("books.json", [{"author": "Ann", "text": "A novel"}], "json"),
+        ("data.json", {"messages": "none", "role": "x"}, "json"),
+        ("data.jsonl", '{"role": "user", "content": "x"}\n{broken', "json"),
+        ("mixed.json", [{"role": "user", "content": "x"}, {"role": "user"}], "json"),
+        ("numbers.json", [1, 2], "json"),
+        ("notes.txt", "13.05.2024, 21:05 - a single line", "text"),
+        ("notes.txt", "Ann: hello\nBob: hi", "text"),
+    ],
+)
+def test_other_texts_stay_as_they_are(name: str, value: Any, format: str) -> None:
+    found = read(name, value)
+    assert found.format == format
+    assert found.text == (value if isinstance(value, str) else json.dumps(value))
+
+
+def test_a_file_that_is_said_to_be_a_conversation_must_be_one() -> None:
+    with pytest.raises(loaders.Unreadable, match="not a conversation: expected JSON with role"):
+        loaders.extract("a.txt", b"hello", "conversation", BOUNDS)
+
+
+def test_the_text_of_a_conversation_is_read_again_and_restored() -> None:
+    long = "This sentence is long. " * 60
+    first = Conversation([Turn("Ann: A", f"[x] {long}\n[-] Bob: no", "2026-05-01T10:30:00Z")], "T")
+    text = conversation_text([first, Conversation([Turn("", "hi\f\r\nho"), Turn("Bob", " ")])])
+    assert is_conversation(text)
+    passages = chunk(text, format="conversation", max_tokens=64)
+    assert len(passages) > 3
+    assert {each.metadata["speaker"] for each in passages} == {"Ann A", "unknown"}
+    assert [each.metadata["turn"] for each in passages] == [1] * len(passages)
+    rows, end = [], 0
+    for each in passages:
+        rows.append({"lead": text[end : each.start], "content": each.content})
+        end = each.end
+    assert rows[0]["lead"] + joined(rows) + text[end:] == text
+    same = loaders.extract("any", text.encode(), None, BOUNDS)
+    assert (same.text, same.format) == (text, "conversation")
+
+
+def test_what_is_missing_or_wrong_in_a_message_is_left_out() -> None:
+    export = [chatgpt("Bread", current="gone"), {"mapping": {}}, {"chat_messages": "none"}]
+    assert [each[0] for each in turns(read("c.json", export))] == [
+        "user: How long does dough rest?",
+        "assistant: An hour.",
+    ]
+    lines = [
+        {"speaker": "Ann", "text": "Hi", "time": "soon"},
+        {"speaker": "Bob", "text": "Hello", "time": True},
+        {"speaker": "Cy", "text": "Hey", "time": 1e300},
+    ]
+    assert [each[2] for each in turns(read("c.json", lines))] == [None, None, None]
+    chat = "2024-05-13, 21:05 - Ann: Hello\n2024-13-44, 21:05 - Bob: Hi"
+    assert [each[2] for each in turns(read("c.txt", chat))] == ["2024-05-13T21:05:00Z", None]
+    forced = loaders.extract("chat", chat.encode(), "conversation", BOUNDS)
+    assert len(turns(forced)) == 2
+    deep = '[{"role": "user", "content": ' + "[" * 100_000
+    assert read("deep.json", deep).format == "json"
