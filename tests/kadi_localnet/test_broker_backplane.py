@@ -10,6 +10,8 @@ from tests.networks import TOKEN, connected
 
 from kadi_client import Connection, NotConnected, Tool
 from kadi_localnet.broker import BackplaneLost, Limits, serve_broker, server
+from kadi_localnet.broker.backplane import backplane_at
+from kadi_localnet.broker.cluster import EVERYONE
 
 NOWHERE = "ws://127.0.0.1:1/kadi"
 
@@ -38,6 +40,52 @@ async def test_an_address_of_something_else_is_refused(url: str) -> None:
     with pytest.raises(ValueError, match="nats://token@localhost:4222"):
         async with serve_broker(port=0, backplane=url):
             pass
+
+
+@pytest.mark.parametrize(
+    "server_of", ["nats_url", pytest.param("rabbitmq_url", marks=pytest.mark.rabbitmq)]
+)
+async def test_a_message_reaches_one_broker_all_brokers_or_nobody(
+    server_of: str, request: pytest.FixtureRequest
+) -> None:
+    backplane = backplane_at(request.getfixturevalue(server_of))
+    first, second = Receiver(), Receiver()
+    async with backplane.join("one", first) as send, backplane.join("two", second):
+        messages = [str(number).encode() for number in range(100)]
+        for message in messages:
+            await send("two", message)
+        await send(EVERYONE, b"all")
+        await send("three", b"lost")
+        async with asyncio.timeout(10):
+            await first.has(2 if server_of == "nats_url" else 1)
+            await second.has(101)
+    assert second.noted[:101] == [*messages, b"all"]
+    told = ["three"] if server_of == "nats_url" else []  # RabbitMQ leaves it to the lease
+    assert sorted(map(str, first.noted[:2])) == ["b'all'", *told]
+
+
+class Receiver:
+    """Notes what it receives."""
+
+    def __init__(self) -> None:
+        self.noted: list[bytes | str] = []
+        self.arrived = asyncio.Event()
+
+    def received(self, message: bytes) -> None:
+        self.noted.append(message)
+        self.arrived.set()
+
+    def unreachable(self, broker: str) -> None:
+        self.noted.append(broker)
+        self.arrived.set()
+
+    def lost(self) -> None:
+        """Its own end is none of the messages."""
+
+    async def has(self, number: int) -> None:
+        while len(self.noted) < number:
+            self.arrived.clear()
+            await self.arrived.wait()
 
 
 async def test_a_client_takes_the_first_broker_that_can_be_reached(nats_url: str) -> None:

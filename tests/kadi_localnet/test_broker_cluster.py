@@ -186,9 +186,11 @@ def test_a_broker_that_falls_silent_is_a_provider_and_a_caller_that_left() -> No
     served = brokers.call(1, there, "echo")
     read(there), read(here)
     del brokers.desks["b1"]
-    brokers.advance(9.0)
+    for _ in range(9):
+        brokers.advance(1.0)
     assert read(here) == []
-    brokers.advance(1.5)
+    brokers.advance(1.0)
+    brokers.advance(0.5)
     frames = read(here)
     assert cancellation(served, reason="caller_lost") in frames
     (ended,) = [each for each in frames if each["method"] == "kadi.ability.response"]
@@ -214,6 +216,24 @@ def test_a_lost_message_is_noticed_and_the_brokers_begin_anew() -> None:
     assert brokers[0].stat("brokers") == brokers[1].stat("brokers") == 2
     again = brokers.call(1, caller)
     assert only(provider)["params"]["requestId"] == again
+
+
+def test_a_broker_that_stood_still_joins_again_itself() -> None:
+    brokers = Brokers(2)
+    provider, caller = brokers.provider(0, "echo"), brokers[1].join()
+    brokers.call(1, caller)
+    brokers[0].advance(11.0)
+    assert brokers[0].router.cluster.forgotten
+    assert brokers[0].router.cluster.next_deadline() is None
+    assert not brokers[1].router.cluster.forgotten
+    brokers[0].router.cluster.leave()
+    brokers.desks = {"new": brokers[0], "b1": brokers[1]}
+    brokers.join("new", formerly="b0")
+    assert "disconnected" in only(caller)["params"]["error"]
+    again = brokers.call(1, caller)
+    asked = [each for each in read(provider) if each["method"] == "kadi.ability.request"]
+    assert asked[-1]["params"]["requestId"] == again
+    assert brokers[0].stat("brokers") == brokers[1].stat("brokers") == 2
 
 
 def test_brokers_that_missed_each_other_meet_at_the_next_beat() -> None:

@@ -37,7 +37,7 @@ class Inbound(Protocol):
         """Take a message for this broker or for all; its own ones to all may be among them."""
 
     def unreachable(self, broker: str) -> None:
-        """Note that a message found no broker of this id."""
+        """Note that a message found no broker of this id; RabbitMQ does not tell."""
 
     def lost(self) -> None:
         """Note that the server is lost: nothing is sent or received any more."""
@@ -150,12 +150,9 @@ class RabbitMQ:
         async def receive(message: AbstractIncomingMessage) -> None:
             inbound.received(message.body)
 
-        def returned(_channel: Any, message: AbstractIncomingMessage) -> None:
-            inbound.unreachable(message.routing_key or "")
-
         async def send(to: str, message: bytes) -> None:
             try:
-                await exchange.publish(Message(message), to, mandatory=to != EVERYONE)
+                await exchange.publish(Message(message), to, mandatory=False)
             except (AMQPError, ChannelInvalidStateError, OSError) as exc:
                 raise BackplaneLost(f"RabbitMQ is lost: {exc}") from exc
 
@@ -165,7 +162,6 @@ class RabbitMQ:
                 channel = await connection.channel(publisher_confirms=False)
                 connection.close_callbacks.add(lost)
                 channel.close_callbacks.add(lost)
-                channel.return_callbacks.add(returned)
                 exchange = await channel.declare_exchange(
                     _SUBJECT, ExchangeType.DIRECT, auto_delete=True
                 )

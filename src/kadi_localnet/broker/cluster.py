@@ -180,12 +180,12 @@ class Cluster:
         """Brokers that others know."""
         self._controls: deque[tuple[str, bytes]] = deque()
         self._leases: Deadlines[str] = Deadlines()
-        self._beats: Deadlines[None] = Deadlines()
+        self._next_beat: float | None = None
         self._registrations: dict[int, _Registration] = {}
         self._overdue: Deadlines[int] = Deadlines()
         self._serial = 0
         self.forgotten = False
-        """Whether another broker has forgotten this one, which then must join again."""
+        """Whether others have forgotten this broker, or will have: it must join again."""
 
     def __len__(self) -> int:
         return len(self._brokers)
@@ -203,7 +203,7 @@ class Cluster:
         self._id = id_
         self.forgotten = False
         self._control(EVERYONE, Hello(id_, formerly))
-        self._beats.set(None, now + self._limits.beat)
+        self._next_beat = now + self._limits.beat
 
     def say_goodbye(self) -> None:
         """Tell the others that this broker stops."""
@@ -216,7 +216,7 @@ class Cluster:
         self._id = ""
         self._named.clear()
         self._controls.clear()
-        self._beats.discard(None)
+        self._next_beat = None
 
     def lose(self, id_: str) -> None:
         """Forget a broker that cannot be reached."""
@@ -314,13 +314,20 @@ class Cluster:
             self._forget(broker, "it does not take messages fast enough")
 
     def expire(self, now: float) -> None:
-        """Send what is due, and forget brokers that are silent."""
+        """Send what is due, and forget brokers that are silent.
+
+        If this is called so late that the others may have forgotten this broker, it must join
+        again instead: their messages may still be unread.
+        """
+        if self._next_beat is not None and now > self._next_beat + self._limits.lease / 2:
+            self.forgotten = True
+            return
         for id_ in self._leases.due(now):
             self._forget(self._brokers[id_], f"silent for {self._limits.lease:g} s")
         for number in self._overdue.due(now):
             self._confirm(self._registrations.pop(number))
-        for _ in self._beats.due(now):
-            self._beats.set(None, now + self._limits.beat)
+        if self._next_beat is not None and now >= self._next_beat:
+            self._next_beat = now + self._limits.beat
             self._control(EVERYONE, Beat(self._id, list(self._brokers)))
             probe = Probe(self._id, self._loads())
             for id_, broker in self._brokers.items():
@@ -329,7 +336,9 @@ class Cluster:
 
     def next_deadline(self) -> float | None:
         """Return the time at which to call :meth:`expire` next."""
-        times = (self._leases.next(), self._overdue.next(), self._beats.next())
+        if self.forgotten:
+            return None
+        times = (self._leases.next(), self._overdue.next(), self._next_beat)
         return min((at for at in times if at is not None), default=None)
 
     def _hear(self, message: Hello | Beat | Leave, now: float) -> None:

@@ -194,7 +194,7 @@ class Broker:
             if self._backplane_lost:
                 raise BackplaneLost("the connection to the backplane is lost")
             if cluster.forgotten:
-                log.warning("another broker has forgotten this one, which joins again")
+                log.warning("other brokers have forgotten this one, which joins again")
                 return
             if self._stopping:
                 cluster.say_goodbye()
@@ -208,6 +208,9 @@ class Broker:
         joined: asyncio.Future[None] = self._loop.create_future()
         exchange = asyncio.create_task(self._exchange(backplane, joined), name="broker-exchange")
         try:
+            await asyncio.wait([joined, exchange], return_when=asyncio.FIRST_COMPLETED)
+            if exchange.done():
+                await exchange
             await joined
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_MEETING_SECONDS):
