@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from typing import Final
 
-from ability_search.collection import Collection, checked_name
+from ability_search.collection import Collection
 from ability_search.documents import Document, instant
 from ability_search.errors import InvalidInput, NotFound, TooLarge
 from ability_search.filters.operands import instants
@@ -63,7 +63,6 @@ class Sessions:
             NotFound: if a task to change does not exist; tasks and history are unchanged then.
             TooLarge: if the session would have too many records, or a text is too long.
         """
-        checked_name(value.collection, field="session.agentId")
         new = self._documents(value)
         state = SessionState(agent_id=value.agent_id, session_id=value.session_id)
         if value.scratch:
