@@ -21,7 +21,6 @@ from ability_search.index.preparation import restored_document
 from ability_search.index.session_options import (
     EVERY,
     HistoryEntry,
-    Message,
     Scope,
     ScratchEntry,
     SessionErase,
@@ -207,13 +206,10 @@ class Sessions:
                     f"{field}.content: {size} bytes, at most {most} are allowed",
                     hint="Split it (setting max_document_bytes).",
                 )
-            documents.append(self._document(message, value.session_id, field))
+            time = instants(f"{field}.time", message.time)[0] if message.time else self._now()
+            about = {"session": value.session_id, "role": message.role, "time": instant(time)}
+            documents.append(Document("", "", message.content, about, format="text"))
         return documents
-
-    def _document(self, message: Message, session: str, field: str) -> Document:
-        time = instants(f"{field}.time", message.time)[0] if message.time else self._now()
-        about = {"session": session, "role": message.role, "time": instant(time)}
-        return Document("", "", message.content, about, format="text")
 
     async def _change_tasks(self, value: SessionWrite, changes: Sequence[TaskChange]) -> list[Task]:
         known = [each for each in changes if each.id is not None]
