@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import ConfigDict, Field, StringConstraints, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, StringConstraints, model_validator
 
+from ability_search.collection import is_collection_name
 from ability_search.wire import Count, Input, NonBlank, Result
 
 DEFAULT: str = "default"
@@ -22,8 +23,17 @@ LATEST: int = 50
 
 Status = Literal["open", "active", "done", "cancelled"]
 Part = Literal["scratch", "tasks", "history", "sessions"]
+
+
+def _agent_id(text: str) -> str:
+    if not text or not is_collection_name(f"{HISTORY}{text}"):
+        raise ValueError("use 1 to 56 letters, digits, . _ -")
+    return text
+
+
 AgentId = Annotated[
     str,
+    AfterValidator(_agent_id),
     Field(
         max_length=56,
         # As the name of a collection, because history-<agentId> is one.
