@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field, StringConstraints, model_validator
+from pydantic import ConfigDict, Field, StringConstraints, model_validator
 
 from ability_search.wire import Count, Input, NonBlank, Result
 
@@ -87,6 +87,10 @@ class Message(Input):
 class SessionWrite(Scope):
     """Changes of a session."""
 
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"scratch": {"focus": "the backup of May"}}]}
+    )
+
     scratch: dict[Key, Value] = Field(
         default_factory=dict,
         max_length=256,
@@ -136,6 +140,10 @@ class SessionRead(Scope):
 
 class SessionErase(Scope):
     """Selection of the records of a session to delete."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"sessionId": "monday", "dryRun": True}]}
+    )
 
     session_id: SessionId = Field(
         DEFAULT, description="Session of the agent, or * for all of them.", examples=["monday"]

@@ -26,6 +26,7 @@ from tests.ability_search.mcp.conftest import text_of
 from ability_search.config.schema import McpProfile, Settings
 from ability_search.edges.memory_calls import MEMORY
 from ability_search.mcp.lean_profile import LEAN_PARAMETERS
+from ability_search.mcp.mcp_tools import ASK, READ
 from ability_search.tools.table import BY_NAME, TOOLS
 
 MODES = ("legacy", "auto")
@@ -333,6 +334,6 @@ async def test_stdout_carries_only_the_protocol(stage: Stage, tmp_path: Path) ->
     assert refused == [-32700, -32700, -32600]
     assert answers[1]["serverInfo"]["name"] == "ability-search"
     assert "search-query" in answers[1]["instructions"]
-    assert len(answers["two"]["tools"]) == len(TOOLS) + len(MEMORY) + 1
+    assert len(answers["two"]["tools"]) == len(TOOLS) + len(MEMORY) + len((ASK, READ))
     assert (out, process.returncode) == (b"", 0)
     assert b" cli: " in err
