@@ -149,7 +149,10 @@ def require_secrets(settings: Settings) -> None:
                 f" or in secrets.toml (`ability-search secret set {name}`),"
                 f" or provide it in vault {VAULT} of a secret ability on the network"
                 for name in settings.missing_secrets
-            )
+            ),
+            hint="An API that needs no key accepts any text as SEARCH_API_KEY."
+            if "SEARCH_API_KEY" in settings.missing_secrets
+            else None,
         )
 
 

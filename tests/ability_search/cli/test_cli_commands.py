@@ -374,6 +374,18 @@ def test_doctor_names_the_models_that_collections_need_and_nobody_serves(
     assert "ability-search reindex docs --model" in check["remedy"]
 
 
+def test_doctor_says_a_warning_of_several_collections_once(network: Network, run: Run) -> None:
+    unfit = [SUMMARY.model_copy(update={"name": name, "warnings": ["w"]}) for name in ("a", "b")]
+    answer = CollectionsResult(collections=unfit).model_dump(mode="json", by_alias=True)
+    network.answers["search-collections"] = lambda _: answer
+    network.answers["rerank"] = lambda _: {"results": []}
+    checks = json.loads(run("doctor", "--json", broker=network.url).stdout)
+    warned = [
+        each["text"] for each in checks if (each["name"], each["state"]) == ("search", "warn")
+    ]
+    assert warned == ["a, b: w"]
+
+
 def test_setup_asks_and_writes_files_that_are_loaded(run: Run) -> None:
     done = run("setup", given="\n\n\n\n")
     assert done.exit_code == 0, done.stderr
