@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -12,11 +13,12 @@ import typer
 
 from ability_search.cli import output
 from ability_search.cli.app import app, command
-from ability_search.cli.clients import CLIENT_NAME, client_settings
+from ability_search.cli.clients import CLIENT_NAME, choose_target, client_settings
 from ability_search.cli.parameters import BrokerOption
 from ability_search.components.component_run import traced
 from ability_search.components.extras import require_extra
 from ability_search.config.schema import McpProfile, Settings
+from ability_search.config.trust import MODEL_APIS, require_trusted
 from ability_search.edges.tool_calls import Caller, LiveConnection
 from ability_search.stack.lifecycle import run_until_stopped
 
@@ -47,6 +49,8 @@ def mcp(broker: BrokerOption = None, profile: ProfileOption = None) -> None:
     """
     require_extra("mcp")
     settings = client_settings()
+    require_trusted(settings, os.environ, *MODEL_APIS)
+    choose_target(settings, broker)  # an address that is refused ends the command at once
     with traced(settings, "mcp"):
         asyncio.run(run_until_stopped(_serve(settings, broker, profile)))
 
