@@ -535,7 +535,7 @@ class Job:
     error: Mapping[str, Any] | None = None
     """``code``, ``message`` and ``hint`` if the job failed."""
     result: Mapping[str, Any] | None = None
-    """The result if the job is done."""
+    """The result if the job is done; until then, that of the analysis before it."""
 
     @property
     def running(self) -> bool:
