@@ -78,6 +78,7 @@ COMMANDS = {
     "delete": "collections",
     "reindex": "collections",
     "analyze": "graph",
+    "consolidate": "notes",
     "memory": "agent_memory",
     "build": "index",
     "export": "transfer",

@@ -502,6 +502,8 @@ FILES, INDEX = "index-file", "index"
 """Kinds of the jobs that index; their results are stored, and no worker continues them."""
 ANALYSIS = "analysis"
 """Kind of the jobs that analyse a collection; the result is the analysis."""
+CONSOLIDATION = "consolidation"
+"""Kind of the jobs that consolidate a collection; the result is the report."""
 HISTORY = "history"
 """Option of a job that indexes: the outcomes of the jobs of its kind before it, newest first."""
 
