@@ -69,14 +69,14 @@ _AMOUNT = re.compile(
     r"(?P<unit>%|-?[A-Za-z]++(?![\w-]))?+(?![\w-])(?:\s(?P<next>[A-Za-z]++))?+"
 )
 _NAME = re.compile(
-    r"\b[A-Z][a-z]++ \d++(?![\w.:%-])"  # Sprint 14
+    r"\b[A-Z][a-z]++ \d++(?:\.\d++)*+(?![\w:%-])"  # Sprint 14, Version 1.2
     r"|(?<=[\w,;:)] )[A-Z][\w'-]*+"
     r"|(?<![\w-])[A-Za-z][A-Za-z_-]*+\d[\w-]*+(?:\.\d++)*+"  # db-prod-01, v2.3.1
     r"|\b[A-Za-z]++_\w++"
 )
 _ATTRIBUTE = re.compile(
     r"(?P<subject>[^:=.]{3,80}?)\s*+(?P<verb>\b(?:(?:is|are|was|were)(?:\s\w++(?<=ed))?+"
-    r"(?:\s(?:at|by|in|on|to)\b)?+|(?:uses?|prefers?)\b|(?:lives|runs|works)\s(?:in|on|at|for)\b)"
+    r"(?:\s(?:at|by|in|on|to)\b)?+|prefers?\b|(?:lives|runs|works)\s(?:in|on|at|for)\b)"
     r"|[:=])\s++(?P<value>[^.;]{1,60})"
 )
 _WORD = re.compile(r"[\w-]++")
@@ -193,6 +193,8 @@ def _values(one: _Read, other: _Read) -> tuple[str, str] | None:
 
 
 def _amounts(one: _Read, other: _Read) -> tuple[Rule, tuple[str, str]] | None:
+    if one.dates and other.dates and one.dates != other.dates:
+        return None  # two events
     for unit in dict(one.amounts):
         here = {number for each, number in one.amounts if each == unit}
         there = {number for each, number in other.amounts if each == unit}
@@ -203,7 +205,8 @@ def _amounts(one: _Read, other: _Read) -> tuple[Rule, tuple[str, str]] | None:
 
 
 def _dates(one: _Read, other: _Read) -> tuple[Rule, tuple[str, str]] | None:
-    if len(one.dates) == len(other.dates) == 1 and one.words == other.words:
+    same = one.words == other.words and one.amounts == other.amounts
+    if len(one.dates) == len(other.dates) == 1 and same:
         apart = _before(one.dates[0], other.dates[0]) or _before(other.dates[0], one.dates[0])
         if apart:
             shown = [_date_text(each.text) for each in (one, other)]

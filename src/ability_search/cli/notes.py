@@ -84,4 +84,8 @@ def consolidate(
 def _print(title: str, rows: Sequence[Mapping[str, Any]], columns: tuple[str, ...]) -> None:
     if rows:
         output.stdout().print(f"{title}:")
-        output.print_table(columns, [[row.get(name) or "" for name in columns] for row in rows])
+        output.print_table(columns, [[_cell(row.get(name)) for name in columns] for row in rows])
+
+
+def _cell(value: object) -> str:
+    return f"{value:.2f}" if isinstance(value, float) else str(value or "")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import csv
+from pathlib import Path
+
 import pytest
 
 from ability_search.analysis.contradictions import find_contradiction, same_facts
@@ -66,6 +69,17 @@ def test_each_rule_finds_its_contradiction(
 def test_other_topics_and_other_words_are_no_contradiction(one: str, other: str) -> None:
     assert find_contradiction(one, other) is None
     assert find_contradiction(other, one) is None
+
+
+def test_few_look_alikes_are_taken_for_contradictions() -> None:
+    path = Path(__file__).parents[2] / "data" / "note_pairs.tsv"
+    with path.open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file, delimiter="\t"))
+    found = [row for row in rows if find_contradiction(row["first"], row["second"])]
+    right = sum(row["contradict"] == "1" for row in found)
+    assert len(rows) == 112
+    assert right >= 48
+    assert len(found) - right <= 3
 
 
 def test_texts_that_differ_in_a_fact_are_not_the_same_note() -> None:
