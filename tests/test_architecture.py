@@ -18,6 +18,9 @@ TREES = {module: ast.parse(path.read_text(encoding="utf-8")) for module, path in
 
 PURE = {
     "analysis.collection_graph",
+    "analysis.consolidation",
+    "analysis.consolidation_report",
+    "analysis.contradictions",
     "analysis.graph_analysis",
     "analysis.graph_measures",
     "analysis.vector_measures",

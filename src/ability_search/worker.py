@@ -15,6 +15,7 @@ from typing import Any
 
 import httpx
 
+from ability_search.analysis.consolidator import Consolidator
 from ability_search.analysis.graph_analyzer import GraphAnalyzer
 from ability_search.config.model_settings import Embedding, Expansion
 from ability_search.config.model_settings import Reranker as Reranking
@@ -247,6 +248,7 @@ def build_services(
         searcher=Searcher(query_ports),
         maintenance=maintenance,
         analyzer=GraphAnalyzer(store),
+        consolidator=Consolidator(store, registry, _now),
     )
 
 

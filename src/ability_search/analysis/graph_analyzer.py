@@ -49,59 +49,71 @@ class GraphAnalyzer:
             GenerationGone: if it is rebuilt or deleted meanwhile.
         """
         started = time.perf_counter()
-        if importlib.util.find_spec("scipy") is None:
-            raise InvalidInput(
-                "analyze",
-                "the worker has no scipy, which analyses need",
-                hint="Run where the worker is installed: pip install 'ability-search[analysis]'",
-            )
-        if collection.chunks > LIMIT:
-            raise TooLarge(
-                f"{collection.public_name} has {collection.chunks} chunks; at most {LIMIT} can be"
-                " analysed",
-                hint="Analyse a smaller collection.",
-            )
-        chunks, vectors = await self._chunks(collection, report)
-        sources = await self._sources(collection)
-        await self._progress(report, collection, len(chunks), "measuring")
+        check_analysable(collection, "analyze")
+        chunks, vectors = await read_chunks(self._store, collection, report)
+        sources = await read_sources(self._store, collection)
+        await report_progress(report, collection, len(chunks), "measuring")
         analysis, scores = await asyncio.to_thread(
             _measured, chunks, vectors, sources, collection.revision
         )
-        await self._progress(report, collection, len(chunks), "storing")
+        await report_progress(report, collection, len(chunks), "storing")
         for begin in range(0, len(chunks), _SCORES):
             await self._store.set_scores(collection.type, scores[begin : begin + _SCORES])
         took = round(1e3 * (time.perf_counter() - started), 1)
         return analysis.model_copy(update={"took_ms": took})
 
-    async def _chunks(
-        self, collection: Collection, report: Report
-    ) -> tuple[list[ChunkVector], Vector]:
-        chunks: list[ChunkVector] = []
-        parts: list[Vector] = []
-        limit = max(1, _PAGE_NUMBERS // collection.dimensions)
-        after = ""
-        while page := await self._store.chunk_vectors(collection.type, after=after, limit=limit):
-            chunks += [replace(each, embedding=()) for each in page]
-            parts.append(np.array([each.embedding for each in page], dtype=np.float32))
-            after = page[-1].chunk_id
-            await self._progress(report, collection, len(chunks), "reading")
-        empty = np.zeros((0, collection.dimensions), dtype=np.float32)
-        return chunks, np.concatenate([empty, *parts])
 
-    async def _sources(self, collection: Collection) -> list[SourceRecord]:
-        records: list[SourceRecord] = []
-        after = ""
-        while page := await self._store.source_records(
-            collection.type, after=after, limit=_SOURCES
-        ):
-            records += page
-            after = page[-1].source
-        return records
+def check_analysable(collection: Collection, option: str) -> None:
+    """Check that the chunks of a collection can be compared by this worker.
 
-    async def _progress(
-        self, report: Report, collection: Collection, done: int, stage: str
-    ) -> None:
-        await report(Progress(collection.public_name, done, collection.chunks, stage))
+    Raises:
+        InvalidInput: if the extra ``analysis`` is not installed; it names ``option``.
+        TooLarge: if there are more than :data:`LIMIT` chunks.
+    """
+    if importlib.util.find_spec("scipy") is None:
+        raise InvalidInput(
+            option,
+            "the worker has no scipy, which analyses need",
+            hint="Run where the worker is installed: pip install 'ability-search[analysis]'",
+        )
+    if collection.chunks > LIMIT:
+        raise TooLarge(
+            f"{collection.public_name} has {collection.chunks} chunks; at most {LIMIT} can be"
+            " analysed",
+            hint="Analyse a smaller collection.",
+        )
+
+
+async def read_chunks(
+    store: Store, collection: Collection, report: Report
+) -> tuple[list[ChunkVector], Vector]:
+    """Return the indexed chunks by chunkId, and their vectors, shape (n, d)."""
+    chunks: list[ChunkVector] = []
+    parts: list[Vector] = []
+    limit = max(1, _PAGE_NUMBERS // collection.dimensions)
+    after = ""
+    while page := await store.chunk_vectors(collection.type, after=after, limit=limit):
+        chunks += [replace(each, embedding=()) for each in page]
+        parts.append(np.array([each.embedding for each in page], dtype=np.float32))
+        after = page[-1].chunk_id
+        await report_progress(report, collection, len(chunks), "reading")
+    empty = np.zeros((0, collection.dimensions), dtype=np.float32)
+    return chunks, np.concatenate([empty, *parts])
+
+
+async def read_sources(store: Store, collection: Collection) -> list[SourceRecord]:
+    """Return the records of all sources, without generated kinds."""
+    records: list[SourceRecord] = []
+    after = ""
+    while page := await store.source_records(collection.type, after=after, limit=_SOURCES):
+        records += page
+        after = page[-1].source
+    return records
+
+
+async def report_progress(report: Report, collection: Collection, done: int, stage: str) -> None:
+    """Report the progress of an analysis, in chunks."""
+    await report(Progress(collection.public_name, done, collection.chunks, stage))
 
 
 def _measured(

@@ -79,6 +79,7 @@ COMMANDS = {
     "delete": "collections",
     "reindex": "collections",
     "analyze": "graph",
+    "consolidate": "notes",
     "memory": "agent_memory",
     "build": "index",
     "export": "transfer",

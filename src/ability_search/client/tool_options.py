@@ -86,6 +86,7 @@ class ReindexOptions(TypedDict, total=False):
     background: bool
     cancel: bool
     analyze: bool
+    consolidate: Mapping[str, Any]
 
 
 class SessionParts(TypedDict, total=False):

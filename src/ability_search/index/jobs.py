@@ -184,7 +184,8 @@ class Jobs:
             recording.cancel()
             if begun is not None:
                 fields |= {"done": progress.done, "total": progress.total, "stage": progress.stage}
-                fields |= {"result": progress.result}
+                if progress.result is not None:
+                    fields["result"] = progress.result
                 end = self._attempt(self._end_run(begun, job, state, fields))
                 await asyncio.wait({end}, timeout=_RECORDED_WITHIN)
 
@@ -195,11 +196,14 @@ class Jobs:
         await asyncio.gather(*self._recording, return_exceptions=True)
 
     async def _begin_run(self, job: Job) -> None:
-        """Record a new job; one that indexes with the outcomes of those before it."""
-        if job.kind not in (FILES, INDEX):
-            await self.begin(job)
-            return
+        """Record a new job; one that indexes with the outcomes of those before it.
+
+        Any other keeps the result of the one before it until it has its own.
+        """
         last = await self.find(job.collection, job.kind)
+        if job.kind not in (FILES, INDEX):
+            await self.begin(replace(job, result=None if last is None else last.result))
+            return
         history = () if last is None else [_outcome(last), *last.options.get(HISTORY, ())]
         await self.begin(replace(job, options={HISTORY: list(history)[:_HISTORY]}))
 

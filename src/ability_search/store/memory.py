@@ -148,6 +148,7 @@ class _Leases(Tables):
             total=job.total,
             started_at=now,
             updated_at=now,
+            result=deepcopy(job.result),
         )
         self._jobs[job.collection, job.kind] = LeasedJob(begun, now + lease)
         return True

@@ -498,6 +498,8 @@ FILES, INDEX = "index-file", "index"
 """Kinds of the jobs that index; their results are stored, and no worker continues them."""
 ANALYSIS = "analysis"
 """Kind of the jobs that analyse a collection; the result is the analysis."""
+CONSOLIDATION = "consolidation"
+"""Kind of the jobs that consolidate a collection; the result is the report."""
 HISTORY = "history"
 """Option of a job that indexes: the outcomes of the jobs of its kind before it, newest first."""
 
@@ -531,7 +533,7 @@ class Job:
     error: Mapping[str, Any] | None = None
     """``code``, ``message`` and ``hint`` if the job failed."""
     result: Mapping[str, Any] | None = None
-    """The result if the job is done."""
+    """The result if the job is done; until then, that of the analysis before it."""
 
     @property
     def running(self) -> bool:

@@ -11,6 +11,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from ability_search.analysis.consolidator import Consolidator
 from ability_search.analysis.graph_analyzer import GraphAnalyzer
 from ability_search.errors import Cancelled, DeadlineExceeded, SearchError
 from ability_search.filters.predicate import matches
@@ -30,7 +31,7 @@ from ability_search.ops.metrics.meter import Meter
 from ability_search.ops.metrics.metric_table import DEGRADED_ANSWERS, QUERY_STAGE_SECONDS
 from ability_search.search.response import QueryResult, SimilarResult
 from ability_search.search.searcher import Searcher, not_found
-from ability_search.store.records import ANALYSIS, FILES, INDEX, Job
+from ability_search.store.records import ANALYSIS, CONSOLIDATION, FILES, INDEX, Job
 from ability_search.tools import inputs, requests, responses, results
 from ability_search.tools.boundary import failure
 from ability_search.tools.table import TOOLS, ToolRow
@@ -64,6 +65,7 @@ class Services:
     searcher: Searcher
     maintenance: Maintenance
     analyzer: GraphAnalyzer
+    consolidator: Consolidator
 
 
 def search_tools(services: Services) -> list[Tool]:
@@ -183,6 +185,8 @@ class _Table:
             return responses.cancelled_result(job)
         if value.analyze:
             return await self._analyzed(value, call)
+        if value.consolidate is not None:
+            return await self._consolidated(value.collection, value.consolidate, value.job_id, call)
         announced = _Job(call, value.job_id)
         async with announced.failing(value.collection):
             run = await self._services.reindexing.start(
@@ -199,6 +203,20 @@ class _Table:
             analysis = await self._services.analyzer.analyze(collection, run.report)
             run.end(analysis.chunks, analysis.model_dump(by_alias=True))
         return responses.analyzed_result(value.collection, analysis, job.id)
+
+    async def _consolidated(
+        self, name: str, wanted: inputs.Consolidate, job_id: str | None, call: _Admitted
+    ) -> results.ReindexResult:
+        await self._services.ports.registry.get(name)
+        collection = await self._services.ports.registry.current(name)
+        job = _Job(call, job_id)
+        async with self._recorded(job, CONSOLIDATION, name) as run:
+            found = await self._services.consolidator.consolidate(
+                collection, run.report, apply=wanted.apply, undo=wanted.undo
+            )
+            run.end(found.notes, found.listed().model_dump(by_alias=True))
+        self._services.maintenance.schedule(name)
+        return responses.consolidated_result(name, found, job.id)
 
     async def _attended(self, run: Run, admitted: _Admitted) -> Job:
         """Wait for a job; a cancelled or expired call cancels it, a lost caller does not."""
@@ -261,7 +279,12 @@ class _Table:
         graph = responses.analysis(jobs) if "graph" in value.include else None
         if graph is not None:
             graph = graph.of_sources(self._may_read)
-        return responses.collection_info(page, jobs, overview, graph, scan_below=ranking.scan_below)
+        notes = responses.consolidation(jobs) if "consolidation" in value.include else None
+        if notes is not None:
+            notes = notes.of_sources(self._may_read)
+        return responses.collection_info(
+            page, jobs, overview, graph, notes, scan_below=ranking.scan_below
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from ability_search.text.chunkers import Strategy
 from ability_search.wire import Count, Input, NonBlank, Share
 
 Format = Literal["markdown", "text", "code", "json", "html", "rst", "csv", "conversation"]
-Included = Literal["tokens", "growth", "map", "graph"]
+Included = Literal["tokens", "growth", "map", "graph", "consolidation"]
 FileFormat = (
     Format
     | Literal["pdf", "docx", "pptx", "xlsx", "odf", "rtf", "epub", "svg", "email", "mbox", "image"]
@@ -294,6 +294,24 @@ class SimilarInput(Input):
         return self
 
 
+class Consolidate(Input):
+    """Consolidate the notes of a collection: its documents of one chunk."""
+
+    apply: bool = Field(
+        False,
+        description="Set near-duplicates aside, out of the indexes, and add the missing links.",
+    )
+    undo: bool = Field(
+        False, description="Take back what the last apply changed; a second call, the one before."
+    )
+
+    @model_validator(mode="after")
+    def _one_thing(self) -> Consolidate:
+        if self.apply and self.undo:
+            raise ValueError("apply and undo are mutually exclusive")
+        return self
+
+
 class ReindexInput(Input):
     """Input of search-reindex."""
 
@@ -321,14 +339,23 @@ class ReindexInput(Input):
         description="Only analyse the graph of the chunks, and store their centrality and novelty"
         " for the option boost of search-query; the chunks stay as they are.",
     )
+    consolidate: Consolidate | None = Field(
+        None,
+        description="Only report near-duplicates, contradictions, stale notes and missing links;"
+        " search-collection-info returns the report. {} changes nothing.",
+    )
     job_id: JobId = None
 
     @model_validator(mode="after")
     def _one_thing(self) -> ReindexInput:
         if self.clear + self.background + self.cancel + self.analyze > 1:
             raise ValueError("clear, background, cancel and analyze are mutually exclusive")
-        if self.analyze and self.model_fields_set - {"collection", "analyze", "job_id"}:
-            raise ValueError("analyze changes no setting of the collection; leave the others out")
+        for name in ("analyze", "consolidate"):
+            others = self.model_fields_set - {"collection", name, "job_id"}
+            if getattr(self, name) not in (False, None) and others:
+                raise ValueError(
+                    f"{name} changes no setting of the collection; leave the others out"
+                )
         return self
 
 
@@ -388,11 +415,12 @@ class CollectionInfoInput(Input):
     children: bool = Field(True, description="Also list sources that belong to another one (of).")
     include: list[Included] = Field(
         default_factory=list,
-        max_length=4,
+        max_length=5,
         description="Additional parts. tokens: histogram of chunk sizes, to judge the chunking."
         " growth: how much was indexed when. map: sample of the chunks as points, close to each"
         " other if similar, for plotting; it is long. Each of these reads the chunks."
-        " graph: the last analysis of the chunks' graph, made by search-reindex with analyze.",
+        " graph: the last analysis of the chunks' graph, made by search-reindex with analyze."
+        " consolidation: the last report on its notes, made by search-reindex with consolidate.",
         examples=[["tokens", "growth"]],
     )
     map_points: Count = Field(1000, ge=1, le=5000, description="Maximum points on the map.")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ability_search.analysis.consolidation_report import Consolidation
 from ability_search.analysis.graph_analysis import GraphAnalysis
 from ability_search.collection import Collection
 from ability_search.documents import instant
@@ -12,7 +13,7 @@ from ability_search.index.file_indexing import FileReport
 from ability_search.index.index_calls import IndexReport
 from ability_search.index.indexer import SourcePage
 from ability_search.index.overview import Overview
-from ability_search.store.records import ANALYSIS, HISTORY, Job
+from ability_search.store.records import ANALYSIS, CONSOLIDATION, HISTORY, Job
 from ability_search.text.model_traits import language_warnings
 from ability_search.tools import results
 from ability_search.wire import Result
@@ -74,6 +75,28 @@ def analyzed_result(collection: str, analysis: GraphAnalysis, job_id: str) -> re
         state="done",
         job_id=job_id,
         took_ms=analysis.took_ms,
+    )
+
+
+def consolidation(jobs: Sequence[Job]) -> Consolidation | None:
+    """Return the last report of a consolidation; ``None`` if there is none."""
+    job = next((each for each in jobs if each.kind == CONSOLIDATION and each.result), None)
+    return None if job is None else Consolidation.model_validate(job.result)
+
+
+def consolidated_result(
+    collection: str, found: Consolidation, job_id: str
+) -> results.ReindexResult:
+    """Return the result of search-reindex with ``consolidate``."""
+    counts = ", ".join(f"{count} {name}" for name, count in found.counts.items())
+    return results.ReindexResult(
+        collection=collection,
+        deleted=0,
+        message=f"compared {found.notes} notes: {counts}; changed {found.applied}, restored"
+        f" {found.undone}; search-collection-info with include consolidation returns the report",
+        state="done",
+        job_id=job_id,
+        took_ms=found.took_ms,
     )
 
 
@@ -141,6 +164,7 @@ def collection_info(
     jobs: Sequence[Job],
     overview: Overview,
     graph: GraphAnalysis | None,
+    notes: Consolidation | None,
     *,
     scan_below: int,
 ) -> results.CollectionInfoResult:
@@ -166,6 +190,7 @@ def collection_info(
         growth=overview.growth,
         map=overview.map,
         graph=graph,
+        consolidation=notes,
     )
 
 
@@ -189,7 +214,7 @@ def _job(job: Job) -> results.JobStatus:
             "state": "interrupted" if job.running and job.expired else job.state,
             "started_at": instant(job.started_at),
             "updated_at": instant(job.updated_at),
-            "result": (job.result if job.kind != ANALYSIS else None) or None,
+            "result": (job.result if job.kind not in (ANALYSIS, CONSOLIDATION) else None) or None,
             "history": [_run(each) for each in job.options.get(HISTORY, ())] or None,
         }
     )

@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from ability_search.analysis.consolidation_report import Consolidation
 from ability_search.analysis.graph_analysis import GraphAnalysis
 from ability_search.index.charts import CollectionGrowth, CollectionMap, TokenHistogram
 from ability_search.index.session_options import SessionErased, SessionState
@@ -147,7 +148,7 @@ class JobStatus(Result):
     """The last job of its kind."""
 
     job_id: str
-    kind: Literal["reindex", "index-file", "index", "analysis"] = Field(
+    kind: Literal["reindex", "index-file", "index", "analysis", "consolidation"] = Field(
         description="index: a search-index that ran for more than two seconds."
     )
     state: Literal["running", "interrupted", "done", "failed", "cancelled"] = Field(
@@ -201,4 +202,7 @@ class CollectionInfoResult(Result):
     map: CollectionMap | None = Field(None, description="Set if requested by include.")
     graph: GraphAnalysis | None = Field(
         None, description="Set if requested by include, and the collection was analysed."
+    )
+    consolidation: Consolidation | None = Field(
+        None, description="Set if requested by include, and the collection was consolidated."
     )

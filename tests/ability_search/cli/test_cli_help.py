@@ -50,6 +50,7 @@ def test_all_commands_are_there() -> None:
             "delete",
             "reindex",
             "analyze",
+            "consolidate",
             "call",
             "secret",
         ),

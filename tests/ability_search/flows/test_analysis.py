@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from tests.ability_search.flows.conftest import Network, document
 
+from ability_search.analysis import graph_analyzer
 from kadi_client import ToolError
 
 
@@ -68,6 +69,20 @@ async def test_the_analysis_is_a_job_whose_result_is_listed_once(network: Networ
     (job,) = [each for each in info["jobs"] if each["kind"] == "analysis"]
     assert (job["state"], job["done"], job.get("result")) == ("done", 16, None)
     assert "graph" not in info
+
+
+async def test_a_failed_analysis_keeps_the_result_of_the_one_before(
+    network: Network, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await index_star(network)
+    found = await analyzed(network)
+    monkeypatch.setattr(graph_analyzer, "LIMIT", 1)
+    with pytest.raises(ToolError, match="at most 1"):
+        await analyzed(network)
+    info = await network.call("search-collection-info", collection="docs", include=["graph"])
+    (job,) = [each for each in info["jobs"] if each["kind"] == "analysis"]
+    assert (job["state"], job.get("result")) == ("failed", None)
+    assert info["graph"] == found
 
 
 async def test_an_empty_collection_is_analysed_and_a_missing_one_is_not(network: Network) -> None:

@@ -105,6 +105,7 @@ def _record(job: Job) -> dict[str, Any]:
         "stage": job.stage,
         "done": job.done,
         "total": job.total,
+        "result": None if job.result is None else dict(job.result),
     }
 
 

@@ -1,0 +1,93 @@
+"""The report of a consolidation, as callers see it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, Literal
+
+from pydantic import Field
+
+from ability_search.wire import Result
+
+LISTED: Final = 200
+"""Findings of each kind that a report lists."""
+Rule = Literal["negation", "antonyms", "numbers", "dates", "values"]
+"""Rules that find contradictions."""
+
+
+class Duplicate(Result):
+    """A note that says what another one says."""
+
+    source: str
+    kept: str = Field(description="Source of the note that represents it: the longest of them.")
+    cosine: float
+
+
+class ContradictingNotes(Result):
+    """Two notes that contradict each other."""
+
+    source: str = Field(description="The newer note.")
+    other: str = Field(description="The older note.")
+    rule: Rule
+    statement: str = Field(description="What the newer note says.")
+    other_statement: str
+    differing: list[str] = Field(min_length=2, max_length=2)
+    cosine: float
+
+
+class StaleNote(Result):
+    """A note that may no longer be true."""
+
+    source: str
+    reason: Literal["superseded", "expired"]
+    by: str | None = Field(None, description="Source of the newer note that contradicts it.")
+    date: str | None = Field(None, description="Last day on which it was valid.")
+
+
+class NoteLink(Result):
+    """A link that is missing."""
+
+    source: str
+    target: str
+    kind: str
+    weight: float
+    reason: str = Field(description="Cosine, rule or metadata field.")
+
+
+class Consolidation(Result):
+    """Findings on the notes of a collection: its documents of one chunk.
+
+    Each list has the 200 findings of greatest cosine; the others are counted only.
+    """
+
+    notes: int = Field(description="Notes compared; those set aside before are not among them.")
+    longer: int = Field(description="Documents of several chunks, which are not compared.")
+    revision: int = Field(description="Revision of the collection that was read.")
+    counts: dict[str, int] = Field(
+        description="Number of duplicates, contradictions, stale notes and links."
+    )
+    duplicates: list[Duplicate]
+    contradictions: list[ContradictingNotes]
+    stale: list[StaleNote]
+    links: list[NoteLink]
+    applied: int = Field(0, description="Notes changed by apply.")
+    undone: int = Field(0, description="Notes restored by undo.")
+    took_ms: float = 0.0
+
+    def of_sources(self, shown: Callable[[str], bool]) -> Consolidation:
+        """Return the findings that concern shown sources only."""
+        return self.model_copy(
+            update={
+                "duplicates": [e for e in self.duplicates if shown(e.source) and shown(e.kept)],
+                "contradictions": [
+                    e for e in self.contradictions if shown(e.source) and shown(e.other)
+                ],
+                "stale": [e for e in self.stale if shown(e.source) and shown(e.by or e.source)],
+                "links": [e for e in self.links if shown(e.source) and shown(e.target)],
+            }
+        )
+
+    def listed(self) -> Consolidation:
+        """Return the report with at most :data:`LISTED` findings in each list."""
+        lists = ("duplicates", "contradictions", "stale", "links")
+        return self.model_copy(update={name: getattr(self, name)[:LISTED] for name in lists})

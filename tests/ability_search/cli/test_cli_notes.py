@@ -1,0 +1,50 @@
+"""`consolidate`: the summary, JSON and the options."""
+
+from __future__ import annotations
+
+import json
+
+from tests.ability_search.cli.conftest import Network, Run
+
+from ability_search.analysis.consolidation_report import (
+    Consolidation,
+    ContradictingNotes,
+    Duplicate,
+)
+
+
+def test_the_summary_has_counts_and_evidence(network: Network, run: Run) -> None:
+    report = Consolidation(
+        notes=4,
+        longer=1,
+        revision=7,
+        counts={"duplicates": 1, "contradictions": 1, "stale": 0, "links": 0},
+        duplicates=[Duplicate(source="copy", kept="cat", cosine=0.99)],
+        contradictions=[
+            ContradictingNotes(
+                source="new",
+                other="old",
+                rule="numbers",
+                statement="It is 2.",
+                other_statement="It is 1.",
+                differing=["2", "1"],
+                cosine=0.9,
+            )
+        ],
+        stale=[],
+        links=[],
+        applied=2,
+    ).model_dump(mode="json", by_alias=True)
+    network.answers["search-reindex"] = lambda _: {"collection": "docs", "message": "done"}
+    network.answers["search-collection-info"] = lambda _: {"consolidation": report}
+    done = run("consolidate", "docs", "--apply", broker=network.url)
+    assert done.exit_code == 0
+    lines = [" ".join(line.split()) for line in done.stdout.splitlines()]
+    assert "notes 4, 1 longer documents left out" in lines
+    assert "changed 2" in lines
+    assert "0.99 copy cat" in lines
+    assert "numbers It is 2. It is 1." in lines
+    assert network.inputs("search-reindex")[0]["consolidate"] == {"apply": True, "undo": False}
+    shown = run("consolidate", "docs", "--json", broker=network.url).stdout
+    assert json.loads(shown) == report
+    assert run("consolidate", "docs", "--apply", "--undo", broker=network.url).exit_code == 2
