@@ -12,7 +12,7 @@ class Embedder(Protocol):
     """A model that turns texts into vectors."""
 
     async def embed(self, model: str, texts: Sequence[str], *, timeout: float) -> Vector:
-        """Embed ``texts`` with ``model``, within ``timeout`` seconds, retries included.
+        """Embed ``texts`` with ``model``; fail after ``timeout`` seconds without an answer.
 
         Returns:
             float32 of shape (len(texts), d), in the order of the texts; every vector has unit

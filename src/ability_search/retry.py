@@ -40,7 +40,8 @@ async def retry(
 
     Args:
         run: The call; it must be idempotent.
-        when: Returns True for an exception after which another attempt may succeed.
+        when: Returns True for an exception after which another attempt may succeed; called once
+            for each.
         attempts: Maximum number of calls; ``None`` for no limit.
         pause: Pause between calls, unless the error has a ``retry_after`` in seconds.
         within: Seconds after which no further call is started; ``None`` for no limit.
@@ -54,9 +55,7 @@ async def retry(
     # Nearly every call succeeds at once, for a tenth of the cost of the loop below.
     try:
         return await run()
-    except BaseException as exc:
-        if not when(exc):
-            raise
+    except Exception as exc:  # noqa: BLE001 - the loop raises it again, or calls once more
         failure = exc
     stop: stop_base = stop_never if attempts is None else stop_after_attempt(attempts)
     if within is not None:

@@ -110,9 +110,9 @@ async def test_a_client_that_loses_its_broker_goes_to_the_next(nats_url: str) ->
             await caller.open()
             assert await caller.invoke("echo", {"a": 1}) == {"a": 1}
         async with asyncio.timeout(10):
-            while second.stats()["tools"] == 0:  # noqa: ASYNC110 - the state of another program
+            # Until the first broker is forgotten, its tools are counted, too.
+            while second.stats()["brokers"] > 1 or not second.stats()["tools"]:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
         assert await caller.invoke("echo", {"a": 2}) == {"a": 2}
-        assert second.stats()["brokers"] == 1
         await caller.close()
         await provider.close()

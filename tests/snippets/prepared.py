@@ -91,7 +91,9 @@ def collection(reader: Reader) -> None:
 PREPARED: dict[str, Callable[[Reader], None]] = {
     "README.md": library,
     "artifacts.md": skills,
+    "ask.md": collection,
     "evaluation.md": judged,
+    "graph.md": collection,
     "howto.md": everything,
     "operations.md": collection,
     "tools.md": collection,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 import time
+from dataclasses import replace
 
 import numpy as np
 
@@ -92,7 +93,7 @@ async def read_chunks(
     limit = max(1, _PAGE_NUMBERS // collection.dimensions)
     after = ""
     while page := await store.chunk_vectors(collection.type, after=after, limit=limit):
-        chunks += [each.without_embedding() for each in page]
+        chunks += [replace(each, embedding=()) for each in page]
         parts.append(np.array([each.embedding for each in page], dtype=np.float32))
         after = page[-1].chunk_id
         await report_progress(report, collection, len(chunks), "reading")

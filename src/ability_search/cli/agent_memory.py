@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Mapping
-from enum import StrEnum
 from typing import Annotated, Any
 
 import typer
@@ -19,6 +18,7 @@ from ability_search.cli.parameters import (
     YesOption,
     given,
 )
+from ability_search.index.session_options import DEFAULT, HISTORY, Status
 
 group = new_group("Write, read and search the scratchpad, the tasks and the history of agents.")
 scratch = new_group("Keep texts by key.")
@@ -34,19 +34,7 @@ SessionOption = Annotated[str, typer.Option("--session", "-s", help="Session of 
 TextArgument = Annotated[str, typer.Argument(help="The text; - reads stdin.")]
 KeyArgument = Annotated[str, typer.Argument(help="Key of the text.")]
 IdArgument = Annotated[str, typer.Argument(help="Id of the task.")]
-
-
-class Status(StrEnum):
-    """The values of `--status`."""
-
-    OPEN = "open"
-    ACTIVE = "active"
-    DONE = "done"
-    CANCELLED = "cancelled"
-
-
 StatusOption = Annotated[Status | None, typer.Option("--status", help="Status of the tasks.")]
-_DEFAULT = "default"
 _SECONDS = 60.0
 
 
@@ -72,8 +60,8 @@ def _text(argument: str) -> str:
 def scratch_set(
     key: KeyArgument,
     text: TextArgument,
-    agent: AgentOption = _DEFAULT,
-    session: SessionOption = _DEFAULT,
+    agent: AgentOption = DEFAULT,
+    session: SessionOption = DEFAULT,
     broker: BrokerOption = None,
     timeout: TimeoutOption = _SECONDS,
 ) -> None:
@@ -90,8 +78,8 @@ def scratch_set(
 @command(scratch, "get")
 def scratch_get(
     key: KeyArgument,
-    agent: AgentOption = _DEFAULT,
-    session: SessionOption = _DEFAULT,
+    agent: AgentOption = DEFAULT,
+    session: SessionOption = DEFAULT,
     broker: BrokerOption = None,
     timeout: TimeoutOption = _SECONDS,
 ) -> None:
@@ -107,8 +95,8 @@ def scratch_get(
 
 @command(scratch, "list")
 def scratch_list(
-    agent: AgentOption = _DEFAULT,
-    session: SessionOption = _DEFAULT,
+    agent: AgentOption = DEFAULT,
+    session: SessionOption = DEFAULT,
     broker: BrokerOption = None,
     timeout: TimeoutOption = _SECONDS,
     as_json: JsonOption = False,
@@ -126,8 +114,8 @@ def scratch_list(
 @command(scratch, "delete")
 def scratch_delete(
     key: KeyArgument,
-    agent: AgentOption = _DEFAULT,
-    session: SessionOption = _DEFAULT,
+    agent: AgentOption = DEFAULT,
+    session: SessionOption = DEFAULT,
     broker: BrokerOption = None,
     timeout: TimeoutOption = _SECONDS,
 ) -> None:
@@ -142,8 +130,8 @@ def scratch_delete(
 @command(task, "add")
 def task_add(
     text: TextArgument,
-    agent: AgentOption = _DEFAULT,
-    session: SessionOption = _DEFAULT,
+    agent: AgentOption = DEFAULT,
+    session: SessionOption = DEFAULT,
     broker: BrokerOption = None,
     timeout: TimeoutOption = _SECONDS,
 ) -> None:
@@ -160,8 +148,8 @@ def task_add(
 @command(task, "list")
 def task_list(
     status: StatusOption = None,
-    agent: AgentOption = _DEFAULT,
-    session: SessionOption = _DEFAULT,
+    agent: AgentOption = DEFAULT,
+    session: SessionOption = DEFAULT,
     broker: BrokerOption = None,
     timeout: TimeoutOption = _SECONDS,
     as_json: JsonOption = False,
@@ -181,8 +169,8 @@ def task_update(
     identifier: IdArgument,
     text: Annotated[str | None, typer.Option("--text", help="New text.")] = None,
     status: StatusOption = None,
-    agent: AgentOption = _DEFAULT,
-    session: SessionOption = _DEFAULT,
+    agent: AgentOption = DEFAULT,
+    session: SessionOption = DEFAULT,
     broker: BrokerOption = None,
     timeout: TimeoutOption = _SECONDS,
 ) -> None:
@@ -199,8 +187,8 @@ def task_update(
 @command(task, "done")
 def task_done(
     identifier: IdArgument,
-    agent: AgentOption = _DEFAULT,
-    session: SessionOption = _DEFAULT,
+    agent: AgentOption = DEFAULT,
+    session: SessionOption = DEFAULT,
     broker: BrokerOption = None,
     timeout: TimeoutOption = _SECONDS,
 ) -> None:
@@ -209,15 +197,15 @@ def task_done(
     Example:
         ability-search memory task done 1
     """
-    fields = {"tasks": [{"id": identifier, "status": Status.DONE}]}
+    fields = {"tasks": [{"id": identifier, "status": "done"}]}
     _session("search-index", agent, session, broker, timeout, fields)
 
 
 @command(task, "delete")
 def task_delete(
     identifier: IdArgument,
-    agent: AgentOption = _DEFAULT,
-    session: SessionOption = _DEFAULT,
+    agent: AgentOption = DEFAULT,
+    session: SessionOption = DEFAULT,
     broker: BrokerOption = None,
     timeout: TimeoutOption = _SECONDS,
 ) -> None:
@@ -236,8 +224,8 @@ def history_add(
     time: Annotated[
         str | None, typer.Option("--time", help="When it was said.  [default: now]")
     ] = None,
-    agent: AgentOption = _DEFAULT,
-    session: SessionOption = _DEFAULT,
+    agent: AgentOption = DEFAULT,
+    session: SessionOption = DEFAULT,
     broker: BrokerOption = None,
     timeout: TimeoutOption = _SECONDS,
 ) -> None:
@@ -254,8 +242,8 @@ def history_add(
 @command(history, "list")
 def history_list(
     limit: Annotated[int, typer.Option("-k", "--limit", min=1, help="Maximum entries.")] = 50,
-    agent: AgentOption = _DEFAULT,
-    session: SessionOption = _DEFAULT,
+    agent: AgentOption = DEFAULT,
+    session: SessionOption = DEFAULT,
     broker: BrokerOption = None,
     timeout: TimeoutOption = _SECONDS,
     as_json: JsonOption = False,
@@ -274,7 +262,7 @@ def history_list(
 def history_search(
     query: Annotated[str, typer.Argument(help="What to search for.")],
     limit: Annotated[int, typer.Option("-k", "--limit", min=1, help="Maximum hits.")] = 10,
-    agent: AgentOption = _DEFAULT,
+    agent: AgentOption = DEFAULT,
     session: Annotated[
         str | None, typer.Option("--session", "-s", help="Only this session.  [default: all]")
     ] = None,
@@ -290,7 +278,7 @@ def history_search(
         ability-search memory history search 'when do backups run' --agent ada
     """
     wanted = given(
-        collection=f"history-{agent}",
+        collection=f"{HISTORY}{agent}",
         query=query,
         limit=limit,
         filter={"metadata.session": session} if session else None,
@@ -311,7 +299,7 @@ def history_search(
 
 @command(group, "sessions")
 def sessions(
-    agent: AgentOption = _DEFAULT,
+    agent: AgentOption = DEFAULT,
     broker: BrokerOption = None,
     timeout: TimeoutOption = _SECONDS,
     as_json: JsonOption = False,
@@ -322,16 +310,16 @@ def sessions(
         ability-search memory sessions --agent ada
     """
     fields = {"include": ["sessions"]}
-    found = _session("search-collections", agent, _DEFAULT, broker, timeout, fields)["sessions"]
+    found = _session("search-collections", agent, DEFAULT, broker, timeout, fields)["sessions"]
     _print(found, ("sessionId", "updatedAt"), "no sessions", as_json=as_json)
 
 
 @command(group, "erase")
 def erase(
-    agent: AgentOption = _DEFAULT,
+    agent: AgentOption = DEFAULT,
     session: Annotated[
         str, typer.Option("--session", "-s", help="Session of the agent, or * for all of them.")
-    ] = _DEFAULT,
+    ] = DEFAULT,
     before: Annotated[
         str | None,
         typer.Option("--before", metavar="DATE", help="Delete only what is older."),

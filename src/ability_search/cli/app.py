@@ -61,6 +61,7 @@ EPILOG = (
 
 COMMANDS = {
     "setup": "setup",
+    "trust": "setup",
     "up": "stack",
     "status": "stack",
     "down": "stack",

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ability_search.client.tool_client import Target, ToolClient, find_target
+from ability_search.client.tool_client import Target, ToolClient, client_target
 from ability_search.config.loader import load_settings
 from ability_search.config.schema import Settings
 from ability_search.ops import logs
@@ -38,9 +38,10 @@ def choose_target(settings: Settings, broker: str | None) -> Target:
     """Return the broker that a command uses; ``broker`` is the value of its option.
 
     Raises:
+        ConfigurationError: if a found file names it, and the user does not trust the address.
         InvalidInput: if ``broker`` is not an address.
     """
-    return find_target(settings, os.environ, broker, given_as="--broker")
+    return client_target(settings, os.environ, broker, given_as="--broker")
 
 
 def new_client(broker: str | None) -> ToolClient:

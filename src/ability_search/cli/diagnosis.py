@@ -23,7 +23,7 @@ from ability_search.cli import output
 from ability_search.cli.app import FAILED, NOT_FOUND, app, command
 from ability_search.cli.clients import choose_target, client_settings
 from ability_search.cli.parameters import BrokerOption, DataDirOption, JsonOption
-from ability_search.errors import InvalidInput
+from ability_search.errors import ConfigurationError, InvalidInput
 from ability_search.ops import logs
 from ability_search.ops.figures import (
     CallFigures,
@@ -66,9 +66,13 @@ def doctor(
     settings, checks = health_checks.check_settings()
     checks = [*health_checks.check_installation(), *checks]
     if settings is not None:
-        target = choose_target(settings, broker)
         checks += health_checks.check_machine(settings)
-        checks += asyncio.run(health_checks.check_network(settings, target))
+        try:
+            target = choose_target(settings, broker)
+        except ConfigurationError as exc:
+            checks.append(health_checks.Check("broker", "fail", str(exc), exc.hint or ""))
+        else:
+            checks += asyncio.run(health_checks.check_network(settings, target))
     _show_checks(checks, quiet=quiet, as_json=as_json)
     if any(check.state == "fail" for check in checks):
         raise typer.Exit(FAILED)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Mapping
-from enum import StrEnum
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -13,27 +13,20 @@ import typer
 
 from ability_search.cli import output
 from ability_search.cli.app import app, command
-from ability_search.cli.clients import CLIENT_NAME, client_settings
+from ability_search.cli.clients import CLIENT_NAME, choose_target, client_settings
 from ability_search.cli.parameters import BrokerOption
 from ability_search.components.component_run import traced
 from ability_search.components.extras import require_extra
-from ability_search.config.schema import Settings
+from ability_search.config.schema import McpProfile, Settings
+from ability_search.config.trust import MODEL_APIS, require_trusted
 from ability_search.edges.tool_calls import Caller, LiveConnection
 from ability_search.stack.lifecycle import run_until_stopped
 
 _START_SECONDS = 150.0
 """Seconds that a call waits for the stack; the first start of the model builds its graph."""
 
-
-class Profile(StrEnum):
-    """The values of `--profile`."""
-
-    lean = "lean"
-    full = "full"
-
-
 ProfileOption = Annotated[
-    Profile | None, typer.Option(help="How the tools are listed.  [default: mcp_profile]")
+    McpProfile | None, typer.Option(help="How the tools are listed.  [default: mcp_profile]")
 ]
 
 
@@ -56,11 +49,13 @@ def mcp(broker: BrokerOption = None, profile: ProfileOption = None) -> None:
     """
     require_extra("mcp")
     settings = client_settings()
+    require_trusted(settings, os.environ, *MODEL_APIS)
+    choose_target(settings, broker)  # an address that is refused ends the command at once
     with traced(settings, "mcp"):
         asyncio.run(run_until_stopped(_serve(settings, broker, profile)))
 
 
-async def _serve(settings: Settings, broker: str | None, profile: Profile | None) -> None:
+async def _serve(settings: Settings, broker: str | None, profile: McpProfile | None) -> None:
     from ability_search.components.contexts import open_answerer
     from ability_search.components.local_stack import SharedStack
     from ability_search.mcp.mcp_server import serve_stdio
@@ -78,7 +73,7 @@ async def _serve(settings: Settings, broker: str | None, profile: Profile | None
                 caller,
                 answerer,
                 max_bytes=own.request_bytes,
-                profile=profile.value if profile else own.mcp_profile,
+                profile=profile or own.mcp_profile,
             )
 
     serving = asyncio.create_task(serve())

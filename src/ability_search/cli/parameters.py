@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -66,13 +65,6 @@ def port_option(flag: str, about: str) -> Any:
     return typer.Option(flag, min=0, max=65535, help=about)
 
 
-class KindsBy(StrEnum):
-    """The values of `--kinds-by`."""
-
-    LOCAL = "local"
-    CHAT = "chat"
-
-
 LanguageOption = Annotated[
     str | None,
     typer.Option(
@@ -98,12 +90,12 @@ DedupThresholdOption = Annotated[
     ),
 ]
 KindsByOption = Annotated[
-    KindsBy | None,
+    Literal["local", "chat"] | None,
     typer.Option("--kinds-by", help="Extract kinds from the text, or ask a language model."),
 ]
 
 
-def kinds_fields(kinds: str | None, by: KindsBy | None) -> dict[str, Any]:
+def kinds_fields(kinds: str | None, by: str | None) -> dict[str, Any]:
     """Return the tool input fields that choose the kinds.
 
     Raises:
@@ -111,7 +103,7 @@ def kinds_fields(kinds: str | None, by: KindsBy | None) -> dict[str, Any]:
     """
     from ability_search.documents import KINDS
 
-    fields: dict[str, Any] = {} if by is None else {"kindsBy": by.value}
+    fields: dict[str, Any] = {} if by is None else {"kindsBy": by}
     if kinds is None:
         return fields
     wanted = [] if kinds.strip() == _NO_KINDS else [kind.strip() for kind in kinds.split(",")]

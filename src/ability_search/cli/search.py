@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import os
 import re
 from collections.abc import Callable, Sequence
 from contextlib import aclosing
@@ -28,6 +29,7 @@ from ability_search.cli.parameters import (
 )
 from ability_search.client import Hits, Neighbours, SearchClient
 from ability_search.client.tool_client import ToolClient
+from ability_search.config.trust import require_trusted
 from ability_search.search.options import Graph, QueryInput
 from ability_search.search.response import Hit
 from kadi_client import Connection
@@ -263,6 +265,8 @@ def ask(
     )
 
     async def work(client: ToolClient) -> AskResult:
+        require_trusted(client.settings, os.environ, "expansion")
+
         async def connect() -> Connection:
             return client.connection
 

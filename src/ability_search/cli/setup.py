@@ -1,4 +1,4 @@
-"""`setup`: ask for the most important settings and write them to files."""
+"""`setup` writes the most important settings to files; `trust` allows an address in them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Annotated, Any
 
 import tomlkit
 import typer
@@ -20,10 +20,39 @@ from ability_search.components.served_models import served_names
 from ability_search.config.broker_settings import CONNECTIONS
 from ability_search.config.loader import load_settings
 from ability_search.config.sources import CONFIG, SECTION
+from ability_search.config.trust import trust as add_trusted
 from ability_search.errors import ConfigurationError, InvalidInput
+from kadi_client.addresses import split_addresses
 
 _OWN_MODEL = "all-MiniLM-L6-v2"
 _AGAIN = "Nothing was written. Run the command again."
+
+
+@command(app, "trust")
+def trust(
+    addresses: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="ADDRESS...",
+            show_default=False,
+            help="Addresses to trust; only scheme, host and port of each count.",
+        ),
+    ],
+) -> None:
+    """Trust addresses of brokers and APIs that configuration files name.
+
+    Commands such as search, ask, index and mcp send nothing to an address on another
+    machine that only a file in the working directory or above it names: the file may
+    come with a repository that you cloned. They do once you trust the address.
+    BROKER_URL and --broker need no trust, nor do addresses that you entered in setup.
+    The addresses are stored in ability-search/trusted_addresses in
+    $XDG_CONFIG_HOME (~/.config); delete a line to withdraw it.
+
+    Example:
+        ability-search trust wss://broker.example
+    """
+    for address in add_trusted(addresses, os.environ):
+        output.stdout().print(f"trusted {output.plain(address)}")
 
 
 @command(app, "setup")
@@ -49,6 +78,8 @@ def setup() -> None:
     for name, text in answers.files().items():
         (directory / name).write_text(text, encoding="utf-8")
         output.stdout().print(f"wrote {output.plain(directory / name)}")
+    entered = [answers.broker.get("URL"), answers.search.get("embedding_api_url")]
+    add_trusted([each for url in entered if url for each in split_addresses(url)], os.environ)
     for remark in remarks:
         output.stdout().print(output.plain(remark))
 

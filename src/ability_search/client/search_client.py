@@ -18,7 +18,7 @@ from ability_search.client.tool_client import (
     LONG_SECONDS,
     Advance,
     ToolClient,
-    find_target,
+    client_target,
 )
 from ability_search.client.tool_options import (
     FileOptions,
@@ -107,7 +107,7 @@ class SearchClient:
             settings = load_settings(os.environ, Path.cwd())
             tools = ToolClient(
                 settings,
-                find_target(settings, os.environ, self._url),
+                client_target(settings, os.environ, self._url),
                 name="search-client",
                 networks=self._networks,
                 open_timeout=_OPEN_SECONDS,

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 from ability_search.config.schema import Settings
 from ability_search.config.setting_fields import Url
+from ability_search.config.trust import require_trusted
 from ability_search.errors import ConfigurationError, InvalidInput
 from ability_search.network import client_connection
 from ability_search.stack.data_directory import (
@@ -64,10 +65,26 @@ class Target:
         return str(Url(self.url))
 
 
+def client_target(
+    settings: Settings, environ: Mapping[str, str], broker: str | None, *, given_as: str = "url"
+) -> Target:
+    """Return the broker that a client may use: that of :func:`find_target`.
+
+    Raises:
+        ConfigurationError: if a file that was found names it, on another machine, and the user does
+            not trust that address.
+        InvalidInput: if ``broker`` is not an address.
+    """
+    target = find_target(settings, environ, broker, given_as=given_as)
+    if broker is None and target.stack is None:
+        require_trusted(settings, environ, "broker")
+    return target
+
+
 def find_target(
     settings: Settings, environ: Mapping[str, str], broker: str | None, *, given_as: str = "url"
 ) -> Target:
-    """Return the broker that a client uses.
+    """Return the broker that a component joins.
 
     In this order: the given one; ``BROKER_URL``; the stack running in the data directory; that of
     the configuration files.

@@ -351,13 +351,13 @@ async def _check_search(client: ToolClient) -> list[Check]:
         return [Check("search", "fail", str(exc), hint)]
     collections = answer.get("collections", ())
     text = f"{_counted(len(collections), 'collection')}, {_since(started)}"
-    unfit = [
-        f"{each['name']}: {warning}"
-        for each in collections
-        for warning in each.get("warnings") or ()
-    ]
-    search = Check("search", "warn" if unfit else "ok", "; ".join([text, *unfit]))
-    return [search, *await _check_models(client, collections)]
+    unfit: dict[str, list[str]] = {}
+    for each in collections:
+        for warning in each.get("warnings") or ():
+            unfit.setdefault(warning, []).append(each["name"])
+    found = [Check("search", "ok", text)]
+    found += [Check("search", "warn", f"{', '.join(names)}: {w}") for w, names in unfit.items()]
+    return [*found, *await _check_models(client, collections)]
 
 
 async def _check_metrics(stack: RunningStack, settings: Settings) -> Check:

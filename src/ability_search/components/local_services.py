@@ -24,6 +24,7 @@ from ability_search.client.tool_client import (
 )
 from ability_search.config.loader import load_settings
 from ability_search.config.schema import Settings
+from ability_search.config.trust import MODEL_APIS, require_trusted
 from ability_search.legacy.migration import Migration
 from ability_search.legacy.migration_run import MigrationOptions, MigrationRun
 from ability_search.legacy.survey import OldCollection
@@ -50,13 +51,15 @@ async def open_local_services(
         name: Display name of the connection.
 
     Raises:
-        ConfigurationError: if the settings are invalid, or the stack keeps everything in memory.
+        ConfigurationError: if the settings are invalid, the stack keeps everything in memory, or
+            a found file names an API that the user does not trust.
         KadiError: if the broker cannot be reached.
     """
     require_shared(target)
     identity = client_identity(settings, target)
     if target.stack is not None:
         settings = load_settings(joined_environ(settings, os.environ), Path.cwd())
+    require_trusted(settings, os.environ, *MODEL_APIS)
     # What reads or writes a whole collection outlasts a restart of the database.
     database = settings.database
     patience = max(database.patience, database.timeout)

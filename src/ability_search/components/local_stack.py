@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from ability_search.client.tool_client import Target, ToolClient, find_target
+from ability_search.client.tool_client import Target, ToolClient, client_target
 from ability_search.components.extras import require_extra, require_nats_server
 from ability_search.components.served_models import require_installed, served_names
 from ability_search.config.schema import Settings
@@ -254,7 +254,7 @@ class SharedStack:
             return None
 
     def _target(self, broker: str | None) -> Target:
-        return find_target(self.settings, os.environ, broker, given_as="--broker")
+        return client_target(self.settings, os.environ, broker, given_as="--broker")
 
     async def _connect(self, stack: AsyncExitStack, target: Target) -> None:
         client = ToolClient(self.settings, target, name=self.name)

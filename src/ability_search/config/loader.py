@@ -99,6 +99,7 @@ def load_settings(
         brokers=tuple(broker for broker in brokers if broker is not None),
         agent=agent,
         undecrypted_secrets=vault.undecrypted,
+        found_addresses=_found_addresses(entries[0], vault.layer | configured, given),
         warnings=(
             *passed_over,
             *notes,
@@ -148,7 +149,10 @@ def require_secrets(settings: Settings) -> None:
                 f" or in secrets.toml (`ability-search secret set {name}`),"
                 f" or provide it in vault {VAULT} of a secret ability on the network"
                 for name in settings.missing_secrets
-            )
+            ),
+            hint="An API that needs no key accepts any text as SEARCH_API_KEY."
+            if "SEARCH_API_KEY" in settings.missing_secrets
+            else None,
         )
 
 
@@ -252,6 +256,16 @@ def _broker(entry: BrokerEntry, layer: Layer, problems: list[str]) -> Broker | N
         own["networks"] = Given(list(entry.networks), entry.where)
     group = _group("broker", own | layer, problems, name=entry.name, mode=entry.mode)
     return group if isinstance(group, Broker) else None
+
+
+def _found_addresses(first: BrokerEntry, found: Layer, given: Layer) -> dict[str, str]:
+    """Return file and key of the addresses that ``given`` does not replace."""
+    keys = {spec.key: spec.group for spec in SPECS if spec.attribute in ("url", "api_url")}
+    places = {group: found[key].where for key, group in keys.items() if key in found}
+    if first.url is not None:
+        places["broker"] = first.where
+    replaced = {keys[key] for key in given if key in keys}
+    return {group: where for group, where in places.items() if group not in replaced}
 
 
 def _text(given: Given | None) -> str | None:

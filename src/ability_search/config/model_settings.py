@@ -61,7 +61,9 @@ class Embedding(Group):
     api_key: SecretStr | None = secret(
         key="api_key", about="API key for the API or the model manager."
     )
-    batch_texts: int = setting(64, about="Maximum texts per request.", unit="texts", ge=1, le=2048)
+    batch_texts: int = setting(
+        64, about="Maximum texts per request; fewer for a slow model.", unit="texts", ge=1, le=2048
+    )
     batch_bytes: ByteSize = size(
         MIB, about="Maximum size of the texts in a request.", ge=KIB, le=16 * MIB
     )
@@ -86,7 +88,7 @@ class Embedding(Group):
     )
     patience: float = seconds(
         30.0,
-        about="How long indexing waits for a failing embedder, beyond `embedding_timeout`.",
+        about="How long indexing waits for an answer of the embedder, beyond `embedding_timeout`.",
         ge=0,
     )
     attempts: int | None = setting(
@@ -122,7 +124,7 @@ class Embedding(Group):
 
     @property
     def index_timeout(self) -> float:
-        """Timeout for the vectors of a batch of documents, retries included."""
+        """Longest time between two answers of the embedder while indexing, retries included."""
         return self.timeout + self.patience
 
 

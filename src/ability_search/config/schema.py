@@ -580,6 +580,8 @@ class Settings:
     """Required secrets that were not found on this machine."""
     undecrypted_secrets: Mapping[str, str] = field(default_factory=dict)
     """Settings in secrets.toml that cannot be decrypted, and the problem of each."""
+    found_addresses: Mapping[str, str] = field(default_factory=dict)
+    """File and key of each address of a broker or API that stands in a found file, by group."""
     warnings: tuple[str, ...] = ()
     """Ignored values and the reasons, for the log."""
 

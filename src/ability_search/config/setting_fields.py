@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from typing import Annotated, Any, ClassVar
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ByteSize, ConfigDict, Field, Secret
 from pydantic.config import JsonDict
 
 from ability_search.filters.wildcards import glob_regex
-from kadi_client.addresses import split_addresses
+from kadi_client.addresses import split_addresses, without_credentials
 
 KIB = 1024
 MIB = 1024 * KIB
@@ -22,13 +22,7 @@ class Url(Secret[str]):
     """
 
     def _display(self) -> str:
-        return ", ".join(map(_without_credentials, split_addresses(self.get_secret_value())))
-
-
-def _without_credentials(url: str) -> str:
-    parts = urlsplit(url)
-    host = parts.netloc.rpartition("@")[2]
-    return urlunsplit((parts.scheme, host, parts.path, "", ""))
+        return ", ".join(map(without_credentials, split_addresses(self.get_secret_value())))
 
 
 def has_credentials(url: str) -> bool:

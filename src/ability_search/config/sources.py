@@ -96,12 +96,17 @@ def from_defaults(environ: Mapping[str, str], base: Base) -> Layer:
     """Return the defaults that depend on the user and the working directory."""
     layer: Layer = {"allowed_roots": Given([base.directory], "default")}
     for spec in SPECS:
-        variable, _, rest = (spec.default_text or "").partition("/")
-        if variable in _BASES:
-            root = Path(environ.get(variable[1:], ""))
-            root = root if root.is_absolute() else base.home / _BASES[variable]
-            layer[spec.key] = Given(root / rest, "default")
+        text = spec.default_text or ""
+        if text.partition("/")[0] in _BASES:
+            layer[spec.key] = Given(in_base_directory(text, environ, base), "default")
     return layer
+
+
+def in_base_directory(text: str, environ: Mapping[str, str], base: Base) -> Path:
+    """Return the path of a text like ``$XDG_CONFIG_HOME/ability-search/secrets.key``."""
+    variable, _, rest = text.partition("/")
+    root = Path(environ.get(variable[1:], ""))
+    return (root if root.is_absolute() else base.home / _BASES[variable]) / rest
 
 
 def from_environment(environ: Mapping[str, str], base: Base) -> Layer:

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
-from pydantic import Field
+from pydantic import BaseModel, Field
+from pydantic.json_schema import SkipJsonSchema
 
 from ability_search.tools.inputs import (
     EVERY,
+    CollectionName,
+    CollectionsInput,
+    DeleteInput,
+    DocumentInput,
+    IndexInput,
     Scope,
     SessionErase,
     SessionId,
@@ -16,7 +23,7 @@ from ability_search.tools.inputs import (
     SessionWrite,
 )
 from ability_search.tools.results import CollectionsResult, DeleteResult, IndexResult
-from ability_search.tools.table import BY_NAME, ToolRow
+from ability_search.tools.table import BY_NAME, TOOLS, ToolRow
 from ability_search.wire import Count, NonBlank
 
 
@@ -33,6 +40,27 @@ class HistorySearch(Scope):
         description="Time of the query, for words such as 'last week': YYYY-MM-DD or RFC 3339."
         " Default: now.",
     )
+
+
+class IndexDocuments(IndexInput):
+    """Input of search-index."""
+
+    collection: CollectionName
+    documents: list[DocumentInput] = Field(description="Documents to index.", min_length=1)
+    session: SkipJsonSchema[None] = None
+
+
+class DeleteDocuments(DeleteInput):
+    """Input of search-delete."""
+
+    collection: CollectionName
+    session: SkipJsonSchema[None] = None
+
+
+class ListCollections(CollectionsInput):
+    """Input of search-collections."""
+
+    session: SkipJsonSchema[None] = None
 
 
 MEMORY: Mapping[str, ToolRow] = {
@@ -78,6 +106,22 @@ MEMORY: Mapping[str, ToolRow] = {
     )
 }
 """The calls by name, in the order of listing."""
+
+_WITHOUT_SESSION: Mapping[str, type[BaseModel]] = {
+    "search-index": IndexDocuments,
+    "search-delete": DeleteDocuments,
+    "search-collections": ListCollections,
+}
+
+LISTED: Mapping[str, ToolRow] = {
+    **{row.name: replace(row, params=_WITHOUT_SESSION.get(row.name, row.params)) for row in TOOLS},
+    **MEMORY,
+}
+"""The tools without their option ``session``, and the calls that replace it.
+
+So each schema states what is required. A schema with the option would need ``anyOf`` at the top
+level, which the APIs of language models refuse.
+"""
 
 _TOOLS = {
     "memory-write": "search-index",

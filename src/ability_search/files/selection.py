@@ -174,24 +174,34 @@ def select(
             leave_out(file)
         elif file.is_file() and (real := file.resolve()).is_relative_to(root):
             files[file] = real
-    kept, links = _named_once(files, base)
-    return Selection(base, kept, prefix, root, (*skipped, *links), frozenset(secrets))
+    selection = Selection(base, tuple(files), prefix, root, tuple(skipped), frozenset(secrets))
+    return named_once([selection], files)[0]
 
 
-def _named_once(files: Mapping[Path, Path], base: Path) -> tuple[tuple[Path, ...], list[Skipped]]:
-    """Return one name of each file, preferably that of no link, and the other names.
+def named_once(selections: Sequence[Selection], real: Mapping[Path, Path]) -> list[Selection]:
+    """Return the selections with one name of each file, preferably that of no link.
 
-    ``files`` has the path of each name with links resolved.
+    The other names are added to ``skipped``. ``real`` has the path of each name, with links
+    resolved, in the order of preference.
     """
-    names = {real: file for file, real in reversed(list(files.items()))}
-    names |= {file: file for file, real in files.items() if file == real}
-    links = []
-    for file, real in files.items():
-        if names[real] != file:
-            path, indexed = (each.relative_to(base).as_posix() for each in (file, names[real]))
-            reason = f"a link to the file that is indexed as {shown(indexed)}"
+    names = {path: file for file, path in reversed(list(real.items()))}
+    names |= {file: file for file, path in real.items() if file == path}
+    found = []
+    for selection in selections:
+        kept: list[Path] = []
+        links: list[Skipped] = []
+        for file in selection.files:
+            name = names[real[file]]
+            if name == file:
+                kept.append(file)
+                continue
+            at = name.relative_to(selection.root) if name.is_relative_to(selection.root) else name
+            reason = f"a link to the file that is indexed as {shown(at.as_posix())}"
+            path = file.relative_to(selection.root).as_posix()
             links.append(Skipped(shown(path), reason, stale=True))
-    return tuple(file for file, real in files.items() if names[real] == file), links
+        skipped = (*selection.skipped, *links)
+        found.append(replace(selection, files=tuple(kept), skipped=skipped))
+    return found
 
 
 def slices(selection: Selection, *, most: int) -> Iterator[Selection]:

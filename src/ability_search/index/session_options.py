@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field, StringConstraints, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, StringConstraints, model_validator
 
+from ability_search.collection import is_collection_name
 from ability_search.wire import Count, Input, NonBlank, Result
 
 DEFAULT: str = "default"
@@ -22,8 +23,17 @@ LATEST: int = 50
 
 Status = Literal["open", "active", "done", "cancelled"]
 Part = Literal["scratch", "tasks", "history", "sessions"]
+
+
+def _agent_id(text: str) -> str:
+    if not text or not is_collection_name(f"{HISTORY}{text}"):
+        raise ValueError("use 1 to 56 letters, digits, . _ -")
+    return text
+
+
 AgentId = Annotated[
     str,
+    AfterValidator(_agent_id),
     Field(
         max_length=56,
         # As the name of a collection, because history-<agentId> is one.
@@ -87,6 +97,10 @@ class Message(Input):
 class SessionWrite(Scope):
     """Changes of a session."""
 
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"scratch": {"focus": "the backup of May"}}]}
+    )
+
     scratch: dict[Key, Value] = Field(
         default_factory=dict,
         max_length=256,
@@ -136,6 +150,10 @@ class SessionRead(Scope):
 
 class SessionErase(Scope):
     """Selection of the records of a session to delete."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"sessionId": "monday", "dryRun": True}]}
+    )
 
     session_id: SessionId = Field(
         DEFAULT, description="Session of the agent, or * for all of them.", examples=["monday"]

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from typing import Final
 
-from ability_search.collection import Collection, checked_name
+from ability_search.collection import Collection
 from ability_search.documents import Document, instant
 from ability_search.errors import InvalidInput, NotFound, TooLarge
 from ability_search.filters.operands import instants
@@ -21,7 +21,6 @@ from ability_search.index.preparation import restored_document
 from ability_search.index.session_options import (
     EVERY,
     HistoryEntry,
-    Message,
     Scope,
     ScratchEntry,
     SessionErase,
@@ -63,7 +62,6 @@ class Sessions:
             NotFound: if a task to change does not exist; tasks and history are unchanged then.
             TooLarge: if the session would have too many records, or a text is too long.
         """
-        checked_name(value.collection, field="session.agentId")
         new = self._documents(value)
         state = SessionState(agent_id=value.agent_id, session_id=value.session_id)
         if value.scratch:
@@ -208,13 +206,10 @@ class Sessions:
                     f"{field}.content: {size} bytes, at most {most} are allowed",
                     hint="Split it (setting max_document_bytes).",
                 )
-            documents.append(self._document(message, value.session_id, field))
+            time = instants(f"{field}.time", message.time)[0] if message.time else self._now()
+            about = {"session": value.session_id, "role": message.role, "time": instant(time)}
+            documents.append(Document("", "", message.content, about, format="text"))
         return documents
-
-    def _document(self, message: Message, session: str, field: str) -> Document:
-        time = instants(f"{field}.time", message.time)[0] if message.time else self._now()
-        about = {"session": session, "role": message.role, "time": instant(time)}
-        return Document("", "", message.content, about, format="text")
 
     async def _change_tasks(self, value: SessionWrite, changes: Sequence[TaskChange]) -> list[Task]:
         known = [each for each in changes if each.id is not None]

@@ -26,9 +26,6 @@ LEAN_PARAMETERS: Mapping[str, tuple[str, ...]] = {
 
 Of tools that are not listed, all have one.
 """
-_ELSEWHERE = "session"
-"""A parameter that is not listed, because it is the input of tools of its own."""
-
 _OPTIONS = "options"
 _FIELD_END = re.compile(r"[.:]")
 _DEFAULTS: Mapping[str, Mapping[str, Any]] = {
@@ -69,20 +66,15 @@ def lean_schema(row: ToolRow) -> Mapping[str, Any]:
             properties[name] = _plain(field, definitions)
             if name in defaults:
                 properties[name]["default"] = defaults[name]
-        elif name != _ELSEWHERE:
+        else:
             rest[name] = field
     if rest:
         text = (
             f"{_members(rest, (), definitions)}. search-read {tool_uri(row.name)} describes them."
         )
         properties[_OPTIONS] = {"type": "object", "description": text}
-    return {"type": "object", "properties": properties, "required": _required(row)}
-
-
-def _required(row: ToolRow) -> list[str]:
-    """Return the required parameters; those of search-index and search-delete without session."""
-    needed = row.input_schema.get("required", [])
-    return needed or list(row.input_schema.get("examples", [{}])[0])
+    required = whole.get("required", [])
+    return {"type": "object", "properties": properties, "required": required}
 
 
 def full_input(row: ToolRow, arguments: Mapping[str, Any]) -> dict[str, Any]:

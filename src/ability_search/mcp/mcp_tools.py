@@ -29,7 +29,7 @@ from ability_search.answers.answerer import Answerer
 from ability_search.answers.questions import AskInput
 from ability_search.client.tool_client import progress_of
 from ability_search.config.schema import McpProfile
-from ability_search.edges.memory_calls import MEMORY, memory_call
+from ability_search.edges.memory_calls import LISTED, MEMORY, memory_call
 from ability_search.edges.tool_calls import Caller, Unavailable, report_of
 from ability_search.mcp.lean_profile import (
     full_input,
@@ -41,7 +41,7 @@ from ability_search.mcp.lean_profile import (
     lean_schema,
 )
 from ability_search.mcp.resources import Resources, failure_text
-from ability_search.tools.table import BY_NAME, TOOLS, ToolRow
+from ability_search.tools.table import BY_NAME, ToolRow
 from ability_search.wire import Count, Input, NonBlank
 from kadi_client import KadiError, ToolError
 from kadi_client.messages import decode, encode
@@ -91,7 +91,7 @@ class Tools:
         self._answerer = answerer
         self._resources = resources
         self._lean = profile == "lean"
-        tools = [_described(row, lean=self._lean) for row in (*TOOLS, *MEMORY.values())]
+        tools = [_described(row, lean=self._lean) for row in LISTED.values()]
         self._listed = ListToolsResult(tools=[*tools, ASK, READ] if self._lean else tools)
 
     async def listing(

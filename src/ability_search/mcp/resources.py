@@ -27,9 +27,9 @@ from mcp_types import (
     TextResourceContents,
 )
 
+from ability_search.edges.memory_calls import LISTED
 from ability_search.edges.tool_calls import Caller, report_of
 from ability_search.errors import InvalidInput, NotFound, SearchError
-from ability_search.tools.table import BY_NAME
 from kadi_client import ToolError
 
 Context = ServerRequestContext[Any, Any]
@@ -192,7 +192,7 @@ class Resources:
     async def _names(self, argument: str, known: Mapping[str, str]) -> Sequence[str]:
         """Return the values of an argument of a template or prompt."""
         if argument == "tool":
-            return tuple(BY_NAME)
+            return tuple(LISTED)
         if argument == "collection":
             answer = await self._caller.read("search-collections", {})
             return [item["name"] for item in answer["collections"]]
@@ -226,9 +226,9 @@ class Resources:
 
 
 def _description(tool: str) -> str:
-    row = BY_NAME.get(tool)
+    row = LISTED.get(tool)
     if row is None:
-        raise NotFound("tool", tool, nearest=tuple(BY_NAME))
+        raise NotFound("tool", tool, nearest=tuple(LISTED))
     described = {
         "name": row.name,
         "description": row.description,

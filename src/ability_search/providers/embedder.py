@@ -23,6 +23,11 @@ from ability_search.retry import growing, retry
 from kadi_client.errors import FrameTooLarge
 from kadi_client.tracing import Value, span
 
+_QUICK = 0.25
+"""Largest share of the timeout that a request to a slow model should take."""
+_CUT = 8
+"""Divisor of the number of texts after a request that took longer and failed."""
+
 _HINTS = {
     "model": "Choose a model that the model manager serves, or add this model to it.",
     "key": "Check SEARCH_API_KEY and SEARCH_EMBEDDING_API_URL.",
@@ -80,6 +85,9 @@ EMBEDDINGS = HttpService(
 class RemoteEmbedder(ModelClient):
     """An :class:`~ability_search.ports.Embedder` over a transport.
 
+    Requests to a model that would take more than a quarter of ``timeout`` at the speed of the last
+    one have fewer texts. A request that fails after that time is repeated with an eighth of them.
+
     Args:
         transport: Sends requests to the server.
         batch_texts: Maximum number of texts in a request.
@@ -124,9 +132,14 @@ class RemoteEmbedder(ModelClient):
         self._concurrency = concurrency
         self._attempts = attempts
         self._meter = meter
+        self._sizes: dict[str, int] = {}
+        """Maximum number of texts in a request to a model that is too slow for ``batch_texts``."""
 
     async def embed(self, model: str, texts: Sequence[str], *, timeout: float) -> Vector:
-        """Embed ``texts``, in several concurrent requests if the limits require it."""
+        """Embed ``texts``, in several concurrent requests if the limits require it.
+
+        Each answer extends the deadline to ``timeout`` seconds from then.
+        """
         if not texts:
             return np.zeros((0, 0), dtype=np.float32)
         deadline = time.monotonic() + timeout
@@ -134,8 +147,14 @@ class RemoteEmbedder(ModelClient):
         slots = asyncio.Semaphore(self._concurrency)
 
         async def in_turn(run: Sequence[str]) -> Vector:
+            nonlocal deadline
+            parts: list[Vector] = []
             async with slots:
-                return await self._request(model, run, deadline)
+                while run:
+                    parts.append(await self._request(model, run, deadline))
+                    deadline = time.monotonic() + timeout
+                    run = run[len(parts[-1]) :]
+            return _joined(parts)
 
         try:
             async with asyncio.TaskGroup() as group:
@@ -145,11 +164,15 @@ class RemoteEmbedder(ModelClient):
         return _joined([part.result() for part in parts])
 
     async def _request(self, model: str, texts: Sequence[str], deadline: float) -> Vector:
-        """Make one request with its retries; there is no retry after the deadline."""
+        """Embed the first ``texts`` in one request, as many as the speed of the model allows.
+
+        There is no retry after the deadline.
+        """
 
         async def run() -> Vector:
-            with span("embed", attributes=_notes(model, texts)):
-                return await self._try(model, texts, deadline)
+            some = texts[: self._sizes.get(model)]
+            with span("embed", attributes=_notes(model, some)):
+                return await self._try(model, some, deadline)
 
         return await retry(
             run,
@@ -166,11 +189,31 @@ class RemoteEmbedder(ModelClient):
         if left <= 0:
             raise EmbeddingUnavailable(f"{self.who} did not answer in time")
         request = {"model": model, "input": list(texts), "encoding_format": "base64"}
-        answer = await self._ask(request, model=model, timeout=left)
+        started = time.monotonic()
+        try:
+            answer = await self._ask(request, model=model, timeout=left)
+        except EmbeddingUnavailable:
+            self._resize(model, len(texts), time.monotonic() - started, failed=True)
+            raise
+        self._resize(model, len(texts), time.monotonic() - started)
         vectors = unit_vectors(answer, expected=len(texts))
         self._meter.add(EMBEDDING_BATCHES, 1)
         self._meter.add(EMBEDDING_TEXTS, len(texts), "embedded")
         return vectors
+
+    def _resize(self, model: str, texts: int, seconds: float, *, failed: bool = False) -> None:
+        """Adapt the number of texts in a request to the seconds that one of ``texts`` took."""
+        quick = self._timeout * _QUICK
+        if seconds > quick:
+            size = texts // _CUT if failed else int(texts * quick / seconds)
+        elif failed or texts < self._sizes.get(model, self._batch_texts):
+            return
+        else:
+            size = 2 * texts
+        if size < self._batch_texts:
+            self._sizes[model] = max(1, size)
+        else:
+            self._sizes.pop(model, None)
 
 
 def _notes(model: str, texts: Sequence[str]) -> dict[str, Value]:

@@ -9,7 +9,7 @@ which are stored and indexed apart.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from typing import Any, Generic, Literal, TypeVar
 
 from ability_search.collection import Collection
@@ -429,10 +429,6 @@ class ChunkVector:
     title: str
     chunk_index: int
     embedding: Sequence[float] = ()
-
-    def without_embedding(self) -> ChunkVector:
-        """Return the chunk without its vector."""
-        return replace(self, embedding=())
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from ability_search.config.schema import Limits
 from ability_search.errors import InvalidInput
 from ability_search.files.file_documents import Reading, read_files
 from ability_search.files.isolated_reader import Extractor
-from ability_search.files.selection import Identity, Selection, select, vanished
+from ability_search.files.selection import Identity, Selection, named_once, select, vanished
 
 _EARLIER_UNUSABLE = re.compile(r"[^A-Za-z0-9._-]+")
 _SAMPLE = 200
@@ -118,14 +118,15 @@ def trees(
 ) -> list[Tree]:
     """Return the files of each path, see :func:`ability_search.files.selection.select`.
 
-    A file below several paths belongs to the first. ``root`` is as for :func:`choose_roots`, or
+    A file below several paths belongs to the first, a link to a file of another path to none.
+    ``root`` is as for :func:`choose_roots`, or
     what that returned.
 
     Raises:
         InvalidInput: if a path does not exist or lies outside ``root``, or a pattern is not valid
             gitignore syntax.
     """
-    seen: set[Path] = set()
+    seen: dict[Path, None] = {}
     known_secrets: dict[Path, frozenset[Identity]] = {}
     found = []
     roots = choose_roots(paths, root) if root is None or isinstance(root, Path) else root
@@ -141,9 +142,11 @@ def trees(
             known_secrets=known_secrets,
         )
         files = tuple(file for file in selection.files if file not in seen)
-        seen.update(files)
-        found.append(Tree(replace(selection, files=files), real.is_dir()))
-    return found
+        seen.update(dict.fromkeys(files))
+        found.append(replace(selection, files=files))
+    if len(found) > 1:
+        found = named_once(found, {file: file.resolve() for file in seen})
+    return [Tree(selection, path.is_dir()) for path, selection in zip(paths, found, strict=True)]
 
 
 def choose_roots(

@@ -204,8 +204,9 @@ class IndexInput(Input):
     dedup_threshold: DedupThreshold = None
     session: SessionWrite | None = Field(
         None,
-        description="Instead of documents: write the scratchpad, the tasks and the history of a"
-        " session of an agent. Repeating the call adds new tasks and the history again.",
+        description="Instead of collection and documents, which are required otherwise: write the"
+        " scratchpad, the tasks and the history of a session of an agent. Repeating the call adds"
+        " new tasks and the history again.",
     )
     job_id: JobId = None
 
@@ -369,8 +370,8 @@ class DeleteInput(Input):
     )
     session: SessionErase | None = Field(
         None,
-        description="Instead of a collection: delete records of a session of an agent, a whole"
-        " session, all of an agent, or what is older than a time.",
+        description="Instead of collection, which is required otherwise: delete records of a"
+        " session of an agent, a whole session, all of an agent, or what is older than a time.",
     )
 
     @model_validator(mode="after")

@@ -11,7 +11,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
-from kadi_client.addresses import split_addresses
+from kadi_client.addresses import split_addresses, without_credentials
 from kadi_client.errors import KadiError
 from kadi_localnet.broker.cluster import EVERYONE
 
@@ -208,4 +208,4 @@ def backplane_at(url: str) -> Backplane:
 
 
 def _shown(urls: list[str]) -> str:
-    return ", ".join(urlsplit(url).netloc.rpartition("@")[2] for url in urls)
+    return ", ".join(map(without_credentials, urls))

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import httpx
 import msgspec
 
+from kadi_client.addresses import without_credentials
 from kadi_client.messages import Raw, encode
 from kadi_localnet.database.backend import (
     DATETIME_FORMAT,
@@ -318,7 +319,7 @@ class HttpDatabases:
                     method, url + path, content, headers, deadline, resend=not writes
                 )
             except _Unreachable as exc:
-                failures.append(f"{_redacted(url)}: {exc}")
+                failures.append(f"{without_credentials(url)}: {exc}")
                 self._servers.lost()
                 continue
             if base is None and not spread:
@@ -430,8 +431,3 @@ def _raise_for(response: httpx.Response) -> None:
         raise _NotLeader(detail)
     error = engine_error(kind or f"HTTP {response.status_code}", detail)
     raise Conflict(str(error)) if kind in _CONFLICTS else error
-
-
-def _redacted(url: str) -> str:
-    """Return a URL without credentials."""
-    return str(httpx.URL(url).copy_with(username=None, password=None))

@@ -87,6 +87,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     for name in ("BROKER_URL", "KADI_BROKER_URL", "BROKER_NETWORKS", "KADI_BROKER_NETWORKS"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("SEARCH_DATA_DIR", str(tmp_path / "data"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     monkeypatch.setenv("SEARCH_SECRET_KEY_FILE", str(tmp_path / "key"))
     monkeypatch.setenv("COLUMNS", "200")
     monkeypatch.setenv("NO_COLOR", "1")

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import socket
 import sys
 from pathlib import Path
@@ -14,6 +15,7 @@ from tests.ability_search.cli.conftest import Network, Run
 from ability_search.cli import output, setup
 from ability_search.cli import parameters as options
 from ability_search.config.loader import load_settings
+from ability_search.config.trust import require_trusted
 from ability_search.index.charts import (
     CollectionGrowth,
     CollectionMap,
@@ -372,6 +374,18 @@ def test_doctor_names_the_models_that_collections_need_and_nobody_serves(
     assert "ability-search reindex docs --model" in check["remedy"]
 
 
+def test_doctor_says_a_warning_of_several_collections_once(network: Network, run: Run) -> None:
+    unfit = [SUMMARY.model_copy(update={"name": name, "warnings": ["w"]}) for name in ("a", "b")]
+    answer = CollectionsResult(collections=unfit).model_dump(mode="json", by_alias=True)
+    network.answers["search-collections"] = lambda _: answer
+    network.answers["rerank"] = lambda _: {"results": []}
+    checks = json.loads(run("doctor", "--json", broker=network.url).stdout)
+    warned = [
+        each["text"] for each in checks if (each["name"], each["state"]) == ("search", "warn")
+    ]
+    assert warned == ["a, b: w"]
+
+
 def test_setup_asks_and_writes_files_that_are_loaded(run: Run) -> None:
     done = run("setup", given="\n\n\n\n")
     assert done.exit_code == 0, done.stderr
@@ -397,6 +411,7 @@ def test_setup_takes_a_broker_and_an_api(run: Run) -> None:
     assert (settings.embedding.transport, settings.embedding.model) == ("api", "e5")
     assert str(settings.embedding.api_url) == answers[2]
     assert settings.files.allowed_roots == (Path.cwd() / "docs", Path.cwd() / "notes")
+    require_trusted(settings, os.environ, "broker", "embedding")
 
 
 @pytest.mark.parametrize(
@@ -414,6 +429,48 @@ def test_setup_refuses_a_wrong_answer_at_once_and_writes_nothing(
     assert done.exit_code == 1
     assert problem in done.stderr
     assert list(Path.cwd().iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["remote", "local"])
+def test_a_found_file_sends_no_client_to_an_address_that_is_not_trusted(
+    run: Run, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    config = Path("config.toml")
+    config.write_text(f'[broker.{name}]\nURL = "ws://broker.invalid:9/kadi"\n')
+    Path("a.md").write_text("# A\nsecret plan\n")
+    for command in (("search", "plan"), ("index", "a.md"), ("mcp",), ("ask", "plan")):
+        done = run(*command)
+        assert done.exit_code == 1
+        assert f"{config.absolute()}: [broker.{name}] URL: ws://broker.invalid:9" in done.stderr
+        assert "ability-search trust ws://broker.invalid:9" in done.stderr
+    checks = json.loads(run("doctor", "--json").stdout)
+    assert any(each["name"] == "broker" and each["state"] == "fail" for each in checks)
+    assert run("trust", "broker.invalid").exit_code == 2
+    assert run("trust", "ws://user:pw@broker.invalid:9/kadi").stdout == (
+        "trusted ws://broker.invalid:9\n"
+    )
+    assert "trust" not in run("search", "plan").stderr  # it cannot be reached, though
+    config.write_text(config.read_text().replace("broker.invalid", "other.invalid"))
+    assert "trust ws://other.invalid:9" in run("search", "plan").stderr
+    monkeypatch.setenv("BROKER_URL", "ws://127.0.0.1:9/kadi")
+    assert "trust" not in run("search", "plan").stderr
+
+
+def test_a_found_file_sends_no_question_to_a_model_that_is_not_trusted(
+    network: Network, run: Run
+) -> None:
+    Path("config.yml").write_text(
+        "search: {expansion_transport: api, expansion_model: m, expansion_api_url: 'https://m.invalid/v1'}\n"
+    )
+    done = run("ask", "plan", broker=network.url)
+    assert "search.expansion_api_url: https://m.invalid is not an address" in done.stderr
+    assert network.asked == []
+    Path("docs").mkdir()
+    Path("docs/a.md").write_text("# A\nsecret plan\n")
+    assert "https://m.invalid" in run("build", "docs", "out", broker=network.url).stderr
+    assert "https://m.invalid" in run("mcp", broker=network.url).stderr
+    network.answers["search-collections"] = lambda _: {"collections": []}
+    assert run("collections", "--json", broker=network.url).exit_code == 0
 
 
 def test_setup_asks_a_person_again(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -192,6 +192,7 @@ def test_missing_secrets_are_reported_with_the_three_places_to_set_them(
         require_secrets(settings)
     names = [problem.split()[0] for problem in caught.value.problems]
     assert names == ["SEARCH_API_KEY", "SEARCH_EMBEDDING_API_URL"]
+    assert "any text as SEARCH_API_KEY" in caught.value.hint
     for problem in caught.value.problems:
         assert "kadi secret receive --vault models" in problem
         assert "ability-search secret set" in problem

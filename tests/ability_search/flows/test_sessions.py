@@ -138,6 +138,13 @@ async def test_erasure_by_age_session_and_agent_counts_first(network: Network) -
             {"session": {"agentId": "a/b", "scratch": {"a": "b"}}},
             "session.agentId",
         ),
+        (
+            "search-index",
+            {"session": {"agentId": "", "scratch": {"a": "b"}}},
+            "session.agentId.*56 letters",
+        ),
+        ("search-collections", {"session": {"agentId": "a/b"}}, "session.agentId.*56 letters"),
+        ("search-delete", {"session": {"agentId": "a/b"}}, "session.agentId.*56 letters"),
         ("search-index", {"session": {"sessionId": "*", "scratch": {"a": "b"}}}, "one session"),
         ("search-index", {"session": {"tasks": [{}]}}, "content is required for a new task"),
         ("search-index", {"session": {"tasks": [{"id": "1"}]}}, "content or status is required"),

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.ability_search.flows.test_tools import CODES
 
+from ability_search.edges.memory_calls import MEMORY
 from ability_search.errors import InvalidInput
 from ability_search.http.middleware import _ADDRESSES, RateLimit
 from ability_search.http.operations import network_tools, openapi_document
@@ -124,8 +125,9 @@ def test_openapi_document_has_every_tool_with_valid_schemas_and_examples() -> No
             for example in content["examples"].values():
                 whole = {**content["schema"], "components": described["components"]}
                 jsonschema.validate(example["value"], whole)
-                assert example["value"] or path == "/tools/search-collections"
-    assert bodies == len(TOOLS) + 4, "and /ingest, /files, /search, /graph-search"
+                assert example["value"] or path in ("/tools/search-collections", "/memory/read")
+    others = ("/ingest", "/files", "/search", "/graph-search", "/ask")
+    assert bodies == len(TOOLS) + len(MEMORY) + len(others)
     identifiers = [operation["operationId"] for *_, operation in operations(described)]
     assert len(set(identifiers)) == len(identifiers)
     assert all(described["paths"][path]["get"]["security"] == [] for path in ("/health", "/ready"))

@@ -24,9 +24,9 @@ from tests.ability_search.flows.conftest import Network, document
 from tests.ability_search.mcp.conftest import text_of
 
 from ability_search.config.schema import McpProfile, Settings
-from ability_search.edges.memory_calls import MEMORY
+from ability_search.edges.memory_calls import LISTED, MEMORY
 from ability_search.mcp.lean_profile import LEAN_PARAMETERS
-from ability_search.tools.table import BY_NAME, TOOLS
+from ability_search.tools.table import BY_NAME
 
 MODES = ("legacy", "auto")
 
@@ -62,10 +62,9 @@ async def over_stdio(
 async def use(client: Client) -> None:
     """What an assistant does, from the first question to the last."""
     listed = {tool.name: tool for tool in (await client.list_tools()).tools}
-    rows = (*TOOLS, *MEMORY.values())
-    assert list(listed) == [row.name for row in rows]
-    for row in rows:
-        tool = listed[row.name]
+    assert [*listed] == [*BY_NAME, *MEMORY]
+    for name, row in LISTED.items():
+        tool = listed[name]
         assert (tool.title, tool.description) == (row.title, row.description)
         assert (tool.input_schema, tool.output_schema) == (row.input_schema, row.output_schema)
         hints = tool.annotations
@@ -245,8 +244,19 @@ async def use_references(client: Client) -> None:
 def test_lean_parameters_are_parameters_of_the_tools() -> None:
     assert set(LEAN_PARAMETERS) == set(BY_NAME)
     for name, parameters in LEAN_PARAMETERS.items():
-        schema = BY_NAME[name].input_schema
+        schema = LISTED[name].input_schema
         assert set(schema.get("required", ())) <= set(parameters) <= set(schema["properties"])
+
+
+def test_listed_schemas_state_what_is_required() -> None:
+    required = {name: row.input_schema.get("required", []) for name, row in LISTED.items()}
+    assert required["search-index"] == ["collection", "documents"]
+    assert required["search-delete"] == ["collection"]
+    for name, row in LISTED.items():
+        schema = row.input_schema
+        assert "session" not in schema["properties"]
+        # The APIs of Anthropic and OpenAI refuse these at the top level.
+        assert not {"anyOf", "oneOf", "allOf", "not", "enum"} & schema.keys(), name
 
 
 async def test_assistant_works_over_stdio(network: Network, tmp_path: Path) -> None:
@@ -333,6 +343,7 @@ async def test_stdout_carries_only_the_protocol(stage: Stage, tmp_path: Path) ->
     assert refused == [-32700, -32700, -32600]
     assert answers[1]["serverInfo"]["name"] == "ability-search"
     assert "search-query" in answers[1]["instructions"]
-    assert len(answers["two"]["tools"]) == len(TOOLS) + len(MEMORY) + 1
+    names = [each["name"] for each in answers["two"]["tools"]]
+    assert names == [*LISTED, "search-ask", "search-read"]
     assert (out, process.returncode) == (b"", 0)
     assert b" cli: " in err

@@ -212,6 +212,33 @@ async def test_the_deadline_holds_even_if_every_request_hangs() -> None:
     assert max(server.timeouts) <= 0.02
 
 
+async def test_a_slow_model_is_asked_for_fewer_texts_at_once() -> None:
+    seconds = 0.05
+
+    async def slow(request: Request) -> None:
+        await asyncio.sleep(seconds * len(request["input"]))
+
+    server = Server(slow)
+    client = embedder(server, timeout=1.0, batch_texts=32)
+    texts = ["x" * n for n in range(1, 33)]
+    clock = asyncio.get_running_loop().time
+    started = clock()
+    vectors = await client.embed("m", texts, timeout=2.0)
+    assert clock() - started > 2.0, "each answer extends the deadline"
+    expected = unit_vectors(answer_to({"input": texts}), expected=32)
+    np.testing.assert_array_equal(vectors, expected)
+    sizes = [len(request["input"]) for request in server.requests]
+    assert sizes[:2] == [32, 4]
+    assert sizes.count(32) == 1, "it is not repeated whole"
+
+    seconds = 0.0
+    server.requests.clear()
+    await client.embed("m", texts * 3, timeout=2.0)
+    sizes = [len(request["input"]) for request in server.requests]
+    assert sizes[0] < 32
+    assert sizes[-1] == 32, "the model is fast again"
+
+
 async def test_a_cancelled_call_leaves_nothing_running() -> None:
     started = asyncio.Event()
 

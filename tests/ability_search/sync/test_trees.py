@@ -117,3 +117,15 @@ def test_calls_are_bounded_by_bytes_and_by_documents(cwd: Path) -> None:
     assert [len(part) for part in read(trees([Path("d")], None), limits)] == [2, 2, 1]
     limits = Limits(batch_documents=3)
     assert [len(part) for part in read(trees([Path("d")], None), limits)] == [3, 2]
+
+
+@pytest.mark.parametrize("paths", [("a", "b"), ("b", "a"), ("b/link.md", "a/x.md")])
+def test_a_link_to_a_file_of_another_path_is_skipped(cwd: Path, paths: tuple[str, str]) -> None:
+    write("a/x.md", "b/own.md")
+    Path("b/link.md").symlink_to(cwd / "a/x.md")
+    chosen = trees(list(map(Path, paths)), None)
+    assert {file.name for tree in chosen for file in tree.selection.files} - {"own.md"} == {"x.md"}
+    if paths == ("a", "b"):
+        [skipped] = chosen[1].selection.skipped
+        assert (skipped.path, skipped.stale) == ("b/link.md", True)
+        assert skipped.reason.endswith("indexed as a/x.md")

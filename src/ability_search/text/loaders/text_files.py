@@ -32,6 +32,10 @@ _SNIFFED = 8192
 """Bytes searched for NUL."""
 _MOST_WRONG = 0.01
 """Share of wrong bytes up to which a text of no other encoding is read as UTF-8."""
+_TYPOGRAPHY = "\xa0«»‘’“”–—…".encode("cp1252")
+_FIRST_LETTER = 0xC0
+"""Byte of the first accented letter of Windows-1252."""
+_WRONG = re.compile(r"[\udc80-\udcff]++")
 _CONTROL = re.compile(r"[\0-\x08\x0e-\x1a\x1c-\x1f\ufffe\uffff]")
 _HEAD = 8192
 """Characters searched for a title and for fields."""
@@ -43,7 +47,8 @@ _NOT_A_NOTEBOOK = "not a notebook, though its name says so"
 def decoded(data: bytes) -> str:
     """Decode UTF-8, UTF-16 or UTF-32 with a byte order mark, or an encoding that is detected.
 
-    Wrong bytes of UTF-8 become U+FFFD.
+    Wrong bytes of UTF-8 become U+FFFD. If several stand alone, as the accented letters of Western
+    languages do, they are read as Windows-1252, beside the words that are UTF-8.
 
     Raises:
         Unreadable: if the bytes are not text.
@@ -62,6 +67,8 @@ def decoded(data: bytes) -> str:
     except UnicodeDecodeError:
         text = data.decode("utf-8-sig", "replace")
     wrong = text.count("\ufffd")
+    if mixed := _mixed(data.decode("utf-8-sig", "surrogateescape")):
+        return mixed
     # Other encodings hardly ever have the byte sequences of UTF-8 beyond ASCII.
     if 2 * wrong <= sum(not char.isascii() for char in text):
         return text
@@ -74,6 +81,38 @@ def decoded(data: bytes) -> str:
     if guess is None and wrong > _MOST_WRONG * len(text):
         raise Unreadable("text in an encoding that could not be recognised")
     return text if guess is None else data.decode(guess, "replace")
+
+
+def _mixed(escaped: str) -> str:
+    """Return a text of UTF-8 and Windows-1252; empty if it is not such a text.
+
+    Args:
+        escaped: Its bytes as UTF-8, wrong ones as surrogates.
+    """
+    runs = _WRONG.findall(escaped)
+    wrong = "".join(runs).encode("utf-8", "surrogateescape")
+    likely = sum(byte >= _FIRST_LETTER or byte in _TYPOGRAPHY for byte in wrong)
+    if len(runs) < 2 or len(wrong) >= 2 * len(runs) or 2 * likely < len(wrong):
+        return ""
+    western = {char for char in set(escaped) if not char.isascii() and _is_western(char)}
+    if all(char.isascii() or char in western for char in escaped):
+        return ""
+    return escaped.translate(
+        {
+            ord(char): char.encode("utf-8", "surrogateescape").decode("cp1252", "replace")
+            for char in western
+        }
+    )
+
+
+def _is_western(char: str) -> bool:
+    """Return whether the bytes of a character are rather characters of Windows-1252.
+
+    An accented letter before a space or a quotation mark of Windows-1252 is by chance also UTF-8,
+    of a rare character.
+    """
+    by_chance = not char.encode("utf-8", "surrogateescape")[1:].strip(_TYPOGRAPHY)
+    return by_chance and not char.encode("cp1252", "ignore")
 
 
 def _unmarked_utf16(data: bytes) -> str:

@@ -51,12 +51,27 @@ def test_marked_and_plain_encodings_are_read(data: bytes, text: str | None) -> N
         ("koi8-r", "Привет, мир. Кошка сидит на окне."),
         ("euc-jp", "会議は明日の午後三時に始まります。"),
         ("shift-jis", "会議は明日の午後三時に始まります。"),
+        ("shift-jis", "日本語のテキスト。"),
         ("gbk", "会议明天下午三点开始。"),
         ("cp1255", "שלום עולם מה שלומך היום"),
     ],
 )
 def test_short_texts_in_older_encodings_are_read(encoding: str, text: str) -> None:
     assert decoded(text.encode(encoding)) == text
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        [("utf-8", "Grüße aus "), ("cp1252", "München, Köln, “Fußgänger” – 5 €")],
+        [("utf-8", "Grüße. " * 9), ("cp1252", "Déjà vu\xa0: un café à l’été")],
+        [("cp1252", "El señor Núñez pagó. "), ("utf-8", "Привет, 会议")],
+        [("cp1252", "CAFÉ\xa0! PARTICIPÉ » l’été "), ("utf-8", "où l’on goûta")],
+    ],
+)
+def test_words_of_windows_1252_in_a_text_of_utf8_are_read(parts: list[tuple[str, str]]) -> None:
+    data = b"".join(text.encode(encoding) for encoding, text in parts)
+    assert decoded(data) == "".join(text for _, text in parts)
 
 
 def test_one_wrong_byte_in_a_long_ascii_text_does_not_garble_it() -> None:
