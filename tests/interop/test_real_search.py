@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -333,22 +334,23 @@ async def test_the_worker_indexes_and_searches_with_an_embedder_in_javascript(
 ) -> None:
     database = [tool for tool in network.tools if tool.name != "create-embedding"]
     await network.parts.serve(database)
+    collection = f"javascript-{secrets.token_hex(4)}"
     embedder = await real(url=network.url, connected=False)
     await embedder.register_tool("create-embedding", "embed", model="string")
     await embedder.connect()
     caller = await real(url=network.url)
     try:
         indexed = await caller.invoke_remote(
-            "search-index", {"collection": "javascript", "documents": CATS, "model": "words-16"}
+            "search-index", {"collection": collection, "documents": CATS, "model": "words-16"}
         )
         assert (indexed["added"], indexed["dimensions"]) == (3, 16)
         for query, expected in (("content cats purr", "cats"), ("summer garden", "\u00e9t\u00e9")):
-            call = {"collection": "javascript", "query": query, "mode": "semantic"}
+            call = {"collection": collection, "query": query, "mode": "semantic"}
             found = await caller.invoke_remote("search-query", call)
             assert found["results"][0]["source"] == expected
             assert found["model"] == "words-16"
         await embedder.disconnect()
-        call = {"collection": "javascript", "query": "cats that bark"}
+        call = {"collection": collection, "query": "cats that bark"}
         found = await caller.invoke_remote("search-query", call)
         assert found["degraded"]["code"] == "embedding_unavailable"
         assert found["degraded"]["mode"] == "keyword"

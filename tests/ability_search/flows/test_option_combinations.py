@@ -44,6 +44,10 @@ POOLS: Mapping[str, st.SearchStrategy[Any]] = {
             "since May 2024", "C++ (foo", "unheardof", "plan", "tigers",
         ]
     ),
+    "queries": st.lists(
+        st.sampled_from(["sleeping cats", "dogs in winter", "猫", "cats -dogs", "?!", "in 2024"]),
+        min_size=1, max_size=3,
+    ),
     "limit": st.integers(1, 8),
     "offset": st.integers(0, 9),
     "model": st.sampled_from([MODEL, OTHER_MODEL]),

@@ -103,7 +103,7 @@ async def test_the_memory_of_an_agent_is_written_read_searched_and_deleted(
         assert found["results"][0]["source"] == "default/000000001"
         assert (await called("delete", before="2026-04-01", dryRun=True))["session"]["history"] == 1
         assert (await called("delete", tasks=["1"]))["session"]["tasks"] == 1
-        refused = await http.post("/memory/read", json={"agentId": "a/b", "keys": ["no"]})
+        refused = await http.post("/memory/read", json={"agentId": "ada", "keys": ["no"]})
         problem = fits("application/problem+json", "/memory/read", refused.json(), "404")
         assert "no key of the scratchpad named 'no'" in problem["detail"]
         refused = await http.post("/memory/write", json={"scratch": "x"})
