@@ -22,8 +22,8 @@ SECONDS = 60
 TOOL_SAID_NO = 5
 """Exit code of the Inspector for a result that is marked as an error."""
 DOCUMENT = {"source": "bread", "title": "Bread", "content": "The dough rests for an hour."}
-TOOLS = {"lean": 9, "full": 8}
-LEAN_BYTES = 12_500
+TOOLS = {"lean": 14, "full": 12}
+LEAN_BYTES = 17_000
 """Under 5,000 tokens of a model."""
 
 Inspect = Callable[..., Any]

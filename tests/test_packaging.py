@@ -504,15 +504,15 @@ def test_ci_is_executable_and_runs_the_tests_the_demo_and_a_short_campaign() -> 
     assert subprocess.run(["bash", "-n", script], timeout=30).returncode == 0
     assert [line for line in text.splitlines() if line.startswith("make ")] == [
         "make .venv/.dev .venv/.site .venv/.kadi-core",
-        "make --keep-going .venv/.contract .venv/.inspector .venv/.cluster >/dev/null 2>&1 &",
+        "make --keep-going .venv/.contract .venv/.inspector >/dev/null 2>&1 &",
         "make test",
         "make demo",
         "make quality SMALLEST=2",
         "make chaos MINUTES=0.75 FAULTS=short",
-        "make .venv/.contract .venv/.cluster",
+        "make .venv/.contract",
         'make --jobs 2 --output-sync=target "${checks[@]}"',
     ]
-    assert "checks=(contract coverage site cluster)" in text
+    assert "checks=(contract coverage site)" in text
     assert "checks+=(inspector)" in text
 
 
