@@ -93,11 +93,12 @@ class _Unreachable(Exception):
 class HttpDatabases:
     """A :class:`~kadi_localnet.database.backend.Backend` over a server or the nodes of a cluster.
 
-    Statements go to the leader of a cluster; if it is not among the URLs or the servers do not name
-    one, to the first URL that accepts a connection until it refuses one. A read whose connection is
-    lost is sent to the next server; a write is not, because it may have taken effect. A single
+    Statements go to the leader of a cluster only, because the others lag behind; if it is not among
+    the URLs or the servers name none, to the first URL that accepts a connection. A read whose
+    connection is lost is sent again; a write is not, because it may have taken effect. A single
     statement runs in a transaction of the server, several in a session. What a server refuses
-    because it is not the leader is repeated until the deadline, while a new leader is elected.
+    because it is not the leader, and what the leader does not accept, is repeated until the
+    deadline, while a new leader is elected.
 
     Args:
         urls: base URLs of the servers.
@@ -320,7 +321,10 @@ class HttpDatabases:
                 )
             except _Unreachable as exc:
                 failures.append(f"{without_credentials(url)}: {exc}")
+                led = self._servers.led
                 self._servers.lost()
+                if led and base is None and not spread:
+                    raise _NotLeader(failures[0]) from exc
                 continue
             if base is None and not spread:
                 self._servers.answered(url)

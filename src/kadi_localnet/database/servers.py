@@ -21,6 +21,8 @@ class Servers:
         self.all = [url.rstrip("/") for url in urls]
         self.leader_known = len(self.all) == 1
         """Whether the leader need not be asked for."""
+        self.led = False
+        """Whether one of the servers is known to be the leader."""
         self._spread = spread and len(self.all) > 1
         self._first = 0
         self._turn = 0
@@ -50,14 +52,17 @@ class Servers:
     def elected(self, address: str) -> None:
         """Note the leader; ``address`` is ``host:port``, and ignored unless it is of a URL here."""
         self.leader_known = True
+        self.led = False
         for place, url in enumerate(self.all):
             known = httpx.URL(url)
             if address in (f"{known.host}:{known.port}", known.netloc.decode()):
                 self._first = place
+                self.led = True
 
     def lost(self) -> None:
         """Note that the leader is gone, or has changed."""
         self.leader_known = len(self.all) == 1
+        self.led = False
 
     def _from(self, place: int) -> list[str]:
         return self.all[place:] + self.all[:place]
