@@ -139,7 +139,7 @@ def _option(name: str, field: FieldInfo) -> Any:
                 raise typer.BadParameter(f"not JSON: {exc}") from exc
         except ValidationError as exc:
             problem = exc
-        raise typer.BadParameter(validation_text(problem)) from problem
+        raise typer.BadParameter(validation_text(problem, QueryInput)) from problem
 
     metavar = _METAVARS.get(type(example), "TEXT")
     shown = f" Example: {json.dumps(example)}" if metavar == "JSON" else ""
