@@ -141,7 +141,7 @@ def require_secrets(settings: Settings) -> None:
     Raises:
         ConfigurationError: naming each missing secret and the three places to set it.
     """
-    missing = [name for name in settings.missing_secrets if _is_required(settings, name)]
+    missing = [name for name in settings.missing_secrets if is_required(settings, name)]
     if missing:
         source = settings.agent.path or "agent.json"
         raise ConfigurationError(
@@ -160,7 +160,8 @@ def require_secrets(settings: Settings) -> None:
         )
 
 
-def _is_required(settings: Settings, name: str) -> bool:
+def is_required(settings: Settings, name: str) -> bool:
+    """Return False for the key of the embedding API, if nothing says that the API needs one."""
     return (
         name != API_KEY
         or name in settings.agent.required_secrets
