@@ -577,7 +577,7 @@ class Settings:
     agent: AgentCard
     """Identity, from agent.json."""
     missing_secrets: tuple[str, ...] = ()
-    """Required secrets that were not found on this machine."""
+    """Secrets that this machine lacks: the required ones, and the key of the embedding API."""
     undecrypted_secrets: Mapping[str, str] = field(default_factory=dict)
     """Settings in secrets.toml that cannot be decrypted, and the problem of each."""
     found_addresses: Mapping[str, str] = field(default_factory=dict)

@@ -14,6 +14,8 @@ from ability_search.providers.provider_errors import Objection, refused
 from ability_search.providers.transports import STREAM, HttpService
 
 _MOST_TOKENS = 256
+_THOUGHT = ("<think>", "</think>")
+"""Marks of what some models write before their answer."""
 _HINTS = {
     "model": "Choose a model that the server offers, or add this model to the server.",
     "texts": "Send a shorter text.",
@@ -43,10 +45,15 @@ class RemoteChat(ModelClient):
     who = "the language model"
 
     async def complete(self, system: str, user: str, *, model: str | None, timeout: float) -> str:
-        """Return the model's completion with temperature 0 and at most 256 tokens."""
+        """Return the model's completion with temperature 0 and at most 256 tokens.
+
+        What a model writes between ``<think>`` and ``</think>`` first is left out.
+        """
         messages = [{"role": "system", "content": system}, {"role": "user", "content": user}]
         request = {"messages": messages, "max_tokens": _MOST_TOKENS, "temperature": 0}
-        return read_completion(await self._ask(request, model=model, timeout=timeout))
+        return _without_thought(
+            read_completion(await self._ask(request, model=model, timeout=timeout))
+        )
 
     async def stream(
         self, system: str, user: str, *, model: str | None, timeout: float, tokens: int
@@ -107,6 +114,14 @@ def read_completion(answer: Any) -> str:
     if not isinstance(content, str) or not content.strip():
         raise _unusable("the language model returned an empty answer")
     return content
+
+
+def _without_thought(text: str) -> str:
+    # The first mark may be in the prompt of the server.
+    thought, closed, answer = text.rpartition(_THOUGHT[1])
+    if not closed and answer.lstrip().startswith(_THOUGHT[0]) or closed and not answer.strip():
+        raise _unusable(f"the language model only thought, in {_MOST_TOKENS} tokens")
+    return answer
 
 
 def _unusable(problem: str) -> ChatUnavailable:
