@@ -11,13 +11,27 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from ability_search.analysis.consolidation_report import Consolidation, NoteLink
+from ability_search.analysis.consolidation import (
+    NEIGHBOURS,
+    Comparison,
+    Note,
+    Suspected,
+    compare,
+)
+from ability_search.analysis.consolidation_report import Consolidation, Judge, NoteLink
+from ability_search.analysis.contradiction_judge import (
+    PAIRS,
+    Judgement,
+    judge_by_model,
+    judge_by_rules,
+)
 from ability_search.analysis.graph_analyzer import (
     check_analysable,
     read_chunks,
     report_progress,
 )
 from ability_search.collection import Collection
+from ability_search.config.model_settings import Kinds
 from ability_search.documents import Vector
 from ability_search.index.index_calls import Report
 from ability_search.index.note_links import (
@@ -27,6 +41,7 @@ from ability_search.index.note_links import (
     NoteLinks,
     read_sources,
 )
+from ability_search.ports import Chat
 from ability_search.store.port import Store
 from ability_search.store.records import ChunkVector, SourceRecord
 from ability_search.store.registry import Registry
@@ -45,22 +60,40 @@ class Consolidator:
     Args:
         store: The store of the collections.
         registry: Learns the records of changed collections.
+        chat: The language model that judges contradictions.
+        settings: Its model and timeout.
         now: The clock, in epoch milliseconds.
     """
 
-    def __init__(self, store: Store, registry: Registry, now: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        store: Store,
+        registry: Registry,
+        chat: Chat,
+        settings: Kinds,
+        now: Callable[[], int],
+    ) -> None:
         self._store = store
+        self._chat = chat
+        self._settings = settings
         self._links = NoteLinks(store, registry)
         self._now = now
 
     async def consolidate(
-        self, collection: Collection, report: Report, *, apply: bool = False, undo: bool = False
+        self,
+        collection: Collection,
+        report: Report,
+        *,
+        judge: Judge = "rules",
+        apply: bool = False,
+        undo: bool = False,
     ) -> Consolidation:
         """Compare the notes of a collection; change them only if asked to.
 
         Args:
             collection: The collection.
             report: Receives the progress.
+            judge: Who decides on contradictions.
             apply: Set duplicates aside, and add the missing links.
             undo: First take back what the last ``apply`` changed and is still as it left it.
 
@@ -82,8 +115,19 @@ class Consolidator:
         texts = await self._texts(collection, sources, chunks)
         await report_progress(report, collection, len(chunks), "comparing")
         today = day_of(self._now())
+        further = PAIRS if judge == "chat" else 0
+        compared, suspected = await asyncio.to_thread(
+            _compared, chunks, vectors, sources, texts, further
+        )
+        if judge == "chat":
+            await report_progress(report, collection, len(chunks), "judging")
+        judgement = await self._judged(suspected, judge)
         found = await asyncio.to_thread(
-            _findings, chunks, vectors, sources, texts, today, collection.revision
+            compared.report,
+            judgement.contradictions,
+            today=today,
+            longer=sum(each.chunks > 1 for each in sources),
+            revision=collection.revision,
         )
         applied = 0
         if apply:
@@ -91,7 +135,20 @@ class Consolidator:
             added = _added(sources, linked, found, self._now())
             applied = await self._links.write(collection, sources, linked, added)
         took = round(1e3 * (time.perf_counter() - started), 1)
-        return found.model_copy(update={"applied": applied, "undone": undone, "took_ms": took})
+        return found.model_copy(
+            update={
+                "judged": judgement.judged,
+                "warnings": judgement.warnings or None,
+                "applied": applied,
+                "undone": undone,
+                "took_ms": took,
+            }
+        )
+
+    async def _judged(self, pairs: Sequence[Suspected], judge: Judge) -> Judgement:
+        if judge == "rules":
+            return judge_by_rules(pairs)
+        return await judge_by_model(pairs, self._chat, self._settings)
 
     async def _read(
         self, collection: Collection
@@ -156,16 +213,14 @@ def _added(
     }
 
 
-def _findings(
+def _compared(
     chunks: Sequence[ChunkVector],
     vectors: Vector,
     sources: Sequence[SourceRecord],
     texts: Mapping[str, str],
-    today: int,
-    revision: int,
-) -> Consolidation:
+    further: int,
+) -> tuple[Comparison, list[Suspected]]:
     """Compare in a thread; loading scipy takes a moment too, and workers may be without it."""
-    from ability_search.analysis.consolidation import NEIGHBOURS, Note, consolidate
     from ability_search.analysis.vector_measures import nearest
 
     records = {each.source: each for each in sources}
@@ -185,14 +240,8 @@ def _findings(
             )
         )
     own = vectors[places]
-    return consolidate(
-        notes,
-        own,
-        nearest(own, limit=NEIGHBOURS),
-        today=today,
-        longer=sum(each.chunks > 1 for each in sources),
-        revision=revision,
-    )
+    found = compare(notes, own, nearest(own, limit=NEIGHBOURS))
+    return found, found.suspected(limit=further)
 
 
 def _day(record: SourceRecord) -> int:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from tests.ability_search.flows.conftest import Network, document
+from tests.ability_search.flows.playing import Talker, playing
 from tests.ability_search.flows.test_artifacts import export, import_
 
 from kadi_client import ToolError
@@ -29,7 +30,7 @@ NOTES = [
 ]
 
 
-async def consolidated(network: Network, **options: bool) -> dict[str, Any]:
+async def consolidated(network: Network, **options: Any) -> dict[str, Any]:
     answer = await network.call("search-reindex", collection="docs", consolidate=options)
     assert answer["state"] == "done"
     info = await network.call(
@@ -211,6 +212,49 @@ async def test_an_artifact_has_what_was_applied_and_it_can_be_undone(
     assert (await consolidated(network, undo=True))["undone"] >= 4
     assert await links_of(network) == set()
     assert await found_by(network, "cat printer") == before
+
+
+TOPICS = [
+    note("rate old", f"{RATE}.", metadata={"date": "2026-01-10"}),
+    note("rate new", f"{RATE.replace('100', '200')}.", metadata={"date": "2026-03-10"}),
+    note("office", "The team of the gateway meets in the office of Graz."),
+    note("remote", "The team of the gateway has no office, it works from home."),
+    note("lunch", "The team of the gateway eats lunch at noon."),
+]
+
+
+async def test_a_language_model_judges_what_the_rules_propose_and_further_pairs(
+    network: Network,
+) -> None:
+    await network.call("search-index", collection="docs", documents=TOPICS)
+
+    def says(request: dict[str, Any]) -> str:
+        asked = request["messages"][1]["content"]
+        if "100 requests" in asked and "200 requests" in asked:
+            return "Yes, both."
+        if "office of Graz" in asked and "no office" in asked:
+            return " **NO**"
+        return "I think it depends."
+
+    by_rules = (await consolidated(network))["contradictions"]
+    assert [(each["source"], each["judge"]) for each in by_rules] == [("rate new", "rules")]
+    async with playing(network.url, Talker(say=says)) as talker:
+        found = await consolidated(network, judge="chat")
+        (only,) = found["contradictions"]
+        assert {only["source"], only["other"]} == {"office", "remote"}
+        assert (only["judge"], only.get("rule"), only.get("differing")) == ("chat", None, None)
+        assert only["statement"].startswith("The team of the gateway")
+        assert found["judged"] == 2
+        assert (
+            f"of {len(talker.requests)} pairs of notes: the language model answered neither"
+            in (found["warnings"][0])
+        )
+        assert ("contradicts", "chat") in {(e["kind"], e["reason"]) for e in found["links"]}
+        assert {request["max_tokens"] for request in talker.requests} == {256}
+    without = await consolidated(network, judge="chat")
+    assert without["contradictions"] == by_rules
+    assert without["judged"] == 0
+    assert "chat-completion" in without["warnings"][0]
 
 
 async def test_apply_excludes_undo_and_consolidate_excludes_settings(network: Network) -> None:
