@@ -133,7 +133,8 @@ class ChatUnavailable(SearchError):
 
     retryable = True
     default_hint = (
-        "Check that a model manager provides chat-completion, or the API of expansion_api_url."
+        "Check that a model manager on the network provides chat-completion, or the API of"
+        " expansion_api_url."
     )
 
 

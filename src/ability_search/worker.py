@@ -248,7 +248,7 @@ def build_services(
         searcher=Searcher(query_ports),
         maintenance=maintenance,
         analyzer=GraphAnalyzer(store),
-        consolidator=Consolidator(store, registry, _now),
+        consolidator=Consolidator(store, registry, chat, settings.kinds, _now),
     )
 
 

@@ -297,7 +297,8 @@ def _print_sentence(sentence: Sentence) -> None:
     text = output.plain(sentence.text, lines=True)
     missing = output.plain(", ".join(sentence.missing or ()))
     if sentence.support == "none":
-        output.stderr().print(f"[dim]left out: {text} (not in the passages: {missing})[/dim]")
+        why = f"not in the passages: {missing}" if missing else "no passage has its words"
+        output.stderr().print(f"[dim]left out: {text} ({why})[/dim]")
         return
     cited = output.plain("".join(f"[{number}]" for number in sentence.citations))
     doubt = f" [dim](few words are in the passages: {missing})[/dim]"
