@@ -1,4 +1,4 @@
-"""Where collections, and the parts of split collections, are among several stores.
+"""Find collections, and the parts of split collections, among several stores.
 
 A split collection has a *part* in each of its shards: a collection of that name with the documents
 whose sources :func:`rendezvous` places there. Each part has its own record, revision and term
