@@ -11,6 +11,7 @@ import asyncio
 import json
 import logging
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -75,11 +76,15 @@ def main() -> int:
     console = Console(soft_wrap=True)
     console.print(f"seed {plan.seed}, {plan.minutes:g} minutes; log: {home / 'steps.jsonl'}")
     logging.basicConfig(filename=home / "clients.log", level=logging.WARNING)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         report = asyncio.run(Campaign(plan, home, recorded, console.print).run())
     except StartFailed as exc:
         console.print(f"error: {exc}", markup=False)
         return 1
+    except KeyboardInterrupt:
+        console.print(f"stopped; data and logs are kept in {home}")
+        return 128 + signal.SIGINT
     if arguments.report:
         arguments.report.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
     show(report, console)

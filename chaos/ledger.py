@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import statistics
 import time
 from collections import Counter, defaultdict
@@ -38,9 +39,13 @@ class Weather:
         self.fault = ""
         self._calm_at = time.monotonic() + GRACE_SECONDS
 
+    def calm_since(self) -> float:
+        """Return the time since when it is calm, of the monotonic clock; infinite in a fault."""
+        return math.inf if self.fault else self._calm_at
+
     def epoch(self) -> int | None:
         """Return the number of the present calm; ``None`` if it is not calm."""
-        if self.fault or time.monotonic() < self._calm_at:
+        if time.monotonic() < self.calm_since():
             return None
         return self._epoch
 

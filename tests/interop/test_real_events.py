@@ -31,7 +31,7 @@ MATCHES = {
 DATA: list[Any] = [{"a": [1, None]}, "text", 0, False, None, "", "\U0001f9ed", "x" * 1_000_000]
 
 
-async def received(stream: Stream, number: int) -> list[dict[str, Any]]:
+async def received(stream: Stream, number: int) -> list[Any]:
     return [await stream.next() for _ in range(number)]
 
 
@@ -99,13 +99,12 @@ async def test_two_handlers_of_one_pattern_get_each_event_once(
     first, second = await theirs.subscribe("news.*"), await theirs.subscribe("news.*")
     assert len(relay.calls("kadi.event.subscribe")) == 1
     await ours.publish("news.today", 1)
-    await theirs.synchronise()
-    assert [len(first.waiting()), len(second.waiting())] == [1, 1]
+    assert [len(await received(each, 1)) for each in (first, second)] == [1, 1]
     await first.end()
     assert relay.calls("kadi.event.unsubscribe") == []
     await ours.publish("news.today", 2)
-    await theirs.synchronise()
-    assert [len(first.waiting()), len(second.waiting())] == [0, 1]
+    assert [event["data"] for event in await received(second, 1)] == [2]
+    assert first.waiting() == []
     await second.end()
     assert len(relay.calls("kadi.event.unsubscribe")) == 1
     await ours.publish("news.today", 3)
@@ -171,10 +170,13 @@ async def test_events_stay_in_their_network(real: CreateReal, python: CreatePyth
         await green.publish("fourth", 4)
         with pytest.raises(ClientError, match="'green' is not a network of this session"):
             await red.publish("fifth", 5, network="green")
-        for client in (both, red):
-            await client.synchronise()
-        assert seen(at_both.waiting()) == [(1, "red"), (2, "green"), (3, "red"), (4, "green")]
-        assert seen(at_red.waiting()) == [(1, "red"), (3, "red")]
+        assert sorted(seen(await received(at_both, 4))) == [
+            (1, "red"),
+            (2, "green"),
+            (3, "red"),
+            (4, "green"),
+        ]
+        assert sorted(seen(await received(at_red, 2))) == [(1, "red"), (3, "red")]
         mine = [await within(anext(at_green)) for _ in range(2)]
         assert [(event.data, event.network) for event in mine] == [(2, "green"), (4, "green")]
 
@@ -188,9 +190,9 @@ async def test_an_event_of_ours_reaches_a_client_of_two_networks_once(
 ) -> None:
     ours, theirs = await python(networks=["red", "green"]), await real(networks=["green", "red"])
     events = await theirs.subscribe("news")
-    await ours.publish("news", 1)
-    await theirs.synchronise()
-    assert len(events.waiting()) == 1
+    for number in (1, 2):
+        await ours.publish("news", number)
+    assert [event["data"] for event in await received(events, 2)] == [1, 2]
 
 
 # --- events of an ability ----------------------------------------------------------------------
@@ -220,13 +222,11 @@ async def test_a_loaded_ability_passes_on_its_own_events_only(
     assert await ability.invoke("announce", call) == "announced"
     sources = [event["source"] for event in await received(everything, 3)]
     assert sorted(sources) == sorted([other.agent_id, wanted.agent_id, wanted.agent_id])
-    await caller.synchronise()
-    assert events.waiting() == ["of the wanted", {"within": "a call"}]
+    assert await received(events, 2) == ["of the wanted", {"within": "a call"}]
     await events.end()
     await wanted.publish("news.today", "too late")
-    await caller.synchronise()
+    assert len(await received(everything, 1)) == 1
     assert events.waiting() == []
-    assert len(everything.waiting()) == 1
 
 
 async def test_an_event_of_a_call_comes_before_its_answer(

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from kadi_client.messages import decode
-from kadi_localnet.database import jvm
+from kadi_localnet.database import index_repair, jvm
 from kadi_localnet.database.backend import Conflict, DatabaseError, Statement
 from kadi_localnet.database.conversion import Parameters
 from kadi_localnet.database.embedded import EmbeddedDatabases
@@ -430,6 +430,43 @@ async def test_a_killed_process_loses_nothing_acknowledged(tmp_path: Path, trial
             assert found["part"] == key // 50
             search = f"`vector.sparseNeighbors`('T[ids,weights]', [{key}], [1.0], 5)"
             assert await read(again, f"SELECT k FROM (SELECT expand({search}))") == [{"k": key}]
+
+
+async def test_a_kill_while_indexes_are_rebuilt_loses_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    child = await start_child(tmp_path / "data", "write")
+    while await line_of(child) != "2":
+        pass
+    os.kill(child.pid, signal.SIGKILL)
+    await rest_of(child)
+    repair = index_repair._repair_sparse_indexes
+
+    class Killed(Exception):
+        """What ends the process after the first step of a rebuild."""
+
+    class Dying:
+        def __init__(self, database: Any) -> None:
+            self._database = database
+
+        def command(self, language: str, text: str) -> None:
+            self._database.command(language, text.replace("REBUILD", "DROP"))
+            self._database.close()
+            raise Killed
+
+    def interrupted(directory: Path, database: Any, *, killed: bool) -> None:
+        repair(directory, Dying(database), killed=killed)
+
+    async with EmbeddedDatabases(tmp_path / "data", heap_mb=512, warm_up=False) as databases:
+        # The engine is started by now, and the database is opened by the first call.
+        monkeypatch.setattr(index_repair, "_repair_sparse_indexes", interrupted)
+        with pytest.raises(Killed):
+            await read(databases, "SELECT FROM T")
+        monkeypatch.undo()
+        for key in (0, 60, 149):
+            search = f"`vector.sparseNeighbors`('T[ids,weights]', [{key}], [1.0], 5)"
+            assert await read(databases, f"SELECT k FROM (SELECT expand({search}))") == [{"k": key}]
+    assert not list((tmp_path / "data").rglob("*rebuilding*"))
 
 
 async def test_files_left_beside_a_graph_are_removed_when_a_database_is_opened(

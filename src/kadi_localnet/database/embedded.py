@@ -36,13 +36,10 @@ from kadi_localnet.database.backend import (
 )
 from kadi_localnet.database.conversion import Parameters, ResultWriter
 from kadi_localnet.database.disk_space import RESERVE, DiskSpace
+from kadi_localnet.database.index_repair import open_repaired
 from kadi_localnet.database.statement_guard import StatementGuard, confine
 from kadi_localnet.database.tickets import Stopped, Ticket, messages, translate
-from kadi_localnet.database.vector_indexes import (
-    open_repaired,
-    stored_vectors,
-    warm_vector_indexes,
-)
+from kadi_localnet.database.vector_indexes import stored_vectors, warm_vector_indexes
 
 T = TypeVar("T")
 

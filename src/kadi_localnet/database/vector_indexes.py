@@ -1,4 +1,4 @@
-"""Repairs and loads vector indexes when a database is opened."""
+"""Sizes of dense vector indexes, and loading them when a database is opened."""
 
 from __future__ import annotations
 
@@ -13,38 +13,12 @@ import jpype
 
 log = logging.getLogger(__name__)
 
-_SPARSE = "LSM_SPARSE_VECTOR"
 _DENSE = "LSM_VECTOR"
 _GRAPH = ".vecgraph"
 _ORDINALS = ".vecordmap"
 _ORDINAL_BYTES = 3.5
 """Bytes of a vector in the file that maps the nodes of a graph to vectors, at least."""
 _LINK_BYTES = 4
-
-
-def open_repaired(factory: Any, directory: Path) -> Any:
-    """Open a database; after a kill, rebuild its sparse vector indexes and remove stray files.
-
-    Unlike records and other indexes, such an index has no log: after a kill it silently lacks what
-    was committed since it was last written to disk. Files beside the graph of a dense index stay
-    behind if its type is dropped while the graph is being built.
-
-    Raises:
-        jpype.JException: if the engine fails.
-    """
-    # Closing a database removes its transaction logs.
-    killed = any(directory.glob("*.wal"))
-    database = factory(str(directory)).open()
-    for stray in directory.glob(f"*{_GRAPH}.*"):
-        if not stray.with_suffix("").exists():
-            stray.unlink()
-    if killed:
-        try:
-            _rebuild_sparse_indexes(directory.name, database)
-        except jpype.JException:
-            database.close()
-            raise
-    return database
 
 
 def stored_vectors(directory: Path) -> list[tuple[int, int]]:
@@ -71,22 +45,6 @@ def _nodes(directory: Path, index: str, connections: int) -> int:
     graphs = sum(each.stat().st_size for each in directory.glob(f"{index}_vecgraph.*{_GRAPH}"))
     maps = sum(each.stat().st_size for each in directory.glob(f"{index}_vecgraph.*{_ORDINALS}"))
     return round(min(graphs / (_LINK_BYTES * (connections + 2)), maps / _ORDINAL_BYTES))
-
-
-def _rebuild_sparse_indexes(name: str, database: Any) -> None:
-    started = time.monotonic()
-    lost = [
-        str(index.getName())
-        for index in database.getSchema().getIndexes()
-        if str(index.getType()) == _SPARSE and "[" in str(index.getName())
-    ]
-    for index in lost:
-        database.command("sql", f"REBUILD INDEX `{index}`")
-    if lost:
-        seconds = time.monotonic() - started
-        log.warning(
-            "%s was not closed properly: rebuilt %d indexes in %.2f s", name, len(lost), seconds
-        )
 
 
 _NEIGHBOURS = 10

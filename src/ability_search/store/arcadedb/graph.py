@@ -62,9 +62,9 @@ def best_chunks(
         f"{also} LIMIT {_CHUNKS_OF_SOURCES})"
         " ORDER BY best DESC, chunkIndex) GROUP BY source;"
         f" LET best = SELECT @rid AS rid, chunkId, source{shown.text()} FROM `{chunk_type}`"
-        " WHERE @rid IN $ranked.rid;"
+        f"{shown.variables} WHERE @rid IN $ranked.rid;"
         f" LET given = SELECT @rid AS rid, chunkId, source{shown.text()} FROM `{chunk_type}`"
-        f" WHERE chunkId IN :ids AND duplicateOf IS NULL{also};"
+        f"{shown.variables} WHERE chunkId IN :ids AND duplicateOf IS NULL{also};"
         " RETURN {'best': $best, 'given': $given};",
         {"sources": list(sources), "ids": list(chunk_ids), **shown.params, **params},
     )
@@ -111,7 +111,7 @@ def walk(chunk_type: str, request: GraphRequest) -> Statement:
         f"{', '.join(f'${name}' for name in near)}))) WHERE cosine >= :least"
         f" ORDER BY cosine DESC, rid LIMIT {request.limit:d};"
         f" LET found = SELECT @rid AS rid, chunkId, source{shown.text()} FROM `{chunk_type}`"
-        " WHERE @rid IN $kept.rid;"
+        f"{shown.variables} WHERE @rid IN $kept.rid;"
     )
     answer.append("'found': $found")
     return Statement(

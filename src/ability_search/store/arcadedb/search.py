@@ -21,6 +21,8 @@ _COLLECTION = "SELECT FROM Collection WHERE name = :name"
 _HAS_EMBEDDING = "duplicateOf IS NULL"
 
 
+_TERMS = "`vector.sparseCreate`(terms, weights)"
+
 _PREFIXES = "fghijkl"
 """Prefixes of the parameters of the first filters in one statement."""
 
@@ -33,26 +35,32 @@ class ColumnSql:
     shared: Mapping[str, str] = field(default_factory=dict)
     """Names of parameters, bound elsewhere, that hold the vectors of these columns."""
 
-    def value(self, column: str) -> str:
-        """Return the expression of a column."""
+    def value(self, column: str, *, terms: str = _TERMS) -> str:
+        """Return the expression of a column; ``terms`` is that of the chunk's sparse vector."""
         if column in self.columns.cosines:
             return f"vectorCosineSimilarity(embedding, :{self.shared.get(column, f'{column}_v')})"
         if column in self.columns.products:
-            return (
-                "vectorSparseDot(`vector.sparseCreate`(terms, weights),"
-                f" `vector.sparseCreate`(:{column}_di, :{column}_dw))"
-            )
+            return f"vectorSparseDot({terms}, `vector.sparseCreate`(:{column}_di, :{column}_dw))"
         return column
 
     def text(self, *, but: Sequence[float] | None = None) -> str:
-        """Return the columns as they follow others, without the cosine to the vector ``but``."""
+        """Return the columns as they follow others, without the cosine to the vector ``but``.
+
+        The query needs :attr:`variables`, too.
+        """
         cosines = (name for name, by in self.columns.cosines.items() if by is not but)
+        computed = (*self.columns.products, *cosines)
         return "".join(
             [
                 *(f", {CHUNK_COLUMNS.get(name, name)}" for name in self.columns.fields),
-                *(f", {self.value(name)} AS {name}" for name in (*self.columns.products, *cosines)),
+                *(f", {self.value(name, terms='$terms')} AS {name}" for name in computed),
             ]
         )
+
+    @property
+    def variables(self) -> str:
+        """Return what is computed once for each row, as it follows the target of the query."""
+        return f" LET $terms = {_TERMS}" if self.columns.products else ""
 
     @property
     def params(self) -> dict[str, Any]:
@@ -106,14 +114,14 @@ def candidates(
         rids = allowed.get((searched, predicate.text), "") if predicate else ""
         if isinstance(search, VectorSearch):
             params[f"{search.name}_v"] = list(search.vector)
-            further = shown.text(but=search.vector)
+            further = shown.text(but=search.vector), shown.variables
             queries[search.name] = _vector_search(searched, search, predicate, further, rids)
         else:
             params[f"{search.name}_i"] = list(search.terms.ids)
             params[f"{search.name}_w"] = list(search.terms.weights)
             own = ColumnSql(Columns(products=search.products))
             params |= own.params
-            further = shown.text() + own.text()
+            further = shown.text() + own.text(), shown.variables or own.variables
             queries[search.name] = _term_search(searched, search, further, *_within(rids))
             if rids:
                 narrower[search.name] = _narrower(searched, search, further, rids)
@@ -178,16 +186,24 @@ def _allowed(
     return {each: f"allowed{place}" for place, each in enumerate(wanted)}
 
 
+_Further = tuple[str, str]
+"""Further columns, and the variables that they use."""
+
+
 def _vector_search(
-    chunk_type: str, search: VectorSearch, predicate: Predicate | None, further: str, allowed: str
+    chunk_type: str,
+    search: VectorSearch,
+    predicate: Predicate | None,
+    further: _Further,
+    allowed: str,
 ) -> str:
-    columns = "@rid AS rid, chunkId"
+    columns, (computed, variables) = "@rid AS rid, chunkId", further
     if not search.exact:
         options = ", ".join([f"efSearch: {max(search.beam, search.limit):d}", *_within(allowed)])
         return (
-            f"SELECT {columns}, 1 - distance AS score{further} FROM (SELECT"
+            f"SELECT {columns}, 1 - distance AS score{computed} FROM (SELECT"
             f" expand(vectorNeighbors('{chunk_type}[embedding]', :{search.name}_v,"
-            f" {search.limit:d}, {{{options}}})))"
+            f" {search.limit:d}, {{{options}}}))){variables}"
         )
     score = f"vectorCosineSimilarity(embedding, :{search.name}_v) AS score"
     where = _HAS_EMBEDDING + (f" AND ({predicate.text})" if predicate else "")
@@ -195,22 +211,24 @@ def _vector_search(
         f"SELECT {columns}, {score} FROM `{chunk_type}` WHERE {where}"
         f" ORDER BY score DESC LIMIT {search.limit:d}"
     )
-    if further:
+    if computed:
         # Further columns are computed for the chunks found only, not for all that are scanned.
-        scan = f"SELECT {columns}, {score}{further} FROM (SELECT expand(rid) FROM ({scan}))"
+        found = f"(SELECT expand(rid) FROM ({scan}))"
+        scan = f"SELECT {columns}, {score}{computed} FROM {found}{variables}"
     return scan
 
 
-def _term_search(chunk_type: str, search: TermSearch, further: str, *options: str) -> str:
+def _term_search(chunk_type: str, search: TermSearch, further: _Further, *options: str) -> str:
     given = f", {{{', '.join(options)}}}" if options else ""
+    computed, variables = further
     return (
-        f"SELECT @rid AS rid, chunkId, score{further} FROM (SELECT expand("
+        f"SELECT @rid AS rid, chunkId, score{computed} FROM (SELECT expand("
         f"`vector.sparseNeighbors`('{chunk_type}[terms,weights]', :{search.name}_i,"
-        f" :{search.name}_w, {search.limit:d}{given})))"
+        f" :{search.name}_w, {search.limit:d}{given}))){variables}"
     )
 
 
-def _narrower(chunk_type: str, search: TermSearch, further: str, allowed: str) -> str:
+def _narrower(chunk_type: str, search: TermSearch, further: _Further, allowed: str) -> str:
     # The engine takes some multiple of the limit from the whole index and drops what does not
     # match, which is everything if few chunks match. In groups, here of one chunk each, it
     # searches among the matches; that costs more, and is not needed if the list is full.
@@ -277,11 +295,11 @@ def hit_rows(chunk_type: str, rids: Sequence[str], *, compared: Sequence[str] = 
     for place in range(len(compared)):
         queries[f"e{place}"] = f"SELECT embedding FROM `{chunk_type}` WHERE @rid = :compared{place}"
         # The comparison refuses to be without one; if that chunk is gone, its row is missing too.
-        other = f"ifnull($e{place}[0].embedding, embedding)"
-        likeness.append(f"vectorCosineSimilarity(embedding, {other}) AS like{place}")
+        other = f"ifnull($e{place}[0].embedding, $embedding)"
+        likeness.append(f"vectorCosineSimilarity($embedding, {other}) AS like{place}")
     queries["rows"] = (
         f"SELECT @rid AS rid, {HIT_COLUMNS}, {', '.join(likeness)}"
-        f" FROM `{chunk_type}` WHERE @rid IN :rids"
+        f" FROM `{chunk_type}` LET $embedding = embedding WHERE @rid IN :rids"
     )
     return Statement(
         rows_together(queries, ["rows"]),
