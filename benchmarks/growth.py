@@ -12,16 +12,19 @@ import os
 import signal
 import statistics
 import sys
+import tempfile
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
+from ability_search.stack.supervisor import RESERVED_TOOLS
 from benchmarks import latency, texts
 from benchmarks.embedder import InstantEmbedder
 from benchmarks.network import Network, running
-from kadi_client import Connection, KadiError
+from kadi_client import Connection, Identity, KadiError
 
 SETUPS = ((1, 1, 1), (2, 1, 1), (4, 1, 1), (2, 3, 1), (2, 1, 2), (4, 3, 2))
 """Workers, brokers and databases."""
@@ -73,14 +76,28 @@ async def _measured(
     workers: int, brokers: int, databases: int, *, chunks: int, seconds: float
 ) -> dict[str, Any]:
     options = ["--no-models", "--workers", str(workers), "--brokers", str(brokers)]
-    names = _DATABASES[:databases]
-    environ = {"SEARCH_DATABASE": names[0]}
+    environ = {"SEARCH_DATABASE": _DATABASES[0]}
     if databases > 1:
-        environ |= {"SEARCH_DATABASE_SHARDS": ",".join(names), "SEARCH_DATABASE_SPLIT": "bench"}
+        environ |= {
+            "SEARCH_DATABASE_SHARDS": ",".join(_DATABASES),
+            "SEARCH_DATABASE_SPLIT": "bench",
+        }
+    with tempfile.TemporaryDirectory(prefix="ability-search-bench-") as directory:
+        identity = Path(directory) / "database.pem"
+        agent = Identity.load_or_create(identity).agent_id
+        tools = RESERVED_TOOLS["database"]
+        environ["SEARCH_LOCAL_BROKER_MEMBERS"] = f"components={agent}"
+        environ["SEARCH_LOCAL_BROKER_PROVIDERS"] = ",".join(f"{tool}={agent}" for tool in tools)
+        return await _run(options, environ, identity, chunks=chunks, seconds=seconds)
+
+
+async def _run(
+    options: list[str], environ: dict[str, str], identity: Path, *, chunks: int, seconds: float
+) -> dict[str, Any]:
     embedder = InstantEmbedder()
     async with (
         running(*options, tools=[embedder.tool], environ=environ) as network,
-        _more_databases(network, names[1:]) as others,
+        _second_database(network, environ, identity) as others,
     ):
         network.processes.update(others)
         loaded = await latency.load(network, chunks)
@@ -110,31 +127,31 @@ async def _measured(
 
 
 @asynccontextmanager
-async def _more_databases(
-    network: Network, names: tuple[str, ...]
+async def _second_database(
+    network: Network, environ: dict[str, str], identity: Path
 ) -> AsyncIterator[dict[str, int]]:
-    """Start a database ability for each name, with a directory of its own."""
-    processes = {}
+    """Start a second database ability if the setup has two databases."""
+    if "SEARCH_DATABASE_SHARDS" not in environ:
+        yield {}
+        return
+    own = {
+        "BROKER_URL": network.url,
+        "SEARCH_DATABASE": _DATABASES[1],
+        "SEARCH_DATA_DIR": str(identity.parent),
+        "SEARCH_IDENTITY_FILE": str(identity),
+    }
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "ability_search", "database"),
+        env={**os.environ, **environ, **own},
+        stdout=asyncio.subprocess.DEVNULL,
+    )
     try:
-        for name in names:
-            environ = {
-                "BROKER_URL": network.url,
-                "SEARCH_DATABASE": name,
-                "SEARCH_DATABASE_SHARDS": ",".join(_DATABASES),
-                "SEARCH_DATA_DIR": str(network.directory / name),
-            }
-            processes[f"database {name}"] = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "ability_search", "database"),
-                env={**os.environ, **environ},
-                stdout=asyncio.subprocess.DEVNULL,
-            )
-        for name in names:
-            await _offered(network, name)
-        yield {part: process.pid for part, process in processes.items()}
+        await _offered(network, _DATABASES[1])
+        yield {"database two": process.pid}
     finally:
-        for process in processes.values():
+        if process.returncode is None:
             process.terminate()
-            await process.wait()
+        await process.wait()
 
 
 async def _offered(network: Network, name: str) -> None:

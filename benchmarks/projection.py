@@ -21,11 +21,11 @@ class Costs:
     """More of it for each tenfold of the chunks."""
     worker_ms: float = 7.3
     """Processor time of a hybrid query in the worker."""
-    worker_ms_a_shard: float = 1.5
+    worker_ms_a_shard: float = 4.0
     """More of it for each further shard: reading its rows and merging."""
     broker_ms: float = 1.3
     """Processor time of a hybrid query in the brokers."""
-    broker_ms_a_shard: float = 0.5
+    broker_ms_a_shard: float = 1.0
     load_ms: float = 1.6
     """Processor time of storing a chunk, without embedding."""
     embed_ms: float = 20.0
