@@ -8,6 +8,7 @@ import os
 import random
 import signal
 import sys
+import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -17,10 +18,11 @@ import numpy as np
 import pytest
 
 from kadi_client.messages import decode
-from kadi_localnet.database import index_repair, jvm
+from kadi_localnet.database import embedded, index_repair, jvm
 from kadi_localnet.database.backend import Conflict, DatabaseError, Statement
 from kadi_localnet.database.conversion import Parameters
 from kadi_localnet.database.embedded import EmbeddedDatabases
+from kadi_localnet.database.index_use import IndexUse
 from kadi_localnet.database.tickets import translate
 from kadi_localnet.database.vector_indexes import stored_vectors, warm_vector_indexes
 
@@ -358,7 +360,7 @@ async def test_a_vector_index_is_warm_before_anybody_searches(tmp_path: Path) ->
         kind = jpype.JClass("com.arcadedb.index.vector.LSMVectorIndex")
         indexes = [index for index in java.getSchema().getIndexes() if isinstance(index, kind)]
         assert [index.isWarm() for index in indexes] == [True]
-        await asyncio.to_thread(warm_vector_indexes, "d", java, second._closing)
+        await asyncio.to_thread(warm_vector_indexes, "d", java, IndexUse(), second._closing)
         found = await second.read(
             "d",
             Statement(
@@ -467,6 +469,26 @@ async def test_a_kill_while_indexes_are_rebuilt_loses_none(
             search = f"`vector.sparseNeighbors`('T[ids,weights]', [{key}], [1.0], 5)"
             assert await read(databases, f"SELECT k FROM (SELECT expand({search}))") == [{"k": key}]
     assert not list((tmp_path / "data").rglob("*rebuilding*"))
+
+
+async def test_an_engine_that_ends_no_call_any_more_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(embedded, "STUCK_SECONDS", 0.5)
+    reported, freed = threading.Event(), threading.Event()
+    async with EmbeddedDatabases(tmp_path, heap_mb=512, stuck=reported.set) as databases:
+        await databases.create("d", timeout=20)
+        run = databases._run
+        monkeypatch.setattr(
+            databases, "_run", lambda *given, **named: freed.wait(20) and run(*given, **named)
+        )
+        with pytest.raises(DatabaseError, match="no answer within"):
+            await databases.read("d", Statement("SELECT 1"), timeout=0.1)
+        assert not reported.is_set()
+        assert await asyncio.to_thread(reported.wait, 10)
+        assert "no call has ended" in caplog.text
+        freed.set()
+        assert (await databases.read("d", Statement("SELECT 1"), timeout=20)).count == 1
 
 
 async def test_files_left_beside_a_graph_are_removed_when_a_database_is_opened(

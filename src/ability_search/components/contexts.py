@@ -49,6 +49,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _MIB = 1024 * 1024
+_STUCK = 70
+"""Exit code of a database ability whose engine does not answer any more."""
 _TOKEN_BYTES = 32
 
 _WORKER_SECONDS = 10.0
@@ -256,7 +258,10 @@ def _backend(settings: Settings) -> tuple[Backend, str]:
     directory = settings.files.data_dir / "databases"
     heap = arcadedb.heap // _MIB if arcadedb.heap else None
     reserve = settings.arcadedb.disk_reserve
-    return EmbeddedDatabases(directory, heap_mb=heap, disk_reserve=reserve), str(directory)
+    embedded = EmbeddedDatabases(
+        directory, heap_mb=heap, disk_reserve=reserve, stuck=lambda: os._exit(_STUCK)
+    )
+    return embedded, str(directory)
 
 
 @asynccontextmanager

@@ -37,6 +37,7 @@ from kadi_localnet.database.backend import (
 from kadi_localnet.database.conversion import Parameters, ResultWriter
 from kadi_localnet.database.disk_space import RESERVE, DiskSpace
 from kadi_localnet.database.index_repair import open_repaired
+from kadi_localnet.database.index_use import IndexUse
 from kadi_localnet.database.statement_guard import StatementGuard, confine
 from kadi_localnet.database.tickets import Stopped, Ticket, messages, translate
 from kadi_localnet.database.vector_indexes import stored_vectors, warm_vector_indexes
@@ -47,6 +48,7 @@ NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 WORKERS = 12
 """Number of threads; one agent alone gets half of them."""
 MAX_WAITING = 256
+STUCK_SECONDS = 120.0
 _CLOSE_TIMEOUT = 10.0
 
 log = logging.getLogger(__name__)
@@ -56,6 +58,7 @@ log = logging.getLogger(__name__)
 class _Open:
     java: Any
     writer: ResultWriter
+    indexes: IndexUse = field(default_factory=IndexUse)
 
 
 @dataclass(slots=True)
@@ -86,6 +89,8 @@ class EmbeddedDatabases:
         warm_up: Open existing databases and load their vector indexes in the background at the
             start, so that the first call does not wait for it.
         disk_reserve: Bytes of the disk to keep free.
+        stuck: Called from a thread if no call has ended for two minutes although one was stopped
+            that long ago: the engine will not answer any more.
     """
 
     def __init__(
@@ -98,6 +103,7 @@ class EmbeddedDatabases:
         max_waiting: int = MAX_WAITING,
         warm_up: bool = True,
         disk_reserve: int = RESERVE,
+        stuck: Callable[[], None] | None = None,
     ) -> None:
         self.counts = Counts()
         self.concurrency = workers
@@ -109,6 +115,9 @@ class EmbeddedDatabases:
         self._warm_up = warm_up
         self._pool = ThreadPoolExecutor(workers, thread_name_prefix="arcadedb")
         self._tickets: set[Ticket] = set()
+        self._stuck = stuck
+        self._ended_at = time.monotonic()
+        """When the last call ended."""
         self._engine: _Engine | None = None
         self._opening = threading.Lock()
         self._closing = threading.Event()
@@ -129,6 +138,8 @@ class EmbeddedDatabases:
         await asyncio.wrap_future(self._pool.submit(self._start))
         if self._warm_up:
             self._pool.submit(self._open_existing)
+        if self._stuck is not None:
+            threading.Thread(target=self._watch, args=(self._stuck,), daemon=True).start()
 
     async def __aenter__(self) -> EmbeddedDatabases:
         await self.start()
@@ -179,7 +190,7 @@ class EmbeddedDatabases:
         ticket = Ticket()
         self._tickets.add(ticket)
         future = self._pool.submit(ticket.run, work)
-        future.add_done_callback(lambda _future: self._tickets.discard(ticket))
+        future.add_done_callback(lambda _future: self._ended(ticket))
         try:
             async with asyncio.timeout(timeout):
                 return await asyncio.wrap_future(future)
@@ -195,6 +206,22 @@ class EmbeddedDatabases:
             raise DatabaseError("the database ability is shutting down") from None
         finally:
             ticket.stop()
+
+    def _ended(self, ticket: Ticket) -> None:
+        self._tickets.discard(ticket)
+        self._ended_at = time.monotonic()
+
+    def _watch(self, stuck: Callable[[], None]) -> None:
+        while not self._closing.wait(STUCK_SECONDS / 12):
+            overdue = max((ticket.overdue for ticket in tuple(self._tickets)), default=0.0)
+            if min(overdue, time.monotonic() - self._ended_at) > STUCK_SECONDS:
+                log.critical(
+                    "no call has ended for %.0f s: the engine is stuck\n%s",
+                    time.monotonic() - self._ended_at,
+                    jvm.waiting_threads(),
+                )
+                stuck()
+                return
 
     # The methods below run in a thread of the pool.
 
@@ -240,7 +267,11 @@ class EmbeddedDatabases:
 
     def _read(self, name: str, statement: Statement, ticket: Ticket) -> Rows:
         engine, database = self._ready(name, [statement], ticket)
-        with ticket.running(engine.registry, engine.no_client, name), self._translated(engine):
+        with (
+            database.indexes.of([statement], ticket.pause),
+            ticket.running(engine.registry, engine.no_client, name),
+            self._translated(engine),
+        ):
             return self._run(engine, database, database.java.query, statement, effect="")
 
     def _write(self, name: str, statements: Sequence[Statement], ticket: Ticket) -> list[Rows]:
@@ -250,7 +281,10 @@ class EmbeddedDatabases:
         delays = retry_delays()
         while True:
             try:
-                with ticket.running(engine.registry, engine.no_client, name):
+                with (
+                    database.indexes.of(statements, ticket.pause),
+                    ticket.running(engine.registry, engine.no_client, name),
+                ):
                     return self._transaction(engine, database, statements, ticket)
             except Conflict as exc:
                 self.counts.add_conflict()
@@ -373,7 +407,9 @@ class EmbeddedDatabases:
         engine.open[name] = opened
         if warm_up:
             warmer = threading.Thread(
-                target=warm_vector_indexes, args=(name, java, self._closing), daemon=True
+                target=warm_vector_indexes,
+                args=(name, java, opened.indexes, self._closing),
+                daemon=True,
             )
             self._warmers.append(warmer)
             warmer.start()

@@ -34,6 +34,9 @@ _COPIES = 4
 _GRAPH_BYTES = 800
 """Bytes of a vector in the old and the new graph, its record id included."""
 
+_ENGINE = "com.arcadedb"
+_FRAMES = 24
+
 _BRIDGE = "_jpype"
 _TASKS = Path("/proc/self/task")
 _COMPILERS = "C1 Compiler", "C2 Compiler"
@@ -237,3 +240,16 @@ def _memory() -> int:
         except (OSError, ValueError):
             continue
     return memory
+
+
+def waiting_threads() -> str:
+    """Return the threads of the engine that wait for a lock, with its owner and their stack."""
+    management = jpype.JClass("java.lang.management.ManagementFactory").getThreadMXBean()
+    found = []
+    for thread in management.dumpAllThreads(True, True):
+        frames = [str(frame) for frame in thread.getStackTrace()]
+        if thread.getLockName() is not None and any(_ENGINE in frame for frame in frames):
+            owner = thread.getLockOwnerName() or "several"
+            head = f"{thread.getThreadName()} waits for {thread.getLockName()} of {owner}"
+            found.append("\n    ".join([head, *frames[:_FRAMES]]))
+    return "\n".join(found)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import copy_context
@@ -24,6 +26,7 @@ class Ticket:
         self._lock = threading.Lock()
         self._stopped = threading.Event()
         self._running: Any = None
+        self._stopped_at = math.inf
         self._context = copy_context()
 
     def run(self, work: Callable[[Ticket], T]) -> T:
@@ -37,8 +40,15 @@ class Ticket:
         """Stop the call, waiting or running; thread-safe."""
         self._stopped.set()
         with self._lock:
+            self._stopped_at = min(self._stopped_at, time.monotonic())
             if self._running is not None:
                 self._running.terminate("its caller")
+
+    @property
+    def overdue(self) -> float:
+        """Seconds for which the call has been running since it was stopped; 0 if it is not."""
+        with self._lock:
+            return 0.0 if self._running is None else max(0.0, time.monotonic() - self._stopped_at)
 
     def check(self) -> None:
         """Raise if the call was stopped."""

@@ -11,6 +11,8 @@ from typing import Any
 
 import jpype
 
+from kadi_localnet.database.index_use import IndexUse
+
 log = logging.getLogger(__name__)
 
 _DENSE = "LSM_VECTOR"
@@ -50,7 +52,7 @@ def _nodes(directory: Path, index: str, connections: int) -> int:
 _NEIGHBOURS = 10
 
 
-def warm_vector_indexes(name: str, database: Any, stop: threading.Event) -> None:
+def warm_vector_indexes(name: str, database: Any, indexes: IndexUse, stop: threading.Event) -> None:
     """Load the graphs of all dense vector indexes of a database, one after the other.
 
     A persisted graph is read, a missing one is built. One search then loads the vectors on its path
@@ -65,8 +67,9 @@ def warm_vector_indexes(name: str, database: Any, stop: threading.Event) -> None
             if stop.is_set():
                 return
             if isinstance(index, vector_index) and not index.isWarm():
-                index.warmUp()
-                index.findNeighborsFromVector(_direction(index.getDimensions()), _NEIGHBOURS)
+                with indexes.searching([str(index.getTypeName())]):
+                    index.warmUp()
+                    index.findNeighborsFromVector(_direction(index.getDimensions()), _NEIGHBOURS)
                 warmed += 1
     except jpype.JException as exc:
         log.warning("warm-up of %s stopped: %s", name, exc.getClass().getSimpleName())
