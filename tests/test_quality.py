@@ -10,14 +10,25 @@ from pathlib import Path
 import numpy as np
 import pytest
 from benchmarks import quality
-from benchmarks.quality import Recorded, compared, mean_interval, sets_below
-from tests.ability_search.evaluation.sets import write_set
+from benchmarks.quality import MODES, Recorded, compared, mean_interval, sets_below
+from tests.ability_search.evaluation.sets import mode_run, run_of, write_set
+
+from ability_search.evaluation.runs import METRICS, ModeRun, Run
 
 DOCUMENTS = [{"_id": f"d{n}", "title": "", "text": f"the keel of ship {n}"} for n in range(12)]
 
 
 def recorded(values: list[float], digest: str = "d") -> Recorded:
     return Recorded(digest, {f"q{n}": value for n, value in enumerate(values)})
+
+
+def run_with(semantic: float, keyword: float, hybrid: float) -> Run:
+    def found(value: float) -> ModeRun:
+        mode = mode_run({f"q{n}": value for n in range(20)})
+        return mode.model_copy(update={"metrics": dict.fromkeys(METRICS, value)})
+
+    modes = zip(MODES, map(found, (semantic, keyword, hybrid)), strict=True)
+    return run_of(dict(modes), digest="d")
 
 
 def test_sets_are_found_at_any_depth_the_smallest_first(tmp_path: Path) -> None:
@@ -53,7 +64,7 @@ def test_the_exit_code_tells_a_certain_loss(
     write_set(tmp_path / "sets" / "ships")
     runs = tmp_path / "runs"
     now = recorded([0.5] * 20)
-    monkeypatch.setattr(quality, "measured", lambda _directory: now)
+    monkeypatch.setattr(quality, "measured", lambda _directory: run_with(0.4, 0.3, 0.5))
     monkeypatch.setattr(sys, "argv", ["quality", str(tmp_path / "sets"), str(runs)])
     assert quality.main() == 0
     assert "ships: 0.5000 recorded" in capsys.readouterr().out
@@ -63,6 +74,16 @@ def test_the_exit_code_tells_a_certain_loss(
     (runs / "ships.json").write_text(json.dumps(stored))
     assert quality.main() == code
     assert "mean:" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("semantic", "code"), [(0.5, 0), (0.6, 1)])
+def test_hybrid_search_is_not_worse_than_the_better_retriever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, semantic: float, code: int
+) -> None:
+    write_set(tmp_path / "sets" / "ships")
+    monkeypatch.setattr(quality, "measured", lambda _directory: run_with(semantic, 0.3, 0.5))
+    monkeypatch.setattr(sys, "argv", ["quality", str(tmp_path / "sets"), str(tmp_path / "runs")])
+    assert quality.main() == code
 
 
 @pytest.mark.engine

@@ -13,14 +13,15 @@ tables by the queries in which they exclude:
   state precedes it: ``wifi connected, no signal``.
 * :data:`IN_REQUESTS` usually compare or describe. They exclude only in plain requests: ``give me
   notes on deployment instead of testing``.
+* ``, X excluded``, ``, X not included`` and ``with X left out`` exclude at the end of a query.
 * ``-"a phrase"`` excludes, and so does ``-term`` at the end of the query: a word of at least three
   letters or an acronym, and only if nothing looks like a command line (``ls -la``, ``--force``,
   ``java -jar``).
 
 Statements (``all but X are Y``), texts of several sentences and instructions (``remove all files
-except X``) have no exclusions. Words in quotation marks, parts of words (``non-blocking``) and
-negated verbs (``cannot connect``, ``is not working``, ``not found``, ``no such file``) exclude
-nothing.
+except X``) have no exclusions; a sentence that only excludes (``Not Rome.``) does not count. Words
+in quotation marks, parts of words (``non-blocking``) and negated verbs (``cannot connect``, ``is
+not working``, ``not found``, ``no such file``) exclude nothing.
 """
 
 from __future__ import annotations
@@ -51,6 +52,10 @@ _NOT_BE = r"(?:'s\s++not|\s++(?:is|are|was|were)(?:n't|\s++not))"
 _NOT_DO = r"\s++(?:do|does|did|can|could|will|would)(?:n't|not|\s++not)"
 _CLAUSE = r"(?:[,.;:!?(]\s*+|\s[-–—]\s++|\b(?:but|and|just|please)\s++)"
 """Beginning of a clause of its own: ``, no meat``, ``but please skip the roadmap``."""
+_LEAD = (
+    r"(?:(?:but|and|just|please|rather|definitely|certainly|absolutely|really|preferably)\s++){0,2}"
+)
+"""Words between the beginning of a clause and its cue: ``but definitely no disco``."""
 _PREPOSITION = r"(?:\s++(?:by|for|from|on|with))?"
 _ABOUT = (
     r"(?:(?:related|relating)\s++to|in\s++relation\s++to|to\s++do\s++with|about(?!\s++to\b)|concerning"
@@ -89,7 +94,8 @@ ANYWHERE: Final = (
         "services that aren't responding",
     ),
     Cue(
-        r"(?P<kept>(?:everything|anything|all)(?:\s++(?:about|in|from|of|on)\s++[^,.;:!?]{1,40}?)?)\s++but"
+        r"(?P<kept>(?:everything|anything|anywhere|anyone|all|any\s++\w++)"
+        r"(?:\s++(?:about|in|from|of|on)\s++[^,.;:!?]{1,40}?)?)\s++but"
         r"(?!\s++not\b)",
         "anything but Docker for deployments",
         "everything is fine but slow",
@@ -108,14 +114,14 @@ OUTSIDE_QUESTIONS: Final = (
         "how do I select all columns except one",
     ),
     Cue(
-        rf"{_CLAUSE}(?:(?:but|and|just|please)\s++){{0,2}}"
+        rf"{_CLAUSE}{_LEAD}"
         r"(?:neither|not(?:\s++(?:about|by|for|with))?"
         rf"|nothing(?:\s++that\s++\w+)?(?:\s++(?:about|with))?{_PREPOSITION})",
         "which services use Redis but not Postgres",
         "tests pass locally but not in CI",
     ),
     Cue(
-        rf"\b{_THAT}(?P<verb>{_NOT_DO})\s++"
+        rf"\b{_THAT}(?P<verb>{_NOT_DO}|\s++never)\s++"
         r"(?!(?:work|start|load|run|respond|connect|compile|build|pass|show|appear|render|open|exist"
         r"|match|return|support|require|finish|have\s++to)\s)"
         r"(?:have\s++(?:anything\s++)?to\s++do|[^\W\d]{3,})"
@@ -125,7 +131,7 @@ OUTSIDE_QUESTIONS: Final = (
     ),
     Cue(r"(?-i:\bNOT)", "java tutorials NOT javascript", "do NOT delete this file"),
     Cue(
-        rf"{_CLAUSE}(?:(?:but|and|just|please)\s++){{0,2}}"
+        rf"{_CLAUSE}{_LEAD}"
         r"(?:(?:please\s++)?(?:do\s++not|don't)\s++(?:show(?:\s++me)?|include|list|give\s++me|want)"
         r"|exclude|skip|ignore|omit|avoid"
         r"|leave(?:\s++(?:out|aside)|(?=\s[^,.;:!?]{1,60}\s(?:out|aside)\b)))",
@@ -147,7 +153,7 @@ WITHOUT: Final = (
         "zero downtime deploy with no restart",
     ),
     Cue(
-        rf"(?P<no>{_CLAUSE})(?:(?:but|and|just|please)\s++){{0,2}}no",
+        rf"(?P<no>{_CLAUSE}){_LEAD}no",
         "show me caching notes, no Redis",
         "wifi connected but no internet",
     ),
@@ -165,6 +171,12 @@ _OUTSIDE_QUESTIONS = re.compile(rf"(?:{any_of(OUTSIDE_QUESTIONS)})\s++", re.IGNO
 _WITHOUT = re.compile(rf"(?:{any_of(WITHOUT)})(?:\s++any)?\s++", re.IGNORECASE)
 _IN_REQUESTS = re.compile(rf"(?:{any_of(IN_REQUESTS)})\s++", re.IGNORECASE)
 _MINUS_PHRASE = re.compile(r"(?<!\S)-(?P<phrase>QQQ+)")
+_FOLLOWED = re.compile(
+    r"(?:,\s*+|\s(?=with\s))(?:with\s++)?(?P<phrase>(?!leav(?:e|ing)\b)[^,.;:!?]{2,60}?)"
+    r"(?=\s(?:excluded|excepted|aside|left\s++out|not\s++included)\W*+$)",
+    re.IGNORECASE,
+)
+"""A phrase before its cue, at the end of a query: ``cities, Rome excluded``."""
 _NOT_SPACE = re.compile(r"\S+")
 _MINUS_TERM = re.compile(r"-(?:[^\W\d_]{3,}|[A-Z]{2,})")
 _MIXED = re.compile(r"-[A-Z]+[a-z]")
@@ -189,6 +201,8 @@ _COLLECTED = re.compile(
 )
 """Words for collected items, after which ``without`` excludes."""
 _CLAUSE_MARK = re.compile(r"\W")
+_NO = re.compile(r"\bno\s++$", re.IGNORECASE)
+"""``no`` as a sentence describes: ``Login page broken. No errors.``"""
 _STATE = re.compile(r"(?:ed|ing)\W*$", re.IGNORECASE)
 """Ends of descriptions: ``wifi connected, no signal``."""
 _ARTICLE = re.compile(r"an?\b", re.IGNORECASE)
@@ -231,11 +245,15 @@ _AND = re.compile(
 )
 _OPENING = re.compile(
     r"(?:(?:the|a|an|any|all|our|my|your|their|about|no|not|nor"
-    r"|(?:(?:any|some)thing|those|(?:the\s++)?ones?)\s++(?:about|concerning|for|from|of|on|with))\s++)+",
+    r"|(?:(?:any|some)thing|those|(?:the\s++)?ones?)\s++(?:about|by|concerning|for|from|of|on|with))\s++)+",
     re.IGNORECASE,
 )
 _CLOSING = re.compile(r"(?<!\s)\s++(?:ones?|stuff|things?|related)$", re.IGNORECASE)
-_BEHIND = re.compile(r"\s*+\)|(?:,?\s++(?:out|aside|please|at\s++all|thanks))+\b", re.IGNORECASE)
+_BEHIND = re.compile(
+    r"\s*+\)|(?:,?\s++(?:(?:left\s++)?out|aside|excluded|excepted|not\s++included|please|at\s++all"
+    r"|thanks))+\b",
+    re.IGNORECASE,
+)
 """End of an exclusion that is no part of its phrases."""
 _COMMAND_LINE = re.compile(
     r"(?<!\S)--\w|(?<!\S)-\w{1,2}(?=\s|$)(?-i:(?<![A-Z]{2}))|[|<>$\\=*]|[.~]/"
@@ -313,7 +331,12 @@ def find_exclusions(text: str) -> Exclusions:
     """
     plain = masked(text.replace("’", "'"))
     stretches = sorted(_stretches(plain, text))
-    if not stretches or is_statement(plain) or is_instruction(plain):
+    sentences = [
+        (start, end)
+        for start, at, end in stretches
+        if plain[start] in ".!?" and not _NO.search(plain, start, at)
+    ]
+    if not stretches or is_statement(without(plain, sentences)) or is_instruction(plain):
         return Exclusions(text)
     excluded: dict[str, Excluded] = {}
     spans: list[tuple[int, int]] = []
@@ -324,7 +347,8 @@ def find_exclusions(text: str) -> Exclusions:
         rest = (text[:start] + text[end:]).casefold()
         if parts and not any(part.phrase.casefold() in rest for part in parts):
             behind = _BEHIND.match(plain, end)
-            spans.append((start, behind.end() if behind else end))
+            opened = behind is not None and behind[0].endswith(")") and text[:start].endswith("(")
+            spans.append((start - opened, behind.end() if behind else end))
             for part in parts:
                 excluded.setdefault(part.phrase.casefold(), part)
     remaining = without(text, spans)
@@ -359,6 +383,9 @@ def _stretches(plain: str, text: str) -> Iterator[tuple[int, int, int]]:
                 kept = match.groupdict().get("kept")
                 start = match.end("kept") + 1 if kept else match.start()
                 yield start, match.end(), _end_of(plain, match)
+    found = _FOLLOWED.search(plain)
+    if found and not asks_how(plain[: found.start()]):
+        yield found.start(), *found.span("phrase")
     for match in _MINUS_PHRASE.finditer(plain):
         if text[match.start("phrase")] in '"“':
             yield match.start(), match.start("phrase"), match.end()
@@ -441,7 +468,8 @@ def _clause(plain: str, start: int, end: int) -> bool:
 
 def _parts(plain: str, text: str, start: int, end: int) -> Iterator[Excluded]:
     """Yield the phrases between two offsets; none if the text cannot be a topic."""
-    if _NOT_A_TOPIC.match(plain, start, end):
+    opening = _OPENING.match(plain, start, end)
+    if _NOT_A_TOPIC.match(plain, opening.end() if opening else start, end):
         return
     cuts = [start]
     for match in _AND.finditer(plain, start, end):

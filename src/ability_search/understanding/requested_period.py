@@ -65,6 +65,7 @@ RELATIONS: Final[Mapping[str, tuple[Cue, ...]]] = {
 _PLAIN = (
     "in", "on", "during", "within", "throughout", "over", "of", "for", "from", "between", "around",
     "about", "at", "dated", r"in\s+the\s+month\s+of", r"back\s+in",
+    "am", "im", "vom", "au", "du", "en", "le", "de", "del",
 )  # fmt: skip
 _RELATED = {cue.pattern: relation for relation, cues in RELATIONS.items() for cue in cues}
 _WORDS = "|".join(sorted((*_RELATED, *_PLAIN), key=len, reverse=True))
@@ -73,7 +74,7 @@ _BEHIND = re.compile(
     r"\s+(?:onwards?|(?:and|or)\s+(?:(?P<until>earlier|older)|later|newer))\b",
     FLAGS,
 )
-_POSSESSIVE = re.compile(r"['’]s?(?=\s|$)")
+_POSSESSIVE = re.compile(r"['’]s?(?=\s|$)|[的の]")
 _LINK = re.compile(
     r"\s*+(?:-|–|—|(?:,\s*+)?\b(?:to|until|till|through|thru|and|or)\b)\s*+(?:the\s++)?|\s*+,\s*+",
     FLAGS,
@@ -174,7 +175,7 @@ def _related(period: Period, relation: str) -> Period:
         return Period(last + 1, None)
     if relation == "before" and first is not None:
         return Period(None, first - 1)
-    if relation == "week" and first is not None:
+    if relation == "week" and first is not None and first == last:
         return Period(first, first + 6)
     return period
 
