@@ -36,12 +36,12 @@ _VERDICT = re.compile(r"\W*+(yes|no)\b", re.IGNORECASE)
 
 @dataclass(slots=True)
 class Judgement:
-    """What a language model said of pairs of notes.
+    """Contradictions among pairs of notes, and who decided on them.
 
     Attributes:
-        contradictions: Those that it found, and those of the rules that it did not judge.
-        judged: Number of pairs that it judged.
-        warnings: Why it did not judge the others.
+        contradictions: Those that the model found, and those of the rules that it did not judge.
+        judged: Number of pairs that the model judged.
+        warnings: Why the model did not judge the others.
     """
 
     contradictions: list[ContradictingNotes] = field(default_factory=list)
