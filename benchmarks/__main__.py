@@ -9,7 +9,7 @@ import os
 import platform
 from typing import Any
 
-from benchmarks import hop, latency, overhead, peers, scale, tree
+from benchmarks import growth, hop, latency, overhead, peers, scale, tree
 
 
 async def _run(arguments: argparse.Namespace) -> dict[str, Any]:
@@ -34,6 +34,8 @@ async def _run(arguments: argparse.Namespace) -> dict[str, Any]:
         report["scale"] = await scale.measure(
             sizes=arguments.sizes, queries=arguments.queries, rounds=arguments.rounds
         )
+    if arguments.only == "growth":  # only on request: it kills processes and takes long
+        report["growth"] = await growth.measure(chunks=arguments.chunks, seconds=arguments.seconds)
     return report
 
 
@@ -42,7 +44,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument(
         "--only",
-        choices=["latency", "overhead", "tree", "hop", "peers", "scale"],
+        choices=["latency", "overhead", "tree", "hop", "peers", "scale", "growth"],
         help="one of them",
     )
     parser.add_argument("--chunks", type=int, default=20_000, help="chunks to search in")
@@ -56,6 +58,7 @@ def main() -> None:
         default=[100_000, 300_000, 1_000_000],
         help="chunks at each step of scale",
     )
+    parser.add_argument("--seconds", type=float, default=30, help="of each load of growth")
     parser.add_argument("--files", type=int, default=5_000, help="files of a directory")
     print(json.dumps(asyncio.run(_run(parser.parse_args())), indent=2))
 

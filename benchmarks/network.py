@@ -15,7 +15,7 @@ from typing import Any
 
 from kadi_client import Connection, Tool
 
-_START_SECONDS = 120.0
+_START_SECONDS = 240.0
 _CLOCK_TICK_MS = 1000 / os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 10.0
 
 

@@ -16,6 +16,8 @@ Vector = npt.NDArray[np.float32]
 
 KINDS = ("title", "summary", "keywords", "propositions")
 """Kinds that can be derived from a document, see :attr:`Document.of`."""
+GENERATED = "#~"
+"""Between the source of a document and the kind that was derived from it."""
 
 
 def is_kind(kind: str, of: str | None) -> bool:

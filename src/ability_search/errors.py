@@ -132,7 +132,10 @@ class ChatUnavailable(SearchError):
     """No language model answered, or its answer was invalid; the query continues without it."""
 
     retryable = True
-    default_hint = "Check that a model manager on the network provides chat-completion."
+    default_hint = (
+        "Check that a model manager on the network provides chat-completion, or the API of"
+        " expansion_api_url."
+    )
 
 
 class DatabaseUnavailable(SearchError):

@@ -208,7 +208,9 @@ def open_store(
         stores[name] = ArcadeStore(
             database, message_bytes=settings.database.write_group_bytes, now=_now, meter=meter
         )
-    return sharded(stores) if settings.database.shards else stores[settings.database.name]
+    if settings.database.shards:
+        return sharded(stores, settings.database.split)
+    return stores[settings.database.name]
 
 
 def build_services(
@@ -248,7 +250,7 @@ def build_services(
         searcher=Searcher(query_ports),
         maintenance=maintenance,
         analyzer=GraphAnalyzer(store),
-        consolidator=Consolidator(store, registry, _now),
+        consolidator=Consolidator(store, registry, chat, settings.kinds, _now),
     )
 
 

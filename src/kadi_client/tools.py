@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Any, Protocol, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -31,6 +32,9 @@ _IN_WORDS = {
     "dict_type": "Input should be an object",
 }
 """Texts that replace those of pydantic, by the type of the error."""
+
+_FEW = 10
+"""Maximum number of fields that an error lists."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +158,7 @@ class Tool:
                 if on_error is not None:
                     return on_error(exc, name)
                 if isinstance(exc, ValidationError):
-                    raise ValueError(validation_text(exc)) from exc
+                    raise ValueError(validation_text(exc, params)) from exc
                 raise
             return (
                 answer.model_dump(mode="json", by_alias=True, exclude_none=True)
@@ -203,16 +207,23 @@ def with_hints(tool_input: Any, hints: Mapping[str, Any]) -> dict[str, Any]:
     return {ROUTING_KEY: {**given, **hints}, **stripped}
 
 
-def validation_text(error: ValidationError) -> str:
+def validation_text(error: ValidationError, params: type[BaseModel] | None = None) -> str:
     """Return one line that names each field that is not valid and what was expected of it.
 
     Of several forms that a field may have, it names the one closest to the value, else all. The
     values themselves are left out: they may be large or secret.
+
+    Args:
+        error: The error.
+        params: The model that was validated, to name the field that an unknown one is similar to.
     """
     expected: dict[tuple[int | str, ...], list[str]] = {}
     for item in error.errors(include_url=False, include_input=False, include_context=False):
         text = _IN_WORDS.get(item["type"]) or item["msg"].removeprefix("Value error, ")
-        expected.setdefault(_wire_path(item["loc"]), []).append(text)
+        path = _wire_path(item["loc"])
+        if params is not None and item["type"] == "extra_forbidden":
+            text += _similar(str(path[-1]), _fields_at(params, path[:-1]))
+        expected.setdefault(path, []).append(text)
     outer = {path[:length] for path in expected for length in range(len(path))}
     return "; ".join(
         f"{'.'.join(map(str, path)) or 'input'}: {', or: '.join(dict.fromkeys(texts))}"
@@ -224,6 +235,36 @@ def validation_text(error: ValidationError) -> str:
 def _wire_path(loc: tuple[int | str, ...]) -> tuple[int | str, ...]:
     """Return the path of an error without the steps that name the forms of a field."""
     return loc[:1] + tuple(step for step in loc[1:] if not _FORM.fullmatch(str(step)))
+
+
+def _similar(name: str, fields: Sequence[str]) -> str:
+    """Return a remark on the field that was probably meant; on all if they are few, else empty."""
+    if close := get_close_matches(name, fields, n=1):
+        return f" (did you mean {close[0]}?)"
+    return f" (fields: {', '.join(fields)})" if 0 < len(fields) <= _FEW else ""
+
+
+def _fields_at(params: type[BaseModel], path: tuple[int | str, ...]) -> list[str]:
+    """Return the fields of the objects at a path of the input, in all their forms."""
+    schema = params.model_json_schema(by_alias=True)
+
+    def forms(node: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+        if "$ref" in node:
+            yield from forms(schema["$defs"][node["$ref"].rpartition("/")[2]])
+        elif several := node.get("anyOf") or node.get("oneOf"):
+            for each in several:
+                yield from forms(each)
+        else:
+            yield node
+
+    found = list(forms(schema))
+    for step in path:
+        inner = [
+            each.get("items") if isinstance(step, int) else each.get("properties", {}).get(step)
+            for each in found
+        ]
+        found = [form for node in inner if isinstance(node, dict) for form in forms(node)]
+    return list(dict.fromkeys(name for each in found for name in each.get("properties", ())))
 
 
 def agents_of(tool: Mapping[str, Any]) -> frozenset[str]:

@@ -193,6 +193,39 @@ async def test_without_a_leader_a_write_is_repeated_until_its_deadline() -> None
         assert len(statements(servers[0])) + len(statements(servers[1])) > 2
 
 
+async def test_a_leader_that_was_replaced_without_noticing_is_outvoted() -> None:
+    async with cluster([1], headers={}) as (servers, backend):
+        servers[0].answer = member(0, servers, [0], {})
+        await backend.write("d", [SELECT], timeout=5)
+        assert [len(statements(server)) for server in servers] == [0, 1, 0]
+
+
+async def test_nothing_is_run_while_the_servers_name_different_leaders() -> None:
+    async with cluster([1], headers={}) as (servers, backend):
+        servers[0].answer = member(0, servers, [0], {})
+        servers[2].answer = lambda _path: None
+        with pytest.raises(DatabaseError, match="the servers name different leaders"):
+            await backend.read("d", SELECT, timeout=1)
+        assert [len(statements(server)) for server in servers[:2]] == [0, 0]
+
+
+async def test_a_leader_that_lost_the_others_is_asked_for_again() -> None:
+    leader = [0]
+    async with cluster(leader, headers={}) as (servers, backend):
+        answer = servers[0].answer
+
+        def alone(path: str) -> Answer | None:
+            if "mode=cluster" in path:
+                return answer(path)
+            leader[0] = 1
+            detail = "Quorum 2 not reached because only 1 server(s) are online"
+            return 500, {"exception": f"{NETWORK}.QuorumNotReachedException", "detail": detail}, {}
+
+        servers[0].answer = alone
+        await backend.write("d", [SELECT], timeout=5)
+        assert [len(statements(server)) for server in servers] == [1, 1, 0]
+
+
 async def test_reads_are_spread_over_servers_that_can_wait_for_what_was_committed() -> None:
     async with cluster([0], headers=RAFT, spread_reads=True) as (servers, backend):
         await backend.write("d", [SELECT], timeout=5)

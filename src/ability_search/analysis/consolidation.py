@@ -1,4 +1,8 @@
-"""Consolidation of notes: near-duplicates, contradictions, stale notes and missing links. Pure."""
+"""Consolidation of notes: near-duplicates, contradictions, stale notes and missing links. Pure.
+
+The notes are compared first (:func:`compare`). What may contradict can then be judged by others,
+before the findings are put together (:meth:`Comparison.report`).
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -17,10 +21,18 @@ from ability_search.analysis.consolidation_report import (
     NoteLink,
     StaleNote,
 )
-from ability_search.analysis.contradictions import find_contradiction, same_facts
-from ability_search.analysis.vector_measures import Nearest, Vectors
+from ability_search.analysis.contradictions import (
+    Contradiction,
+    find_contradiction,
+    same_facts,
+    shared_words,
+)
+from ability_search.documents import Vector
 from ability_search.understanding.periods import iso_day
 from ability_search.understanding.written_dates import written_periods
+
+if TYPE_CHECKING:  # it loads scipy, which workers may be without
+    from ability_search.analysis.vector_measures import Nearest
 
 DUPLICATE: Final = 0.95
 """Minimum cosine of duplicates."""
@@ -28,10 +40,14 @@ TOPIC: Final = 0.5
 """Minimum cosine of notes that are compared for contradictions."""
 RELATED: Final = 0.7
 """Minimum cosine of related notes."""
+SHARED_WORDS: Final = 0.2
+"""Minimum Jaccard index of the words of two notes that may contradict without a rule."""
 NEIGHBOURS: Final = 10
 """Nearest notes that each is compared with."""
 RELATED_TO, DERIVES_FROM, CONTRADICTS = "related_to", "derives_from", "contradicts"
 """Kinds of links."""
+MOST_STATED: Final = 300
+"""Characters of a note that are shown as its statement, if no rule names a sentence."""
 _MOST_RELATED = 3
 _NAMED = {
     "source_id": DERIVES_FROM,
@@ -44,6 +60,10 @@ _EXPIRY = ("expires", "expires_at", "expiresAt", "valid_until", "validUntil")
 _ENDS = re.compile(
     r"\b(?:expires?|valid|sunsets?|deadline|due|ends?|until|till)\b[^.;!?\n]{0,16}$", re.IGNORECASE
 )
+
+
+Pair = tuple[int, int, float]
+"""Places of two notes, the smaller first, and their cosine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,50 +80,112 @@ class Note:
     """Target and kind of each link."""
 
 
-def consolidate(
-    notes: Sequence[Note],
-    vectors: Vectors,
-    neighbours: Nearest,
-    *,
-    today: int,
-    longer: int = 0,
-    revision: int = 0,
-) -> Consolidation:
-    """Compare each note with its neighbours; return all findings.
+@dataclass(frozen=True, slots=True)
+class Suspected:
+    """Two notes on one topic that may contradict each other."""
+
+    new: Note
+    old: Note
+    cosine: float
+    found: Contradiction | None
+    """The contradiction that a rule found."""
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Notes that were compared."""
+
+    notes: Sequence[Note]
+    duplicates: Sequence[Duplicate]
+    pairs: Sequence[Pair]
+    """Pairs of neighbours without duplicates, the most similar first."""
+
+    def suspected(self, *, limit: int) -> list[Suspected]:
+        """Return pairs that may contradict: those that a rule found first, then by cosine.
+
+        Args:
+            limit: Maximum number of those that no rule found.
+        """
+        found: list[Suspected] = []
+        others: list[Suspected] = []
+        for one, other, cosine in self.pairs:
+            new, old = sorted(
+                (self.notes[one], self.notes[other]), key=lambda e: (e.day, e.source), reverse=True
+            )
+            contradiction = find_contradiction(new.text, old.text)
+            pair = Suspected(new, old, cosine, contradiction)
+            if contradiction is not None:
+                found.append(pair)
+            elif len(others) < limit and shared_words(new.text, old.text) >= SHARED_WORDS:
+                others.append(pair)
+        return [*found, *others]
+
+    def report(
+        self,
+        contradictions: Sequence[ContradictingNotes],
+        *,
+        today: int,
+        longer: int,
+        revision: int,
+    ) -> Consolidation:
+        """Return all findings.
+
+        Args:
+            contradictions: The contradictions.
+            today: Day from which a date is past.
+            longer: Documents that are not compared.
+            revision: Revision of the collection.
+        """
+        stale = [*_superseded(self.notes, contradictions), *_expired(self.notes, today)]
+        links = list(_links(self.notes, self.duplicates, contradictions, self.pairs))
+        return Consolidation(
+            notes=len(self.notes),
+            longer=longer,
+            revision=revision,
+            counts={
+                "duplicates": len(self.duplicates),
+                "contradictions": len(contradictions),
+                "stale": len(stale),
+                "links": len(links),
+            },
+            duplicates=list(self.duplicates),
+            contradictions=list(contradictions),
+            stale=stale,
+            links=links,
+        )
+
+
+def compare(notes: Sequence[Note], vectors: Vector, neighbours: Nearest) -> Comparison:
+    """Compare each note with its neighbours.
 
     Args:
         notes: The notes.
         vectors: Their vectors, of unit length, shape (n, d).
         neighbours: The nearest neighbours of each.
-        today: Day from which a date is past.
-        longer: Documents that are not compared.
-        revision: Revision of the collection.
     """
     pairs = sorted(_pairs(neighbours), key=lambda pair: (-pair[2], pair[0], pair[1]))
     duplicates = _duplicates(notes, vectors, pairs)
     aside = {each.source for each in duplicates}
     kept = [pair for pair in pairs if not aside & {notes[pair[0]].source, notes[pair[1]].source}]
-    contradictions = list(_contradictions(notes, kept))
-    stale = [*_superseded(notes, contradictions), *_expired(notes, today)]
-    links = list(_links(notes, duplicates, contradictions, kept))
-    return Consolidation(
-        notes=len(notes),
-        longer=longer,
-        revision=revision,
-        counts={
-            "duplicates": len(duplicates),
-            "contradictions": len(contradictions),
-            "stale": len(stale),
-            "links": len(links),
-        },
-        duplicates=duplicates,
-        contradictions=contradictions,
-        stale=stale,
-        links=links,
+    return Comparison(notes, duplicates, kept)
+
+
+def contradicting(pair: Suspected, *, by_model: bool) -> ContradictingNotes:
+    """Return two notes that contradict each other, as a rule or a language model says."""
+    found = pair.found
+    return ContradictingNotes(
+        source=pair.new.source,
+        other=pair.old.source,
+        rule=None if found is None else found.rule,
+        judge="chat" if by_model else "rules",
+        statement=pair.new.text[:MOST_STATED] if found is None else found.one,
+        other_statement=pair.old.text[:MOST_STATED] if found is None else found.other,
+        differing=None if found is None else list(found.differing),
+        cosine=pair.cosine,
     )
 
 
-def _pairs(neighbours: Nearest) -> set[tuple[int, int, float]]:
+def _pairs(neighbours: Nearest) -> set[Pair]:
     """Return the pairs of neighbours, the smaller place first."""
     found: dict[tuple[int, int], float] = {}
     for place, (near, cosines) in enumerate(
@@ -115,9 +197,7 @@ def _pairs(neighbours: Nearest) -> set[tuple[int, int, float]]:
     return {(one, other, cosine) for (one, other), cosine in found.items()}
 
 
-def _duplicates(
-    notes: Sequence[Note], vectors: Vectors, pairs: Sequence[tuple[int, int, float]]
-) -> list[Duplicate]:
+def _duplicates(notes: Sequence[Note], vectors: Vector, pairs: Sequence[Pair]) -> list[Duplicate]:
     """Return the duplicates; each is one of the note that is kept, which is none itself."""
     group = list(range(len(notes)))
 
@@ -148,26 +228,6 @@ def _duplicates(
                     )
                 )
     return sorted(found, key=lambda each: (-each.cosine, each.source))
-
-
-def _contradictions(
-    notes: Sequence[Note], pairs: Sequence[tuple[int, int, float]]
-) -> Iterator[ContradictingNotes]:
-    for one, other, cosine in pairs:
-        new, old = sorted(
-            (notes[one], notes[other]), key=lambda each: (each.day, each.source), reverse=True
-        )
-        found = find_contradiction(new.text, old.text)
-        if found is not None:
-            yield ContradictingNotes(
-                source=new.source,
-                other=old.source,
-                rule=found.rule,
-                statement=found.one,
-                other_statement=found.other,
-                differing=list(found.differing),
-                cosine=cosine,
-            )
 
 
 def _superseded(
@@ -204,7 +264,7 @@ def _links(
     notes: Sequence[Note],
     duplicates: Sequence[Duplicate],
     contradictions: Sequence[ContradictingNotes],
-    pairs: Sequence[tuple[int, int, float]],
+    pairs: Sequence[Pair],
 ) -> Iterator[NoteLink]:
     """Yield the links that the notes do not have yet, in either direction."""
     known = {(note.source, *link) for note in notes for link in note.links}
@@ -239,7 +299,8 @@ def _named_links(notes: Sequence[Note]) -> Iterator[NoteLink]:
 
 def _contradiction_links(contradictions: Sequence[ContradictingNotes]) -> Iterator[NoteLink]:
     for each in contradictions:
-        yield _link(each.source, each.other, CONTRADICTS, each.cosine, each.rule)
+        reason = each.rule or each.judge
+        yield _link(each.source, each.other, CONTRADICTS, each.cosine, reason)
 
 
 def _link(source: str, target: str, kind: str, weight: float, reason: str) -> NoteLink:

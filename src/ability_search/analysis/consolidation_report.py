@@ -11,6 +11,8 @@ from ability_search.wire import Result
 
 LISTED: Final = 200
 """Findings of each kind that a report lists."""
+Judge = Literal["rules", "chat"]
+"""Rules alone, or a language model."""
 Rule = Literal["negation", "antonyms", "numbers", "dates", "values"]
 """Rules that find contradictions."""
 
@@ -28,10 +30,13 @@ class ContradictingNotes(Result):
 
     source: str = Field(description="The newer note.")
     other: str = Field(description="The older note.")
-    rule: Rule
+    rule: Rule | None = Field(None, description="The rule that found it; none if a model did.")
+    judge: Judge = Field(
+        "rules", description="chat: a language model says that they contradict each other."
+    )
     statement: str = Field(description="What the newer note says.")
     other_statement: str
-    differing: list[str] = Field(min_length=2, max_length=2)
+    differing: list[str] | None = Field(None, min_length=2, max_length=2)
     cosine: float
 
 
@@ -70,6 +75,8 @@ class Consolidation(Result):
     contradictions: list[ContradictingNotes]
     stale: list[StaleNote]
     links: list[NoteLink]
+    judged: int = Field(0, description="Pairs of notes that a language model judged.")
+    warnings: list[str] | None = None
     applied: int = Field(0, description="Notes changed by apply.")
     undone: int = Field(0, description="Notes restored by undo.")
     took_ms: float = 0.0

@@ -1,8 +1,6 @@
 """The consolidator: reports on the notes of a collection, applies the report and undoes that.
 
-What is applied is recorded with the notes: each link that was added has the time at which it was.
-A note with the added link ``duplicate_of`` is stored, but out of the indexes, like a chunk that
-deduplication leaves out (:mod:`ability_search.index.deduplication`).
+What is applied is recorded with the notes, see :mod:`ability_search.index.note_links`.
 """
 
 from __future__ import annotations
@@ -11,39 +9,49 @@ import asyncio
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
-from typing import Any, Final
+from typing import Any
 
-from ability_search.analysis.consolidation_report import Consolidation, NoteLink
+from ability_search.analysis.consolidation import (
+    NEIGHBOURS,
+    Comparison,
+    Note,
+    Suspected,
+    compare,
+)
+from ability_search.analysis.consolidation_report import Consolidation, Judge, NoteLink
+from ability_search.analysis.contradiction_judge import (
+    PAIRS,
+    Judgement,
+    judge_by_model,
+    judge_by_rules,
+)
 from ability_search.analysis.graph_analyzer import (
     check_analysable,
     read_chunks,
-    read_sources,
     report_progress,
 )
 from ability_search.collection import Collection
+from ability_search.config.model_settings import Kinds
 from ability_search.documents import Vector
-from ability_search.errors import Busy
 from ability_search.index.index_calls import Report
-from ability_search.index.preparation import links_of, restored_document
+from ability_search.index.note_links import (
+    APPLIED_AT,
+    DUPLICATE_OF,
+    LinkedNote,
+    NoteLinks,
+    read_sources,
+)
+from ability_search.ports import Chat
 from ability_search.store.port import Store
-from ability_search.store.records import ChunkRecord, ChunkVector, Replacement, SourceRecord
+from ability_search.store.records import ChunkVector, SourceRecord
 from ability_search.store.registry import Registry
-from ability_search.text.term_statistics import TermStatistics
 from ability_search.understanding.periods import day_of
 from ability_search.understanding.written_dates import written_periods
 
-DUPLICATE_OF: Final = "duplicate_of"
-APPLIED_AT: Final = "appliedAt"
-"""Field of an added link: when it was added, in epoch milliseconds."""
 _PAGE = 200
 """Texts read at a time."""
-_GROUP = 50
-"""Notes written in one transaction."""
 _TIMES = ("time", "date", "timestamp", "updated_at", "updatedAt", "created_at", "createdAt")
 """Fields of metadata with the time of a note."""
-
-Links = Sequence[Mapping[str, Any]]
 
 
 class Consolidator:
@@ -52,22 +60,40 @@ class Consolidator:
     Args:
         store: The store of the collections.
         registry: Learns the records of changed collections.
+        chat: The language model that judges contradictions.
+        settings: Its model and timeout.
         now: The clock, in epoch milliseconds.
     """
 
-    def __init__(self, store: Store, registry: Registry, now: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        store: Store,
+        registry: Registry,
+        chat: Chat,
+        settings: Kinds,
+        now: Callable[[], int],
+    ) -> None:
         self._store = store
-        self._registry = registry
+        self._chat = chat
+        self._settings = settings
+        self._links = NoteLinks(store, registry)
         self._now = now
 
     async def consolidate(
-        self, collection: Collection, report: Report, *, apply: bool = False, undo: bool = False
+        self,
+        collection: Collection,
+        report: Report,
+        *,
+        judge: Judge = "rules",
+        apply: bool = False,
+        undo: bool = False,
     ) -> Consolidation:
         """Compare the notes of a collection; change them only if asked to.
 
         Args:
             collection: The collection.
             report: Receives the progress.
+            judge: Who decides on contradictions.
             apply: Set duplicates aside, and add the missing links.
             undo: First take back what the last ``apply`` changed and is still as it left it.
 
@@ -79,25 +105,56 @@ class Consolidator:
         """
         started = time.perf_counter()
         check_analysable(collection, "consolidate")
-        sources = await read_sources(self._store, collection)
+        sources, linked = await self._read(collection)
         undone = 0
         if undo:
             await report_progress(report, collection, 0, "undoing")
-            undone = await self._write(collection, sources, _without_last(sources))
-            sources = await read_sources(self._store, collection)
+            undone = await self._links.write(collection, sources, linked, _without_last(linked))
+            sources, linked = await self._read(collection)
         chunks, vectors = await read_chunks(self._store, collection, report)
         texts = await self._texts(collection, sources, chunks)
         await report_progress(report, collection, len(chunks), "comparing")
         today = day_of(self._now())
+        further = PAIRS if judge == "chat" else 0
+        compared, suspected = await asyncio.to_thread(
+            _compared, chunks, vectors, sources, texts, further
+        )
+        if judge == "chat":
+            await report_progress(report, collection, len(chunks), "judging")
+        judgement = await self._judged(suspected, judge)
         found = await asyncio.to_thread(
-            _findings, chunks, vectors, sources, texts, today, collection.revision
+            compared.report,
+            judgement.contradictions,
+            today=today,
+            longer=sum(each.chunks > 1 for each in sources),
+            revision=collection.revision,
         )
         applied = 0
         if apply:
             await report_progress(report, collection, len(chunks), "applying")
-            applied = await self._write(collection, sources, _added(sources, found, self._now()))
+            added = _added(sources, linked, found, self._now())
+            applied = await self._links.write(collection, sources, linked, added)
         took = round(1e3 * (time.perf_counter() - started), 1)
-        return found.model_copy(update={"applied": applied, "undone": undone, "took_ms": took})
+        return found.model_copy(
+            update={
+                "judged": judgement.judged,
+                "warnings": judgement.warnings or None,
+                "applied": applied,
+                "undone": undone,
+                "took_ms": took,
+            }
+        )
+
+    async def _judged(self, pairs: Sequence[Suspected], judge: Judge) -> Judgement:
+        if judge == "rules":
+            return judge_by_rules(pairs)
+        return await judge_by_model(pairs, self._chat, self._settings)
+
+    async def _read(
+        self, collection: Collection
+    ) -> tuple[list[SourceRecord], dict[str, LinkedNote]]:
+        sources = await read_sources(self._store, collection)
+        return sources, await self._links.read(collection, sources)
 
     async def _texts(
         self,
@@ -115,107 +172,31 @@ class Consolidator:
             found.update({each.chunk_id: each.content for each in passages})
         return found
 
-    async def _write(
-        self, collection: Collection, sources: Sequence[SourceRecord], changes: Mapping[str, Links]
-    ) -> int:
-        """Give notes other links; return their number.
 
-        A note is set aside or not as its links say. A note that is written returns its duplicates
-        to the indexes, so that those recorded by links are set aside again.
-        """
-        links = {each.source: changes.get(each.source, each.links) for each in sources}
-        kept = {source: _kept(own) for source, own in links.items()}
-        first = dict.fromkeys(source for source in changes if kept[source] is None)
-        then = [s for s, target in kept.items() if target and (s in changes or target in first)]
-        hashes = {each.source: each.content_hash for each in sources}
-        written = 0
-        for part in (list(first), then):
-            for begin in range(0, len(part), _GROUP):
-                group = part[begin : begin + _GROUP]
-                done = await self._write_group(collection, group, links, kept, hashes)
-                written += len(done & changes.keys())
-        return written
-
-    async def _write_group(
-        self,
-        collection: Collection,
-        group: Sequence[str],
-        links: Mapping[str, Links],
-        kept: Mapping[str, str | None],
-        hashes: Mapping[str, str],
-    ) -> set[str]:
-        """Write notes in one transaction; return those that were still as they were read."""
-        targets = {target for source in group if (target := kept[source])}
-        records = {
-            each.source: replace(each, links=links[each.source])
-            for each in await self._store.source_records_named(collection.type, group)
-            if each.content_hash == hashes[each.source] and each.chunks == 1
-        }
-        chunks = {
-            each.source: each
-            for each in await self._store.chunk_records(
-                collection.type, [*{*group, *targets}], kinds=False, first=0, end=1
-            )
-        }
-        records = {source: each for source, each in records.items() if source in chunks}
-        if not records:
-            return set()
-        new = {s: _set_aside(chunks[s], chunks.get(kept[s] or "")) for s in records}
-        guards = [chunks[source] for source in {*records, *targets} if source in chunks]
-        replaced = await self._store.replace(
-            collection,
-            Replacement(
-                sources=list(records),
-                records=list(records.values()),
-                chunks=[[new[source]] for source in records],
-                links=[
-                    link
-                    for each in records.values()
-                    for link in links_of(restored_document(each, ()))
-                ],
-                term_statistics=TermStatistics.of_chunks(
-                    [each.terms for each in new.values()], [each.lengths for each in new.values()]
-                ).to_bytes(),
-                # They were not changed since they were read.
-                stand_ins={c.chunk_id: c.created_at for c in guards if c.duplicate_of is None},
-            ),
-        )
-        if replaced is None:
-            raise Busy(
-                f"notes of {collection.public_name!r} were changed meanwhile",
-                hint="Call again; what is done is kept.",
-            )
-        self._registry.learn(collection.name, replaced.collection)
-        return set(records)
+def _without_last(linked: Mapping[str, LinkedNote]) -> dict[str, LinkedNote]:
+    """Return the notes with links that were added last, without these."""
+    times = (link.get(APPLIED_AT, 0) for note in linked.values() for link in note.links)
+    last = max(times, default=0)
+    changes = {}
+    for source, note in linked.items():
+        taken = [link["kind"] for link in note.links if link.get(APPLIED_AT) == last]
+        if taken:
+            kept = None if DUPLICATE_OF in taken else note.kept
+            left = tuple(link for link in note.links if link.get(APPLIED_AT) != last)
+            changes[source] = LinkedNote(left, kept)
+    return changes
 
 
-def _set_aside(chunk: ChunkRecord, stand_in: ChunkRecord | None) -> ChunkRecord:
-    """Return a chunk as a duplicate of another one, unless that is gone or a duplicate itself."""
-    if stand_in is None or stand_in.duplicate_of is not None:
-        return replace(chunk, duplicate_of=None)
-    return replace(chunk, duplicate_of=stand_in.chunk_id)
-
-
-def _kept(links: Links) -> str | None:
-    """Return the source of the note that represents the one with these links, if there is one."""
-    aside = [e["target"] for e in links if APPLIED_AT in e and e["kind"] == DUPLICATE_OF]
-    return aside[-1] if aside else None
-
-
-def _without_last(sources: Iterable[SourceRecord]) -> dict[str, Links]:
-    """Return the links of notes without those that were added last, of the notes that have some."""
-    applied = {each.source: [link.get(APPLIED_AT, 0) for link in each.links] for each in sources}
-    last = max((time for times in applied.values() for time in times), default=0)
-    return {
-        each.source: [link for link in each.links if link.get(APPLIED_AT) != last]
-        for each in sources
-        if last and last in applied[each.source]
-    }
-
-
-def _added(sources: Iterable[SourceRecord], found: Consolidation, now: int) -> dict[str, Links]:
-    """Return the links of notes with the missing ones, of the notes that miss some."""
+def _added(
+    sources: Iterable[SourceRecord],
+    linked: Mapping[str, LinkedNote],
+    found: Consolidation,
+    now: int,
+) -> dict[str, LinkedNote]:
+    """Return the notes that miss links, with these."""
     new: defaultdict[str, list[Mapping[str, Any]]] = defaultdict(list)
+    kept = {source: note.kept for source, note in linked.items()}
+    kept |= {each.source: each.kept for each in found.duplicates}
     links = [
         *found.links,
         *(
@@ -227,19 +208,19 @@ def _added(sources: Iterable[SourceRecord], found: Consolidation, now: int) -> d
         link = each.model_dump(include={"target", "kind", "weight"})
         new[each.source].append({**link, APPLIED_AT: now})
     stored = {each.source: each.links for each in sources}
-    return {source: [*stored[source], *own] for source, own in new.items()}
+    return {
+        source: LinkedNote((*stored[source], *own), kept.get(source)) for source, own in new.items()
+    }
 
 
-def _findings(
+def _compared(
     chunks: Sequence[ChunkVector],
     vectors: Vector,
     sources: Sequence[SourceRecord],
     texts: Mapping[str, str],
-    today: int,
-    revision: int,
-) -> Consolidation:
+    further: int,
+) -> tuple[Comparison, list[Suspected]]:
     """Compare in a thread; loading scipy takes a moment too, and workers may be without it."""
-    from ability_search.analysis.consolidation import NEIGHBOURS, Note, consolidate
     from ability_search.analysis.vector_measures import nearest
 
     records = {each.source: each for each in sources}
@@ -259,14 +240,8 @@ def _findings(
             )
         )
     own = vectors[places]
-    return consolidate(
-        notes,
-        own,
-        nearest(own, limit=NEIGHBOURS),
-        today=today,
-        longer=sum(each.chunks > 1 for each in sources),
-        revision=revision,
-    )
+    found = compare(notes, own, nearest(own, limit=NEIGHBOURS))
+    return found, found.suspected(limit=further)
 
 
 def _day(record: SourceRecord) -> int:

@@ -130,6 +130,14 @@ def find_contradiction(one: str, other: str) -> Contradiction | None:
     return None if best is None else best[1]
 
 
+def shared_words(one: str, other: str) -> float:
+    """Return the Jaccard index of the words of two texts, 0 to 1, without stop words."""
+    own, others = (
+        frozenset().union(*(each.words for each in _read_text(text))) for text in (one, other)
+    )
+    return _jaccard(own, others)
+
+
 def same_facts(one: str, other: str) -> bool:
     """Return whether two texts have the same amounts, dates and names, and negate alike.
 

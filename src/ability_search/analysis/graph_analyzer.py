@@ -14,6 +14,7 @@ from ability_search.collection import Collection
 from ability_search.documents import Vector
 from ability_search.errors import InvalidInput, TooLarge
 from ability_search.index.index_calls import Progress, Report
+from ability_search.index.note_links import read_sources
 from ability_search.store.port import Store
 from ability_search.store.records import ChunkScores, ChunkVector, SourceRecord
 
@@ -21,9 +22,8 @@ LIMIT = 100_000
 """Chunks that can be analysed."""
 _PAGE_NUMBERS = 200_000
 """Numbers of vectors in a page."""
-_SOURCES = 500
 _SCORES = 1000
-"""Rows read and written at a time."""
+"""Rows written at a time."""
 
 
 class GraphAnalyzer:
@@ -99,16 +99,6 @@ async def read_chunks(
         await report_progress(report, collection, len(chunks), "reading")
     empty = np.zeros((0, collection.dimensions), dtype=np.float32)
     return chunks, np.concatenate([empty, *parts])
-
-
-async def read_sources(store: Store, collection: Collection) -> list[SourceRecord]:
-    """Return the records of all sources, without generated kinds."""
-    records: list[SourceRecord] = []
-    after = ""
-    while page := await store.source_records(collection.type, after=after, limit=_SOURCES):
-        records += page
-        after = page[-1].source
-    return records
 
 
 async def report_progress(report: Report, collection: Collection, done: int, stage: str) -> None:

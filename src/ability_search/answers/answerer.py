@@ -6,11 +6,11 @@ import json
 import re
 import secrets
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any, Final
 
-from ability_search.answers.citations import Checker, SentenceReader
+from ability_search.answers.citations import Checker, SentenceReader, without_citations
 from ability_search.answers.questions import AskInput, AskResult, Sentence
 from ability_search.config.model_settings import Answers
 from ability_search.errors import ChatUnavailable
@@ -143,7 +143,11 @@ class Answerer:
         analyzer = analyzer_for(stemmer_of(detect_language(passages)))
         checker = Checker(asked.query, passages, analyzer)
         reader = SentenceReader()
-        system, user = prompt(asked.query, passages, secrets.token_hex(16))
+        question = asked.query.strip()
+        lines = [question, f"Question: {question}", *(e for hit in hits for e in _heading_of(hit))]
+        copied = {line.casefold() for line in lines}
+        boundary = secrets.token_hex(16)
+        system, user = prompt(asked.query, passages, boundary)
         parts = self._chat.stream(
             system,
             user,
@@ -156,11 +160,19 @@ class Answerer:
                 for sentence in reader.feed(part):
                     if refuses(sentence):
                         return
-                    yield _checked(checker, sentence)
+                    if claim := _claim(sentence, boundary, copied):
+                        yield _checked(checker, claim)
         for sentence in reader.rest():
             if refuses(sentence):
                 return
-            yield _checked(checker, sentence)
+            if claim := _claim(sentence, boundary, copied):
+                yield _checked(checker, claim)
+
+
+def _claim(sentence: str, boundary: str, copied: Collection[str]) -> str:
+    """Return a sentence without what small models copy from the prompt; empty if that is all."""
+    own = sentence.replace(boundary, "").strip()
+    return "" if without_citations(own).casefold() in {"", *copied} else own
 
 
 def _checked(checker: Checker, sentence: str) -> Sentence:
@@ -174,11 +186,14 @@ def _checked(checker: Checker, sentence: str) -> Sentence:
 
 
 def _text_of(hit: Hit) -> str:
-    """Return the text of a passage: title or headings, metadata, and the text with its context."""
-    title = hit.breadcrumb or hit.title
-    metadata = json.dumps(hit.metadata, ensure_ascii=False) if hit.metadata else ""
-    text = hit.context.content if hit.context else hit.content
-    return "\n".join(part for part in (title or hit.source, metadata, text) if part)
+    """Return the text of a passage: its heading, and the text with its context."""
+    return "\n".join([*_heading_of(hit), hit.context.content if hit.context else hit.content])
+
+
+def _heading_of(hit: Hit) -> list[str]:
+    """Return the lines above the text of a passage: title or headings, and metadata."""
+    metadata = [json.dumps(hit.metadata, ensure_ascii=False)] if hit.metadata else []
+    return [hit.breadcrumb or hit.title or hit.source, *metadata]
 
 
 def _cited(sentence: Sentence) -> str:

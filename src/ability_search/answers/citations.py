@@ -34,7 +34,7 @@ class Checked:
         text: The sentence.
         citations: Numbers of the passages that it is checked against, from 1, ascending.
         support: ``full``; ``partial`` if too few of its words are in these passages; ``none`` if
-            a number or a name is not, or if no passage is cited and none has its words.
+            none is, if a number or a name is not, or if no passage is cited and none has its words.
         missing: Numbers, names and, unless the support is full, terms that are not in them.
     """
 
@@ -66,7 +66,7 @@ class Checker:
         These are the passages that it cites, if they exist. If they do not support it, or it cites
         none, it is the first passage that supports it in full.
         """
-        text = _CITATION.sub("", sentence).strip()
+        text = without_citations(sentence)
         every = range(1, len(self._terms) + 1)
         cited = tuple(number for number in cited_numbers(sentence) if number in every)
         found = self._against(text, cited) if cited else Checked(text, (), "none")
@@ -87,8 +87,8 @@ class Checker:
         ]
         words = self._words(text)
         absent = [word for word in words if word not in there]
-        if wrong:
-            return Checked(text, cited, "none", tuple(dict.fromkeys(wrong)))
+        if wrong or (absent and len(absent) == len(words)):
+            return Checked(text, cited, "none", tuple(dict.fromkeys(wrong or absent)))
         if len(words) - len(absent) < WORDS * len(words):
             return Checked(text, cited, "partial", tuple(absent))
         return Checked(text, cited, "full")
@@ -139,6 +139,11 @@ def _with_citations(text: str) -> list[str]:
             if sentence.strip():
                 found.append(sentence)
     return found
+
+
+def without_citations(sentence: str) -> str:
+    """Return a sentence without the numbers of the passages that it cites."""
+    return _CITATION.sub("", sentence).strip()
 
 
 def cited_numbers(sentence: str) -> list[int]:

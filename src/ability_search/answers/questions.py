@@ -32,7 +32,7 @@ class Sentence(Result):
     citations: list[int] = Field(description="Numbers of its passages, from 1.")
     support: Literal["full", "partial", "none"] = Field(
         description="full: numbers, names and most words are in these passages; partial: too few"
-        " words are; none: a number or a name is not, and the answer leaves the sentence out."
+        " words are; none: no word, or a number or a name is not; the answer leaves it out."
     )
     missing: list[str] | None = Field(None, description="What is not in these passages.")
 

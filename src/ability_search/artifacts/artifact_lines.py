@@ -40,12 +40,13 @@ _Lengths = Annotated[list[_Count], Meta(min_length=2, max_length=2)]
 _Average = Annotated[float, Meta(ge=SHORTEST_AVERAGE, le=LONGEST_AVERAGE)]
 
 
-class LinkLine(msgspec.Struct):
-    """A link of a source to another one."""
+class LinkLine(msgspec.Struct, rename="camel", omit_defaults=True):
+    """A link of a source to another one; ``appliedAt`` is set if a consolidation added it."""
 
     target: _Name
     kind: _Word
     weight: _Share
+    applied_at: _Time | UnsetType = UNSET
 
 
 class SourceLine(msgspec.Struct, rename="camel", kw_only=True):

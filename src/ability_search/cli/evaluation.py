@@ -313,7 +313,7 @@ def _query_fields(text: str) -> dict[str, Any]:
     try:
         QueryInput.model_validate({"collection": "any", "query": "any", **fields})
     except ValidationError as exc:
-        raise typer.BadParameter(validation_text(exc), param_hint="--options") from exc
+        raise typer.BadParameter(validation_text(exc, QueryInput), param_hint="--options") from exc
     return fields
 
 

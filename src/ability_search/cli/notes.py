@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from ability_search.analysis.consolidation_report import Judge
 from ability_search.cli import output
 from ability_search.cli.app import app, command
 from ability_search.cli.clients import with_client
@@ -21,7 +22,7 @@ from ability_search.client.tool_client import LONG_SECONDS, ToolClient
 
 _SHOWN = 10
 """Findings of each kind in the summary."""
-_STATEMENTS = ("rule", "statement", "otherStatement")
+_STATEMENTS = ("judge", "rule", "statement", "otherStatement")
 
 
 @command(app, "consolidate")
@@ -33,6 +34,10 @@ def consolidate(
     undo: Annotated[
         bool, typer.Option("--undo", help="Take back what the last --apply changed.")
     ] = False,
+    judge: Annotated[
+        Judge,
+        typer.Option(help="Who decides on contradictions: `chat` is a language model."),
+    ] = "rules",
     broker: BrokerOption = None,
     timeout: TimeoutOption = LONG_SECONDS,
     as_json: JsonOption = False,
@@ -46,13 +51,14 @@ def consolidate(
     Example:
         ability-search consolidate history-ada
         ability-search consolidate history-ada --apply
+        ability-search consolidate history-ada --judge chat
     """
     if apply and undo:
         raise typer.BadParameter("it excludes --apply", param_hint="--undo")
 
     async def work(client: ToolClient) -> dict[str, Any]:
         wanted: dict[str, Any] = {"collection": collection}
-        wanted["consolidate"] = {"apply": apply, "undo": undo}
+        wanted["consolidate"] = {"apply": apply, "undo": undo, "judge": judge}
         with progress_bar(collection, total=None, hidden=as_json) as advance:
             await client.run_job("search-reindex", wanted, timeout=timeout, advance=advance)
         wanted = {"collection": collection, "limit": 1, "include": ["consolidation"]}
@@ -64,6 +70,8 @@ def consolidate(
     if as_json:
         output.print_json(report)
         return
+    for warning in report.get("warnings", ()):
+        output.warn(warning)
     counts = report["counts"]
     output.print_pairs(
         (
@@ -74,9 +82,7 @@ def consolidate(
         )
     )
     _print("duplicates", report["duplicates"][:_SHOWN], ("cosine", "source", "kept"))
-    _print(
-        "contradictions", report["contradictions"][:_SHOWN], ("rule", "statement", "otherStatement")
-    )
+    _print("contradictions", report["contradictions"][:_SHOWN], _STATEMENTS)
     _print("stale", report["stale"][:_SHOWN], ("reason", "source", "by", "date"))
     _print("links", report["links"][:_SHOWN], ("kind", "source", "target", "reason"))
 

@@ -83,7 +83,9 @@ FilterOption = Annotated[
     str | None,
     typer.Option("--filter", metavar="JSON", help='Filter, such as {"metadata.lang": "en"}.'),
 ]
-LimitOption = Annotated[int, typer.Option("--k", "-k", min=1, help="Maximum number of results.")]
+LimitOption = Annotated[
+    int, typer.Option("--limit", "-k", "--k", min=1, help="Maximum number of results.")
+]
 MinScoreOption = Annotated[
     float | None,
     typer.Option(
@@ -139,7 +141,7 @@ def _option(name: str, field: FieldInfo) -> Any:
                 raise typer.BadParameter(f"not JSON: {exc}") from exc
         except ValidationError as exc:
             problem = exc
-        raise typer.BadParameter(validation_text(problem)) from problem
+        raise typer.BadParameter(f"{validation_text(problem, QueryInput)}.{shown}") from problem
 
     metavar = _METAVARS.get(type(example), "TEXT")
     shown = f" Example: {json.dumps(example)}" if metavar == "JSON" else ""
@@ -295,7 +297,8 @@ def _print_sentence(sentence: Sentence) -> None:
     text = output.plain(sentence.text, lines=True)
     missing = output.plain(", ".join(sentence.missing or ()))
     if sentence.support == "none":
-        output.stderr().print(f"[dim]left out: {text} (not in the passages: {missing})[/dim]")
+        why = f"not in the passages: {missing}" if missing else "no passage has its words"
+        output.stderr().print(f"[dim]left out: {text} ({why})[/dim]")
         return
     cited = output.plain("".join(f"[{number}]" for number in sentence.citations))
     doubt = f" [dim](few words are in the passages: {missing})[/dim]"

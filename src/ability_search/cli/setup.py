@@ -152,7 +152,9 @@ def _ask(answers: _Answers) -> list[str]:
         ),
     )
     if api:
-        remarks.append("store the key of the API: ability-search secret set SEARCH_API_KEY")
+        remarks.append(
+            "store the key of the API, if it needs one: ability-search secret set SEARCH_API_KEY"
+        )
     local = set() if api or broker else served_names(load_settings(os.environ, Path.cwd()))
     choice = f" ({', '.join(sorted(local))})" if local else ""
     default = _OWN_MODEL if _OWN_MODEL in local else next(iter(sorted(local)), "nomic-embed-text")

@@ -35,7 +35,7 @@ class QueryOptions(TypedDict, total=False):
     max_per_source: int
     expand: Mapping[str, Any] | str
     max_result_tokens: int
-    expand_query: Mapping[str, Any] | bool
+    expand_query: Mapping[str, Any] | str | bool
     highlights: bool
     explain: bool
 

@@ -11,7 +11,7 @@ from ability_search.client.tool_client import joined_environ
 from ability_search.config.loader import complete_secrets, load_settings
 from ability_search.config.schema import Broker, Settings
 from ability_search.errors import ConfigurationError
-from ability_search.network import part_connection, worker_connection
+from ability_search.network import worker_connection
 from ability_search.ops import logs
 from kadi_client import (
     Identity,
@@ -37,7 +37,9 @@ async def complete_settings(settings: Settings, *, wait: float) -> Settings:
     settings = await add_deployed_secrets(settings, wait=wait)
     if not settings.missing_secrets:
         return settings
-    async with part_connection(settings, "secrets", connect_timeout=wait) as connection:
+    identity = Identity.load_or_create(settings.files.identity_file)
+    connection = worker_connection(settings, settings.broker, identity, connect_timeout=wait)
+    async with connection:
         return await complete_secrets(settings, connection.invoke)
 
 

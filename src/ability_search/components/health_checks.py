@@ -24,7 +24,7 @@ from ability_search.components.extras import (
     missing_modules,
     weights_installed,
 )
-from ability_search.config.loader import load_settings, own_files
+from ability_search.config.loader import is_required, load_settings, own_files
 from ability_search.config.schema import Broker, Settings
 from ability_search.errors import ConfigurationError, SearchError
 from ability_search.ops.figures import metrics_client, sample_component
@@ -78,9 +78,10 @@ def check_settings() -> tuple[Settings | None, list[Check]]:
     found += [
         Check(
             "secrets",
-            "warn",
+            "warn" if is_required(settings, name) else "ok",
             f"{name} is not set on this machine",
-            f"Run `ability-search secret set {name}`, unless a secret ability provides it.",
+            f"Run `ability-search secret set {name}`, unless a secret ability provides it"
+            + ("." if is_required(settings, name) else " or the API needs no key."),
         )
         for name in settings.missing_secrets
     ]

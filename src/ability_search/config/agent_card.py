@@ -40,7 +40,7 @@ class AgentCard:
         " chunking, embedding, semantic, keyword and hybrid search."
     )
     brokers: tuple[BrokerEntry, ...] = (BrokerEntry("local", "ws://localhost:8080/kadi"),)
-    required_secrets: tuple[str, ...] = ("SEARCH_API_KEY", "SEARCH_EMBEDDING_API_URL")
+    required_secrets: tuple[str, ...] = ("SEARCH_EMBEDDING_API_URL",)
     """Keys of vault ``models`` that the deploy blocks require, in file order."""
     path: Path | None = None
     """The file; ``None`` if there is none and all values are defaults."""

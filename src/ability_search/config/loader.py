@@ -37,6 +37,7 @@ from ability_search.config.sources import (
 from ability_search.config.vault import SECRETS, Invoke, fetch_secrets
 from ability_search.errors import ConfigurationError
 
+API_KEY = "SEARCH_API_KEY"
 API_URL = "SEARCH_EMBEDDING_API_URL"
 _API_URLS = {"SEARCH_RERANKER_API_URL": "reranker", "SEARCH_EXPANSION_API_URL": "expansion"}
 """Addresses of APIs that are required if a group of settings chooses the API."""
@@ -134,12 +135,14 @@ def require_secrets(settings: Settings) -> None:
 
     With ``embedding_transport`` ``api``, the secrets that the deploy blocks of agent.json list for
     vault ``models`` and the address of the API are required; with ``reranker_transport`` or
-    ``expansion_transport`` ``api`` the address of that API.
+    ``expansion_transport`` ``api`` the address of that API. The key of the API is required only if
+    agent.json lists it, or if secrets.toml has one that cannot be decrypted.
 
     Raises:
         ConfigurationError: naming each missing secret and the three places to set it.
     """
-    if settings.missing_secrets:
+    missing = [name for name in settings.missing_secrets if is_required(settings, name)]
+    if missing:
         source = settings.agent.path or "agent.json"
         raise ConfigurationError(
             *(
@@ -148,12 +151,22 @@ def require_secrets(settings: Settings) -> None:
                 f" set it in the environment (`kadi secret receive --vault {VAULT}`),"
                 f" or in secrets.toml (`ability-search secret set {name}`),"
                 f" or provide it in vault {VAULT} of a secret ability on the network"
-                for name in settings.missing_secrets
+                for name in missing
             ),
-            hint="An API that needs no key accepts any text as SEARCH_API_KEY."
-            if "SEARCH_API_KEY" in settings.missing_secrets
+            hint=f"For an API that needs no key, remove {API_KEY} from the required secrets in"
+            f" {source}."
+            if API_KEY in missing and API_KEY in settings.agent.required_secrets
             else None,
         )
+
+
+def is_required(settings: Settings, name: str) -> bool:
+    """Return False for the key of the embedding API, if nothing says that the API needs one."""
+    return (
+        name != API_KEY
+        or name in settings.agent.required_secrets
+        or name in settings.undecrypted_secrets
+    )
 
 
 def require_decrypted(settings: Settings) -> None:
@@ -167,7 +180,7 @@ def require_decrypted(settings: Settings) -> None:
     problems = [
         problem
         for name, problem in settings.undecrypted_secrets.items()
-        if name not in settings.agent.required_secrets
+        if name not in (API_KEY, *settings.agent.required_secrets)
     ]
     if problems:
         raise ConfigurationError(*problems)
@@ -181,12 +194,12 @@ def _reason(name: str, source: Path | str) -> str:
 
 
 async def complete_secrets(settings: Settings, invoke: Invoke, *, timeout: float = 5.0) -> Settings:
-    """Fetch the missing required secrets from a secret ability on the network.
+    """Fetch the missing secrets from a secret ability on the network.
 
     Makes no call if none is missing. ``timeout`` is in seconds, for all of them together.
 
     Raises:
-        ConfigurationError: if a secret is still missing, or invalid.
+        ConfigurationError: if a required secret is still missing, or one is invalid.
     """
     if not settings.missing_secrets:
         return settings
@@ -217,7 +230,7 @@ def _with_secret(settings: Settings, name: str, secret: SecretStr) -> Settings:
 def _missing(settings: Settings, present: Collection[str]) -> tuple[str, ...]:
     names: dict[str, None] = {}
     if settings.embedding.transport == "api":
-        required = settings.agent.required_secrets
+        required = (API_KEY, *settings.agent.required_secrets)
         names = dict.fromkeys(name for name in required if name not in present)
         if settings.embedding.api_url is not None:
             names.pop(API_URL, None)

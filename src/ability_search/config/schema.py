@@ -118,6 +118,12 @@ class Database(Group):
         " with another database ability, which creates its own (`database`) when it starts. The"
         " same for all workers; more can be added.",
     )
+    split: tuple[Glob, ...] = setting(
+        (),
+        about="Names of collections, or globs, that are split over all databases of"
+        " `database_shards` when they are created, because they are too large for one. The others"
+        " are each in one database.",
+    )
     timeout: float = seconds(30.0, about="Timeout of one statement.")
     patience: float = seconds(
         10.0, about="How long a statement waits for a database ability that is restarting.", ge=0
@@ -577,7 +583,7 @@ class Settings:
     agent: AgentCard
     """Identity, from agent.json."""
     missing_secrets: tuple[str, ...] = ()
-    """Required secrets that were not found on this machine."""
+    """Secrets that this machine lacks: the required ones, and the key of the embedding API."""
     undecrypted_secrets: Mapping[str, str] = field(default_factory=dict)
     """Settings in secrets.toml that cannot be decrypted, and the problem of each."""
     found_addresses: Mapping[str, str] = field(default_factory=dict)

@@ -14,7 +14,15 @@ from ability_search.documents import Document
 from ability_search.files.isolated_reader import Extractor
 from ability_search.files.ocr import is_installed
 from ability_search.files.regular_files import open_beneath
-from ability_search.files.selection import SECRET, Selection, Skipped, is_secret, parts, shown
+from ability_search.files.selection import (
+    SECRET,
+    Selection,
+    Skipped,
+    holds_private_key,
+    is_secret,
+    parts,
+    shown,
+)
 from ability_search.text import loaders
 
 
@@ -171,6 +179,8 @@ def _read(path: Path, selection: Selection, max_bytes: int) -> bytes:
             # One byte more than there should be, because the file may be growing.
             data = file.read(about.st_size + 1)
             data += file.read(max_bytes + 1 - len(data)) if len(data) > about.st_size else b""
+            if holds_private_key(data):
+                raise loaders.Unreadable(SECRET)
             if len(data) <= max_bytes:
                 return data
     size = max(about.st_size, max_bytes + 1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
@@ -20,12 +21,20 @@ _SECRETS = (
     *("*.key", "*.pem", "*.p12", "*.pfx", "*.ppk", "*.jks", "*.keystore", "*.kdbx"),
     *("id_rsa*", "id_dsa*", "id_ecdsa*", "id_ed25519*", "**/.ssh/**", "**/.gnupg/**"),
     *(".netrc", "_netrc", ".npmrc", ".pypirc", ".pgpass", ".my.cnf", ".htpasswd", ".s3cfg"),
-    *(".git-credentials", ".dockercfg", "**/.docker/config.json", "**/.kube/config"),
+    *(".git-credentials", ".dockercfg", ".dockerconfigjson", "**/.docker/config.json"),
+    *("**/.kube/config", "**/.config/gh/hosts.yml", ".boto", "rclone.conf", ".mylogin.cnf"),
     *("**/.aws/credentials", "credentials.json", "credentials.toml", "credentials.y*ml"),
     *("client_secret*.json", "service-account*.json", "service_account*.json", ".vault-token"),
+    *("application_default_credentials.json", "credentials.tfrc.json", ".terraformrc"),
     *("kubeconfig", "*.kubeconfig", "*.tfstate", "*.tfstate.backup", "*.ovpn"),
+    *("*.tfvars", "*.tfvars.json"),
 )
 """Files of keys, passwords and tokens, which are never indexed."""
+_PRIVATE_KEY = re.compile(
+    rb"\s*+(?:PuTTY-User-Key-File-"
+    rb"|-----BEGIN (?:RSA |EC |DSA |OPENSSH |ENCRYPTED |PGP )?+PRIVATE KEY)"
+)
+_PRIVATE_KEY_IN_JSON = re.compile(rb'"private_key"\s*+:\s*+"-----BEGIN')
 SECRET = "may hold a key, a password or a token: never indexed"
 _LEFT_OUT = (
     ".git/",
@@ -298,6 +307,17 @@ def left_out(path: str) -> bool:
 def is_secret(path: str) -> bool:
     """Return whether a relative path names a key file or file of secrets, in either case."""
     return _SECRET.match_file(path.lower())
+
+
+def holds_private_key(data: bytes) -> bool:
+    """Return True if a file begins with a private key, or is JSON with one, as of service accounts.
+
+    A text that only quotes a key is no such file.
+    """
+    return bool(
+        _PRIVATE_KEY.match(data)
+        or (data[:100].lstrip().startswith(b"{") and _PRIVATE_KEY_IN_JSON.search(data))
+    )
 
 
 def _secrets_above(path: Path, root: Path, known: dict[Path, frozenset[Identity]]) -> set[Identity]:

@@ -72,14 +72,17 @@ class KindDerivation:
         if self._recipe.kinds_by != _CHAT:
             return answers
         whole = parts(prepared.document, prepared.passages)
+        words = set(prepared.title_terms).union(*prepared.terms)
         try:
             for kind in kinds:
                 if kind == _PROPOSITIONS:
-                    answers[kind] = await self._propositions(prepared, whole)
+                    found = await self._propositions(prepared, whole)
                 else:
-                    answers[kind] = await self._combined(
-                        kind, shown_title(prepared.document), whole
-                    )
+                    found = await self._combined(kind, shown_title(prepared.document), whole)
+                own = {term for each in found for term in self._analyzer.terms(each.text)}
+                if words and words.isdisjoint(own):
+                    raise ChatUnavailable("its answer has no word of the document, like a refusal")
+                answers[kind] = found
         except ChatUnavailable as exc:
             self._missed += 1
             self._reason = str(exc)
@@ -88,17 +91,17 @@ class KindDerivation:
     async def _propositions(self, prepared: Prepared, whole: Sequence[Part]) -> list[Statement]:
         """Return the propositions of all parts, each with the passage that has most of its words.
 
-        Of equal passages the first is taken, and none if no passage has any of the words.
+        Of equal passages the first is taken. A proposition without a word of its part is left out.
         """
         found: dict[str, Statement] = {}
         for part in whole:
             words = {index: set(prepared.terms[index]) for index in part.passages}
             for statement in await self._answer(_PROPOSITIONS, part.text):
                 own = set(self._analyzer.terms(statement.text))
-                best = max(words, key=lambda index: len(own & words[index]))
-                chunk = best if own & words[best] else None
-                breadcrumb = "" if chunk is None else prepared.passages[chunk].breadcrumb
-                found.setdefault(statement.text, Statement(statement.text, breadcrumb, chunk))
+                chunk = max(words, key=lambda index: len(own & words[index]))
+                if own & words[chunk]:
+                    breadcrumb = prepared.passages[chunk].breadcrumb
+                    found.setdefault(statement.text, Statement(statement.text, breadcrumb, chunk))
         return list(found.values())
 
     async def _combined(self, kind: str, title: str, whole: Sequence[Part]) -> list[Statement]:

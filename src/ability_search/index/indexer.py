@@ -63,7 +63,7 @@ thread takes a tenth of one."""
 _SHORT_BATCH = 1 << 18
 """Characters of documents that are hashed without a thread."""
 _DELETE_ATTEMPTS = 3
-_CHECK_EMBEDDER = "Check that the model manager runs and serves this model."
+_CHECK_EMBEDDER = "Check that the model manager or the API runs and serves this model."
 
 
 @dataclass(frozen=True, slots=True)

@@ -183,7 +183,8 @@ class Jobs:
         finally:
             recording.cancel()
             if begun is not None:
-                fields |= {"done": progress.done, "total": progress.total, "stage": progress.stage}
+                stage = state if state == "done" else progress.stage
+                fields |= {"done": progress.done, "total": progress.total, "stage": stage}
                 if progress.result is not None:
                     fields["result"] = progress.result
                 end = self._attempt(self._end_run(begun, job, state, fields))

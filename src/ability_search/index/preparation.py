@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from ability_search.bounded_batches import text_bytes
 from ability_search.collection import Collection
-from ability_search.documents import KINDS, Document, Passage, Vector, is_kind
+from ability_search.documents import GENERATED, KINDS, Document, Passage, Vector, is_kind
 from ability_search.errors import InvalidInput, TooLarge
 from ability_search.filters.facets import facets_of
 from ability_search.index.sequences import in_context, turns_in_context
@@ -32,8 +32,6 @@ from ability_search.understanding.written_dates import chunk_periods
 LAYOUT = "2"
 """Version of the stored representation; increase it when this module stores texts differently."""
 
-_GENERATED = "#~"
-"""Separator between the source of a document and the kind derived from it."""
 TERMS_OF_A_FIELD = 128
 TERMS_OF_A_DOCUMENT = 256
 """Limited because every chunk of the document stores them."""
@@ -432,7 +430,7 @@ def metadata_terms(metadata: Mapping[str, Any], analyzer: Analyzer) -> dict[str,
 
 def generated_source(source: str, kind: str) -> str:
     """Return the source name of a kind derived from a document."""
-    return f"{source}{_GENERATED}{kind}"
+    return f"{source}{GENERATED}{kind}"
 
 
 def generated_sources(sources: Iterable[str]) -> list[str]:
@@ -471,10 +469,10 @@ def check_kind(source: str, kind: str, of: str | None, *, generated: bool = Fals
         if of is None or kind not in KINDS or source != generated_source(of, kind):
             raise InvalidInput("generated", "is set, but the source is not that of a derived kind")
         return
-    if source.endswith(tuple(f"{_GENERATED}{each}" for each in KINDS)):
+    if source.endswith(tuple(f"{GENERATED}{each}" for each in KINDS)):
         raise InvalidInput(
             "source",
-            f"ends with {_GENERATED} and a kind, which is reserved for derived documents",
+            f"ends with {GENERATED} and a kind, which is reserved for derived documents",
             hint="Choose another name.",
         )
     if of == source:

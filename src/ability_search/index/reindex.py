@@ -26,6 +26,7 @@ from ability_search.index.index_ports import IndexPorts
 from ability_search.index.indexer import Indexer, detected_language
 from ability_search.index.jobs import Jobs, Publish, Run, new_record
 from ability_search.index.maintenance import Maintenance
+from ability_search.index.note_links import NoteLinks
 from ability_search.index.preparation import prepare, restored_document
 from ability_search.index.sequences import with_preceding
 from ability_search.index.verification import verify
@@ -283,6 +284,7 @@ class Rebuilder:
         self._generations = generations
         self._indexing = indexing
         self._maintenance = maintenance
+        self._links = NoteLinks(ports.store, ports.registry)
 
     def resolved(self, live: Collection, options: IndexOptions) -> IndexOptions:
         """Return the options with open ones filled in from the live generation.
@@ -366,11 +368,15 @@ class Rebuilder:
         """
         totals = _Totals()
         verified = False
+        linked: int | None = None  # revision of the live generation whose links were copied
         passes = 0
         while passes < _PASSES:
             live, built = await self._current(name), await self._current(record)
             if await self._catch_up(live, built, options, advance, totals):
                 passes += 1
+            elif linked != live.revision:
+                await self._links.copy(live, built)
+                linked = live.revision
             elif not verified:
                 total = live.sources
                 await advance(total, total, "building the graph")

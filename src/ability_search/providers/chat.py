@@ -14,9 +14,18 @@ from ability_search.providers.provider_errors import Objection, refused
 from ability_search.providers.transports import STREAM, HttpService
 
 _MOST_TOKENS = 256
+_THOUGHT = ("<think>", "</think>")
+"""Marks of what some models write before their answer."""
+_LARGER = (
+    "If the request is longer than the context of the model, use one with a larger context; for"
+    " answers, lower answer_passage_tokens."
+)
+_FASTER = (
+    "Use a faster model, or raise the timeout: answer_timeout, expansion_timeout, kinds_timeout."
+)
 _HINTS = {
     "model": "Choose a model that the server offers, or add this model to the server.",
-    "texts": "Send a shorter text.",
+    "texts": _LARGER,
     "key": "Check SEARCH_EXPANSION_API_KEY and SEARCH_EXPANSION_API_URL.",
 }
 
@@ -41,17 +50,25 @@ class RemoteChat(ModelClient):
 
     service = CHAT
     who = "the language model"
+    late_hint = _FASTER
 
     async def complete(self, system: str, user: str, *, model: str | None, timeout: float) -> str:
-        """Return the model's completion with temperature 0 and at most 256 tokens."""
+        """Return the model's completion with temperature 0 and at most 256 tokens.
+
+        What a model writes between ``<think>`` and ``</think>`` first is left out.
+        """
         messages = [{"role": "system", "content": system}, {"role": "user", "content": user}]
         request = {"messages": messages, "max_tokens": _MOST_TOKENS, "temperature": 0}
-        return read_completion(await self._ask(request, model=model, timeout=timeout))
+        return _without_thought(
+            read_completion(await self._ask(request, model=model, timeout=timeout))
+        )
 
     async def stream(
         self, system: str, user: str, *, model: str | None, timeout: float, tokens: int
     ) -> AsyncGenerator[str]:
         """Yield the parts of the model's answer with temperature 0.
+
+        At the end of an answer that is cut after ``tokens`` an error is raised.
 
         A server that does not stream, such as the tool of a model manager, answers in one part.
         """
@@ -61,20 +78,29 @@ class RemoteChat(ModelClient):
         answer = await self._ask(request, model=model, timeout=timeout)
         if not isinstance(answer, AsyncGenerator):
             yield read_completion(answer)
+            _check_whole(answer, tokens)
             return
-        empty = True
+        begun, empty = False, True
         async with aclosing(answer):
             while True:
                 try:
                     async with asyncio.timeout(ends - time.monotonic()):
                         chunk = await anext(answer, None)
                 except TimeoutError as exc:
-                    raise ChatUnavailable(f"{self.who} took longer than {timeout:.3g} s") from exc
+                    late = f"{self.who} took longer than {timeout:.3g} s"
+                    raise ChatUnavailable(late, hint=_FASTER) from exc
+                except ChatUnavailable as exc:
+                    if begun:
+                        raise
+                    # llama.cpp's server answers so to what is longer than the context.
+                    raise ChatUnavailable(f"{exc} before its first word", hint=_LARGER) from exc
                 if chunk is None:
                     break
+                begun = True
                 if part := read_part(chunk):
                     empty = False
                     yield part
+                _check_whole(chunk, tokens)
         if empty:
             raise _unusable("the language model returned an empty answer")
 
@@ -107,6 +133,25 @@ def read_completion(answer: Any) -> str:
     if not isinstance(content, str) or not content.strip():
         raise _unusable("the language model returned an empty answer")
     return content
+
+
+def _without_thought(text: str) -> str:
+    # The first mark may be in the prompt of the server.
+    thought, closed, answer = text.rpartition(_THOUGHT[1])
+    if not closed and answer.lstrip().startswith(_THOUGHT[0]) or closed and not answer.strip():
+        raise _unusable(f"the language model only thought, in {_MOST_TOKENS} tokens")
+    return answer
+
+
+def _check_whole(answer: Any, tokens: int) -> None:
+    """Check that an answer, or the chunk of one, does not say that it was cut."""
+    choice = answer["choices"][0] if answer.get("choices") else {}
+    if choice.get("finish_reason") == "length":
+        error = ChatUnavailable(
+            f"the answer was cut after {tokens} tokens", hint="Raise answer_tokens."
+        )
+        error.retryable = False
+        raise error
 
 
 def _unusable(problem: str) -> ChatUnavailable:

@@ -34,6 +34,8 @@ class ModelClient:
     """Name of the server in errors."""
     held_back: ClassVar[type[SearchError] | None] = None
     """The error if the circuit breaker is open; that of the service by default."""
+    late_hint: ClassVar[str | None] = None
+    """The hint if there is no answer in time; that of the error by default."""
     patient: ClassVar[bool] = False
     """True if a request waits for an open circuit breaker, within its timeout."""
 
@@ -72,7 +74,7 @@ class ModelClient:
                     answer = await self._transport(request, timeout=most)
             except TimeoutError as exc:
                 late = f"{self.who} did not answer within {most:.3g} s"
-                raise self.service.unavailable(late) from exc
+                raise self.service.unavailable(late, hint=self.late_hint) from exc
         log.debug("%s took %.1f ms", self.service.tool, (time.perf_counter() - started) * 1e3)
         return answer
 

@@ -178,6 +178,8 @@ def over_http(
             error = service.failure(Objection(refusal, service.api, answer.status_code), request)
             if error.retryable:
                 error.retry_after = retry_after(answer.headers)
+            if error.retry_after:
+                error.hint = f"{service.api} asks to wait {error.retry_after:.0f} s."
             raise error
         try:
             return answer.json()

@@ -172,6 +172,8 @@ class Answer:
     """The page as callers see it."""
     lost: int = 0
     """Number of hits of the page that were replaced before their rows were read."""
+    keyword_gap: float | None = None
+    """Keyword gap of a first search, which decides on query expansion."""
     warnings: list[str] = field(default_factory=list)
     clock: Timings = field(default_factory=lambda: Timings())
 

@@ -231,6 +231,13 @@ class ExpandQuery(Input):
     model: str | None = Field(
         None, min_length=1, max_length=256, description="Default: the configured model."
     )
+    below: float | None = Field(
+        None,
+        gt=0,
+        le=1,
+        description="Expand only vague queries: those whose best keyword score stands out from the"
+        " first ten by less than this share. Default: every query; auto is 0.25.",
+    )
 
 
 Collections = str | Annotated[list[str], Field(min_length=1, max_length=1000)]
@@ -407,10 +414,11 @@ class QueryInput(Input):
         " budget. The smallest answer has about 400 tokens.",
         examples=[2000],
     )
-    expand_query: ExpandQuery | bool = Field(
+    expand_query: ExpandQuery | Literal["auto"] | bool = Field(
         False,
-        description="Query expansion: let a language model add words to the query.",
-        examples=[True, {"method": "stepBack"}],
+        description="Query expansion: let a language model add words to the query; auto: to vague"
+        " queries only.",
+        examples=[True, "auto", {"method": "stepBack"}],
     )
     highlights: bool = Field(False, description="Return the matched places of each hit.")
     explain: bool = Field(False, description="Return how each score was computed.")

@@ -35,6 +35,9 @@ COSINE: Final = "cosine"
 EXPANSION: Final = "expansion"
 """Name of the vector of the words added by query expansion."""
 
+VAGUE: Final = 0.25
+"""Keyword gap below which a query counts as vague; measured in docs/research/ranking.md."""
+
 DOCUMENTS: Final = "documents"
 """The kind of chunks that are no kind made of a document."""
 
@@ -141,6 +144,8 @@ class Query:
     def expander(self) -> ExpandQuery | None:
         """The option ``expandQuery``."""
         option = self.asked.expand_query
+        if option == "auto":
+            return ExpandQuery(below=VAGUE)
         return ExpandQuery() if option is True else option or None
 
     @property
@@ -209,6 +214,14 @@ def parse_query(asked: QueryInput, filter: Filter | None = None) -> Query:
     """
     if asked.fusion is not None:
         _check_weights(asked.fusion)
+    query_expansion = asked.expand_query
+    only_vague = query_expansion == "auto" or getattr(query_expansion, "below", None) is not None
+    if only_vague and (asked.mode != "hybrid" or asked.fusion is not None):
+        raise InvalidInput(
+            "expandQuery",
+            "to vague queries only needs the mode hybrid, without fusion",
+            hint="Use expandQuery: true, or leave out mode and fusion.",
+        )
     decay = asked.decay
     if decay is not None and decay.agent_id is None and (decay.useful or decay.not_useful):
         raise InvalidInput("decay.agentId", "is needed to mark hits as useful or not")

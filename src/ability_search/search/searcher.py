@@ -42,6 +42,7 @@ from ability_search.search.stage import Ports
 from ability_search.search.stages.decay import UseCounter
 from ability_search.search.stages.first_candidates import RETRIEVAL
 from ability_search.search.stages.hit_rows import hit_of
+from ability_search.search.stages.query_expansion import QUERY_EXPANSION
 from ability_search.search.stages.token_budget import NAME, fit_answer
 from ability_search.store.records import ChunkText, Read
 
@@ -90,17 +91,15 @@ class Searcher:
         await run(QUERY, understood, self._ports)
         names = await self._names(query)
         compared = await self._compares_models(names, query)
-        embeddings = QueryVectors(
-            partial(self._embed, understood.query), self._unrelated if compared else None
-        )
-        try:
-            for _ in range(_ATTEMPTS):
-                answer = replace(understood, warnings=list(understood.warnings))
-                searched = await self._search(names, answer, embeddings)
-                if not answer.lost:
-                    break
-        finally:
-            await embeddings.close()
+        answer, searched = await self._answer(names, understood, compared=compared)
+        if query.expander is not None and query.expander.below is not None:
+            answer.keyword_gap = understood.keyword_gap = _keyword_gap(searched)
+            known = len(understood.warnings)
+            await run((QUERY_EXPANSION,), understood, self._ports)
+            if understood.query.expansion:
+                answer, searched = await self._answer(names, understood, compared=compared)
+            else:
+                answer.warnings += understood.warnings[known:]
         result = response(answer, searched)
         if query.asked.max_result_tokens is not None:
             result.timings[NAME] = 0.0
@@ -117,6 +116,23 @@ class Searcher:
             marks = dict.fromkeys(decay.useful, True) | dict.fromkeys(decay.not_useful, False)
             self._uses.count(decay.agent_id, shown, marks)
         return result
+
+    async def _answer(
+        self, names: Sequence[str], understood: Answer, *, compared: bool
+    ) -> tuple[Answer, Mapping[str, Candidates]]:
+        """Return the answer from collections, and the candidates of each."""
+        embeddings = QueryVectors(
+            partial(self._embed, understood.query), self._unrelated if compared else None
+        )
+        try:
+            for _ in range(_ATTEMPTS):
+                answer = replace(understood, warnings=list(understood.warnings))
+                searched = await self._search(names, answer, embeddings)
+                if not answer.lost:
+                    break
+        finally:
+            await embeddings.close()
+        return answer, searched
 
     async def close(self) -> None:
         """Wait until pending use counts are written."""
@@ -345,6 +361,9 @@ def response(answer: Answer, searched: Mapping[str, Candidates]) -> QueryResult:
     lists = list(searched.values())
     single = None if query.several else lists[0]
     explanations = {name: explained(own) for name, own in searched.items()} if asked.explain else {}
+    if query.expander is not None and query.expander.below is not None:
+        vague = {"keywordGap": answer.keyword_gap, "below": query.expander.below}
+        explanations = {name: each | {"vague": vague} for name, each in explanations.items()}
     hyde = asked.hypothetical_answer is not None and any(own.mode != "keyword" for own in lists)
     return QueryResult(
         results=answer.hits,
@@ -363,6 +382,12 @@ def response(answer: Answer, searched: Mapping[str, Candidates]) -> QueryResult:
         if explanations
         else None,
     )
+
+
+def _keyword_gap(searched: Mapping[str, Candidates]) -> float | None:
+    """Return the greatest keyword gap of the collections; ``None`` if it is not known."""
+    known = (own.trust["keyword_gap"] for own in searched.values() if own.trust is not None)
+    return max(known, default=None)
 
 
 def rounded(clock: Timings) -> dict[str, float]:

@@ -154,14 +154,17 @@ class MemorySearch(Tables):
             (link for link in found if link.source in wanted or link.target in wanted), limit
         )
 
-    async def term_statistics(self, generation: str, *, after: int) -> list[TermStatisticsEntry]:
-        stored = self._generations.get(generation, Generation())
+    async def term_logs(self, generation: str) -> list[str]:
+        return [generation]
+
+    async def term_statistics(self, log: str, *, after: int) -> list[TermStatisticsEntry]:
+        stored = self._generations.get(log, Generation())
         return [each for each in stored.statistics if each.revision > after]
 
     async def fold_term_statistics(
-        self, generation: str, *, revision: int, count: int, merged: bytes
+        self, log: str, *, revision: int, count: int, merged: bytes
     ) -> bool:
-        stored = self._generations.get(generation, Generation())
+        stored = self._generations.get(log, Generation())
         later = [each for each in stored.statistics if each.revision > revision]
         if not count or len(stored.statistics) - len(later) != count:
             return False

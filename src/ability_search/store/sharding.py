@@ -1,109 +1,266 @@
-"""A store over several databases: each collection is in one of them."""
+"""A store over several databases: each collection is in one of them, or split over all."""
 
 from __future__ import annotations
 
-import asyncio
 import inspect
-from collections import defaultdict
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
-from hashlib import blake2b
 from itertools import chain
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 from ability_search.collection import Collection
+from ability_search.errors import GenerationGone
 from ability_search.store.port import Store
-from ability_search.store.records import Job, Use, VectorPlaces
+from ability_search.store.records import Job, TermStatisticsEntry, Use
+from ability_search.store.sharded_chunks import ShardedCopies, ShardedIndex, ShardedSearch
+from ability_search.store.shards import Shards, complete, grouped, rendezvous
 
 Route = Callable[..., Awaitable[Any]]
-T = TypeVar("T")
 
 
-def rendezvous(key: str, shards: Sequence[str]) -> str:
-    """Return the shard for a key by rendezvous hashing, or highest random weight.
-
-    Of n shards, a new one takes 1/(n + 1) of the keys, and no key moves between the others. Thaler
-    and Ravishankar, "Using name-based mappings to increase hit rates", IEEE/ACM Transactions on
-    Networking 6 (1), 1998.
-    """
-    return max(shards, key=lambda shard: blake2b(f"{shard}\0{key}".encode()).digest())
-
-
-def sharded(stores: Mapping[str, Store]) -> Store:
+def sharded(stores: Mapping[str, Store], split: Sequence[str] = ()) -> Store:
     """Return a store that spreads collections over stores, given by the names of the shards.
 
     A collection is searched where it is found; a new one is created in the shard that
-    :func:`rendezvous` chooses. So shards can be added at any time, if all workers have the same.
+    :func:`.rendezvous` chooses, or if its name matches one of the globs ``split``, in all shards,
+    see :mod:`.shards`. So shards can be added at any time, if all workers have the same.
     """
-    return cast(Store, _ShardedStore(stores))
+    return cast(Store, _ShardedStore(stores, split))
 
 
-class _ShardedStore:
-    """Passes each call to the shard of the collection that it concerns.
+class _ShardedCollections(Shards):
+    """See :class:`ability_search.store.port.CollectionStore`.
 
-    Methods of the port whose first argument tells the collection, or for sessions the agent, are
-    passed on as they are, see the end of this module; the others are written out.
+    What changes several parts changes the home last, so that it decides; a deletion begins there.
     """
-
-    def __init__(self, stores: Mapping[str, Store]) -> None:
-        self._stores = dict(stores)
-        self._collections: dict[str, Store] = {}
-        self._generations: dict[str, Store] = {}
-        self._agents: dict[str, Store] = {}
 
     async def collection(self, name: str) -> Collection | None:
-        found = await (await self._store_of(name)).collection(name)
-        if found is None and self._collections.pop(_public(name), None) is not None:
-            found = await (await self._store_of(name)).collection(name)
-        return found
+        return await self.record(name)
 
     async def collections(self) -> list[Collection]:
-        parts = await self._everywhere("collections")
-        found = list(zip(self._stores.values(), parts, strict=True))
-        self._collections = {each.public_name: store for store, part in found for each in part}
-        self._generations |= {each.type: store for store, part in found for each in part}
-        return sorted(chain.from_iterable(parts), key=lambda each: each.name)
+        return await self.records()
 
-    async def generations(self) -> list[str]:
-        parts = await self._everywhere("generations")
-        found = list(zip(self._stores.values(), parts, strict=True))
-        self._generations = {each: store for store, part in found for each in part}
-        return list(self._generations)
+    async def create_collection(self, collection: Collection) -> Collection:
+        home = await self.home(collection.name)
+        shards = await self.planned(collection)
+        if not shards:
+            self._shards[collection.type] = (home,)
+            stored = await self._stores[home].create_collection(collection)
+            self._homes.setdefault(stored.public_name, home)
+            return stored
+        existing = await self.record(collection.name)
+        if existing is not None:
+            return existing
+        new = replace(collection, shards=shards)
+        for shard in shards[1:]:
+            stored = await self._stores[shard].create_collection(new)
+            if stored.revision:
+                # Documents come after the home: another worker was faster, or it was deleted.
+                existing = await self.record(collection.name)
+                if existing is not None:
+                    return existing
+                await self._stores[shard].delete_collection(stored)
+                stored = await self._stores[shard].create_collection(new)
+            # Another worker may be creating the same one: both complete the first.
+            new = stored
+        await self._stores[home].create_collection(new)
+        self._shards[new.type] = shards
+        self._homes.setdefault(new.public_name, home)
+        return cast(Collection, await self.record(collection.name))
+
+    async def create_generation(self, collection: Collection) -> None:
+        live = await self.record(collection.public_name)
+        shards = live.shards if live is not None else ()
+        places = shards or (await self.home(collection.name),)
+        new = replace(collection, shards=shards)
+        await complete({shard: self._stores[shard].create_generation(new) for shard in places})
+        self._shards[collection.type] = places
+
+    async def update_collection(self, collection: Collection, fields: Mapping[str, Any]) -> None:
+        parts = await self.parts(collection)
+        await complete({at.shard: at.store.update_collection(part, fields) for at, part in parts})
+        held = self._parts.get(collection.name, {})
+        for at, part in parts:
+            if at.shard in held and held[at.shard].type == part.type:
+                held[at.shard] = replace(held[at.shard], **fields)
+
+    async def delete_collection(self, collection: Collection) -> bool:
+        parts = await self.parts(collection)
+        home = await self.home(collection.name)
+        parts.sort(key=lambda each: each[0].shard != home)
+        jobs = await self._stores[home].jobs(collection.name) if len(parts) > 1 else []
+        for place, (at, part) in enumerate(parts):
+            if not await at.store.delete_collection(part) and place == 0:
+                return False
+        for job in jobs:
+            await self.discard_built(collection, job)
+        self._forget(collection)
+        return True
+
+    async def switch_generation(
+        self,
+        old: Collection,
+        built: Collection,
+        new: Collection,
+        *,
+        grace: int,
+        result: Mapping[str, Any],
+    ) -> bool:
+        home = await self.home(old.name)
+        live, ready = await self._parts_at(old), await self._parts_at(built)
+        if live is None or ready is None:
+            return False
+        for shard in sorted(ready, key=lambda each: each == home):
+            part, before = ready[shard], live.get(shard)
+            if before is not None and before.type == part.type:
+                continue  # An earlier attempt has switched it.
+            revision = max(part.revision, before.revision if before else 0) + 1
+            after = replace(
+                part,
+                name=new.name,
+                generation=new.generation,
+                created_at=new.created_at,
+                revision=revision if part.shards else new.revision,
+            )
+            store = self._stores[shard]
+            if not (
+                await store.publish_generation(part, after)
+                if before is None
+                else await store.switch_generation(before, part, after, grace=grace, result=result)
+            ):
+                return False
+        for shard in live.keys() - ready.keys():
+            await self._stores[shard].delete_collection(live[shard])
+        self._forget(old, built)
+        return True
+
+    async def publish_generation(self, built: Collection, new: Collection) -> bool:
+        home = await self.home(built.name)
+        parts = await self._parts_at(built)
+        if parts is None:
+            raise GenerationGone(built.type)
+        if await self._stores[home].collection(new.name) is not None:
+            return False
+        for shard in sorted(parts, key=lambda each: each == home):
+            part = parts[shard]
+            if part.name == new.name:
+                continue  # An earlier attempt has published it.
+            after = replace(part, name=new.name, created_at=new.created_at)
+            after = replace(after, revision=part.revision + 1) if part.shards else new
+            if not await self._stores[shard].publish_generation(part, after):
+                return False
+        self._forget(built)
+        return True
 
     async def due_generations(self) -> list[str]:
-        return list(chain.from_iterable(await self._everywhere("due_generations")))
+        found = await self.everywhere(lambda store: store.due_generations())
+        due = []
+        for each in dict.fromkeys(chain.from_iterable(found.values())):
+            held = [at.shard for at in await self.places(each)]
+            own = [shard for shard in held if each in found[shard]]
+            due += [each] if own == held else [f"{each}@{shard}" for shard in own]
+        return due
 
-    async def discard_staged(self, *, before: int) -> None:
-        await self._everywhere("discard_staged", before=before)
+    async def generations(self) -> list[str]:
+        records = await self.records()
+        found = await self.everywhere(lambda store: store.generations())
+        left = {(shard, each) for shard, types in found.items() for each in types}
+        stored = []
+        for generation in dict.fromkeys(each.type for each in records):
+            own = {(at.shard, at.type) for at in await self.places(generation)}
+            stored += [generation] if own & left else []
+            left -= own
+        return stored + [
+            each if each not in self._shards else f"{each}@{shard}" for shard, each in left
+        ]
+
+    async def drop_generation(self, generation: str) -> None:
+        await self.each(generation, lambda at: at.store.drop_generation(at.type))
+
+    # Term statistics
+
+    async def term_logs(self, generation: str) -> list[str]:
+        places = await self.places(generation)
+        return [f"{at.type}@{at.shard}" for at in places] if len(places) > 1 else [generation]
+
+    async def term_statistics(self, log: str, *, after: int) -> list[TermStatisticsEntry]:
+        (at,) = await self.places(log)
+        return await at.store.term_statistics(at.type, after=after)
+
+    async def fold_term_statistics(self, log: str, **fields: Any) -> bool:
+        (at,) = await self.places(log)
+        return await at.store.fold_term_statistics(at.type, **fields)
+
+    async def _parts_at(self, collection: Collection) -> dict[str, Collection] | None:
+        """Return the stored parts of a collection, if they are as its record says."""
+        record = await self.record(collection.name)
+        if record is None or (record.type, record.revision) != (
+            collection.type,
+            collection.revision,
+        ):
+            return None
+        if record.shards:
+            return dict(self._parts[collection.name])
+        return {await self.home(collection.name): record}
+
+    def _forget(self, *collections: Collection) -> None:
+        for each in collections:
+            self._parts.pop(each.name, None)
+
+
+class _ShardedJobs(Shards):
+    """See :class:`ability_search.store.port.JobStore`: jobs are at the home of their collection.
+
+    The record that a job builds has parts, too. They are created before the job and renamed after
+    it was claimed; what is left behind is found by :meth:`.Shards.records`.
+    """
 
     async def orphaned_jobs(self, kind: str) -> list[Job]:
-        return list(chain.from_iterable(await self._everywhere("orphaned_jobs", kind)))
+        found = await self.everywhere(lambda store: store.orphaned_jobs(kind))
+        return list(chain.from_iterable(found.values()))
 
     async def records_under_construction(self) -> set[str]:
-        return set().union(*await self._everywhere("records_under_construction"))
+        found = await self.everywhere(lambda store: store.records_under_construction())
+        return set().union(*found.values())
 
-    async def vector_places(
-        self, model: str, record: str, *, dimensions: int | None, limit: int
-    ) -> VectorPlaces:
-        home = await self._store_of(record)
-        found = await self._everywhere(
-            "vector_places", model, record, dimensions=dimensions, limit=limit
-        )
-        own: VectorPlaces = found[list(self._stores.values()).index(home)]
-        others = chain.from_iterable(each.others for each in (own, *found) if each is not own)
-        return replace(own, others=[*own.others, *others][:limit])
+    async def begin_job(self, job: Job, *, lease: int, built: Collection | None) -> bool:
+        home = self._stores[await self.home(job.collection)]
+        live = None if built is None else await self.record(job.collection)
+        if built is None or live is None or not live.shards:
+            return await home.begin_job(job, lease=lease, built=built)
+        last = await home.job(job.collection, job.kind)
+        new = replace(built, shards=live.shards)
+        for shard in live.shards[1:]:
+            await self._stores[shard].create_collection(new)
+        begun = await home.begin_job(job, lease=lease, built=new)
+        await self.discard_built(live, last if begun else job)
+        return begun
 
-    async def stored_vectors(
-        self, places: Sequence[tuple[str, bool]], keys: Sequence[str]
-    ) -> list[dict[str, Sequence[float]]]:
-        stores = [await self._store_with(generation) for generation, _ in places]
-        calls = (
-            store.stored_vectors([place], keys) for store, place in zip(stores, places, strict=True)
-        )
-        return [vectors for (vectors,) in await asyncio.gather(*calls)]
+    async def claim_job(self, job: Job, *, record: str, **fields: Any) -> bool:
+        home = self._stores[await self.home(job.collection)]
+        claimed = await home.claim_job(job, record=record, **fields)
+        live = await self.record(job.collection) if claimed else None
+        for shard in live.shards[1:] if live is not None else ():
+            part = await self._stores[shard].collection(job.record or "")
+            if part is not None:
+                renamed = replace(part, name=record)
+                await self._stores[shard].publish_generation(part, renamed)
+        return claimed
+
+    async def end_job(self, job: Job, **fields: Any) -> bool:
+        home = self._stores[await self.home(job.collection)]
+        ended = await home.end_job(job, **fields)
+        live = await self.record(job.collection) if ended else None
+        if live is not None:
+            await self.discard_built(live, job)
+        return ended
+
+
+class _ShardedUsage(Shards):
+    """See :class:`ability_search.store.port.UsageStore`: use is counted at a collection's home."""
 
     async def uses(self, agent: str, chunk_ids: Sequence[str]) -> dict[str, Use]:
-        by_collection = _grouped(chunk_ids, _collection_of)
+        by_collection = grouped(chunk_ids, _collection_of)
         found = [
             await (await self._store_of(name)).uses(agent, part)
             for name, part in by_collection.items()
@@ -118,8 +275,8 @@ class _ShardedStore:
         marks: Mapping[str, bool] | None = None,
         now: int,
     ) -> None:
-        parts = _grouped(shown, lambda each: each[0])
-        marked = _grouped((marks or {}).items(), lambda mark: _collection_of(mark[0]))
+        parts = grouped(shown, lambda each: each[0])
+        marked = grouped((marks or {}).items(), lambda mark: _collection_of(mark[0]))
         for name in parts.keys() | marked.keys():
             store = await self._store_of(name)
             own = dict(marked.get(name, ()))
@@ -129,59 +286,58 @@ class _ShardedStore:
         return await (await self._store_of(collection)).uses_of(agent, collection, **page)
 
     async def put_uses(self, uses: Sequence[Use]) -> None:
-        for name, part in _grouped(uses, lambda use: use.collection).items():
+        for name, part in grouped(uses, lambda use: use.collection).items():
             await (await self._store_of(name)).put_uses(part)
 
     async def _store_of(self, name: str) -> Store:
-        """Return the store of a collection, given the name of a record of it."""
-        name = _public(name)
-        if name not in self._collections:
-            await self.collections()
-        shard = rendezvous(name, tuple(self._stores))
-        return self._collections.get(name, self._stores[shard])
+        return self._stores[await self.home(name)]
 
-    async def _store_with(self, generation: str) -> Store:
-        """Return the store of a generation; any store, if none has it."""
-        if generation not in self._generations:
-            await self.generations()
-        return self._generations.get(generation, next(iter(self._stores.values())))
+
+class _ShardedStore(
+    _ShardedCollections,
+    ShardedSearch,
+    ShardedIndex,
+    ShardedCopies,
+    _ShardedJobs,
+    _ShardedUsage,
+):
+    """All methods of the port.
+
+    Those whose first argument tells the collection, or for sessions the agent, and that concern one
+    store are passed on as they are, see the end of this module.
+    """
+
+    def __init__(self, stores: Mapping[str, Store], split: Sequence[str]) -> None:
+        super().__init__(stores, split)
+        self._agents: dict[str, Store] = {}
 
     async def _store_for(self, agent: str) -> Store:
         """Return the store of an agent's sessions."""
         if agent not in self._agents:
-            found = await self._everywhere("sessions", agent)
-            for store, sessions in zip(self._stores.values(), found, strict=True):
+            found = await self.everywhere(lambda store: store.sessions(agent))
+            for shard, sessions in found.items():
                 if sessions:
-                    self._agents[agent] = store
+                    self._agents[agent] = self._stores[shard]
         shard = rendezvous(agent, tuple(self._stores))
         return self._agents.get(agent, self._stores[shard])
 
-    async def _everywhere(self, method: str, *args: Any, **options: Any) -> list[Any]:
-        """Return the answers of all stores."""
-        calls = (getattr(store, method)(*args, **options) for store in self._stores.values())
-        return list(await asyncio.gather(*calls))
+
+def _begun(stored: Collection, new: Collection) -> bool:
+    """Return whether a part that exists can be of the collection that is being created."""
+    return stored.revision == 0 and (stored.model_input, stored.dimensions) == (
+        new.model_input,
+        new.dimensions,
+    )
 
 
 def _collection_of(chunk_id: str) -> str:
     return chunk_id.partition(":")[0]
 
 
-def _name_of(collection: Collection | str) -> str:
-    return collection if isinstance(collection, str) else collection.name
-
-
-def _public(name: str) -> str:
-    """Return the name of the collection that a record is of."""
-    return name.partition("@")[0]
-
-
 _Find = Callable[[_ShardedStore, Any], Awaitable[Store]]
 _FIND: Mapping[str, _Find] = {
-    "generation": lambda self, generation: self._store_with(generation),
     "job": lambda self, job: self._store_of(job.collection),
-    **dict.fromkeys(
-        ("collection", "old", "built"), lambda self, given: self._store_of(_name_of(given))
-    ),
+    "collection": lambda self, name: self._store_of(name),
     "agent": lambda self, agent: self._store_for(agent),
     "selection": lambda self, selection: self._store_for(selection.agent),
     "records": lambda self, records: self._store_for(records[0].agent),
@@ -197,13 +353,6 @@ def _passed(method: str, find: _Find) -> Route:
 
 
 for _name, _method in inspect.getmembers(Store, inspect.isfunction):
-    if not _name.startswith("_") and _name not in vars(_ShardedStore):
+    if not _name.startswith("_") and not hasattr(_ShardedStore, _name):
         _first = list(inspect.signature(_method).parameters)[1]
         setattr(_ShardedStore, _name, _passed(_name, _FIND[_first]))
-
-
-def _grouped(values: Iterable[T], key: Callable[[T], str]) -> dict[str, list[T]]:
-    groups = defaultdict[str, list[T]](list)
-    for value in values:
-        groups[key(value)].append(value)
-    return groups

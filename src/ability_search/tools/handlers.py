@@ -212,7 +212,11 @@ class _Table:
         job = _Job(call, job_id)
         async with self._recorded(job, CONSOLIDATION, name) as run:
             found = await self._services.consolidator.consolidate(
-                collection, run.report, apply=wanted.apply, undo=wanted.undo
+                collection,
+                run.report,
+                judge=wanted.judge,
+                apply=wanted.apply,
+                undo=wanted.undo,
             )
             run.end(found.notes, found.listed().model_dump(by_alias=True))
         self._services.maintenance.schedule(name)

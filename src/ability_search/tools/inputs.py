@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AliasChoices, ConfigDict, Field, StringConstraints, model_validator
 from pydantic.alias_generators import to_camel
 
+from ability_search.analysis.consolidation_report import Judge
 from ability_search.index.session_options import EVERY as EVERY
 from ability_search.index.session_options import Scope as Scope
 from ability_search.index.session_options import SessionErase as SessionErase
@@ -303,6 +304,11 @@ class Consolidate(Input):
     )
     undo: bool = Field(
         False, description="Take back what the last apply changed; a second call, the one before."
+    )
+    judge: Judge = Field(
+        "rules",
+        description="Who decides on contradictions: rules, or a language model (chat), which also"
+        " reads pairs that no rule found.",
     )
 
     @model_validator(mode="after")

@@ -7,10 +7,18 @@ from dataclasses import dataclass
 from typing import Any
 
 from pydantic import BaseModel
+from pydantic.json_schema import GenerateJsonSchema
 
 from ability_search.search.options import QueryInput
 from ability_search.search.response import QueryResult, SimilarResult
 from ability_search.tools import inputs, results
+
+
+class _Untitled(GenerateJsonSchema):
+    """JSON Schema in which fields have no titles, which would only repeat their names."""
+
+    def field_title_should_be_set(self, schema: Any) -> bool:
+        return False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,12 +54,14 @@ class ToolRow:
     @property
     def input_schema(self) -> Mapping[str, Any]:
         """JSON Schema of the input."""
-        return self.params.model_json_schema(by_alias=True)
+        return self.params.model_json_schema(by_alias=True, schema_generator=_Untitled)
 
     @property
     def output_schema(self) -> Mapping[str, Any]:
         """JSON Schema of the result of a successful call."""
-        return self.result.model_json_schema(by_alias=True, mode="serialization")
+        return self.result.model_json_schema(
+            by_alias=True, mode="serialization", schema_generator=_Untitled
+        )
 
 
 TOOLS: tuple[ToolRow, ...] = (

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
 from typing import Any, TypeVar
 
 import httpx
@@ -44,6 +45,8 @@ _CONFLICTS = frozenset(
     {"ConcurrentModificationException", "LockTimeoutException", "NeedRetryException"}
 )
 _NOT_LEADER = frozenset({"ServerIsNotTheLeaderException"})
+_NOT_SENT = re.compile(r"^Quorum \d++ not reached because only ")
+"""A leader that has lost the other servers says so before it writes anything."""
 _MISSING = frozenset({"DatabaseNotAvailableException", "DatabaseNotFoundException"})
 
 _UNKNOWN_OUTCOME = "the connection was lost before the answer: whether it took effect is unknown"
@@ -83,7 +86,7 @@ _clusters = msgspec.json.Decoder(_Cluster)
 
 
 class _NotLeader(Conflict):
-    """A statement that was not run, because only the leader of the cluster can do so."""
+    """A statement that was not run, because only a leader that is followed can do so."""
 
 
 class _Unreachable(Exception):
@@ -97,8 +100,8 @@ class HttpDatabases:
     the URLs or the servers name none, to the first URL that accepts a connection. A read whose
     connection is lost is sent again; a write is not, because it may have taken effect. A single
     statement runs in a transaction of the server, several in a session. What a server refuses
-    because it is not the leader, and what the leader does not accept, is repeated until the
-    deadline, while a new leader is elected.
+    because it is not the leader or has lost the others, and what the leader does not accept, is
+    repeated until the deadline, while a new leader is elected.
 
     Args:
         urls: base URLs of the servers.
@@ -166,7 +169,9 @@ class HttpDatabases:
     async def databases(self, *, timeout: float) -> list[str]:
         """Return the names of the databases that the user may see, sorted."""
         async with _Deadline(timeout, writes=False) as deadline:
-            response = await self._send("GET", "/api/v1/databases", None, deadline)
+            response = await self._repeated(
+                lambda: self._send("GET", "/api/v1/databases", None, deadline), deadline
+            )
             return sorted(_names.decode(response.content).result)
 
     async def create(self, name: str, *, timeout: float) -> None:
@@ -337,22 +342,40 @@ class HttpDatabases:
         raise DatabaseError(f"no database server answers ({'; '.join(failures)})")
 
     async def _find_leader(self, deadline: _Deadline) -> None:
-        """Ask the servers for the leader, unless it is known."""
-        if self._servers.leader_known:
-            return
+        """Ask the servers for the leader, unless it is known.
+
+        Raises:
+            _NotLeader: if as many servers name one leader as name another: during an election, or
+                if a leader that was replaced has not noticed.
+        """
         async with self._asking:
-            for url in self._servers.leader_first():
-                if self._servers.leader_known:
-                    return
-                try:
-                    response = await self._attempt(
-                        "GET", f"{url}{_CLUSTER}", None, {}, deadline, resend=True
-                    )
-                except _Unreachable:
-                    continue
-                self._servers.answered(url)
-                with suppress(msgspec.MsgspecError):
-                    self._servers.elected(_clusters.decode(response.content).ha.leader)
+            if self._servers.leader_known:
+                return
+            urls = self._servers.leader_first()
+            answers = await asyncio.gather(*(self._named_by(url, deadline) for url in urls))
+            named = dict(zip(urls, answers, strict=True))
+            reached = [url for url, leader in named.items() if leader is not None]
+            if not reached:
+                return
+            votes = Counter(named[url] or "" for url in reached).most_common(2)
+            if len(votes) == 2 and votes[0][1] == votes[1][1]:
+                leaders = " and ".join(leader or "none" for leader, _ in votes)
+                raise _NotLeader(f"the servers name different leaders: {leaders}")
+            self._servers.answered(reached[0])
+            self._servers.elected(votes[0][0])
+
+    async def _named_by(self, url: str, deadline: _Deadline) -> str | None:
+        """Return the leader that a server names, empty for none; ``None`` if it does not answer."""
+        try:
+            async with asyncio.timeout(self._connect_timeout):
+                response = await self._attempt(
+                    "GET", f"{url}{_CLUSTER}", None, {}, deadline, resend=True
+                )
+            return _clusters.decode(response.content).ha.leader
+        except (_Unreachable, TimeoutError):
+            return None
+        except msgspec.MsgspecError:
+            return ""
 
     async def _attempt(
         self,
@@ -431,7 +454,7 @@ def _raise_for(response: httpx.Response) -> None:
         raise DatabaseError(detail[:1].lower() + detail[1:])
     if kind in _MISSING:
         raise DatabaseError(f"{detail}: create it with arcade-db-create")
-    if kind in _NOT_LEADER:
+    if kind in _NOT_LEADER or _NOT_SENT.match(detail):
         raise _NotLeader(detail)
     error = engine_error(kind or f"HTTP {response.status_code}", detail)
     raise Conflict(str(error)) if kind in _CONFLICTS else error

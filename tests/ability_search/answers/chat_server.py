@@ -35,6 +35,8 @@ class ChatServer:
     """Whether the stream ends as it should."""
     body: str | None = None
     """A whole answer, instead of a stream."""
+    kind: str = "application/json"
+    """The type of this answer."""
     hold: asyncio.Event | None = None
     """Waits for it after the last word."""
     held: asyncio.Event = field(default_factory=asyncio.Event)
@@ -43,7 +45,7 @@ class ChatServer:
     async def answer(self, request: Request) -> Response:
         self.requests.append(await request.json())
         if self.body is not None or self.status != 200:
-            return Response(self.body, self.status, media_type="application/json")
+            return Response(self.body, self.status, media_type=self.kind)
         return StreamingResponse(self._stream(), media_type="text/event-stream")
 
     async def _stream(self) -> AsyncIterator[str]:

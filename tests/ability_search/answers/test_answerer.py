@@ -25,6 +25,11 @@ TEXTS = {
     "restore.md": "Alice Miller restores the archive from tape.",
 }
 
+RECORDED = Path(__file__).parents[2] / "data" / "chat_streams" / "llama_cpp"
+"""Answers of the server of llama-cpp-python 0.3.36 with SmolLM2-135M-Instruct to the prompt for
+these texts with this boundary; the last one has too long a prompt."""
+BOUNDARY = "0123456789abcdef0123456789abcdef"
+
 
 def found(**changed: Any) -> dict[str, Any]:
     """What search-query answers."""
@@ -225,3 +230,48 @@ async def test_failures_of_the_search_are_raised(asking: Asking) -> None:
     async with asking.answerer(fails) as answerer:
         with pytest.raises(DatabaseUnavailable):
             await answerer.answer(AskInput(query="When do backups run?"))
+
+
+@pytest.fixture
+def recorded(asking: Asking, monkeypatch: pytest.MonkeyPatch) -> Asking:
+    monkeypatch.setattr("ability_search.answers.answerer.secrets.token_hex", lambda _: BOUNDARY)
+    asking.server.kind = "text/event-stream; charset=utf-8"
+    return asking
+
+
+async def test_a_question_that_a_model_repeats_is_no_answer(recorded: Asking) -> None:
+    recorded.server.body = (RECORDED / "answer.txt").read_text(encoding="utf-8")
+    assert "When" in recorded.server.body
+    answer = await recorded.answer()
+    assert answer.answer == "Backups run every night at 02:00 and are kept for 30 days. [1]"
+    assert len(answer.sentences) == 1
+    assert answer.warnings is None
+
+
+async def test_a_citation_without_a_sentence_is_none(asking: Asking) -> None:
+    asking.server.says = "[1]\nQuestion: When do backups run? [1]\nBackups run every night [1]."
+    answer = await asking.answer()
+    assert answer.answer == "Backups run every night. [1]"
+    assert len(answer.sentences) == 1
+
+
+async def test_what_is_copied_from_the_prompt_and_a_cut_sentence_are_left_out(
+    recorded: Asking,
+) -> None:
+    recorded.server.body = (RECORDED / "no_answer.txt").read_text(encoding="utf-8")
+    answer = await recorded.answer(query="Who is the chief executive of the company?")
+    (said,) = answer.sentences
+    assert (said.text, said.support) == ("The chief executive of the company is:", "none")
+    assert (answer.outcome, answer.answer) == ("not_in_sources", None)
+    assert "answer was cut after 600 tokens. Raise answer_tokens" in (answer.warnings or [""])[0]
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+async def test_a_prompt_that_is_too_long_names_the_setting(
+    recorded: Asking, streamed: bool
+) -> None:
+    recorded.server.body = "" if streamed else (RECORDED / "too_long.json").read_text()
+    recorded.server.status = 200 if streamed else 400
+    answer = await recorded.answer()
+    assert answer.outcome == "passages"
+    assert "lower answer_passage_tokens" in (answer.reason or "")

@@ -33,6 +33,7 @@ def test_the_summary_has_counts_and_evidence(network: Network, run: Run) -> None
         ],
         stale=[],
         links=[],
+        warnings=["the rules judged 1 of 2 pairs"],
         applied=2,
     ).model_dump(mode="json", by_alias=True)
     network.answers["search-reindex"] = lambda _: {"collection": "docs", "message": "done"}
@@ -43,8 +44,13 @@ def test_the_summary_has_counts_and_evidence(network: Network, run: Run) -> None
     assert "notes 4, 1 longer documents left out" in lines
     assert "changed 2" in lines
     assert "0.99 copy cat" in lines
-    assert "numbers It is 2. It is 1." in lines
-    assert network.inputs("search-reindex")[0]["consolidate"] == {"apply": True, "undo": False}
+    assert "rules numbers It is 2. It is 1." in lines
+    assert network.inputs("search-reindex")[0]["consolidate"] == {
+        "apply": True,
+        "undo": False,
+        "judge": "rules",
+    }
+    assert "the rules judged 1 of 2 pairs" in done.stderr
     shown = run("consolidate", "docs", "--json", broker=network.url).stdout
     assert json.loads(shown) == report
     assert run("consolidate", "docs", "--apply", "--undo", broker=network.url).exit_code == 2

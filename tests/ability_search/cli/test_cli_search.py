@@ -139,7 +139,7 @@ def test_structured_options_are_json_and_reach_the_tool(network: Network, run: R
     ("option", "value", "problem"),
     [
         ("--fusion", '{"method": "best"}', "fusion.method"),
-        ("--fusion", "best", "should be an object"),
+        ("--fusion", "best", "should be an object. Example: {"),
         ("--diversity", "2", "diversity"),
         ("--max-per-source", "0", "maxPerSource"),
         ("--extended", "chapters", "extended"),

@@ -89,8 +89,8 @@ def test_deployed_secrets_are_not_missing(tmp_path: Path, environ: dict[str, str
     (tmp_path / "agent.json").write_text(json.dumps(document), encoding="utf-8")
     environ |= {**API, "SEARCH_RERANKER_TRANSPORT": "api"}
     assert load_settings(environ, tmp_path).missing_secrets == (
-        "EXTRA",
         "SEARCH_API_KEY",
+        "EXTRA",
         "SEARCH_EMBEDDING_API_URL",
         "SEARCH_RERANKER_API_URL",
     )

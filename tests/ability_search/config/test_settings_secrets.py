@@ -187,31 +187,34 @@ def test_no_secret_is_required_with_the_model_manager(
 def test_missing_secrets_are_reported_with_the_three_places_to_set_them(
     tmp_path: Path, environ: dict[str, str]
 ) -> None:
+    require(tmp_path, "SEARCH_API_KEY", "SEARCH_EMBEDDING_API_URL")
     settings = load_settings({**environ, **API}, tmp_path)
     with pytest.raises(ConfigurationError) as caught:
         require_secrets(settings)
     names = [problem.split()[0] for problem in caught.value.problems]
     assert names == ["SEARCH_API_KEY", "SEARCH_EMBEDDING_API_URL"]
-    assert "any text as SEARCH_API_KEY" in caught.value.hint
+    assert "remove SEARCH_API_KEY from the required secrets" in caught.value.hint
     for problem in caught.value.problems:
         assert "kadi secret receive --vault models" in problem
         assert "ability-search secret set" in problem
         assert "secret ability on the network" in problem
 
 
-def test_agent_json_lists_the_required_secrets(tmp_path: Path, environ: dict[str, str]) -> None:
-    def agent(*required: str) -> None:
-        deploy = {"x": {"secrets": {"vault": "models", "required": list(required)}}}
-        document = {"name": "ability-search", "deploy": deploy}
-        (tmp_path / "agent.json").write_text(json.dumps(document), encoding="utf-8")
+def require(directory: Path, *names: str) -> None:
+    """Write an agent.json whose deploy block requires secrets."""
+    deploy = {"x": {"secrets": {"vault": "models", "required": list(names)}}}
+    document = {"name": "ability-search", "deploy": deploy}
+    (directory / "agent.json").write_text(json.dumps(document), encoding="utf-8")
 
-    agent()
+
+def test_agent_json_lists_the_required_secrets(tmp_path: Path, environ: dict[str, str]) -> None:
+    require(tmp_path)
     keyless = load_settings({**environ, **API, "SEARCH_EMBEDDING_API_URL": "http://h"}, tmp_path)
-    assert keyless.missing_secrets == ()
-    assert load_settings({**environ, **API}, tmp_path).missing_secrets == (
-        "SEARCH_EMBEDDING_API_URL",
-    )
-    agent("EXTRA", "SEARCH_API_KEY")
+    require_secrets(keyless)
+    with pytest.raises(ConfigurationError) as caught:
+        require_secrets(load_settings({**environ, **API}, tmp_path))
+    assert [problem.split()[0] for problem in caught.value.problems] == ["SEARCH_EMBEDDING_API_URL"]
+    require(tmp_path, "EXTRA", "SEARCH_API_KEY")
     environ |= {**API, "SEARCH_EMBEDDING_API_URL": "http://h", "SEARCH_API_KEY": SECRET}
     assert load_settings(environ, tmp_path).missing_secrets == ("EXTRA",)
     store(tmp_path, environ, "EXTRA", "x")
@@ -222,6 +225,28 @@ def test_an_address_in_config_counts_as_found(tmp_path: Path, environ: dict[str,
     config = "search: {embedding_transport: api, embedding_api_url: 'http://h:1'}"
     (tmp_path / "config.yml").write_text(config, encoding="utf-8")
     assert load_settings(environ, tmp_path).missing_secrets == ("SEARCH_API_KEY",)
+
+
+async def test_an_api_without_a_key_needs_no_secret(
+    tmp_path: Path, environ: dict[str, str]
+) -> None:
+    network = Network({})
+    environ |= {**API, "SEARCH_EMBEDDING_API_URL": "http://h:1"}
+    settings = await complete_secrets(load_settings(environ, tmp_path), network.invoke)
+    assert api_key(settings) is None
+    assert {key for _, key in network.calls} == {"SEARCH_API_KEY"}
+
+
+async def test_a_key_that_cannot_be_decrypted_stops_the_start_unless_the_network_has_it(
+    tmp_path: Path, environ: dict[str, str]
+) -> None:
+    path = tmp_path / "secrets.toml"
+    path.write_text("[secrets.models]\nSEARCH_API_KEY = 'ENC[age:x]'\n", encoding="utf-8")
+    settings = load_settings({**environ, **API, "SEARCH_EMBEDDING_API_URL": "http://h:1"}, tmp_path)
+    with pytest.raises(ConfigurationError, match="SEARCH_API_KEY cannot be decrypted"):
+        await complete_secrets(settings, Network({}).invoke)
+    fetched = await complete_secrets(settings, Network({"SEARCH_API_KEY": SECRET}).invoke)
+    assert api_key(fetched) == SECRET
 
 
 async def test_fetched_secrets_leave_the_address_unchanged(
@@ -255,13 +280,11 @@ async def test_missing_secrets_are_fetched_from_the_network(
 async def test_a_required_secret_that_is_not_a_setting_must_only_exist(
     tmp_path: Path, environ: dict[str, str]
 ) -> None:
-    deploy = {"x": {"secrets": {"vault": "models", "required": ["EXTRA"]}}}
-    document = {"name": "ability-search", "deploy": deploy}
-    (tmp_path / "agent.json").write_text(json.dumps(document), encoding="utf-8")
+    require(tmp_path, "EXTRA")
     environ |= {**API, "SEARCH_EMBEDDING_API_URL": "http://h:1"}
     network = Network({"EXTRA": {"value": "x"}})
     settings = await complete_secrets(load_settings(environ, tmp_path), network.invoke)
-    assert settings.missing_secrets == ()
+    assert settings.missing_secrets == ("SEARCH_API_KEY",)
 
 
 async def test_only_missing_secrets_are_requested(tmp_path: Path, environ: dict[str, str]) -> None:
@@ -286,6 +309,7 @@ async def test_no_request_is_made_if_no_secret_is_missing(
 async def test_after_an_answer_without_a_value_the_secret_stays_missing(
     tmp_path: Path, environ: dict[str, str], answer: Any
 ) -> None:
+    require(tmp_path, "SEARCH_API_KEY", "SEARCH_EMBEDDING_API_URL")
     network = Network({"SEARCH_API_KEY": answer})
     environ |= {**API, "SEARCH_EMBEDDING_API_URL": "http://h:1"}
     with pytest.raises(ConfigurationError, match="SEARCH_API_KEY is missing"):
@@ -295,6 +319,8 @@ async def test_after_an_answer_without_a_value_the_secret_stays_missing(
 async def test_without_a_session_the_secret_stays_missing(
     tmp_path: Path, environ: dict[str, str]
 ) -> None:
+    require(tmp_path, "SEARCH_API_KEY", "SEARCH_EMBEDDING_API_URL")
+
     async def invoke(tool: str, data: dict[str, Any]) -> Any:
         raise NotConnected("closed")
 
@@ -305,6 +331,8 @@ async def test_without_a_session_the_secret_stays_missing(
 async def test_a_secret_ability_that_does_not_answer_does_not_block_the_start(
     tmp_path: Path, environ: dict[str, str]
 ) -> None:
+    require(tmp_path, "SEARCH_API_KEY", "SEARCH_EMBEDDING_API_URL")
+
     async def invoke(tool: str, data: dict[str, Any]) -> Any:
         if data["key"] == "SEARCH_EMBEDDING_API_URL":
             return {"value": "http://h:1"}

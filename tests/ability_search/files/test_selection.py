@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from ability_search.errors import ForbiddenPath, InvalidInput
+from ability_search.files.file_documents import load
 from ability_search.files.selection import SECRET, allowed, parts, select
 
 
@@ -107,7 +108,7 @@ def test_files_of_secrets_are_left_out_and_named(tmp_path: Path) -> None:
     secrets = [
         *(".env", ".git-credentials", ".netrc", ".npmrc", "Credentials.json", "kdb/x.kdbx"),
         *("home/.aws/credentials", ".ssh/config", "sub/client_secret_1.json"),
-        *("infra/terraform.tfstate", "infra/kubeconfig"),
+        *("infra/terraform.tfstate", "infra/kubeconfig", "infra/prod.tfvars"),
     ]
     plain = ["a.md", "credentials/readme.md", "docs/netrc.md", "infra/main.tf", "npmrc"]
     for name in [*secrets, *plain]:
@@ -127,6 +128,25 @@ def test_files_of_secrets_are_left_out_and_named(tmp_path: Path) -> None:
         ["a.md", "credentials/readme.md", "docs/netrc.md"],
         [".ssh", "Credentials.json"],
     )
+
+
+@pytest.mark.parametrize(
+    ("text", "secret"),
+    [
+        ("-----BEGIN OPENSSH PRIVATE KEY-----\nabc\n", True),
+        ("\n-----BEGIN PRIVATE KEY-----\nabc\n", True),
+        ("PuTTY-User-Key-File-3: ssh-ed25519\n", True),
+        ('{"type": "service_account", "private_key" : "-----BEGIN PRIVATE KEY-----\\nab"}', True),
+        ("-----BEGIN CERTIFICATE-----\nabc\n", False),
+        ("A key begins with:\n-----BEGIN PRIVATE KEY-----\n", False),
+        ('{"private_key": "set it in the environment"}', False),
+    ],
+)
+def test_a_private_key_of_any_name_is_a_secret(tmp_path: Path, text: str, secret: bool) -> None:
+    (tmp_path / "deploy").write_text(text)
+    files, skipped = load(select(tmp_path, tmp_path), max_bytes=1000)
+    assert [each.reason for each in skipped] == [SECRET] * secret
+    assert [each.source for each in files] == ["deploy"] * (not secret)
 
 
 def test_an_unreadable_gitignore_file_is_ignored(tmp_path: Path) -> None:

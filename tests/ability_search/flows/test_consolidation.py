@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.ability_search.flows.conftest import Network, document
+from tests.ability_search.flows.playing import Talker, playing
+from tests.ability_search.flows.test_artifacts import export, import_
 
 from kadi_client import ToolError
 
@@ -26,7 +30,7 @@ NOTES = [
 ]
 
 
-async def consolidated(network: Network, **options: bool) -> dict[str, Any]:
+async def consolidated(network: Network, **options: Any) -> dict[str, Any]:
     answer = await network.call("search-reindex", collection="docs", consolidate=options)
     assert answer["state"] == "done"
     info = await network.call(
@@ -145,6 +149,112 @@ async def test_a_duplicate_returns_when_the_note_that_represents_it_is_deleted(
     await consolidated(network, apply=True)
     await network.call("search-delete", collection="docs", source="cat")
     assert {"copy", "copy 2"} <= (await found_by(network, "cat printer")).keys()
+
+
+async def test_a_duplicate_that_has_returned_is_not_set_aside_with_the_note_that_replaced_it(
+    network: Network,
+) -> None:
+    await indexed(network)
+    await consolidated(network, apply=True)
+    changed = note("cat", "The dog sleeps under the desk.", metadata={"source_id": "offer"})
+    await network.call("search-index", collection="docs", documents=[changed])
+    await consolidated(network, apply=True)
+    found = await found_by(network, "cat printer")
+    assert {"copy", "copy 2"} & found.keys() == {"copy"}
+
+
+@pytest.mark.engine
+async def test_a_rebuild_keeps_what_was_applied_and_it_can_be_undone(network: Network) -> None:
+    await indexed(network)
+    before = await found_by(network, "cat printer")
+    await consolidated(network, apply=True)
+    applied = await links_of(network)
+    await network.call("search-reindex", collection="docs", maxTokens=96)
+    assert before.keys() - (await found_by(network, "cat printer")).keys() == {"copy", "copy 2"}
+    assert await links_of(network) == applied
+    assert (await consolidated(network, undo=True))["undone"] >= 4
+    assert await links_of(network) == set()
+    assert await found_by(network, "cat printer") == before
+
+
+async def test_a_rebuild_does_not_set_aside_what_has_returned(network: Network) -> None:
+    await indexed(network)
+    await consolidated(network, apply=True)
+    changed = note("cat", "The dog of the office sleeps under the desk.")
+    await network.call("search-index", collection="docs", documents=[changed])
+    await network.call("search-reindex", collection="docs")
+    assert {"copy", "copy 2"} <= (await found_by(network, "cat printer")).keys()
+
+
+async def test_what_is_undone_during_a_rebuild_stays_undone(network: Network) -> None:
+    await indexed(network)
+    await consolidated(network, apply=True)
+    rebuilding = asyncio.create_task(network.call("search-reindex", collection="docs"))
+    undone = asyncio.create_task(consolidated(network, undo=True))
+    await asyncio.wait([rebuilding, undone])
+    await rebuilding
+    if undone.exception() is not None:  # the rebuild was faster
+        await consolidated(network, undo=True)
+    assert await links_of(network) == set()
+    assert {"copy", "copy 2"} <= (await found_by(network, "cat printer")).keys()
+
+
+async def test_an_artifact_has_what_was_applied_and_it_can_be_undone(
+    network: Network, tmp_path: Path
+) -> None:
+    await indexed(network)
+    before = await found_by(network, "cat printer")
+    await consolidated(network, apply=True)
+    await export(network, tmp_path / "artifact")
+    await network.call("search-reindex", collection="docs", clear=True)
+    await import_(network, tmp_path / "artifact", "docs")
+    assert before.keys() - (await found_by(network, "cat printer")).keys() == {"copy", "copy 2"}
+    assert (await consolidated(network, undo=True))["undone"] >= 4
+    assert await links_of(network) == set()
+    assert await found_by(network, "cat printer") == before
+
+
+TOPICS = [
+    note("rate old", f"{RATE}.", metadata={"date": "2026-01-10"}),
+    note("rate new", f"{RATE.replace('100', '200')}.", metadata={"date": "2026-03-10"}),
+    note("office", "The team of the gateway meets in the office of Graz."),
+    note("remote", "The team of the gateway has no office, it works from home."),
+    note("lunch", "The team of the gateway eats lunch at noon."),
+]
+
+
+async def test_a_language_model_judges_what_the_rules_propose_and_further_pairs(
+    network: Network,
+) -> None:
+    await network.call("search-index", collection="docs", documents=TOPICS)
+
+    def says(request: dict[str, Any]) -> str:
+        asked = request["messages"][1]["content"]
+        if "100 requests" in asked and "200 requests" in asked:
+            return "Yes, both."
+        if "office of Graz" in asked and "no office" in asked:
+            return " **NO**"
+        return "I think it depends."
+
+    by_rules = (await consolidated(network))["contradictions"]
+    assert [(each["source"], each["judge"]) for each in by_rules] == [("rate new", "rules")]
+    async with playing(network.url, Talker(say=says)) as talker:
+        found = await consolidated(network, judge="chat")
+        (only,) = found["contradictions"]
+        assert {only["source"], only["other"]} == {"office", "remote"}
+        assert (only["judge"], only.get("rule"), only.get("differing")) == ("chat", None, None)
+        assert only["statement"].startswith("The team of the gateway")
+        assert found["judged"] == 2
+        assert (
+            f"of {len(talker.requests)} pairs of notes: the language model answered neither"
+            in (found["warnings"][0])
+        )
+        assert ("contradicts", "chat") in {(e["kind"], e["reason"]) for e in found["links"]}
+        assert {request["max_tokens"] for request in talker.requests} == {256}
+    without = await consolidated(network, judge="chat")
+    assert without["contradictions"] == by_rules
+    assert without["judged"] == 0
+    assert "chat-completion" in without["warnings"][0]
 
 
 async def test_apply_excludes_undo_and_consolidate_excludes_settings(network: Network) -> None:

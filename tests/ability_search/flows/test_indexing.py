@@ -184,8 +184,8 @@ async def test_an_embedder_that_gives_out_half_way_loses_nothing_and_the_same_ca
         assert refusal["retryable"] is True
         assert refusal["error"].endswith("; 20 of 40 documents are stored")
         assert refusal["hint"] == (
-            "Check that the model manager runs and serves this model. Then call again: what is"
-            " stored is skipped."
+            "Check that the model manager or the API runs and serves this model. Then call again:"
+            " what is stored is skipped."
         )
         stored = await assert_consistent(network, "docs")
         assert stored.sources == 20

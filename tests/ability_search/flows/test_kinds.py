@@ -31,7 +31,9 @@ TEXT = (
 
 @pytest.fixture
 async def talker(network: Network) -> AsyncIterator[Talker]:
-    async with playing(network.url, Talker(says="Words about granite\nIn two lines")) as talking:
+    async with playing(
+        network.url, Talker(says="Brokers of granite\nA worker in two lines")
+    ) as talking:
         yield talking
 
 
@@ -187,8 +189,8 @@ async def test_a_language_model_makes_them_and_is_asked_once_for_each(
     shown = talker.requests[0]["messages"][1]["content"]
     assert shown.startswith("a\n\n# Install")
     found = await made(network)
-    assert found["a", "summary"] == ["Words about granite In two lines"]
-    assert found["a", "propositions"] == ["Words about granite", "In two lines"]
+    assert found["a", "summary"] == ["Brokers of granite A worker in two lines"]
+    assert found["a", "propositions"] == ["Brokers of granite", "A worker in two lines"]
     await index(network, document("a", TEXT))
     assert len(talker.requests) == 2
 
@@ -247,6 +249,18 @@ async def test_without_a_language_model_they_are_extracted_and_the_caller_is_tol
     assert "12 of the documents" in warning
     assert len(talker.requests) <= 12
     assert {kind for _, kind in await made(network)} == set(ALL)
+
+
+async def test_a_refusal_of_the_language_model_is_no_text_of_the_document(
+    network: Network, talker: Talker
+) -> None:
+    talker.says = "Sorry, I can't do that."
+    answer = await index(network, document("a", TEXT), kinds=ALL, kindsBy="chat")
+    (warning,) = answer["warnings"]
+    assert "no word of the document" in warning
+    found = await made(network)
+    assert found["a", "title"] == ["a\nInstall\nLimits"]
+    assert "Sorry" not in str(found)
 
 
 async def test_they_are_exported_and_imported(network: Network, tmp_path: Path) -> None:

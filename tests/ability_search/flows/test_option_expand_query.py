@@ -13,6 +13,9 @@ from tests.ability_search.flows.conftest import Network, Start, document, down
 from tests.ability_search.flows.playing import Talker, failing, playing
 from tests.ability_search.flows.test_rpc_budget import maintained
 
+from ability_search.search.query import VAGUE
+from kadi_client import ToolError
+
 unchanged = partial(assert_unchanged, wish={"expandQuery": True}, said="not expanded")
 
 
@@ -165,3 +168,35 @@ async def test_without_an_embedder_its_words_are_searched_for(
     answer = await search(library, expandQuery=True)
     assert answer["degraded"]["mode"] == "keyword"
     assert sorted(sources(answer)) == ["feline", "kitten", "own"]
+
+
+@pytest.mark.engine
+async def test_only_a_vague_query_is_expanded(library: Network, talker: Talker) -> None:
+    plain = await search(library, explain=True)
+    gap = plain["explain"]["trust"]["keywordGap"]
+    await maintained(library)
+    certain = await search(library, expandQuery={"below": gap}, explain=True)
+    assert sources(certain) == sources(plain)
+    assert certain["explain"]["vague"] == {"keywordGap": gap, "below": gap}
+    assert "expandQuery" not in certain["explain"]
+    assert not talker.requests
+    assert library.hops() == ["create-embedding", "arcade-query", "arcade-query"]
+    vague = await search(library, expandQuery={"below": 1}, explain=True)
+    assert vague["explain"]["vague"] == {"keywordGap": gap, "below": 1}
+    assert vague["explain"]["expandQuery"] == ["feline", "kitten"]
+    assert sources(vague) == sources(await search(library, expandQuery=True))
+    assert len(talker.requests) == 2
+    talker.answer = failing
+    failed = await search(library, expandQuery={"below": 1})
+    assert sources(failed) == sources(plain)
+    assert "not expanded" in failed["warnings"][0]
+
+
+async def test_auto_has_a_measured_limit_and_needs_both_retrievers(library: Network) -> None:
+    answer = await search(library, expandQuery="auto", explain=True)
+    assert answer["explain"]["vague"]["below"] == VAGUE
+    for wrong in ({"mode": "keyword"}, {"fusion": {"method": "rrf"}}):
+        for option in ("auto", {"below": 0.2}):
+            with pytest.raises(ToolError, match="expandQuery") as failure:
+                await search(library, expandQuery=option, **wrong)
+            assert failure.value.code == "invalid_input"

@@ -124,6 +124,15 @@ async def index(network: Network, browser: Browser, home: Path) -> None:
     await browser.shows("#state", "all components up")
     await browser.keys("#files", chosen)
     await browser.shows("#index-message", "Enter a collection name")
+    valid = "const target = document.querySelector('#target'); target.value = arguments[0];"
+    for name, good in (
+        ("हिन्दी-böden", True),
+        ("会议", True),
+        ("a b", False),
+        ("-a", False),
+        ("", False),
+    ):
+        assert await browser.run(f"{valid} return target.checkValidity()", name) is good
     await browser.keys("#target", "notes")
     await browser.keys("#files", chosen)
     await browser.shows(".job", "0 of 5 documents")

@@ -151,6 +151,15 @@ async def test_answers_without_text_are_refused(answer: Any) -> None:
     assert not (await failure(chat(Manager(lambda _: answer)))).retryable
 
 
+@pytest.mark.parametrize("opening", ["", "<think>\n"], ids=["in the prompt", "in the answer"])
+async def test_what_a_model_thinks_is_not_its_answer(opening: str) -> None:
+    client = chat(Manager(saying(f"{opening}Let me see.\n</think>\n\nGranite.")))
+    assert (await client.complete("s", "u", model=None, timeout=5)).strip() == "Granite."
+    for thought in ("<think>Let me", "<think>Let me</think>\n"):
+        error = await failure(chat(Manager(saying(thought))))
+        assert "only thought" in str(error)
+
+
 @pytest.mark.parametrize(
     ("error", "said"),
     [

@@ -96,6 +96,7 @@ async def test_transient_http_failures_are_retryable(
     error = await failure(http)
     assert error.retryable
     assert error.retry_after == 7
+    assert error.hint == "the embedding API asks to wait 7 s."
     assert str(status) in str(error)
     assert not isinstance(error, TextsRefused)
 

@@ -57,13 +57,14 @@ async function take(files) {
   message.textContent = "";
   if (!files.length) return;
   if (!target.checkValidity()) {
-    message.textContent = "Enter a collection name first: 1 to 64 characters A-Z a-z 0-9 . _ -";
+    message.textContent = "Enter a collection name first: 1 to 64 letters, digits, . _ -, first a letter or digit";
     target.focus();
     return;
   }
   const id = newId();
-  const job = listed(id, target.value, plural(files.length, "file"), { own: true });
-  await send(job, id, target.value, files);
+  const name = target.value.normalize();
+  const job = listed(id, name, plural(files.length, "file"), { own: true });
+  await send(job, id, name, files);
   indexed();
 }
 

@@ -15,7 +15,7 @@ from ability_search.errors import ChatUnavailable
 from ability_search.search.candidates import Answer
 from ability_search.search.options import ExpandQuery
 from ability_search.search.plan import Vectors
-from ability_search.search.query import COSINE, EXPANSION
+from ability_search.search.query import COSINE, EXPANSION, Query
 from ability_search.search.stage import Ports, option_stage
 from ability_search.search.stages.pseudo_relevance import moved_vector
 
@@ -65,6 +65,18 @@ async def expand_query(option: ExpandQuery, answer: Answer, ports: Ports) -> Non
     answer.query = replace(query, expansion=words)
 
 
+def is_vague(query: Query, keyword_gap: float | None) -> bool:
+    """Return whether a query is to be expanded.
+
+    Args:
+        query: The query.
+        keyword_gap: That of a first search, see :class:`~ability_search.search.fusion.Trust`;
+            ``None`` before it, or if it is not known.
+    """
+    below = None if query.expander is None else query.expander.below
+    return below is None or (keyword_gap is not None and keyword_gap < below)
+
+
 def read_phrases(answer: str) -> tuple[str, ...]:
     """Return up to 12 distinct phrases, one per line or separated by commas.
 
@@ -101,4 +113,9 @@ def search_vector(vectors: Vectors) -> Sequence[float]:
 
 
 NAME = "expandQuery"
-QUERY_EXPANSION = option_stage(NAME, lambda query: query.expander, expand_query)
+QUERY_EXPANSION = option_stage(
+    NAME,
+    lambda query: query.expander,
+    expand_query,
+    when=lambda answer: is_vague(answer.query, answer.keyword_gap),
+)

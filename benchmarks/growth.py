@@ -1,0 +1,258 @@
+"""More workers, brokers and databases: load with kills of each, and what the costs add up to.
+
+Clients query and write beside each other, first in calm, then while one process after the other is
+killed. Afterwards everything that was acknowledged must be there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+import signal
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ability_search.stack.supervisor import RESERVED_TOOLS
+from benchmarks import latency, texts
+from benchmarks.embedder import InstantEmbedder
+from benchmarks.network import Network, running
+from kadi_client import Connection, Identity, KadiError
+
+SETUPS = ((1, 1, 1), (2, 1, 1), (4, 1, 1), (2, 3, 1), (2, 1, 2), (4, 3, 2))
+"""Workers, brokers and databases."""
+_CLIENTS = 8
+_DATABASES = ("one", "two")
+_PAUSE = 4.0
+"""Seconds between two kills."""
+_SETTLE_SECONDS = 60.0
+_RETURN_SECONDS = 300.0
+
+
+@dataclass
+class Load:
+    """What clients saw."""
+
+    taken: list[float] = field(default_factory=list)
+    """Milliseconds of the queries that were answered."""
+    errors: dict[str, int] = field(default_factory=dict)
+    """By their code."""
+    acknowledged: set[str] = field(default_factory=set)
+    last: float = 0.0
+    gap: float = 0.0
+    """Longest time in which no query was answered, in seconds."""
+
+    def answered(self, started: float) -> None:
+        """Record a query that began at ``started``."""
+        now = time.perf_counter()
+        self.taken.append((now - started) * 1e3)
+        self.gap = max(self.gap, now - self.last)
+        self.last = now
+
+    def failed(self, exc: KadiError) -> None:
+        """Record an error."""
+        code = str(getattr(exc, "code", None) or type(exc).__name__)
+        self.errors[code] = self.errors.get(code, 0) + 1
+
+
+async def measure(*, chunks: int, seconds: float) -> dict[str, Any]:
+    """Measure each of :data:`SETUPS` with a collection of ``chunks``, for twice ``seconds``."""
+    return {
+        f"{workers} workers, {brokers} brokers, {databases} databases": await _measured(
+            workers, brokers, databases, chunks=chunks, seconds=seconds
+        )
+        for workers, brokers, databases in SETUPS
+    }
+
+
+async def _measured(
+    workers: int, brokers: int, databases: int, *, chunks: int, seconds: float
+) -> dict[str, Any]:
+    options = ["--no-models", "--workers", str(workers), "--brokers", str(brokers)]
+    environ = {"SEARCH_DATABASE": _DATABASES[0]}
+    if databases > 1:
+        environ |= {
+            "SEARCH_DATABASE_SHARDS": ",".join(_DATABASES),
+            "SEARCH_DATABASE_SPLIT": "bench",
+        }
+    with tempfile.TemporaryDirectory(prefix="ability-search-bench-") as directory:
+        identity = Path(directory) / "database.pem"
+        agent = Identity.load_or_create(identity).agent_id
+        tools = RESERVED_TOOLS["database"]
+        environ["SEARCH_LOCAL_BROKER_MEMBERS"] = f"components={agent}"
+        environ["SEARCH_LOCAL_BROKER_PROVIDERS"] = ",".join(f"{tool}={agent}" for tool in tools)
+        return await _run(options, environ, identity, chunks=chunks, seconds=seconds)
+
+
+async def _run(
+    options: list[str], environ: dict[str, str], identity: Path, *, chunks: int, seconds: float
+) -> dict[str, Any]:
+    embedder = InstantEmbedder()
+    async with (
+        running(*options, tools=[embedder.tool], environ=environ) as network,
+        _second_database(network, environ, identity) as others,
+    ):
+        network.processes.update(others)
+        loaded = await latency.load(network, chunks)
+        settled = await latency.settled(network, most=_SETTLE_SECONDS)
+        await latency.measured_rounds(network, "hybrid", 200, 1, seed=99)
+        calm, before = Load(), network.cpu_ms()
+        await _under_load(network, calm, seconds)
+        used = network.cpu_ms()
+        per_query = {
+            part: round((used[part] - before[part]) / max(1, len(calm.taken)), 2) for part in used
+        }
+        shaken = Load()
+        async with asyncio.TaskGroup() as group:
+            group.create_task(_under_load(network, shaken, seconds))
+            killed = group.create_task(_kill(network, seconds))
+        return {
+            "load": loaded,
+            "graph, seconds": settled,
+            "calm": _shown(calm, seconds),
+            "processor ms a query, writes included": per_query,
+            "with kills": _shown(shaken, seconds),
+            "killed": killed.result(),
+            "acknowledged, not there": await _missing(
+                network, calm.acknowledged | shaken.acknowledged
+            ),
+        }
+
+
+@asynccontextmanager
+async def _second_database(
+    network: Network, environ: dict[str, str], identity: Path
+) -> AsyncIterator[dict[str, int]]:
+    """Start a second database ability if the setup has two databases."""
+    if "SEARCH_DATABASE_SHARDS" not in environ:
+        yield {}
+        return
+    own = {
+        "BROKER_URL": network.url,
+        "SEARCH_DATABASE": _DATABASES[1],
+        "SEARCH_DATA_DIR": str(identity.parent),
+        "SEARCH_IDENTITY_FILE": str(identity),
+    }
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "ability_search", "database"),
+        env={**os.environ, **environ, **own},
+        stdout=asyncio.subprocess.DEVNULL,
+    )
+    try:
+        await _offered(network, _DATABASES[1])
+        yield {"database two": process.pid}
+    finally:
+        if process.returncode is None:
+            process.terminate()
+        await process.wait()
+
+
+async def _offered(network: Network, name: str) -> None:
+    """Wait until a database can be queried."""
+    asked = {"database": name, "query": "SELECT 1 AS one"}
+    async with asyncio.timeout(_SETTLE_SECONDS):
+        while True:
+            for agent in await network.client.providers("arcade-query", timeout=5):
+                try:
+                    await network.client.invoke("arcade-query", asked, target_agent=agent)
+                    return
+                except KadiError:
+                    continue
+            await asyncio.sleep(0.2)
+
+
+async def _under_load(network: Network, load: Load, seconds: float) -> None:
+    """Query with some clients and write with one."""
+    until = time.perf_counter() + seconds
+    urls = network.url.split(",")
+
+    async def query(client: Connection, number: int) -> None:
+        for text in itertools.cycle(texts.queries(200, seed=number)):
+            started = time.perf_counter()
+            if started > until:
+                return
+            try:
+                await client.invoke("search-query", {"collection": "bench", "query": text})
+                load.answered(started)
+            except KadiError as exc:
+                load.failed(exc)
+                await asyncio.sleep(0.05)
+
+    async def write(client: Connection) -> None:
+        for number in itertools.count():
+            if time.perf_counter() > until:
+                return
+            source = f"written {id(load)} {number}"
+            document = {"source": source, "title": source, "content": f"text of {source}"}
+            try:
+                await client.invoke(
+                    "search-index", {"collection": "bench", "documents": [document]}
+                )
+                load.acknowledged.add(source)
+            except KadiError as exc:
+                load.failed(exc)
+            await asyncio.sleep(0.1)
+
+    load.last = time.perf_counter()
+    async with asyncio.TaskGroup() as group:
+        for number in range(_CLIENTS + 1):
+            first = number % len(urls)
+            url = ",".join(urls[first:] + urls[:first])
+            group.create_task(_connected(url, write if not number else None, query, number))
+    load.gap = max(load.gap, time.perf_counter() - load.last)
+
+
+async def _connected(url: str, write: Any, query: Any, number: int) -> None:
+    async with Connection(url, name=f"client {number}") as client:
+        await (write(client) if write is not None else query(client, number))
+
+
+async def _kill(network: Network, seconds: float) -> list[str]:
+    """Kill a worker, a broker if there are several, and the database, which are started again."""
+    parts = ["worker-1", *(["broker-2"] if "broker-2" in network.processes else []), "database"]
+    ended = time.perf_counter() + seconds
+    killed = []
+    for part in parts:
+        if time.perf_counter() + _PAUSE > ended:
+            break
+        await asyncio.sleep(_PAUSE)
+        os.kill(network.processes[part], signal.SIGKILL)
+        killed.append(part)
+    return killed
+
+
+async def _missing(network: Network, acknowledged: set[str]) -> int:
+    """Return how many of the acknowledged documents are not stored, once the database is back."""
+    missing = 0
+    async with asyncio.timeout(_RETURN_SECONDS):
+        for source in acknowledged:
+            while True:
+                given = {"collection": "bench", "source": source, "limit": 1}
+                try:
+                    await network.client.invoke("search-similar", given, timeout=60)
+                except KadiError as exc:
+                    if getattr(exc, "code", None) != "not_found":
+                        await asyncio.sleep(1)
+                        continue
+                    missing += 1
+                break
+    return missing
+
+
+def _shown(load: Load, seconds: float) -> dict[str, Any]:
+    times = sorted(load.taken) or [0.0]
+    return {
+        "queries a second": round(len(load.taken) / seconds, 1),
+        "median ms": round(statistics.median(times), 1),
+        "99th percentile ms": round(times[int(len(times) * 0.99)], 1),
+        "errors": load.errors,
+        "longest gap, seconds": round(load.gap, 1),
+        "acknowledged writes": len(load.acknowledged),
+    }
