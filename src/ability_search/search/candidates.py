@@ -124,6 +124,8 @@ class Candidates:
     """Evidence that adapted the weights, see :class:`.fusion.Trust`."""
     relevance: float | None = None
     """Probability that the first hits answer the query, see :func:`.fusion.relevance`."""
+    rise: float = 1.0
+    """Best score after feedback, divided by that before."""
     blocks: list[list[Candidate]] = field(default_factory=list)
     """The scored candidates that each depth adds, see :func:`.fusion.fuse`."""
     ranked: list[Candidate] = field(default_factory=list)

@@ -150,7 +150,7 @@ class Oracle:
         """What a hybrid query gives without further options.
 
         The weights follow the trust in each retriever, the first hits pull the query's vector,
-        and pairs of its words count.
+        which does not raise the best score, and pairs of its words count.
         ``meant`` is embedded in place of ``text``.
         """
         cosines, by_words = self._candidates(text, meant=meant)
@@ -177,7 +177,9 @@ class Oracle:
         }
         rest = ordered[20:]
         scale = min(1.0, min(scores.values()) / (fused[rest[0]] or 1.0)) if rest else 1.0
-        return self.phrased(text, scores | {id_: scale * fused[id_] for id_ in rest})
+        raised = self.phrased(text, scores | {id_: scale * fused[id_] for id_ in rest})
+        rise = max(1.0, max(scores.values()) / fused[ordered[0]])
+        return {id_: score / rise for id_, score in raised.items()}
 
     def phrased(self, text: str, scores: Scores) -> Scores:
         """The scores of hybrid candidates, the first 20 raised by pairs of the query's words."""

@@ -109,6 +109,8 @@ def drawn(schema: Mapping[str, Any], name: str = "") -> st.SearchStrategy[Any]:
 
 
 def _scalars(schema: Mapping[str, Any], name: str) -> st.SearchStrategy[Any]:
+    if "const" in schema:
+        return st.just(schema["const"])
     if "enum" in schema:
         return st.sampled_from(schema["enum"])
     low, high = schema.get("minimum", 0.01), schema.get("maximum", 1.0)

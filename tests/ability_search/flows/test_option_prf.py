@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from tests.ability_search.flows.asking import search, sources
-from tests.ability_search.flows.conftest import Network, document, down
+from tests.ability_search.flows.conftest import Network, Start, document, down
 from tests.ability_search.flows.test_rpc_budget import maintained
 
 CATS = [
@@ -169,3 +169,22 @@ async def empty(network: Network) -> AsyncIterator[Network]:
 async def test_nothing_found_teaches_nothing(empty: Network) -> None:
     for mode in ("semantic", "keyword", "hybrid"):
         assert (await search(empty, mode=mode, prf=True))["results"] == []
+
+
+async def test_texts_that_are_alike_get_no_high_scores_for_a_query_about_something_else(
+    start: Start,
+) -> None:
+    documents = [
+        document(f"note-{number}", f"the weekly report of the depot, number {number}")
+        for number in range(40)
+    ]
+    async with start() as network:
+        await network.call("search-index", collection="alike", documents=documents)
+        answers = [
+            await network.call(
+                "search-query", collection="alike", query="volcano ashes", mode="hybrid", **options
+            )
+            for options in ({}, {"prf": False})
+        ]
+    learned, plain = ([hit["score"] for hit in answer["results"]] for answer in answers)
+    assert learned[0] == pytest.approx(plain[0], abs=1e-6)

@@ -289,8 +289,10 @@ async def test_explain_adds_up(library: tuple[Network, Oracle]) -> None:
         shares = sum(arm["share"] for arm in fusion["arms"].values())
         assert math.isclose(shares, fusion["score"], abs_tol=1e-9)
         assert learned["before"] == fusion["score"]
-        worded = hit["explain"].get("phrasing", {"before": hit["score"], "after": hit["score"]})
-        assert (learned["after"], worded["after"]) == (worded["before"], hit["score"])
+        level = hit["explain"].get("level", {"before": hit["score"], "after": hit["score"]})
+        worded = hit["explain"].get("phrasing", dict.fromkeys(("before", "after"), level["before"]))
+        assert (learned["after"], worded["after"]) == (worded["before"], level["before"])
+        assert level["after"] == hit["score"]
         assert fusion["arms"]["semantic"]["normalized"] == pytest.approx(
             hit["scores"]["semantic"], abs=1e-6
         )

@@ -3,6 +3,9 @@
 The first hits are compared with each other where their rows are read anyway, so there is no extra
 round trip. The first :data:`DEPTH` candidates get the scores of a search by the moved vector; all
 others keep their order behind them.
+
+The best score must not rise by that: where all texts are alike, the moved vector is close to every
+one of them, whatever the query. So after phrase match all scores are divided by how much it rose.
 """
 
 from __future__ import annotations
@@ -14,7 +17,14 @@ import numpy as np
 import numpy.typing as npt
 
 from ability_search.documents import Floats
-from ability_search.search.candidates import Candidate, Candidates, adjust, best_first, put_behind
+from ability_search.search.candidates import (
+    Candidate,
+    Candidates,
+    adjust,
+    best_first,
+    put_behind,
+    scale,
+)
 from ability_search.search.fusion import normalized_cosine
 from ability_search.search.stage import Ports, Stage
 from ability_search.search.stages.time_closeness import time_signal
@@ -136,14 +146,25 @@ def _rescore(
     share = candidates.weights["semantic"]
     chance = candidates.plan.chance
     gains = share * (normalized_cosine(moved, chance) - normalized_cosine(cosines, chance))
+    best = max(item.score for item in items)
     for item, gain, cosine in zip(items, gains.tolist(), moved.tolist(), strict=True):
         adjust(item, NAME, min(1.0, max(0.0, item.score + gain)), cosine=cosine)
+    if best > 0:
+        candidates.rise = max(item.score for item in items) / best
+
+
+async def keep_level(candidates: Candidates, _ports: Ports) -> None:
+    """Divide all scores by how much feedback raised the best one."""
+    for item in candidates.blocks[0]:
+        scale(item, LEVEL, 1 / candidates.rise)
 
 
 NAME = "feedback"
+LEVEL = "level"
 FEEDBACK = Stage(
     NAME,
     apply_feedback,
     lambda candidates: feedback_applies(candidates) and not candidates.query.intent.excluded,
     step=NAME,
 )
+FEEDBACK_LEVEL = Stage(LEVEL, keep_level, lambda candidates: candidates.rise > 1)
