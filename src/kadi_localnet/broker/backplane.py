@@ -6,6 +6,7 @@ which :mod:`.cluster` notices.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Protocol
@@ -87,8 +88,14 @@ class Nats:
         async def receive(message: Msg) -> None:
             inbound.received(message.data)
 
+        joined = asyncio.Event()
+
         async def returned(message: Msg) -> None:
-            inbound.unreachable(message.subject.rpartition(".")[2])
+            other = message.subject.rpartition(".")[2]
+            if other == broker:
+                joined.set()
+            else:
+                inbound.unreachable(other)
 
         async def send(to: str, message: bytes) -> None:
             # The server answers at once if nobody listens to the subject.
@@ -116,7 +123,10 @@ class Nats:
                     pending_bytes_limit=_UNLIMITED,
                 )
             await client.subscribe(f"{_SUBJECT}.lost.{broker}.*", cb=returned)
-            await client.flush(_CONNECT_SECONDS)
+            # The client's flush() may overtake the subscriptions; its messages do not.
+            await client.publish(f"{_SUBJECT}.lost.{broker}.{broker}", b"")
+            async with asyncio.timeout(_CONNECT_SECONDS):
+                await joined.wait()
         except (Error, NoServersError, OSError, TimeoutError) as exc:
             await client.close()
             raise BackplaneLost(f"cannot reach NATS at {_shown(self._urls)}: {exc}") from exc
