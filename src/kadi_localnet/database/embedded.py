@@ -117,7 +117,7 @@ class EmbeddedDatabases:
         self._tickets: set[Ticket] = set()
         self._stuck = stuck
         self._ended_at = time.monotonic()
-        """When the last call ended."""
+        """When the last call ended in a thread."""
         self._engine: _Engine | None = None
         self._opening = threading.Lock()
         self._closing = threading.Event()
@@ -190,7 +190,7 @@ class EmbeddedDatabases:
         ticket = Ticket()
         self._tickets.add(ticket)
         future = self._pool.submit(ticket.run, work)
-        future.add_done_callback(lambda _future: self._ended(ticket))
+        future.add_done_callback(lambda future: self._ended(ticket, run=not future.cancelled()))
         try:
             async with asyncio.timeout(timeout):
                 return await asyncio.wrap_future(future)
@@ -207,9 +207,10 @@ class EmbeddedDatabases:
         finally:
             ticket.stop()
 
-    def _ended(self, ticket: Ticket) -> None:
+    def _ended(self, ticket: Ticket, *, run: bool) -> None:
         self._tickets.discard(ticket)
-        self._ended_at = time.monotonic()
+        if run:  # A call that is cancelled while it waits for a thread says nothing of the engine.
+            self._ended_at = time.monotonic()
 
     def _watch(self, stuck: Callable[[], None]) -> None:
         while not self._closing.wait(STUCK_SECONDS / 12):
