@@ -21,6 +21,11 @@ _LONGEST_MODEL = 256
 _TYPE_TOKEN = re.compile(r"^Chunk_.*_([0-9a-f]{11})[0-9a-f]{6}(?:@[^ ]++)?$")
 
 
+def public_name(name: str) -> str:
+    """Return the name without the ``@token`` of a record of a generation under construction."""
+    return name.partition("@")[0]
+
+
 class ModelInput(NamedTuple):
     """An embedding model and the prefixes of its texts; fixed for a generation."""
 
@@ -88,7 +93,7 @@ class Collection:
     @property
     def public_name(self) -> str:
         """Name without ``@token``, which the record of a generation under construction carries."""
-        return self.name.partition("@")[0]
+        return public_name(self.name)
 
     @property
     def model_input(self) -> ModelInput:

@@ -13,7 +13,7 @@ from functools import partial
 
 import numpy as np
 
-from ability_search.collection import Collection, checked_name
+from ability_search.collection import Collection, checked_name, public_name
 from ability_search.documents import Document
 from ability_search.errors import (
     DatabaseUnavailable,
@@ -141,7 +141,7 @@ class Indexer:
         detected = await detected_language(documents) if collection is None else ""
         recipe = recipe_for(options, collection, self._settings, detected=detected)
         model = self._model(options, collection)
-        result = IndexReport(record.partition("@")[0], len(documents), model)
+        result = IndexReport(public_name(record), len(documents), model)
         call = IndexCall(result, report)
         tasks = await self._hashed(call.distinct(documents), recipe, model)
         if collection is not None and not options.force:

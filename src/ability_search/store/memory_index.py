@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from ability_search.collection import Collection
+from ability_search.collection import Collection, public_name
 from ability_search.documents import is_kind
 from ability_search.store.memory_tables import (
     Generation,
@@ -209,7 +209,7 @@ class MemoryDocuments(Tables):
     async def vector_places(
         self, model: str, record: str, *, dimensions: int | None, limit: int
     ) -> VectorPlaces:
-        live = record.partition("@")[0]
+        live = public_name(record)
         keyed = [each for each in self._records.values() if each.model == model and each.keyed]
         others = [each for each in keyed if each.name not in (record, live) and each.chunks > 0]
         others.sort(key=lambda each: -each.updated_at)

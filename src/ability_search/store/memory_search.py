@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
 
@@ -35,10 +35,8 @@ from ability_search.store.records import (
     TermSearch,
     TermStatisticsEntry,
     VectorSearch,
+    strongest,
 )
-
-_LINKS = 100
-"""Links followed at each hop in each direction, the strongest first."""
 
 
 class MemorySearch(Tables):
@@ -129,8 +127,8 @@ class MemorySearch(Tables):
             followed = [
                 link for link in stored.links if request.kinds is None or link.kind in request.kinds
             ]
-            out = _strongest(link for link in followed if link.source in here)
-            into = _strongest(link for link in followed if link.target in here)
+            out = strongest(link for link in followed if link.source in here)
+            into = strongest(link for link in followed if link.target in here)
             hops.append((out, into))
             ends = {link.target for link in out} | {link.source for link in into}
             reached = [c for c in allowed if c.record.source in ends - seen]
@@ -150,7 +148,7 @@ class MemorySearch(Tables):
     async def links(self, generation: str, sources: Sequence[str], *, limit: int) -> list[Link]:
         wanted = set(sources)
         found = self._generation(generation).links
-        return _strongest(
+        return strongest(
             (link for link in found if link.source in wanted or link.target in wanted), limit
         )
 
@@ -207,9 +205,3 @@ def _text(chunk: StoredChunk, cosines: Sequence[float | None] = ()) -> ChunkText
     values = {name: getattr(chunk.record, name) for name in TEXT_FIELDS}
     values["metadata"] = deepcopy(values["metadata"])
     return ChunkText(chunk.rid, **values, cosines=tuple(cosines))
-
-
-def _strongest(links: Iterable[Link], limit: int = _LINKS) -> list[Link]:
-    return sorted(links, key=lambda link: (-link.weight, link.source, link.target, link.kind))[
-        :limit
-    ]

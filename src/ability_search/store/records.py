@@ -8,9 +8,9 @@ which are stored and indexed apart.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Final, Generic, Literal, TypeVar
 
 from ability_search.collection import Collection
 from ability_search.documents import SparseVector, is_kind
@@ -135,6 +135,17 @@ class Link:
     target: str
     kind: str
     weight: float
+
+
+LINKS_PER_HOP: Final = 100
+"""Links followed at each hop in each direction, the strongest first."""
+
+
+def strongest(links: Iterable[Link], limit: int = LINKS_PER_HOP) -> list[Link]:
+    """Return the links of the greatest weight, in that order; ties by source, target and kind."""
+    return sorted(links, key=lambda link: (-link.weight, link.source, link.target, link.kind))[
+        :limit
+    ]
 
 
 # Retrieval

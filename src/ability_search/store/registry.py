@@ -12,7 +12,7 @@ from dataclasses import replace
 from difflib import get_close_matches
 from typing import Any, TypeVar
 
-from ability_search.collection import Collection, checked_name
+from ability_search.collection import Collection, checked_name, public_name
 from ability_search.errors import DatabaseUnavailable, GenerationGone, NotFound, StatementRefused
 from ability_search.store.port import CollectionStore
 from ability_search.store.records import Read
@@ -72,7 +72,7 @@ class Registry:
         """
         current = await self.reload(name)
         if current is None:
-            raise NotFound("collection", name.partition("@")[0])
+            raise NotFound("collection", public_name(name))
         return current
 
     async def all(self) -> list[Collection]:

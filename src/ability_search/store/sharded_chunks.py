@@ -41,6 +41,7 @@ from ability_search.store.records import (
     VectorCheck,
     VectorPlaces,
     WeightedChunk,
+    strongest,
 )
 from ability_search.store.shards import Place, Shards, complete, grouped, source_of, spread
 
@@ -48,8 +49,6 @@ T = TypeVar("T")
 
 _WHOLE = ("terms", "weights", "embedding")
 """Columns of the first rows of a search."""
-_LINKS = 100
-"""Links followed at each hop in each direction, the strongest first."""
 
 
 class ShardedSearch(Shards):
@@ -183,7 +182,7 @@ class ShardedSearch(Shards):
         found = await self.each(
             generation, lambda at: at.store.links(at.type, sources, limit=limit)
         )
-        return _strongest(found, limit)
+        return strongest(_chained(found), limit)
 
     async def _followed(
         self, generation: str, request: GraphRequest
@@ -192,7 +191,7 @@ class ShardedSearch(Shards):
         step = replace(request, hops=1, neighbours=(), limit=1)
         found = await self.each(generation, lambda at: at.store.graph(at.type, step))
         out, into = zip(*(each.hops[0] for each in found), strict=True)
-        return _strongest(out, _LINKS), _strongest(into, _LINKS)
+        return strongest(_chained(out)), strongest(_chained(into))
 
 
 class ShardedIndex(Shards):
@@ -536,13 +535,6 @@ def _strip(lists: Sequence[Sequence[Row]], first: int, columns: Columns) -> None
     for row in chain.from_iterable(lists):
         if row.rid not in whole:
             row.columns = {name: v for name, v in row.columns.items() if name not in extra}
-
-
-def _strongest(lists: Iterable[Iterable[Link]], limit: int) -> list[Link]:
-    found = chain.from_iterable(lists)
-    return sorted(found, key=lambda link: (-link.weight, link.source, link.target, link.kind))[
-        :limit
-    ]
 
 
 def _cosine(vectors: Mapping[str, Sequence[float]], one: str, other: str) -> float | None:

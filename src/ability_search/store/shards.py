@@ -20,7 +20,7 @@ from fnmatch import fnmatchcase
 from hashlib import blake2b
 from typing import NamedTuple, TypeVar
 
-from ability_search.collection import Collection
+from ability_search.collection import Collection, public_name
 from ability_search.documents import GENERATED, KINDS
 from ability_search.errors import DatabaseUnavailable
 from ability_search.store.port import Store
@@ -131,7 +131,7 @@ class Shards:
         """Read the record of that name."""
         home = await self.home(name)
         record = await self._stores[home].collection(name)
-        if record is None and self._homes.pop(_public(name), None) is not None:
+        if record is None and self._homes.pop(public_name(name), None) is not None:
             home = await self.home(name)
             record = await self._stores[home].collection(name)
         if record is None or not record.shards:
@@ -190,7 +190,7 @@ class Shards:
 
     async def home(self, name: str) -> str:
         """Return the home of a collection, given the name of a record of it."""
-        name = _public(name)
+        name = public_name(name)
         if name not in self._homes:
             await self.records()
         return self._homes.get(name) or rendezvous(name, tuple(self._stores))
@@ -376,11 +376,6 @@ def _part_of(home: Collection, records: Mapping[str, Collection]) -> Collection 
     if found is None or not found.shards:
         found = next((each for each in records.values() if each.type == home.type), None)
     return found
-
-
-def _public(name: str) -> str:
-    """Return the name of the collection that a record is of."""
-    return name.partition("@")[0]
 
 
 def _known(values: Iterable[int | None]) -> Iterable[int]:

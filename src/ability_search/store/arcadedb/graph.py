@@ -9,12 +9,10 @@ from ability_search.filters.tree import Filter
 from ability_search.store.arcadedb.core import Statement, link_type
 from ability_search.store.arcadedb.filter_sql import to_sql
 from ability_search.store.arcadedb.search import ColumnSql
-from ability_search.store.records import Columns, GraphRequest
+from ability_search.store.records import LINKS_PER_HOP, Columns, GraphRequest
 
-_LINKS = 100
-"""Links to follow in each hop and direction, the strongest first."""
 _LINKS_READ = 1000
-"""Links to read for these."""
+"""Links to read for those that are followed."""
 _CHUNKS = 2000
 """Chunks to compare in each hop."""
 _CHUNKS_OF_SOURCES = 10_000
@@ -91,7 +89,7 @@ def walk(chunk_type: str, request: GraphRequest) -> Statement:
             steps.append(
                 f"LET {name} = SELECT source, target, kind, weight FROM (SELECT FROM"
                 f" `{link_type(chunk_type)}` WHERE {end} IN {here}{of_kind} LIMIT {_LINKS_READ})"
-                f" ORDER BY weight DESC, source, target, kind LIMIT {_LINKS};"
+                f" ORDER BY weight DESC, source, target, kind LIMIT {LINKS_PER_HOP};"
             )
             answer.append(f"'{name}': ${name}")
         steps.append(

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ability_search.collection import Collection
+from ability_search.collection import Collection, public_name
 from ability_search.store.arcadedb.commit_visibility import COMMIT, commit_params
 from ability_search.store.arcadedb.core import (
     Statement,
@@ -361,7 +361,7 @@ def vector_places(model: str, record: str, *, limit: int) -> Statement:
     }
     return Statement(
         rows_together(queries, queries),
-        {"model": model, "record": record, "live": record.partition("@")[0]},
+        {"model": model, "record": record, "live": public_name(record)},
     )
 
 
