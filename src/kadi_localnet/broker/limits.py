@@ -17,7 +17,7 @@ class Limits:
     """Maximum size of a message; a larger one is not sent, and on receipt closes with 1009."""
 
     unauthenticated_size: int = 64 * 1024
-    """Maximum length in characters of a message before authentication; a larger one ends the session."""
+    """Maximum characters of a message before authentication; a longer one ends the session."""
 
     outbox_frames: int = 4096
     """Maximum number of unsent messages of one session."""
