@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import time
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kadi_client.errors import ProtocolError
-from kadi_client.messages import decode, decode_frame
+from kadi_client.messages import decode, decode_frame, without_halves
 
 
 @pytest.mark.parametrize(
@@ -21,6 +22,7 @@ from kadi_client.messages import decode, decode_frame
         (r"\ud83d\ud83d\ude00", "\ufffd\U0001f600"),
         (r"\\ud800", r"\ud800"),
         (r"\\\ud800", "\\\ufffd"),
+        (r"\n\ud800\ud83d\ude00\ude00\\", "\n\ufffd\U0001f600\ufffd\\"),
     ],
 )
 def test_half_a_surrogate_pair_is_replaced_and_the_rest_is_kept(written: str, read: str) -> None:
@@ -33,6 +35,13 @@ def test_whatever_json_a_javascript_peer_writes_can_be_read(text: str) -> None:
     frame = decode_frame(json.dumps({"method": "m", "params": [text]}))
     whole = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
     assert decode(frame.params) == [whole]
+
+
+def test_only_escapes_of_surrogates_cost_a_call() -> None:
+    text = r"\n" * 2_000_000
+    began = time.process_time()
+    assert without_halves(text) is text
+    assert time.process_time() - began < 0.3
 
 
 def test_what_is_not_json_is_refused() -> None:

@@ -211,6 +211,25 @@ def test_a_connection_must_authenticate_in_time_even_if_it_pings() -> None:
     assert "authenticated" in session.closing.reason
 
 
+def test_a_long_message_before_authentication_ends_the_session() -> None:
+    desk = Desk(unauthenticated_size=1000)
+    session = desk.connect()
+    assert "nonce" in desk.send(session, "kadi.session.hello", {"name": "x" * 100})
+    assert desk.send(session, "kadi.session.hello", {"name": "x" * 1000}) is None
+    assert session.closing is not None
+    assert "1000" in session.closing.reason
+    long = desk.send(desk.join(), "kadi.agent.register", {"tools": [], "ignored": "x" * 1000})
+    assert long["status"] == "registered"
+
+
+def test_the_name_of_an_agent_has_a_limit() -> None:
+    desk = Desk()
+    refused = desk.send(desk.connect(), "kadi.session.hello", {"name": "x" * 257})
+    assert "name has 257" in refused["message"]
+    answer = desk.send(desk.join(), "kadi.agent.register", {"displayName": "x" * 257})
+    assert "displayName has 257" in answer["message"]
+
+
 def test_ticks_are_asked_for_when_they_are_needed() -> None:
     desk = Desk()
     assert desk.router.next_tick() is None

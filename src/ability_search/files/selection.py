@@ -17,23 +17,25 @@ from ability_search.errors import ForbiddenPath, InvalidInput
 from ability_search.files.regular_files import open_regular
 
 _SECRETS = (
-    *(".env", ".env.*", ".envrc", "secrets.toml", "secrets.json", "secrets.yml", "secrets.yaml"),
+    *("*.env", ".env.*", ".env~", r"\#.env#", "..env.sw?", ".envrc"),
+    *("secrets.toml", "secrets.json", "secrets.yml", "secrets.yaml"),
     *("*.key", "*.pem", "*.p12", "*.pfx", "*.ppk", "*.jks", "*.keystore", "*.kdbx"),
     *("id_rsa*", "id_dsa*", "id_ecdsa*", "id_ed25519*", "**/.ssh/**", "**/.gnupg/**"),
     *(".netrc", "_netrc", ".npmrc", ".pypirc", ".pgpass", ".my.cnf", ".htpasswd", ".s3cfg"),
     *(".git-credentials", ".dockercfg", ".dockerconfigjson", "**/.docker/config.json"),
     *("**/.kube/config", "**/.config/gh/hosts.yml", ".boto", "rclone.conf", ".mylogin.cnf"),
-    *("**/.aws/credentials", "credentials.json", "credentials.toml", "credentials.y*ml"),
+    *("**/.aws/credentials", "**/.aws/config", "credentials.json", "credentials.toml"),
     *("client_secret*.json", "service-account*.json", "service_account*.json", ".vault-token"),
     *("application_default_credentials.json", "credentials.tfrc.json", ".terraformrc"),
     *("kubeconfig", "*.kubeconfig", "*.tfstate", "*.tfstate.backup", "*.ovpn"),
-    *("*.tfvars", "*.tfvars.json"),
+    *("*.tfvars", "*.tfvars.json", "credentials.y*ml", "wallet.dat"),
 )
 """Files of keys, passwords and tokens, which are never indexed."""
 _PRIVATE_KEY = re.compile(
     rb"\s*+(?:PuTTY-User-Key-File-"
     rb"|-----BEGIN (?:RSA |EC |DSA |OPENSSH |ENCRYPTED |PGP )?+PRIVATE KEY)"
 )
+_UTF_16 = b"\xff\xfe", b"\xfe\xff"
 _PRIVATE_KEY_IN_JSON = re.compile(rb'"private_key"\s*+:\s*+"-----BEGIN')
 SECRET = "may hold a key, a password or a token: never indexed"
 _LEFT_OUT = (
@@ -312,8 +314,11 @@ def is_secret(path: str) -> bool:
 def holds_private_key(data: bytes) -> bool:
     """Return True if a file begins with a private key, or is JSON with one, as of service accounts.
 
-    A text that only quotes a key is no such file.
+    A text that only quotes a key is no such file. A byte order mark may come first.
     """
+    if data.startswith(_UTF_16):
+        data = data[2:].replace(b"\0", b"")
+    data = data.removeprefix(b"\xef\xbb\xbf")
     return bool(
         _PRIVATE_KEY.match(data)
         or (data[:100].lstrip().startswith(b"{") and _PRIVATE_KEY_IN_JSON.search(data))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hmac
 import json
+import re
 from collections.abc import Awaitable, Callable, Collection, Mapping, MutableMapping
 from typing import Any
-from urllib.parse import urlsplit
 
 from ability_search.errors import SearchError
 from kadi_client.addresses import is_loopback
@@ -21,6 +21,7 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 JSON = "application/json"
 
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
+_HOST = re.compile(r"(?P<name>\[[\da-f:.]++\]|[\w.-]++)(?::\d*+)?", re.ASCII | re.IGNORECASE)
 _OTHER_SITES = ("cross-site", "same-site")
 
 
@@ -175,8 +176,6 @@ def _body(refusal: AccessDenied) -> dict[str, Any]:
 
 
 def _name_of(host: str) -> str:
-    """Return the lower-case name of a Host header without the port; empty if there is none."""
-    try:
-        return urlsplit(f"//{host}").hostname or ""
-    except ValueError:
-        return ""
+    """Return the lower-case name of a Host header without the port; empty if it is not one."""
+    match = _HOST.fullmatch(host)
+    return match["name"].strip("[]").lower() if match else ""

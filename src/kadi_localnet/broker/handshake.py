@@ -8,7 +8,7 @@ from typing import Any
 from kadi_client.errors import INVALID_REQUEST, AuthenticationError
 from kadi_client.identity import agent_id, verify
 from kadi_client.messages import Raw, encode
-from kadi_localnet.broker.access import Networks
+from kadi_localnet.broker.access import Networks, check_name
 from kadi_localnet.broker.limits import Limits
 from kadi_localnet.broker.params import Authenticate, Hello
 from kadi_localnet.broker.session import CloseCode, Refused, Session
@@ -22,13 +22,15 @@ def hello(
     """Issue a nonce; an earlier unused nonce becomes invalid.
 
     Raises:
-        Refused: if the session is already authenticated.
+        Refused: if the session is already authenticated, or a name is invalid.
     """
     if session.agent_id is not None:
         raise Refused(
             "already authenticated: open another connection to authenticate again",
             code=INVALID_REQUEST,
         )
+    if params.name:
+        check_name("name", params.name, limits)
     if params.networks is not None:
         session.networks, _ = networks.admitted(params.networks, None)
         session.asked_networks = tuple(params.networks)

@@ -16,6 +16,9 @@ class Limits:
     max_message_bytes: int = 32 * 1024 * 1024
     """Maximum size of a message; a larger one is not sent, and on receipt closes with 1009."""
 
+    unauthenticated_size: int = 64 * 1024
+    """Maximum characters of a message before authentication; a longer one ends the session."""
+
     outbox_frames: int = 4096
     """Maximum number of unsent messages of one session."""
 
@@ -35,7 +38,7 @@ class Limits:
     """Maximum number of calls that one session may have in flight."""
 
     name_length: int = 256
-    """Maximum length in characters of the name of a tool, network, channel or pattern."""
+    """Maximum length in characters of the name of a tool, network, channel, pattern or agent."""
 
     default_timeout: float = 600.0
     """Timeout of a call if the caller sets none."""

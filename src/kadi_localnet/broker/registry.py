@@ -43,10 +43,12 @@ class Registry:
         to some of them.
 
         Raises:
-            Refused: changing nothing, if a tool or network is invalid, or the agent may not offer
+            Refused: changing nothing, if a tool or a name is invalid, or the agent may not offer
                 a tool.
         """
         tools = self._checked_tools(params.tools or (), session.agent_id)
+        if params.display_name:
+            check_name("displayName", params.display_name, self._limits)
         dropped: list[str] = []
         if params.networks is not None:
             session.networks, dropped = self._networks.admitted(params.networks, session.agent_id)

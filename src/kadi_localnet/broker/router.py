@@ -108,6 +108,12 @@ class Router:
             order in which they became ready: the provider of a call before its caller.
         """
         session.last_seen = now
+        most = self.limits.unauthenticated_size
+        if session.agent_id is None and len(data) > most:
+            session.close(
+                CloseCode.POLICY_VIOLATION,
+                f"a message before authentication has at most {most} characters",
+            )
         if session.closing is None:
             try:
                 frame = decode_frame(_text(data))

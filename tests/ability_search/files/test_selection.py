@@ -106,6 +106,7 @@ def test_the_exclude_file_of_a_repository_is_read(tmp_path: Path) -> None:
 
 def test_files_of_secrets_are_left_out_and_named(tmp_path: Path) -> None:
     secrets = [
+        *("prod.env", ".env~", "#.env#", "..env.swp", ".AWS/config", "wallet.dat"),
         *(".env", ".git-credentials", ".netrc", ".npmrc", "Credentials.json", "kdb/x.kdbx"),
         *("home/.aws/credentials", ".ssh/config", "sub/client_secret_1.json"),
         *("infra/terraform.tfstate", "infra/kubeconfig", "infra/prod.tfvars"),
@@ -142,8 +143,11 @@ def test_files_of_secrets_are_left_out_and_named(tmp_path: Path) -> None:
         ('{"private_key": "set it in the environment"}', False),
     ],
 )
-def test_a_private_key_of_any_name_is_a_secret(tmp_path: Path, text: str, secret: bool) -> None:
-    (tmp_path / "deploy").write_text(text)
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
+def test_a_private_key_of_any_name_is_a_secret(
+    tmp_path: Path, text: str, secret: bool, encoding: str
+) -> None:
+    (tmp_path / "deploy").write_text(text, encoding)
     files, skipped = load(select(tmp_path, tmp_path), max_bytes=1000)
     assert [each.reason for each in skipped] == [SECRET] * secret
     assert [each.source for each in files] == ["deploy"] * (not secret)

@@ -151,11 +151,19 @@ async def test_metrics_are_refused_to_pages_of_other_sites() -> None:
         assert (await client.post(url, json={})).status_code == 405
         for headers, status in (
             ({"host": "attacker.example"}, 421),
+            ({"host": f"attacker@{LOCAL}"}, 421),
+            ({"host": f"{LOCAL}:80.attacker.example"}, 421),
+            ({"host": "[::1].attacker.example"}, 421),
             ({"origin": "https://attacker.example"}, 403),
             ({"sec-fetch-site": "cross-site"}, 403),
         ):
             refused = await client.get(url, headers=headers)
             assert (refused.status_code, "a_number" in refused.text) == (status, False)
+
+
+@pytest.mark.parametrize("host", ["LOCALHOST", "127.0.0.1:", "127.0.0.1:80", "[::1]", "[::1]:80"])
+def test_a_name_of_this_machine_is_allowed_with_and_without_port(host: str) -> None:
+    BrowserPolicy(LOCAL).check({"host": host})
 
 
 def test_pages_of_other_sites_may_link_to_public_pages_only() -> None:

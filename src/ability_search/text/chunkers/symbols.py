@@ -1,11 +1,12 @@
 """Source code: cut at functions, classes and methods, which tree-sitter finds.
 
 The grammars are in the optional extra ``code``. Without it, for any other language, and for code
-that takes the parser too many steps, code is cut at blank lines before unindented lines.
+that takes the parser too many steps or too long, code is cut at blank lines before unindented
+lines.
 
 The parser holds the interpreter lock, and some texts of a few kilobytes take it minutes or
 gigabytes of memory. A callback every hundred steps therefore lets other threads run, and stops the
-parser after many more steps than real code takes. A long text is parsed in pieces.
+parser after many more steps, or more time, than real code takes. A long text is parsed in pieces.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import functools
 import importlib
 import logging
 import re
+import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -49,6 +51,10 @@ _INTERRUPTIONS = 3_000
 _INTERRUPTIONS_PER_BYTE = 0.01
 """Maximum callbacks up to a byte, per byte, in addition to ``_INTERRUPTIONS``. Real code has one
 in 200 bytes, minified code one in 45."""
+_SECONDS = 1.0
+_SECONDS_PER_BYTE = 2e-6
+"""Maximum processor time for a text, per byte, in addition to ``_SECONDS``: a step of some grammars
+reads up to the end of a word. Real code takes a tenth of it."""
 _READ = 1 << 16
 """Bytes passed to the parser in one read."""
 
@@ -209,22 +215,24 @@ def _parsed(parse: Callable[..., Any], source: bytes) -> Node:
     """Return the root of the syntax tree.
 
     Raises:
-        Unstructured: if the parser takes too many steps.
+        Unstructured: if the parser takes too many steps or too long.
     """
     interruptions = 0
+    end = time.thread_time() + _SECONDS + _SECONDS_PER_BYTE * len(source)
 
     def is_stuck(offset: int, _has_error: bool) -> bool:
         # A Python callback also lets other threads run.
         nonlocal interruptions
         interruptions += 1
-        return interruptions > _INTERRUPTIONS + _INTERRUPTIONS_PER_BYTE * offset
+        allowed = _INTERRUPTIONS + _INTERRUPTIONS_PER_BYTE * offset
+        return interruptions > allowed or time.thread_time() > end
 
     try:
         root: Node = parse(
             lambda offset, _point: source[offset : offset + _READ], progress_callback=is_stuck
         ).root_node
     except ValueError as exc:
-        raise Unstructured("its parser takes too many steps") from exc
+        raise Unstructured("its parser takes too many steps or too long") from exc
     return root
 
 

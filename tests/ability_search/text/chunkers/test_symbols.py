@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 
 import pytest
 from tests.ability_search.text.chunkers.invariants import assert_sound
@@ -169,14 +170,24 @@ def test_broken_code_is_chunked_completely() -> None:
     cut(PYTHON[:-30] + "\n\ndef (((:\n  class \ud800\x00\n", "python", 20)
 
 
-@pytest.mark.parametrize("language", ["python", "ruby"])
+@pytest.mark.parametrize(
+    ("language", "repeated"),
+    [
+        ("python", "<!--" * 12_000),
+        ("ruby", "<!--" * 12_000),
+        # Few steps, each of which reads to the end of the word.
+        ("bash", "a?" * 40_000),
+    ],
+)
 def test_code_with_too_many_parser_steps_is_cut_at_blank_lines(
-    language: str, caplog: pytest.LogCaptureFixture
+    language: str, repeated: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    text = "def f():\n    pass\n\n" + "<!--" * 12_000
+    text = "def f():\n    pass\n\n" + repeated
+    began = time.thread_time()
     with caplog.at_level(logging.WARNING):
         passages = chunk(text, format="code", language=language)
 
+    assert time.thread_time() - began < 5
     assert_sound(text, passages, EstimatedTokens(), 500)
     assert "its parser takes too many steps" in caplog.text
 
