@@ -40,6 +40,8 @@ class ChatServer:
     hold: asyncio.Event | None = None
     """Waits for it after the last word."""
     held: asyncio.Event = field(default_factory=asyncio.Event)
+    dropped: asyncio.Event = field(default_factory=asyncio.Event)
+    """The caller went away meanwhile."""
     requests: list[dict[str, Any]] = field(default_factory=list)
 
     async def answer(self, request: Request) -> Response:
@@ -54,7 +56,11 @@ class ChatServer:
             yield _chunk({"content": f"{word} "})
         if self.hold is not None:
             self.held.set()
-            await self.hold.wait()
+            try:
+                await self.hold.wait()
+            except asyncio.CancelledError:
+                self.dropped.set()
+                raise
         yield _chunk({}, finish_reason="stop")
         if self.done:
             yield "data: [DONE]\n\n"

@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
 from docx import Document as Office
-from tests.ability_search.edge_network import SECONDS, TOKEN, Stage, opened, settings_for
+from pydantic import SecretStr
+from tests.ability_search.answers.chat_server import chat_server
+from tests.ability_search.edge_network import SECONDS, TOKEN, Stage, opened, settings_for, soon
 from tests.ability_search.flows.conftest import Network, Start, document, down
 from tests.ability_search.http.browser import BLANK, Browser, chromium
 
@@ -325,6 +328,65 @@ async def delete(browser: Browser) -> None:
     assert await browser.run("return location.hash") == "#collections"
     await browser.click("#to-search")
     await browser.shows("#nothing", "Index something")
+
+
+async def test_question_is_answered_with_citations_refused_stopped_or_left_to_the_passages(
+    network: Network, tmp_path: Path, browser: Browser
+) -> None:
+    texts = {"backups": "Backups run every night at 02:00.", "people": f"Ada restores. {HARMFUL}"}
+    documents = [document(source, text) for source, text in texts.items()]
+    await network.call("search-index", collection="docs", documents=documents)
+    async with chat_server(tmp_path) as server:
+        expansion = network.settings.expansion.model_copy(
+            update={"transport": "api", "api_url": SecretStr(server.url), "model": "usual"}
+        )
+        async with opened(replace(network.settings, expansion=expansion)) as url:
+            server.says = f"{texts['backups'][:-1]} [1]. {HARMFUL} [2]. They are kept 90 days [1]."
+            server.hold = asyncio.Event()
+            await browser.go(url)
+            await browser.keys("#query", f"when do backups run every night?{TAB * 5}{ENTER}")
+            await browser.shows(".answer", "Backups run every night at 02:00. [1]")
+            await browser.shows("#search-summary", "Answering")
+            await browser.picture("ask-streaming")
+            server.hold.set()
+            await browser.shows("#search-summary", "Answered, with citations.")
+            assert not await browser.run("return document.getElementById('stop').checkVisibility()")
+            await browser.shows("summary", "Left out, not supported by a passage")
+            assert "90" in (await browser.texts(".column details li"))[-1]
+            assert "90" not in (await browser.texts(".answer"))[0]
+            assert (await browser.texts(".cited .hit .source"))[0] == "backups:1"
+            assert [html for name, html in await browser.controls() if not name] == []
+            await browser.picture("ask")
+            await browser.keys(".answer button", ENTER)
+            await browser.shows("dialog .text", texts["backups"])
+            await browser.picture("ask-passage")
+            await browser.keys("dialog button", ESCAPE)
+            focused = "document.activeElement.getAttribute('aria-label')"
+            await browser.until(f"{focused} === 'Passage 1: backups'")
+            assert await browser.run("return document.querySelector('.column img')") is None
+
+            server.hold = asyncio.Event()
+            await browser.run("location.reload()")
+            await browser.shows(".answer", "Backups run every night at 02:00.")
+            await browser.click("#stop")
+            await browser.shows("#search-summary", "Stopped.")
+            await soon(server.dropped)
+            assert await browser.run("return document.activeElement.id") == "query"
+
+            server.hold, server.says = None, "NOT IN THE SOURCES."
+            await browser.click("#ask")
+            await browser.shows(".column .notice", "Not in the sources.")
+            await browser.shows("#search-summary", "Not in the sources.")
+            await browser.picture("ask-refused")
+            server.status = 503
+            await browser.click("#ask")
+            await browser.shows(".column .notice", "No language model answered.")
+            assert len(await browser.texts(".cited .hit")) == 2
+            await browser.picture("ask-passages")
+            await browser.go(f"{url}/#search?q=x&in=gone&ask=1")
+            await browser.shows(".column .bad", "gone")
+            await browser.shows("#search-summary", "Failed.")
+            await browser.picture("ask-failed")
 
 
 def paged(tool_input: dict[str, Any]) -> dict[str, Any]:

@@ -29,10 +29,10 @@ export function onTrouble(listener) {
 }
 
 /** Send a request and return the response; throws Problem, Unreachable or (by `signal`) AbortError. */
-export async function request(path, { body, signal } = {}) {
+export async function request(path, { body, signal, accept } = {}) {
   for (;;) {
     const shown = authorization();
-    const response = await sent(path, shown, body, signal);
+    const response = await sent(path, accept ? { ...shown, Accept: accept } : shown, body, signal);
     if (response.ok) return response;
     const problem = new Problem(response.status, await response.json().catch(() => ({})));
     if (problem.code === "unavailable") troubled();
@@ -55,8 +55,8 @@ export async function get(path) {
   return parsed(await request(path));
 }
 
-async function sent(path, shown, body, signal) {
-  const headers = { ...shown };
+async function sent(path, own, body, signal) {
+  const headers = { ...own };
   const options = { headers, signal, cache: "no-store", credentials: "omit" };
   if (body !== undefined) {
     headers["Content-Type"] = "application/json";
@@ -77,7 +77,8 @@ async function parsed(response) {
   }
 }
 
-function unreachable(error) {
+/** Return the failure to throw for an error of fetch or of reading a response. */
+export function unreachable(error) {
   if (error.name === "AbortError") return error;
   troubled();
   return new Unreachable();

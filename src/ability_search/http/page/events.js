@@ -1,18 +1,17 @@
-/** Indexing progress by server-sent events; read with fetch, because EventSource sends no token. */
+/** Server-sent events; read with fetch, because EventSource sends no token. */
 
 import { request } from "./api.js";
 
 const FIRST = 1000;
 const LONGEST = 15000;
 
-/** Call `listener(name, data)` for each event, forever; reconnect with increasing delays. */
+/** Call `listener(name, data)` for each event of indexing, forever; reconnect with increasing delays. */
 export async function follow(listener) {
   for (let wait = FIRST; ; wait = Math.min(LONGEST, wait * 2)) {
     try {
-      const response = await request("events");
-      for await (const text of lines(response.body)) {
+      for await (const [name, value] of events(await request("events"))) {
         wait = FIRST;
-        hand(text, listener);
+        listener(name, value);
       }
     } catch {
       // The health check reports the problem.
@@ -21,8 +20,9 @@ export async function follow(listener) {
   }
 }
 
-async function* lines(stream) {
-  const reader = stream.pipeThrough(new TextDecoderStream()).getReader();
+/** Yield the name and the value of each server-sent event of a response. */
+export async function* events(response) {
+  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
   let buffer = "";
   for (;;) {
     const { value, done } = await reader.read();
@@ -30,18 +30,17 @@ async function* lines(stream) {
     buffer += value;
     const frames = buffer.split("\n\n");
     buffer = frames.pop();
-    yield* frames;
+    yield* frames.map(event).filter(Boolean);
   }
 }
 
-function hand(frame, listener) {
+function event(frame) {
   let name = "message";
   const data = [];
   for (const line of frame.split("\n")) {
     if (line.startsWith("event: ")) name = line.slice(7);
     if (line.startsWith("data: ")) data.push(line.slice(6));
   }
-  if (!data.length) return;
-  const value = JSON.parse(data.join("\n"));
-  if (value && typeof value === "object") listener(name, value);
+  const value = data.length ? JSON.parse(data.join("\n")) : null;
+  return value && typeof value === "object" ? [name, value] : null;
 }

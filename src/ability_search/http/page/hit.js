@@ -1,7 +1,7 @@
-/** A hit: its text with highlights, and the contributions to its score. */
+/** Hits: their texts with highlights, and the contributions to their scores. */
 
 import { call } from "./api.js";
-import { asked, h, score } from "./dom.js";
+import { asked, duration, h, plural, score } from "./dom.js";
 import { failure } from "./failures.js";
 import { bar } from "./plots.js";
 
@@ -18,6 +18,31 @@ const FENCED = /^(`{3,}|~{3,}).*\n[^]*?(?:^\1.*$|$(?![^]))/gm;
 /** Create a list of hits, best first; `collection` is the default for hits without one. */
 export function hitList(hits, collection) {
   return h("ol", { class: "hits" }, ...hits.map((hit) => item(hit, hit.collection ?? collection)));
+}
+
+/** Create the elements of a result of search-query: warnings, what was understood, hits, durations. */
+export function queryResult(answer, collection) {
+  const { degraded, understood = {} } = answer;
+  const notices = (answer.warnings ?? []).map((text) => h("p", { class: "notice" }, text));
+  if (degraded) {
+    const text = `Fallback to ${degraded.mode} search: ${degraded.reason}`;
+    notices.unshift(h("p", { class: "notice" }, text, " ", h("code", {}, degraded.code)));
+  }
+  const taken = Object.entries(understood).map(([name, value]) => `${name} ${[value].flat().join(", ")}`);
+  return [
+    ...notices,
+    taken.length ? h("p", { class: "small" }, `Understood: ${taken.join("; ")}`) : null,
+    answer.results.length ? hitList(answer.results, collection) : h("p", {}, "No hits."),
+    times(answer),
+  ].filter(Boolean);
+}
+
+/** Create the line below the hits: the duration, and on request that of each step. */
+function times({ results, timings: { total, ...steps } }) {
+  const entry = ([step, took]) => `${step} ${duration(took)}`;
+  const all = total === undefined ? "" : ` in ${duration(total)}`;
+  const summary = h("summary", { class: "small" }, `${plural(results.length, "hit")}${all}`);
+  return h("details", { class: "times small" }, summary, Object.entries(steps).map(entry).join(" · "));
 }
 
 function item(hit, collection) {
@@ -142,18 +167,7 @@ function row(name, from, to, kind, detail = "") {
 
 async function showSimilar(hit, collection) {
   const body = h("div", { role: "status" }, "Searching\u2026");
-  const dialog = h(
-    "dialog",
-    { class: "broad", "aria-label": `Similar to ${hit.source}` },
-    h(
-      "form",
-      { method: "dialog" },
-      h("h2", {}, `Similar to ${hit.source}`),
-      h("button", { class: "quiet" }, "Close"),
-    ),
-    body,
-  );
-  asked(dialog);
+  showBroad(`Similar to ${hit.source}`, body);
   try {
     const found = await call("search-similar", { collection, chunkId: hit.chunkId, limit: 10 });
     const nothing = h("p", {}, "No other chunks.");
@@ -161,4 +175,18 @@ async function showSimilar(hit, collection) {
   } catch (error) {
     body.replaceChildren(failure(error));
   }
+}
+
+/** Show one hit with its whole text in a dialog. */
+export function showHit(title, hit, collection) {
+  const list = hitList([hit], collection);
+  for (const text of list.querySelectorAll(".clamped")) text.classList.remove("clamped");
+  for (const more of list.querySelectorAll("[aria-expanded]")) more.remove();
+  showBroad(title, list);
+}
+
+function showBroad(title, body) {
+  const close = h("button", { class: "quiet" }, "Close");
+  const head = h("form", { method: "dialog" }, h("h2", {}, title), close);
+  asked(h("dialog", { class: "broad", "aria-label": title }, head, body));
 }

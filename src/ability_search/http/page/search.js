@@ -1,24 +1,31 @@
-/** The search view: one query in one mode, or in all three side by side. The address keeps it. */
+/** The search view: a query in one mode or in all three side by side, or a question. The address keeps it. */
 
+import { answer } from "./answer.js";
 import { call } from "./api.js";
-import { byId, duration, h, plural } from "./dom.js";
+import { byId, h } from "./dom.js";
 import { failure } from "./failures.js";
-import { hitList } from "./hit.js";
+import { queryResult } from "./hit.js";
 
 const MODES = ["hybrid", "semantic", "keyword"];
 const FIELDS = { q: "query", in: "collection", limit: "limit", mode: "mode" };
 let running = null;
 let failed = false;
 let searched = "";
+let asks = false;
 
 /** Set up the form. */
 export function start() {
   byId("search-form").addEventListener("submit", (event) => {
     event.preventDefault();
     const state = new URLSearchParams(Object.entries(FIELDS).map(([key, id]) => [key, byId(id).value]));
+    if (event.submitter === byId("ask")) state.set("ask", "1");
     searched = "";
     if (location.hash === `#search?${state}`) show(state);
     else location.hash = `#search?${state}`;
+  });
+  byId("stop").addEventListener("click", () => {
+    running.abort();
+    byId("query").focus();
   });
 }
 
@@ -29,6 +36,7 @@ export function show(state) {
   for (const [key, id] of Object.entries(FIELDS)) if (state.has(key)) byId(id).value = state.get(key);
   if (!state.get("q") || searched === String(state)) return;
   searched = String(state);
+  asks = state.has("ask");
   search();
 }
 
@@ -62,63 +70,47 @@ async function search() {
     explain: true,
     highlights: true,
   };
-  const mode = byId("mode").value;
-  const modes = mode === "all" ? MODES : [mode || MODES[0]];
-  const columns = modes.map((each) => column(each));
+  const mode = byId("mode").value || MODES[0];
+  const modes = mode === "all" ? (asks ? MODES.slice(0, 1) : MODES) : [mode];
+  const columns = asks ? [column("answer", modes[0])] : modes.map((each) => column(each, each));
   byId("columns").replaceChildren(...columns.map(({ element }) => element));
-  byId("search-summary").textContent = "Searching\u2026";
-  const counts = await Promise.all(columns.map((each) => fill(each, input, own.signal)));
-  if (own.signal.aborted) return;
-  failed = counts.includes(null);
-  const told = counts.map((found, index) => `${modes[index]} ${found ?? "failed"}`);
-  byId("search-summary").textContent = `Hits: ${told.join(", ")}`;
+  byId("search-summary").textContent = asks ? "Answering\u2026" : "Searching\u2026";
+  byId("stop").hidden = !asks;
+  const told = await Promise.all(columns.map((each) => fill(each, input, own.signal)));
+  if (running !== own) return;
+  byId("stop").hidden = true;
+  failed = told.includes(null) && !own.signal.aborted;
+  byId("search-summary").textContent = own.signal.aborted ? "Stopped." : summary(columns, told);
 }
 
-function column(mode) {
-  const body = h("div", {}, h("p", { class: "small" }, "Searching\u2026"));
-  const id = `mode-${mode}`;
+function summary(columns, told) {
+  if (asks) return told[0] ?? "Failed.";
+  return `Hits: ${told.map((found, place) => `${columns[place].name} ${found ?? "failed"}`).join(", ")}`;
+}
+
+function column(name, mode) {
+  const body = h("div");
+  const id = `mode-${name}`;
   const element = h(
     "section",
     { class: "column", "aria-labelledby": id, "aria-busy": "true" },
-    h("h3", { id }, mode),
+    h("h3", { id }, name),
     body,
   );
-  return { mode, element, body };
+  return { name, mode, element, body };
 }
 
 async function fill({ mode, element, body }, input, signal) {
+  const asked = { ...input, mode };
   try {
-    const answer = await call("search-query", { ...input, mode }, { signal });
-    body.replaceChildren(...shown(answer, input.collection));
-    return answer.results.length;
+    if (asks) return await answer(asked, body, signal);
+    const found = await call("search-query", asked, { signal });
+    body.replaceChildren(...queryResult(found, input.collection));
+    return found.results.length;
   } catch (error) {
-    if (error.name !== "AbortError") body.replaceChildren(failure(error));
+    if (error.name !== "AbortError") body.prepend(failure(error));
     return null;
   } finally {
     element.removeAttribute("aria-busy");
   }
-}
-
-function shown(answer, collection) {
-  const { degraded, understood = {} } = answer;
-  const notices = (answer.warnings ?? []).map((text) => h("p", { class: "notice" }, text));
-  if (degraded) {
-    const text = `Fallback to ${degraded.mode} search: ${degraded.reason}`;
-    notices.unshift(h("p", { class: "notice" }, text, " ", h("code", {}, degraded.code)));
-  }
-  const taken = Object.entries(understood).map(([name, value]) => `${name} ${[value].flat().join(", ")}`);
-  return [
-    ...notices,
-    taken.length ? h("p", { class: "small" }, `Understood: ${taken.join("; ")}`) : null,
-    answer.results.length ? hitList(answer.results, collection) : h("p", {}, "No hits."),
-    times(answer),
-  ].filter(Boolean);
-}
-
-/** Create the line below the hits: the duration, and on request that of each step. */
-function times({ results, timings: { total, ...steps } }) {
-  const entry = ([step, took]) => `${step} ${duration(took)}`;
-  const all = total === undefined ? "" : ` in ${duration(total)}`;
-  const summary = h("summary", { class: "small" }, `${plural(results.length, "hit")}${all}`);
-  return h("details", { class: "times small" }, summary, Object.entries(steps).map(entry).join(" · "));
 }
