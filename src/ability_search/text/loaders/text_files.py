@@ -41,7 +41,7 @@ _HEAD = 8192
 """Characters searched for a title and for fields."""
 _FIELD = re.compile(r":(\w[\w -]*):[ \t]+(\S.*)")
 _DELIMITERS = ",;\t|"
-_DELIMITER_LINE = re.compile(r"\s*+sep=([^\w\s\"]|\t)\r?\n")
+_DELIMITER_LINE = re.compile(r"sep=([^\w\s\"]|\t)\r?\n")
 """First line by which Excel knows the delimiter."""
 _NOT_A_NOTEBOOK = "not a notebook, though its name says so"
 
@@ -183,7 +183,7 @@ def read_csv(name: str, data: bytes, bounds: Bounds) -> Extracted:
     delimiter = _delimiter(name, text)
     if named := _DELIMITER_LINE.match(text):
         delimiter = named[1]
-        text = "\n" * named[0].count("\n") + text[named.end() :]
+        text = f"\n{text[named.end() :]}"
     try:
         lines = _rows(text, delimiter, bounds)
     except csv.Error:
