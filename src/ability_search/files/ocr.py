@@ -12,8 +12,12 @@ from collections.abc import Callable
 from ability_search.text.loaders import Unreadable
 
 _TESSERACT = "tesseract"
-_NO_LANGUAGES = frozenset({"osd", "equ", "snum"})
+_ORIENTATION = "osd"
+"""The model of tesseract that recognises which way up a page is."""
+_NO_LANGUAGES = frozenset({_ORIENTATION, "equ", "snum"})
 """Models of tesseract that do not read words."""
+_UPRIGHT = "1"
+"""Page segmentation mode of tesseract that turns a page upright first."""
 _SHARE = 0.9
 """Share of the time for a file after which recognition stops."""
 
@@ -26,8 +30,9 @@ def is_installed() -> bool:
 def recognizer(timeout: float) -> Callable[[bytes], str] | None:
     """Return a function from an image to its text; ``None`` without tesseract.
 
-    All installed languages are recognised. The function raises :class:`Unreadable` for a corrupt
-    image, and for all images once most of ``timeout``, in seconds, has passed.
+    All installed languages are recognised, and pages are turned upright. The function raises
+    :class:`Unreadable` for a corrupt image, and for all images once most of ``timeout``, in
+    seconds, has passed.
     """
     if not is_installed():
         return None
@@ -37,7 +42,7 @@ def recognizer(timeout: float) -> Callable[[bytes], str] | None:
         left = deadline - time.monotonic()
         try:
             if left > 0:
-                return _run(["-l", _languages(), "-", "-"], image, left)
+                return _run([*_options(), "-", "-"], image, left)
         except subprocess.TimeoutExpired:
             pass
         except subprocess.CalledProcessError as exc:
@@ -48,9 +53,10 @@ def recognizer(timeout: float) -> Callable[[bytes], str] | None:
 
 
 @functools.cache
-def _languages() -> str:
+def _options() -> list[str]:
     _, *names = _run(["--list-langs"], b"", 10).splitlines()
-    return "+".join(sorted(set(names) - _NO_LANGUAGES)) or "eng"
+    languages = "+".join(sorted(set(names) - _NO_LANGUAGES)) or "eng"
+    return ["-l", languages, *(["--psm", _UPRIGHT] if _ORIENTATION in names else [])]
 
 
 def _run(arguments: list[str], data: bytes, timeout: float) -> str:

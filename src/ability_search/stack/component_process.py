@@ -176,7 +176,8 @@ class ComponentProcess:
             self.kill()
             if isinstance(exc, TimeoutError):
                 text = f"{self.name} was not ready in {self._ready_timeout:g} s"
-                raise ComponentFailed(text) from exc
+                hint = "If it is only slow, run the command again when the machine has less to do."
+                raise ComponentFailed(text, hint=hint) from exc
             raise
         self._drain = asyncio.create_task(self._listen(process), name=f"drain-{self.name}")
 

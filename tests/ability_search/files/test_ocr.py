@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
+import pypdfium2 as pdfium
 import pytest
-from tests.ability_search.text.loaders.samples import scan
+from tests.ability_search.text.loaders.samples import pdf, scan
 
 from ability_search.files import ocr
 from ability_search.files.isolated_reader import Extractor
@@ -29,6 +31,18 @@ def test_scanned_pages_are_read() -> None:
         "",
     ]
     assert found.unread == ()
+
+
+@needs_tesseract
+def test_a_page_that_lies_on_its_side_is_read() -> None:
+    lines = [f"The walrus number {n} sleeps while the pelicans drink" for n in range(9)]
+    page = pdfium.PdfDocument(pdf("\n".join(lines)))[0]
+    pixels = page.render(scale=3, grayscale=True)
+    turned = np.ascontiguousarray(np.rot90(pixels.to_numpy()))
+    image = b"P5 %d %d 255\n" % turned.shape[::-1] + turned.tobytes()
+    recognize = ocr.recognizer(60)
+    assert recognize is not None
+    assert recognize(image).split("\n")[:9] == lines
 
 
 @needs_tesseract

@@ -24,6 +24,10 @@ from ability_search.text.loaders.markdown_writer import Composer
 from ability_search.text.loaders.text_files import decoded
 
 _SHOWN = ("From", "To", "Cc", "Date")
+_SIGNATURES = frozenset(
+    f"application/{each}" for each in ("pgp-signature", "pkcs7-signature", "x-pkcs7-signature")
+)
+_HEADER_END = re.compile(rb"\r?\n\r?\n")
 _BLANK_LINE = re.compile(r"\r?\n[ \t\f]*(?:\r?\n)+")
 _HEADING = re.compile(r"^(#{1,5} )", re.MULTILINE)
 _SEPARATOR = re.compile(rb"(?:\A|(?<=\n\n)|(?<=\n\r\n))From \S++ [^\n:]*+:\d\d[^\n]*+\n")
@@ -39,7 +43,8 @@ def read_email(name: str, data: bytes, bounds: Bounds, *, read: Reader) -> Extra
     """Read a message: the subject, the addresses and the text; the attachments are its children.
 
     The text is that of the plain version if there is one, else of the HTML version. Images within
-    the text are left out. Attachments have the metadata of the message, unless they have their own.
+    the text and signatures are left out. Attachments have the metadata of the message, unless they
+    have their own.
 
     Args:
         name: Name of the file.
@@ -50,16 +55,15 @@ def read_email(name: str, data: bytes, bounds: Bounds, *, read: Reader) -> Extra
     Raises:
         Unreadable: if it is no message.
     """
-    message = message_from_bytes(data, policy=policy.default)
+    message = _parsed(data)
     if not any(message[field] for field in ("From", "Date", "Subject", "Received", "To")):
         raise Unreadable("not an e-mail message, though its name says so")
     composer = Composer(bounds)
     subject = _header(message, "Subject")
     composer.heading(1, subject)
     composer.paragraph("\n".join(f"{n}: {text}" for n in _SHOWN if (text := _header(message, n))))
-    body = message.get_body(("plain", "html"))
+    body, text = _body(message)
     if body is not None:
-        text = _decoded(body)
         if body.get_content_subtype() == "html":
             composer.verbatim(_HEADING.sub(r"#\1", read_html(name, text.encode(), bounds).text))
         else:
@@ -75,7 +79,7 @@ def read_email(name: str, data: bytes, bounds: Bounds, *, read: Reader) -> Extra
         message_id=_header(message, "Message-ID"),
     )
     children = _Children("attachment", bounds, composer.text, _MOST_ATTACHMENTS)
-    for number, part in enumerate(_attachments(message), start=1):
+    for number, part in enumerate(_attachments(message, body), start=1):
         file = _label(part.get_filename() or "") or f"part {number}{_suffix(part)}"
         children.add(file, _bytes(part), file, read, {**metadata, "attachment": file})
     if children.names:
@@ -163,17 +167,51 @@ class _Children:
         self._found.append((part, replace(child, metadata={**metadata, **child.metadata})))
 
 
-def _attachments(message: EmailMessage) -> Iterator[EmailMessage]:
-    for part in message.iter_attachments() if message.is_multipart() else ():
-        if not (part.get_content_maintype() == "image" and _is_inline(part)):
-            yield part
+def _parsed(data: bytes) -> EmailMessage:
+    """Parse a message; header bytes that are not UTF-8 have the charset of its text, or any."""
+    message = message_from_bytes(data, policy=policy.default)
+    head = _HEADER_END.split(data, maxsplit=1)[0]
+    try:
+        head.decode()
+    except UnicodeDecodeError:
+        body, _ = _body(message)
+        charset = body.get_content_charset("utf-8") if body else "utf-8"
+        utf8 = _decoded(head, charset).encode() + data[len(head) :]
+        return message_from_bytes(utf8, policy=policy.default)
+    return message
 
 
-def _is_inline(part: EmailMessage) -> bool:
+def _body(message: EmailMessage) -> tuple[MIMEPart | None, str]:
+    """Return the part with the text and the text; a blank version only if there is no other."""
+    found = [message.get_body((each,)) for each in ("plain", "html")]
+    bodies = [
+        (each, _decoded(_bytes(each), each.get_content_charset("utf-8"))) for each in found if each
+    ]
+    written = (each for each in bodies if each[1].strip())
+    return next(written, bodies[0] if bodies else (None, ""))
+
+
+def _attachments(
+    part: MIMEPart, body: MIMEPart | None, *, alternative: bool = False
+) -> Iterator[MIMEPart]:
+    """Yield the parts except the text, its other versions, images within it, and signatures."""
+    if part.is_multipart() and part.get_content_maintype() == "multipart":
+        alternative = alternative or part.get_content_subtype() == "alternative"
+        for each in part.iter_parts():
+            yield from _attachments(each, body, alternative=alternative)
+        return
+    kind = part.get_content_maintype()
+    version = alternative and kind == "text" and not part.get_filename()
+    inline = kind == "image" and _is_inline(part)
+    if not (part is body or version or inline or part.get_content_type() in _SIGNATURES):
+        yield part
+
+
+def _is_inline(part: MIMEPart) -> bool:
     return part.get_content_disposition() == "inline" or part["Content-ID"] is not None
 
 
-def _suffix(part: EmailMessage) -> str:
+def _suffix(part: MIMEPart) -> str:
     kind = part.get_content_type()
     return ".eml" if kind == "message/rfc822" else guess_extension(kind) or ""
 
@@ -193,11 +231,10 @@ def _bytes(part: MIMEPart) -> bytes:
     return payload if isinstance(payload, bytes) else b""
 
 
-def _decoded(part: MIMEPart) -> str:
-    """Return the text of a part by its charset, if that is valid, else by detection."""
-    data = _bytes(part)
+def _decoded(data: bytes, charset: str) -> str:
+    """Decode bytes by their charset, if that is valid, else by detection."""
     try:
-        return data.decode(part.get_content_charset("utf-8"))
+        return data.decode(charset)
     except (LookupError, UnicodeDecodeError):
         return decoded(data)
 

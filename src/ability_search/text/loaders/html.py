@@ -5,8 +5,9 @@ from __future__ import annotations
 import posixpath
 import re
 import zipfile
+import zlib
 from typing import Any
-from urllib.parse import unquote
+from urllib.parse import unquote, urldefrag
 
 from ability_search.text.loaders.extracts import (
     EMPTY,
@@ -82,27 +83,44 @@ def _title(root: Any) -> str:
 
 
 def read_svg(_name: str, data: bytes, bounds: Bounds) -> Extracted:
-    """Read the words of a drawing: its title, its description, and a paragraph for each text."""
+    """Read the words of a drawing: its title, its description, and a paragraph for each text.
+
+    Of the versions of a label in a ``switch``, the first is read.
+    """
     root = xml_parser(reads="SVG files")(data)
     if root is None:
         raise Unreadable("corrupt, or not what its name says")
     composer = Composer(bounds)
-    for element in root.iter("{*}title", "{*}desc", "{*}text", "{*}p", "{*}div"):
+    for switch in root.iter("{*}switch"):
+        del switch[1:]
+    for element in root.iter("{*}title", "{*}desc", "{*}text"):
+        _part_lines(element)
         composer.paragraph(_words(element))
+    for label in root.iter("{*}foreignObject"):
+        composer.paragraph(" ".join(label.itertext()))
     title = _words(root.find("{*}title"))
     return Extracted(composer.text, "text", title=title or None)
 
 
+def _part_lines(text: Any) -> None:
+    """Put a space before each line of a text, which is a ``tspan`` at another height."""
+    height = None
+    for span in text.iter("{*}tspan"):
+        if span.get("dy") or span.get("y", height) != height:
+            span.text = f" {span.text or ''}"
+        height = span.get("y", height)
+
+
 def read_epub(name: str, data: bytes, bounds: Bounds) -> Extracted:
-    """Read a book: the main text of its chapters, in order.
+    """Read a book: the main text of its chapters, in order; corrupt ones are unread.
 
     Raises:
-        Unreadable: if it is encrypted, or too large when unpacked.
+        Unreadable: if it is encrypted, too large when unpacked, or has no readable chapter.
     """
     parse = xml_parser(reads="EPUB files")
     composer = Composer(bounds)
+    unread = []
     with zipfile.ZipFile(checked_archive(data, bounds)) as archive:
-        names = set(archive.namelist())
         container = parse(archive.read("META-INF/container.xml"))
         package = container.find(".//{*}rootfile").get("full-path")
         book = parse(archive.read(package))
@@ -112,14 +130,24 @@ def read_epub(name: str, data: bytes, bounds: Bounds) -> Extracted:
             if "nav" not in item.get("properties", "").split()
         }
         locked = b""
-        if _ENCRYPTION in names:
+        if _ENCRYPTION in archive.namelist():
             locked = archive.read(_ENCRYPTION)
         for reference in book.iterfind("{*}spine/{*}itemref"):
             chapter = items.get(reference.get("idref"))
-            if chapter in names:
-                if chapter.encode() in locked:
-                    raise Unreadable("encrypted: its chapters cannot be read")
-                composer.verbatim(read_html(name, archive.read(chapter), bounds).text)
+            if chapter is None:
+                continue
+            if chapter.encode() in locked:
+                raise Unreadable("encrypted: its chapters cannot be read")
+            try:
+                page = archive.read(chapter)
+            except KeyError:
+                unread.append((f"chapter={chapter}", "not in the file"))
+            except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError):
+                unread.append((f"chapter={chapter}", "corrupt"))
+            else:
+                composer.verbatim(read_html(name, page or b"<p>", bounds).text)
+    if unread and not composer.text:
+        raise Unreadable("none of its chapters can be read")
     about = {each: _words(book.find(f"{{*}}metadata/{{*}}{each}")) for each in _BOOK}
     metadata = known(
         author=about["creator"],
@@ -127,12 +155,14 @@ def read_epub(name: str, data: bytes, bounds: Bounds) -> Extracted:
         description=about["description"],
         lang=about["language"],
     )
-    return Extracted(composer.text, "markdown", title=about["title"] or None, metadata=metadata)
+    title = about["title"] or None
+    return Extracted(composer.text, "markdown", title, None, metadata, unread=tuple(unread))
 
 
 def _path(package: str, reference: str) -> str:
     """Return the name of a member that the package refers to."""
-    return posixpath.normpath(posixpath.join(posixpath.dirname(package), unquote(reference)))
+    path = unquote(urldefrag(reference).url)
+    return posixpath.normpath(posixpath.join(posixpath.dirname(package), path))
 
 
 def _text(data: bytes) -> str:

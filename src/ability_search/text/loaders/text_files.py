@@ -41,6 +41,8 @@ _HEAD = 8192
 """Characters searched for a title and for fields."""
 _FIELD = re.compile(r":(\w[\w -]*):[ \t]+(\S.*)")
 _DELIMITERS = ",;\t|"
+_DELIMITER_LINE = re.compile(r"sep=([^\w\s\"]|\t)\r?\n")
+"""First line by which Excel knows the delimiter."""
 _NOT_A_NOTEBOOK = "not a notebook, though its name says so"
 
 
@@ -178,8 +180,12 @@ def read_csv(name: str, data: bytes, bounds: Bounds) -> Extracted:
     the file. Text that is not such a table stays unchanged.
     """
     text = decoded(data)
+    delimiter = _delimiter(name, text)
+    if named := _DELIMITER_LINE.match(text):
+        delimiter = named[1]
+        text = f"\n{text[named.end() :]}"
     try:
-        lines = _rows(text, _delimiter(name, text), bounds)
+        lines = _rows(text, delimiter, bounds)
     except csv.Error:
         return Extracted(text, "csv")
     return Extracted("\n".join(lines), "csv")

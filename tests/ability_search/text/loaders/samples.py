@@ -91,7 +91,7 @@ def book(*chapters: str, encrypted: str = "") -> bytes:
     """An EPUB of chapters in HTML, listed in the manifest in another order than they are read."""
     numbers = range(len(chapters))
     items = "".join(
-        f'<item id="c{n}" href="text%20files/c{n}.xhtml" media-type="application/xhtml+xml"/>'
+        f'<item id="c{n}" href="text%20files/c{n}.xhtml#start" media-type="application/xhtml+xml"/>'
         for n in reversed(numbers)
     )
     order = "".join(f'<itemref idref="c{n}"/>' for n in numbers)

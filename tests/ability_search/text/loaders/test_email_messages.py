@@ -64,6 +64,49 @@ def test_a_text_that_contradicts_its_charset_is_read() -> None:
     assert words in read(data.replace(b"7bit", b"8bit")).text
 
 
+@pytest.mark.parametrize(
+    ("charset", "subject"), [("latin-1", "Größe"), ("koi8-r", "Протокол"), ("gb2312", "会议纪要")]
+)
+def test_raw_headers_are_read_by_the_charset_of_the_text(charset: str, subject: str) -> None:
+    head = (
+        f"From: a@example.com\r\nSubject: {subject}\r\nContent-Type: text/plain; charset={charset}"
+    )
+    data = f"{head}\r\n\r\n{subject}".encode(charset)
+    found = read(data)
+    assert (found.title, found.text.count(subject)) == (subject, 2)
+
+
+def test_the_html_version_is_read_if_the_plain_one_is_blank() -> None:
+    message = mail("Größe", " \n")
+    message.add_alternative("<p>The only text", subtype="html")
+    assert read(message).text == f"{HEAD}\n\nThe only text"
+
+
+def test_attachments_of_signed_and_alternative_parts_are_read() -> None:
+    rich = EmailMessage()
+    rich.set_content("<p>In HTML", subtype="html")
+    rich.add_attachment(pdf("Report"), maintype="application", subtype="pdf", filename="r.pdf")
+    plain = EmailMessage()
+    plain.set_content("Signed text.")
+    signed = mail("Signed", "")
+    signed.make_mixed()
+    signed.replace_header("Content-Type", "multipart/signed")
+    versions = EmailMessage()
+    versions["Content-Type"] = "multipart/alternative"
+    versions.set_payload([plain, rich])
+    patch = EmailMessage()
+    patch.set_content("x = 1", filename="fix.py", disposition="attachment")
+    content = EmailMessage()
+    content["Content-Type"] = "multipart/mixed"
+    content.set_payload([versions, patch])
+    signed.set_payload([content])
+    signed.add_attachment(b"abc", maintype="application", subtype="pgp-signature", filename="s.asc")
+    found = read(signed)
+    assert found.text.endswith("\n\nSigned text.")
+    assert [part for part, _ in found.children] == ["attachment=r.pdf", "attachment=fix.py"]
+    assert found.unread == ()
+
+
 def test_attachments_are_documents_of_the_message_and_unreadable_ones_are_named() -> None:
     message = mail("Größe", "See below.")
     markdown = b"---\ntitle: T\n---\n# One\n"

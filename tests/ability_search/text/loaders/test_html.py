@@ -82,6 +82,20 @@ def test_the_chapters_of_a_book_are_read_in_order() -> None:
     assert found.metadata == {"author": "Ada", "lang": "en"}
 
 
+def test_corrupt_and_missing_chapters_of_a_book_are_named() -> None:
+    data = book("<p>Kept", "", "<p>corrupted", "<p>missing")
+    package, mark, members = data.partition(b"<p>Kept")
+    members = members.replace(b"<p>corrupted", b"<p>corruptex").replace(b"c3.xhtml", b"c4.xhtml")
+    found = read("a.epub", package + mark + members)
+    assert found.text == "Kept"
+    assert found.unread == (
+        ("chapter=OPS/text files/c2.xhtml", "corrupt"),
+        ("chapter=OPS/text files/c3.xhtml", "not in the file"),
+    )
+    with pytest.raises(Unreadable, match="none of its chapters"):
+        read("a.epub", book("<p>corrupted").replace(b"<p>corrupted", b"<p>corruptex"))
+
+
 def test_an_encrypted_book_is_named_as_such() -> None:
     data = book("<p>x", encrypted="OPS/text files/c0.xhtml")
     with pytest.raises(Unreadable, match="encrypted"):
@@ -97,3 +111,13 @@ def test_the_words_of_a_drawing_are_read() -> None:
     )
     found = read("a.svg", drawing)
     assert (found.text, found.title) == ("Plan\n\nHow it is wired\n\nRouter north", "Plan")
+
+
+def test_labels_of_a_drawing_are_read_once_and_line_by_line() -> None:
+    drawing = (
+        b'<svg xmlns="http://www.w3.org/2000/svg"><text><tspan x="0" y="1">North</tspan>'
+        b'<tspan x="0" y="2">ga</tspan><tspan x="9" y="2">te</tspan><tspan dy="1em">open</tspan>'
+        b"</text><switch><foreignObject><div><div>Pump<p>two</p></div></div></foreignObject>"
+        b"<text>Pump two</text></switch></svg>"
+    )
+    assert read("a.svg", drawing).text == "North gate open\n\nPump two"

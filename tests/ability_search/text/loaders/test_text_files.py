@@ -290,6 +290,7 @@ def test_rows_name_their_columns_on_the_lines_of_the_file() -> None:
         ("a.tsv", "a\tb\n1\t2", "a, b\na: 1; b: 2"),
         ("a.csv", "1,2\n3,4", "1; 2\n3; 4"),
         ("a.csv", "word", "word"),
+        ("a.csv", "sep=;\r\na,b;c\r\n1;2\r\n", "\na,b, c\na,b: 1; c: 2"),
         ("a.csv", "\ufeffa,b\r\n1,2\r\n", "a, b\na: 1; b: 2"),
         ("a.csv", '"' + "x" * 200_000, '"' + "x" * 200_000),
     ],
