@@ -14,7 +14,7 @@ WEIGHTS := deploy/weights.txt
 
 # Parts of ability_search without a socket, a clock or the environment; how much of them unit tests
 # must reach, in percent of lines and branches.
-PURE    := filters index/kinds ranking text understanding
+PURE    := filters index/kinds text understanding
 COVERED := 98
 
 # Of `make chaos`: how long, the faults (python -m chaos --help), hostile inputs within that time,

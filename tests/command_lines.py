@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator, Sequence
+from functools import cache
+from typing import Any
 
 from typer import TyperException
 from typer.main import get_command
@@ -20,9 +22,15 @@ _INTO = {">", "2>"}
 _SEPARATORS = {"&&", "||", ";", "|", "&", "then", "fi"}
 
 
+@cache
+def root() -> Any:
+    """The group of all commands; making it from their functions takes a tenth of a second."""
+    return get_command(all_commands())
+
+
 def problem(words: Sequence[str]) -> str | None:
     """What is wrong with a call of the program, given without its name; ``None`` if nothing."""
-    command = get_command(all_commands())
+    command = root()
     names: list[str] = []
     rest = list(words)
     while hasattr(command, "commands") and rest and not rest[0].startswith("-"):

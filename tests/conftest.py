@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 
 from hypothesis import HealthCheck, settings
@@ -16,3 +17,13 @@ for name, value in SHORT_LIVED.items():
 # How long an example takes tells of the machine, not of the code.
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("untimed")
+
+
+# What is imported and collected stays until the end: the garbage collector never looks at it.
+gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    """Begin to collect garbage."""
+    gc.freeze()
+    gc.enable()

@@ -6,15 +6,17 @@ import ast
 import subprocess
 import sys
 from collections import Counter
+from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
+
+from tests.syntax_trees import tree_of
 
 SRC = Path(__file__).resolve().parent.parent / "src"
 FILES = {
     ".".join(path.relative_to(SRC).with_suffix("").parts).removesuffix(".__init__"): path
     for path in sorted(SRC.rglob("*.py"))
 }
-TREES = {module: ast.parse(path.read_text(encoding="utf-8")) for module, path in FILES.items()}
 
 PURE = {
     "analysis.collection_graph",
@@ -129,18 +131,19 @@ def pure(module: str) -> bool:
 
 
 def within(package: str) -> list[str]:
-    return [module for module in TREES if module.split(".")[0] == package]
+    return [module for module in FILES if module.split(".")[0] == package]
 
 
-def imports(module: str) -> set[str]:
+@cache
+def imports(module: str) -> frozenset[str]:
     """Full names of what a module imports anywhere; ``a.b`` for ``from a import b``."""
     names: set[str] = set()
-    for node in ast.walk(TREES[module]):
+    for node in ast.walk(tree_of(FILES[module])):
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
             names |= {f"{node.module}.{alias.name}" for alias in node.names}
-    return names
+    return frozenset(names)
 
 
 def imported_from(module: str, *packages: str) -> list[str]:
@@ -191,7 +194,7 @@ def test_one_module_creates_connections() -> None:
     created = {
         module
         for module in within("ability_search")
-        for node in ast.walk(TREES[module])
+        for node in ast.walk(tree_of(FILES[module]))
         if isinstance(node, ast.Call)
         and isinstance(node.func, ast.Name)
         and node.func.id in ("Brokers", "Connection")
@@ -200,9 +203,9 @@ def test_one_module_creates_connections() -> None:
 
 
 def test_only_the_exporter_of_traces_needs_the_sdk_of_opentelemetry() -> None:
-    extra = offences(list(TREES), "opentelemetry.sdk", "opentelemetry.exporter")
+    extra = offences(list(FILES), "opentelemetry.sdk", "opentelemetry.exporter")
     assert extra.keys() == {"ability_search.ops.traces"}
-    assert offences(list(TREES), *extra).keys() == {"ability_search.components.component_run"}
+    assert offences(list(FILES), *extra).keys() == {"ability_search.components.component_run"}
 
 
 def test_the_edges_reach_the_tools_over_the_network_only() -> None:
@@ -228,7 +231,7 @@ def test_the_core_reaches_no_socket_no_clock_and_no_environment() -> None:
     asked = {
         module: node.attr
         for module in modules
-        for node in ast.walk(TREES[module])
+        for node in ast.walk(tree_of(FILES[module]))
         if isinstance(node, ast.Attribute) and node.attr in CLOCKS
     }
     assert not asked
@@ -251,7 +254,10 @@ def test_only_the_store_of_arcadedb_has_its_statements() -> None:
 
 def test_a_method_of_a_store_without_docstring_implements_a_port() -> None:
     """The docstring of such a method is that of the port."""
-    ports = (TREES["ability_search.store.port"], TREES["ability_search.legacy.migration"])
+    ports = (
+        tree_of(FILES["ability_search.store.port"]),
+        tree_of(FILES["ability_search.legacy.migration"]),
+    )
     documented = {
         method.name
         for tree in ports
@@ -264,7 +270,7 @@ def test_a_method_of_a_store_without_docstring_implements_a_port() -> None:
         f"{module}.{method.name}": method.name
         for module in within("ability_search")
         if module.startswith(("ability_search.store.memory", "ability_search.store.arcadedb."))
-        for each in TREES[module].body
+        for each in tree_of(FILES[module]).body
         if isinstance(each, ast.ClassDef) and not each.name.startswith("_")
         for method in each.body
         if isinstance(method, ast.FunctionDef | ast.AsyncFunctionDef)
@@ -291,7 +297,7 @@ def test_imports_point_one_way() -> None:
 
 
 def test_one_module_knows_the_client_of_prometheus() -> None:
-    assert set(offences(list(TREES), "prometheus_client")) == {
+    assert set(offences(list(FILES), "prometheus_client")) == {
         "ability_search.ops.metrics.prometheus_meter",
         "ability_search.ops.metrics.scrape",
     }
@@ -300,8 +306,8 @@ def test_one_module_knows_the_client_of_prometheus() -> None:
 def test_nothing_is_imported_relatively() -> None:
     relative = {
         module
-        for module, tree in TREES.items()
-        for node in ast.walk(tree)
+        for module in FILES
+        for node in ast.walk(tree_of(FILES[module]))
         if isinstance(node, ast.ImportFrom) and node.level
     }
     assert not relative
@@ -336,9 +342,9 @@ def test_no_two_modules_of_a_package_share_a_name() -> None:
 def test_a_small_module_has_more_than_one_reader() -> None:
     """A file under 60 lines with one importer is a part of that importer."""
     readers: Counter[str] = Counter()
-    for module in TREES:
-        known = {name if name in TREES else name.rpartition(".")[0] for name in imports(module)}
-        readers.update((known & TREES.keys()) - {module})
+    for module in FILES:
+        known = {name if name in FILES else name.rpartition(".")[0] for name in imports(module)}
+        readers.update((known & FILES.keys()) - {module})
     small = {
         module
         for module, path in FILES.items()
@@ -361,11 +367,11 @@ def test_a_component_without_vectors_loads_no_numpy() -> None:
 def test_no_module_imports_itself_through_others() -> None:
     """Imports for annotations only count too: they say what has to be read together."""
     graph = {
-        module: {name if name in TREES else name.rpartition(".")[0] for name in imports(module)}
-        for module in TREES
+        module: {name if name in FILES else name.rpartition(".")[0] for name in imports(module)}
+        for module in FILES
     }
     sorter = TopologicalSorter(
-        {module: graph[module] & TREES.keys() - {module} for module in graph}
+        {module: graph[module] & FILES.keys() - {module} for module in graph}
     )
     sorter.prepare()
     assert sorter.is_active()

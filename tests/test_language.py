@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
+from tests.syntax_trees import tree_of
 
 ROOT = Path(__file__).parents[1]
 SOURCES = sorted((ROOT / "src").rglob("*.py"))
@@ -33,10 +34,9 @@ NO_SUMMARY = re.compile(r"(What|Who|How|Which|Where)\b(?!.*\?)")
 
 def texts_of(path: Path) -> list[tuple[int, str]]:
     """Every string of a module with its line, docstrings included."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
     return [
         (node.lineno, node.value)
-        for node in ast.walk(tree)
+        for node in ast.walk(tree_of(path))
         if isinstance(node, ast.Constant) and isinstance(node.value, str)
     ]
 
@@ -54,7 +54,7 @@ def test_no_text_of_the_source_has_an_odd_phrase() -> None:
 def names_of(path: Path) -> list[tuple[int, str]]:
     """Every name that a module defines, with its line."""
     found: list[tuple[int, str]] = []
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in ast.walk(tree_of(path)):
         match node:
             case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
                 found.append((node.lineno, node.name))
@@ -88,7 +88,7 @@ def docstrings_of(path: Path) -> list[tuple[int, str]]:
     """Every docstring with its line: of the module, its classes, functions and attributes."""
     return [
         (statement.lineno, statement.value.value)
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for node in ast.walk(tree_of(path))
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
         for statement in node.body
         if isinstance(statement, ast.Expr)
@@ -111,7 +111,7 @@ def test_the_summary_of_a_function_begins_with_a_verb() -> None:
     found = [
         f"{path.relative_to(ROOT)}:{node.lineno}: {node.name}"
         for path in SOURCES
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for node in ast.walk(tree_of(path))
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
         and not any(isinstance(each, ast.Name) for each in node.decorator_list)
         and NOUN_PHRASE.match(ast.get_docstring(node) or "")

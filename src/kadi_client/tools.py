@@ -6,9 +6,11 @@ import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
+from functools import lru_cache
 from typing import Any, Protocol, TypeVar
 
 from pydantic import BaseModel, ValidationError
+from pydantic.json_schema import JsonSchemaMode
 
 from kadi_client.errors import AuthenticationError
 from kadi_client.identity import agent_id
@@ -169,12 +171,16 @@ class Tool:
         return cls(
             name=name,
             description=description,
-            input_schema=params.model_json_schema(by_alias=True),
+            input_schema=_schema_of(params, "validation"),
             handler=handle,
-            output_schema=result.model_json_schema(by_alias=True, mode="serialization")
-            if result
-            else None,
+            output_schema=_schema_of(result, "serialization") if result else None,
         )
+
+
+@lru_cache(256)
+def _schema_of(model: type[BaseModel], mode: JsonSchemaMode) -> Mapping[str, Any]:
+    """Return the JSON schema of a model; generating that of a large one takes 20 ms."""
+    return model.model_json_schema(by_alias=True, mode=mode)
 
 
 def without_routing(tool_input: Any) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import socket
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-from arcadedb_embedded import create_server
+from tests.database_servers import PASSWORD, database_server
 from tests.kadi_client.calls import PlainCall
 
 from kadi_client.messages import decode, encode
-from kadi_localnet.database import jvm
 from kadi_localnet.database.backend import ATTEMPTS, Backend
 from kadi_localnet.database.embedded import EmbeddedDatabases
 from kadi_localnet.database.remote_server import HttpDatabases
@@ -23,7 +21,6 @@ from kadi_localnet.database.tools import database_tools
 
 pytestmark = pytest.mark.engine
 
-PASSWORD = "correct-horse-battery"
 names = (f"contract{number}" for number in itertools.count())
 
 
@@ -69,15 +66,8 @@ class Abilities:
 
 @pytest.fixture(scope="session")
 def server_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    root = tmp_path_factory.mktemp("server")
-    jvm.start(heap_mb=512, crash_directory=root)
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    server = create_server(str(root), PASSWORD, {"http_port": port, "host": "127.0.0.1"})
-    server.start()
-    yield f"http://127.0.0.1:{port}"
-    server.stop()
+    with database_server(tmp_path_factory.mktemp("server")) as (url, _):
+        yield url
 
 
 MakeBackend = Callable[..., Any]

@@ -4,19 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Iterable
 from pathlib import Path
 
+import httpx
+import jpype
 import numpy as np
 import pytest
+from tests.database_servers import PASSWORD, database_server
 
-from kadi_localnet.database import index_use
+from kadi_localnet.database import index_use, jvm
 from kadi_localnet.database.backend import DatabaseError, Statement
 from kadi_localnet.database.embedded import EmbeddedDatabases
 from kadi_localnet.database.index_use import IndexUse
+from kadi_localnet.database.remote_server import HttpDatabases
 
 SEARCH = Statement("SELECT expand(vectorNeighbors('T[v]', :vector, 5))")
 DROP = Statement("DROP TYPE `T` IF EXISTS UNSAFE")
+CREATION = (
+    "CREATE DOCUMENT TYPE T BUCKETS 1",
+    "CREATE PROPERTY T.v ARRAY_OF_FLOATS",
+    "CREATE INDEX ON T (v) LSM_VECTOR METADATA {'dimensions': 32}",
+)
 OTHER = Statement("drop index `U[v]`")
 
 
@@ -45,7 +55,7 @@ def test_a_search_waits_for_a_drop_and_a_drop_for_searches() -> None:
         assert enters(use, [SEARCH, OTHER])
         assert not enters(use, [OTHER, DROP])
         assert enters(use, [SEARCH])
-    with use.searching(["T"]):
+    with use.searching("T"):
         assert not enters(use, [DROP])
     assert enters(use, [DROP])
 
@@ -75,6 +85,17 @@ def test_a_drop_that_waits_goes_before_new_searches() -> None:
     assert dropped.is_set()
 
 
+async def test_what_a_server_may_still_run_is_still_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(index_use, "PATIENCE", 0.05)
+    use = IndexUse()
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.01), use.on_server([DROP]):
+            await asyncio.sleep(10)
+    assert not enters(use, [SEARCH])
+    async with asyncio.timeout(10), use.on_server([SEARCH]):
+        assert enters(use, [SEARCH])
+
+
 @pytest.mark.engine
 async def test_a_type_is_dropped_while_it_is_searched(tmp_path: Path) -> None:
     vectors = np.random.default_rng(1).normal(size=(300, 32)).astype(float)
@@ -84,24 +105,75 @@ async def test_a_type_is_dropped_while_it_is_searched(tmp_path: Path) -> None:
         statement = Statement(SEARCH.text, "sql", {"vector": rows[place]["v"]})
         while True:
             try:
-                await databases.read("d", statement, timeout=20)
+                await databases.read("d", statement, timeout=60)
             except DatabaseError as exc:
                 assert "T" in str(exc), exc
                 return
 
     async with EmbeddedDatabases(tmp_path, heap_mb=512) as databases:
-        await databases.create("d", timeout=20)
+        await databases.create("d", timeout=60)
         for _ in range(3):
-            for text in (
-                "CREATE DOCUMENT TYPE T BUCKETS 1",
-                "CREATE PROPERTY T.v ARRAY_OF_FLOATS",
-                "CREATE INDEX ON T (v) LSM_VECTOR METADATA {'dimensions': 32}",
-            ):
-                await databases.write("d", [Statement(text)], timeout=20)
+            for text in CREATION:
+                await databases.write("d", [Statement(text)], timeout=60)
             insert = Statement("INSERT INTO T CONTENT :rows", "sql", {"rows": rows})
-            await databases.write("d", [insert], timeout=20)
+            await databases.write("d", [insert], timeout=60)
             searches = [asyncio.create_task(search(databases, place)) for place in range(6)]
             await asyncio.sleep(0.3)
-            await databases.write("d", [DROP], timeout=20)
-            async with asyncio.timeout(20):
+            await databases.write("d", [DROP], timeout=60)
+            async with asyncio.timeout(60):
                 await asyncio.gather(*searches)
+
+
+@pytest.mark.engine
+async def test_a_drop_on_a_server_waits_for_a_search(tmp_path: Path) -> None:
+    vectors = np.random.default_rng(1).normal(size=(200, 32)).astype(float).tolist()
+
+    def near(limit: int) -> Statement:
+        text = f"SELECT expand(vectorNeighbors('T[v]', :v, {limit}, {{efSearch: {limit}}}))"
+        return Statement(text, "sql", {"v": vectors[3]})
+
+    with database_server(tmp_path) as (url, java):
+        server = HttpDatabases([url], user="root", password=PASSWORD)
+        await server.create("d", timeout=60)
+        insert = Statement(
+            "INSERT INTO T CONTENT :rows", "sql", {"rows": [{"v": v} for v in vectors]}
+        )
+        for statement in (*map(Statement, CREATION), insert):
+            await server.write("d", [statement], timeout=60)
+        await server.read("d", near(1), timeout=60)
+        async with httpx.AsyncClient(auth=("root", PASSWORD)) as client:
+            for command in (
+                "close database d",
+                "open database d",
+            ):  # Its vectors are not in memory.
+                answer = await client.post(f"{url}/api/v1/server", json={"command": command})
+                assert answer.is_success, answer.text
+        await server.read("d", near(1), timeout=60)
+
+        # A search has the lock of the index and waits for that of the database. A drop would be
+        # the next to get that.
+        holds, releases = threading.Event(), threading.Event()
+
+        def hold() -> None:
+            holds.set()
+            releases.wait(60)
+
+        def search_waits() -> None:
+            while "LSMVectorIndex.searchNeighbors" not in jvm.waiting_threads():
+                time.sleep(0.01)
+
+        database = java.getDatabase("d").getEmbedded()
+        task = jpype.JProxy("java.util.concurrent.Callable", dict={"call": hold})
+        holder = threading.Thread(target=database.executeInWriteLock, args=[task])
+        holder.start()
+        holds.wait(60)
+        search = asyncio.create_task(server.read("d", near(40), timeout=60))
+        await asyncio.to_thread(search_waits)
+        drop = asyncio.create_task(server.write("d", [DROP], timeout=60))
+        await asyncio.sleep(0.5)
+        releases.set()
+        async with asyncio.timeout(30):
+            assert (await search).count == 40
+            await drop
+        holder.join(10)
+        await server.close()

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import httpx
 import pytest
-from arcadedb_embedded import create_server
+from tests.database_servers import PASSWORD, database_server
 
 from ability_search.store.arcadedb.schema import (
     create_generation,
@@ -18,13 +17,11 @@ from ability_search.store.arcadedb.schema import (
     create_links,
     schema,
 )
-from kadi_localnet.database import jvm
 from kadi_localnet.database.backend import DatabaseError, Statement
 from kadi_localnet.database.remote_server import HttpDatabases
 
 pytestmark = pytest.mark.engine
 
-PASSWORD = "correct-horse-battery"
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "storage.md"
 USER = {"name": "search", "password": PASSWORD, "databases": {"d": ["search"]}}
 
@@ -39,28 +36,21 @@ def documented_groups() -> str:
 @pytest.fixture
 async def databases(tmp_path: Path) -> AsyncIterator[HttpDatabases]:
     """What the documented user of a server may do; the database ``d`` is there."""
-    jvm.start(heap_mb=512, crash_directory=tmp_path)
     (tmp_path / "config").mkdir()
     (tmp_path / "config" / "server-groups.json").write_text(documented_groups())
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    server = create_server(str(tmp_path), PASSWORD, {"http_port": port, "host": "127.0.0.1"})
-    server.start()
-    url = f"http://127.0.0.1:{port}"
-    operator = HttpDatabases([url], user="root", password=PASSWORD)
-    backend = HttpDatabases([url], user="search", password=PASSWORD)
-    try:
-        await operator.create("d", timeout=20)
-        async with httpx.AsyncClient(auth=("root", PASSWORD)) as client:
-            command = {"command": f"create user {json.dumps(USER)}"}
-            created = await client.post(f"{url}/api/v1/server", json=command)
-            assert created.status_code == 200, created.text
-        yield backend
-    finally:
-        await operator.close()
-        await backend.close()
-        server.stop()
+    with database_server(tmp_path) as (url, _):
+        operator = HttpDatabases([url], user="root", password=PASSWORD)
+        backend = HttpDatabases([url], user="search", password=PASSWORD)
+        try:
+            await operator.create("d", timeout=20)
+            async with httpx.AsyncClient(auth=("root", PASSWORD)) as client:
+                command = {"command": f"create user {json.dumps(USER)}"}
+                created = await client.post(f"{url}/api/v1/server", json=command)
+                assert created.status_code == 200, created.text
+            yield backend
+        finally:
+            await operator.close()
+            await backend.close()
 
 
 async def test_the_documented_rights_are_enough_for_a_worker_and_no_more(

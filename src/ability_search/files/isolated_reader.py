@@ -13,7 +13,6 @@ import subprocess
 import sys
 import threading
 from contextlib import suppress
-from types import TracebackType
 from typing import BinaryIO, Self, cast
 
 import msgspec
@@ -84,12 +83,7 @@ class Extractor:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exc: object) -> None:
         self.close()
 
     def extract(self, name: str, data: bytes, format: str | None) -> Extracted:

@@ -229,8 +229,10 @@ def adjust(item: Candidate, stage: str, score: float, **detail: Any) -> None:
 
 def rank_key(item: Candidate) -> tuple[float, float, str]:
     """Return a sort key for the best score first; scores of 0 by cosine; ties by chunkId."""
-    cosine = 0.0 if item.score or item.semantic is None else item.semantic
-    return -item.score, 0.0 if math.isnan(cosine) else -cosine, item.chunk_id
+    if item.score:
+        return -item.score, 0.0, item.chunk_id
+    cosine = item.semantic
+    return 0.0, 0.0 if cosine is None or math.isnan(cosine) else -cosine, item.chunk_id
 
 
 def best_first(items: Iterable[Candidate]) -> list[Candidate]:

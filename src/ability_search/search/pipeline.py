@@ -138,6 +138,8 @@ async def rank(name: str, query: Query, embeddings: QueryVectors, ports: Ports) 
     Raises:
         ModelMismatch: if the query names another model than the collection's.
     """
+    if len(query.phrasings) == 1:  # A task costs more than some stages.
+        return await rank_phrasing(name, query.phrasings[0], embeddings, ports)
     try:
         async with asyncio.TaskGroup() as group:
             ranked = [
@@ -147,8 +149,7 @@ async def rank(name: str, query: Query, embeddings: QueryVectors, ports: Ports) 
     except ExceptionGroup as failures:
         raise first_failure(failures) from failures
     lists = [task.result() for task in ranked]
-    if len(lists) > 1:
-        await fuse_phrasings(lists, ports)
+    await fuse_phrasings(lists, ports)
     return lists[0]
 
 

@@ -403,7 +403,11 @@ async def _survivors(
     Raises:
         SearchError: the first failure, if all of them failed.
     """
-    outcomes = await asyncio.gather(*map(call, names), return_exceptions=True)
+    outcomes: list[Candidates | BaseException]
+    if len(names) == 1:  # A task costs more than some stages.
+        outcomes = [await call(names[0])]
+    else:
+        outcomes = await asyncio.gather(*map(call, names), return_exceptions=True)
     kept: dict[str, Candidates] = {}
     failures: list[SearchError] = []
     for name, outcome in zip(names, outcomes, strict=True):

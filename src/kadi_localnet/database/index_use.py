@@ -7,12 +7,13 @@ nothing else in the database does.
 
 from __future__ import annotations
 
+import asyncio
 import re
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 
 from kadi_localnet.database.backend import Statement
 
@@ -26,12 +27,12 @@ _DROPPED = re.compile(r"\bDROP\s++(?:TYPE|INDEX)\s++`?([^\s`\[;]++)", re.IGNOREC
 
 
 class IndexUse:
-    """The types of one database whose vector indexes are being searched, or dropped."""
+    """The types whose vector indexes are being searched, or dropped."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._searched: Counter[str] = Counter()
-        self._dropped: Counter[str] = Counter()
+        self.lock = threading.Lock()
+        self.searched: Counter[str] = Counter()
+        self.dropped: Counter[str] = Counter()
 
     @contextmanager
     def of(
@@ -43,42 +44,91 @@ class IndexUse:
             statements: Statements to run in the block.
             pause: Waits for some seconds; may raise to give up.
         """
-        texts = [each.text for each in statements]
-        searched = {name for text in texts for name in _SEARCHED.findall(text)}
-        dropped = {name for text in texts for name in _DROPPED.findall(text)}
-        with self.searching(searched, pause), self._dropping(dropped, pause):
+        with _waiting(_Use(self, *_types(statements)), pause):
             yield
 
     @contextmanager
-    def searching(
-        self, names: Iterable[str], pause: Callable[[float], None] = time.sleep
-    ) -> Iterator[None]:
-        """Search the vector indexes of some types once none of them is being dropped."""
-        used = set(names)
-        while not self._entered(used):
-            pause(_PAUSE)
-        try:
+    def searching(self, name: str) -> Iterator[None]:
+        """Search the vector index of a type once that type is not being dropped."""
+        with _waiting(_Use(self, [name], []), time.sleep):
             yield
-        finally:
-            with self._lock:
-                self._searched -= Counter(used)
 
-    @contextmanager
-    def _dropping(self, names: set[str], pause: Callable[[float], None]) -> Iterator[None]:
-        with self._lock:
-            self._dropped.update(names)
+    @asynccontextmanager
+    async def on_server(self, statements: Iterable[Statement]) -> AsyncIterator[None]:
+        """Use the types, as :meth:`of`, for statements that a server runs.
+
+        A server does not notice that nobody waits for a statement any more, so after a timeout or
+        a cancellation the types stay in use for ``PATIENCE``.
+        """
+        use = _Use(self, *_types(statements))
+        given_up = False
         try:
-            deadline = time.monotonic() + PATIENCE
-            while self._searched.keys() & names and time.monotonic() < deadline:
-                pause(_PAUSE)
-            yield
+            for seconds in use.waits():
+                await asyncio.sleep(seconds)
+            try:
+                yield
+            except (TimeoutError, asyncio.CancelledError):
+                given_up = True
+                raise
         finally:
-            with self._lock:
-                self._dropped -= Counter(names)
+            if given_up:
+                asyncio.get_running_loop().call_later(PATIENCE, use.end)
+            else:
+                use.end()
 
-    def _entered(self, names: set[str]) -> bool:
-        with self._lock:
-            if self._dropped.keys() & names:
-                return False
-            self._searched.update(names)
-            return True
+
+class _Use:
+    """The use of types by one call: those that it searches and those that it drops."""
+
+    def __init__(self, indexes: IndexUse, searched: Iterable[str], dropped: Iterable[str]) -> None:
+        self._indexes = indexes
+        self._searched = Counter(set(searched))
+        self._dropped = Counter(set(dropped))
+        self._has_begun = False
+
+    def waits(self) -> Iterator[float]:
+        """Begin the use: yield seconds to wait, until the call may run.
+
+        A drop goes before searches that ask later.
+        """
+        while not self._begun():
+            yield _PAUSE
+        deadline = time.monotonic() + PATIENCE
+        while self._dropped and self._in_use() and time.monotonic() < deadline:
+            yield _PAUSE
+
+    def end(self) -> None:
+        """End the use, if it has begun."""
+        if self._has_begun:
+            with self._indexes.lock:
+                self._indexes.searched -= self._searched
+                self._indexes.dropped -= self._dropped
+
+    def _begun(self) -> bool:
+        indexes = self._indexes
+        with indexes.lock:
+            if not indexes.dropped.keys() & self._searched.keys():
+                indexes.searched += self._searched
+                indexes.dropped += self._dropped
+                self._has_begun = True
+        return self._has_begun
+
+    def _in_use(self) -> bool:
+        with self._indexes.lock:
+            return bool(self._indexes.searched.keys() & self._dropped.keys())
+
+
+@contextmanager
+def _waiting(use: _Use, pause: Callable[[float], None]) -> Iterator[None]:
+    try:
+        for seconds in use.waits():
+            pause(seconds)
+        yield
+    finally:
+        use.end()
+
+
+def _types(statements: Iterable[Statement]) -> tuple[list[str], list[str]]:
+    """Return the types that statements search, and those that they drop."""
+    text = " ".join(each.text for each in statements)
+    return _SEARCHED.findall(text), _DROPPED.findall(text)

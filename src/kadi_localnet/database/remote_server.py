@@ -28,6 +28,7 @@ from kadi_localnet.database.backend import (
     rows_of,
     too_many_rows,
 )
+from kadi_localnet.database.index_use import IndexUse
 from kadi_localnet.database.servers import Servers
 
 CONNECTIONS = 32
@@ -128,6 +129,7 @@ class HttpDatabases:
     ) -> None:
         self._servers = Servers(urls, spread=spread_reads)
         self._asking = asyncio.Lock()
+        self._indexes = IndexUse()
         self.counts = Counts()
         self.concurrency = connections
         self._max_rows = max_rows
@@ -145,7 +147,10 @@ class HttpDatabases:
     async def read(self, database: str, statement: Statement, *, timeout: float) -> Rows:
         """Run a read-only statement."""
         self.counts.reads += 1
-        async with _Deadline(timeout, writes=False) as deadline:
+        async with (
+            _Deadline(timeout, writes=False) as deadline,
+            self._indexes.on_server([statement]),
+        ):
             path = f"/api/v1/query/{database}"
             return await self._repeated(
                 lambda: self._run(path, statement, deadline, effect="", reads=database), deadline
@@ -156,7 +161,10 @@ class HttpDatabases:
     ) -> list[Rows]:
         """Run statements in one transaction; retry it after a conflict with another one."""
         self.counts.writes += len(statements)
-        async with _Deadline(timeout, writes=True) as deadline:
+        async with (
+            _Deadline(timeout, writes=True) as deadline,
+            self._indexes.on_server(statements),
+        ):
             try:
                 return await self._repeated(
                     lambda: self._transaction(database, statements, deadline), deadline

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.command_lines import root
 from typer.testing import CliRunner, Result
 
 from ability_search.cli.app import all_commands
@@ -91,6 +92,8 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     monkeypatch.setenv("SEARCH_SECRET_KEY_FILE", str(tmp_path / "key"))
     monkeypatch.setenv("COLUMNS", "200")
     monkeypatch.setenv("NO_COLOR", "1")
+    # Else each call makes all commands from their functions.
+    monkeypatch.setattr("typer.testing._get_command", lambda _: root())
     runner = CliRunner()
 
     def invoke(*arguments: str, given: str | None = None, broker: str | None = None) -> Result:

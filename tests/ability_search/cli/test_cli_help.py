@@ -8,8 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-import typer.main
-from tests.command_lines import problem
+from tests.command_lines import problem, root
 from typer.testing import CliRunner
 
 import ability_search
@@ -25,9 +24,7 @@ def walk(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, 
         yield from walk(child, (*path, name))
 
 
-app = all_commands()
-ROOT = typer.main.get_command(app)
-COMMANDS = dict(walk(ROOT))
+COMMANDS = dict(walk(root()))
 
 
 def examples(command: Any) -> list[str]:
@@ -97,7 +94,7 @@ def test_every_visible_option_and_argument_is_explained(path: tuple[str, ...]) -
 
 
 def test_examples_are_shown_as_they_are_laid_out() -> None:
-    shown = CliRunner().invoke(app, ["search", "--help"], env={"COLUMNS": "60"})
+    shown = CliRunner().invoke(all_commands(), ["search", "--help"], env={"COLUMNS": "60"})
     assert shown.exit_code == 0
     assert re.search(
         r'\n +ability-search search "how do I back it up" -c docs -k 5\n', shown.output
@@ -105,10 +102,10 @@ def test_examples_are_shown_as_they_are_laid_out() -> None:
 
 
 def test_help_lists_the_exit_codes() -> None:
-    shown = CliRunner().invoke(app, ["--help"])
+    shown = CliRunner().invoke(all_commands(), ["--help"])
     assert "Exit codes: 0 done, 1 failed" in " ".join(shown.output.split())
 
 
 def test_version() -> None:
-    shown = CliRunner().invoke(app, ["--version"])
+    shown = CliRunner().invoke(all_commands(), ["--version"])
     assert shown.output == f"ability-search {ability_search.__version__}\n"

@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 from tests.ability_search.cli.conftest import Network, Run
-from typer.main import get_command
+from tests.command_lines import root
 
-from ability_search.cli.app import all_commands
 from ability_search.search.options import QueryInput
 from ability_search.search.response import (
     Degraded,
@@ -93,8 +92,7 @@ def test_all_options_reach_the_tool_under_their_wire_names(network: Network, run
 
 
 def test_every_field_of_a_query_has_an_option() -> None:
-    command = get_command(all_commands()).commands["search"]  # type: ignore[attr-defined]
-    named = {str(each.name) for each in command.params}
+    named = {str(each.name) for each in root().commands["search"].params}
     assert QueryInput.model_fields.keys() - named == {
         "limit",
         "mode",

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.ability_search.artifacts.made import edited
 from tests.ability_search.flows.conftest import Network, Start, document
 from tests.ability_search.flows.stored import (
     assert_consistent,
@@ -26,6 +27,7 @@ from tests.ability_search.flows.stored import (
     source_rows,
     types,
 )
+from tests.ability_search.flows.test_file_identity import command
 
 from ability_search.artifacts.artifact_reader import Artifact, read_manifest
 from ability_search.artifacts.exporter import Exporter
@@ -461,3 +463,40 @@ async def test_a_backup_remembers_what_agents_were_shown(start: Start, tmp_path:
         await import_(network, tmp_path / "backup", "docs9")
         assert [use[1] for use in await uses(network, "docs9")][0] == "docs9:d1:0"
         assert len(await uses(network, "docs2")) == 1
+
+
+@pytest.mark.engine
+async def test_the_commands_do_what_they_say(
+    start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with start(**NO_GRACE) as network:
+        monkeypatch.setenv("HOME", str(tmp_path))
+        monkeypatch.setenv("SEARCH_DATABASE", network.settings.database.name)
+
+        async def run(*arguments: str | Path) -> int:
+            return (await command(network, *arguments))[0]
+
+        texts = [document(f"d{n}", f"Number {n} of some.") for n in range(40)]
+        await network.call("search-index", collection="docs", documents=texts)
+        await network.call("search-index", collection="notes", documents=[document("n", "Note.")])
+        saved = tmp_path / "saved"
+        assert await run("backup", saved) == 0
+        assert sorted(os.listdir(saved)) == ["docs", "notes"]
+        manifest = read_manifest(saved / "docs")
+        assert isinstance(manifest, ChunksManifest)
+        assert manifest.usage_file is not None
+        assert await run("restore", saved) == 2
+        assert await run("restore", saved, "-c", "nothing") == 3
+        assert await run("restore", saved, "-c", "notes", "--name", "notes2") == 0
+        assert (await assert_consistent(network, "notes2")).sources == 1
+        await network.call("search-delete", collection="docs")
+        await network.call("search-delete", collection="notes")
+        assert await run("restore", saved) == 0
+        assert (await assert_consistent(network, "docs")).sources == 40
+        assert await run("import", saved / "docs", "--check") == 0
+        assert await run("import", saved / "docs") == 2
+        assert await run("export", "nothing", tmp_path / "x") == 3
+        edited(saved / "notes", index_version=9)
+        assert await run("import", saved / "notes", "--name", "n") == 2
+        names = await rows(network, "SELECT name FROM Collection ORDER BY name")
+        assert [row["name"] for row in names] == ["docs", "notes", "notes2"]

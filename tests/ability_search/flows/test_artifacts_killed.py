@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import random
 import signal
@@ -18,13 +17,12 @@ from tests.ability_search.flows.stored import (
     assert_consistent,
     chunks,
     record,
-    rows,
     services_of,
     settled,
 )
 
 from ability_search.artifacts.artifact_reader import Artifact, read_manifest
-from ability_search.artifacts.manifest import MANIFEST, ChunksManifest
+from ability_search.artifacts.manifest import ChunksManifest
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(240)]
 
@@ -140,30 +138,3 @@ async def test_an_import_killed_at_any_moment_leaves_what_there_was(
         assert await command.run("import", out, "--name", "docs", "--replace") == 0
         await assert_consistent(network, "docs")
         assert {row["chunkId"]: row["content"] for row in await chunks(network, "docs")} == held
-
-
-async def test_the_commands_do_what_they_say(start: Start, tmp_path: Path) -> None:
-    async with start(**SETTINGS) as network:
-        command = Command(network, tmp_path)
-        await index(network, tmp_path, "Some")
-        await network.call("search-index", collection="notes", documents=[document("n", "Note.")])
-        saved = str(tmp_path / "saved")
-        assert await command.run("backup", saved) == 0
-        assert sorted(os.listdir(saved)) == ["docs", "notes"]
-        assert checked(tmp_path / "saved" / "docs").usage_file is not None
-        assert await command.run("restore", saved) == 2
-        assert await command.run("restore", saved, "-c", "nothing") == 3
-        assert await command.run("restore", saved, "-c", "notes", "--name", "notes2") == 0
-        assert (await assert_consistent(network, "notes2")).sources == 1
-        await network.call("search-delete", collection="docs")
-        await network.call("search-delete", collection="notes")
-        assert await command.run("restore", saved) == 0
-        assert (await assert_consistent(network, "docs")).sources == 40
-        assert await command.run("import", f"{saved}/docs", "--check") == 0
-        assert await command.run("import", f"{saved}/docs") == 2
-        assert await command.run("export", "nothing", str(tmp_path / "x")) == 3
-        manifest = tmp_path / "saved" / "notes" / MANIFEST
-        manifest.write_text(json.dumps(json.loads(manifest.read_text()) | {"index_version": 9}))
-        assert await command.run("import", f"{saved}/notes", "--name", "n") == 2
-        names = await rows(network, "SELECT name FROM Collection ORDER BY name")
-        assert [row["name"] for row in names] == ["docs", "notes", "notes2"]

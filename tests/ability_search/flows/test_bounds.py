@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import Iterator
 from time import perf_counter
 
 import pytest
@@ -32,15 +31,13 @@ async def longest_hold(network: Network, task: asyncio.Task[object]) -> tuple[fl
 
 
 @pytest.fixture
-def young_heap() -> Iterator[None]:
+def young_heap() -> None:
     """Let the garbage collector pass over only new objects, as a worker does after its start.
 
     The objects of all earlier tests would otherwise be traversed, which holds the loop too.
     """
     gc.collect()
     gc.freeze()
-    yield
-    gc.unfreeze()
 
 
 @pytest.mark.usefixtures("young_heap")

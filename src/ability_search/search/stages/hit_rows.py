@@ -8,6 +8,7 @@ from typing import Final
 
 from ability_search.documents import instant
 from ability_search.search.candidates import Answer, Candidate, Candidates, best_first
+from ability_search.search.options import Expand
 from ability_search.search.query import Query
 from ability_search.search.response import Highlight, Hit
 from ability_search.search.stage import Ports, Stage
@@ -54,12 +55,14 @@ async def read_page(answer: Answer, ports: Ports) -> None:
     """
     option, page = answer.query.context, answer.ranked[answer.query.asked.offset : answer.query.end]
 
-    async def contexts() -> None:
-        if option is not None:
-            with answer.clock.step(CONTEXT_EXPANSION.step):
-                await read_contexts(option, page, answer, ports)
+    async def contexts(option: Expand) -> None:
+        with answer.clock.step(CONTEXT_EXPANSION.step):
+            await read_contexts(option, page, answer, ports)
 
-    await asyncio.gather(read_rows(page, ports), contexts())
+    if option is None:
+        await read_rows(page, ports)
+    else:
+        await asyncio.gather(read_rows(page, ports), contexts(option))
     answer.ranked = [item for item in page if item.row is not None]
     answer.lost = len(page) - len(answer.ranked)
 
