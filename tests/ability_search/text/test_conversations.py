@@ -202,6 +202,11 @@ def test_the_text_of_a_conversation_is_read_again_and_restored() -> None:
     assert (same.text, same.format) == (text, "conversation")
 
 
+def test_a_text_without_turns_is_one_passage_without_a_speaker() -> None:
+    [passage] = chunk("Only notes.\n\nNobody speaks.", format="conversation")
+    assert (passage.content, dict(passage.metadata)) == ("Only notes.\n\nNobody speaks.", {})
+
+
 def test_what_is_missing_or_wrong_in_a_message_is_left_out() -> None:
     export = [chatgpt("Bread", current="gone"), {"mapping": {}}, {"chat_messages": "none"}]
     assert [each[0] for each in turns(read("c.json", export))] == [

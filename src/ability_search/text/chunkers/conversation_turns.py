@@ -86,7 +86,7 @@ def chunk_conversation(ruler: Ruler) -> list[Passage]:
     title, number = "", 0
     first = heads[0].start() if heads else len(text)
     made += _passages(ruler, passages, 0, first)
-    for head, following in zip(heads, [*heads[1:], None], strict=True):
+    for head, following in zip(heads, [*heads[1:], None], strict=False):
         end = following.start() if following else len(text)
         if head["title"] is not None:
             title, number = head["title"].strip(), 0

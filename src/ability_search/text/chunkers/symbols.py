@@ -1,12 +1,11 @@
 """Source code: cut at functions, classes and methods, which tree-sitter finds.
 
 The grammars are in the optional extra ``code``. Without it, for any other language, and for code
-that takes the parser too many steps or too long, code is cut at blank lines before unindented
-lines.
+that takes the parser too many steps, code is cut at blank lines before unindented lines.
 
 The parser holds the interpreter lock, and some texts of a few kilobytes take it minutes or
 gigabytes of memory. A callback every hundred steps therefore lets other threads run, and stops the
-parser after many more steps, or more time, than real code takes. A long text is parsed in pieces.
+parser after many more steps or reads than real code takes. A long text is parsed in pieces.
 """
 
 from __future__ import annotations
@@ -15,7 +14,6 @@ import functools
 import importlib
 import logging
 import re
-import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -51,12 +49,12 @@ _INTERRUPTIONS = 3_000
 _INTERRUPTIONS_PER_BYTE = 0.01
 """Maximum callbacks up to a byte, per byte, in addition to ``_INTERRUPTIONS``. Real code has one
 in 200 bytes, minified code one in 45."""
-_SECONDS = 1.0
-_SECONDS_PER_BYTE = 2e-6
-"""Maximum processor time for a text, per byte, in addition to ``_SECONDS``: a step of some grammars
-reads up to the end of a word. Real code takes a tenth of it."""
-_READ = 1 << 16
+_READ = 1 << 10
 """Bytes passed to the parser in one read."""
+_READS = 10_000
+_READS_PER_BYTE = 0.05
+"""Maximum reads up to a byte, per byte, in addition to ``_READS``: a step of some grammars reads to
+the end of a word. Real code has one in 77 to 500 bytes."""
 
 _GRAMMARS = {
     "bash": ("tree_sitter_bash", "language"),
@@ -215,24 +213,28 @@ def _parsed(parse: Callable[..., Any], source: bytes) -> Node:
     """Return the root of the syntax tree.
 
     Raises:
-        Unstructured: if the parser takes too many steps or too long.
+        Unstructured: if the parser takes too many steps or reads.
     """
-    interruptions = 0
-    end = time.thread_time() + _SECONDS + _SECONDS_PER_BYTE * len(source)
+    interruptions = reads = 0
+
+    def read(offset: int, _point: object) -> bytes:
+        nonlocal reads
+        reads += 1
+        return source[offset : offset + _READ]
 
     def is_stuck(offset: int, _has_error: bool) -> bool:
         # A Python callback also lets other threads run.
         nonlocal interruptions
         interruptions += 1
-        allowed = _INTERRUPTIONS + _INTERRUPTIONS_PER_BYTE * offset
-        return interruptions > allowed or time.thread_time() > end
+        return (
+            interruptions > _INTERRUPTIONS + _INTERRUPTIONS_PER_BYTE * offset
+            or reads > _READS + _READS_PER_BYTE * offset
+        )
 
     try:
-        root: Node = parse(
-            lambda offset, _point: source[offset : offset + _READ], progress_callback=is_stuck
-        ).root_node
+        root: Node = parse(read, progress_callback=is_stuck).root_node
     except ValueError as exc:
-        raise Unstructured("its parser takes too many steps or too long") from exc
+        raise Unstructured("its parser takes too many steps or reads") from exc
     return root
 
 
