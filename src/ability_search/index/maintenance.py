@@ -49,8 +49,9 @@ class Maintenance:
         self._now = ports.now
         self._running: dict[str, asyncio.Task[None]] = {}
         self._due: set[str] = set()
-        self._inspected: dict[str, tuple[str, int, float]] = {}
-        """States of collections without outdated weights, since the check reads every chunk."""
+        self._inspected: dict[str, tuple[str, float]] = {}
+        """Generations and average lengths for which there are no outdated weights. Writes add none,
+        so that only an interrupted recomputation leaves some; the check reads every chunk."""
         self._next_sweep = 0
 
     def schedule(self, record: str) -> None:
@@ -129,7 +130,7 @@ class Maintenance:
         assumed = collection.average_length
         if collection.chunks >= _FEW and not actual / _DRIFT <= assumed <= actual * _DRIFT:
             collection = await self._registry.update(collection, average_length=round(actual, 2))
-        state = (collection.type, collection.revision, collection.average_length)
+        state = (collection.type, collection.average_length)
         if self._inspected.get(collection.name) == state:
             return collection
         renewed = await self._renew(collection, kinds=False)
@@ -143,16 +144,22 @@ class Maintenance:
     async def _renew(self, collection: Collection, *, kinds: bool) -> int:
         """Recompute outdated term weights; return the number of chunks."""
         generation, average = collection.type, collection.average_length
-        renewed = 0
-        while chunks := await self._store.outdated_weights(
-            generation, kinds=kinds, average_length=average, limit=_PAGE
-        ):
+        renewed, after = 0, ""
+        while True:
+            chunks = await self._store.outdated_weights(
+                generation, kinds=kinds, average_length=average, after=after, limit=_PAGE
+            )
+            if not chunks:
+                if not after:
+                    return renewed
+                after = ""  # again from the start, for those that could not be written
+                continue
             changes = [_reweighted(chunk, collection) for chunk in chunks]
             await self._store.set_weights(
                 generation, kinds=kinds, average_length=average, changes=changes
             )
             renewed += len(chunks)
-        return renewed
+            after = chunks[-1].chunk_id
 
 
 def _reweighted(chunk: WeightedChunk, collection: Collection) -> WeightedChunk:

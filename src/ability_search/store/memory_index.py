@@ -51,6 +51,8 @@ class MemoryDocuments(Tables):
         record = self._current(collection)
         if record is None:
             return None
+        if replacement.chunks and record.average_length != collection.average_length:
+            return None
         stored = self._generation(record.type)
         if not _stand_ins_unchanged(stored, replacement.stand_ins):
             return None
@@ -237,10 +239,14 @@ class MemoryDocuments(Tables):
         ]
 
     async def outdated_weights(
-        self, generation: str, *, kinds: bool, average_length: float, limit: int
+        self, generation: str, *, kinds: bool, average_length: float, after: str, limit: int
     ) -> list[WeightedChunk]:
         chunks = _by_id(self._generation(generation).table(kinds=kinds).values())
-        outdated = [c for c in chunks if c.record.average_length != average_length]
+        outdated = [
+            chunk
+            for chunk in chunks
+            if chunk.record.chunk_id > after and chunk.record.average_length != average_length
+        ]
         return [_weighted(chunk) for chunk in outdated[:limit]]
 
     async def set_weights(

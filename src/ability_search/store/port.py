@@ -216,7 +216,8 @@ class IndexStore(Protocol):
         deleted. Counts and revision of the record change with it.
 
         Returns:
-            ``None`` if the generation is gone or a stand-in has changed; nothing is written then.
+            ``None`` if the generation is gone, the average length that the weights assume is no
+            longer that of the collection, or a stand-in has changed; nothing is written then.
 
         Raises:
             DatabaseUnavailable: if the store remains unavailable; whether the transaction was
@@ -317,9 +318,19 @@ class IndexStore(Protocol):
         """Return for each place the stored vectors by vector key."""
 
     async def outdated_weights(
-        self, generation: str, *, kinds: bool, average_length: float, limit: int
+        self, generation: str, *, kinds: bool, average_length: float, after: str, limit: int
     ) -> list[WeightedChunk]:
-        """Return chunks whose weights assume another average length, by chunkId."""
+        """Return chunks whose weights assume another average length, by chunkId.
+
+        It may read all chunks.
+
+        Args:
+            generation: The generation.
+            kinds: Whether the chunks of derived kinds.
+            average_length: The average length that weights should assume.
+            after: A chunkId; those behind it are returned.
+            limit: Maximum number of chunks.
+        """
 
     async def set_weights(
         self,

@@ -205,7 +205,8 @@ class ShardedIndex(Shards):
         calls = {}
         for shard, own in spread(replacement, tuple(parts)).items():
             at, part = parts[shard]
-            calls[shard] = at.store.replace(part, own)
+            assumed = replace(part, average_length=collection.average_length)
+            calls[shard] = at.store.replace(assumed, own)
         done = await complete(calls)
         replaced = {shard: each for shard, each in done.items() if each is not None}
         if len(replaced) < len(done):
@@ -370,12 +371,12 @@ class ShardedIndex(Shards):
         return [await of(*place) for place in places]
 
     async def outdated_weights(
-        self, generation: str, *, kinds: bool, average_length: float, limit: int
+        self, generation: str, *, kinds: bool, average_length: float, after: str, limit: int
     ) -> list[WeightedChunk]:
         found = await self.each(
             generation,
             lambda at: at.store.outdated_weights(
-                at.type, kinds=kinds, average_length=average_length, limit=limit
+                at.type, kinds=kinds, average_length=average_length, after=after, limit=limit
             ),
         )
         return sorted(_chained(found), key=attrgetter("chunk_id"))[:limit]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
@@ -22,6 +22,7 @@ SCHEMES = (*NATS_SCHEMES, *RABBITMQ_SCHEMES)
 
 _SUBJECT = "kadi.brokers"
 _CONNECT_SECONDS = 5
+_CLOSE_SECONDS = 1
 _PING_SECONDS = 5
 """Interval at which the server is asked for a sign of life; two may be missing."""
 _UNLIMITED = 0
@@ -64,7 +65,8 @@ class Nats:
 
     Args:
         urls: Addresses of the server or of the servers of a cluster, with a token or a user name
-            and a password; ``tls://`` for TLS.
+            and a password. With ``tls://`` a server that offers no TLS is refused before it gets
+            them; the certificate must be valid for the name of the host.
     """
 
     def __init__(self, urls: list[str]) -> None:
@@ -73,11 +75,10 @@ class Nats:
     @asynccontextmanager
     async def join(self, broker: str, inbound: Inbound) -> AsyncIterator[Send]:
         """See :class:`Backplane`."""
-        from nats.aio.client import Client
         from nats.aio.msg import Msg
         from nats.errors import Error, NoServersError
 
-        client = Client()
+        client = _nats_client()
 
         async def lost() -> None:
             inbound.lost()
@@ -128,11 +129,34 @@ class Nats:
             async with asyncio.timeout(_CONNECT_SECONDS):
                 await joined.wait()
         except (Error, NoServersError, OSError, TimeoutError) as exc:
-            await client.close()
+            await _close(client)
             raise BackplaneLost(f"cannot reach NATS at {_shown(self._urls)}: {exc}") from exc
         try:
             yield send
         finally:
+            await _close(client)
+
+
+def _nats_client() -> Any:
+    from nats.aio.client import Client
+    from nats.errors import Error
+
+    class CautiousClient(Client):
+        """The library's client speaks plain text with ``tls://`` to a server that offers no TLS."""
+
+        def _connect_command(self) -> bytes:
+            server = self._current_server
+            if server and server.uri.scheme == "tls" and not self._server_info.get("tls_required"):
+                raise Error("the server offers no TLS")
+            return super()._connect_command()
+
+    return CautiousClient()
+
+
+async def _close(client: Any) -> None:
+    # Without a limit it waits for ever for a connection whose TLS handshake failed.
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_CLOSE_SECONDS):
             await client.close()
 
 

@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 from tests.ability_search.index.ports_of import index_ports
+from tests.contract.stored_records import chunk, filled, put
 
 from ability_search.errors import DatabaseUnavailable, StatementRefused
+from ability_search.index import maintenance as maintenance_module
 from ability_search.index.generations import Generations
 from ability_search.index.maintenance import Maintenance
 from ability_search.index.preparation import Recipe
@@ -19,6 +21,8 @@ from ability_search.store.arcadedb import index
 from ability_search.store.arcadedb.collections import to_record
 from ability_search.store.arcadedb.core import Scripts
 from ability_search.store.arcadedb.store import ArcadeStore
+from ability_search.store.memory import MemoryStore
+from ability_search.store.port import Store
 from ability_search.store.statistics_cache import StatisticsCache
 
 PATIENCE = 10.0
@@ -56,9 +60,12 @@ class Held:
 
 
 def maintenance_of(store: Scripts) -> Maintenance:
-    arcade = ArcadeStore(store)
-    ports = index_ports(arcade, now=0)
-    return Maintenance(ports, StatisticsCache(arcade), Generations(ports))
+    return maintenance_over(ArcadeStore(store))
+
+
+def maintenance_over(store: Store) -> Maintenance:
+    ports = index_ports(store, now=0)
+    return Maintenance(ports, StatisticsCache(store), Generations(ports))
 
 
 async def test_what_is_asked_for_while_it_runs_is_done_once_more_afterwards() -> None:
@@ -135,3 +142,38 @@ async def test_a_graph_that_takes_longer_than_a_statement_is_asked_for_again(
         maintenance.schedule("docs")
         await maintenance.idle()
     assert store.built == built
+
+
+async def test_chunks_are_read_once_for_an_average_length_however_many_writes_follow(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    store = MemoryStore()
+    maintenance = maintenance_over(store)
+    reads: list[str] = []
+    outdated = store.outdated_weights
+
+    async def noted(generation: str, **options: Any) -> Any:
+        reads.append(generation)
+        return await outdated(generation, **options)
+
+    monkeypatch.setattr(store, "outdated_weights", noted)
+    record = await filled(store, chunk("a"), name="docs")
+    for number in range(3):
+        await put(store, record, chunk(f"b{number}"))
+        await maintenance.maintain("docs")
+    assert len(reads) == 1
+    await store.update_collection(record, {"average_length": 9.5})
+    await maintenance.maintain("docs")
+    assert len(reads) > 1
+
+
+async def test_an_interrupted_renewal_of_weights_is_completed_page_by_page(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(maintenance_module, "_PAGE", 2)
+    store = MemoryStore()
+    old = [chunk(f"s{number}", average_length=9.5) for number in range(5)]
+    record = await filled(store, *old, name="docs")
+    await maintenance_over(store).maintain("docs")
+    left = store.outdated_weights
+    assert not await left(record.type, kinds=False, average_length=10.0, after="", limit=9)

@@ -331,10 +331,13 @@ class IndexSql(Database):
     # Weights
 
     async def outdated_weights(
-        self, generation: str, *, kinds: bool, average_length: float, limit: int
+        self, generation: str, *, kinds: bool, average_length: float, after: str, limit: int
     ) -> list[WeightedChunk]:
         statement = write.outdated_weights(
-            _chunk_type(generation, kinds=kinds), average_length=average_length, limit=limit
+            _chunk_type(generation, kinds=kinds),
+            average_length=average_length,
+            after=after,
+            limit=limit,
         )
         return list(map(_weighted, await self.generation_read(generation, statement)))
 

@@ -114,19 +114,21 @@ def replace_sources(
         kinds: Chunks of derived kinds to store; their type must exist.
         now: Epoch milliseconds.
 
-    Returns one map: ``revision`` (null if the collection was deleted or has another generation, or
-    if staged chunks or stand-ins are missing; nothing was written then), ``deleted`` and
+    Returns one map: ``revision`` (null if the collection was deleted or has another generation, if
+    its average length is not the one that the weights assume, or if staged chunks or stand-ins are
+    missing; nothing was written then), ``deleted`` and
     ``inserted`` chunks, ``replaced`` sources, ``collection`` (rows of its record after the change).
     """
     chunk_type = collection.type
     source_t = source_type(chunk_type)
     records = f"INSERT INTO `{source_t}` CONTENT :records;" if replacement.records else ""
     links = f"INSERT INTO `{link_type(chunk_type)}` CONTENT :links;" if replacement.links else ""
+    weighted = "AND averageLength = :averageLength" if replacement.chunks else ""
     text = f"""
         BEGIN;
         {_CHECK_STAGED if chunks.staged or kinds.staged else ""}
         LET c = UPDATE Collection SET revision = revision + 1, updatedAt = :now RETURN AFTER
-            WHERE name = :name AND type = :type;
+            WHERE name = :name AND type = :type {weighted};
         IF ($c.size() = 0) {_NOTHING}
         {_check_stand_ins(chunk_type) if replacement.stand_ins else ""}
         LET old = SELECT {_TOTALS} FROM `{source_t}` WHERE source IN :sources;
@@ -222,6 +224,7 @@ def _parameters(
         **commit_params(collection.type, replacement.sources, now),
         "name": collection.name,
         "type": collection.type,
+        "averageLength": collection.average_length,
         "now": now,
         "sources": list(replacement.sources),
         "chunks": list(chunks.rows),
@@ -275,14 +278,17 @@ def discard_staged(*, before: int) -> Statement:
 # Renewing weights
 
 
-def outdated_weights(chunk_type: str, *, average_length: float, limit: int) -> Statement:
-    """Select chunks whose BM25 weights assume another average length, by chunkId."""
+def outdated_weights(
+    chunk_type: str, *, average_length: float, after: str, limit: int
+) -> Statement:
+    """Select chunks behind ``after`` whose BM25 weights assume another average length."""
     return Statement(
         "SELECT chunkId, duplicateOf, ifnull(terms, spareTerms) AS terms,"
         " ifnull(weights, spareWeights) AS weights, lengths, averageLength"
         f" FROM `{chunk_type}`"
-        f" WHERE averageLength <> :average ORDER BY chunkId LIMIT {limit:d}",
-        {"average": average_length},
+        " WHERE chunkId > :floor AND averageLength <> :average"
+        f" ORDER BY chunkId LIMIT {limit:d}",
+        {"average": average_length, "floor": after},
     )
 
 
