@@ -159,18 +159,23 @@ class Trust(NamedTuple):
         return float(np.clip(usual + np.clip(slope * evidence, -_REACH, _REACH), 0.0, 1.0))
 
 
-def relevance(cosine: float, keyword: float) -> float:
+def relevance(cosine: float, keyword: float, specificity: float) -> float:
     """Return the estimated probability that one of the first three hits answers the query.
 
-    ``1 / (1 + exp(5.1 - 8.1 c - 3 k))``, a logistic regression over the queries of six judged
-    sets, and as many queries of other sets that have no answer there (all-MiniLM-L6-v2); rounded
-    to three decimals.
+    ``1 / (1 + exp(5.1 - 8.1 c - 3 k min(1, 2 s)))``, a logistic regression over the queries of six
+    judged sets, and as many queries of other sets that have no answer there (all-MiniLM-L6-v2);
+    rounded to three decimals. Words that most chunks have tell nothing, even if all of them match:
+    the keyword score counts in full if a term occurs in at most about the square root of the number
+    of chunks (``s`` .5).
 
     Args:
         cosine: The best cosine to the query, ``c``.
         keyword: The best normalized keyword score, ``k``.
+        specificity: Information of the most informative term, in units of one that occurs in a
+            single chunk, ``s``.
     """
-    return round(1.0 / (1.0 + exp(5.1 - 8.1 * max(0.0, cosine) - 3.0 * keyword)), 3)
+    matched = keyword * min(1.0, 2.0 * specificity)
+    return round(1.0 / (1.0 + exp(5.1 - 8.1 * max(0.0, cosine) - 3.0 * matched)), 3)
 
 
 def trust(semantic: Floats, keyword: Floats) -> Trust | None:
@@ -436,7 +441,8 @@ def _trusted(lists: Sequence[RankedList], candidates: Candidates) -> dict[str, f
     semantic, keyword = lists
     found = np.where(np.isnan(keyword.scores), keyword.unseen, keyword.scores)
     cosine = max((item.cosine or 0.0 for item in candidates.found), default=0.0)
-    candidates.relevance = relevance(cosine, float(found.max(initial=0.0)))
+    best = float(found.max(initial=0.0))
+    candidates.relevance = relevance(cosine, best, candidates.plan.specificity)
     share = weights["semantic"] / sum(weights.values())
     if evidence := trust(semantic.scores, found):
         candidates.trust = evidence._asdict()

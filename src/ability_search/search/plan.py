@@ -63,6 +63,8 @@ class Plan:
     """Cosine of unrelated texts to the query, if collections under several models are searched."""
     informative: float = 0.0
     """Information of the query's terms, in units of a term that occurs in a single chunk."""
+    specificity: float = 0.0
+    """The same of the most informative of them, if keyword and semantic scores are combined."""
 
     @property
     def retrievers(self) -> list[Retriever]:

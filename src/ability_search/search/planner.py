@@ -81,28 +81,29 @@ def planned(candidates: Candidates, query: Query, vectors: Vectors | None) -> Pl
     if in_fields := full_text_terms(query, statistics, language=language):
         products[FULL_TEXT] = in_fields
     both = terms is not None and vectors is not None
+    rarest = float(inverse_document_frequency([1], statistics.chunks)[0])
+    words = topic.of_each_term(topic_terms, most=_WORDS) if both else []
     return replace(
         plan,
         terms=terms,
         products=products,
-        informative=topic.information
-        / float(inverse_document_frequency([1], statistics.chunks)[0]),
-        words=_words(query, topic, topic_terms, candidates) if both else {},
+        informative=topic.information / rarest,
+        specificity=words[0].information / rarest if words else 0.0,
+        words=_named(words, query, candidates),
         phrases=pairs_of(query, statistics, language=language)
         if both and ranking.phrasing > 0
         else None,
     )
 
 
-def _words(
-    query: Query, topic: QueryTerms, terms: Sequence[str], candidates: Candidates
+def _named(
+    words: Sequence[QueryTerms], query: Query, candidates: Candidates
 ) -> dict[str, QueryTerms]:
-    """Return the topic's single terms, if scores are combined; ``terms`` are the analyzed topic."""
+    """Return the query's single terms by their columns, if scores are combined."""
     fusion = query.asked.fusion
-    if (fusion.method if fusion else candidates.ranking.fusion) != "convex":
+    if len(words) < 2 or (fusion.method if fusion else candidates.ranking.fusion) != "convex":
         return {}
-    words = topic.of_each_term(terms, most=_WORDS)
-    return {f"word{place}": word for place, word in enumerate(words)} if len(words) > 1 else {}
+    return {f"word{place}": word for place, word in enumerate(words)}
 
 
 def _depths(query: Query, depth: int, candidates: int) -> tuple[int, ...]:

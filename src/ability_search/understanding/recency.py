@@ -1,9 +1,8 @@
 """Queries for the newest or the oldest: ``latest deployment``, ``what was the last incident``.
 
-``last`` and ``first`` count in questions about the past only, not in ``what is the last element``.
-Questions how to do something (``how to find
-the newest file``) and statements (``the latest results are poor``) do not count. Words within
-quotation marks are ignored.
+``last`` and ``first`` count in questions about the past and before events only, not in ``what is
+the last element``. Questions how to do something (``how to find the newest file``) and statements
+(``the latest results are poor``) do not count. Words within quotation marks are ignored.
 """
 
 from __future__ import annotations
@@ -41,6 +40,10 @@ def _alone(words: str) -> str:
 _AGO = r"(?<!\bbefore\sthe\s)(?<!\bafter\sthe\s)(?<!\bsince\sthe\s)"
 """Not within a clause of time: ``what changed before the last outage``."""
 _NO_EVENT = r"(?!\s+(?:names?|mile|resort|minute|words?|elements?|items?|one|aid|class|floor)\b)"
+_EVENT = (
+    r"(?:appointment|conversation|deploy(?:ment)?|discussion|incident|meeting|mention|outage|release"
+    r"|visit)\s+(?:about|at|by|for|in|of|on|to|where|with)\b"
+)
 
 LAST: Final = (
     Cue(
@@ -54,6 +57,11 @@ LAST: Final = (
         r"^\W*(?:the\s+)?last\s+time\s+(?:i|we|you|they|he|she|it|our|my|the)\s",
         "last time we talked about pricing",
         "last time zone in the list",
+    ),
+    Cue(
+        rf"^\W*(?:the\s+)?last\s+{_EVENT}",
+        "last meeting with Acme",
+        "the last meeting room on the left",
     ),
 )
 """Words that ask for the newest in questions about the past."""
@@ -69,6 +77,11 @@ FIRST: Final = (
         r"^\W*(?:the\s+)?first\s+time\s+(?:i|we|you|they|he|she|it|our|my|the)\s",
         "the first time we talked about pricing",
         "first time buyers",
+    ),
+    Cue(
+        rf"^\W*(?:the\s+)?first\s+{_EVENT}",
+        "the first release of the cart service",
+        "the first release candidate",
     ),
 )
 """Words that ask for the oldest in questions about the past."""

@@ -14,6 +14,7 @@ from ability_search.understanding.periods import Period, date_of, months, one_da
 from ability_search.understanding.written_dates import (
     DAYS,
     FLAGS,
+    FOREIGN_MONTH,
     MONTH,
     ORDINAL,
     PART,
@@ -46,6 +47,8 @@ _AT = r"(?:in|during|since|until|till|before|after|by|of|from|to|between|and|thr
 _AUXILIARY_MAY = (
     r"(?<!\bin\s)(?<!\bduring\s)(?<!\bsince\s)(?-i:may)\s+(?!(?:and|in|of|on|to)\b)[^\W\d]"
 )
+_SHARED_MONTH = r"(?:april|august|september|november)"
+"""A month with one name in English and German."""
 _ALWAYS_MONTHS = r"(?:january|february|july|september|october|november|december)"
 _WEEKDAY = r"(?:mon|tues?|wed(?:nes)?|thu(?:rs)?|fri|sat(?:ur)?|sun)(?:day)?"
 
@@ -312,6 +315,15 @@ FORMS: Final[tuple[tuple[Cue, Reader], ...]] = (
     ),
     (
         Cue(
+            r"\b(?:by|until|till|since)\s+the\s+(?P<here>(?P<part>(?:beginning|start|middle|end)\s+of)"
+            r"\s+the\s+(?P<which>)(?P<unit>month|year))\b(?!-)",
+            "goals by the end of the year",
+            "closing the books at the end of the year",
+        ),
+        _calendar,
+    ),
+    (
+        Cue(
             rf"\b(?P<here>(?P<fraction>(?-i:[QH])[1-4]|{ORDINAL}\s+quarter)(?P<which>)"
             r"(?:\s+of\s+the\s+year)?)\b(?![-':]|\.\s+\w)",
             "revenue in Q2",
@@ -325,6 +337,32 @@ FORMS: Final[tuple[tuple[Cue, Reader], ...]] = (
             rf"(?P<behind>{MONTH}))\b(?![%:/]|[.,]\d|-\w|\s+(?:be|not|have)\b)",
             "notes of 2 May",
             "2 may be enough",
+        ),
+        _day,
+    ),
+    (
+        Cue(
+            rf"(?<![\w.:/-])(?P<here>(?P<before>){DAYS}(?:\.\s*|\s+de\s+|\s+(?!mars\b|mayo\b))"
+            rf"(?P<behind>{FOREIGN_MONTH}))\b(?!-\w)",
+            "Notizen vom 5. März",
+            "5 marzipan cakes",
+        ),
+        _day,
+    ),
+    (
+        Cue(
+            rf"\b(?:du|le|au)\s+(?P<here>(?P<before>){DAYS}\s+(?P<behind>(?-i:mars)))\b(?!-\w)",
+            "la réunion du 5 mars",
+            "5 mars rovers",
+        ),
+        _day,
+    ),
+    (
+        Cue(
+            rf"\b(?:am|vom|zum|bis|seit)\s+(?P<here>(?P<before>){DAYS}\.\s*(?P<behind>{_SHARED_MONTH}))"
+            r"\b(?!-\w)",
+            "Notizen vom 5. April",
+            "see chapter 5. April follows",
         ),
         _day,
     ),
@@ -365,6 +403,15 @@ FORMS: Final[tuple[tuple[Cue, Reader], ...]] = (
     ),
     (
         Cue(
+            rf"\b(?:im|en)\s+(?P<here>(?P<part>)(?P<which>)(?P<month>{FOREIGN_MONTH}|{_SHARED_MONTH}))"
+            r"\b(?!-\w)",
+            "Kosten im März",
+            "ein Abend im Mai-Tai",
+        ),
+        _month,
+    ),
+    (
+        Cue(
             rf"\b(?P<here>(?P<part>)(?P<which>)(?P<month>{_ALWAYS_MONTHS}))\b(?!-\w)",
             "October invoices",
             "the october-cms",
@@ -400,8 +447,8 @@ FORMS: Final[tuple[tuple[Cue, Reader], ...]] = (
     ),
     (
         Cue(
-            r"\b(?P<here>(?:calendar\s+)?week\s+(?P<number>[1-9]\d?))\b"
-            r"(?![-.:%/]|\s+of\s+(?!the\s+year))",
+            r"\b(?P<here>(?:(?:(?:calendar\s+)?week|kalenderwoche|semaine|semana)\s+|(?-i:KW)\s?)"
+            r"(?P<number>[1-9]\d?))\b(?![-.:%/]|\s+(?:of|de|del|der)\s+(?!the\s+year))",
             "deploys of week 12",
             "week 12 of pregnancy",
         ),

@@ -7,10 +7,10 @@ In addition to the dates of :mod:`.written_dates`, with T the day of the query:
   ``quarter``, ``year``, a month or a season; ``earlier this year`` ends with T;
 * ``past 30 days``, ``last two weeks``, ``past month``: that many days up to T;
 * ``upcoming``: T and later; ``by Friday``: up to the next one;
-* ``week 12``: the latest that has begun by T, Monday to Sunday;
+* ``week 12``, ``KW 12``, ``semaine 12``: the latest that has begun by T, Monday to Sunday;
 * ``3 weeks ago``: the week around that day; likewise days, months and years;
-* ``in March``, ``March 12``, ``Q2``, ``second quarter``: the latest that has begun by T, or of the
-  year of the date they are joined with (``January to March 2026``);
+* ``in March``, ``March 12``, ``5. März``, ``le 5 mars``, ``Q2``: the latest that has begun by T, or
+  of the year of the date they are joined with (``January to March 2026``);
 * ``2026`` at the beginning of the query.
 
 ``since``, ``after``, ``before``, ``until``, ``by``, ``older than``, ``onwards`` open an end.
@@ -65,7 +65,8 @@ RELATIONS: Final[Mapping[str, tuple[Cue, ...]]] = {
 _PLAIN = (
     "in", "on", "during", "within", "throughout", "over", "of", "for", "from", "between", "around",
     "about", "at", "dated", r"in\s+the\s+month\s+of", r"back\s+in",
-    "am", "im", "vom", "au", "du", "en", "le", "de", "del",
+    "am", "im", "vom", "der", r"in\s+der", "au", "du", "en", "le", "la", "de", "del", r"de\s+la",
+    r"en\s+la",
 )  # fmt: skip
 _RELATED = {cue.pattern: relation for relation, cues in RELATIONS.items() for cue in cues}
 _WORDS = "|".join(sorted((*_RELATED, *_PLAIN), key=len, reverse=True))

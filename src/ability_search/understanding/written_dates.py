@@ -36,12 +36,13 @@ MONTH: Final = (
     r"|sept?(?:ember)?|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)"
 )
 DAY: Final = r"(?:3[01]|[12]\d|0?[1-9])(?:st|nd|rd|th|er)?"
-_MONTH = (
-    rf"(?:{MONTH}|januar|j[aä]nner|februar|märz|mai|juni|juli|oktober|dezember"
+FOREIGN_MONTH: Final = (
+    r"(?:januar|j[aä]nner|februar|märz|mai|juni|juli|oktober|dezember"
     r"|janvier|février|(?-i:mars)|avril|juin|juillet|août|septembre|octobre|novembre|décembre"
     r"|enero|febrero|marzo|abril|mayo|junio|julio|agosto|septiembre|octubre|noviembre|diciembre)"
 )
-"""A month in English, German, French or Spanish; ``Mars`` is a planet."""
+"""A month in German, French or Spanish; ``Mars`` is a planet."""
+_MONTH = rf"(?:{MONTH}|{FOREIGN_MONTH})"
 DAYS: Final = rf"{DAY}(?:\s?(?:-|–|to)\s?{DAY})?"
 SEASON: Final = r"(?:spring|summer|autumn|fall|winter)"
 PART: Final = r"(?:early|mid|middle\s+of|late|beginning\s+of|start\s+of|end\s+of)"

@@ -300,6 +300,25 @@ async def test_explain_adds_up(library: tuple[Network, Oracle]) -> None:
     assert all("explain" not in hit for hit in plain)
 
 
+async def test_words_of_all_chunks_do_not_make_an_answer_relevant(network: Network) -> None:
+    documents = [document(f"d{n}", f"the wind of the hill {n}") for n in range(20)]
+    await network.call("search-index", collection="docs", documents=documents)
+
+    async def evidence(query: str) -> tuple[float, float]:
+        answer = await network.call("search-query", collection="docs", query=query, explain=True)
+        hits = answer["results"]
+        cosine = max(hit["scores"]["semantic"] for hit in hits)
+        keyword = max(hit["explain"]["fusion"]["arms"]["keyword"]["normalized"] for hit in hits)
+        assert keyword > 0.5
+        counted = math.log(answer["relevance"] / (1 - answer["relevance"])) + 5.1 - 8.1 * cosine
+        return counted, 3 * keyword
+
+    rare, whole = await evidence("hill 7")
+    assert rare == pytest.approx(whole, abs=0.1)
+    common, whole = await evidence("the of")
+    assert common < 0.2 * whole
+
+
 async def test_highlights_are_offsets_into_the_content(network: Network) -> None:
     content = "Ærø — the Quick brown foxes; quick-brown 狐狸 FOX."
     await network.call("search-index", collection="docs", documents=[document("a", content)])

@@ -211,10 +211,15 @@ def test_there_is_no_evidence_without_enough_scores(semantic: np.ndarray) -> Non
 
 
 def test_relevance_needs_a_near_text_or_its_words() -> None:
-    assert relevance(-0.3, 0.0) == relevance(0.0, 0.0) < relevance(0.017, 0.0) < 0.01
-    assert relevance(0.3, 0.2) == pytest.approx(1 / (1 + math.exp(5.1 - 2.43 - 0.6)), abs=1e-3)
-    assert relevance(0.3, 0.9) > 0.4
-    assert relevance(0.7, 0.5) > 0.85
+    assert relevance(-0.3, 0.0, 1.0) == relevance(0.0, 0.0, 1.0) < relevance(0.017, 0.0, 1.0) < 0.01
+    expected = 1 / (1 + math.exp(5.1 - 2.43 - 0.6))
+    assert relevance(0.3, 0.2, 1.0) == relevance(0.3, 0.2, 0.5) == pytest.approx(expected, abs=1e-3)
+    assert relevance(0.3, 0.9, 1.0) > 0.4
+    assert relevance(0.7, 0.5, 1.0) > 0.85
+
+
+def test_words_of_most_chunks_are_no_evidence_of_relevance() -> None:
+    assert relevance(0.2, 0.9, 0.0) == relevance(0.2, 0.0, 1.0) < relevance(0.2, 0.9, 0.1) < 0.1
 
 
 def test_a_keyword_list_without_scores_agrees_with_nothing() -> None:

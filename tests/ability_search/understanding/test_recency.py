@@ -23,6 +23,8 @@ from ability_search.understanding.recency import find_order
         ("what was the first incident", "oldest"),
         ("what was changed before the last outage", None),
         ("earliest mention of the merger", "oldest"),
+        ("the first meeting with Acme", "oldest"),
+        ("the last visit to the dentist", "newest"),
         ("the 'oldest' joke in the newest magazine", "newest"),
     ],
 )
@@ -52,6 +54,7 @@ def test_queries_for_the_newest_or_the_oldest(query: str, order: str | None) -> 
         "last time zone in the list",
         "The last time we looked, it was broken.",
         "the last mile",
+        "the first release candidate",
         "both the oldest and the newest notes",
         '"latest news" in titles',
         "breakfast at last",
