@@ -6,6 +6,7 @@ Reads requests from standard input, one JSON object a line, and answers each wit
 from __future__ import annotations
 
 import json
+import re
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -83,7 +84,9 @@ def tantivy_and_numpy(directory: str, documents: Sequence[dict[str, Any]], vecto
     matrix = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
 
     def by_words(text: str) -> list[int]:
-        query, _ = index.parse_query_lenient(text, ["title", "content"])
+        # Words only, in lower case: `be: it` asks for a field, and `OR` is an operator.
+        words = " ".join(re.findall(r"\w+", text.lower()))
+        query, _ = index.parse_query_lenient(words, ["title", "content"])
         found = searcher.search(query, _CANDIDATES).hits
         return [searcher.doc(address)["place"][0] for _, address in found]
 
