@@ -74,10 +74,9 @@ lint: $(VENV)/.dev ## check style, format and types
 
 coverage: $(VENV)/.dev ## hold the branch coverage of the pure parts, by their unit tests
 	@$(BIN)/python -m pytest --quiet --numprocesses auto -m 'not engine and not model and not long' \
-		$(foreach part,flows cli http mcp stack artifacts legacy evaluation, \
-			--ignore tests/ability_search/$(part)) \
 		--cov-branch --cov-report term-missing:skip-covered --cov-fail-under $(COVERED) \
-		$(foreach part,$(PURE),--cov src/ability_search/$(part)) tests/ability_search
+		$(foreach part,$(PURE),--cov src/ability_search/$(part)) \
+		$(foreach part,filters index search text understanding,tests/ability_search/$(part))
 
 docs: $(VENV)/.run ## write the generated parts of README.md and docs/ anew
 	@$(BIN)/python scripts/generate_docs.py
