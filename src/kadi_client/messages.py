@@ -30,6 +30,10 @@ _SURROGATES = re.compile(
 """Escapes of surrogates in JSON text and the escaped backslashes before them; ``half`` matches an
 unpaired one. Other escapes do not match: with a call for each, a message takes seconds."""
 
+_STRINGS = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)', re.DOTALL)
+"""Strings in JSON text; one that is not closed ends with the text, so that each is read once."""
+_MOST_ESCAPES = 50_000
+
 
 class Frame(msgspec.Struct, omit_defaults=True):
     """One JSON-RPC message; raw members that the peer left out are ``ABSENT`` (empty)."""
@@ -90,8 +94,11 @@ def _decode_leniently(text: str | bytes) -> Frame:
 
 
 def without_halves(text: str) -> str:
-    """Return JSON text with the escapes of unpaired surrogates replaced by U+FFFD."""
-    return _SURROGATES.sub(_without_half, text)
+    """Return JSON text with the escapes of unpaired surrogates replaced by U+FFFD.
+
+    Only the first ``_MOST_ESCAPES`` escapes of surrogates are looked at.
+    """
+    return _SURROGATES.sub(_without_half, text, count=_MOST_ESCAPES)
 
 
 def _without_half(escape: re.Match[str]) -> str:
@@ -110,6 +117,25 @@ def decode(raw: Raw | bytes | str) -> Any:
         return msgspec.json.decode(raw)
     except (msgspec.DecodeError, UnicodeError, RecursionError) as exc:
         raise ProtocolError("not valid JSON", code=PARSE_ERROR) from exc
+
+
+def has_more_values(text: bytes | bytearray, most: int) -> bool:
+    """Return True if JSON text has more than ``most`` objects and arrays.
+
+    Ten times as many commas between values, and four times as many strings, count as more, too.
+    Decoding takes memory and time for each of them, so a small text may take longer than a large
+    one. For text that is not valid JSON the result means nothing.
+    """
+    if text.count(b'"') - text.count(b'\\"') > 8 * most:  # at least one for each string
+        return True
+    if _openers(text) <= most and text.count(b",") <= 10 * most:
+        return False
+    bare = _STRINGS.sub(b"", text)  # takes 5 ns a byte
+    return _openers(bare) > most or bare.count(b",") > 10 * most
+
+
+def _openers(text: bytes | bytearray) -> int:
+    return text.count(b"{") + text.count(b"[")
 
 
 def request(id_: int | str | Raw, method: str, params: Any) -> bytes:

@@ -20,7 +20,7 @@ from kadi_client.errors import (
     FrameTooLarge,
     ProtocolError,
 )
-from kadi_client.messages import Raw, decode, short_text
+from kadi_client.messages import Raw, decode, has_more_values, short_text
 from kadi_client.params import Invocation
 from kadi_client.slots import FairSlots, Full
 from kadi_client.tools import Origin, Tool, without_routing
@@ -255,7 +255,7 @@ class Provider:
         """Handle a call in its own context and span, and report the outcome to the observer."""
         clock = asyncio.get_running_loop().time
         began, outcome = clock(), CANCELLED
-        tool_input, hints = _given(invocation)
+        tool_input, hints = self._given(invocation)
         name = invocation.tool if invocation.tool in self._by_name else "unknown tool"
         with (
             handling({**hints, **invocation.context}, otherwise=invocation.request_id) as context,
@@ -267,6 +267,22 @@ class Provider:
                 if outcome != OK:
                     tracing.fail(span, outcome)
                 self._observe(name, outcome, clock() - began)
+
+    def _given(self, invocation: Invocation) -> tuple[dict[str, Any] | _Refused, dict[str, Any]]:
+        """Return the input, or why it is unusable, and the routing hints."""
+        tool = self._by_name.get(invocation.tool)
+        most = None if tool is None else tool.max_values
+        if most is not None and has_more_values(bytes(invocation.input), most):
+            text = (
+                f"toolInput: more than {most} objects and arrays in one call: send less at a time"
+            )
+            return _Refused(text, INVALID_PARAMS), {}
+        try:
+            return without_routing(decode(invocation.input))
+        except ProtocolError as exc:
+            return _Refused(f"toolInput: {exc}", exc.code), {}
+        except TypeError as exc:
+            return _Refused(str(exc), INVALID_PARAMS), {}
 
     async def _conclude(
         self,
@@ -335,16 +351,6 @@ def outcome_of(result: Any) -> str:
         return OK
     code = result.get("code")
     return code if isinstance(code, str) and _CODE.fullmatch(code) else FAILED
-
-
-def _given(invocation: Invocation) -> tuple[dict[str, Any] | _Refused, dict[str, Any]]:
-    """Return the input, or why it is unusable, and the routing hints."""
-    try:
-        return without_routing(decode(invocation.input))
-    except ProtocolError as exc:
-        return _Refused(f"toolInput: {exc}", exc.code), {}
-    except TypeError as exc:
-        return _Refused(str(exc), INVALID_PARAMS), {}
 
 
 async def _respond(invocation: Invocation, result: Any, caller: Caller) -> bool:

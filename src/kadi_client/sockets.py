@@ -76,9 +76,32 @@ def _ignore(_message: bytes) -> None:
     """Drop a message that arrives after :meth:`_Socket.deliver` has ended."""
 
 
+def _nothing() -> None:
+    pass
+
+
 class ClientSocket(_Socket, ClientConnection):
     """The client end of a connection."""
 
 
 class ServerSocket(_Socket, ServerConnection):
-    """The server end of a connection."""
+    """The server end of a connection; ``arrived`` is called whenever data has arrived."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.arrived: Callable[[], None] = _nothing
+
+    @property
+    def begun(self) -> int:
+        """Number of bytes of a message that has arrived in part."""
+        return len(self.protocol.reader.buffer) + len(self._begun)
+
+    @property
+    def buffered(self) -> int:
+        """Number of bytes in both directions that are buffered."""
+        return self.begun + self.transport.get_write_buffer_size()
+
+    def data_received(self, data: bytes) -> None:
+        """Process data, and report it."""
+        super().data_received(data)
+        self.arrived()

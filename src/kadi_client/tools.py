@@ -37,6 +37,11 @@ _IN_WORDS = {
 
 _FEW = 10
 """Maximum number of fields that an error lists."""
+_MOST_ERRORS = 1000
+"""Maximum number of errors of an input that are read; pydantic gives all of them or none."""
+_MOST_PATHS = 50
+_LONGEST_NAME = 100
+"""Maximum length of a field name for which a similar one is suggested."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +123,9 @@ class Tool:
     output_schema: Mapping[str, Any] | None = None
     networks: Sequence[str] | None = None
     """Networks of its agent that it is offered on; ``None`` for all of them."""
+    max_values: int | None = None
+    """Maximum number of objects and arrays in an input, see
+    :func:`kadi_client.messages.has_more_values`; ``None`` for any number."""
 
     @classmethod
     def typed(
@@ -129,6 +137,7 @@ class Tool:
         *,
         result: type[BaseModel] | None = None,
         on_error: OnError | None = None,
+        max_values: int | None = None,
     ) -> Tool:
         """Create a tool whose input is validated by a pydantic model.
 
@@ -151,6 +160,7 @@ class Tool:
             on_error: Turns an exception of the validation or of the handler, and the name of the
                 tool, into an answer. Without it the caller gets an error: its text names the
                 fields that are not valid, without their values.
+            max_values: See :attr:`Tool.max_values`.
         """
 
         async def handle(raw: dict[str, Any], call: Call) -> Any:
@@ -174,6 +184,7 @@ class Tool:
             input_schema=_schema_of(params, "validation"),
             handler=handle,
             output_schema=_schema_of(result, "serialization") if result else None,
+            max_values=max_values,
         )
 
 
@@ -217,16 +228,21 @@ def validation_text(error: ValidationError, params: type[BaseModel] | None = Non
     """Return one line that names each field that is not valid and what was expected of it.
 
     Of several forms that a field may have, it names the one closest to the value, else all. The
-    values themselves are left out: they may be large or secret.
+    values themselves are left out: they may be large or secret. It names ``_MOST_PATHS`` at most,
+    and none but their number beyond ``_MOST_ERRORS``.
 
     Args:
         error: The error.
         params: The model that was validated, to name the field that an unknown one is similar to.
     """
+    if error.error_count() > _MOST_ERRORS:
+        return f"input: {error.error_count()} fields are not valid"
     expected: dict[tuple[int | str, ...], list[str]] = {}
     for item in error.errors(include_url=False, include_input=False, include_context=False):
         text = _IN_WORDS.get(item["type"]) or item["msg"].removeprefix("Value error, ")
         path = _wire_path(item["loc"])
+        if len(expected) == _MOST_PATHS and path not in expected:
+            break
         if params is not None and item["type"] == "extra_forbidden":
             text += _similar(str(path[-1]), _fields_at(params, path[:-1]))
         expected.setdefault(path, []).append(text)
@@ -245,14 +261,14 @@ def _wire_path(loc: tuple[int | str, ...]) -> tuple[int | str, ...]:
 
 def _similar(name: str, fields: Sequence[str]) -> str:
     """Return a remark on the field that was probably meant; on all if they are few, else empty."""
-    if close := get_close_matches(name, fields, n=1):
+    if len(name) <= _LONGEST_NAME and (close := get_close_matches(name, fields, n=1)):
         return f" (did you mean {close[0]}?)"
     return f" (fields: {', '.join(fields)})" if 0 < len(fields) <= _FEW else ""
 
 
 def _fields_at(params: type[BaseModel], path: tuple[int | str, ...]) -> list[str]:
     """Return the fields of the objects at a path of the input, in all their forms."""
-    schema = params.model_json_schema(by_alias=True)
+    schema = _schema_of(params, "validation")
 
     def forms(node: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
         if "$ref" in node:

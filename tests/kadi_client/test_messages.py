@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import time
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kadi_client.errors import ProtocolError
-from kadi_client.messages import decode, decode_frame, without_halves
+from kadi_client.messages import decode, decode_frame, has_more_values, without_halves
 
 
 @pytest.mark.parametrize(
@@ -47,3 +48,28 @@ def test_only_escapes_of_surrogates_cost_a_call() -> None:
 def test_what_is_not_json_is_refused() -> None:
     with pytest.raises(ProtocolError):
         decode_frame(r'{"method": "\ud800", "params": ')
+
+
+@pytest.mark.parametrize(
+    ("value", "more"),
+    [
+        ([{}] * 99, False),
+        ([{}] * 100, True),
+        ([[]] * 100, True),
+        (dict.fromkeys(map(str, range(390)), 1), False),
+        (dict.fromkeys(map(str, range(410)), 1), True),
+        ([1] * 1001, False),
+        ([1] * 1002, True),
+        (["{,[" * 5000, '"' * 5000, "\\" * 5000, '\\"{' * 5000], False),
+        (['\\"{' * 5000, [{}] * 100], True),
+    ],
+)
+def test_values_are_counted_outside_strings(value: Any, more: bool) -> None:
+    for separators in ((",", ":"), (" , ", " : ")):
+        text = json.dumps(value, separators=separators).encode()
+        assert has_more_values(text, 100) is more
+
+
+def test_unpaired_surrogates_beyond_a_number_are_left() -> None:
+    many = r"\ud800" * 100_000
+    assert without_halves(many).count(r"\ufffd") == 50_000

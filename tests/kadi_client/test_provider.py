@@ -436,3 +436,15 @@ async def test_a_failure_too_large_for_a_call_result_is_an_error() -> None:
     caller = Caller()
     Provider([tool("t", fail)]).accept(replace(invocation("t", {}), origin=MCP), caller)
     assert (await caller.outcome())[1] == -32000
+
+
+async def test_an_input_of_too_many_values_is_refused_unread() -> None:
+    async def echo(tool_input: dict[str, Any], call: Call) -> Any:
+        return len(tool_input["a"])
+
+    provider = Provider([replace(tool("echo", echo), max_values=10)])
+    caller = Caller()
+    provider.accept(invocation("echo", {"a": [{}] * 8}), caller)
+    assert await caller.outcome() == (b"1", 8)
+    provider.accept(invocation("echo", {"a": [{}] * 10}), caller)
+    assert "more than 10 objects" in (await caller.outcome())[2]

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from typing import Annotated, Any, Literal
+from unittest.mock import patch
 
 import pytest
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
@@ -117,3 +118,19 @@ def test_validation_errors_are_in_the_words_of_the_wire(given: Any, text: str) -
         Choices.model_validate(given)
     assert validation_text(caught.value, Choices).startswith(text)
     assert ";" not in validation_text(caught.value, Choices)
+
+
+def test_many_unknown_fields_cost_no_schema_each() -> None:
+    with pytest.raises(ValidationError) as caught:
+        Choices.model_validate({f"field{number}": 1 for number in range(900)})
+    with patch.object(Choices, "model_json_schema", wraps=Choices.model_json_schema) as schema:
+        text = validation_text(caught.value, Choices)
+    assert schema.call_count <= 1
+    assert text.startswith("field0: There is no such field")
+    assert text.count(";") < 100
+
+
+def test_errors_without_number_are_counted_only() -> None:
+    with pytest.raises(ValidationError) as caught:
+        Choices.model_validate({f"field{number}": 1 for number in range(2000)})
+    assert validation_text(caught.value, Choices) == "input: 2000 fields are not valid"

@@ -12,6 +12,7 @@ from kadi_localnet.broker import Limits
         ({"silence": -1.0}, "silence"),
         ({"nonce_lifetime": float("nan")}, "nonce_lifetime"),
         ({"outbox_bytes": 10, "max_message_bytes": 11}, "outbox_bytes"),
+        ({"memory_bytes": 99, "max_message_bytes": 25}, "memory_bytes"),
         ({"default_timeout": 10.0, "max_timeout": 5.0}, "default_timeout"),
         ({"heartbeat": 90.0}, "heartbeat"),
     ],

@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kadi_localnet.broker.outbox import Outbox
+from kadi_localnet.broker.outbox import Memory, Outbox
 
 
 def drain(outbox: Outbox) -> list[bytes]:
@@ -12,7 +12,7 @@ def drain(outbox: Outbox) -> list[bytes]:
 
 
 def test_frames_leave_in_the_order_they_came() -> None:
-    outbox = Outbox(max_frames=10, max_bytes=100)
+    outbox = Outbox(Memory(), max_frames=10, max_bytes=100)
     outbox.put_event(b"1")
     assert outbox.put_reply(b"2")
     outbox.put_event(b"3")
@@ -21,7 +21,7 @@ def test_frames_leave_in_the_order_they_came() -> None:
 
 
 def test_the_oldest_events_give_way_and_are_counted() -> None:
-    outbox = Outbox(max_frames=3, max_bytes=100)
+    outbox = Outbox(Memory(), max_frames=3, max_bytes=100)
     for name in (b"a", b"b", b"c", b"d"):
         outbox.put_event(name)
     assert outbox.put_reply(b"reply")
@@ -30,7 +30,7 @@ def test_the_oldest_events_give_way_and_are_counted() -> None:
 
 
 def test_events_give_way_by_bytes_too() -> None:
-    outbox = Outbox(max_frames=100, max_bytes=10)
+    outbox = Outbox(Memory(), max_frames=100, max_bytes=10)
     for name in (b"aaaa", b"bbbb", b"cccc"):
         outbox.put_event(name)
     assert outbox.dropped == 1
@@ -39,7 +39,7 @@ def test_events_give_way_by_bytes_too() -> None:
 
 
 def test_a_reply_without_room_is_refused_and_harms_no_event() -> None:
-    outbox = Outbox(max_frames=100, max_bytes=10)
+    outbox = Outbox(Memory(), max_frames=100, max_bytes=10)
     assert outbox.put_reply(b"12345678")
     outbox.put_event(b"e")
     assert not outbox.put_reply(b"123")
@@ -49,7 +49,7 @@ def test_a_reply_without_room_is_refused_and_harms_no_event() -> None:
 
 
 def test_a_lone_frame_is_taken_whatever_its_size() -> None:
-    outbox = Outbox(max_frames=1, max_bytes=1)
+    outbox = Outbox(Memory(), max_frames=1, max_bytes=1)
     outbox.put_event(b"event")
     assert outbox.has_room(1000)
     assert outbox.put_reply(b"x" * 1000)
@@ -65,7 +65,7 @@ def test_a_lone_frame_is_taken_whatever_its_size() -> None:
 def test_bounds_hold_and_no_accepted_reply_is_lost(
     steps: list[tuple[str, int]], max_frames: int, max_bytes: int
 ) -> None:
-    outbox = Outbox(max_frames=max_frames, max_bytes=max_bytes)
+    outbox = Outbox(Memory(), max_frames=max_frames, max_bytes=max_bytes)
     replies: list[bytes] = []
     offered_events = taken_events = 0
     for number, (step, size) in enumerate(steps):
@@ -99,7 +99,7 @@ def test_bounds_hold_and_no_accepted_reply_is_lost(
 
 
 def test_clearing_forgets_everything() -> None:
-    outbox = Outbox(max_frames=5, max_bytes=50)
+    outbox = Outbox(Memory(), max_frames=5, max_bytes=50)
     outbox.put_event(b"event")
     outbox.put_reply(b"reply")
     outbox.clear()

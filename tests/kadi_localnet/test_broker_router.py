@@ -18,7 +18,7 @@ from kadi_localnet.broker.access import Access
 from kadi_localnet.broker.limits import Limits
 from kadi_localnet.broker.params import Hints, take_hints
 from kadi_localnet.broker.router import Router
-from kadi_localnet.broker.session import Session
+from kadi_localnet.broker.session import Refused, Session
 
 WALL = 1_700_000_000.25
 
@@ -519,6 +519,47 @@ def test_values_beside_hints_keep_their_spelling() -> None:
     assert bytes(stripped) == b'{"a":1.50,"b":"\\u00e9"}'
 
 
+_MANY = {f"k{number}": number for number in range(10_000)}
+
+
+@pytest.mark.parametrize("spaced", [False, True])
+@pytest.mark.parametrize(
+    "members",
+    [
+        [("_kadi", {"requireAgent": "a"}), *_MANY.items()],
+        [*_MANY.items(), ("_kadi", {"requireAgent": "a"})],
+        [("x", {"_kadi": {"requireAgent": "b"}}), *_MANY.items(), ("_kadi", {"requireAgent": "a"})],
+        [("_kadi", {"requireAgent": "a"}), *_MANY.items(), ("x", {"_kadi": {}})],
+    ],
+)
+def test_hints_of_a_large_input_are_read_first_or_last(
+    members: list[tuple[str, Any]], spaced: bool
+) -> None:
+    separators = (" , ", " : ") if spaced else (",", ":")
+    raw = Raw(json.dumps(dict(members), separators=separators).encode())
+    stripped, found = take_hints(raw)
+    assert json.loads(bytes(stripped)) == {k: v for k, v in members if k != "_kadi"}
+    assert found.require_agent == "a"
+
+
+@pytest.mark.parametrize(
+    "tool_input",
+    [
+        {"x": 1, "_kadi": {}, **_MANY},
+        {"_kadi": {}, **_MANY, "_kadi ": {}},
+    ],
+)
+def test_hints_in_the_midst_of_a_large_input_are_refused(tool_input: dict[str, Any]) -> None:
+    text = json.dumps(tool_input).replace("_kadi ", "_kadi")
+    with pytest.raises(Refused, match="toolInput._kadi must be the first or the last"):
+        take_hints(Raw(text.encode()))
+
+
+def test_a_large_input_that_mentions_hints_is_passed_on_as_it_is() -> None:
+    raw = Raw(json.dumps({"x": {"_kadi": {}}, **_MANY}).encode())
+    assert take_hints(raw) == (raw, Hints())
+
+
 # --- the request id of the caller ---------------------------------------------------------------
 
 
@@ -853,6 +894,91 @@ def test_a_frame_that_outgrows_the_limit_on_the_way_is_not_sent() -> None:
     assert (answer["id"], "2000 allowed" in answer["error"]["message"]) == ("d", True)
     error = desk.send(provider, "kadi.event.publish", {"channel": "c", "data": "y" * 1900})
     assert "2000 allowed" in error["message"]
+
+
+# --- messages that are large without a payload --------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("method", "params"),
+    [
+        ("kadi.agent.register", {"tools": [], "further": "x" * 3000}),
+        ("kadi.event.subscribe", {"channels": [""] * 1000}),
+        ("kadi.event.unsubscribe", {"channels": [""] * 1000}),
+        ("kadi.discover", {"networks": [""] * 1000}),
+        ("kadi.ability.request", {"toolName": "echo", "directReply": [{}] * 1000}),
+        ("kadi.ability.request", {"toolName": "echo", "_meta": {"callId": [{}] * 1000}}),
+        ("kadi.ability.request", {"toolName": "kadi.discover", "toolInput": {"x": "y" * 3000}}),
+        ("kadi.event.publish", {"channel": "c", "further": "x" * 3000}),
+    ],
+)
+def test_only_a_payload_may_be_large(method: str, params: Any) -> None:
+    desk = Desk(control_bytes=2000)
+    desk.join(tools=["echo"])
+    error = desk.send(desk.join(), method, params)
+    assert "2000 allowed" in error["message"]
+
+
+@pytest.mark.parametrize("members", [{"id": ["x" * 3000]}, {"id": 1, "further": [{}] * 1000}])
+def test_a_large_message_around_its_payload_is_refused(members: Any) -> None:
+    desk = Desk(control_bytes=2000)
+    session = desk.join()
+    frame = {"method": "kadi.session.ping", **members}
+    desk.router.receive(session, json.dumps(frame), desk.now)
+    assert "2000 allowed" in only(session)["error"]["message"]
+
+
+def test_payloads_may_be_large() -> None:
+    desk = Desk(control_bytes=2000)
+    provider, caller = desk.join(tools=["echo"], networks=["global"]), desk.join()
+    request_id = desk.call(caller, toolInput={"x": "y" * 3000})
+    assert only(provider)["params"]["toolInput"] == {"x": "y" * 3000}
+    desk.answer(provider, request_id, result="z" * 3000)
+    assert only(caller)["params"]["result"] == "z" * 3000
+    published = {"channel": "c", "data": "y" * 3000}
+    assert desk.send(caller, "kadi.event.publish", published) == {"status": "published"}
+
+
+def test_a_large_error_ends_the_call_with_its_size() -> None:
+    desk = Desk(control_bytes=2000)
+    provider, caller = desk.join(tools=["echo"]), desk.join()
+    desk.answer(provider, desk.call(caller), error={"message": "x" * 3000})
+    assert "30" in only(caller)["params"]["error"]
+
+
+# --- memory -------------------------------------------------------------------------------------
+
+
+def test_the_session_with_the_most_bytes_is_closed_when_memory_is_full() -> None:
+    desk = Desk(max_message_bytes=1000, outbox_bytes=3000, memory_bytes=4000)
+    provider = desk.join(tools=["echo"])
+    calm, greedy = desk.join(), desk.join()
+    calls = [desk.call(greedy) for _ in range(3)]
+    for request_id in calls:
+        desk.answer(provider, request_id, result="x" * 800)
+    assert greedy.closing is None
+    assert greedy.held > 2400
+    calm.buffer(1900)
+    desk.router.settle()
+    assert (calm.closing, provider.closing) == (None, None)
+    assert greedy.closing is not None
+    assert greedy.closing.code == 1013
+    assert desk.router.stats()["memory_bytes"] == sum(
+        each.held for each in (calm, provider, greedy)
+    )
+
+
+def test_nothing_is_held_for_sessions_that_have_ended() -> None:
+    desk = Desk()
+    provider, caller = desk.join(tools=["echo"]), desk.join()
+    desk.send(caller, "kadi.event.subscribe", {"channels": ["#"]})
+    desk.call(caller, toolInput={"x": "y" * 100})
+    desk.send(provider, "kadi.event.publish", {"channel": "c", "data": "y" * 100})
+    caller.buffer(500)
+    assert desk.router.memory.used > 500
+    for each in (caller, provider):
+        desk.router.disconnect(each)
+    assert desk.router.memory.used == 0
 
 
 # --- registration and discovery ----------------------------------------------------------------

@@ -223,6 +223,12 @@ async def test_params_that_are_not_json_are_refused(databases: EmbeddedDatabases
         await run(databases, "SELECT :x", {"x": "\ud800"})
 
 
+async def test_a_statement_nested_too_deeply_is_told_so(databases: EmbeddedDatabases) -> None:
+    with pytest.raises(DatabaseError, match="^the statement is nested too deeply: split it"):
+        await run(databases, "SELECT 1" + " + 1" * 100_000)
+    await run(databases, "SELECT 1 + 1")
+
+
 async def test_a_commit_outlives_the_database_being_closed(tmp_path: Path) -> None:
     async with EmbeddedDatabases(tmp_path, heap_mb=512) as first:
         await first.create("d", timeout=20)

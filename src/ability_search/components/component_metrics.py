@@ -30,6 +30,7 @@ _BROKER_COUNTS: Mapping[metric_table.Metric, Mapping[tuple[str, ...], str]] = {
     metric_table.BROKER_REFUSED: {(): "refused"},
     metric_table.BROKER_OUTBOX_FRAMES: {(): "outbox_frames"},
     metric_table.BROKER_OUTBOX_BYTES: {(): "outbox_bytes"},
+    metric_table.BROKER_MEMORY_BYTES: {(): "memory_bytes"},
     metric_table.BROKER_EVENTS: {
         ("published",): "events_published",
         ("delivered",): "events_delivered",

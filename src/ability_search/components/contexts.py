@@ -133,7 +133,11 @@ async def open_broker(
     host = local.host if host is None else host
     port = local.port if port is None else port
     size = settings.limits.message_bytes
-    limits = Limits(max_message_bytes=size, outbox_bytes=max(Limits().outbox_bytes, 2 * size))
+    limits = Limits(
+        max_message_bytes=size,
+        outbox_bytes=max(Limits().outbox_bytes, 2 * size),
+        memory_bytes=max(local.memory, 4 * size),
+    )
     async with AsyncExitStack() as stack:
         try:
             broker = await stack.enter_async_context(
@@ -400,7 +404,9 @@ async def open_gateway(
             mcp = McpEndpoint(
                 caller, answerer, max_bytes=own.request_bytes, profile=own.mcp_profile
             )
-        handlers = Handlers(caller, answerer, own, recorded, states, reader.read)
+        handlers = Handlers(
+            caller, answerer, own, recorded, states, reader.read, settings.limits.values
+        )
         app = application(handlers, streams, host=host, mcp=mcp or _no_mcp)
         url = await stack.enter_async_context(
             serve_http(app, host, port, token=token, prefix="gateway")

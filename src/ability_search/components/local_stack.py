@@ -84,6 +84,7 @@ def make_plan(
         metrics_port=metrics_port,
         workers=workers,
         model=model,
+        ready_timeout=settings.files.stack_start_timeout,
         log_level=log_level,
         own_tokenizer=_is_own(settings.chunking.tokenizer, "SEARCH_TOKENIZER", model),
         own_max_tokens=_is_own(settings.embedding.max_tokens, "SEARCH_EMBEDDING_MAX_TOKENS", model),

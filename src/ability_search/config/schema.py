@@ -235,6 +235,11 @@ class Limits(Group):
         32 * MIB, about="Size of a message on the network.", ge=64 * KIB, le=1024 * MIB
     )
 
+    @property
+    def values(self) -> int:
+        """Objects and arrays in the input of a call, above all 50 for each document."""
+        return 10_000 + 50 * self.batch_documents
+
     @model_validator(mode="after")
     def _sizes_nest(self) -> Limits:
         if self.document_bytes > self.batch_bytes:
@@ -339,6 +344,10 @@ class Files(Group):
     data_dir: Path = setting(
         about="Directory of the local stack's databases.",
         default_text="$XDG_DATA_HOME/ability-search",
+    )
+    stack_start_timeout: float = seconds(
+        120.0,
+        about="Time for a component of the local stack to be ready. Raise it for a slow machine.",
     )
     cache_dir: Path = setting(
         about="Directory of built and downloaded models.",
@@ -463,6 +472,13 @@ class LocalBroker(Group):
         "components",
         about="Network of the components of `ability-search up`, which no other agent may join;"
         " empty for none. Then every agent can call the database and the models.",
+    )
+    memory: ByteSize = size(
+        512 * MIB,
+        about="Memory for the messages and registrations of all sessions; at least four messages."
+        " From half of it on, messages wait; beyond it, the session that holds most is closed.",
+        ge=MIB,
+        le=64 * 1024 * MIB,
     )
     backplane: BackplaneUrl | None = setting(
         None,

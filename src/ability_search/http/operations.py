@@ -103,7 +103,7 @@ class OpenApi(RootModel[dict[str, Any]]):
 class Handlers:
     """The handlers of the operations and what they use.
 
-    ``read_file`` reads uploaded files.
+    ``read_file`` reads uploaded files; ``max_values`` limits the values in a body.
     """
 
     caller: Caller
@@ -112,6 +112,7 @@ class Handlers:
     meter: PrometheusMeter
     states: ComponentStates
     read_file: ReadFile
+    max_values: int
 
     async def ingest(self, request: Request) -> Response:
         """POST /ingest."""
@@ -119,7 +120,7 @@ class Handlers:
 
     async def files(self, request: Request) -> Response:
         """POST /files."""
-        work = self._indexed(await read_json(request))
+        work = self._indexed(await read_json(request, self.max_values))
         return Response(msgspec.json.encode(await _while_connected(request, work)), media_type=JSON)
 
     async def _indexed(self, body: bytes) -> dict[str, Any]:
@@ -221,7 +222,7 @@ class Handlers:
 
     async def fields(self, request: Request) -> Fields:
         """Return the members of the body."""
-        return fields_of(await read_json(request))
+        return fields_of(await read_json(request, self.max_values))
 
     async def call(self, request: Request, tool: str, tool_input: Mapping[str, Any]) -> Response:
         """Call a tool and return its result; disconnecting cancels the call."""
@@ -248,7 +249,7 @@ def _tool(row: ToolRow) -> Operation:
 
 def _memory(row: ToolRow) -> Operation:
     async def handle(handlers: Handlers, request: Request) -> Response:
-        body = fields_of(await read_json(request))
+        body = await handlers.fields(request)
         given = {name: decode(value) for name, value in body.items()}
         return await handlers.call(request, *memory_call(row.name, given))
 

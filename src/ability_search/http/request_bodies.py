@@ -8,10 +8,10 @@ import msgspec
 from starlette.datastructures import QueryParams
 from starlette.requests import Request
 
-from ability_search.errors import InvalidInput
+from ability_search.errors import InvalidInput, TooLarge
 from ability_search.ops.http_access import check_json
 from kadi_client import Raw
-from kadi_client.messages import without_halves
+from kadi_client.messages import has_more_values, without_halves
 
 Fields = dict[str, Raw]
 """A JSON object with undecoded members."""
@@ -20,16 +20,22 @@ _FIELDS = msgspec.json.Decoder(Fields)
 _PARAMETERS = "GET /openapi.json lists all parameters; tools take their input in the body."
 
 
-async def read_json(request: Request) -> bytes:
+async def read_json(request: Request, max_values: int) -> bytes:
     """Return the body of a request; ``{}`` if it is empty.
 
     Raises:
         UnsupportedMediaType: if its Content-Type is not JSON.
+        TooLarge: if it has more than ``max_values`` values.
         ClientDisconnect: if the client disconnects meanwhile.
     """
     body = await request.body()
     if body or request.headers.get("content-type"):
         check_json(request.headers)
+    if has_more_values(body, max_values):
+        raise TooLarge(
+            f"body: more than {max_values} objects and arrays",
+            hint="Send less at a time (10,000, and 50 for each of max_batch_documents).",
+        )
     return body or b"{}"
 
 

@@ -26,9 +26,6 @@ from kadi_client.backoff import Backoff
 
 log = logging.getLogger(__name__)
 
-READY_SECONDS = 120.0
-"""Time until a component must be ready; the first start of the model builds its graph."""
-
 STOP_SECONDS = 20.0
 """Time until a component must have stopped; the worker gives running calls ten seconds."""
 
@@ -78,7 +75,8 @@ class ComponentProcess:
         inherit: File descriptors to inherit.
         notify: Receives a sentence when the component ends and when it is back.
         changed: Called when it is back.
-        ready_timeout: Seconds until it must be ready.
+        ready_timeout: Seconds until it must be ready; the first start of the model builds its
+            graph.
         silence: Seconds of silence after which it is killed.
     """
 
@@ -91,7 +89,7 @@ class ComponentProcess:
         inherit: Sequence[int] = (),
         notify: Notify,
         changed: Callable[[], None],
-        ready_timeout: float = READY_SECONDS,
+        ready_timeout: float,
         silence: float = SILENCE_SECONDS,
     ) -> None:
         self.name = name
@@ -176,7 +174,7 @@ class ComponentProcess:
             self.kill()
             if isinstance(exc, TimeoutError):
                 text = f"{self.name} was not ready in {self._ready_timeout:g} s"
-                hint = "If it is only slow, run the command again when the machine has less to do."
+                hint = "If it is only slow, set SEARCH_STACK_START_TIMEOUT to more seconds."
                 raise ComponentFailed(text, hint=hint) from exc
             raise
         self._drain = asyncio.create_task(self._listen(process), name=f"drain-{self.name}")

@@ -81,6 +81,8 @@ class Plan:
     """The settings name the maximum input of that model."""
     metrics_port: int
     """Port of the broker's metrics, see :func:`metrics_port`; 0 for free ports."""
+    ready_timeout: float
+    """Seconds for each component to be ready."""
     log_level: str
     """Minimum severity of log messages."""
     environ: Mapping[str, str] = field(default_factory=dict)
@@ -227,6 +229,7 @@ class Stack:
             inherit=self._inherit,
             notify=self._notify,
             changed=self._write_state,
+            ready_timeout=self._plan.ready_timeout,
         )
         self._children.append(child)
         return child

@@ -161,7 +161,7 @@ class Calls:
         self._forget(call)
         if present(frame.error):
             self._counts(call).failed += 1
-            self._reply_error(call, _error_message(frame.error))
+            self._reply_error(call, _error_message(frame.error, self._limits.control_bytes))
         else:
             self._counts(call).completed += 1
             self._reply(call, frame.result if present(frame.result) else NULL)
@@ -313,15 +313,21 @@ def _following(call: Call) -> dict[str, str]:
 
 def text_of(raw: Raw) -> str:
     """Return the string in a raw member; empty if it is not a string."""
+    if bytes(memoryview(raw)[:1]) != b'"':
+        return ""
     try:
-        decoded = decode(raw)
+        return str(decode(raw))
     except ProtocolError:
         return ""
-    return decoded if isinstance(decoded, str) else ""
 
 
-def _error_message(error: Raw) -> str:
-    """Return the text of a provider's error, never empty: clients take empty for no error."""
+def _error_message(error: Raw, most: int) -> str:
+    """Return the text of a provider's error, never empty: clients take empty for no error.
+
+    An error of more than ``most`` bytes is not read.
+    """
+    if len(error) > most:
+        return f"the tool failed with an error of {len(error)} bytes, more than the {most} allowed"
     try:
         return error_text(decode(error))[1] or "the tool failed without a message"
     except ProtocolError:  # well-formed, but not representable in Python: a number like 1e400

@@ -53,7 +53,7 @@ from kadi_localnet.broker.cluster_messages import (
 from kadi_localnet.broker.deadlines import Deadlines
 from kadi_localnet.broker.events import Event, Events
 from kadi_localnet.broker.limits import Limits
-from kadi_localnet.broker.outbox import Outbox
+from kadi_localnet.broker.outbox import Memory, Outbox
 from kadi_localnet.broker.params import Register, read
 from kadi_localnet.broker.registry import Registry
 from kadi_localnet.broker.session import Call, Provider, Refused, Session
@@ -78,7 +78,9 @@ class _Broker:
         self.sessions: dict[str, RemoteSession] = {}
         self.relayed: dict[str, Session] = {}
         """Calls of its callers, and the sessions here that serve them."""
-        self.outbox = Outbox(max_frames=limits.outbox_frames, max_bytes=limits.outbox_bytes)
+        self.outbox = Outbox(
+            Memory(), max_frames=limits.outbox_frames, max_bytes=limits.outbox_bytes
+        )
         self.rest = b""
         """The unsent part of a divided message."""
         self.sent = 0

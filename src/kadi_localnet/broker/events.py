@@ -59,26 +59,23 @@ class Events:
         Raises:
             Refused: adding none, if a pattern or the network is invalid, or the limit is exceeded.
         """
-        for position, pattern in enumerate(params.channels or ()):
-            check_name(f"channels.{position}", pattern, self._limits)
-        if params.pattern is not None:
-            check_name("pattern", params.pattern, self._limits)
-        patterns = params.patterns
+        patterns = self._patterns(params)
         network = self._joined(session, params.network_id)
         wanted = session.subscriptions | {(pattern, network) for pattern in patterns}
         if len(wanted) > self._limits.subscriptions:
-            raise Refused(
-                f"too many subscriptions: {self._limits.subscriptions} are allowed per session,"
-                " unsubscribe from some or use wider patterns"
-            )
+            raise self._too_many()
         for pattern in patterns:
             self._topics.add(pattern, (session, network))
         session.subscriptions = wanted
         return {"status": "subscribed", "channels": patterns}
 
     def unsubscribe(self, session: Session, params: Subscription) -> dict[str, Any]:
-        """Remove patterns in one network or, if none is named, in all networks."""
-        patterns = params.patterns
+        """Remove patterns in one network or, if none is named, in all networks.
+
+        Raises:
+            Refused: removing none, if a pattern is invalid, or there are too many.
+        """
+        patterns = self._patterns(params)
         gone = {
             (pattern, network)
             for pattern, network in session.subscriptions
@@ -132,6 +129,22 @@ class Events:
                     routes[receiver] = min(network, earlier, key=networks.index)
                     break
         return routes
+
+    def _patterns(self, params: Subscription) -> list[str]:
+        channels = params.channels or []
+        if len(channels) > self._limits.subscriptions:
+            raise self._too_many()
+        for position, pattern in enumerate(channels):
+            check_name(f"channels.{position}", pattern, self._limits)
+        if params.pattern is not None:
+            check_name("pattern", params.pattern, self._limits)
+        return params.patterns
+
+    def _too_many(self) -> Refused:
+        return Refused(
+            f"too many subscriptions: {self._limits.subscriptions} are allowed per session,"
+            " unsubscribe from some or use wider patterns"
+        )
 
     def _remove(self, session: Session, gone: set[tuple[str, str | None]]) -> None:
         for pattern, network in gone:

@@ -16,6 +16,10 @@ class Limits:
     max_message_bytes: int = 32 * 1024 * 1024
     """Maximum size of a message; a larger one is not sent, and on receipt closes with 1009."""
 
+    control_bytes: int = 1024 * 1024
+    """Maximum size of a message without its payload, which is the input or the answer of a tool,
+    or the data of an event; a registration with all its schemas has none."""
+
     unauthenticated_size: int = 64 * 1024
     """Maximum characters of a message before authentication; a longer one ends the session."""
 
@@ -24,6 +28,14 @@ class Limits:
 
     outbox_bytes: int = 64 * 1024 * 1024
     """Maximum total size of the unsent messages of one session."""
+
+    memory_bytes: int = 512 * 1024 * 1024
+    """Maximum size of what is held for all sessions: unsent messages, messages that have arrived
+    in part, and registrations. From half of it on, no session may begin another message; beyond
+    it, or if it stays at half for ``patience``, the session with the most bytes is closed."""
+
+    patience: float = 2.0
+    """See ``memory_bytes``."""
 
     tools: int = 1000
     """Maximum number of tools that one session may register."""
@@ -71,6 +83,8 @@ class Limits:
                 raise ValueError(f"{field.name} must be positive, not {value!r}")
         if self.outbox_bytes < self.max_message_bytes:
             raise ValueError("outbox_bytes must be at least max_message_bytes")
+        if self.memory_bytes < 4 * self.max_message_bytes:
+            raise ValueError("memory_bytes must be at least four times max_message_bytes")
         if self.default_timeout > self.max_timeout:
             raise ValueError("default_timeout must not exceed max_timeout")
         if self.heartbeat >= self.silence:

@@ -1,8 +1,17 @@
-"""A bounded queue of outgoing frames."""
+"""A bounded queue of outgoing frames, and the memory that all sessions share."""
 
 from __future__ import annotations
 
 from collections import deque
+
+
+class Memory:
+    """The bytes that a broker holds for its sessions."""
+
+    __slots__ = ("used",)
+
+    def __init__(self) -> None:
+        self.used = 0
 
 
 class Outbox:
@@ -10,7 +19,8 @@ class Outbox:
 
     When there is no room, the oldest events are dropped and counted in ``dropped``. Replies are
     never dropped; if there is still no room for a reply, it is refused and the session must be
-    closed. While no reply is queued, a frame of any size is accepted.
+    closed. While no reply is queued, a frame of any size is accepted. Their bytes are counted in
+    ``memory``.
     """
 
     __slots__ = (
@@ -18,13 +28,15 @@ class Outbox:
         "_events",
         "_max_bytes",
         "_max_frames",
+        "_memory",
         "_replies",
         "_reply_bytes",
         "_serial",
         "dropped",
     )
 
-    def __init__(self, *, max_frames: int, max_bytes: int) -> None:
+    def __init__(self, memory: Memory, *, max_frames: int, max_bytes: int) -> None:
+        self._memory = memory
         self._max_frames = max_frames
         self._max_bytes = max_bytes
         self._replies: deque[tuple[int, bytes]] = deque()
@@ -47,6 +59,7 @@ class Outbox:
         self._drop_events(len(frame))
         self._replies.append(self._numbered(frame))
         self._reply_bytes += len(frame)
+        self._memory.used += len(frame)
         return True
 
     def put_event(self, frame: bytes) -> None:
@@ -57,21 +70,25 @@ class Outbox:
         self._drop_events(len(frame))
         self._events.append(self._numbered(frame))
         self._event_bytes += len(frame)
+        self._memory.used += len(frame)
 
     def pop(self) -> bytes | None:
         """Remove and return the oldest frame; ``None`` if the queue is empty."""
         if self._events and (not self._replies or self._events[0][0] < self._replies[0][0]):
             frame = self._events.popleft()[1]
             self._event_bytes -= len(frame)
+            self._memory.used -= len(frame)
             return frame
         if not self._replies:
             return None
         frame = self._replies.popleft()[1]
         self._reply_bytes -= len(frame)
+        self._memory.used -= len(frame)
         return frame
 
     def clear(self) -> None:
         """Remove all frames."""
+        self._memory.used -= self.size
         self._replies.clear()
         self._events.clear()
         self._reply_bytes = self._event_bytes = 0
@@ -93,5 +110,7 @@ class Outbox:
         while self._events and (
             len(self) >= self._max_frames or self.size + size > self._max_bytes
         ):
-            self._event_bytes -= len(self._events.popleft()[1])
+            frame = self._events.popleft()[1]
+            self._event_bytes -= len(frame)
+            self._memory.used -= len(frame)
             self.dropped += 1

@@ -14,8 +14,14 @@ from kadi_localnet.broker.session import Refused
 
 T = TypeVar("T")
 
-_ROUTING_KEY = re.compile(b'"%s"' % ROUTING_KEY.encode())
+_ROUTING_KEY = b'"%s"' % ROUTING_KEY.encode()
+_FIRST_MEMBER = re.compile(rb"\{\s*%s\s*:\s*" % _ROUTING_KEY)
+_LAST_MEMBER = re.compile(rb",\s*%s\s*:\s*\Z" % _ROUTING_KEY)
+_ANYWHERE_BYTES = 64 * 1024
+"""Size up to which an input may have its hints between other members, all of which are read then.
+KADI's clients write them first or last."""
 _EMPTY_OBJECT = Raw(b"{}")
+_TRUE = Raw(b"true")
 
 
 class Hello(msgspec.Struct):
@@ -77,13 +83,18 @@ class AbilityRequest(msgspec.Struct, rename="camel"):
     request_id: str | int | None = None
     target_agent: str | None = None
     timeout: float | None = None
-    direct_reply: Any = None
+    direct_reply: Raw = ABSENT
     meta: Raw = msgspec.field(default=ABSENT, name="_meta")
+
+    @property
+    def payload(self) -> int:
+        """Size of the members that may be large, in bytes."""
+        return len(self.tool_input) + len(self.arguments)
 
     @property
     def wants_direct_reply(self) -> bool:
         """True if the response should be the tool's answer itself, without ``pending`` first."""
-        return self.direct_reply is True
+        return self.direct_reply == _TRUE
 
     @property
     def own_request_id(self) -> str | int | None:
@@ -159,8 +170,32 @@ class Publication(msgspec.Struct, rename="camel"):
     data: Raw = Raw(b"null")
     network_id: str | None = None
 
+    @property
+    def payload(self) -> int:
+        """As of :class:`AbilityRequest`."""
+        return len(self.data)
+
 
 _decoders: dict[Any, msgspec.json.Decoder[Any]] = {}
+
+
+def read_within(most: int, kind: type[T], params: Raw) -> T:
+    """Decode the parameters of a method, which have at most ``most`` bytes besides the payload.
+
+    Only parameters with a payload are decoded before they are measured; they hold nothing whose
+    decoding would take longer than reading over it.
+
+    Raises:
+        Refused: as :func:`read` does, and if they are too large.
+    """
+    size = len(params)
+    result = read(kind, params) if kind in (AbilityRequest, Publication) else None
+    if isinstance(result, AbilityRequest | Publication):
+        size -= result.payload
+    if size > most:
+        text = f"invalid params: {size} bytes besides a payload, more than the {most} allowed"
+        raise Refused(text, code=INVALID_PARAMS)
+    return read(kind, params) if result is None else result
 
 
 def read(kind: type[T], params: Raw) -> T:
@@ -179,22 +214,53 @@ def read(kind: type[T], params: Raw) -> T:
     return result
 
 
+class _Hinted(msgspec.Struct):
+    hints: Raw = msgspec.field(default=ABSENT, name=ROUTING_KEY)
+
+
 def take_hints(tool_input: Raw) -> tuple[Raw, Hints]:
     """Split a tool's input into the input without ``_kadi`` and the hints in ``_kadi``.
 
     The input may be large and mostly has no hints, so it is searched for the key before it is
-    parsed. Hints that are not an object count as none.
+    parsed, and the members of a large one are not taken apart. Hints that are not an object count
+    as none.
 
     Raises:
-        Refused: if a hint for the broker has the wrong type.
+        Refused: if a hint for the broker has the wrong type, or hints are in the midst of a large
+            input.
     """
-    if not _ROUTING_KEY.search(tool_input):
+    if _ROUTING_KEY not in bytes(tool_input):
         return tool_input, Hints()
-    members = read(dict[str, Raw], tool_input)
-    if ROUTING_KEY not in members:
+    if len(tool_input) <= _ANYWHERE_BYTES:
+        members = read(dict[str, Raw], tool_input)
+        hints = members.pop(ROUTING_KEY, ABSENT)
+        return (Raw(encode(members)) if len(hints) else tool_input), _object(Hints, hints)
+    hints = read(_Hinted, tool_input).hints
+    if not len(hints):
         return tool_input, Hints()
-    hints = members.pop(ROUTING_KEY)
-    return Raw(encode(members)), _object(Hints, hints)
+    rest = _without(hints, bytes(tool_input))
+    if rest is None or len(read(_Hinted, rest).hints):
+        raise invalid(
+            f"toolInput.{ROUTING_KEY}",
+            f"must be the first or the last member of an input of more than {_ANYWHERE_BYTES}"
+            " bytes, and the only one of this name",
+        )
+    return rest, _object(Hints, hints)
+
+
+def _without(hints: Raw, tool_input: bytes) -> Raw | None:
+    """Return an object without its hints; ``None`` if they are neither first nor last."""
+    value = bytes(hints)
+    first = _FIRST_MEMBER.match(tool_input)
+    if first and tool_input.startswith(value, first.end()):
+        rest = tool_input[first.end() + len(value) :].lstrip()
+        return Raw(b"{" + rest.removeprefix(b","))
+    until = tool_input[:-1].rstrip()
+    begin = len(until) - len(value)
+    last = _LAST_MEMBER.search(until, max(0, begin - _ANYWHERE_BYTES), begin)
+    if last and until.endswith(value):
+        return Raw(until[: last.start()] + b"}")
+    return None
 
 
 def call_context(meta: Raw, hints: Hints) -> dict[str, Raw]:

@@ -15,10 +15,10 @@ import secrets
 from collections.abc import Callable
 from collections.abc import Set as AbstractSet
 from dataclasses import asdict
-from typing import Any
+from typing import Any, TypeVar
 
 from kadi_client.errors import INVALID_REQUEST, METHOD_NOT_FOUND, PARSE_ERROR, ProtocolError
-from kadi_client.messages import Frame, decode_frame, error_response, response
+from kadi_client.messages import Frame, Raw, decode_frame, error_response, response
 from kadi_localnet.broker import handshake
 from kadi_localnet.broker.access import Access, Networks
 from kadi_localnet.broker.calls import FATES, CallCounts, Calls
@@ -26,6 +26,7 @@ from kadi_localnet.broker.cluster import Cluster
 from kadi_localnet.broker.deadlines import Deadlines
 from kadi_localnet.broker.events import Events
 from kadi_localnet.broker.limits import Limits
+from kadi_localnet.broker.outbox import Memory
 from kadi_localnet.broker.params import (
     AbilityRequest,
     Authenticate,
@@ -35,12 +36,14 @@ from kadi_localnet.broker.params import (
     Publication,
     Register,
     Subscription,
-    read,
+    read_within,
 )
 from kadi_localnet.broker.registry import Registry
 from kadi_localnet.broker.session import Changes, CloseCode, Refused, Session, answered
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 _Method = Callable[[Session, Frame, float], Any]
 """A method handler. It returns the result, or ``None`` if the response follows later."""
@@ -63,6 +66,7 @@ class Router:
         self._networks = Networks(limits, rules)
         self._wall_clock = wall_clock
         self._sessions: dict[str, Session] = {}
+        self.memory = Memory()
         self._changes = Changes()
         self._registry = Registry(limits, rules)
         self._events = Events(limits)
@@ -94,7 +98,8 @@ class Router:
     def connect(self, now: float) -> Session:
         """Open a session for a new connection."""
         networks, _ = self._networks.admitted((), None)
-        session = Session(secrets.token_hex(_ID_BYTES), self.limits, self._changes, now, networks)
+        id_ = secrets.token_hex(_ID_BYTES)
+        session = Session(id_, self.limits, self._changes, self.memory, now, networks)
         self._sessions[session.id] = session
         self._counts["connected"] += 1
         self._liveness.set(session, self._alive_until(session))
@@ -107,6 +112,14 @@ class Router:
             The sessions that have something to send or are to be closed after sending it, in the
             order in which they became ready: the provider of a call before its caller.
         """
+        frame = self.decode(session, data, now)
+        return self.settle() if frame is None else self.perform(session, frame, data, now)
+
+    def decode(self, session: Session, data: str | bytes, now: float) -> Frame | None:
+        """Decode a message as the first half of :meth:`receive`; ``None`` if that was all.
+
+        Each half reads the message once. Between those of a large one, others can be served.
+        """
         session.last_seen = now
         most = self.limits.unauthenticated_size
         if session.agent_id is None and len(data) > most:
@@ -114,23 +127,30 @@ class Router:
                 CloseCode.POLICY_VIOLATION,
                 f"a message before authentication has at most {most} characters",
             )
+        if session.closing is not None:
+            return None
+        try:
+            return self._decoded(data)
+        except ProtocolError as exc:
+            self._counts["bad_frames"] += 1
+            session.send(error_response(None, str(exc), code=exc.code))
+            return None
+
+    def perform(
+        self, session: Session, frame: Frame, data: str | bytes, now: float
+    ) -> AbstractSet[Session]:
+        """Process a decoded message as the second half of :meth:`receive`."""
         if session.closing is None:
-            try:
-                frame = decode_frame(_text(data))
-            except ProtocolError as exc:
-                self._counts["bad_frames"] += 1
-                session.send(error_response(None, str(exc), code=exc.code))
-            else:
-                if frame.method is None:
-                    if not self.cluster.answer(session, frame, data):
-                        self._calls.answer(session, frame, now)
-                else:
-                    self._perform(session, frame, frame.method, now)
+            if frame.method is not None:
+                self._perform(session, frame, frame.method, now)
+            elif not self.cluster.answer(session, frame, data):
+                self._calls.answer(session, frame, now)
         return self.settle()
 
     def disconnect(self, session: Session) -> AbstractSet[Session]:
         """Remove a session whose connection is closed; returns as :meth:`receive` does."""
         self._remove(session)
+        session.release()
         return self.settle() - {session}
 
     def tick(self, now: float) -> AbstractSet[Session]:
@@ -175,6 +195,7 @@ class Router:
             "subscriptions": sum(len(session.subscriptions) for session in self._sessions.values()),
             "outstanding_calls": len(self._calls),
             "outbox_frames": sum(len(session.outbox) for session in self._sessions.values()),
+            "memory_bytes": self.memory.used,
             "outbox_bytes": sum(session.outbox.size for session in self._sessions.values()),
             "events_published": self._events.published,
             "events_delivered": self._events.delivered,
@@ -190,6 +211,18 @@ class Router:
         counts = [asdict(each) for each in self._calls.by_tool.values()]
         total = {f"calls_{name}": sum(each[name] for each in counts) for name in FATES}
         return {**total, "calls_discarded": self._calls.discarded}
+
+    def _decoded(self, data: str | bytes) -> Frame:
+        if isinstance(data, bytes):
+            _check_utf8(data)
+        frame = decode_frame(data)
+        members = (frame.params, frame.result, frame.error)
+        size = len(data) - sum(map(len, members))
+        most = self.limits.control_bytes
+        if size > most:
+            text = f"message of {size} bytes besides its payload, more than the {most} allowed"
+            raise ProtocolError(text, code=INVALID_REQUEST)
+        return frame
 
     def _perform(self, session: Session, frame: Frame, method: str, now: float) -> None:
         try:
@@ -221,13 +254,16 @@ class Router:
             raise Refused(f"unknown method {method!r}", code=METHOD_NOT_FOUND)
         return handler
 
+    def _read(self, kind: type[T], params: Raw) -> T:
+        return read_within(self.limits.control_bytes, kind, params)
+
     def _hello(self, session: Session, frame: Frame, now: float) -> Any:
-        params = read(Hello, frame.params)
+        params = self._read(Hello, frame.params)
         return handshake.hello(session, params, self.limits, self._networks, now)
 
     def _authenticate(self, session: Session, frame: Frame, now: float) -> Any:
         result = handshake.authenticate(
-            session, read(Authenticate, frame.params), self._networks, now
+            session, self._read(Authenticate, frame.params), self._networks, now
         )
         self._liveness.set(session, self._alive_until(session))
         log.info("session %s authenticated as agent %s", session.id, session.agent_id)
@@ -240,17 +276,17 @@ class Router:
         return {"status": "goodbye"}
 
     def _register(self, session: Session, frame: Frame, now: float) -> Any:
-        result = self._registry.register(session, read(Register, frame.params))
-        session.registration = bytes(frame.params)
+        result = self._registry.register(session, self._read(Register, frame.params))
+        session.enter(bytes(frame.params))
         log.info("session %s registered %d tools", session.id, len(session.tools))
         answer = response(frame.id, result) if frame.has_id else b""
         return None if self.cluster.announce(session, answer, now) else result
 
     def _request(self, session: Session, frame: Frame, now: float) -> Any:
-        params = read(AbilityRequest, frame.params)
+        params = self._read(AbilityRequest, frame.params)
         direct = params.wants_direct_reply and frame.has_id
         if params.tool in _DISCOVERY:
-            listing = self._registry.describe(session, read(Discovery, params.input))
+            listing = self._registry.describe(session, self._read(Discovery, params.input))
             if direct or params.own_request_id is None:
                 return listing
             request_id = self._calls.request_id(session, params, otherwise="")
@@ -264,19 +300,19 @@ class Router:
         return _pending(self._calls.start(session, params, now).request_id)
 
     def _cancel(self, session: Session, frame: Frame, _now: float) -> Any:
-        return self._calls.cancel(session, read(Cancel, frame.params))
+        return self._calls.cancel(session, self._read(Cancel, frame.params))
 
     def _discover(self, session: Session, frame: Frame, _now: float) -> Any:
-        return self._registry.describe(session, read(Discovery, frame.params))
+        return self._registry.describe(session, self._read(Discovery, frame.params))
 
     def _subscribe(self, session: Session, frame: Frame, _now: float) -> Any:
-        return self._events.subscribe(session, read(Subscription, frame.params))
+        return self._events.subscribe(session, self._read(Subscription, frame.params))
 
     def _unsubscribe(self, session: Session, frame: Frame, _now: float) -> Any:
-        return self._events.unsubscribe(session, read(Subscription, frame.params))
+        return self._events.unsubscribe(session, self._read(Subscription, frame.params))
 
     def _publish(self, session: Session, frame: Frame, _now: float) -> Any:
-        params = read(Publication, frame.params)
+        params = self._read(Publication, frame.params)
         self.cluster.publish(self._events.publish(session, params, self._wall_clock()))
         return {"status": "published"}
 
@@ -285,10 +321,17 @@ class Router:
             return session.opened + self.limits.nonce_lifetime
         return session.last_seen + self.limits.silence
 
+    def shed(self) -> AbstractSet[Session]:
+        """Close the session for which the most is held; returns as :meth:`receive` does."""
+        self._close_fullest()
+        return self.settle()
+
     def settle(self) -> AbstractSet[Session]:
         """Clean up closing sessions, which may close others in turn; return the ready ones."""
         ended = self._changes.ended
         self.cluster.settle()
+        if self.memory.used > self.limits.memory_bytes:
+            self._close_fullest()
         while ended:
             session = ended.pop()
             if session.closing is not None and session.closing.code is CloseCode.TRY_AGAIN_LATER:
@@ -297,6 +340,22 @@ class Router:
             self.cluster.settle()
         ready, self._changes.ready = self._changes.ready, {}
         return ready.keys()
+
+    def _close_fullest(self) -> None:
+        session = max(self._sessions.values(), key=lambda each: each.held, default=None)
+        if session is None or not session.held:
+            return
+        log.warning(
+            "%d bytes are held for sessions: session %s of agent %s is closed, with %d of them",
+            self.memory.used,
+            session.id,
+            session.agent_id,
+            session.held,
+        )
+        session.release()
+        session.close(
+            CloseCode.TRY_AGAIN_LATER, "memory is full, and most of it is held for this session"
+        )
 
     def _remove(self, session: Session) -> None:
         if self._sessions.pop(session.id, None) is None:
@@ -313,10 +372,8 @@ def _pending(request_id: str | int) -> dict[str, Any]:
     return {"status": "pending", "requestId": request_id}
 
 
-def _text(data: str | bytes) -> str:
-    if isinstance(data, str):
-        return data
+def _check_utf8(data: bytes) -> None:
     try:
-        return data.decode()
+        data.decode()
     except UnicodeDecodeError as exc:
         raise ProtocolError("frame is not valid UTF-8", code=PARSE_ERROR) from exc

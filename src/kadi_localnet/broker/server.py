@@ -8,6 +8,7 @@ import ipaddress
 import logging
 import secrets
 import time
+from collections import deque
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import AsyncExitStack
 from http import HTTPStatus
@@ -21,7 +22,7 @@ from websockets.typing import Origin
 
 from kadi_client.addresses import is_loopback
 from kadi_client.backoff import Backoff
-from kadi_client.messages import encode
+from kadi_client.messages import Frame, encode
 from kadi_client.sockets import WRITE_BUFFER, ServerSocket
 from kadi_localnet.broker.access import Access
 from kadi_localnet.broker.backplane import Backplane, BackplaneLost, Send, backplane_at
@@ -40,6 +41,10 @@ _MEETING_SECONDS = 0.5
 _LONGEST_PAUSE = 2.0
 """Longest pause between two attempts to join the backplane, in seconds."""
 _POLL_SECONDS = 0.01
+_LARGE = 256 * 1024
+"""Size of a message in bytes from which it takes milliseconds to process."""
+_ALARM_SECONDS = 0.05
+"""Interval at which memory is measured while there is an alarm."""
 _ID_BYTES = 6
 SOCKET_PATHS = ("/kadi", "/")
 HEALTH_PATH = "/health"
@@ -48,12 +53,14 @@ HEALTH_PATH = "/health"
 class _Peer:
     """A connection and the sending of its outbox."""
 
-    __slots__ = ("awake", "connection", "cut", "session")
+    __slots__ = ("awake", "backlog", "connection", "cut", "session")
 
     def __init__(self, connection: ServerSocket, session: Session) -> None:
         self.connection = connection
         self.session = session
         self.awake = asyncio.Event()
+        self.backlog: deque[bytes] = deque()
+        """A large message that is being processed, and what has arrived since."""
         self.cut: asyncio.TimerHandle | None = None
 
     def flush(self) -> None:
@@ -63,8 +70,18 @@ class _Peer:
         """
         outbox = self.session.outbox
         self.connection.send_at_once(outbox.pop)
+        self.measure()
         if outbox or self.session.closing is not None:
             self.awake.set()
+
+    def measure(self) -> None:
+        """Note what is buffered."""
+        self.session.buffer(self.connection.buffered)
+
+    def pause(self) -> None:
+        """Read no more, unless a message has begun that takes more than one reading."""
+        if self.connection.begun <= WRITE_BUFFER:
+            self.connection.transport.pause_reading()
 
     async def write(self) -> None:
         """Send the rest at the pace of the peer; close the connection when the session ends."""
@@ -91,6 +108,7 @@ class Broker:
         """Set if there may be messages for other brokers, or the backplane is to be left."""
         self._backplane_lost = False
         self._stopping = False
+        self._alarm: asyncio.TimerHandle | None = None
         self._timer: tuple[float, asyncio.Handle] | None = None
         # The time is stored next to the handle, since uvloop's handles do not always expose it.
         self.url = ""
@@ -117,7 +135,7 @@ class Broker:
             ping_interval=None,
             open_timeout=self._limits.handshake_timeout,
             close_timeout=self._limits.handshake_timeout,
-            max_size=self._limits.max_message_bytes,
+            max_size=self._limits.unauthenticated_size,
             write_limit=WRITE_BUFFER,
             logger=log.getChild("websocket"),
         )
@@ -137,6 +155,8 @@ class Broker:
         await closed
         if self._timer is not None:
             self._timer[1].cancel()
+        if self._alarm is not None:
+            self._alarm.cancel()
         log.info("broker at %s is closed", self.url)
 
     # The Inbound interface of backplane.py
@@ -225,25 +245,63 @@ class Broker:
             await asyncio.wait([exchange])
 
     async def _serve_connection(self, connection: ServerConnection) -> None:
-        clock, socket = self._loop.time, cast(ServerSocket, connection)
-        session = self._router.connect(clock())
+        socket = cast(ServerSocket, connection)
+        session = self._router.connect(self._loop.time())
         peer = self._peers[session] = _Peer(socket, session)
+        socket.arrived = lambda: self._watch(peer)
         log.info("session %s connected", session.id)
         self._arm()
         writer = asyncio.create_task(peer.write(), name=f"broker-write-{session.id}")
         try:
-            await socket.deliver(
-                lambda message: self._apply(self._router.receive(session, message, clock()))
-            )
+            await socket.deliver(lambda message: self._take(peer, message))
         except ConnectionClosed as exc:
             log.info("session %s disconnected: %s", session.id, exc)
         finally:
+            while peer.backlog:
+                self._process(peer, peer.backlog.popleft())
             del self._peers[session]
             if peer.cut is not None:
                 peer.cut.cancel()
             self._apply(self._router.disconnect(session))
             writer.cancel()
             await asyncio.wait([writer])
+
+    def _take(self, peer: _Peer, message: bytes) -> None:
+        """Process a message; of a large one, leave each step to a turn of the loop of its own."""
+        if not peer.backlog and len(message) <= _LARGE:
+            self._process(peer, message)
+            return
+        peer.backlog.append(message)
+        if len(peer.backlog) == 1:
+            self._loop.call_soon(self._decode_next, peer)
+
+    def _process(self, peer: _Peer, message: bytes) -> None:
+        session = peer.session
+        ready = self._router.receive(session, message, self._loop.time())
+        if session.agent_id is not None:
+            peer.connection.protocol.max_message_size = self._limits.max_message_bytes
+        self._apply(ready)
+
+    def _decode_next(self, peer: _Peer) -> None:
+        """Decode the large message at the head of the backlog."""
+        if peer.backlog:
+            frame = self._router.decode(peer.session, peer.backlog[0], self._loop.time())
+            self._loop.call_soon(self._perform_next, peer, frame)
+
+    def _perform_next(self, peer: _Peer, frame: Frame | None) -> None:
+        """Process a decoded message, and then the small ones up to the next large one."""
+        if not peer.backlog:
+            return
+        message = peer.backlog.popleft()
+        if frame is None:
+            self._apply(self._router.settle())
+        else:
+            session = peer.session
+            self._apply(self._router.perform(session, frame, message, self._loop.time()))
+        while peer.backlog and len(peer.backlog[0]) <= _LARGE:
+            self._process(peer, peer.backlog.popleft())
+        if peer.backlog:
+            self._loop.call_soon(self._decode_next, peer)
 
     def _apply(self, ready: Iterable[Session]) -> None:
         """Send the output of these sessions; abort closing ones that do not close in time."""
@@ -256,6 +314,35 @@ class Broker:
                 )
         self._outgoing.set()
         self._arm()
+
+    def _watch(self, peer: _Peer) -> None:
+        """Measure a connection on which data has arrived; raise an alarm if memory is short."""
+        peer.measure()
+        used, most = self._router.memory.used, self._limits.memory_bytes
+        if used > most:
+            self._apply(self._router.settle())
+        if self._alarm is not None:
+            peer.pause()
+        elif used > most // 2:
+            log.warning("%d of %d bytes are held for sessions: no message may begin", used, most)
+            self._guard(self._loop.time() + self._limits.patience)
+
+    def _guard(self, until: float) -> None:
+        """Let no message begin while memory is short, and at ``until`` close a session."""
+        for peer in self._peers.values():
+            peer.measure()
+        if self._router.memory.used > self._limits.memory_bytes // 2:
+            now = self._loop.time()
+            for peer in self._peers.values():
+                peer.pause()
+            if now >= until:
+                until = now + self._limits.patience
+                self._apply(self._router.shed())
+            self._alarm = self._loop.call_later(_ALARM_SECONDS, self._guard, until)
+            return
+        self._alarm = None
+        for peer in self._peers.values():
+            peer.connection.transport.resume_reading()
 
     def _arm(self) -> None:
         """Schedule the next tick of the router; an early tick does nothing."""

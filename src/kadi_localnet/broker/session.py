@@ -9,7 +9,7 @@ from typing import Any
 from kadi_client.errors import SERVER_ERROR, KadiError
 from kadi_client.messages import Raw, error_response, notification, response
 from kadi_localnet.broker.limits import Limits
-from kadi_localnet.broker.outbox import Outbox
+from kadi_localnet.broker.outbox import Memory, Outbox
 
 
 class CloseCode(IntEnum):
@@ -91,8 +91,10 @@ class Session(Provider):
 
     __slots__ = (
         "_changes",
+        "_memory",
         "announced",
         "asked_networks",
+        "buffered",
         "calling",
         "closing",
         "credentials",
@@ -107,7 +109,13 @@ class Session(Provider):
     )
 
     def __init__(
-        self, id_: str, limits: Limits, changes: Changes, now: float, networks: tuple[str, ...]
+        self,
+        id_: str,
+        limits: Limits,
+        changes: Changes,
+        memory: Memory,
+        now: float,
+        networks: tuple[str, ...],
     ) -> None:
         super().__init__(id_, networks)
         self.opened = now
@@ -125,7 +133,10 @@ class Session(Provider):
         self.calling: dict[str | int, Call] = {}
         self.relaying: dict[str, str] = {}
         """Calls that it serves for callers of other brokers, and the ids of these."""
-        self.outbox = Outbox(max_frames=limits.outbox_frames, max_bytes=limits.outbox_bytes)
+        self.outbox = Outbox(memory, max_frames=limits.outbox_frames, max_bytes=limits.outbox_bytes)
+        self.buffered = 0
+        """Bytes in the buffers of its connection, as last measured."""
+        self._memory = memory
         self.closing: Closing | None = None
         self._changes = changes
 
@@ -137,6 +148,29 @@ class Session(Provider):
     def has_room(self, size: int) -> bool:
         """See :class:`Provider`."""
         return self.outbox.has_room(size)
+
+    @property
+    def held(self) -> int:
+        """Number of bytes held for it."""
+        return self.outbox.size + len(self.registration) + self.buffered
+
+    def enter(self, registration: bytes) -> None:
+        """Keep the parameters of its last registration."""
+        self._memory.used += len(registration) - len(self.registration)
+        self.registration = registration
+
+    def buffer(self, size: int) -> None:
+        """Note the number of bytes in the buffers of its connection, until it begins to close."""
+        if self.closing is None:
+            self._memory.used += size - self.buffered
+            self.buffered = size
+
+    def release(self) -> None:
+        """Drop everything that is held for it."""
+        self.outbox.clear()
+        self.enter(b"")
+        self._memory.used -= self.buffered
+        self.buffered = 0
 
     def begin(self, call: Call, frame: bytes) -> None:
         """See :class:`Provider`."""

@@ -146,6 +146,10 @@ def engine_error(kind: str, detail: str) -> DatabaseError:
     """Translate a failure of the engine; ``kind`` is the Java class without its package."""
     if kind == "QueryNotIdempotentException":
         return DatabaseError("the statement is not read-only: use arcade-command")
+    if kind == "StackOverflowError":
+        return DatabaseError(
+            "the statement is nested too deeply: split it, or pass lists of values as parameters"
+        )
     if _NO_SPACE in detail:
         return DatabaseError("the disk is full, nothing was written: free some space")
     return DatabaseError(f"{kind}: {detail}" if detail else kind)

@@ -203,7 +203,7 @@ class EmbeddedDatabases:
 
     def _ended(self, ticket: Ticket, *, run: bool) -> None:
         self._tickets.discard(ticket)
-        if run:  # A call that is cancelled while it waits for a thread says nothing of the engine.
+        if run:  # A call cancelled before it had a thread does not show that the engine responds.
             self._ended_at = time.monotonic()
 
     def _watch(self, stuck: Callable[[], None]) -> None:

@@ -19,6 +19,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from kadi_client.context import from_headers, handling, incident
+from kadi_client.messages import has_more_values
 from kadi_client.provider import FAILED, OK, noted
 from kadi_client.tracing import TRACEPARENT, span
 from kadi_localnet.models.errors import (
@@ -28,6 +29,7 @@ from kadi_localnet.models.errors import (
     RequestTooLarge,
     Unauthorized,
 )
+from kadi_localnet.models.requests import MAX_VALUES
 
 log = logging.getLogger(__name__)
 
@@ -163,6 +165,8 @@ async def _read_json(request: Request, max_bytes: int, timeout: float) -> Any:
                     raise RequestTooLarge(f"body: at most {max_bytes} bytes are allowed")
     except TimeoutError:
         raise DeadlinePassed(timeout) from None
+    if has_more_values(body, MAX_VALUES):
+        raise RequestTooLarge(f"body: more than {MAX_VALUES} objects and arrays")
     try:
         # Not msgspec: it rejects unpaired surrogates, which truncated texts may contain.
         return json.loads(bytes(body))

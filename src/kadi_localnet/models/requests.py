@@ -5,17 +5,29 @@ from __future__ import annotations
 import base64
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    FailFast,
+    Field,
+    SecretStr,
+    ValidationError,
+    field_validator,
+)
 
 from kadi_client.tools import validation_text
 from kadi_localnet.models.config import ModelsConfig
 from kadi_localnet.models.errors import InvalidRequest, RequestTooLarge
 
 R = TypeVar("R", bound=BaseModel)
+
+MAX_VALUES = 10_000
+"""Maximum number of objects and arrays in a request, see
+:func:`kadi_client.messages.has_more_values`."""
 
 Vectors = npt.NDArray[np.float32]
 
@@ -33,7 +45,7 @@ class EmbeddingRequest(BaseModel):
     model: str = Field(
         description="Name of a served model.", min_length=1, examples=["all-MiniLM-L6-v2"]
     )
-    input: list[str] = Field(
+    input: Annotated[list[str], FailFast()] = Field(
         description="One text or a list of texts; an empty text is embedded like any other.",
         min_length=1,
         examples=[["What is a chunk?"]],
@@ -91,8 +103,10 @@ def validated(shape: type[R], raw: Any) -> R:
     try:
         return shape.model_validate(raw)
     except ValidationError as exc:
-        where = exc.errors(include_input=False, include_context=False)[0]["loc"]
-        raise InvalidRequest(validation_text(exc), param=str(where[0]) if where else None) from None
+        text = validation_text(exc)
+        field = text.partition(":")[0].partition(".")[0]
+        param = field if field in shape.model_fields else None
+        raise InvalidRequest(text, param=param) from None
 
 
 def check_texts(texts: Sequence[str], config: ModelsConfig, *, where: str) -> None:
@@ -173,7 +187,7 @@ class RerankRequest(BaseModel):
         min_length=1,
     )
     query: str = Field(description="The search query.", min_length=1, examples=["What is a chunk?"])
-    documents: list[str] = Field(
+    documents: Annotated[list[str], FailFast()] = Field(
         description="The texts to rank, each a string or an object {text}.",
         min_length=1,
         examples=[["A chunk is a piece of a document.", "Lunch is at noon."]],

@@ -21,6 +21,7 @@ from kadi_localnet.models.lanes import Observer
 from kadi_localnet.models.local import LocalModel, LocalReranker
 from kadi_localnet.models.multilingual import MultilingualEncoder
 from kadi_localnet.models.requests import (
+    MAX_VALUES,
     Embedded,
     EmbeddingRequest,
     Reranked,
@@ -118,12 +119,14 @@ class Models:
             description="Convert texts to embedding vectors with one of the served models.",
             input_schema=EmbeddingRequest.model_json_schema(),
             handler=self._create_embedding,
+            max_values=MAX_VALUES,
         )
         reranking = Tool(
             name="rerank",
             description="Rank texts by their relevance to a query.",
             input_schema=RerankRequest.model_json_schema(),
             handler=self._rerank,
+            max_values=MAX_VALUES,
         )
         return (embedding,) * bool(self._served) + (reranking,) * bool(self._rerankers)
 

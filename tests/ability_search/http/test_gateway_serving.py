@@ -68,6 +68,17 @@ async def test_malformed_requests_are_refused_without_a_call(stage: Stage, tmp_p
         assert stage.asked == []
 
 
+async def test_bodies_of_too_many_values_are_refused_without_a_call(
+    stage: Stage, tmp_path: Path
+) -> None:
+    settings = settings_for(stage.url, tmp_path, SEARCH_MAX_BATCH_DOCUMENTS="1")
+    async with opened(settings) as url, client(url) as http:
+        for path in ("/tools/search-index", "/ingest", "/files", "/memory/write"):
+            answer = await http.post(path, json={"documents": [[]] * 10_100})
+            assert code(answer) == (413, "too_large")
+        assert stage.asked == []
+
+
 async def test_lost_broker_is_reported_and_used_again_when_it_returns(
     stage: Stage, tmp_path: Path
 ) -> None:

@@ -66,7 +66,7 @@ async def child(
         lambda _: {**os.environ, "PYTHONPATH": str(tmp_path)},
         notify=told.put_nowait,
         changed=lambda: told.put_nowait("changed"),
-        **options,
+        **{"ready_timeout": 30.0, **options},
     )
     try:
         yield started, told
@@ -148,8 +148,9 @@ async def test_exiting_before_the_report_is_an_error(tmp_path: Path, program: st
 async def test_a_component_that_is_not_ready_in_time_is_killed(tmp_path: Path) -> None:
     program = "import signal; signal.pause()"
     async with child(tmp_path, program, ready_timeout=0.5) as (part, _):
-        with pytest.raises(ComponentFailed, match=r"was not ready in 0\.5 s"):
+        with pytest.raises(ComponentFailed, match=r"was not ready in 0\.5 s") as caught:
             await part.start()
+    assert "SEARCH_STACK_START_TIMEOUT" in caught.value.hint
 
 
 async def test_a_component_that_ignores_termination_is_killed(

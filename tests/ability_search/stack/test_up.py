@@ -293,6 +293,12 @@ async def test_data_survives_the_stack_and_no_component_survives_a_killed_parent
     assert "ability-search up" in missing.err
 
 
+async def test_the_time_for_components_to_be_ready_is_a_setting(machine: Machine) -> None:
+    machine.further["SEARCH_STACK_START_TIMEOUT"] = "0.01"
+    ran = await machine.run("up", "--port", "0", "--models-port", "0", "--gateway-port", "0")
+    assert (ran.code, "broker was not ready in 0.01 s" in ran.err) == (1, True)
+
+
 async def test_a_stack_in_memory_needs_no_database_to_be_healthy(machine: Machine) -> None:
     async with machine.up("--memory"):
         well = await machine.run("doctor", "--quiet")

@@ -99,7 +99,15 @@ async def test_body_over_the_limit_is_refused_with_and_without_length() -> None:
             assert "1000 bytes" in refused.json()["error"]["message"]
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"\xff", b"[" * 100_000])
+async def test_body_of_too_many_values_is_refused_unread() -> None:
+    async with opened(Echo(), max_bytes=10**6) as client:
+        content = b'{"input":[%b{}]}' % (b"{}," * 10_000)
+        refused = await client.post("/v1/embeddings", content=content, headers=JSON)
+        assert refused.status_code == 413
+        assert "objects and arrays" in refused.json()["error"]["message"]
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"\xff", b"[" * 10_000])
 async def test_body_that_is_not_json_is_refused(content: bytes) -> None:
     async with opened(Echo(), max_bytes=10**6) as client:
         refused = await client.post("/v1/embeddings", content=content, headers=JSON)

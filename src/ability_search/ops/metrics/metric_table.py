@@ -189,6 +189,12 @@ BROKER_OUTBOX_FRAMES = Metric(
 BROKER_OUTBOX_BYTES = Metric(
     "ability_search_broker_outbox_bytes", "gauge", "Size of these frames.", _BROKER
 )
+BROKER_MEMORY_BYTES = Metric(
+    "ability_search_broker_memory_bytes",
+    "gauge",
+    "Messages and registrations held for all sessions; see `local_broker_memory`.",
+    _BROKER,
+)
 BROKER_EVENTS = Metric(
     "ability_search_broker_events_total",
     "counter",

@@ -1,0 +1,107 @@
+"""Messages that would take a broker's memory or hold its loop, over real sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import pytest
+from tests.interop.kadi_peer import PATIENCE, Peer
+from websockets.frames import Frame, Opcode
+
+from kadi_localnet.broker import Broker, Limits, serve_broker
+
+KIB, MIB = 1024, 1024 * 1024
+_SIZE = 12 * MIB
+_BEAT_S = 0.002
+_HELD_S = 0.25
+"""The loop is held for some 50 ms at most; a busy machine prolongs that."""
+
+_CALL = b'{"id":1,"method":"kadi.ability.request","params":{"toolName":"echo",%b}}'
+_EMPTY = b"{}," * (_SIZE // 3) + b"1"
+
+
+def serialized(message: bytes) -> bytes:
+    return Frame(Opcode.TEXT, message).serialize(mask=True)
+
+
+def begin(peer: Peer, size: int) -> None:
+    """Send the first ``size`` bytes of a message of twice the size."""
+    peer.socket.transport.write(serialized(b"x" * 2 * size)[:size])
+
+
+async def until_held(broker: Broker, size: int) -> None:
+    async with asyncio.timeout(PATIENCE):
+        while broker.stats()["memory_bytes"] < size:  # noqa: ASYNC110 - no event for it
+            await asyncio.sleep(_BEAT_S)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        pytest.param(
+            _CALL
+            % b'"toolInput":{"_kadi":{},%b}'
+            % b",".join(b'"k%07d":1' % number for number in range(_SIZE // 12)),
+            id="members beside hints",
+        ),
+        pytest.param(_CALL % b'"directReply":[%b]' % _EMPTY, id="option"),
+        pytest.param(_CALL % b'"toolInput":{"a":"%b"}' % (b"\\ud800" * (_SIZE // 6)), id="halves"),
+        pytest.param(b'{"id":[%b],"result":1}' % _EMPTY, id="id"),
+    ],
+)
+async def test_no_message_holds_the_loop(message: bytes) -> None:
+    async with serve_broker(port=0) as broker:
+        await Peer.join(broker.url, tools=["echo"])
+        hostile, other = await Peer.join(broker.url), await Peer.join(broker.url)
+        hostile.socket.transport.write(serialized(message))
+        longest = 0.0
+        done = asyncio.create_task(hostile.synchronise())
+        while not done.done():
+            began = time.process_time()
+            await asyncio.sleep(_BEAT_S)
+            longest = max(longest, time.process_time() - began)
+        await done
+        await other.synchronise()
+    assert longest < _HELD_S
+
+
+async def test_a_message_before_authentication_is_not_awaited_beyond_its_limit() -> None:
+    async with serve_broker(port=0) as broker:
+        stranger = await Peer.open(broker.url)
+        begin(stranger, 100 * KIB)
+        assert await stranger.closed() == 1009
+
+
+async def test_calls_wait_while_memory_is_short_and_are_served_then() -> None:
+    limits = Limits(max_message_bytes=MIB, memory_bytes=4 * MIB, patience=0.2)
+    async with serve_broker(port=0, limits=limits) as broker:
+        provider, caller = await Peer.join(broker.url, tools=["echo"]), await Peer.join(broker.url)
+        greedy = [await Peer.join(broker.url) for _ in range(5)]
+        for each in greedy:
+            begin(each, 500 * KIB)
+        await until_held(broker, 2 * MIB)
+        call = asyncio.create_task(caller.call("echo"))
+        await provider.answer(await provider.asked(), "served")
+        assert (await call)["result"] == "served"
+        assert broker.stats()["memory_bytes"] <= 2 * MIB
+        assert broker.stats()["overflows"] == 1
+
+
+async def test_the_rest_of_a_message_is_read_while_memory_is_short() -> None:
+    limits = Limits(max_message_bytes=MIB, memory_bytes=4 * MIB)
+    async with serve_broker(port=0, limits=limits) as broker:
+        provider = await Peer.join(broker.url, tools=["echo"])
+        callers = [await Peer.join(broker.url) for _ in range(5)]
+        message = serialized(_CALL % b'"toolInput":{"a":"%b"}' % (b"x" * 800 * KIB))
+        for each in callers:
+            each.socket.transport.write(message[: 500 * KIB])
+        await until_held(broker, 2 * MIB)
+        for each in callers:
+            each.socket.transport.write(message[500 * KIB :])
+        for _ in callers:
+            await provider.answer(await provider.asked(), "served")
+        for each in callers:
+            ended = await each.notified("kadi.ability.response")
+            assert ended["params"]["result"] == "served"
+        assert broker.stats()["overflows"] == 0
