@@ -9,7 +9,7 @@ import os
 import platform
 from typing import Any
 
-from benchmarks import growth, hop, latency, overhead, peers, scale, tree
+from benchmarks import analysis, growth, hop, latency, overhead, peers, scale, tree
 
 
 async def _run(arguments: argparse.Namespace) -> dict[str, Any]:
@@ -26,6 +26,8 @@ async def _run(arguments: argparse.Namespace) -> dict[str, Any]:
         report["tree"] = await tree.measure(files=arguments.files)
     if arguments.only in (None, "hop"):
         report["hop"] = await hop.measure(calls=arguments.queries, rounds=arguments.rounds)
+    if arguments.only == "analysis":  # only on request: it needs the extra analysis
+        report["analysis"] = analysis.measure(chunks=arguments.chunks)
     if arguments.only == "peers":  # only on request: it installs packages
         report["peers"] = await peers.measure(
             chunks=arguments.chunks, queries=arguments.queries, rounds=arguments.rounds
@@ -44,7 +46,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument(
         "--only",
-        choices=["latency", "overhead", "tree", "hop", "peers", "scale", "growth"],
+        choices=["latency", "overhead", "tree", "hop", "peers", "scale", "growth", "analysis"],
         help="one of them",
     )
     parser.add_argument("--chunks", type=int, default=20_000, help="chunks to search in")

@@ -43,6 +43,11 @@ def sets_below(directory: Path, smallest: int | None) -> list[Path]:
     return sorted(found, key=lambda each: (sizes[each], each))[:smallest]
 
 
+def group_of(directory: Path, sets: Path) -> str:
+    """Return the name of the directory below ``sets`` that a set is in, such as ``locomo-dev``."""
+    return next(iter(directory.relative_to(sets).parts), directory.name)
+
+
 def measured(directory: Path) -> Run:
     """Return the run of a set, in all modes, through a stack of its own."""
     with TemporaryDirectory() as home:

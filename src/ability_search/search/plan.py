@@ -64,7 +64,8 @@ class Plan:
     informative: float = 0.0
     """Information of the query's terms, in units of a term that occurs in a single chunk."""
     specificity: float = 0.0
-    """The same of the most informative of them, if keyword and semantic scores are combined."""
+    """The same of the most informative of them, if keyword and semantic scores are combined; 0 if
+    the query has stop words only."""
 
     @property
     def retrievers(self) -> list[Retriever]:

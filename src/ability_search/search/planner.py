@@ -82,13 +82,14 @@ def planned(candidates: Candidates, query: Query, vectors: Vectors | None) -> Pl
         products[FULL_TEXT] = in_fields
     both = terms is not None and vectors is not None
     rarest = float(inverse_document_frequency([1], statistics.chunks)[0])
+    content = analyzer.content_terms(query.intent.topic)
     words = topic.of_each_term(topic_terms, most=_WORDS) if both else []
     return replace(
         plan,
         terms=terms,
         products=products,
         informative=topic.information / rarest,
-        specificity=words[0].information / rarest if words else 0.0,
+        specificity=words[0].information / rarest if words and content else 0.0,
         words=_named(words, query, candidates),
         phrases=pairs_of(query, statistics, language=language)
         if both and ranking.phrasing > 0

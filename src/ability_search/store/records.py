@@ -88,6 +88,11 @@ class ChunkRecord:
     """Columns of a later version of this program, which are kept."""
 
 
+def source_of(chunk_id: str) -> str:
+    """Return the source of a chunk."""
+    return chunk_id.partition(":")[2].rpartition(":")[0]
+
+
 def chunk_bytes(chunk: ChunkRecord) -> int:
     """Estimate the bytes of a chunk in a message, seldom too low."""
     text = 3 * (len(chunk.content) + len(chunk.lead) + len(chunk.title))

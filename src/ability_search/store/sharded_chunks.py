@@ -41,9 +41,10 @@ from ability_search.store.records import (
     VectorCheck,
     VectorPlaces,
     WeightedChunk,
+    source_of,
     strongest,
 )
-from ability_search.store.shards import Place, Shards, complete, grouped, source_of, spread
+from ability_search.store.shards import Place, Shards, complete, grouped, spread
 
 T = TypeVar("T")
 

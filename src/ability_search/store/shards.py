@@ -24,7 +24,7 @@ from ability_search.collection import Collection, public_name
 from ability_search.documents import GENERATED, KINDS
 from ability_search.errors import DatabaseUnavailable
 from ability_search.store.port import Store
-from ability_search.store.records import ChunkRecord, Job, Read, Replacement
+from ability_search.store.records import ChunkRecord, Job, Read, Replacement, source_of
 from ability_search.text.term_statistics import TermStatistics
 
 T = TypeVar("T")
@@ -303,11 +303,6 @@ def shard_of(source: str, shards: Sequence[str]) -> str:
         return shards[0]
     stem, mark, kind = source.rpartition(GENERATED)
     return rendezvous(stem if mark and kind in KINDS else source, shards)
-
-
-def source_of(chunk_id: str) -> str:
-    """Return the source of a chunk."""
-    return chunk_id.partition(":")[2].rpartition(":")[0]
 
 
 def spread(replacement: Replacement, shards: Sequence[str]) -> dict[str, Replacement]:

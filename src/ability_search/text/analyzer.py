@@ -27,6 +27,8 @@ _STOP_PIECES = """
     什 什么 什麼 么 麼 怎 怎么 怎麼 怎样 怎樣 么办 麼辦 为什 為什 如何
     哪 哪里 哪裡 哪个 哪個 哪些 多少 吗 嗎 呢
     何 です すか ます ませ まし でし した して する くだ ださ
+    的 了 是 在 和 与 與 及 或 也 就 被 把 从 從 对 對 为 為 于 於 之 而 但 这 這 那 其 着 著
+    の は が を に へ と で も や
 """
 """Stop words of Chinese and Japanese for every language, as pieces before normalization: ます ends
 a verb, マス begins マスク (mask)."""
@@ -88,13 +90,19 @@ class Analyzer:
     def query_terms(self, text: str) -> list[str]:
         """Return the terms of a query: :meth:`terms` without stop words.
 
-        There are stop words for English, and for Chinese and Japanese in every language. A query
-        that has only stop words keeps them. A word in capitals within other text (``IT``, ``WHO``)
-        is not a stop word.
+        A query that has only stop words keeps them.
+        """
+        return self.content_terms(text) or self.terms(text)
+
+    def content_terms(self, text: str) -> list[str]:
+        """Return the terms of ``text`` that are not stop words.
+
+        There are stop words for English, and for Chinese and Japanese in every language. A word in
+        capitals within other text (``IT``, ``WHO``) is not a stop word.
         """
         found = [(term, text[start:end]) for term, start, end in self.spans(text)]
         shouted = text.isupper()
-        informative = [
+        return [
             term
             for term, written in found
             if written not in self._stop_pieces
@@ -103,7 +111,6 @@ class Analyzer:
                 or (len(written) > 1 and not shouted and written.isupper())
             )
         ]
-        return informative or [term for term, _ in found]
 
     def spans(self, text: str) -> Iterator[tuple[str, int, int]]:
         """Yield ``(term, start, end)`` for each term of :meth:`terms`, in the same order.

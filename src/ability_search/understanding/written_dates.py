@@ -67,6 +67,11 @@ _LEADING = re.compile(r"(?:in|since|during|until|till|before|after|by|from)\s+",
 _CONNECTOR = re.compile(r"\s*(?:-|–|—|\bto\b|\buntil\b|\btill\b|\bthrough\b|\bthru\b)\s*", FLAGS)
 _BETWEEN = re.compile(r"\bbetween\s+(?:the\s+)?$", FLAGS)
 _AND = re.compile(r"\s+and\s+(?:the\s+)?", FLAGS)
+_TIME_OF_DAY = re.compile(
+    r"(?:\s|,|\b(?:at|on)\b|T?\d{1,2}:\d\d(?::\d\d(?:\.\d+)?)?+\s?(?:[ap]m\b|Z|UTC|[+-]\d\d:?\d\d)?)*+",
+    FLAGS,
+)
+"""Text that may stand beside a date in metadata."""
 _TOKEN = re.compile(r"(\d+)(?:st|nd|rd|th|er)?|([a-zà-ÿ]+)")
 
 _MONTHS = {
@@ -146,7 +151,8 @@ def chunk_periods(
 
     Args:
         texts: Texts of the chunk, most informative first: source, title, headings, content.
-        metadata: Strings in it that consist of a single date are read too, also in lists.
+        metadata: Strings in it that consist of a single date are read too, also in lists and with a
+            time of day: ``4:04 pm on 20 January, 2023``.
         limit: Maximum number of periods; the first ones found are returned.
 
     Returns:
@@ -173,7 +179,10 @@ def _texts(texts: Sequence[str], metadata: Mapping[str, Any]) -> Iterator[str]:
 
 def _is_date(text: str) -> bool:
     found = written_periods(text)
-    return len(found) == 1 and text[found[0].start : found[0].end] == text.strip()
+    if len(found) != 1:
+        return False
+    around = (text[: found[0].start], text[found[0].end :])
+    return all(_TIME_OF_DAY.fullmatch(each) for each in around)
 
 
 def month_of(name: str) -> int:

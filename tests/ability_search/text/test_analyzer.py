@@ -140,6 +140,7 @@ def test_stop_words_are_removed_from_queries_unless_nothing_else_is_left() -> No
     assert ENGLISH.query_terms("who is in IT") == ["it"]
     assert ENGLISH.query_terms("WHAT IS IT FOR CACHES") == ["cach"]
     assert ENGLISH.query_terms("?!") == []
+    assert ENGLISH.content_terms("to be or not to be") == ENGLISH.content_terms("的 是 在") == []
     assert Analyzer("german").query_terms("the") == ["the"]
 
 
@@ -152,6 +153,9 @@ def test_stop_words_are_removed_from_queries_unless_nothing_else_is_left() -> No
         ("猫ですか", ["猫", "猫で"]),
         ("デスク", ["です", "すく"]),
         ("マスクです", ["ます", "すく", "くで"]),
+        ("使用的书", ["使", "使用", "用", "用的", "的书", "书"]),
+        ("的 是 在", ["的", "是", "在"]),
+        ("猫 は", ["猫"]),
     ],
 )
 def test_function_words_are_removed_from_chinese_and_japanese_questions(

@@ -177,6 +177,24 @@ def test_chunk_periods_come_from_source_titles_metadata_and_content() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "4:04 pm on 20 January, 2023",
+        "20 January 2023 at 16:04",
+        "2023-01-20T16:04:00.123+02:00",
+        " 16:04:00 UTC, 20 January 2023",
+    ],
+)
+def test_a_date_in_metadata_may_have_a_time_of_day(text: str) -> None:
+    assert chunk_periods("", metadata={"date": text}) == [one_day(2023, 1, 20)]
+
+
+@pytest.mark.parametrize("text", ["3:2 on 2023-01-20", "20 January 2023, room 4", "at 16:04"])
+def test_other_text_in_metadata_is_no_date(text: str) -> None:
+    assert chunk_periods("", metadata={"note": text}) == []
+
+
 def test_a_chunk_without_dates_has_no_periods() -> None:
     assert chunk_periods() == []
     assert chunk_periods("a.md", "version 1.20.3") == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from typing import Final
 
@@ -14,6 +15,9 @@ from ability_search.search.retrievers import retrieve
 from ability_search.search.stage import Ports, Stage
 
 _OTHER: Final[Mapping[str, str]] = {"semantic": "keyword", "keyword": "semantic"}
+
+_LONG = 4000
+"""Characters of a query from which on its analysis takes more than some ten milliseconds."""
 
 
 async def understand(answer: Answer, ports: Ports) -> None:
@@ -59,8 +63,15 @@ async def embed(candidates: Candidates, _ports: Ports) -> None:
 
 
 async def search(candidates: Candidates, ports: Ports) -> None:
-    """Run all searches of the query in one call of the store."""
-    plan = planned(candidates, candidates.query, candidates.vectors)
+    """Run all searches of the query in one call of the store.
+
+    A long query, whose analysis takes up to half a second, is planned in a thread.
+    """
+    query, vectors = candidates.query, candidates.vectors
+    if len(query.intent.topic) + len(query.intent.words) > _LONG:
+        plan = await asyncio.to_thread(planned, candidates, query, vectors)
+    else:
+        plan = planned(candidates, query, vectors)
     await retrieve(candidates, plan, ports)
 
 
