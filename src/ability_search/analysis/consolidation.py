@@ -35,19 +35,23 @@ if TYPE_CHECKING:  # it loads scipy, which workers may be without
     from ability_search.analysis.vector_measures import Nearest
 
 DUPLICATE: Final = 0.95
-"""Minimum cosine of duplicates."""
+"""Minimum cosine of chunks that match."""
+SHARE: Final = 0.8
+"""Minimum share of the chunks of a note that match one of its duplicate, all of whose match."""
 TOPIC: Final = 0.5
-"""Minimum cosine of notes that are compared for contradictions."""
+"""Minimum cosine of chunks that are compared for contradictions."""
 RELATED: Final = 0.7
-"""Minimum cosine of related notes."""
+"""Minimum cosine of chunks of related notes."""
 SHARED_WORDS: Final = 0.2
-"""Minimum Jaccard index of the words of two notes that may contradict without a rule."""
+"""Minimum Jaccard index of the words of two chunks that may contradict without a rule."""
 NEIGHBOURS: Final = 10
-"""Nearest notes that each is compared with."""
+"""Nearest chunks of other notes that each is compared with."""
+COMPARED: Final = 100_000
+"""Maximum number of pairs of chunks that are compared for contradictions."""
 RELATED_TO, DERIVES_FROM, CONTRADICTS = "related_to", "derives_from", "contradicts"
 """Kinds of links."""
 MOST_STATED: Final = 300
-"""Characters of a note that are shown as its statement, if no rule names a sentence."""
+"""Characters of a chunk that are shown as its statement, if no rule names a sentence."""
 _MOST_RELATED = 3
 _NAMED = {
     "source_id": DERIVES_FROM,
@@ -63,16 +67,14 @@ _ENDS = re.compile(
 
 
 Pair = tuple[int, int, float]
-"""Places of two notes, the smaller first, and their cosine."""
+"""Places of two chunks of different notes, the smaller first, and their cosine."""
 
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """A document of one chunk."""
+    """A document."""
 
     source: str
-    chunk_id: str
-    text: str
     day: int
     """Day of its metadata, or on which it was stored."""
     metadata: Mapping[str, Any] = field(default_factory=dict)
@@ -81,11 +83,20 @@ class Note:
 
 
 @dataclass(frozen=True, slots=True)
-class Suspected:
-    """Two notes on one topic that may contradict each other."""
+class NoteChunk:
+    """A chunk of a note."""
 
-    new: Note
-    old: Note
+    note: Note
+    chunk_id: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Suspected:
+    """Two chunks on one topic, of different notes, that may contradict each other."""
+
+    new: NoteChunk
+    old: NoteChunk
     cosine: float
     found: Contradiction | None
     """The contradiction that a rule found."""
@@ -95,10 +106,10 @@ class Suspected:
 class Comparison:
     """Notes that were compared."""
 
-    notes: Sequence[Note]
+    chunks: Sequence[NoteChunk]
     duplicates: Sequence[Duplicate]
     pairs: Sequence[Pair]
-    """Pairs of neighbours without duplicates, the most similar first."""
+    """Pairs of neighbours without those of duplicates, the most similar first."""
 
     def suspected(self, *, limit: int) -> list[Suspected]:
         """Return pairs that may contradict: those that a rule found first, then by cosine.
@@ -108,9 +119,11 @@ class Comparison:
         """
         found: list[Suspected] = []
         others: list[Suspected] = []
-        for one, other, cosine in self.pairs:
+        for one, other, cosine in self.pairs[:COMPARED]:
             new, old = sorted(
-                (self.notes[one], self.notes[other]), key=lambda e: (e.day, e.source), reverse=True
+                (self.chunks[one], self.chunks[other]),
+                key=lambda e: (e.note.day, e.note.source),
+                reverse=True,
             )
             contradiction = find_contradiction(new.text, old.text)
             pair = Suspected(new, old, cosine, contradiction)
@@ -125,7 +138,6 @@ class Comparison:
         contradictions: Sequence[ContradictingNotes],
         *,
         today: int,
-        longer: int,
         revision: int,
     ) -> Consolidation:
         """Return all findings.
@@ -133,14 +145,15 @@ class Comparison:
         Args:
             contradictions: The contradictions.
             today: Day from which a date is past.
-            longer: Documents that are not compared.
             revision: Revision of the collection.
         """
-        stale = [*_superseded(self.notes, contradictions), *_expired(self.notes, today)]
-        links = list(_links(self.notes, self.duplicates, contradictions, self.pairs))
+        notes = {each.note.source: each.note for each in self.chunks}
+        stale = [*_superseded(notes, contradictions), *_expired(self.chunks, today)]
+        related = _related(self.chunks, self.pairs)
+        links = list(_links(notes, self.duplicates, contradictions, related))
         return Consolidation(
-            notes=len(self.notes),
-            longer=longer,
+            notes=len(notes),
+            chunks=len(self.chunks),
             revision=revision,
             counts={
                 "duplicates": len(self.duplicates),
@@ -155,27 +168,29 @@ class Comparison:
         )
 
 
-def compare(notes: Sequence[Note], vectors: Vector, neighbours: Nearest) -> Comparison:
-    """Compare each note with its neighbours.
+def compare(chunks: Sequence[NoteChunk], vectors: Vector, neighbours: Nearest) -> Comparison:
+    """Compare each chunk with its neighbours.
 
     Args:
-        notes: The notes.
+        chunks: The chunks of all notes.
         vectors: Their vectors, of unit length, shape (n, d).
-        neighbours: The nearest neighbours of each.
+        neighbours: The nearest neighbours of each among the chunks of other notes.
     """
     pairs = sorted(_pairs(neighbours), key=lambda pair: (-pair[2], pair[0], pair[1]))
-    duplicates = _duplicates(notes, vectors, pairs)
+    duplicates = _duplicates(chunks, vectors, pairs)
     aside = {each.source for each in duplicates}
-    kept = [pair for pair in pairs if not aside & {notes[pair[0]].source, notes[pair[1]].source}]
-    return Comparison(notes, duplicates, kept)
+    indexed = [each.note.source not in aside for each in chunks]
+    return Comparison(chunks, duplicates, [p for p in pairs if indexed[p[0]] and indexed[p[1]]])
 
 
 def contradicting(pair: Suspected, *, by_model: bool) -> ContradictingNotes:
-    """Return two notes that contradict each other, as a rule or a language model says."""
+    """Return two chunks that contradict each other, as a rule or a language model says."""
     found = pair.found
     return ContradictingNotes(
-        source=pair.new.source,
-        other=pair.old.source,
+        source=pair.new.note.source,
+        other=pair.old.note.source,
+        chunk_id=pair.new.chunk_id,
+        other_chunk_id=pair.old.chunk_id,
         rule=None if found is None else found.rule,
         judge="chat" if by_model else "rules",
         statement=pair.new.text[:MOST_STATED] if found is None else found.one,
@@ -197,77 +212,131 @@ def _pairs(neighbours: Nearest) -> set[Pair]:
     return {(one, other, cosine) for (one, other), cosine in found.items()}
 
 
-def _duplicates(notes: Sequence[Note], vectors: Vector, pairs: Sequence[Pair]) -> list[Duplicate]:
+def _duplicates(
+    chunks: Sequence[NoteChunk], vectors: Vector, pairs: Sequence[Pair]
+) -> list[Duplicate]:
     """Return the duplicates; each is one of the note that is kept, which is none itself."""
-    group = list(range(len(notes)))
+    own: defaultdict[str, list[int]] = defaultdict(list)
+    for place, each in enumerate(chunks):
+        own[each.note.source].append(place)
+    lengths = {source: sum(len(chunks[n].text) for n in own[source]) for source in own}
+    group = {source: source for source in own}
 
-    def root(place: int) -> int:
-        while group[place] != place:
-            group[place] = group[group[place]]
-            place = group[place]
-        return place
+    def preference(source: str) -> tuple[int, int, str]:
+        return -lengths[source], -chunks[own[source][0]].note.day, source
 
-    for one, other, cosine in pairs:
-        if cosine >= DUPLICATE and same_facts(notes[one].text, notes[other].text):
-            group[root(one)] = root(other)
-    members: defaultdict[int, list[int]] = defaultdict(list)
-    for place in range(len(notes)):
-        members[root(place)].append(place)
+    similar = dict.fromkeys(
+        frozenset((chunks[one].note.source, chunks[other].note.source))
+        for one, other, cosine in pairs
+        if cosine >= DUPLICATE
+    )
+    for both in similar:
+        kept, source = sorted(both, key=preference)
+        if _repeated(chunks, vectors, own[source], own[kept]) is not None:
+            group[_root(group, source)] = _root(group, kept)
+    members: defaultdict[str, list[str]] = defaultdict(list)
+    for source in own:
+        members[_root(group, source)].append(source)
     found = []
-    for places in members.values():
-        best = min(places, key=lambda n: (-len(notes[n].text), -notes[n].day, notes[n].source))
-        for place in places:
-            cosine = float(np.dot(vectors[place], vectors[best]))
-            same = same_facts(notes[place].text, notes[best].text)
-            if place != best and cosine >= DUPLICATE and same:
-                found.append(
-                    Duplicate(
-                        source=notes[place].source,
-                        kept=notes[best].source,
-                        cosine=round(min(cosine, 1.0), 4),
-                    )
-                )
+    for sources in members.values():
+        kept, *others = sorted(sources, key=preference)
+        for source in others:
+            duplicate = _repeated(chunks, vectors, own[source], own[kept])
+            if duplicate is not None:
+                found.append(duplicate)
     return sorted(found, key=lambda each: (-each.cosine, each.source))
 
 
+def _root(group: dict[str, str], source: str) -> str:
+    while group[source] != source:
+        group[source] = group[group[source]]
+        source = group[source]
+    return source
+
+
+def _repeated(
+    chunks: Sequence[NoteChunk], vectors: Vector, own: Sequence[int], kept: Sequence[int]
+) -> Duplicate | None:
+    """Return a note as a duplicate of another one, unless it is none; both as places of chunks."""
+    cosines = vectors[own] @ vectors[kept].T
+    match = cosines >= DUPLICATE
+    for one, other in np.argwhere(match).tolist():
+        match[one, other] = same_facts(chunks[own[one]].text, chunks[kept[other]].text)
+    share = float(match.any(axis=0).mean())
+    if not match.any(axis=1).all() or share < SHARE:
+        return None
+    least = float(np.where(match, cosines, 0).max(axis=1).min())
+    return Duplicate(
+        source=chunks[own[0]].note.source,
+        kept=chunks[kept[0]].note.source,
+        cosine=round(min(least, 1.0), 4),
+        share=round(share, 4),
+    )
+
+
 def _superseded(
-    notes: Sequence[Note], contradictions: Sequence[ContradictingNotes]
+    notes: Mapping[str, Note], contradictions: Sequence[ContradictingNotes]
 ) -> Iterator[StaleNote]:
-    day = {note.source: note.day for note in notes}
     seen: set[str] = set()
     for each in contradictions:
-        if day[each.other] < day[each.source] and each.other not in seen:
-            seen.add(each.other)
-            yield StaleNote(source=each.other, reason="superseded", by=each.source)
+        older = notes[each.other].day < notes[each.source].day
+        if older and each.other_chunk_id not in seen:
+            seen.add(each.other_chunk_id)
+            yield StaleNote(
+                source=each.other,
+                chunk_id=each.other_chunk_id,
+                reason="superseded",
+                by=each.source,
+            )
 
 
-def _expired(notes: Sequence[Note], today: int) -> Iterator[StaleNote]:
-    for note in notes:
-        last = max(_ends(note), default=today)
-        if last < today:
-            yield StaleNote(source=note.source, reason="expired", date=iso_day(last))
+def _expired(chunks: Sequence[NoteChunk], today: int) -> Iterator[StaleNote]:
+    """Yield the notes that expired as their metadata say, and else the chunks that say so."""
+    ends: dict[str, int | None] = {}
+    for each in chunks:
+        source, chunk_id, last = each.note.source, None, None
+        if source not in ends:
+            last = ends[source] = max(_ends_of_note(each.note), default=None)
+        if ends[source] is None:
+            last, chunk_id = max(_ends(each.text), default=None), each.chunk_id
+        if last is not None and last < today:
+            yield StaleNote(source=source, chunk_id=chunk_id, reason="expired", date=iso_day(last))
 
 
-def _ends(note: Note) -> Iterator[int]:
-    """Yield the last days on which a note says that it is valid."""
+def _ends_of_note(note: Note) -> Iterator[int]:
+    """Yield the last days on which a note is valid, as its metadata say."""
     for name in _EXPIRY:
         for written in written_periods(str(note.metadata.get(name, ""))[:40]):
             if written.period.last is not None:
                 yield written.period.last
-    for written in written_periods(note.text):
-        before = note.text[max(0, written.start - 24) : written.start]
+
+
+def _ends(text: str) -> Iterator[int]:
+    """Yield the last days on which a text says that it is valid."""
+    for written in written_periods(text):
+        before = text[max(0, written.start - 24) : written.start]
         if written.period.last is not None and _ENDS.search(before):
             yield written.period.last
 
 
+def _related(chunks: Sequence[NoteChunk], pairs: Sequence[Pair]) -> dict[tuple[str, str], float]:
+    """Return the greatest cosine of the chunks of two notes, the greatest first."""
+    found: dict[tuple[str, str], float] = {}
+    for one, other, cosine in pairs:
+        if cosine >= RELATED:
+            source, target = sorted((chunks[one].note.source, chunks[other].note.source))
+            found.setdefault((source, target), cosine)
+    return found
+
+
 def _links(
-    notes: Sequence[Note],
+    notes: Mapping[str, Note],
     duplicates: Sequence[Duplicate],
     contradictions: Sequence[ContradictingNotes],
-    pairs: Sequence[Pair],
+    related: Mapping[tuple[str, str], float],
 ) -> Iterator[NoteLink]:
     """Yield the links that the notes do not have yet, in either direction."""
-    known = {(note.source, *link) for note in notes for link in note.links}
+    known = {(note.source, *link) for note in notes.values() for link in note.links}
     linked = {frozenset((each.source, each.kept)) for each in duplicates}
     for link in (*_named_links(notes), *_contradiction_links(contradictions)):
         ends = (link.source, link.target), (link.target, link.source)
@@ -276,9 +345,8 @@ def _links(
             yield link
     linked |= {frozenset((source, target)) for source, target, _ in known}
     count: defaultdict[str, int] = defaultdict(int)
-    for one, other, cosine in pairs:
-        source, target = sorted((notes[one].source, notes[other].source))
-        if cosine < RELATED or max(count[source], count[target]) >= _MOST_RELATED:
+    for (source, target), cosine in related.items():
+        if max(count[source], count[target]) >= _MOST_RELATED:
             continue
         count[source] += 1
         count[target] += 1
@@ -286,14 +354,13 @@ def _links(
             yield _link(source, target, RELATED_TO, cosine, f"cosine {cosine:.2f}")
 
 
-def _named_links(notes: Sequence[Note]) -> Iterator[NoteLink]:
+def _named_links(notes: Mapping[str, Note]) -> Iterator[NoteLink]:
     """Yield the links to the notes that the metadata of others names."""
-    names = {note.source for note in notes}
-    for note in notes:
+    for note in notes.values():
         for name, kind in _NAMED.items():
             value = note.metadata.get(name)
             for target in value if isinstance(value, list) else [value]:
-                if target != note.source and isinstance(target, str) and target in names:
+                if target != note.source and isinstance(target, str) and target in notes:
                     yield _link(note.source, target, kind, 1.0, f"metadata.{name}")
 
 

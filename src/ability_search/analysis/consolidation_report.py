@@ -22,7 +22,8 @@ class Duplicate(Result):
 
     source: str
     kept: str = Field(description="Source of the note that represents it: the longest of them.")
-    cosine: float
+    cosine: float = Field(description="Least cosine of its chunks to those that they match.")
+    share: float = Field(1.0, description="Share of the chunks of the kept note that match.")
 
 
 class ContradictingNotes(Result):
@@ -30,6 +31,8 @@ class ContradictingNotes(Result):
 
     source: str = Field(description="The newer note.")
     other: str = Field(description="The older note.")
+    chunk_id: str = Field(description="The chunk of the newer note.")
+    other_chunk_id: str
     rule: Rule | None = Field(None, description="The rule that found it; none if a model did.")
     judge: Judge = Field(
         "rules", description="chat: a language model says that they contradict each other."
@@ -44,6 +47,7 @@ class StaleNote(Result):
     """A note that may no longer be true."""
 
     source: str
+    chunk_id: str | None = Field(None, description="The chunk that is stale; none for all.")
     reason: Literal["superseded", "expired"]
     by: str | None = Field(None, description="Source of the newer note that contradicts it.")
     date: str | None = Field(None, description="Last day on which it was valid.")
@@ -60,13 +64,13 @@ class NoteLink(Result):
 
 
 class Consolidation(Result):
-    """Findings on the notes of a collection: its documents of one chunk.
+    """Findings on the notes of a collection, its documents.
 
     Each list has the 200 findings of greatest cosine; the others are counted only.
     """
 
     notes: int = Field(description="Notes compared; those set aside before are not among them.")
-    longer: int = Field(description="Documents of several chunks, which are not compared.")
+    chunks: int = Field(description="Their chunks.")
     revision: int = Field(description="Revision of the collection that was read.")
     counts: dict[str, int] = Field(
         description="Number of duplicates, contradictions, stale notes and links."
@@ -75,7 +79,7 @@ class Consolidation(Result):
     contradictions: list[ContradictingNotes]
     stale: list[StaleNote]
     links: list[NoteLink]
-    judged: int = Field(0, description="Pairs of notes that a language model judged.")
+    judged: int = Field(0, description="Pairs of chunks that a language model judged.")
     warnings: list[str] | None = None
     applied: int = Field(0, description="Notes changed by apply.")
     undone: int = Field(0, description="Notes restored by undo.")

@@ -11,10 +11,14 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from ability_search.analysis.consolidation import (
+    COMPARED,
     NEIGHBOURS,
     Comparison,
     Note,
+    NoteChunk,
     Suspected,
     compare,
 )
@@ -112,7 +116,7 @@ class Consolidator:
             undone = await self._links.write(collection, sources, linked, _without_last(linked))
             sources, linked = await self._read(collection)
         chunks, vectors = await read_chunks(self._store, collection, report)
-        texts = await self._texts(collection, sources, chunks)
+        texts = await self._texts(collection, chunks)
         await report_progress(report, collection, len(chunks), "comparing")
         today = day_of(self._now())
         further = PAIRS if judge == "chat" else 0
@@ -126,7 +130,6 @@ class Consolidator:
             compared.report,
             judgement.contradictions,
             today=today,
-            longer=sum(each.chunks > 1 for each in sources),
             revision=collection.revision,
         )
         applied = 0
@@ -135,10 +138,16 @@ class Consolidator:
             added = _added(sources, linked, found, self._now())
             applied = await self._links.write(collection, sources, linked, added)
         took = round(1e3 * (time.perf_counter() - started), 1)
+        warnings = judgement.warnings
+        if len(compared.pairs) > COMPARED:
+            warnings += [
+                f"the {COMPARED:,} most similar of {len(compared.pairs):,} pairs of chunks were"
+                " compared for contradictions"
+            ]
         return found.model_copy(
             update={
                 "judged": judgement.judged,
-                "warnings": judgement.warnings or None,
+                "warnings": warnings or None,
                 "applied": applied,
                 "undone": undone,
                 "took_ms": took,
@@ -156,15 +165,9 @@ class Consolidator:
         sources = await read_sources(self._store, collection)
         return sources, await self._links.read(collection, sources)
 
-    async def _texts(
-        self,
-        collection: Collection,
-        sources: Iterable[SourceRecord],
-        chunks: Sequence[ChunkVector],
-    ) -> dict[str, str]:
-        """Return the texts of the notes by chunkId."""
-        single = {each.source for each in sources if each.chunks == 1}
-        wanted = [each.chunk_id for each in chunks if each.source in single]
+    async def _texts(self, collection: Collection, chunks: Sequence[ChunkVector]) -> dict[str, str]:
+        """Return the texts of chunks by chunkId."""
+        wanted = [each.chunk_id for each in chunks]
         found: dict[str, str] = {}
         for begin in range(0, len(wanted), _PAGE):
             page = wanted[begin : begin + _PAGE]
@@ -223,24 +226,23 @@ def _compared(
     """Compare in a thread; loading scipy takes a moment too, and workers may be without it."""
     from ability_search.analysis.vector_measures import nearest
 
-    records = {each.source: each for each in sources}
-    places = [place for place, each in enumerate(chunks) if each.chunk_id in texts]
-    notes = []
-    for place in places:
-        chunk = chunks[place]
-        record = records[chunk.source]
-        notes.append(
-            Note(
-                source=chunk.source,
-                chunk_id=chunk.chunk_id,
-                text=texts[chunk.chunk_id],
-                day=_day(record),
-                metadata=record.metadata,
-                links=frozenset((str(e["target"]), str(e["kind"])) for e in record.links),
-            )
+    notes = {
+        each.source: Note(
+            source=each.source,
+            day=_day(each),
+            metadata=each.metadata,
+            links=frozenset((str(e["target"]), str(e["kind"])) for e in each.links),
         )
-    own = vectors[places]
-    found = compare(notes, own, nearest(own, limit=NEIGHBOURS))
+        for each in sources
+    }
+    places = [n for n, e in enumerate(chunks) if e.chunk_id in texts and e.source in notes]
+    own = [
+        NoteChunk(notes[each.source], each.chunk_id, texts[each.chunk_id])
+        for each in (chunks[place] for place in places)
+    ]
+    _, groups = np.unique([each.note.source for each in own], return_inverse=True)
+    vectors = vectors[places]
+    found = compare(own, vectors, nearest(vectors, limit=NEIGHBOURS, groups=groups))
     return found, found.suspected(limit=further)
 
 

@@ -22,8 +22,8 @@ from ability_search.understanding.written_dates import written_periods
 
 SHARED: Final = 0.6
 """Minimum Jaccard index of the words of two sentences that are compared."""
-_SENTENCES = 8
-"""Sentences of a text that are compared, from its beginning."""
+_SENTENCES = 32
+"""Sentences of a text that are compared for contradictions, from its beginning."""
 _VALUE_WORDS = 4
 
 _OPPOSITES: Final = (
@@ -80,6 +80,7 @@ _ATTRIBUTE = re.compile(
     r"|[:=])\s++(?P<value>[^.;]{1,60})"
 )
 _WORD = re.compile(r"[\w-]++")
+_THOUSANDS = re.compile(r",(?=\d{3}(?!\d))")
 _NEGATION = re.compile(r"\b(?:no|not|never|cannot|without|neither|nor|\w++n['’]t)\b", re.IGNORECASE)
 
 
@@ -120,8 +121,8 @@ class _Read:
 def find_contradiction(one: str, other: str) -> Contradiction | None:
     """Return a contradiction between two texts, the one with the most words in common; or none."""
     best: tuple[float, Contradiction] | None = None
-    for first in _read_text(one):
-        for second in _read_text(other):
+    for first in _read_text(one)[:_SENTENCES]:
+        for second in _read_text(other)[:_SENTENCES]:
             shared = _jaccard(first.words, second.words)
             found = _compare(first, second, shared)
             if found is not None and (best is None or shared > best[0]):
@@ -241,8 +242,6 @@ def _read_text(text: str) -> Sequence[_Read]:
     found: list[_Read] = []
     for line in text.splitlines():
         for start, end in sentences(line, 0, len(line)):
-            if len(found) == _SENTENCES:
-                return found
             if sentence := line[start:end].strip():
                 found.append(_read(sentence))
     return found
@@ -262,7 +261,7 @@ def _read(text: str) -> _Read:
     amounts = []
     for match in _AMOUNT.finditer("".join(plain)):
         unit = match["currency"] or (match["unit"] or match["next"] or "").lstrip("-").lower()
-        amounts.append((unit, match["number"]))
+        amounts.append((unit, _THOUSANDS.sub("", match["number"])))
         end = match.end("unit") if match["unit"] else match.end("number")
         plain[match.start() : end] = " " * (end - match.start())
     left = "".join(plain)

@@ -16,15 +16,16 @@ Vectors = npt.NDArray[np.float32]
 NEIGHBOURS = 5
 _EXACT = 10_000
 """Vectors up to which each is compared with all others."""
-_CELLS = 20_000_000
+_CELLS = 2_000_000
 """Cosines computed at once; 4 bytes each."""
-_GROUP = 32
 _CLUSTERS_PER_ROOT = 0.8
-_PROBED = 8
-"""Clusters whose members a cluster is compared with."""
+_PROBED = 6
+"""Clusters whose members a vector is compared with."""
 _TRAINED = 64
 """Vectors per cluster that the centroids are fitted to."""
 _FITS = 8
+_NONE = -2.0
+"""Less than any cosine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,78 +41,105 @@ class Nearest:
     cosines: Vectors
 
 
-def nearest(vectors: Vectors, *, limit: int = NEIGHBOURS, exact: int = _EXACT) -> Nearest:
+def nearest(
+    vectors: Vectors,
+    *,
+    groups: Ints | None = None,
+    limit: int = NEIGHBOURS,
+    exact: int = _EXACT,
+) -> Nearest:
     """Return the ``limit`` nearest other vectors of each.
 
-    Above ``exact`` vectors they are grouped by k-means, and those of a cluster are compared with
-    the eight nearest clusters only (inverted file: Sivic and Zisserman, Video Google, 2003).
+    Above ``exact`` vectors they are grouped by k-means, and each is compared with the members of
+    the six clusters nearest to it (inverted file: Sivic and Zisserman, Video Google, 2003).
 
     Args:
         vectors: Of unit length, shape (n, d).
+        groups: Group of each, shape (n,); no two of a group are neighbours.
         limit: Number of neighbours.
         exact: Greatest number of vectors that are all compared with each other.
     """
     count = len(vectors)
-    found = Nearest(
-        np.full((count, limit), -1, dtype=np.int64),
-        np.full((count, limit), -1.0, dtype=np.float32),
-    )
     everything = np.arange(count)
+    groups = everything if groups is None else groups
     if count <= exact:
-        _compare(vectors, everything, everything, found)
-        return found
-    labels, centroids = _clusters(vectors)
-    members = [np.flatnonzero(labels == each) for each in range(len(centroids))]
-    lengths = np.square(centroids).sum(axis=1)
-    close = np.argsort(lengths - 2 * centroids @ centroids.T, axis=1)[:, :_PROBED]
-    for own, probed in zip(members, close, strict=True):
-        _compare(vectors, own, np.flatnonzero(np.isin(labels, [*probed])), found)
-    return found
+        probed, size = np.zeros((count, 1), dtype=np.int64), 1
+    else:
+        centroids = _centroids(vectors)
+        probed, size = _probed(vectors, centroids), len(centroids)
+    slots = probed.shape[1]
+    asking = np.argsort(probed, axis=None, kind="stable")
+    ends = np.searchsorted(probed.ravel()[asking], np.arange(size + 1))
+    places = np.full((count * slots, limit), -1, dtype=np.int64)
+    cosines = np.full((count * slots, limit), -1.0, dtype=np.float32)
+    for cluster in range(size):
+        others = np.flatnonzero(probed[:, 0] == cluster)
+        own = asking[ends[cluster] : ends[cluster + 1]]
+        columns = vectors[others]
+        step = max(1, _CELLS // max(1, len(others)))
+        for begin in range(0, len(own), step):
+            rows = own[begin : begin + step]
+            compared = vectors[rows // slots] @ columns.T
+            _exclude(compared, groups[rows // slots], groups[others])
+            best, values = _greatest(compared, limit)
+            none = values == _NONE
+            places[rows, : best.shape[1]] = np.where(none, -1, others[best])
+            cosines[rows, : best.shape[1]] = np.where(none, -1.0, values)
+    places = places.reshape(count, slots * limit)
+    cosines = cosines.reshape(count, slots * limit)
+    order = np.argsort(-cosines, axis=1, kind="stable")[:, :limit]
+    return Nearest(
+        np.take_along_axis(places, order, axis=1), np.take_along_axis(cosines, order, axis=1)
+    )
 
 
-def _clusters(vectors: Vectors) -> tuple[Ints, Vectors]:
-    """Return the cluster of each vector and the centroids; always the same for the same vectors."""
+def _centroids(vectors: Vectors) -> Vectors:
+    """Return the centroids of clusters; always the same for the same vectors."""
     size = round(_CLUSTERS_PER_ROOT * len(vectors) ** 0.5)
     choose = np.random.default_rng(0)
     sample = choose.choice(len(vectors), min(len(vectors), size * _TRAINED), replace=False)
     centroids, _ = vq.kmeans2(
         vectors[sample], size, iter=_FITS, minit="points", missing="warn", rng=choose
     )
-    labels, _ = vq.vq(vectors, centroids)
-    return labels, centroids
+    return np.asarray(centroids)
 
 
-def _compare(vectors: Vectors, own: Ints, others: Ints, found: Nearest) -> None:
-    """Set the nearest among ``others``, ascending places, of each in ``own``, some of them."""
-    limit = min(found.places.shape[1], len(others) - 1)
-    if limit < 1:
-        return
-    columns = vectors[others]
-    width = -(-len(others) // _GROUP) * _GROUP
-    step = max(1, _CELLS // width)
-    for begin in range(0, len(own), step):
-        rows = own[begin : begin + step]
-        cosines = np.full((len(rows), width), -2.0, dtype=np.float32)
-        np.matmul(vectors[rows], columns.T, out=cosines[:, : len(others)])
-        cosines[np.arange(len(rows)), np.searchsorted(others, rows)] = -2.0
-        best = _greatest(cosines, limit)
-        found.cosines[rows, :limit] = np.take_along_axis(cosines, best, axis=1)
-        found.places[rows, :limit] = others[best]
+def _probed(vectors: Vectors, centroids: Vectors) -> Ints:
+    """Return the clusters nearest to each vector, shape (n, p), nearest first."""
+    half = np.square(centroids).sum(axis=1) / 2
+    step = max(1, _CELLS // len(centroids))
+    return np.concatenate(
+        [
+            _greatest(vectors[begin : begin + step] @ centroids.T - half, _PROBED)[0]
+            for begin in range(0, len(vectors), step)
+        ]
+    )
 
 
-def _greatest(values: Vectors, limit: int) -> Ints:
-    """Return the places of the ``limit`` greatest of each row, greatest first; ties by place.
+def _exclude(cosines: Vectors, own: Ints, others: Ints) -> None:
+    """Set the cosines of rows and columns of one group, shape (len(own), len(others)), to none."""
+    order = np.argsort(others, kind="stable")
+    first, end = (np.searchsorted(others[order], own, side=side) for side in ("left", "right"))
+    sizes = end - first
+    begin = np.repeat(first - np.cumsum(sizes) + sizes, sizes)
+    cosines[np.repeat(np.arange(len(own)), sizes), order[begin + np.arange(len(begin))]] = _NONE
 
-    They are in the ``limit`` groups of columns with the greatest maxima; only these are sorted.
+
+def _greatest(values: Vectors, limit: int) -> tuple[Ints, Vectors]:
+    """Return the places and values of the ``limit`` greatest of each row, greatest first.
+
+    Fewer if there are fewer columns; of equal ones the first comes first. The values are
+    overwritten.
     """
-    count, width = values.shape
-    maxima = values.reshape(count, width // _GROUP, _GROUP).max(axis=2)
-    groups = np.argsort(-maxima, axis=1, kind="stable")[:, :limit]
-    columns = (groups[:, :, None] * _GROUP + np.arange(_GROUP)).reshape(count, -1)
-    columns.sort(axis=1)
-    within = np.take_along_axis(values, columns, axis=1)
-    order = np.argsort(-within, axis=1, kind="stable")[:, :limit]
-    return np.asarray(np.take_along_axis(columns, order, axis=1))
+    rows = np.arange(len(values))
+    limit = min(limit, values.shape[1])
+    places = np.empty((len(values), limit), dtype=np.int64)
+    greatest = np.empty((len(values), limit), dtype=values.dtype)
+    for rank in range(limit):
+        best = values.argmax(axis=1)
+        places[:, rank], greatest[:, rank] = best, values[rows, best]
+        values[rows, best] = -np.inf
+    return places, greatest
 
 
 def surprisal(neighbours: Nearest) -> Floats:

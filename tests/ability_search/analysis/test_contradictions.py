@@ -87,3 +87,14 @@ def test_texts_that_differ_in_a_fact_are_not_the_same_note() -> None:
     assert not same_facts("It costs $5 a month.", "It costs $6 a month.")
     assert not same_facts("It runs on db-1.", "It runs on db-2.")
     assert not same_facts("It is cached.", "It is not cached.")
+
+
+def test_facts_behind_many_sentences_count() -> None:
+    text = "Nothing is said here. " * 20
+    assert same_facts(f"{text}It has 12 rooms.", f"{text}It has 12 rooms.")
+    assert not same_facts(f"{text}It has 12 rooms.", f"{text}It has 13 rooms.")
+
+
+def test_separated_thousands_are_the_same_number() -> None:
+    assert same_facts("It has 1,500 rooms.", "It has 1500 rooms.")
+    assert not same_facts("It costs 1,5 euros.", "It costs 15 euros.")

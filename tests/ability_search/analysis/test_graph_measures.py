@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from math import cos, log, pi
+from typing import Any
 
 import numpy as np
 import pytest
 from scipy import sparse
 
+from ability_search.analysis import graph_measures
 from ability_search.analysis.graph_measures import (
+    Floats,
     betweenness,
     components,
     edge_entropy,
@@ -86,6 +89,33 @@ def test_sampled_betweenness_estimates_the_exact_one() -> None:
     assert sampled.sum() == pytest.approx(exact.sum(), rel=0.05)
     np.testing.assert_array_equal(sampled, betweenness(square, exact=100, pivots=200))
     np.testing.assert_allclose(betweenness(square, exact=100, pivots=400), exact)
+
+
+def test_nodes_near_a_pivot_are_not_taken_for_bridges() -> None:
+    line = path(300)
+    sampled = [betweenness(line, exact=10, pivots=10, seed=seed) for seed in range(20)]
+    assert np.abs(np.mean(sampled, axis=0) - betweenness(line)).max() < 0.05
+    assert max(np.abs(np.diff(each)).max() for each in sampled) < 0.02
+
+
+def test_long_paths_are_estimated_from_fewer_pivots(monkeypatch: pytest.MonkeyPatch) -> None:
+    line, search = path(300), graph_measures._dependencies
+    depths: list[int] = []
+
+    def counted(*given: Any) -> tuple[Floats, int]:
+        found, depth = search(*given)
+        depths.append(depth)
+        return found, depth
+
+    monkeypatch.setattr(graph_measures, "_dependencies", counted)
+    monkeypatch.setattr(graph_measures, "_BYTES", 0)
+    monkeypatch.setattr(graph_measures, "_LEVELS", 2000)
+    sampled = betweenness(line, exact=10, pivots=50)
+    assert sum(depths[:-1]) < 2000 <= sum(depths)
+    depths.clear()
+    exact = betweenness(line)
+    assert len(depths) == 300
+    np.testing.assert_allclose(sampled, exact, atol=0.2)
 
 
 def test_components_are_numbered_by_size() -> None:

@@ -49,14 +49,31 @@ def test_clusters_find_nearly_all_neighbours() -> None:
     vectors = clustered(4000)
     exact, found = nearest(vectors), nearest(vectors, exact=1000)
     same = (exact.places[:, :, None] == found.places[:, None, :]).any(axis=2)
-    assert same.mean() > 0.93
+    assert same.mean() > 0.98
     np.testing.assert_array_equal(found.places, nearest(vectors, exact=1000).places)
+
+
+@pytest.mark.parametrize("exact", [1000, 100])
+def test_vectors_of_a_group_are_no_neighbours(exact: int) -> None:
+    vectors = clustered(600)
+    groups = np.arange(600) % 7
+    cosines = vectors @ vectors.T
+    cosines[groups[:, None] == groups[None, :]] = -2
+    expected = np.argsort(-cosines, axis=1)[:, :5]
+    found = nearest(vectors, groups=groups, exact=exact)
+    same = (found.places[:, :, None] == expected[:, None, :]).any(axis=2)
+    assert same.mean() > (0.9 if exact < 600 else 0.999)
+    assert (groups[found.places] != groups[:, None]).all()
+    alone = nearest(vectors[:3], groups=np.zeros(3, dtype=np.int64))
+    assert (alone.places == -1).all()
+    assert (alone.cosines == -1).all()
 
 
 def test_few_vectors_have_few_neighbours() -> None:
     found = nearest(unit([[1, 0], [1, 1]]))
     assert found.places.tolist() == [[1, -1, -1, -1, -1], [0, -1, -1, -1, -1]]
     assert nearest(unit([[1, 0]])).places.tolist() == [[-1] * 5]
+    assert nearest(np.zeros((0, 2), dtype=np.float32)).places.shape == (0, 5)
 
 
 def test_edges_join_vectors_above_the_least_cosine_in_both_directions() -> None:

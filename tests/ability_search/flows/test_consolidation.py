@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ from tests.ability_search.flows.playing import Talker, playing
 from tests.ability_search.flows.test_artifacts import export, import_
 
 from kadi_client import ToolError
+from kadi_localnet.models import minilm
+from kadi_localnet.models.encoder import Encoder
 
 
 def note(source: str, content: str, **fields: Any) -> dict[str, Any]:
@@ -63,7 +66,7 @@ async def test_the_report_names_findings_with_evidence_and_changes_nothing(
     await indexed(network)
     before = await found_by(network, "cat printer")
     found = await consolidated(network)
-    assert (found["notes"], found["longer"], found["applied"]) == (7, 0, 0)
+    assert (found["notes"], found["chunks"], found["applied"]) == (7, 7, 0)
     assert {(each["source"], each["kept"]) for each in found["duplicates"]} == {
         ("copy", "cat"),
         ("copy 2", "cat"),
@@ -266,3 +269,195 @@ async def test_apply_excludes_undo_and_consolidate_excludes_settings(network: Ne
         with pytest.raises(ToolError) as failure:
             await network.call("search-reindex", collection="docs", **wrong)
         assert failure.value.code == "invalid_input"
+
+
+TOPS = (
+    "The backup of the mail server begins at two in the morning and is written to a tape.",
+    "The keys of the archive are kept in the safe of the accounting department.",
+    "Printers on the third floor take paper of the size A3 and are cleaned in spring.",
+    "A visitor signs the book at the entrance and is fetched by the person to be visited.",
+    "Bicycles stand in the yard behind the kitchen, and never in front of the gate.",
+    "The heating of the laboratory is switched off in June by the caretaker.",
+)
+SMALL = {"chunkStrategy": "paragraph", "maxTokens": 24}
+
+
+def handbook(source: str, paragraphs: Sequence[str], **fields: Any) -> dict[str, Any]:
+    return note(source, "\n\n".join(paragraphs), **fields)
+
+
+async def index(network: Network, *documents: dict[str, Any], **options: Any) -> dict[str, Any]:
+    wanted = {"collection": "docs", "documents": documents, **SMALL, **options}
+    report: dict[str, Any] = await network.call("search-index", **wanted)
+    return report
+
+
+async def duplicates_of(network: Network) -> set[tuple[str, str]]:
+    found = await consolidated(network)
+    return {(each["source"], each["kept"]) for each in found["duplicates"]}
+
+
+async def test_a_document_duplicates_one_that_has_all_of_its_chunks_and_little_else(
+    network: Network,
+) -> None:
+    more = ("The lift is checked each year by an inspector from the city.",)
+    await index(network, handbook("book", (*TOPS, *more)), handbook("copy", TOPS))
+    found = await consolidated(network)
+    assert (found["notes"], found["chunks"]) == (2, 13)
+    (duplicate,) = found["duplicates"]
+    assert (duplicate["source"], duplicate["kept"]) == ("copy", "book")
+    assert (duplicate["cosine"], duplicate["share"]) == (1.0, pytest.approx(6 / 7, abs=1e-4))
+
+
+@pytest.mark.parametrize(
+    "other",
+    [TOPS[:3], TOPS[:1], (*TOPS[:5], "Dogs may come along on Fridays, cats never.")],
+    ids=["a half", "a chunk", "a copy with another chunk"],
+)
+async def test_a_part_of_a_document_or_one_with_a_chunk_of_its_own_is_no_duplicate(
+    network: Network, other: Sequence[str]
+) -> None:
+    await index(network, handbook("book", TOPS), handbook("other", other))
+    assert await duplicates_of(network) == set()
+
+
+async def test_equal_chunks_of_one_document_are_not_compared(network: Network) -> None:
+    rates = [f"{RATE.replace('100', each)} and user of the test stage." for each in ("7", "9")]
+    await index(network, handbook("book", (*TOPS[:2], TOPS[0], *rates)))
+    found = await consolidated(network)
+    assert found["chunks"] == 5
+    assert set(found["counts"].values()) == {0}
+
+
+async def test_neighbours_in_its_own_document_hide_no_other_document(network: Network) -> None:
+    same = [f"{TOPS[0]} It is repeated {word}." for word in "abcdefghijklm"]
+    await index(network, handbook("book", same), handbook("copy", same[:1]))
+    linked = {(e["source"], e["target"]) for e in (await consolidated(network))["links"]}
+    assert linked == {("book", "copy")}
+
+
+async def test_a_contradiction_names_the_chunks_of_both_documents(network: Network) -> None:
+    old = (*TOPS[:2], f"{RATE}.", TOPS[3])
+    new = (TOPS[4], f"{RATE.replace('100', '200')}.", TOPS[5])
+    await index(
+        network,
+        handbook("old", old, metadata={"date": "2026-01-10"}),
+        handbook("new", new, metadata={"date": "2026-03-10"}),
+    )
+    found = await consolidated(network)
+    (contradiction,) = found["contradictions"]
+    assert (contradiction["source"], contradiction["chunkId"]) == ("new", "docs:new:1")
+    assert (contradiction["other"], contradiction["otherChunkId"]) == ("old", "docs:old:2")
+    (stale,) = found["stale"]
+    assert (stale["source"], stale["chunkId"], stale["by"]) == ("old", "docs:old:2", "new")
+
+
+async def test_a_document_that_ends_is_stale_once_and_else_the_chunk_that_ends(
+    network: Network,
+) -> None:
+    offer = "The offer of zebra licences ends on 2020-03-31."
+    await index(
+        network,
+        handbook("book", (*TOPS[:2], offer)),
+        handbook("old", TOPS[3:], metadata={"expires": "2021-01-01"}),
+    )
+    stale = (await consolidated(network))["stale"]
+    assert {(each["source"], each.get("chunkId"), each["date"]) for each in stale} == {
+        ("book", "docs:book:2", "2020-03-31"),
+        ("old", None, "2021-01-01"),
+    }
+
+
+@pytest.mark.engine
+async def test_a_document_of_several_chunks_is_set_aside_and_returned_as_a_whole(
+    network: Network,
+) -> None:
+    tagged = handbook("copy", TOPS, metadata={"source_id": "other"})
+    await index(network, handbook("book", TOPS), tagged, handbook("other", TOPS[:3]))
+    before = {query: await found_by(network, query) for query in TOPS}
+    assert all("copy" in found or "book" in found for found in before.values())
+    stored = await contents(network)
+    assert (await consolidated(network, apply=True))["applied"] >= 1
+    after = {query: await found_by(network, query) for query in TOPS}
+    assert {source for found in after.values() for source in found} == {"book", "other"}
+    assert await contents(network) == stored
+    assert (await consolidated(network, apply=True))["applied"] == 0
+    await consolidated(network, undo=True)
+    assert {query: await found_by(network, query) for query in TOPS} == before
+    assert await contents(network) == stored
+    assert await links_of(network) == set()
+
+
+async def test_all_chunks_return_when_the_document_that_represents_them_changes(
+    network: Network,
+) -> None:
+    await index(network, handbook("book", TOPS), handbook("copy", TOPS))
+    await consolidated(network, apply=True)
+    assert "copy" not in await found_by(network, TOPS[4])
+    await index(network, handbook("book", TOPS[:2]))
+    for query in TOPS:
+        assert "copy" in await found_by(network, query)
+    assert await duplicates_of(network) == set()
+
+
+async def test_a_rebuild_with_other_chunks_keeps_a_document_aside(network: Network) -> None:
+    await index(network, handbook("book", TOPS), handbook("copy", TOPS))
+    await consolidated(network, apply=True)
+    applied = await links_of(network)
+    await network.call("search-reindex", collection="docs", maxTokens=60)
+    assert await links_of(network) == applied
+    for query in TOPS:
+        assert "copy" not in await found_by(network, query)
+    await consolidated(network, undo=True)
+    assert "copy" in await found_by(network, TOPS[4])
+
+
+async def test_chunks_that_deduplication_left_out_stay_out_when_links_are_added(
+    network: Network,
+) -> None:
+    await index(network, handbook("first", TOPS[:1]))
+    linked = handbook("second", TOPS[:2], metadata={"source_id": "first"})
+    assert (await index(network, linked, dedupThreshold=0.99))["deduplicated"] == 1
+    before = await found_by(network, TOPS[0])
+    assert (await consolidated(network, apply=True))["applied"] == 1
+    assert await found_by(network, TOPS[0]) == before
+    await consolidated(network, undo=True)
+    assert await found_by(network, TOPS[0]) == before
+    await network.call("search-delete", collection="docs", source="first")
+    answer = await network.call("search-query", collection="docs", query=TOPS[0], limit=1)
+    assert (answer["results"][0]["content"], answer["results"][0]["source"]) == (TOPS[0], "second")
+
+
+@pytest.mark.model
+async def test_copies_are_found_by_a_real_model(network: Network, tmp_path: Path) -> None:
+    encoder = Encoder.load(minilm.ensure_files(minilm.weights_directory(), tmp_path, "fp32"))
+    network.model.dimensions = 384
+    network.model.vector = lambda text: encoder.embed([text])[0][0]  # type: ignore[method-assign]
+    edited = [each.replace(" is ", " is also ", 1) for each in TOPS]
+    changed = [each.replace("size A3", "size A4") for each in TOPS]
+    dated = {"metadata": {"date": "2026-03-10"}}
+    await index(
+        network,
+        handbook("book", TOPS, metadata={"date": "2026-01-10"}),
+        handbook("edited", edited, **dated),
+        handbook("changed", changed, **dated),
+        handbook("half", TOPS[3:], **dated),
+        note("lunch", "Lunch is served at noon in the canteen.", **dated),
+        maxTokens=32,
+    )
+    found = await consolidated(network, apply=True)
+    assert [(e["source"], e["kept"]) for e in found["duplicates"]] == [("book", "edited")]
+    assert found["duplicates"][0]["cosine"] > 0.95
+    answer = await network.call("search-query", collection="docs", query="mail backup tape")
+    assert {"edited", "changed"} <= {each["source"] for each in answer["results"]}
+    assert "book" not in {each["source"] for each in answer["results"]}
+
+
+async def contents(network: Network) -> dict[str, list[str]]:
+    """Return the chunks of each document that are stored, indexed or not."""
+    (record,) = [each for each in await network.store.collections() if each.name == "docs"]
+    names = await network.store.sources(record.type, after="", limit=100)
+    return {
+        name: [each.content for each in await network.store.source_passages(record.type, name)]
+        for name in names
+    }
