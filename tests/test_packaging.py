@@ -505,14 +505,11 @@ def test_ci_is_executable_and_runs_the_tests_the_demo_and_a_short_campaign() -> 
     assert [line for line in text.splitlines() if line.startswith("make ")] == [
         "make .venv/.dev .venv/.site .venv/.kadi-core",
         "make --keep-going .venv/.contract .venv/.inspector >/dev/null 2>&1 &",
-        "make test",
-        "make demo",
-        "make quality SMALLEST=2",
-        "make chaos MINUTES=0.75 FAULTS=short",
+        "make --jobs 2 test",
         "make .venv/.contract",
-        'make --jobs 2 --output-sync=target "${checks[@]}"',
+        'make --jobs 2 --output-sync=target "${checks[@]}" MINUTES=0.75 FAULTS=short SMALLEST=2',
     ]
-    assert "checks=(contract coverage site)" in text
+    assert "checks=(chaos demo quality coverage contract site)" in text
     assert "checks+=(inspector)" in text
 
 

@@ -15,7 +15,7 @@ from msgspec import UNSET, Meta, UnsetType
 from ability_search.artifacts.manifest import LATEST, LONGEST_AVERAGE, SHORTEST_AVERAGE
 from ability_search.documents import KINDS
 from ability_search.errors import InvalidInput
-from ability_search.filters.facets import facets_of
+from ability_search.filters.facets import check_size, facets_of
 from ability_search.index.preparation import check_kind
 from ability_search.store.records import ChunkRecord, SourceRecord, Use
 from ability_search.understanding.periods import FIRST_DAY, LAST_DAY
@@ -78,6 +78,7 @@ class SourceLine(msgspec.Struct, rename="camel", kw_only=True):
         Raises:
             InvalidInput: naming the field.
         """
+        check_size(self.metadata or {})
         facets_of(self.metadata or {})
         check_kind(self.source, self.kind, self.of, generated=bool(self.generated))
 
@@ -144,6 +145,7 @@ class ChunkLine(msgspec.Struct, rename="camel", kw_only=True):
         Raises:
             InvalidInput: naming the field.
         """
+        check_size(self.metadata or {})
         facets_of(self.metadata or {})
         if self.of is not None and self.kind not in KINDS:
             raise InvalidInput("kind", f"is {self.kind!r}, not a kind of another document")

@@ -5,10 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from array import array
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Sequence
 from datetime import UTC, datetime
-from itertools import groupby
 from pathlib import Path
 
 import numpy as np
@@ -28,7 +26,6 @@ from ability_search.artifacts.manifest import (
     origin_of,
 )
 from ability_search.collection import Collection
-from ability_search.documents import is_kind
 from ability_search.errors import (
     DatabaseUnavailable,
     GenerationGone,
@@ -38,6 +35,7 @@ from ability_search.errors import (
 )
 from ability_search.index.index_calls import Progress, Report
 from ability_search.index.index_ports import IndexPorts
+from ability_search.store.chunk_pages import chunk_pages
 from ability_search.store.records import ChunkRecord, SourceRecord, Use
 
 log = logging.getLogger(__name__)
@@ -47,32 +45,9 @@ _PLACES = 5000
 """Places of sources read at a time."""
 _SOURCES = 256
 """Sources read at a time."""
-_CHUNKS = 256
-"""Chunks read at a time."""
 _UNKNOWN = "unknown"
 _USES = 1000
 """Uses read at a time."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Slice:
-    """Chunks ``first`` to ``end - 1`` of each of ``sources``."""
-
-    sources: tuple[str, ...]
-    first: int
-    end: int
-
-    def halves(self) -> tuple[_Slice, ...]:
-        """Return two halves in order; nothing if it is one chunk."""
-        if len(self.sources) > 1:
-            middle = len(self.sources) // 2
-            parts = self.sources[:middle], self.sources[middle:]
-            return tuple(_Slice(part, self.first, self.end) for part in parts)
-        if self.end - self.first > 1:
-            middle = (self.first + self.end) // 2
-            cuts = (self.first, middle), (middle, self.end)
-            return tuple(_Slice(self.sources, *cut) for cut in cuts)
-        return ()
 
 
 class Exporter:
@@ -196,7 +171,7 @@ class Exporter:
             counter = ""
             async for records in self._records(collection):
                 await asyncio.to_thread(writer.add_sources, records)
-                async for chunks in self._chunks(collection, records):
+                async for chunks in chunk_pages(self._store, collection.type, records):
                     await asyncio.to_thread(writer.add_chunks, chunks)
                     counter = counter or await asyncio.to_thread(self._counter_of, chunks)
                 done += len(records)
@@ -265,52 +240,3 @@ class Exporter:
             while page := await self._store.uses_of(agent, name, after=after, limit=_USES):
                 yield page
                 after = page[-1].chunk_id
-
-    async def _chunks(
-        self, collection: Collection, records: Sequence[SourceRecord]
-    ) -> AsyncIterator[list[ChunkRecord]]:
-        """Yield the chunks of some sources, in their order, page by page."""
-        for kinds, part in _slices(records):
-            async for chunks in self._slice(collection.type, part, kinds=kinds):
-                yield chunks
-
-    async def _slice(
-        self, generation: str, part: _Slice, *, kinds: bool
-    ) -> AsyncIterator[list[ChunkRecord]]:
-        try:
-            chunks = await self._store.chunk_records(
-                generation, part.sources, kinds=kinds, first=part.first, end=part.end
-            )
-        except TooLarge:
-            halves = part.halves()
-            if not halves:
-                raise
-            for half in halves:
-                async for each in self._slice(generation, half, kinds=kinds):
-                    yield each
-        else:
-            order = {source: place for place, source in enumerate(part.sources)}
-            yield sorted(chunks, key=lambda chunk: (order[chunk.source], chunk.chunk_index))
-
-
-def _slices(records: Iterable[SourceRecord]) -> Iterator[tuple[bool, _Slice]]:
-    """Yield slices of bounded size, and whether their sources are derived kinds."""
-    for kinds, group in groupby(records, key=lambda record: is_kind(record.kind, record.of)):
-        for part in _packed(group):
-            yield kinds, part
-
-
-def _packed(records: Iterable[SourceRecord]) -> Iterator[_Slice]:
-    counts: dict[str, int] = {}
-    for record in records:
-        count = record.chunks
-        if counts and sum(counts.values()) + count > _CHUNKS:
-            yield _Slice(tuple(counts), 0, max(counts.values()))
-            counts = {}
-        if count > _CHUNKS:
-            for first in range(0, count, _CHUNKS):
-                yield _Slice((record.source,), first, min(first + _CHUNKS, count))
-        else:
-            counts[record.source] = count
-    if counts:
-        yield _Slice(tuple(counts), 0, max(counts.values()))

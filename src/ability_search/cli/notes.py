@@ -44,9 +44,8 @@ def consolidate(
 ) -> None:
     """Report duplicates, contradictions, stale notes and missing links.
 
-    Documents of one chunk are compared. Nothing is changed without --apply. The texts of
-    duplicates are kept; --undo returns them to the results. The worker needs the extra
-    analysis.
+    Nothing is changed without --apply. The texts of duplicates are kept; --undo returns them to
+    the results. The worker needs the extra analysis.
 
     Example:
         ability-search consolidate history-ada
@@ -75,7 +74,7 @@ def consolidate(
     counts = report["counts"]
     output.print_pairs(
         (
-            ("notes", f"{report['notes']:,}, {report['longer']:,} longer documents left out"),
+            ("notes", f"{report['notes']:,}, {report['chunks']:,} chunks"),
             *((name, f"{counts[name]:,}") for name in counts),
             ("changed", f"{report['applied']:,}"),
             ("restored", f"{report['undone']:,}"),

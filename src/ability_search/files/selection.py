@@ -183,7 +183,7 @@ def select(
             continue
         if secret:
             leave_out(file)
-        elif file.is_file() and (real := file.resolve()).is_relative_to(root):
+        elif (real := real_path(file)) and real.is_relative_to(root) and real.is_file():
             files[file] = real
     selection = Selection(base, tuple(files), prefix, root, tuple(skipped), frozenset(secrets))
     return named_once([selection], files)[0]
@@ -228,6 +228,14 @@ def parts(selection: Selection, *, most: int, most_bytes: int) -> Iterator[Selec
     """
     for part in batches(selection.files, _size, most=most, most_bytes=most_bytes):
         yield replace(selection, files=tuple(part))
+
+
+def real_path(file: Path) -> Path | None:
+    """Return the path with links resolved; ``None`` if it leads nowhere, perhaps only just now."""
+    try:
+        return Path(os.path.realpath(file, strict=True))
+    except OSError:
+        return None
 
 
 def vanished(file: Path) -> bool:

@@ -61,6 +61,38 @@ def facets_of(
     return list(facets)
 
 
+def check_size(
+    metadata: Mapping[str, Any], *, max_bytes: int = 256 << 10, max_values: int = 10_000
+) -> None:
+    """Check the size of metadata, which is stored with each chunk and returned with each hit.
+
+    Args:
+        metadata: any JSON object.
+        max_bytes: limit of its keys and texts in UTF-8.
+        max_values: limit of values, among them objects, arrays, null and repeated values.
+
+    Raises:
+        InvalidInput: if it exceeds a limit.
+    """
+    hint = "Keep only fields to filter by in metadata; put the rest into the content."
+    values = size = 0
+    left: list[Any] = [metadata]
+    while left:
+        value = left.pop()
+        if isinstance(value, str):
+            size += len(value.encode("utf-8", "replace"))
+        elif isinstance(value, Mapping):
+            left += (*value, *value.values())
+            values += len(value)
+        elif isinstance(value, list | tuple):
+            left += value
+            values += len(value)
+        if values > max_values:
+            raise InvalidInput("metadata", f"has more than {max_values} values", hint=hint)
+        if size > max_bytes:
+            raise InvalidInput("metadata", f"has more than {max_bytes} bytes of text", hint=hint)
+
+
 def facet(path: tuple[str, ...], value: Scalar | tuple[Scalar, ...]) -> str:
     """Return the facet of a checked value (or of a whole list) under ``path``."""
     key = ".".join(part.translate(_KEY_ESCAPES) for part in path)

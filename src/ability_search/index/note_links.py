@@ -1,22 +1,27 @@
 """Links that a consolidation adds to notes, and the notes that they set aside.
 
 Each added link has the time at which it was added, so that it can be taken back. A note with the
-added link ``duplicate_of`` is stored, but out of the indexes, like a chunk that deduplication
-leaves out (:mod:`ability_search.index.deduplication`); it returns if the note that represents it is
-replaced or deleted.
+added link ``duplicate_of`` is stored, but its chunks are out of the indexes, like those that
+deduplication leaves out (:mod:`ability_search.index.deduplication`); they return if the note that
+represents it is replaced or deleted.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Collection as Values
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
+
+import numpy as np
 
 from ability_search.collection import Collection
 from ability_search.errors import Busy
 from ability_search.index.preparation import links_of, restored_document
+from ability_search.store.chunk_pages import chunk_pages
 from ability_search.store.port import Store
-from ability_search.store.records import ChunkRecord, Replacement, SourceRecord
+from ability_search.store.records import ChunkRecord, Replacement, SourceRecord, source_of
 from ability_search.store.registry import Registry
 from ability_search.text.term_statistics import TermStatistics
 
@@ -26,7 +31,7 @@ APPLIED_AT: Final = "appliedAt"
 _PAGE = 500
 """Source records read at a time."""
 _GROUP = 50
-"""Notes written in one transaction."""
+"""Chunks written in one transaction, unless a note has more."""
 
 Links = tuple[Mapping[str, Any], ...]
 
@@ -61,14 +66,18 @@ class NoteLinks:
     ) -> dict[str, LinkedNote]:
         """Return the notes among some sources to which links were added, by source."""
         linked = [each for each in records if any(APPLIED_AT in link for link in each.links)]
+        kept = {each.source: kept_by(each.links) for each in linked}
         aside: set[str] = set()
-        for begin in range(0, len(linked), _PAGE):
-            names = [each.source for each in linked[begin : begin + _PAGE]]
-            chunks = await self._first_chunks(collection, names)
-            aside |= {source for source, each in chunks.items() if each.duplicate_of is not None}
+        marked = [each for each in linked if kept[each.source]]
+        async for chunks in chunk_pages(self._store, collection.type, marked):
+            aside |= {
+                each.source
+                for each in chunks
+                if each.duplicate_of and source_of(each.duplicate_of) == kept[each.source]
+            }
         return {
             each.source: LinkedNote(
-                tuple(each.links), kept_by(each.links) if each.source in aside else None
+                tuple(each.links), kept[each.source] if each.source in aside else None
             )
             for each in linked
         }
@@ -126,52 +135,69 @@ class NoteLinks:
         kept = {source: note.kept for source, note in {**before, **changes}.items()}
         first = dict.fromkeys(source for source in changes if kept[source] is None)
         then = [s for s, target in kept.items() if target and (s in changes or target in first)]
-        hashes = {each.source: each.content_hash for each in records}
+        known = {each.source: each for each in records}
         written = 0
         for part in (list(first), then):
-            for begin in range(0, len(part), _GROUP):
-                group = part[begin : begin + _GROUP]
-                done = await self._write_group(collection, group, links, kept, hashes)
+            for group in _groups([known[source] for source in part]):
+                done = await self._write_group(collection, group, links, kept)
                 written += len(done & changes.keys())
         return written
 
     async def _write_group(
         self,
         collection: Collection,
-        group: Sequence[str],
+        group: Sequence[SourceRecord],
         links: Mapping[str, Sequence[Mapping[str, Any]]],
         kept: Mapping[str, str | None],
-        hashes: Mapping[str, str],
     ) -> set[str]:
         """Write notes in one transaction; return those that were still as they were read."""
-        targets = {target for source in group if (target := kept.get(source))}
+        stored, own = await self._notes(collection, [each.source for each in group])
+        hashes = {each.source: each.content_hash for each in group}
         records = {
-            each.source: replace(each, links=links[each.source])
-            for each in await self._store.source_records_named(collection.type, group)
-            if each.content_hash == hashes[each.source] and each.chunks == 1
+            source: replace(each, links=links[source])
+            for source, each in stored.items()
+            if each.content_hash == hashes[source] and len(own[source]) == each.chunks
         }
-        chunks = await self._first_chunks(collection, [*{*group, *targets}])
-        records = {source: each for source, each in records.items() if source in chunks}
         if not records:
             return set()
-        new = {s: _set_aside(chunks[s], chunks.get(kept.get(s) or "")) for s in records}
-        guards = [chunks[source] for source in {*records, *targets} if source in chunks]
+        others = {source_of(e.duplicate_of) for s in records for e in own[s] if e.duplicate_of}
+        others |= {target for source in records if (target := kept.get(source))}
+        _, standing_in = await self._notes(collection, sorted(others - records.keys()))
+        indexed = {
+            each.chunk_id: each
+            for chunks in (*(own[source] for source in records), *standing_in.values())
+            for each in chunks
+            if each.duplicate_of is None
+        }
+        new = {}
+        for source in records:
+            target = kept.get(source)
+            gone = {kept_by(stored[source].links), source if target else None}
+            standing = {key for key, each in indexed.items() if each.source not in gone}
+            stand_ins = [each for each in indexed.values() if each.source == target]
+            new[source] = _represented(own[source], standing, stand_ins)
+        used = {each.duplicate_of for chunks in new.values() for each in chunks}
         replaced = await self._store.replace(
             collection,
             Replacement(
                 sources=list(records),
                 records=list(records.values()),
-                chunks=[[new[source]] for source in records],
+                chunks=list(new.values()),
                 links=[
                     link
                     for each in records.values()
                     for link in links_of(restored_document(each, ()))
                 ],
                 term_statistics=TermStatistics.of_chunks(
-                    [each.terms for each in new.values()], [each.lengths for each in new.values()]
+                    [each.terms for chunks in new.values() for each in chunks],
+                    [each.lengths for chunks in new.values() for each in chunks],
                 ).to_bytes(),
                 # They were not changed since they were read.
-                stand_ins={c.chunk_id: c.created_at for c in guards if c.duplicate_of is None},
+                stand_ins={
+                    key: each.created_at
+                    for key, each in indexed.items()
+                    if key in used or each.source in records
+                },
             ),
         )
         if replaced is None:
@@ -182,13 +208,16 @@ class NoteLinks:
         self._registry.learn(collection.name, replaced.collection)
         return set(records)
 
-    async def _first_chunks(
+    async def _notes(
         self, collection: Collection, sources: Sequence[str]
-    ) -> dict[str, ChunkRecord]:
-        found = await self._store.chunk_records(
-            collection.type, sources, kinds=False, first=0, end=1
-        )
-        return {each.source: each for each in found}
+    ) -> tuple[dict[str, SourceRecord], dict[str, list[ChunkRecord]]]:
+        """Return the records of sources that are stored, and their chunks in order, by source."""
+        records = await self._store.source_records_named(collection.type, sources)
+        found: dict[str, list[ChunkRecord]] = defaultdict(list)
+        async for chunks in chunk_pages(self._store, collection.type, records):
+            for each in chunks:
+                found[each.source].append(each)
+        return {each.source: each for each in records}, found
 
 
 async def read_sources(store: Store, collection: Collection) -> list[SourceRecord]:
@@ -201,11 +230,37 @@ async def read_sources(store: Store, collection: Collection) -> list[SourceRecor
     return records
 
 
-def _set_aside(chunk: ChunkRecord, stand_in: ChunkRecord | None) -> ChunkRecord:
-    """Return a chunk as a duplicate of another one, unless that is gone or a duplicate itself."""
-    if stand_in is None or stand_in.duplicate_of is not None:
-        return replace(chunk, duplicate_of=None)
-    return replace(chunk, duplicate_of=stand_in.chunk_id)
+def _groups(records: Iterable[SourceRecord]) -> Iterator[list[SourceRecord]]:
+    """Yield groups of at most :data:`_GROUP` chunks, or one source."""
+    group: list[SourceRecord] = []
+    for each in records:
+        if group and sum(e.chunks for e in group) + each.chunks > _GROUP:
+            yield group
+            group = []
+        group.append(each)
+    if group:
+        yield group
+
+
+def _represented(
+    chunks: Sequence[ChunkRecord], standing: Values[str], stand_ins: Sequence[ChunkRecord]
+) -> list[ChunkRecord]:
+    """Return the chunks of a note as duplicates of the nearest of ``stand_ins``; indexed if none.
+
+    Those that deduplication left out remain duplicates of chunks in ``standing``.
+    """
+    if not stand_ins:
+        nearest: list[str | None] = [None] * len(chunks)
+    else:
+        vectors, others = (
+            np.array([each.embedding or () for each in part], dtype=np.float32)
+            for part in (chunks, stand_ins)
+        )
+        nearest = [stand_ins[place].chunk_id for place in np.argmax(vectors @ others.T, axis=1)]
+    return [
+        each if each.duplicate_of in standing else replace(each, duplicate_of=other)
+        for each, other in zip(chunks, nearest, strict=True)
+    ]
 
 
 def kept_by(links: Sequence[Mapping[str, Any]]) -> str | None:

@@ -16,7 +16,7 @@ from ability_search.bounded_batches import text_bytes
 from ability_search.collection import Collection
 from ability_search.documents import GENERATED, KINDS, Document, Passage, Vector, is_kind
 from ability_search.errors import InvalidInput, TooLarge
-from ability_search.filters.facets import facets_of
+from ability_search.filters.facets import check_size, facets_of
 from ability_search.index.sequences import in_context, turns_in_context
 from ability_search.store.records import ChunkRecord, Link, SourceRecord
 from ability_search.store.records import Passage as StoredPassage
@@ -189,6 +189,7 @@ def prepare(
         max_passages=bounds.chunks if bounds else None,
     )
     if bounds:
+        check_size(document.metadata)
         _check_stored(document, passages, bounds.stored)
     return analyzed(
         document,

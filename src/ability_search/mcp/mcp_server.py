@@ -89,9 +89,14 @@ async def serve_stdio(
 
 
 class _Envelope(msgspec.Struct):
-    """The member that every message has; decoding it checks the syntax of the whole."""
+    """The members of a message; decoding it checks the syntax of the whole."""
 
     jsonrpc: Literal["2.0"]
+    id: int | str | None = None
+    method: str | None = None
+    params: dict[str, msgspec.Raw] | None = None
+    result: msgspec.Raw = msgspec.Raw()
+    error: msgspec.Raw = msgspec.Raw()
 
 
 class _Lines:
@@ -124,11 +129,13 @@ class _Lines:
 
 def _error_in(body: bytes) -> ProtocolError | None:
     try:
-        msgspec.json.decode(body, type=_Envelope)
+        found = msgspec.json.decode(body, type=_Envelope)
     except msgspec.ValidationError as exc:
         return ProtocolError(f"not a JSON-RPC 2.0 message: {exc}")
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
         return ProtocolError(f"not valid JSON: {exc}", code=PARSE_ERROR)
+    if found.method is None and not found.result and not found.error:
+        return ProtocolError("not a JSON-RPC 2.0 message: no method, result or error")
     return None
 
 

@@ -14,7 +14,14 @@ from ability_search.config.schema import Limits
 from ability_search.errors import InvalidInput
 from ability_search.files.file_documents import Reading, read_files
 from ability_search.files.isolated_reader import Extractor
-from ability_search.files.selection import Identity, Selection, named_once, select, vanished
+from ability_search.files.selection import (
+    Identity,
+    Selection,
+    named_once,
+    real_path,
+    select,
+    vanished,
+)
 
 _EARLIER_UNUSABLE = re.compile(r"[^A-Za-z0-9._-]+")
 _SAMPLE = 200
@@ -145,7 +152,7 @@ def trees(
         seen.update(dict.fromkeys(files))
         found.append(replace(selection, files=files))
     if len(found) > 1:
-        found = named_once(found, {file: file.resolve() for file in seen})
+        found = named_once(found, {file: real_path(file) or file for file in seen})
     return [Tree(selection, path.is_dir()) for path, selection in zip(paths, found, strict=True)]
 
 

@@ -96,7 +96,13 @@ class _Table:
                 return failure(exc, row.name, _collection_of(value))
 
         return Tool.typed(
-            row.name, row.description, row.params, admitted, result=row.result, on_error=failure
+            row.name,
+            row.description,
+            row.params,
+            admitted,
+            result=row.result,
+            on_error=failure,
+            max_values=self._limits.values,
         )
 
     def _may_read(self, source: str) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Set
 from typing import Annotated, Any, Literal
 
-from pydantic import AliasChoices, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import AliasChoices, ConfigDict, FailFast, Field, StringConstraints, model_validator
 from pydantic.alias_generators import to_camel
 
 from ability_search.analysis.consolidation_report import Judge
@@ -189,7 +189,7 @@ class IndexInput(Input):
     )
 
     collection: CollectionName = Field(default_factory=str)
-    documents: list[DocumentInput] = Field(
+    documents: Annotated[list[DocumentInput], FailFast()] = Field(
         default_factory=list, description="Documents to index; at least one."
     )
     chunk_strategy: ChunkStrategy = None
@@ -296,7 +296,7 @@ class SimilarInput(Input):
 
 
 class Consolidate(Input):
-    """Consolidate the notes of a collection: its documents of one chunk."""
+    """Consolidate the notes of a collection: its documents."""
 
     apply: bool = Field(
         False,

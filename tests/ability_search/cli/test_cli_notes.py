@@ -16,7 +16,7 @@ from ability_search.analysis.consolidation_report import (
 def test_the_summary_has_counts_and_evidence(network: Network, run: Run) -> None:
     report = Consolidation(
         notes=4,
-        longer=1,
+        chunks=9,
         revision=7,
         counts={"duplicates": 1, "contradictions": 1, "stale": 0, "links": 0},
         duplicates=[Duplicate(source="copy", kept="cat", cosine=0.99)],
@@ -24,6 +24,8 @@ def test_the_summary_has_counts_and_evidence(network: Network, run: Run) -> None
             ContradictingNotes(
                 source="new",
                 other="old",
+                chunk_id="docs:new:0",
+                other_chunk_id="docs:old:3",
                 rule="numbers",
                 statement="It is 2.",
                 other_statement="It is 1.",
@@ -41,7 +43,7 @@ def test_the_summary_has_counts_and_evidence(network: Network, run: Run) -> None
     done = run("consolidate", "docs", "--apply", broker=network.url)
     assert done.exit_code == 0
     lines = [" ".join(line.split()) for line in done.stdout.splitlines()]
-    assert "notes 4, 1 longer documents left out" in lines
+    assert "notes 4, 9 chunks" in lines
     assert "changed 2" in lines
     assert "0.99 copy cat" in lines
     assert "rules numbers It is 2. It is 1." in lines

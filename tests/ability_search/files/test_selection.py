@@ -157,3 +157,16 @@ def test_an_unreadable_gitignore_file_is_ignored(tmp_path: Path) -> None:
     (tmp_path / ".gitignore").mkdir()
     (tmp_path / "a.md").write_text("x")
     assert len(select(tmp_path, tmp_path, gitignore=True).files) == 1
+
+
+def test_a_link_that_is_removed_while_it_is_followed_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a.md").write_text("a")
+    (tmp_path / "b.md").symlink_to("a.md")
+
+    def gone(path: Any, **_: Any) -> str:
+        raise FileNotFoundError(2, "No such file or directory", os.fspath(path))
+
+    monkeypatch.setattr(os, "readlink", gone)
+    assert select(tmp_path, tmp_path).files == (tmp_path / "a.md",)

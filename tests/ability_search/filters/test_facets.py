@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ability_search.errors import InvalidInput
-from ability_search.filters.facets import facets_of
+from ability_search.filters.facets import check_size, facets_of
 
 
 @pytest.mark.parametrize(
@@ -89,3 +89,22 @@ for _ in range(20):
 def test_metadata_that_filters_cannot_cover_is_rejected(metadata: Any, message: str) -> None:
     with pytest.raises(InvalidInput, match=message):
         facets_of(metadata)
+
+
+@pytest.mark.parametrize(
+    ("metadata", "message"),
+    [
+        ({"a": [1] * 10_001}, "more than 10000 values"),
+        ({"a": [None] * 10_001}, "more than 10000 values"),
+        ({"a": [{"b": [[]] * 60}] * 200}, "more than 10000 values"),
+        ({"a": "x" * 200_000, "b": ["ä" * 40_000]}, "more than 262144 bytes of text"),
+        ({"x" * 300_000: 1}, "more than 262144 bytes of text"),
+    ],
+)
+def test_metadata_that_is_too_large_for_each_chunk_is_rejected(metadata: Any, message: str) -> None:
+    with pytest.raises(InvalidInput, match=message):
+        check_size(metadata)
+
+
+def test_metadata_within_the_limits_may_repeat_values() -> None:
+    check_size({"a": [1] * 9_990, "b": {"c": "x" * 262_000}})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from time import perf_counter
+from time import perf_counter, process_time
 
 import pytest
 from tests.ability_search.flows.conftest import Network, Start, document
@@ -74,6 +74,30 @@ async def test_no_document_holds_the_loop(
         await asyncio.wait([task])
 
 
+@pytest.mark.usefixtures("young_heap")
+@pytest.mark.parametrize(
+    "query",
+    [
+        pytest.param(" ".join(f"w{number}" for number in range(18_000)), id="words"),
+        pytest.param("before 2020-01-01 " * 7_000, id="dates"),
+        pytest.param("名" * 43_000, id="one script"),
+    ],
+)
+async def test_no_query_holds_the_loop(network: Network, query: str) -> None:
+    documents = [document("a", "words"), document("b", "more words")]
+    await network.call("search-index", collection="docs", documents=documents)
+    asked = {"collection": "docs", "query": query, "queries": [query] * 3}
+    task = asyncio.create_task(network.client.invoke("search-query", asked, timeout=60))
+    longest = 0.0
+    async with asyncio.timeout(60):
+        while not task.done():
+            began = process_time()
+            await asyncio.wait([task], timeout=_BEAT_S)
+            longest = max(longest, process_time() - began)
+    assert (await task)["query"]
+    assert longest < _HELD_S
+
+
 async def test_a_document_of_too_many_chunks_fails_and_the_others_do_not(start: Start) -> None:
     async with start(
         SEARCH_MAX_DOCUMENT_CHUNKS="5", SEARCH_CHUNK_SIZE="20", SEARCH_CHUNK_OVERLAP="5"
@@ -84,6 +108,21 @@ async def test_a_document_of_too_many_chunks_fails_and_the_others_do_not(start: 
     assert [failed["source"] for failed in answer["failed"]] == ["long"]
     assert answer["failed"][0]["code"] == "too_large"
     assert "max_document_chunks" in answer["failed"][0]["error"]
+    assert answer["added"] == 1
+
+
+async def test_metadata_of_one_chunk_is_bounded(start: Start) -> None:
+    many = document("many", "w", metadata={"n": [1] * 20_000})
+    long = document("long", "w", metadata={"n": ["x" * 300_000]})
+    async with start() as network:
+        documents = [many, long, document("short", "w")]
+        answer = await network.call("search-index", collection="docs", documents=documents)
+
+    failed = {each["source"]: (each["code"], each["error"]) for each in answer["failed"]}
+    assert failed == {
+        "many": ("invalid_input", "metadata: has more than 10000 values"),
+        "long": ("invalid_input", "metadata: has more than 262144 bytes of text"),
+    }
     assert answer["added"] == 1
 
 

@@ -167,12 +167,12 @@ async def test_metadata_too_large_for_one_message_is_spread_over_several(
     network: Network,
 ) -> None:
     documents = [
-        document(f"d{n}", "words") | {"metadata": {"blob": f"{n}" + "x" * 400_000}}
-        for n in range(24)
+        document(f"d{n}", "words") | {"metadata": {"blob": f"{n}" + "x" * 200_000}}
+        for n in range(48)
     ]
     answer = await network.call("search-index", collection="docs", documents=documents)
-    assert (answer["added"], answer["failed"]) == (24, [])
-    assert (await assert_consistent(network, "docs")).sources == 24
+    assert (answer["added"], answer["failed"]) == (48, [])
+    assert (await assert_consistent(network, "docs")).sources == 48
 
 
 async def test_a_document_of_ten_megabytes_is_stored(network: Network) -> None:

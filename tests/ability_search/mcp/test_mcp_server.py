@@ -321,6 +321,8 @@ async def test_stdout_carries_only_the_protocol(stage: Stage, tmp_path: Path) ->
         "this is no JSON",
         '{"jsonrpc": "2.0", "id": 5, "method": ',
         '{"id": 6, "method": "tools/list"}',
+        '{"jsonrpc": "2.0", "id": 7}',
+        '{"jsonrpc": "2.0", "id": 8, "method": "tools/list", "params": [1]}',
         json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello}),
         json.dumps({"jsonrpc": "2.0", "method": "notifications/initialized"}),
         json.dumps({"jsonrpc": "2.0", "id": "two", "method": "tools/list"}),
@@ -340,7 +342,7 @@ async def test_stdout_carries_only_the_protocol(stage: Stage, tmp_path: Path) ->
             answers[message.get("id")] = message.get("result")
         process.stdin.close()
         out, err = await process.communicate()
-    assert refused == [-32700, -32700, -32600]
+    assert refused == [-32700, -32700, -32600, -32600, -32600]
     assert answers[1]["serverInfo"]["name"] == "ability-search"
     assert "search-query" in answers[1]["instructions"]
     names = [each["name"] for each in answers["two"]["tools"]]

@@ -58,6 +58,18 @@ def test_json_lines_of_messages_are_turns() -> None:
         }
 
 
+@pytest.mark.parametrize("empty", [None, "", []])
+def test_messages_without_text_are_no_turns(empty: object) -> None:
+    calls = [{"id": "1", "function": {"name": "search", "arguments": "{}"}}]
+    lines = [
+        {"role": "user", "content": "When?"},
+        {"role": "assistant", "content": empty, "tool_calls": calls},
+        {"role": "assistant", "content": "At two."},
+    ]
+    found = read("log.jsonl", "\n".join(map(json.dumps, lines)))
+    assert [turn[:2] for turn in turns(found)] == [("user: When?", 1), ("assistant: At two.", 2)]
+
+
 def chatgpt(title: str, *, current: str) -> dict[str, Any]:
     """A conversation as `conversations.json` has it, with an edited question."""
 
@@ -223,5 +235,17 @@ def test_what_is_missing_or_wrong_in_a_message_is_left_out() -> None:
     assert [each[2] for each in turns(read("c.txt", chat))] == ["2024-05-13T21:05:00Z", None]
     forced = loaders.extract("chat", chat.encode(), "conversation", BOUNDS)
     assert len(turns(forced)) == 2
+    places: list[Any] = [[], {}, [{"a": 1}]]
+    for nowhere in places:
+        odd = {"mapping": {"a": {"parent": nowhere}}, "current_node": nowhere}
+        assert read("odd.json", [odd, {"role": "user"}]).format == "json"
     deep = '[{"role": "user", "content": ' + "[" * 100_000
+    assert read("deep.json", deep).format == "json"
+
+
+@pytest.mark.parametrize("depth", [600, 900])
+@pytest.mark.parametrize("field", ["role", "content"])
+def test_a_file_with_a_value_nested_too_deeply_is_no_conversation(field: str, depth: int) -> None:
+    line = json.dumps([{"role": "a", "content": "x"} | {field: "HERE"}])
+    deep = line.replace('"HERE"', f"{'[' * depth}1{']' * depth}")
     assert read("deep.json", deep).format == "json"

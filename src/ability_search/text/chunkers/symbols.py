@@ -107,7 +107,7 @@ _DEFINITION = re.compile(
     r"|extension|given)_(?:definition|declaration|item)"
     r"|internal_module|class_specifier|struct_specifier|companion_object|secondary_constructor"
     r"|class|module|method|singleton_method"
-    r"|instance|data_type|newtype|type_synonym|signature|function|bind"
+    r"|instance|data_type|newtype|type_synonym|signature|function|bind|package_object"
 )
 _EQUATIONS = frozenset({"signature", "function", "bind"})
 """Definitions in Haskell; those of one name that follow each other are one symbol."""
@@ -121,6 +121,10 @@ _WRAPPERS = {
     "decorated_definition": "definition",
     "export_statement": "declaration",
 }
+_ENDS_IN_DEFINITION = frozenset({"annotated_expression", "template_declaration"})
+_ANNOTATED_CLASS = "infix_expression"
+"""Below an annotation, the grammar of Kotlin takes ``class`` in ``enum class A`` for an infix
+function; likewise after ``annotation`` and ``inner``."""
 _NAMESPACES = re.compile(r"namespace_\w+|internal_module|mod_item|module")
 _TRANSPARENT = re.compile(
     r"preproc_(?:if|ifdef|else|elif)|linkage_specification|declaration_list|declarations"
@@ -402,10 +406,12 @@ def _definition(node: Node) -> Node | None:
     inner: Node | None = node
     if node.type in _WRAPPERS:
         inner = node.child_by_field_name(_WRAPPERS[node.type])
-    elif node.type == "template_declaration":
-        inner = node.named_child(node.named_child_count - 1)
+    while inner is not None and inner.type in _ENDS_IN_DEFINITION:
+        inner = inner.named_child(inner.named_child_count - 1)
     if inner is None:
         return None
+    if inner.type == _ANNOTATED_CLASS and inner is not node:
+        return inner
     if inner.type in _ASSIGNMENTS:
         value = _field_of_first(inner, "value")
         return inner if value is not None and value.type in _FUNCTION_VALUES else None
@@ -442,6 +448,9 @@ def _naming(node: Node) -> Node | None:
         return _field_of_first(node, "name")
     if node.type == "impl_item":
         return node.child_by_field_name("type")
+    if node.type == _ANNOTATED_CLASS:
+        last = node.named_child(node.named_child_count - 1)
+        return last if last is None or last.type == "identifier" else last.named_child(0)
     named = node.child_by_field_name("name")
     declarator = node.child_by_field_name("declarator")
     while named is None and declarator is not None:

@@ -55,7 +55,7 @@ __all__ = [
     "format_of",
 ]
 
-VERSION = "5"
+VERSION = "6"
 """Version of the loaders; a change of the extracted text needs a new one."""
 
 FOREIGN = frozenset(

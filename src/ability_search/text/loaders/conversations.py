@@ -106,11 +106,19 @@ def _conversation(data: bytes, read: Callable[[str], list[Conversation]]) -> Ext
 
 def _json_conversations(text: str) -> list[Conversation]:
     try:
-        value = msgspec.json.decode(text)
-    except msgspec.DecodeError:
-        value = _json_lines(text)
+        return _conversations_in(_decoded_json(text))
     except RecursionError:
         return []
+
+
+def _decoded_json(text: str) -> Any:
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return _json_lines(text)
+
+
+def _conversations_in(value: Any) -> list[Conversation]:
     values = value if isinstance(value, list) else [value]
     if not all(isinstance(each, dict) for each in values):
         return []
@@ -118,12 +126,19 @@ def _json_conversations(text: str) -> list[Conversation]:
         return [found for each in values if (found := _exported(each))]
     if all(_SLACK_TIME.fullmatch(str(each.get("ts", ""))) for each in values):
         return [Conversation(_slack_turns(values))]
-    turns = [turn for each in values if _is_message(each) and (turn := _turn(each))]
-    return [Conversation(turns)] if len(turns) == len(values) else []
+    if not all(map(_is_message, values)):
+        return []
+    turns = [turn for each in values if (turn := _turn(each))]
+    return [Conversation(turns)] if turns else []
 
 
 def _is_message(value: Mapping[str, Any]) -> bool:
-    """Return whether an object is a message: texts with an author may be books or reviews."""
+    """Return whether an object is a message: texts with an author may be books or reviews.
+
+    Its text may be null or empty, as in a message that only calls a tool.
+    """
+    if not _text(_first(value, _SPEAKERS)) or not any(name in value for name in _TEXTS):
+        return False
     return any(value.get(name) for name in ("role", "speaker")) or (
         _moment(_first(value, _TIMES)) is not None
     )
@@ -132,7 +147,7 @@ def _is_message(value: Mapping[str, Any]) -> bool:
 def _json_lines(text: str) -> list[Any]:
     try:
         return [msgspec.json.decode(line) for line in text.splitlines() if line.strip()]
-    except (msgspec.DecodeError, RecursionError):
+    except msgspec.DecodeError:
         return [None]
 
 
@@ -152,11 +167,11 @@ def _exported(value: Mapping[str, Any]) -> Conversation | None:
 
 def _branch(mapping: dict[str, Any], last: Any) -> list[Any]:
     """Return the messages from the root of the tree to the node ``last``, or to its newest."""
-    if last not in mapping:
+    if not isinstance(last, str) or last not in mapping:
         last = next(reversed(mapping), None)
     messages: list[Any] = []
-    seen: set[Any] = set()
-    while last in mapping and last not in seen:
+    seen: set[str] = set()
+    while isinstance(last, str) and last in mapping and last not in seen:
         seen.add(last)
         node = mapping[last] if isinstance(mapping[last], Mapping) else {}
         message = node.get("message")

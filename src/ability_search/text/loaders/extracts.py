@@ -16,6 +16,9 @@ PAGE_END = "\n\f\n"
 EMPTY = "empty"
 """Why a file without text is unreadable; its source is deleted if an earlier text is stored."""
 
+_LONGEST_FIELD = 10_000
+"""Characters of a field of a file's metadata; attachments repeat those of their message."""
+
 INSTALL = "pip install 'ability-search[documents]'"
 
 
@@ -109,6 +112,8 @@ def too_much_text(bounds: Bounds) -> Unreadable:
 
 
 def known(**fields: str | None) -> dict[str, Any]:
-    """Return the fields that are not blank, with whitespace collapsed."""
-    clean = {name: " ".join((value or "").split()) for name, value in fields.items()}
+    """Return the fields that are not blank, with whitespace collapsed, of limited length."""
+    clean = {
+        name: " ".join((value or "").split())[:_LONGEST_FIELD] for name, value in fields.items()
+    }
     return {name: value for name, value in clean.items() if value}

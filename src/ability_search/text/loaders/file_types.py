@@ -13,6 +13,9 @@ _FORMATS = {
     ".docx": "docx",
     ".eml": "email",
     ".epub": "epub",
+    ".fodp": "odf",
+    ".fods": "odf",
+    ".fodt": "odf",
     ".htm": "html",
     ".html": "html",
     ".ipynb": "notebook",
@@ -95,6 +98,7 @@ _IMAGES = (
 )
 _MAILBOX = re.compile(rb"From \S++ [^\n:]*+:\d\d[^\n]*+\n[A-Za-z-]++: ")
 _MESSAGE = (b"Return-Path: ", b"Received: ", b"Delivered-To: ")
+_FLAT_ODF = re.compile(rb"(?:\xef\xbb\xbf)?<\?xml[^>]*+>\s*+<office:document\b")
 _HEAD = 1024
 _LONGEST_MIMETYPE = 80
 _CHECKED = frozenset({"docx", "epub", "odf", "pdf", "pptx", "rtf", "xlsx"})
@@ -160,14 +164,20 @@ def _detect(data: bytes) -> tuple[str | None, str]:
         return None, "an Office file from before 2007, or an encrypted one"
     if data.startswith(b"RIFF") and data[8:12] == b"WEBP":
         return "image", "a WebP image"
-    if _MAILBOX.match(data):
-        return "mbox", ""
-    if data.startswith(_MESSAGE):
-        return "email", ""
+    if name := _detect_text(data):
+        return name, ""
     for magic, what in _IMAGES:
         if data.startswith(magic):
             return "image", what
     return None, next((what for magic, what in _BINARY if data.startswith(magic)), "")
+
+
+def _detect_text(data: bytes) -> str | None:
+    if _MAILBOX.match(data):
+        return "mbox"
+    if data.startswith(_MESSAGE):
+        return "email"
+    return "odf" if _FLAT_ODF.match(data) else None
 
 
 def _detect_archive(data: bytes) -> tuple[str | None, str]:

@@ -86,8 +86,13 @@ class Composer:
             self._block(markdown.strip("\r\n"))
 
     def table(self, rows: Iterable[Sequence[object]]) -> None:
-        """Add rows as list items, ``column: value; ...`` if the first row names the columns."""
+        """Add rows as list items, ``column: value; ...`` if the first row names the columns.
+
+        The names of columns without values are the last item; so the text of a layout in one row
+        is kept.
+        """
         header: list[str] | None = None
+        filled: set[int] = set()
         for row in rows:
             cells = [flat(cell) for cell in row]
             while cells and not cells[-1]:
@@ -100,6 +105,9 @@ class Composer:
                 if header:
                     continue
             self.item(described(header or (), cells))
+            filled.update(column for column, cell in enumerate(cells) if cell)
+        blank = [name for column, name in enumerate(header or ()) if column not in filled]
+        self.item(described((), blank))
 
     def end_page(self) -> None:
         """Add the end of a page."""

@@ -40,6 +40,8 @@ _OPEN_SILENT = frozenset(
         f"{_ODF}presentation:1.0}}notes",
     }
 )
+_OPEN_BINARY = re.compile(rb"(?<=<office:binary-data>)[^<]++")
+"""An image in base64 in a single XML file."""
 _OPEN_SPACES = {f"{_TEXT}s": " ", f"{_TEXT}tab": " ", f"{_TEXT}line-break": "\n"}
 _MOST_REPEATED = 100
 """Maximum copies of a repeated cell; a spreadsheet repeats a blank one up to its last column."""
@@ -122,7 +124,7 @@ def read_rtf(_name: str, data: bytes, bounds: Bounds) -> Extracted:
 
 
 def read_odf(_name: str, data: bytes, bounds: Bounds) -> Extracted:
-    """Read an OpenDocument text, presentation or spreadsheet.
+    """Read an OpenDocument text, presentation or spreadsheet, an archive or a single XML file.
 
     Headings, paragraphs, lists, footnotes and tables come in order, without comments and deleted
     text. A sheet is a section, and so is a slide, which ends with a form feed.
@@ -130,13 +132,7 @@ def read_odf(_name: str, data: bytes, bounds: Bounds) -> Extracted:
     Raises:
         Unreadable: if it is encrypted, or too large when unpacked.
     """
-    parse = xml_parser(reads="OpenDocument files")
-    with zipfile.ZipFile(checked_archive(data, bounds)) as archive:
-        names = archive.namelist()
-        if _MANIFEST in names and b"encryption-data" in archive.read(_MANIFEST):
-            raise Unreadable("encrypted: needs a password")
-        content = parse(archive.read("content.xml"))
-        meta = parse(archive.read("meta.xml")) if "meta.xml" in names else None
+    content, meta = _open_parts(data, bounds)
     composer = Composer(bounds)
     for element in content.find(f"{_OFFICE}body"):
         _add_open(composer, element, depth=0)
@@ -150,6 +146,20 @@ def read_odf(_name: str, data: bytes, bounds: Bounds) -> Extracted:
     )
     title = known(title=about.get(f"{_DC}title")).get("title", composer.first_heading)
     return Extracted(composer.text, "markdown", title=title, metadata=metadata)
+
+
+def _open_parts(data: bytes, bounds: Bounds) -> tuple[Any, Any]:
+    """Return the element with the body, and the one with the metadata or ``None``."""
+    parse = xml_parser(reads="OpenDocument files")
+    if not zipfile.is_zipfile(io.BytesIO(data)):
+        document = parse(_OPEN_BINARY.sub(b"", data))
+        return document, document.find(f"{_OFFICE}meta")
+    with zipfile.ZipFile(checked_archive(data, bounds)) as archive:
+        names = archive.namelist()
+        if _MANIFEST in names and b"encryption-data" in archive.read(_MANIFEST):
+            raise Unreadable("encrypted: needs a password")
+        meta = parse(archive.read("meta.xml")) if "meta.xml" in names else None
+        return parse(archive.read("content.xml")), meta
 
 
 def _add_open(composer: Composer, container: Any, *, depth: int) -> None:

@@ -74,17 +74,28 @@ def zipped(**members: str) -> bytes:
 _ODF = "urn:oasis:names:tc:opendocument:xmlns:"
 
 
+_SPACES = " ".join(
+    f'xmlns:{name}="{_ODF}{name}:1.0"'
+    for name in ("office", "text", "table", "meta", "presentation")
+)
+_SPACES += f' xmlns:draw="{_ODF}drawing:1.0" xmlns:dc="http://purl.org/dc/elements/1.1/"'
+
+
 def opendocument(body: str, *, kind: str = "text", meta: str = "", manifest: str = "") -> bytes:
-    names = ("office", "text", "table", "meta", "presentation")
-    spaces = " ".join(f'xmlns:{name}="{_ODF}{name}:1.0"' for name in names)
-    spaces += f' xmlns:draw="{_ODF}drawing:1.0" xmlns:dc="http://purl.org/dc/elements/1.1/"'
     return zipped(
         mimetype=f"application/vnd.oasis.opendocument.{kind}",
-        content__xml=f"<office:document-content {spaces}><office:body><office:{kind}>{body}"
+        content__xml=f"<office:document-content {_SPACES}><office:body><office:{kind}>{body}"
         f"</office:{kind}></office:body></office:document-content>",
-        meta__xml=f"<office:document-meta {spaces}>{meta}</office:document-meta>",
+        meta__xml=f"<office:document-meta {_SPACES}>{meta}</office:document-meta>",
         **{"META-INF___manifest__xml": f"<manifest>{manifest}</manifest>"},
     )
+
+
+def flat_opendocument(body: str, *, kind: str = "text", meta: str = "") -> bytes:
+    return (
+        f'<?xml version="1.0" encoding="UTF-8"?>\n<office:document {_SPACES}>{meta}<office:body>'
+        f"<office:{kind}>{body}</office:{kind}></office:body></office:document>"
+    ).encode()
 
 
 def book(*chapters: str, encrypted: str = "") -> bytes:

@@ -227,3 +227,13 @@ def test_what_is_no_mailbox_is_not_read_as_one() -> None:
 def test_a_file_without_headers_is_no_message() -> None:
     with pytest.raises(Unreadable, match="not an e-mail message"):
         read(b"just words\n\nand more")
+
+
+def test_attachments_repeat_no_long_header_of_their_message() -> None:
+    parts = b"--q\nContent-Disposition: attachment; filename=a.txt\n\nx\n" * 20
+    found = read(
+        b"From: a@b\nTo: " + b"a" * 100_000 + b" <a@b>\nMessage-ID: <m@b>\n"
+        b"Content-Type: multipart/mixed; boundary=q\n\n" + parts + b"--q--\n"
+    )
+    assert len(found.children) == 20
+    assert {len(child.metadata["to"]) for _, child in found.children} == {10_000}

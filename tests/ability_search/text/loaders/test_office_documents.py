@@ -10,6 +10,7 @@ import docx
 import pptx
 import pytest
 from tests.ability_search.text.loaders.samples import (
+    flat_opendocument,
     opendocument,
     saved,
     slides,
@@ -42,6 +43,22 @@ def test_a_document_keeps_headings_lists_and_tables_in_order() -> None:
         "# Top\n\n## Part\n\n\\# not a heading\n\n- first\n- Name: Ada; Born: 1815\n\nafter"
     )
     assert found.title == "Top"
+
+
+@pytest.mark.parametrize(
+    ("rows", "text"),
+    [
+        ([("Main street", "Phone")], "- Main street; Phone"),
+        ([("Name", "Remark", "Born"), ("Ada", "", "1815")], "- Name: Ada; Born: 1815\n- Remark"),
+    ],
+)
+def test_names_of_columns_without_values_are_kept(rows: list[tuple[str, ...]], text: str) -> None:
+    document = docx.Document()
+    table = document.add_table(len(rows), len(rows[0]))
+    for row, cells in zip(table.rows, rows, strict=True):
+        for cell, content in zip(row.cells, cells, strict=True):
+            cell.text = content
+    assert read("a.docx", saved(document)).text == text
 
 
 def test_properties_of_a_document_are_metadata() -> None:
@@ -148,6 +165,18 @@ def test_an_opendocument_text_keeps_its_structure() -> None:
     ).replace("( a footnote )", "(a footnote)")
     assert (found.format, found.title) == ("markdown", "Manual")
     assert found.metadata == {"author": "Ada"}
+
+
+@pytest.mark.parametrize("name", ["a.fodt", "a.xml", "unnamed"])
+def test_an_opendocument_text_in_one_xml_file_is_read_like_an_archive(name: str) -> None:
+    meta = "<office:meta><dc:title>Manual</dc:title><dc:creator>Ada</dc:creator></office:meta>"
+    image = "A" * 11_000_000  # libxml2 drops longer texts, and everything after them
+    picture = f"<text:p><office:binary-data>{image}</office:binary-data></text:p>"
+    data = flat_opendocument(picture + ODT, meta=meta)
+    expected = read("a.odt", opendocument(ODT, meta=meta))
+    assert read(name, data) == expected
+    slide = '<draw:page draw:name="One"><text:p>About</text:p></draw:page>'
+    assert read("a.fodp", flat_opendocument(slide, kind="presentation")).text.endswith("\f\n")
 
 
 def test_slides_of_opendocument_are_pages_and_sheets_are_sections() -> None:
