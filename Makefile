@@ -31,6 +31,9 @@ SETS     ?= tests/data
 RECORDED ?= tests/data/recorded
 SMALLEST ?=
 
+# Of `make ablation`: the signals to take out, one after another; all by default.
+WITHOUT ?=
+
 # Most examples that `make contract` makes up for an operation.
 EXAMPLES ?= 10
 
@@ -52,7 +55,7 @@ KADI_CORE ?= $(firstword $(wildcard ../shared/kadi-core/*.tgz))
 export ORT_DISABLE_TELEMETRY := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo up test lint coverage docs site contract inspector cluster bench quality chaos lock clean
+.PHONY: help demo up test tests lint coverage docs site contract inspector cluster bench quality ablation chaos lock clean
 .DELETE_ON_ERROR:
 
 help: ## list the targets
@@ -64,8 +67,12 @@ demo: $(VENV)/.run ## start the stack, index these docs and some of Python's, se
 up: $(VENV)/.run ## start the stack and leave it running until Ctrl-C
 	@$(BIN)/ability-search up
 
-test: lint $(VENV)/.kadi-core ## lint, check the types and run every test
-	@$(BIN)/python -m pytest --numprocesses auto --dist loadfile
+test: lint tests ## lint, check the types and run every test
+
+# Tests of many processes share the machine with those beside them; a failure is one if it repeats alone.
+tests: $(VENV)/.dev $(VENV)/.kadi-core ## run every test
+	@$(BIN)/python -m pytest --numprocesses auto --dist loadfile || { [ $$? -eq 1 ] && \
+		echo "==> what failed, once more and alone" && $(BIN)/python -m pytest --last-failed; }
 
 lint: $(VENV)/.dev ## check style, format and types
 	@$(BIN)/ruff check .
@@ -98,6 +105,9 @@ bench: $(VENV)/.dev ## measure latency, throughput and ranking quality
 
 quality: $(VENV)/.dev ## hold the ranking against the recorded runs of the judged sets below SETS
 	@$(BIN)/python -m benchmarks.quality $(if $(SMALLEST),--smallest $(SMALLEST)) $(SETS) $(RECORDED)
+
+ablation: $(VENV)/.dev ## take single signals out of the ranking, on the judged sets below SETS
+	@$(BIN)/python -m benchmarks.ablation $(SETS) $(if $(WITHOUT),--without $(WITHOUT))
 
 chaos: $(VENV)/.dev ## break a running stack at random for MINUTES and check what must be true
 	@$(BIN)/python -m chaos --minutes $(MINUTES) --faults $(FAULTS) --inputs $(INPUTS) \

@@ -368,10 +368,11 @@ async def test_a_call_that_takes_too_long_is_cancelled_at_our_provider(
 async def test_a_late_answer_of_the_real_provider_is_discarded(
     real: CreateReal, python: CreatePython, broker: Network
 ) -> None:
-    go = asyncio.Event()
+    begun, go = asyncio.Semaphore(0), asyncio.Event()
 
     async def hold(tool_input: Any, _context: dict[str, Any]) -> Any:
         if tool_input["wait"]:
+            begun.release()
             await go.wait()
         return tool_input
 
@@ -379,15 +380,36 @@ async def test_a_late_answer_of_the_real_provider_is_discarded(
     await provider.register_tool("tool", hold)
     await provider.connect()
     caller = await python()
-    with pytest.raises((CallTimeout, RemoteError)):
-        await caller.invoke("tool", {"wait": True}, timeout=0.1)
-    given_up = asyncio.create_task(caller.invoke("tool", {"wait": True}))
-    await until(lambda: broker.stats()["outstanding_calls"] == 1)
-    given_up.cancel()
-    await until(lambda: broker.stats()["calls_cancelled"] == 1)
+    calls = [asyncio.create_task(caller.invoke("tool", {"wait": True})) for _ in range(2)]
+    for _ in calls:
+        await within(begun.acquire())
+    for call in calls:
+        call.cancel()
+    await until(lambda: broker.stats()["calls_cancelled"] == 2)
+    assert broker.stats()["outstanding_calls"] == 0
     go.set()
     await until(lambda: broker.stats()["calls_discarded"] == 2)
     assert await caller.invoke("tool", {"wait": False}) == {"wait": False}
+
+
+async def test_a_call_that_the_real_provider_does_not_answer_times_out(
+    real: CreateReal, python: CreatePython, broker: Network
+) -> None:
+    go = asyncio.Event()
+
+    async def hold(tool_input: Any, _context: dict[str, Any]) -> Any:
+        await go.wait()
+        return tool_input
+
+    provider = await real(connected=False)
+    await provider.register_tool("tool", hold)
+    await provider.connect()
+    caller = await python()
+    with pytest.raises((CallTimeout, RemoteError)):
+        await caller.invoke("tool", {}, timeout=0.1)
+    await until(lambda: broker.stats()["outstanding_calls"] == 0)
+    go.set()
+    assert await caller.invoke("tool", {"n": 1}) == {"n": 1}
 
 
 async def test_a_call_of_a_loaded_ability_times_out_at_its_caller(
