@@ -102,7 +102,8 @@ async def _run(
         network.processes.update(others)
         loaded = await latency.load(network, chunks)
         settled = await latency.settled(network, most=_SETTLE_SECONDS)
-        await latency.measured_rounds(network, "hybrid", 200, 1, seed=99)
+        warming = await latency.warmed_up(network, "hybrid", 200)
+        alone = await latency.measured_rounds(network, "hybrid", 200, 1, seed=99)
         calm, before = Load(), network.cpu_ms()
         await _under_load(network, calm, seconds)
         used = network.cpu_ms()
@@ -116,6 +117,9 @@ async def _run(
         return {
             "load": loaded,
             "graph, seconds": settled,
+            "one client, median ms of each round before": warming,
+            "one client, median ms": alone["median ms"],
+            "one client, processor ms a query": alone["processor ms a query"],
             "calm": _shown(calm, seconds),
             "processor ms a query, writes included": per_query,
             "with kills": _shown(shaken, seconds),
