@@ -117,7 +117,7 @@ def agent_id(public_key: str) -> str:
     Raises:
         AuthenticationError: if it is not canonical standard base64.
     """
-    _der(public_key)
+    _decoded("publicKey", public_key)
     return hashlib.sha256(public_key.encode()).hexdigest()[:16]
 
 
@@ -130,25 +130,25 @@ def verify(public_key: str, signature: str, nonce: str) -> None:
     from nacl.bindings import crypto_core_ed25519_is_valid_point
 
     try:
-        key = load_der_public_key(_der(public_key))
+        key = load_der_public_key(_decoded("publicKey", public_key))
         if not isinstance(key, Ed25519PublicKey):
             raise AuthenticationError("publicKey is not an Ed25519 key in SPKI DER")
         # One signature of a key of small order fits many nonces, and anybody can make it.
         if not crypto_core_ed25519_is_valid_point(key.public_bytes_raw()):
             raise AuthenticationError("publicKey is not a point of the prime-order group")
-        key.verify(base64.b64decode(signature, validate=True), nonce.encode())
+        key.verify(_decoded("signature", signature), nonce.encode())
     except InvalidSignature as exc:
         raise AuthenticationError("signature does not match the nonce") from exc
-    except (ValueError, binascii.Error) as exc:
-        raise AuthenticationError(f"malformed publicKey or signature: {exc}") from exc
+    except ValueError as exc:
+        raise AuthenticationError(f"malformed publicKey: {exc}") from exc
 
 
-def _der(public_key: str) -> bytes:
+def _decoded(field: str, text: str) -> bytes:
     try:
-        der = base64.b64decode(public_key, validate=True)
+        data = base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError) as exc:
-        raise AuthenticationError("publicKey is not standard base64") from exc
-    # Unused trailing bits would give one key several ids.
-    if base64.b64encode(der) != public_key.encode():
-        raise AuthenticationError("publicKey is not standard base64")
-    return der
+        raise AuthenticationError(f"{field} is not standard base64") from exc
+    # Unused trailing bits would give one key several ids, and one signature several forms.
+    if base64.b64encode(data) != text.encode():
+        raise AuthenticationError(f"{field} is not standard base64")
+    return data

@@ -49,6 +49,16 @@ def test_a_key_has_one_spelling_and_one_id() -> None:
         agent_id(spelled)
 
 
+def test_a_signature_has_one_spelling() -> None:
+    identity = Identity.generate()
+    signature = identity.sign("nonce")
+    alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
+    spelled = f"{signature[:-3]}{alphabet[alphabet.index(signature[-3]) + 1]}=="
+    assert base64.b64decode(spelled) == base64.b64decode(signature)
+    with pytest.raises(AuthenticationError, match="signature is not standard base64"):
+        verify(identity.public_key, spelled, "nonce")
+
+
 ORDER_1 = bytes([1, *[0] * 31])
 ORDER_2 = bytes([0xEC, *[0xFF] * 30, 0x7F])
 ORDER_4 = bytes(32)

@@ -461,6 +461,17 @@ def test_a_malformed_call_is_refused_by_name(params: Any, named: str) -> None:
     assert desk.stat("calls_started") == 0
 
 
+@pytest.mark.parametrize("hint", ["requireAgent", "requireProvider"])
+@pytest.mark.parametrize("agent", ["", "*", "0" * 16])
+def test_a_call_for_an_agent_that_nobody_is_reaches_nobody(hint: str, agent: str) -> None:
+    desk = Desk()
+    provider = desk.join(tools=["echo"])
+    params = {"toolName": "echo", "toolInput": {"_kadi": {hint: agent}}}
+    refused = desk.send(desk.join(), "kadi.ability.request", params)
+    assert f"no provider of agent {agent!r} for tool 'echo'" in refused["message"]
+    assert read(provider) == []
+
+
 def test_hints_that_are_not_hints_are_passed_over() -> None:
     desk = Desk()
     provider, caller = desk.join(tools=["echo"]), desk.join()

@@ -2,27 +2,38 @@
 
 The child is this module, run as ``python -P -m ability_search.files.isolated_reader BYTES``: it
 answers requests from standard input on standard output until the input ends. ``BYTES`` is its
-maximum address space, on systems that can limit it.
+maximum address space, on systems that can limit it. The child and the programs that it runs are
+one process group, which ends as a whole.
 """
 
 from __future__ import annotations
 
 import os
+import select
+import signal
 import struct
 import subprocess
 import sys
 import threading
 from contextlib import suppress
-from typing import BinaryIO, Self, cast
+from pathlib import Path
+from typing import Any, BinaryIO, Self, cast
 
 import msgspec
 
 from ability_search.files.ocr import recognizer
-from ability_search.text.loaders import FOREIGN, Bounds, Extracted, Unreadable, extract
+from ability_search.text.loaders import (
+    FOREIGN,
+    Bounds,
+    Extracted,
+    Unreadable,
+    extract,
+    too_much_memory,
+)
 
 _CHILD = "ability_search.files.isolated_reader"
-_MEMORY = 2 << 30
-"""Maximum address space of the child, in bytes."""
+_STATUS = Path("/proc/self/status")
+_PEAK = "VmPeak:"
 _LENGTH = struct.Struct("<Q")
 
 
@@ -41,6 +52,8 @@ class Reply(msgspec.Struct, frozen=True):
 
     found: Extracted | None = None
     problem: str = ""
+    spent: bool = False
+    """The process has used most of its memory: a new one has to read the next file."""
 
 
 def write_frame(stream: BinaryIO, message: Request | Reply) -> None:
@@ -100,7 +113,7 @@ class Extractor:
 
         def end() -> None:
             late.set()
-            child.kill()
+            _kill(child)
 
         timer = threading.Timer(self._timeout, end)
         timer.start()
@@ -115,8 +128,10 @@ class Extractor:
             raise Unreadable(
                 f"not read within {self._timeout:g} seconds (file_timeout)"
                 if late.is_set()
-                else "corrupt: reading it crashed"
+                else f"reading it crashed: corrupt, or {too_much_memory(self._bounds)}"
             )
+        if reply.spent:
+            self._end_child()
         if reply.found is None:
             raise Unreadable(reply.problem)
         return reply.found
@@ -131,14 +146,16 @@ class Extractor:
             if self._closed:
                 raise Unreadable("stopped before it was read")
             if self._child is None:
+                own_group: dict[str, Any] = {} if sys.platform == "win32" else {"process_group": 0}
                 self._child = subprocess.Popen(
                     # -P: never import modules from the working directory.
-                    [sys.executable, "-P", "-m", _CHILD, str(_MEMORY)],
+                    [sys.executable, "-P", "-m", _CHILD, str(self._bounds.memory)],
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     stderr=subprocess.DEVNULL,
                     # Unused threads would reserve address space for every processor.
                     env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
+                    **own_group,
                 )
             return self._child
 
@@ -146,11 +163,21 @@ class Extractor:
         with self._lock:
             child, self._child = self._child, None
         if child is not None:
-            child.kill()
+            _kill(child)
             child.wait()
             for stream in (child.stdin, child.stdout):
                 with suppress(OSError):
                     cast(BinaryIO, stream).close()
+
+
+def _kill(child: subprocess.Popen[bytes]) -> None:
+    """Kill the child and the programs that it runs."""
+    if sys.platform == "win32":
+        child.kill()
+    elif child.returncode is None:
+        # Until it is waited for, no other group has its id, even if it has ended.
+        with suppress(ProcessLookupError):
+            os.killpg(child.pid, signal.SIGKILL)
 
 
 def _ask(child: subprocess.Popen[bytes], request: Request) -> Reply | None:
@@ -167,23 +194,48 @@ def _ask(child: subprocess.Popen[bytes], request: Request) -> Reply | None:
 def answer(body: bytes) -> Reply:
     """Read the file of an encoded request."""
     request = msgspec.msgpack.decode(body, type=Request)
+    bounds = request.bounds
+
+    def starved() -> bool:
+        return _peak_memory() > bounds.memory // 2
+
     recognize = recognizer(request.timeout)
     try:
-        return Reply(
-            extract(request.name, request.data, request.format, request.bounds, recognize=recognize)
+        found = extract(
+            request.name, request.data, request.format, bounds, recognize=recognize, starved=starved
         )
     except Unreadable as exc:
-        return Reply(problem=str(exc))
+        return Reply(problem=str(exc), spent=starved())
+    return Reply(found, spent=starved())
+
+
+def _peak_memory() -> int:
+    """Return the largest address space of this process so far in bytes, 0 if it is unknown."""
+    with suppress(OSError):
+        for line in _STATUS.read_text().splitlines():
+            if line.startswith(_PEAK):
+                return int(line.split()[1]) << 10
+    return 0
 
 
 def main() -> None:
     """Answer requests from standard input until it ends."""
     _limit_memory(int(sys.argv[1]))
+    if sys.platform != "win32":
+        threading.Thread(target=_end_with_parent, daemon=True).start()
     # Libraries that print must not write between the replies.
     with os.fdopen(os.dup(1), "wb") as out:
         os.dup2(2, 1)
         while (body := read_frame(sys.stdin.buffer)) is not None:
             write_frame(out, answer(body))
+
+
+def _end_with_parent() -> None:
+    """Kill this process and the programs that it runs once its parent has closed the input."""
+    poll = select.poll()
+    poll.register(0, select.POLLHUP)
+    poll.poll()
+    os.killpg(0, signal.SIGKILL)
 
 
 def _limit_memory(most: int) -> None:

@@ -46,7 +46,7 @@ def recognizer(timeout: float) -> Callable[[bytes], str] | None:
         except subprocess.TimeoutExpired:
             pass
         except subprocess.CalledProcessError as exc:
-            raise Unreadable("an image that tesseract cannot read") from exc
+            raise Unreadable("an image that tesseract cannot read: corrupt, or too large") from exc
         raise Unreadable(f"no text recognised within {timeout:g} seconds (file_timeout)")
 
     return recognize

@@ -233,8 +233,9 @@ class Calls:
         Raises:
             Refused: if there are none.
         """
-        named = (params.target_agent, hints.require_provider, hints.require_agent)
-        required = dict.fromkeys(agent for agent in named if agent)
+        # An empty pin is one that its caller does not know: it must not reach anybody.
+        named = (params.target_agent or None, hints.require_provider, hints.require_agent)
+        required = dict.fromkeys(agent for agent in named if agent is not None)
         candidates = {
             session: network
             for session, network in self._registry.providers(params.tool, caller).items()

@@ -103,10 +103,13 @@ def validated(shape: type[R], raw: Any) -> R:
     try:
         return shape.model_validate(raw)
     except ValidationError as exc:
-        text = validation_text(exc)
-        field = text.partition(":")[0].partition(".")[0]
-        param = field if field in shape.model_fields else None
-        raise InvalidRequest(text, param=param) from None
+        raise InvalidRequest(validation_text(exc), param=_param(exc)) from None
+
+
+def _param(error: ValidationError) -> str | None:
+    """Return the field of the first error; ``None`` if the input as a whole is not valid."""
+    path = error.errors(include_url=False, include_input=False, include_context=False)[0]["loc"]
+    return str(path[0]) if path else None
 
 
 def check_texts(texts: Sequence[str], config: ModelsConfig, *, where: str) -> None:

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import io
+import os
+import signal
+import subprocess
+import sys
 import threading
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
 
 import msgspec
 import pytest
-from tests.ability_search.text.loaders.samples import pdf, word
+from tests.ability_search.text.loaders.samples import compressed_pdf, pdf, replaced, scan, word
 
-from ability_search.files import isolated_reader
+from ability_search.files import isolated_reader, ocr
 from ability_search.files.isolated_reader import (
     Extractor,
     Request,
@@ -18,7 +26,7 @@ from ability_search.files.isolated_reader import (
     read_frame,
     write_frame,
 )
-from ability_search.text.loaders import Bounds, Unreadable
+from ability_search.text.loaders import Bounds, Unreadable, format_of
 
 BOUNDS = Bounds(text=1 << 20, unpacked=1 << 24)
 
@@ -75,15 +83,119 @@ def test_a_crash_does_not_affect_the_next_file(extractor: Extractor) -> None:
     assert extractor.extract("a.pdf", pdf("x"), "pdf").text == "x\n\f\n"
 
 
-def test_a_file_that_needs_too_much_memory_does_not_affect_the_next(
-    monkeypatch: pytest.MonkeyPatch,
+_BODY = (
+    b'<w:document xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"><w:body>'
+)
+_TOO_MUCH = {
+    "a.html": b"<p>x</p>" * (8 << 20),
+    "a.svg": b"<svg>" + b"<a/>" * (8 << 20),
+    "a.docx": replaced(word("x"), "word/document.xml", _BODY + b"<w:p/>" * (8 << 20)),
+    "a.eml": b"From: a\nContent-Type: multipart/mixed; boundary=b\n\n" + b"--b\n\nx\n" * (4 << 20),
+    "b.eml": b"From: a\nSubject: b\nContent-Type: image/svg+xml\n\n<svg>" + b"<a/>" * (8 << 20),
+    "a.pdf": compressed_pdf(b"BT /F1 12 Tf (hello) Tj ET\n", 2_000_000),
+}
+"""Files that need more memory than the test allows: those of libraries in C and those in Python."""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems do not limit the memory")
+@pytest.mark.parametrize("name", _TOO_MUCH)
+def test_a_file_that_needs_too_much_memory_is_named_as_such_and_does_not_affect_the_next(
+    name: str,
 ) -> None:
-    monkeypatch.setattr(isolated_reader, "_MEMORY", 600 << 20)
-    page = b"<p>x</p>" * (8 << 20)
-    with Extractor(Bounds(text=1 << 30, unpacked=1), timeout=60) as extractor:
-        with pytest.raises(Unreadable, match=r"memory|crashed|corrupt"):
-            extractor.extract("a.html", page, "html")
+    bounds = Bounds(text=1 << 30, unpacked=1 << 30, memory=600 << 20)
+    data = _TOO_MUCH[name]
+    reason = "more than the 600 MiB of memory allowed for reading a file; split it"
+    with Extractor(bounds, timeout=120) as extractor:
+        if name == "b.eml":
+            found = extractor.extract(name, data, "email")
+            assert [why for _, why in found.unread] == [f"needs {reason}"]
+        else:
+            with pytest.raises(Unreadable, match=reason):
+                extractor.extract(name, data, format_of(name, data))
+        with pytest.raises(Unreadable, match="^corrupt, or not what its name says$"):
+            extractor.extract("b.docx", word("two")[:3000], "docx")
         assert extractor.extract("a.html", b"<p>small", "html").text == "small"
+
+
+def _children(pid: int) -> list[int]:
+    return [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def _stat(pid: int) -> list[str]:
+    """Return the state of a process and the fields after it; ``Z`` if it has ended."""
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return ["Z"]
+
+
+_USER_TIME = 11
+_SOME_TICKS = 30
+
+_READ = """
+import sys, threading
+from ability_search.files.isolated_reader import Extractor
+from ability_search.text.loaders import Bounds
+reader = Extractor(Bounds(1 << 20, 1 << 24), timeout=60)
+data = sys.stdin.buffer.read()
+threading.Thread(target=reader.extract, args=("a.pdf", data, "pdf"), daemon=True).start()
+while reader._child is None:
+    pass
+print(reader._child.pid, flush=True)
+while True:
+    end = threading.Event().wait(1)
+"""
+
+
+@pytest.mark.skipif(
+    sys.platform != "linux" or not ocr.is_installed(), reason="needs /proc and tesseract"
+)
+@pytest.mark.parametrize("killed", ["nothing", "reader", "parent"])
+def test_no_recognition_of_text_survives_its_reader(killed: str) -> None:
+    words = "and the walrus sleeps while pelicans drink " * 2
+    dense = "\n".join(f"{n} {words}" for n in range(50))
+    pages = scan(*[dense] * 30)
+    if killed == "parent":
+        process = subprocess.Popen(
+            [sys.executable, "-c", _READ], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(pages)
+        process.stdin.close()
+        reader = int(process.stdout.readline())
+        tesseract = _recognition(reader)
+        process.kill()
+        process.wait(10)
+        process.stdout.close()
+    else:
+        with Extractor(BOUNDS, timeout=120) as extractor, ThreadPoolExecutor(1) as thread:
+            reader = extractor._running().pid
+            reading = thread.submit(extractor.extract, "a.pdf", pages, "pdf")
+            tesseract = _recognition(reader)
+            if killed == "reader":
+                os.kill(reader, signal.SIGKILL)
+            else:
+                extractor.close()
+            with pytest.raises(Unreadable):
+                reading.result(10)
+    # A page takes seconds.
+    deadline = time.monotonic() + 0.5
+    while _stat(reader)[0] != "Z" or _stat(tesseract)[0] != "Z":
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def _recognition(reader: int) -> int:
+    """Return the process of tesseract, once it has received a page and works on it."""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        with suppress(OSError):
+            for pid in _children(reader):
+                named = b"\0-\0-" in Path(f"/proc/{pid}/cmdline").read_bytes()
+                if named and int(_stat(pid)[_USER_TIME]) > _SOME_TICKS:
+                    return pid
+        time.sleep(0.005)
+    raise AssertionError("tesseract did not start")
 
 
 def test_closing_ends_a_read_in_progress() -> None:

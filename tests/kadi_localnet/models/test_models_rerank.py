@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import BaseModel
 from tests.kadi_client.calls import PlainCall
 
 from ability_search.ops.http_server import serve_http
@@ -35,7 +36,7 @@ from kadi_localnet.models.errors import (
 )
 from kadi_localnet.models.lanes import Lanes
 from kadi_localnet.models.local import LocalReranker, Runtime
-from kadi_localnet.models.requests import Reranked, RerankRequest, rerank_answer
+from kadi_localnet.models.requests import Reranked, RerankRequest, rerank_answer, validated
 
 TinyModel = Callable[..., Path]
 LIMIT = 10
@@ -254,6 +255,20 @@ async def test_a_wrong_field_is_named_and_its_value_kept_back(
     assert caught.value.param is not None
     assert caught.value.param in said
     assert "secret" not in str(caught.value)
+
+
+def test_the_field_is_named_whatever_the_number_of_errors() -> None:
+    class Shape(BaseModel):
+        name: str = ""
+        numbers: list[int]
+
+    for count in (1, 5_000):
+        with pytest.raises(InvalidRequest) as caught:
+            validated(Shape, {"numbers": ["x"] * count})
+        assert caught.value.param == "numbers"
+    with pytest.raises(InvalidRequest) as caught:
+        validated(Shape, ["no object"])
+    assert caught.value.param is None
 
 
 async def test_limits_are_named(models: Models) -> None:

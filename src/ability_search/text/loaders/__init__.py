@@ -20,6 +20,7 @@ from ability_search.text.loaders.extracts import (
     Extracted,
     Recognize,
     Unreadable,
+    too_much_memory,
     too_much_text,
 )
 from ability_search.text.loaders.file_types import format_of
@@ -53,6 +54,7 @@ __all__ = [
     "decoded",
     "extract",
     "format_of",
+    "too_much_memory",
 ]
 
 VERSION = "6"
@@ -86,6 +88,7 @@ _READERS: dict[str | None, Callable[[str, bytes, Bounds], Extracted]] = {
     None: partial(read_text, format=None),
 }
 _LONGEST_TITLE = 300
+Starved = Callable[[], bool]
 _DEEPEST_MESSAGE = 4
 
 
@@ -96,6 +99,7 @@ def extract(
     bounds: Bounds,
     *,
     recognize: Recognize | None = None,
+    starved: Starved = lambda: False,
     depth: int = 0,
 ) -> Extracted:
     """Read the text of a file.
@@ -106,21 +110,24 @@ def extract(
         format: The result of :func:`format_of`, or a format chosen by the caller.
         bounds: Limits for the file.
         recognize: Reads images; ``None`` if they cannot be read.
+        starved: Whether a library that failed has used most of the memory.
         depth: Number of messages that the file is attached to.
 
     Raises:
         Unreadable: if the file has no readable text.
     """
     try:
-        found = _read(name, data, format, bounds, recognize, depth)
+        found = _read(name, data, format, bounds, recognize, starved, depth)
     except Unreadable:
         raise
     except MemoryError as exc:
-        raise Unreadable("needs more memory than allowed") from exc
+        raise too_much_memory(bounds) from exc
     except Exception as exc:
         if format not in FOREIGN:
             raise
-        # For a malformed file a library may raise any exception.
+        # For a malformed file a library may raise any exception, and so it may out of memory.
+        if starved():
+            raise too_much_memory(bounds) from exc
         raise Unreadable("corrupt, or not what its name says") from exc
     text = _valid(found.text)
     if not text.strip():
@@ -137,6 +144,7 @@ def _read(
     format: str | None,
     bounds: Bounds,
     recognize: Recognize | None,
+    starved: Starved,
     depth: int,
 ) -> Extracted:
     if format == "pdf":
@@ -146,7 +154,9 @@ def _read(
     if format in CONTAINERS:
         if depth > _DEEPEST_MESSAGE:
             raise Unreadable("attached to too many messages")
-        read = partial(_read_child, bounds=bounds, recognize=recognize, depth=depth + 1)
+        read = partial(
+            _read_child, bounds=bounds, recognize=recognize, starved=starved, depth=depth + 1
+        )
         return CONTAINERS[format](name, data, bounds, read=read)
     return _READERS[format](name, data, bounds)
 
@@ -161,10 +171,16 @@ def _read_image(data: bytes, recognize: Recognize | None) -> Extracted:
 
 
 def _read_child(
-    name: str, data: bytes, *, bounds: Bounds, recognize: Recognize | None, depth: int
+    name: str,
+    data: bytes,
+    *,
+    bounds: Bounds,
+    recognize: Recognize | None,
+    starved: Starved,
+    depth: int,
 ) -> Extracted:
     format = format_of(name, data)
-    return extract(name, data, format, bounds, recognize=recognize, depth=depth)
+    return extract(name, data, format, bounds, recognize=recognize, starved=starved, depth=depth)
 
 
 def _valid(text: str) -> str:

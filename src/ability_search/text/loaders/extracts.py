@@ -34,6 +34,8 @@ class Bounds:
     """Maximum size of the text in UTF-8."""
     unpacked: int
     """Maximum size of a compressed file's content."""
+    memory: int = 2 << 30
+    """Maximum address space of the process that reads risky formats."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +111,14 @@ def checked_archive(data: bytes, bounds: Bounds) -> io.BytesIO:
 def too_much_text(bounds: Bounds) -> Unreadable:
     """Return the error for a file whose text exceeds the bounds."""
     return Unreadable(f"more text than the {bounds.text} bytes allowed (max_document_bytes)")
+
+
+def too_much_memory(bounds: Bounds) -> Unreadable:
+    """Return the error for a file that cannot be read within the memory allowed."""
+    return Unreadable(
+        f"needs more than the {bounds.memory >> 20} MiB of memory allowed for reading a file;"
+        " split it"
+    )
 
 
 def known(**fields: str | None) -> dict[str, Any]:

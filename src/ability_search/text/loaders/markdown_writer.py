@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from itertools import chain, repeat
 
 from ability_search.text.loaders.extracts import PAGE_END, Bounds, too_much_text
 
@@ -14,10 +15,10 @@ _INDENT = "  "
 
 def described(header: Sequence[str], cells: Sequence[str]) -> str:
     """Format a row as ``column: value; column: value``, without empty cells."""
-    names = [*header, *[""] * (len(cells) - len(header))]
+    # The header may be much longer than the row, so it is not copied.
     return "; ".join(
         f"{name}: {cell}" if name else cell
-        for name, cell in zip(names, cells, strict=False)
+        for name, cell in zip(chain(header, repeat("")), cells, strict=False)
         if cell
     )
 

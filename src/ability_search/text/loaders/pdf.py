@@ -50,7 +50,9 @@ def read_pdf(_name: str, data: bytes, bounds: Bounds, *, recognize: Recognize | 
     except pdfium.PdfiumError as exc:
         # The code may be that of an earlier failure; this entry is never compressed.
         locked = exc.err_code == _PASSWORD and b"/Encrypt" in data
-        raise Unreadable("encrypted: needs a password" if locked else "a corrupt PDF") from exc
+        if not locked:
+            raise
+        raise Unreadable("encrypted: needs a password") from exc
     if not any(pages):
         raise Unreadable(unread[0][1] if unread else "no text in it")
     metadata = known(

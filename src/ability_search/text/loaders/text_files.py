@@ -204,11 +204,13 @@ def _rows(text: str, delimiter: str, bounds: Bounds) -> list[str]:
     lines: list[str] = []
     header: list[str] | None = None
     room = bounds.text
-    begin = 0
+    end = 0
     for row in reader:
+        start, end = end, reader.line_num
+        if not row:
+            continue
         cells = [flat(cell) for cell in row]
-        lines += [""] * (begin - len(lines))
-        begin = reader.line_num
+        lines += [""] * (start - len(lines))
         if header is None and any(cells):
             header = cells if is_header(cells) else []
             lines.append(", ".join(cells) if header else described((), cells))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import zipfile
+import zlib
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
@@ -45,6 +46,33 @@ def pdf(*pages: str, encrypted: bool = False) -> bytes:
     info = f"/Root 1 0 R /Info {len(objects)} 0 R {further}"
     out += f"trailer << /Size {len(objects) + 1} {info} >>\nstartxref\n{start}\n%%EOF".encode()
     return bytes(out)
+
+
+def compressed_pdf(unit: bytes, times: int) -> bytes:
+    """A PDF of one page whose content is ``unit`` so many times, compressed."""
+    packer = zlib.compressobj()
+    block, number = unit * 10_000, times // 10_000
+    stream = b"".join([*(packer.compress(block) for _ in range(number)), packer.flush()])
+    head, _, rest = pdf("x").partition(b"<< /Length ")
+    tail = rest.partition(b"\nendstream")[2]
+    return b"%s<< /Length %d /Filter /FlateDecode >>\nstream\n%s\nendstream%s" % (
+        head,
+        len(stream),
+        stream,
+        tail,
+    )
+
+
+def replaced(archive: bytes, member: str, data: bytes) -> bytes:
+    """An archive with one member replaced."""
+    buffer = io.BytesIO()
+    with (
+        zipfile.ZipFile(io.BytesIO(archive)) as old,
+        zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as new,
+    ):
+        for name in old.namelist():
+            new.writestr(name, data if name == member else old.read(name))
+    return buffer.getvalue()
 
 
 def scan(*pages: str) -> bytes:

@@ -6,6 +6,7 @@ import codecs
 import csv
 import io
 import json
+import time
 from typing import Any
 
 import pytest
@@ -297,6 +298,16 @@ def test_rows_name_their_columns_on_the_lines_of_the_file() -> None:
 )
 def test_unusual_tables_are_read(name: str, content: str, text: str) -> None:
     assert read(name, content).text == text
+
+
+def test_the_cost_of_a_table_does_not_grow_with_blank_rows_or_unused_columns() -> None:
+    blank = read("a.csv", "a,b\n1,2" + "\r" * 500_000 + "3,4")
+    assert blank.text == "a, b\na: 1; b: 2" + "\n" * 500_000 + "a: 3; b: 4"
+    began = time.process_time()
+    header = ",".join(f"c{number}" for number in range(100_000))
+    wide = read("a.csv", f"{header}\n" + "1\n" * 100_000, Bounds(text=1 << 21, unpacked=1))
+    assert wide.text.endswith("c0: 1")
+    assert time.process_time() - began < 5
 
 
 def test_column_names_cannot_make_a_table_larger_than_allowed() -> None:
