@@ -52,7 +52,7 @@ _RTF_TITLE = re.compile(r"\{\\title ([^{}]*)\}")
 _CONTINUED = "continue"
 """A cell that is merged with the one above."""
 _MERGED = re.compile(
-    rb"<(?:\w+:)?mergeCell\b[^>]*?\bref=[\"']([A-Z]{1,3}\d{1,7}:[A-Z]{1,3}\d{1,7})[\"']"
+    rb"<(?:\w+:)?mergeCell\b[^<>]{0,99}?\bref=[\"']([A-Z]{1,3}\d{1,7}:[A-Z]{1,3}\d{1,7})[\"']"
 )
 """A range of merged cells in the XML of a sheet."""
 _CHART = "{http://schemas.openxmlformats.org/drawingml/2006/chart}"
