@@ -303,7 +303,12 @@ async def test_the_context_of_chunks_is_that_of_the_collection_until_it_is_rebui
     )
     assert unchanged["unchanged"] == 1
     await network.call("search-reindex", collection="docs", context="section")
-    assert (await record(network, "docs")).context == "section"
+    info = await network.call("search-collection-info", collection="docs")
+    assert info["context"] == "section"
+    wrong = await network.refused(
+        "search-index", collection="docs", documents=[document("a", text)], context=9
+    )
+    assert wrong["error"].startswith("context: Input should be less than or equal to 8")
 
 
 async def test_several_sources_are_deleted_in_one_call(network: Network) -> None:
