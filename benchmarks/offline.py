@@ -226,12 +226,17 @@ async def offline_embedder(
                 kept.close()
 
 
-async def indexed(dataset: Dataset, settings: Settings, embedder: Embedder) -> MatrixStore:
+async def indexed(
+    dataset: Dataset,
+    settings: Settings,
+    embedder: Embedder,
+    options: IndexOptions | None = None,
+) -> MatrixStore:
     """Return a store with the documents of a set in the collection ``set``."""
     store = MatrixStore()
     services = build_services(settings, store, embedder, _NOBODY, _NOBODY, base=Path())
     documents = [Document(**each) for each in dataset.documents()]
-    report = await services.indexing.index("set", documents, IndexOptions(), _unreported)
+    report = await services.indexing.index("set", documents, options or IndexOptions(), _unreported)
     if report.failed:
         raise ValueError(f"{dataset.directory}: {report.failed[0]}")
     return store

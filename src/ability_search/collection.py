@@ -6,7 +6,7 @@ import re
 import secrets
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 from unicodedata import category, normalize
 
 from ability_search.errors import InvalidInput
@@ -14,6 +14,10 @@ from ability_search.errors import InvalidInput
 K1: Final = 1.2
 B: Final = 0.75
 """The usual parameters of BM25, and those of collections that record none."""
+
+Context = int | Literal["section"]
+"""Context of a chunk: so many chunks before and after it, or the beginning of its section."""
+SECTION: Final = "section"
 
 LONGEST_NAME = 64
 """Maximum length of a collection's name in characters."""
@@ -56,6 +60,9 @@ class Collection:
     """Length normalization (b) of those weights; fixed for a generation."""
     kinds: tuple[str, ...] = ()
     """Kinds that are derived from each document."""
+    context: Context | None = None
+    """Context of a chunk of prose, and turns before one of a conversation; ``None``: none for
+    prose, and the turns of the settings."""
     kinds_by: str = "local"
     """The way to make them: ``local`` extraction, or a language model (``chat``)."""
     query_prefix: str = ""

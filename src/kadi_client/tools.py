@@ -24,7 +24,7 @@ ROUTING_KEY = "_kadi"
 REQUIRE_AGENT = "requireAgent"
 """Hint that names the agent that must serve the call."""
 
-_FORM = re.compile(r"str|int|float|bool|[A-Z]\w*|[a-z-]+\[.*\]", re.DOTALL)
+_FORM = re.compile(r"str|(?:constrained-)?int|float|bool|[A-Z]\w*|[a-z-]+\[.*\]", re.DOTALL)
 """A step of an error's location that is a form of the field above it, not a field."""
 
 _IN_WORDS = {

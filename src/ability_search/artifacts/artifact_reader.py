@@ -238,6 +238,9 @@ def manifest_bytes(directory: Path) -> bytes:
     Raises:
         Damaged: if it cannot be read.
     """
+    if not (directory / MANIFEST).exists():
+        problem = f"has no {MANIFEST}" if directory.is_dir() else "no such directory"
+        raise Damaged(str(directory), problem, hint="Name a directory that `export` has written.")
     with opened(directory, MANIFEST) as file:
         data = file.read(_LARGEST_MANIFEST + 1)
     if len(data) > _LARGEST_MANIFEST:

@@ -297,6 +297,7 @@ def _new_collection(
         origin.chunk_size,
         origin.chunk_overlap,
         origin.language,
+        context=origin.context,
         kinds=origin.kinds,
         kinds_by=origin.kinds_by,
         content_language=origin.content_language,

@@ -48,10 +48,14 @@ Text = Annotated[str, Field(min_length=1, max_length=1024)]
 class Damaged(InvalidInput):
     """An artifact is incomplete or invalid."""
 
-    def __init__(self, place: str, problem: str) -> None:
-        super().__init__(
-            place, problem, hint="Get a new copy of the artifact; nothing was changed."
-        )
+    def __init__(
+        self,
+        place: str,
+        problem: str,
+        *,
+        hint: str = "Get a new copy of the artifact; nothing was changed.",
+    ) -> None:
+        super().__init__(place, problem, hint=hint)
 
 
 def _collection_name(name: str) -> str:
@@ -100,6 +104,8 @@ class Origin(_Record):
     chunk_strategy: Strategy
     chunk_size: int = Field(ge=1, le=2**31 - 1)
     chunk_overlap: Count
+    context: Annotated[int, Field(ge=0, le=8)] | Literal["section"] | None = None
+    """Context of each chunk."""
     kinds: tuple[Literal["title", "summary", "keywords", "propositions"], ...] = Field(
         (), strict=False
     )
@@ -204,6 +210,7 @@ def origin_of(collection: Collection, counter: str) -> Origin:
         "chunk_strategy": collection.chunk_strategy,
         "chunk_size": collection.chunk_size,
         "chunk_overlap": collection.chunk_overlap,
+        "context": collection.context,
         "kinds": collection.kinds,
         "kinds_by": collection.kinds_by,
         "content_language": collection.content_language,

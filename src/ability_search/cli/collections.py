@@ -14,6 +14,7 @@ from ability_search.cli.parameters import (
     BrokerOption,
     ChunkStrategyOption,
     CollectionArgument,
+    ContextOption,
     JsonOption,
     KindsByOption,
     KindsOption,
@@ -21,6 +22,7 @@ from ability_search.cli.parameters import (
     MaxTokensOption,
     TimeoutOption,
     YesOption,
+    context_field,
     given,
     kinds_fields,
 )
@@ -109,42 +111,44 @@ def _job_text(job: dict[str, Any]) -> str:
 @command(app, "delete")
 def delete(
     collection: CollectionArgument,
-    source: Annotated[
-        str | None, typer.Option("--source", "-s", help="Delete only this source.")
+    sources: Annotated[
+        list[str] | None,
+        typer.Option("--source", "-s", help="Delete only this source; repeatable."),
     ] = None,
     yes: YesOption = False,
     broker: BrokerOption = None,
     timeout: TimeoutOption = 120.0,
     as_json: JsonOption = False,
 ) -> None:
-    """Delete a collection, or one source of it.
+    """Delete a collection, or sources of it.
 
     Exit code 3 means that the collection does not exist or has no chunks of the
-    source. Where nobody can be asked, nothing is deleted without --yes, and the exit
+    sources. Where nobody can be asked, nothing is deleted without --yes, and the exit
     code is 2.
 
     Example:
         ability-search delete docs --source guide/old.md
         ability-search delete docs --yes
     """
+    named = ", ".join(sources or ())
     if not yes:
-        what = f"source {source} of collection {collection}" if source else f"all of {collection}"
+        what = f"{named} of collection {collection}" if sources else f"all of {collection}"
         if not sys.stdin.isatty():
             raise typer.BadParameter(f"this deletes {what}; confirm with --yes", param_hint="--yes")
         typer.confirm(f"Delete {what}?", abort=True, err=True)
     answer = call_tool(
-        broker, "search-delete", given(collection=collection, source=source), timeout
+        broker, "search-delete", given(collection=collection, sources=sources), timeout
     )
     if as_json:
         output.print_json(answer)
-    elif answer["deleted"] or not source:
+    elif answer["deleted"] or not sources:
         output.stdout().print(f"deleted {output.counted(answer['deleted'], 'chunk')}")
     else:
         output.fail(
-            f"{collection} has no chunks of {source}",
+            f"{collection} has no chunks of {named}",
             f"`ability-search info {collection}` lists its sources.",
         )
-    if source and not answer["deleted"]:
+    if sources and not answer["deleted"]:
         raise typer.Exit(NOT_FOUND)
 
 
@@ -155,6 +159,7 @@ def reindex(
     language: LanguageOption = None,
     chunk_strategy: ChunkStrategyOption = None,
     max_tokens: MaxTokensOption = None,
+    context: ContextOption = None,
     kinds: KindsOption = None,
     kinds_by: KindsByOption = None,
     clear: Annotated[
@@ -188,7 +193,7 @@ def reindex(
         background=background,
         cancel=cancel,
     )
-    wanted |= kinds_fields(kinds, kinds_by)
+    wanted |= kinds_fields(kinds, kinds_by) | context_field(context)
 
     async def work(client: ToolClient) -> dict[str, Any]:
         with progress_bar(collection, total=None, hidden=as_json) as advance:

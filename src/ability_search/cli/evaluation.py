@@ -14,8 +14,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from pydantic import ValidationError
-from rich import box
-from rich.table import Table
 
 from ability_search.cli import output
 from ability_search.cli.app import DefaultGroup, app, command, new_group
@@ -23,12 +21,14 @@ from ability_search.cli.clients import CLIENT_NAME, choose_target, client_settin
 from ability_search.cli.parameters import (
     BrokerOption,
     ChunkStrategyOption,
+    ContextOption,
     JsonOption,
     KindsByOption,
     KindsOption,
     MaxTokensOption,
     ModelOption,
     TimeoutOption,
+    context_field,
     given,
     json_object,
     kinds_fields,
@@ -134,6 +134,7 @@ def run(
     model: ModelOption = None,
     chunk_strategy: ChunkStrategyOption = None,
     max_tokens: MaxTokensOption = None,
+    context: ContextOption = None,
     language: Annotated[str | None, typer.Option(help="Language of the keyword search.")] = None,
     kinds: KindsOption = None,
     kinds_by: KindsByOption = None,
@@ -174,7 +175,8 @@ def run(
         recipe=given(
             model=model, chunkStrategy=chunk_strategy, maxTokens=max_tokens, language=language
         )
-        | kinds_fields(kinds, kinds_by),
+        | kinds_fields(kinds, kinds_by)
+        | context_field(context),
         fresh=fresh,
         concurrency=concurrency,
         timeout=timeout,
@@ -348,7 +350,7 @@ def _show_run(run: Run, *, as_json: bool) -> None:
         if categories := found.by_category():
             out.print(f"[bold]{mode}[/bold]")
             rows = [
-                (output.plain(category), str(len(outcomes)), *_values(means(outcomes)))
+                (category, str(len(outcomes)), *_values(means(outcomes)))
                 for category, outcomes in categories.items()
             ]
             _print_metrics(("category", "n", *found.metrics), rows)
@@ -420,7 +422,7 @@ def _show_negatives(mode: str, found: ModeRun) -> None:
 def _print_differences(kind: str, differences: Mapping[str, Difference]) -> None:
     rows = [
         (
-            output.plain(name),
+            name,
             str(each.queries),
             _short(each.a),
             _short(each.b),
@@ -441,11 +443,11 @@ def _print_changes(title: str, changes: Sequence[Change], most: int) -> None:
     output.stdout().print(f"[bold]{title}[/bold]: {len(changes)} queries, largest change first")
     rows = [
         (
-            output.plain(change.query),
-            output.plain(change.category or ""),
+            change.query,
+            change.category or "",
             _short(change.a),
             _short(change.b),
-            output.plain(change.text[:_LONGEST_TEXT]),
+            change.text[:_LONGEST_TEXT],
         )
         for change in changes[:most]
     ]
@@ -453,19 +455,8 @@ def _print_changes(title: str, changes: Sequence[Change], most: int) -> None:
 
 
 def _print_metrics(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print a table without column rules, so that it fits 80 columns."""
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, header_style="bold")
-    for column in columns:
-        words = column in _WORDS
-        table.add_column(
-            column.replace("@", "\n@"),
-            justify="left" if words else "right",
-            no_wrap=not words,  # a narrow terminal must not cut numbers
-            overflow="fold",
-        )
-    for row in rows:
-        table.add_row(*row)
-    output.stdout().print(table, "")
+    output.print_table([column.replace("@", "\n@") for column in columns], rows, words=_WORDS)
+    output.stdout().print()
 
 
 def _values(metrics: Mapping[str, float]) -> list[str]:

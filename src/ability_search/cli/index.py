@@ -23,6 +23,7 @@ from ability_search.cli.parameters import (
     BrokerOption,
     ChunkStrategyOption,
     CollectionOption,
+    ContextOption,
     DedupThresholdOption,
     ExcludeOption,
     IncludeOption,
@@ -35,6 +36,7 @@ from ability_search.cli.parameters import (
     RevisionOption,
     TimeoutOption,
     YesOption,
+    context_field,
     given,
     json_object,
     kinds_fields,
@@ -99,6 +101,7 @@ def index(
     exclude: ExcludeOption = None,
     chunk_strategy: ChunkStrategyOption = None,
     max_tokens: MaxTokensOption = None,
+    context: ContextOption = None,
     model: ModelOption = None,
     language: LanguageOption = None,
     gitignore: Annotated[
@@ -149,7 +152,7 @@ def index(
         dedupThreshold=dedup_threshold,
         force=force,
     )
-    options |= kinds_fields(kinds, kinds_by)
+    options |= kinds_fields(kinds, kinds_by) | context_field(context)
     patterns = given(include=include, exclude=exclude, gitignore=gitignore)
     outcome = Outcome()
     unfit = {"--root": root, "--sweep": sweep, "--server-side": server_side}
@@ -193,7 +196,8 @@ def index(
         with progress_bar(name, total=count_files(chosen), hidden=as_json) as advance:
             await send_files(client, chosen, wanted, outcome, timeout, advance)
         removing.update({*outcome.stale}.intersection(place.sources))
-        outcome.removed += await remove_sources(call, name, sorted(removing))
+        with progress_bar(name, total=len(removing), hidden=as_json) as advance:
+            outcome.removed += await remove_sources(call, name, sorted(removing), advance)
 
     try:
         work = send_text if document else read_there if server_side else read_here
@@ -280,6 +284,7 @@ def watch(
         bool, typer.Option("--no-gitignore", help="Include files that .gitignore excludes.")
     ] = False,
     model: ModelOption = None,
+    context: ContextOption = None,
     kinds: KindsOption = None,
     kinds_by: KindsByOption = None,
     dedup_threshold: DedupThresholdOption = None,
@@ -315,7 +320,8 @@ def watch(
         )
 
     find(choose_roots(paths, root))  # a wrong pattern is reported before anything starts
-    options = given(model=model, dedupThreshold=dedup_threshold) | kinds_fields(kinds, kinds_by)
+    options = given(model=model, dedupThreshold=dedup_threshold)
+    options |= kinds_fields(kinds, kinds_by) | context_field(context)
 
     async def work() -> None:
         async with new_client(broker) as client:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from typing import Any
 
 import typer
@@ -42,16 +42,29 @@ def print_json(value: Any) -> None:
     typer.echo(json.dumps(value, indent=2))
 
 
-def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+def print_table(
+    columns: Sequence[str],
+    rows: Iterable[Sequence[object]],
+    *,
+    words: Container[str] | None = None,
+) -> None:
     """Print a table, one line for each row; columns of numbers are right-aligned.
 
     If a terminal is too narrow, each row is printed as pairs instead. No cell is ever broken.
+
+    Args:
+        columns: Names of the columns; a name may have two lines.
+        rows: Values of the columns.
+        words: Columns of text; the others are numbers. Default: by the types of the values.
     """
     found = [tuple(row) for row in rows]
-    cells = [tuple(columns), *(tuple(_cell(value) for value in row) for row in found)]
+    heads = _heads(columns)
+    cells = [*heads, *(tuple(_cell(value) for value in row) for row in found)]
     numbers = [
         bool(found) and all(isinstance(row[place], int | float) for row in found)
-        for place in range(len(columns))
+        if words is None
+        else column not in words
+        for place, column in enumerate(columns)
     ]
     # Markup is escaped with backslashes, which take no room.
     widths = [
@@ -62,14 +75,23 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Non
     if out.is_terminal and sum(widths) + 2 * len(widths) - 2 > out.width:
         for row in found:
             print_pairs(
-                (column or "chart", value) for column, value in zip(columns, row, strict=True)
+                (column.replace("\n", "") or "chart", value)
+                for column, value in zip(columns, row, strict=True)
             )
             out.print()
         return
     for place, row in enumerate(cells):
         padded = map(_padded, row, widths, numbers)
         line = "  ".join(padded).rstrip()
-        out.print(line if place else f"[bold]{line}[/bold]")
+        out.print(f"[bold]{line}[/bold]" if place < len(heads) else line)
+
+
+def _heads(columns: Sequence[str]) -> list[tuple[str, ...]]:
+    """Return the lines of the names of columns; shorter names are on the last one."""
+    names = [column.split("\n") for column in columns]
+    most = max(map(len, names), default=1)
+    padded = [[*[""] * (most - len(lines)), *lines] for lines in names]
+    return list(zip(*padded, strict=True))
 
 
 def _padded(cell: str, width: int, number: bool) -> str:

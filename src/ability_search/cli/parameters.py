@@ -47,6 +47,16 @@ ExcludeOption = Annotated[
 ModelOption = Annotated[str | None, typer.Option(help="Embedding model.")]
 ChunkStrategyOption = Annotated[str | None, typer.Option(help="Chunking strategy.")]
 MaxTokensOption = Annotated[int | None, typer.Option(help="Maximum tokens per chunk.")]
+ContextOption = Annotated[
+    str | None,
+    typer.Option(
+        "--context",
+        metavar="N|section",
+        help="Embed and search each chunk with up to 8 chunks before and after it, or with the"
+        " beginning of its section.  [default: the collection's, or none]",
+        show_default=False,
+    ),
+]
 RevisionOption = Annotated[
     str | None,
     typer.Option(help="Revision of the sources.  [default: a hash of their texts]"),
@@ -83,16 +93,22 @@ DedupThresholdOption = Annotated[
     float | None,
     typer.Option(
         "--dedup-threshold",
-        min=0,
-        max=1,
+        metavar="COSINE",
         help="Do not search a chunk whose nearest neighbour in the collection has at least this"
-        " cosine, such as .95; the neighbour represents it.",
+        " cosine, above 0 and at most 1, such as .95; the neighbour represents it.",
     ),
 ]
 KindsByOption = Annotated[
     Literal["local", "chat"] | None,
     typer.Option("--kinds-by", help="Extract kinds from the text, or ask a language model."),
 ]
+
+
+def context_field(context: str | None) -> dict[str, Any]:
+    """Return the tool input field for the context of chunks."""
+    if context is None:
+        return {}
+    return {"context": int(context) if context.isdecimal() else context}
 
 
 def kinds_fields(kinds: str | None, by: str | None) -> dict[str, Any]:

@@ -153,14 +153,17 @@ class BlockingSearchClient(BlockingBase):
         """
         return self._run(self._client.reindex(collection, progress=progress, **options))
 
-    def delete(self, collection: str, source: str | None = None) -> results.DeleteResult:
-        """Delete one source or the whole collection.
+    def delete(
+        self, collection: str, source: str | None = None, *, sources: Sequence[str] | None = None
+    ) -> results.DeleteResult:
+        """Delete one source, several of them, or the whole collection.
 
         Example:
             report = search.delete("notes", "n1")
             print(report.deleted)
+            search.delete("notes", sources=["n2", "n3"])
         """
-        return self._run(self._client.delete(collection, source))
+        return self._run(self._client.delete(collection, source, sources=sources))
 
     def write_session(
         self, agent_id: str = "default", session_id: str = "default", **parts: Unpack[SessionParts]

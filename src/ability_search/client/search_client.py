@@ -264,14 +264,21 @@ class SearchClient:
             "search-reindex", inputs.ReindexInput, given, results.ReindexResult, progress
         )
 
-    async def delete(self, collection: str, source: str | None = None) -> results.DeleteResult:
-        """Delete one source or the whole collection.
+    async def delete(
+        self,
+        collection: str,
+        source: str | None = None,
+        *,
+        sources: Sequence[str] | None = None,
+    ) -> results.DeleteResult:
+        """Delete one source, several of them, or the whole collection.
 
         Example:
             report = await search.delete("notes", "n1")
             print(report.deleted)
+            await search.delete("notes", sources=["n2", "n3"])
         """
-        given = {"collection": collection, "source": source}
+        given = {"collection": collection, "source": source, "sources": sources}
         return await self._call("search-delete", inputs.DeleteInput, given, results.DeleteResult)
 
     async def write_session(

@@ -46,6 +46,7 @@ class IndexOptions(TypedDict, total=False):
     chunk_strategy: str
     max_tokens: int
     overlap: int
+    context: int | str
     model: str
     language: str
     kinds: Sequence[str]
@@ -64,6 +65,7 @@ class FileOptions(TypedDict, total=False):
     chunk_strategy: str
     max_tokens: int
     overlap: int
+    context: int | str
     model: str
     language: str
     kinds: Sequence[str]
@@ -79,6 +81,7 @@ class ReindexOptions(TypedDict, total=False):
     model: str
     chunk_strategy: str
     max_tokens: int
+    context: int | str
     language: str
     kinds: Sequence[str]
     kinds_by: str

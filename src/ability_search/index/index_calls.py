@@ -7,11 +7,12 @@ from dataclasses import dataclass, field
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from ability_search.collection import Collection, ModelInput
+from ability_search.collection import Collection, Context, ModelInput
 from ability_search.config.schema import Settings
 from ability_search.documents import KINDS, Document
 from ability_search.errors import InvalidInput, SearchError
 from ability_search.index.preparation import Recipe
+from ability_search.index.sequences import CONTEXT
 from ability_search.text.analyzer import DEFAULT_LANGUAGE, analyzer_for
 from ability_search.text.languages import language_of, stemmer_of
 
@@ -24,6 +25,8 @@ class IndexOptions(BaseModel):
     chunk_strategy: str | None = None
     max_tokens: int | None = None
     overlap: int | None = None
+    context: Context | None = None
+    """Context of each chunk, see :mod:`.sequences`."""
     model: str | None = None
     language: str | None = None
     kinds: tuple[str, ...] | None = None
@@ -43,8 +46,8 @@ def recipe_for(
 ) -> Recipe:
     """Return the recipe of a call: its options, else those of the collection, else the settings.
 
-    The chunk size is limited to the maximum number of tokens of the model. ``detected`` is the
-    language of the texts of a new collection, which is analyzed accordingly.
+    The chunk size is limited to the maximum number of tokens of the model, less the context.
+    ``detected`` is the language of the texts of a new collection, which is analyzed accordingly.
 
     Raises:
         InvalidInput: if the overlap is not less than the chunk size, or the language is unknown
@@ -53,7 +56,11 @@ def recipe_for(
     chunking = settings.chunking
     size = options.max_tokens or (collection.chunk_size if collection else chunking.size)
     longest = settings.embedding.max_tokens
-    size = min(size, longest) if longest else size
+    context = options.context
+    if context is None and collection is not None:
+        context = collection.context
+    if longest:
+        size = min(size, max(longest // 2, longest - CONTEXT) if context else longest)
     overlap = options.overlap
     if overlap is None:
         usual = collection.chunk_overlap if collection else chunking.overlap
@@ -80,7 +87,8 @@ def recipe_for(
         or (collection.content_language if collection else detected),
         kinds=_kinds(options, collection, settings),
         kinds_by=options.kinds_by or (collection.kinds_by if collection else settings.kinds.by),
-        context=chunking.context,
+        turns=context if isinstance(context, int) else chunking.context,
+        context=context,
         query_prefix=query_prefix,
         passage_prefix=passage_prefix,
     )

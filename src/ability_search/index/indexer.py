@@ -160,7 +160,7 @@ class Indexer:
             [task.document for task in tasks],
             collection,
             self._store,
-            count=self._settings.chunking.context,
+            count=recipe.turns,
             others=documents,
         )
         tasks = [task._replace(document=turn) for task, turn in zip(tasks, turns, strict=True)]
@@ -199,8 +199,8 @@ class Indexer:
         )
         return result
 
-    async def delete(self, name: str, source: str | None = None) -> int:
-        """Delete one source, or the whole collection; return the number of deleted chunks.
+    async def delete(self, name: str, sources: Sequence[str] | None = None) -> int:
+        """Delete sources, or the whole collection; return the number of deleted chunks.
 
         The documents of a source, and the kinds derived from it, are deleted with it.
 
@@ -209,13 +209,13 @@ class Indexer:
         """
         for _ in range(_DELETE_ATTEMPTS):
             collection = await self._registry.get(name)
-            if source is None:
+            if sources is None:
                 current = await self._registry.reload(name) or collection
                 if await self._registry.drop(current):
                     self._meter.add(CHUNKS_DELETED, current.chunks)
                     return current.chunks
             else:
-                deleted = await self.remove(collection, [source])
+                deleted = await self.remove(collection, sources)
                 if deleted is not None:
                     return deleted
             await self._registry.reload(name)

@@ -13,11 +13,11 @@ import numpy as np
 import numpy.typing as npt
 
 from ability_search.bounded_batches import text_bytes
-from ability_search.collection import Collection
+from ability_search.collection import Collection, Context
 from ability_search.documents import GENERATED, KINDS, Document, Passage, Vector, is_kind
 from ability_search.errors import InvalidInput, TooLarge
 from ability_search.filters.facets import check_size, facets_of
-from ability_search.index.sequences import in_context, turns_in_context
+from ability_search.index.sequences import in_context
 from ability_search.store.records import ChunkRecord, Link, SourceRecord
 from ability_search.store.records import Passage as StoredPassage
 from ability_search.text.analyzer import Analyzer
@@ -54,8 +54,10 @@ class Recipe:
     """Kinds derived from each document."""
     kinds_by: str = "local"
     """The method of deriving kinds: ``local`` extraction, or a language model (``chat``)."""
-    context: int = 2
+    turns: int = 2
     """Maximum number of turns that a turn of a conversation is embedded and searched with."""
+    context: Context | None = None
+    """The same for chunks that are no turns; ``None`` for no context."""
     query_prefix: str = ""
     """Prefix of each query for the model."""
     passage_prefix: str = ""
@@ -154,6 +156,8 @@ def content_hash(document: Document, recipe: Recipe, *, model: str, counter: str
     )
     if kinds := recipe.kinds_of(document):
         parts += (kinds, recipe.kinds_by)
+    if recipe.context is not None:
+        parts += ("context", recipe.context)
     text = json.dumps(parts, sort_keys=True, separators=(",", ":"), default=dict)
     return sha256(text.encode()).hexdigest()
 
@@ -193,7 +197,7 @@ def prepare(
         _check_stored(document, passages, bounds.stored)
     return analyzed(
         document,
-        in_context(turns_in_context(passages, recipe.context, count), document.preceding, count),
+        in_context(passages, document, count, turns=recipe.turns, context=recipe.context),
         content_hash=content_hash,
         analyzer=analyzer,
         prefix=recipe.passage_prefix,

@@ -301,6 +301,7 @@ class Rebuilder:
                 "max_tokens": recipe.chunk_size,
                 "overlap": recipe.chunk_overlap,
                 "language": recipe.language,
+                "context": recipe.context,
                 "kinds": recipe.kinds,
                 "kinds_by": recipe.kinds_by,
                 # The sources that differ are determined by comparing both generations.

@@ -1,8 +1,10 @@
-"""Sequences of short documents: the turns of a conversation.
+"""Context of passages: the turns before a turn of a conversation, the neighbours of other passages.
 
 A turn says little by itself (``Yes, in May!``), so it is embedded and searched with what comes
 before it. A turn has no title; its metadata name who speaks (:data:`SPEAKERS`), and the sources of
 a conversation differ in the number after the last ``/``, ``:`` or ``#``: ``chat/6``, ``chat/7``.
+
+Passages of other documents have a context if the collection or the call asks for it.
 """
 
 from __future__ import annotations
@@ -10,11 +12,11 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
-from ability_search.collection import Collection
+from ability_search.collection import SECTION, Collection, Context
 from ability_search.documents import Document, Passage
 from ability_search.store.port import Store
 from ability_search.text.token_counter import TokenCounter
@@ -24,7 +26,7 @@ SPEAKERS: Final = ("speaker", "role", "author")
 SHORT: Final = 128
 """Maximum number of tokens of a turn; a longer one says enough by itself."""
 CONTEXT: Final = 112
-"""Maximum number of tokens of the turns before it; both fit into the smallest common model."""
+"""Maximum number of tokens of the context; with a turn it fits into the smallest common model."""
 _CHARACTERS: Final = 8
 """Maximum average number of characters per token, to skip long documents at once."""
 _REMEMBERED: Final = 32
@@ -82,45 +84,83 @@ async def with_preceding(
 
 
 def in_context(
-    passages: Sequence[Passage], preceding: Sequence[str], counter: TokenCounter
+    passages: Sequence[Passage],
+    document: Document,
+    counter: TokenCounter,
+    *,
+    turns: int,
+    context: Context | None = None,
 ) -> Sequence[Passage]:
-    """Return the only passage of a turn with the end of the texts before it as its context.
+    """Return the passages of a document, each with its context.
 
-    Passages of anything else are returned unchanged.
+    Args:
+        passages: All passages of the document, in order.
+        document: The document; the texts before it are the context of its only passage.
+        counter: Counts tokens.
+        turns: Maximum number of turns before a turn of a conversation.
+        context: The same for all other passages: the text of so many passages before and after
+            each, or the beginning of its section; ``None`` for none. Passages of source code, and
+            those that have a context, keep theirs.
     """
-    if not preceding or len(passages) != 1 or passages[0].tokens > SHORT:
-        return passages
-    return [replace(passages[0], context=_end_of(preceding, counter))]
-
-
-def turns_in_context(
-    passages: Sequence[Passage], count: int, counter: TokenCounter
-) -> Sequence[Passage]:
-    """Return passages of conversations, short turns with the ``count`` turns before them.
-
-    Passages of anything else are returned unchanged.
-    """
+    if document.preceding:
+        if len(passages) != 1 or passages[0].tokens > SHORT:
+            return passages
+        return [replace(passages[0], context=_end_of(document.preceding, counter))]
+    code = document.format == "code" or document.language is not None
     placed = []
-    before: list[tuple[str, Any, str]] = []
-    for each in passages:
-        turn = each.metadata.get("turn")
-        if turn is None:
-            placed.append(each)
-            continue
-        texts = [
-            text
-            for conversation, number, text in before
-            if conversation == each.breadcrumb and turn - count <= number < turn
-        ]
-        short = each.tokens <= SHORT and texts
-        placed.append(replace(each, context=_end_of(texts, counter)) if short else each)
-        before = [*before[-_REMEMBERED:], (each.breadcrumb, turn, each.content)]
+    section = 0
+    for place, each in enumerate(passages):
+        if each.breadcrumb != passages[section].breadcrumb:
+            section = place
+        if "turn" in each.metadata:
+            text = _turns_before(passages, place, turns, counter) if each.tokens <= SHORT else ""
+        elif each.context or code:
+            text = each.context
+        elif context == SECTION:
+            lead = passages[section].content if section < place else ""
+            text = _beginning_of(lead, CONTEXT, counter)
+        else:
+            text = _around(passages, place, context or 0, document.content, counter)
+        placed.append(replace(each, context=text) if text != each.context else each)
     return placed
 
 
-def _end_of(texts: Sequence[str], counter: TokenCounter) -> str:
-    """Return the last :data:`CONTEXT` tokens of texts."""
+def _turns_before(
+    passages: Sequence[Passage], place: int, count: int, counter: TokenCounter
+) -> str:
+    """Return the end of the ``count`` turns before one, of the same conversation."""
+    own = passages[place]
+    texts = [
+        each.content
+        for each in passages[max(0, place - _REMEMBERED) : place]
+        if each.breadcrumb == own.breadcrumb
+        and 0 < own.metadata["turn"] - each.metadata.get("turn", -count) <= count
+    ]
+    return _end_of(texts, counter)
+
+
+def _around(
+    passages: Sequence[Passage], place: int, count: int, text: str, counter: TokenCounter
+) -> str:
+    """Return the text nearest to a passage in the ``count`` passages before it and after it."""
+    own = passages[place]
+    first, last = max(0, place - count), min(len(passages) - 1, place + count)
+    before = text[passages[first].start : own.start] if first < place else ""
+    after = text[own.end : passages[last].end] if last > place else ""
+    share = CONTEXT // 2 if before and after else CONTEXT
+    parts = (_end_of([before], counter, share), _beginning_of(after, share, counter))
+    return "\n".join(filter(None, parts))
+
+
+def _end_of(texts: Sequence[str], counter: TokenCounter, limit: int = CONTEXT) -> str:
+    """Return the last ``limit`` tokens of texts."""
     text = "\n".join(texts)
     tokens = counter.cumulative(text)
-    start = int(np.searchsorted(tokens, tokens[-1] - CONTEXT, side="right")) - 1
+    start = int(np.searchsorted(tokens, tokens[-1] - limit, side="right")) - 1
     return text[max(0, start) :].strip()
+
+
+def _beginning_of(text: str, limit: int, counter: TokenCounter) -> str:
+    """Return the first ``limit`` tokens of a text."""
+    end = int(np.searchsorted(counter.cumulative(text), limit, side="right")) - 1
+    return text[: max(0, end)].strip()

@@ -260,6 +260,7 @@ def new_collection(
         chunk_strategy=recipe.chunk_strategy,
         chunk_size=recipe.chunk_size,
         chunk_overlap=recipe.chunk_overlap,
+        context=recipe.context,
         kinds=recipe.kinds,
         kinds_by=recipe.kinds_by,
         content_language=recipe.content_language,

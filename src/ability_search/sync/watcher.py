@@ -164,7 +164,11 @@ class Watcher:
         if not self._swept:
             removing &= {*place.sources}
             removing |= await asyncio.to_thread(_vanished, trees, place, outcome)
-        outcome.removed += await remove_sources(call, place.collection, sorted(removing))
+        shown = self.report.progress(place.collection, len(removing), first=not self._swept)
+        with shown as advance:
+            outcome.removed += await remove_sources(
+                call, place.collection, sorted(removing), advance
+            )
         self._swept = True
         self._known = {**current, **{each: lost[each] for each in lost.keys() - gone}}
 

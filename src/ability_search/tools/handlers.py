@@ -249,7 +249,8 @@ class _Table:
                 collection=value.session.collection,
                 session=erased,
             )
-        deleted = await self._services.indexing.delete(value.collection, value.source)
+        sources = value.sources if value.source is None else [value.source]
+        deleted = await self._services.indexing.delete(value.collection, sources)
         return results.DeleteResult(
             deleted=deleted, collection=value.collection, source=value.source
         )

@@ -75,6 +75,16 @@ Overlap = Annotated[
     Count | None,
     Field(ge=0, le=4096, description="Overlap of consecutive sliding windows, in tokens."),
 ]
+ChunkContext = Annotated[
+    Annotated[Count, Field(ge=0, le=8)] | Literal["section"] | None,
+    Field(
+        description="Context that each chunk of prose is embedded and searched with: as many chunks"
+        " before and after it (for a turn of a conversation: turns before it), or the beginning of"
+        " its section. Default: the collection's; if it is new, that of the settings for turns and"
+        " none for prose.",
+        examples=[1, "section"],
+    ),
+]
 DedupThreshold = Annotated[
     float | None,
     Field(
@@ -195,6 +205,7 @@ class IndexInput(Input):
     chunk_strategy: ChunkStrategy = None
     max_tokens: MaxTokens = None
     overlap: Overlap = None
+    context: ChunkContext = None
     model: Model = None
     language: Language = None
     kinds: Kinds = None
@@ -245,6 +256,7 @@ class IndexFileInput(Input):
     chunk_strategy: ChunkStrategy = None
     max_tokens: MaxTokens = None
     overlap: Overlap = None
+    context: ChunkContext = None
     model: Model = None
     language: Language = None
     kinds: Kinds = None
@@ -325,6 +337,7 @@ class ReindexInput(Input):
     model: Model = None
     chunk_strategy: ChunkStrategy = None
     max_tokens: MaxTokens = None
+    context: ChunkContext = None
     language: str | None = Field(
         None, description="New language for keyword search.", examples=["german"]
     )
@@ -374,6 +387,13 @@ class DeleteInput(Input):
     source: NonBlank | None = Field(
         None, max_length=4096, description="Source to delete. Default: the whole collection."
     )
+    sources: list[NonBlank] | None = Field(
+        None,
+        min_length=1,
+        max_length=1000,
+        description="Sources to delete, in one transaction, instead of source.",
+        examples=[["guide/old.md", "guide/older.md"]],
+    )
     session: SessionErase | None = Field(
         None,
         description="Instead of collection, which is required otherwise: delete records of a"
@@ -386,6 +406,8 @@ class DeleteInput(Input):
             _check_alone(self)
         elif not self.collection:
             raise ValueError("collection or session is required")
+        elif self.source is not None and self.sources is not None:
+            raise ValueError("source and sources are mutually exclusive")
         return self
 
 

@@ -180,6 +180,7 @@ def collection_info(
         similarity="cosine",
         language=collection.language,
         kinds=list(collection.kinds),
+        context=collection.context,
         generation=collection.generation,
         state="building" if waiting else "ready",
         embedded_percent=round(100 * collection.embedded_share, 2),

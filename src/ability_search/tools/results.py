@@ -186,6 +186,9 @@ class CollectionInfoResult(Result):
         default_factory=list,
         description="Kinds made of each document, unless a call sets others.",
     )
+    context: int | str | None = Field(
+        None, description="Context of each chunk of prose, unless a call sets another."
+    )
     generation: int
     state: str
     embedded_percent: float = Field(

@@ -122,9 +122,9 @@ TOOLS: tuple[ToolRow, ...] = (
     ),
     ToolRow(
         name="search-delete",
-        title="Delete a collection or a source",
-        summary="Delete a collection, or one source of it.",
-        usage="This cannot be undone; without source the whole collection is deleted.",
+        title="Delete a collection or sources",
+        summary="Delete a collection, or sources of it.",
+        usage="This cannot be undone; without source or sources the whole collection is deleted.",
         params=inputs.DeleteInput,
         result=results.DeleteResult,
         destructive=True,

@@ -276,11 +276,20 @@ def test_every_changed_byte_is_noticed(directory: Path, file: str) -> None:
         checked(directory)
 
 
-@pytest.mark.parametrize("file", [CHUNKS, SOURCES, VECTORS, MANIFEST])
+@pytest.mark.parametrize("file", [CHUNKS, SOURCES, VECTORS])
 def test_a_missing_file_is_named(directory: Path, file: str) -> None:
     (directory / file).unlink()
     with pytest.raises(Damaged, match=f"{file}: cannot be read"):
         checked(directory)
+
+
+def test_a_directory_without_an_artifact_is_named(directory: Path) -> None:
+    (directory / MANIFEST).unlink()
+    with pytest.raises(Damaged, match=f"{directory}: has no {MANIFEST}"):
+        read_manifest(directory)
+    with pytest.raises(Damaged, match=f"{directory / 'none'}: no such directory") as missing:
+        read_manifest(directory / "none")
+    assert missing.value.hint == "Name a directory that `export` has written."
 
 
 @pytest.mark.parametrize("file", [CHUNKS, SOURCES, VECTORS, MANIFEST])
@@ -331,6 +340,7 @@ ORIGINS: dict[str, Any] = {
     "chunk_strategy": "by-moon",
     "chunk_size": 2**31,
     "chunk_overlap": 16,
+    "context": 9,
     "kinds": ["title", "title"],
     "kinds_by": "magic",
     "average_length": 1e-9,

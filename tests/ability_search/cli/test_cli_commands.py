@@ -211,7 +211,7 @@ def test_delete_says_how_many_chunks(network: Network, run: Run) -> None:
     network.answers["search-delete"] = lambda _: result.model_dump(mode="json", by_alias=True)
     done = run("delete", "docs", "--source", "a.md", "--yes", broker=network.url)
     assert done.stdout == "deleted 1,200 chunks\n"
-    assert network.inputs("search-delete") == [{"collection": "docs", "source": "a.md"}]
+    assert network.inputs("search-delete") == [{"collection": "docs", "sources": ["a.md"]}]
     result.deleted = 1
     assert run("delete", "docs", "--yes", broker=network.url).stdout == "deleted 1 chunk\n"
 

@@ -123,8 +123,28 @@ def test_sweep_deletes_sources_below_the_directory_whose_files_are_gone(
     network.answers["search-delete"] = lambda _: {"deleted": 1}
     done = run("index", "notes", "--sweep", "--json", broker=network.url)
     assert json.loads(done.stdout)["removed"] == 1
-    expected = {"collection": "notes", "source": "notes/gone.md"}
+    expected = {"collection": "notes", "sources": ["notes/gone.md"]}
     assert network.inputs("search-delete") == [expected]
+
+
+def test_sweep_deletes_many_sources_in_few_calls(network: Network, run: Run) -> None:
+    write("notes/a.md")
+    network.answers["search-index"] = answered
+    gone = [f"notes/{n:03}.md" for n in range(450)]
+    network.answers["search-collection-info"] = lambda _: {"sources": gone}
+    network.answers["search-delete"] = lambda asked: {"deleted": len(asked["sources"])}
+    done = run("index", "notes", "--sweep", "--json", broker=network.url)
+    assert json.loads(done.stdout)["removed"] == 450
+    calls = network.inputs("search-delete")
+    assert [len(each["sources"]) for each in calls] == [200, 200, 50]
+    assert [source for each in calls for source in each["sources"]] == gone
+
+
+def test_the_context_of_chunks_is_an_option(network: Network, run: Run) -> None:
+    network.answers["search-index"] = answered
+    for text in ("2", "section"):
+        run("index", "-c", "notes", "--text", "x", "--context", text, broker=network.url)
+    assert [each["context"] for each in network.inputs("search-index")] == [2, "section"]
 
 
 def test_server_side_leaves_the_reading_to_the_worker(network: Network, run: Run) -> None:

@@ -47,7 +47,7 @@ class Watched:
         sent = self._network.inputs("search-index")
         deleted = self._network.inputs("search-delete")
         return [d["source"] for call in sent for d in call["documents"] if d["content"]], [
-            call["source"] for call in deleted
+            source for call in deleted for source in call["sources"]
         ]
 
 

@@ -284,6 +284,44 @@ async def test_how_texts_are_cut_is_recorded_and_used_again(network: Network) ->
     assert by_source["a"] == by_source["b"]
 
 
+async def test_the_context_of_chunks_is_that_of_the_collection_until_it_is_rebuilt(
+    network: Network,
+) -> None:
+    text = "\n\n".join(f"Paragraph {n} has a few words of its own." for n in range(3))
+    for source in ("a", "b"):
+        await network.call(
+            "search-index",
+            collection="docs",
+            documents=[document(source, text)],
+            **({"maxTokens": 16, "context": 1} if source == "a" else {}),
+        )
+    assert (await record(network, "docs")).context == 1
+    first, second, third = text.split("\n\n")
+    assert f"b\n{first}\n{third}\n{second}" in network.model.texts
+    unchanged = await network.call(
+        "search-index", collection="docs", documents=[document("a", text)], context=1
+    )
+    assert unchanged["unchanged"] == 1
+    await network.call("search-reindex", collection="docs", context="section")
+    info = await network.call("search-collection-info", collection="docs")
+    assert info["context"] == "section"
+    wrong = await network.refused(
+        "search-index", collection="docs", documents=[document("a", text)], context=9
+    )
+    assert wrong["error"].startswith("context: Input should be less than or equal to 8")
+
+
+async def test_several_sources_are_deleted_in_one_call(network: Network) -> None:
+    documents = [document(f"d{n}", f"text {n}") for n in range(4)]
+    await network.call("search-index", collection="docs", documents=documents)
+    deleted = await network.call("search-delete", collection="docs", sources=["d1", "d3", "none"])
+    assert deleted["deleted"] == 2
+    info = await network.call("search-collection-info", collection="docs")
+    assert info["sources"] == ["d0", "d2"]
+    refused = await network.refused("search-delete", collection="docs", source="d0", sources=["d2"])
+    assert "mutually exclusive" in str(refused)
+
+
 async def test_texts_that_occur_twice_are_embedded_once(network: Network) -> None:
     documents = [document(f"d{n}", "the very same text") | {"title": "T"} for n in range(10)]
     answer = await network.call("search-index", collection="docs", documents=documents)

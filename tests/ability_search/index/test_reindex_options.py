@@ -13,6 +13,7 @@ def test_recorded_options_are_read_back_under_the_names_on_disk() -> None:
         "chunk_strategy": None,
         "max_tokens": None,
         "overlap": None,
+        "context": None,
         "model": "m",
         "language": None,
         "kinds": ["title"],

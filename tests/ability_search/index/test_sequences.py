@@ -1,12 +1,16 @@
-"""Turns of a conversation and what comes before them."""
+"""Context of passages: the turns before a turn, the neighbours of prose."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+from ability_search.collection import Context
+from ability_search.config.loader import load_settings
 from ability_search.documents import Document
+from ability_search.index.index_calls import IndexOptions, recipe_for
 from ability_search.index.preparation import Recipe, prepare
 from ability_search.index.sequences import CONTEXT, SHORT, preceding_sources, with_preceding
 from ability_search.store.memory import MemoryStore
@@ -85,3 +89,77 @@ def test_of_long_turns_the_end_is_the_context() -> None:
     assert context.startswith("far") and context.endswith("near")
     long = "word " * (SHORT + 20)
     assert prepared(replace(turn("chat/2", long), preceding=("When?",))) == (long.strip(), [])
+
+
+PARTS = {part: "".join(f"{part} {n} says so.\n\n" for n in range(4)) for part in "AB"}
+PROSE = Document("guide", "", "".join(PARTS.values()), format="text")
+SECTIONS = replace(
+    PROSE, format="markdown", content="".join(f"# {part}\n\n{PARTS[part]}" for part in PARTS)
+)
+
+
+def contexts(document: Document, context: Context | None) -> dict[str, str]:
+    """Return the context of each passage by its last line, of chunks of one paragraph each."""
+    found = prepare(
+        document,
+        Recipe("auto", 8, 0, "english", context=context),
+        content_hash="",
+        analyzer=analyzer_for("english"),
+        count=EstimatedTokens(),
+    )
+    return {each.content.splitlines()[-1]: each.context for each in found.passages}
+
+
+def test_prose_has_no_context_by_default() -> None:
+    assert set(contexts(PROSE, None).values()) == {""}
+    assert contexts(PROSE, 0) == contexts(PROSE, None)
+
+
+def test_prose_has_its_neighbours_as_context() -> None:
+    found = contexts(PROSE, 1)
+    assert found["A 2 says so."] == "A 1 says so.\nA 3 says so."
+    assert found["B 3 says so."] == "B 2 says so."
+    two = contexts(PROSE, 2)["A 3 says so."]
+    assert two == "A 1 says so.\n\nA 2 says so.\nB 0 says so.\n\nB 1 says so."
+
+
+def test_prose_has_the_beginning_of_its_section_as_context() -> None:
+    found = contexts(SECTIONS, "section")
+    assert found["A 3 says so."].startswith("# A")
+    assert found["B 3 says so."].startswith("# B")
+    assert [context for context in found.values() if not context] == [""] * 2
+
+
+def test_of_long_neighbours_the_nearest_text_is_the_context() -> None:
+    text = "\n\n".join(f"{word} " * 300 for word in ("far", "near", "close"))
+    found = prepare(
+        Document("long", "", text, format="text"),
+        Recipe("auto", 400, 0, "english", context=1),
+        content_hash="",
+        analyzer=analyzer_for("english"),
+        count=EstimatedTokens(),
+    )
+    before, after = found.passages[1].context.splitlines()
+    assert set(before.split()) == {"far"} and set(after.split()) == {"close"}
+    assert CONTEXT - 4 <= EstimatedTokens().count(f"{before} {after}") <= CONTEXT
+
+
+def test_source_code_has_no_neighbours_as_context() -> None:
+    code = "\n\n".join(f"def f{n}():\n    return {n}" for n in range(5))
+    assert set(contexts(Document("a.py", "", code, format="code"), 2).values()) == {""}
+
+
+def test_a_number_of_neighbours_applies_to_turns_too() -> None:
+    text = "\n".join(f"[-] Ann: number {n}" for n in range(4))
+    chat = Document("chat", "", text, format="conversation")
+    assert contexts(chat, None)["Ann: number 3"] == "Ann: number 1\nAnn: number 2"
+
+
+def test_a_number_is_also_that_of_turns_and_leaves_room_in_the_model(tmp_path: Path) -> None:
+    settings = load_settings({"SEARCH_EMBEDDING_MAX_TOKENS": "256"}, tmp_path)
+    recipe = recipe_for(IndexOptions(context=1), None, settings)
+    assert (recipe.turns, recipe.context, recipe.chunk_size) == (1, 1, 256 - CONTEXT)
+    recipe = recipe_for(IndexOptions(context="section"), None, settings)
+    assert (recipe.turns, recipe.context, recipe.chunk_size) == (2, "section", 256 - CONTEXT)
+    recipe = recipe_for(IndexOptions(), None, settings)
+    assert (recipe.turns, recipe.context, recipe.chunk_size) == (2, None, 256)

@@ -70,6 +70,76 @@ def test_messages_without_text_are_no_turns(empty: object) -> None:
     assert [turn[:2] for turn in turns(found)] == [("user: When?", 1), ("assistant: At two.", 2)]
 
 
+AGENT_LOGS: dict[str, list[Any]] = {
+    "message": [
+        {"type": "summary", "summary": "Backups", "leafUuid": "c"},
+        {"type": "file-history-snapshot", "messageId": "a", "snapshot": {}},
+        {
+            "type": "user",
+            "message": {"role": "user", "content": "When do they run?"},
+            "timestamp": "2026-05-01T10:30:00.123Z",
+        },
+        {
+            "type": "assistant",
+            "message": {
+                "role": "assistant",
+                "content": [
+                    {"type": "thinking", "thinking": "Look it up."},
+                    {"type": "text", "text": "I look."},
+                    {"type": "tool_use", "id": "1", "name": "Bash", "input": {"command": "ls"}},
+                ],
+            },
+            "timestamp": "2026-05-01T10:30:05Z",
+        },
+        {
+            "type": "user",
+            "message": {
+                "role": "user",
+                "content": [{"type": "tool_result", "content": [{"type": "text", "text": "x"}]}],
+            },
+            "timestamp": "2026-05-01T10:30:06Z",
+        },
+        {
+            "type": "assistant",
+            "message": {"role": "assistant", "content": [{"type": "text", "text": "At two."}]},
+            "timestamp": "2026-05-01T10:31:00Z",
+        },
+    ],
+    "payload": [
+        {"type": "session_meta", "payload": {"id": "1", "summary": None}, "summary": "Backups"},
+        *(
+            {
+                "timestamp": f"2026-05-01T10:{time}Z",
+                "type": "response_item",
+                "payload": {
+                    "type": "message",
+                    "role": role,
+                    "content": [{"type": kind, "text": text}],
+                },
+            }
+            for time, role, kind, text in (
+                ("30:00", "user", "input_text", "When do they run?"),
+                ("30:05", "assistant", "output_text", "I look."),
+                ("31:00", "assistant", "output_text", "At two."),
+            )
+        ),
+        {"type": "response_item", "payload": {"type": "function_call", "name": "shell"}},
+        {"type": "response_item", "payload": {"role": "tool", "content": "x"}},
+    ],
+}
+
+
+@pytest.mark.parametrize("log", AGENT_LOGS)
+def test_the_log_of_an_agent_has_what_was_said_without_calls_of_tools(log: str) -> None:
+    found = read("log.jsonl", "\n".join(map(json.dumps, AGENT_LOGS[log])))
+    assert found.title == "Backups"
+    assert turns(found) == [
+        ("user: When do they run?", 1, "2026-05-01T10:30:00Z", "Backups"),
+        ("assistant: I look.", 2, "2026-05-01T10:30:05Z", "Backups"),
+        ("assistant: At two.", 3, "2026-05-01T10:31:00Z", "Backups"),
+    ]
+
+
 def chatgpt(title: str, *, current: str) -> dict[str, Any]:
     """A conversation as `conversations.json` has it, with an edited question."""
 

@@ -3,6 +3,8 @@
 =================  ===========================================================================
 JSON, JSON Lines   objects with ``role``, ``speaker``, ``author`` or ``name``, and ``content``,
                    ``text`` or ``message``, also as ``messages`` of an object
+logs of agents     JSON Lines, some of which have such an object as ``message`` or ``payload``
+                   beside its time; a line with a ``summary`` is the title
 ChatGPT            ``conversations.json``: for each conversation the tree ``mapping``; the
                    branch that ends in ``current_node`` is read
 Claude             ``conversations.json``: for each conversation ``chat_messages``
@@ -34,6 +36,9 @@ from ability_search.text.loaders.text_files import decoded, read_plain
 _SPEAKERS = ("speaker", "role", "author", "sender", "from", "name")
 _TEXTS = ("content", "text", "message", "parts")
 _TIMES = ("time", "timestamp", "created_at", "create_time", "date", "ts")
+_ENVELOPES = ("message", "payload")
+_TOOLS = frozenset({"tool", "function"})
+"""Roles of messages that are results of tools, which nobody says."""
 _MESSAGE = re.compile(r'"(?:role|speaker|author|sender|ts)"\s*+:')
 _SEARCHED = 1 << 16
 """Bytes at the beginning of a file that show whether it may be a conversation."""
@@ -122,6 +127,10 @@ def _conversations_in(value: Any) -> list[Conversation]:
     values = value if isinstance(value, list) else [value]
     if not all(isinstance(each, dict) for each in values):
         return []
+    if logged := [message for each in values if (message := _enclosed(each))]:
+        title = next((text for each in values if (text := _text(each.get("summary")))), "")
+        turns = [turn for each in logged if (turn := _turn(each))]
+        return [Conversation(turns, title)] if turns else []
     if any("mapping" in each or "chat_messages" in each or "messages" in each for each in values):
         return [found for each in values if (found := _exported(each))]
     if all(_SLACK_TIME.fullmatch(str(each.get("ts", ""))) for each in values):
@@ -130,6 +139,15 @@ def _conversations_in(value: Any) -> list[Conversation]:
         return []
     turns = [turn for each in values if (turn := _turn(each))]
     return [Conversation(turns)] if turns else []
+
+
+def _enclosed(value: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Return the message in a line of an agent's log, with the time of the line."""
+    for name in _ENVELOPES:
+        message = value.get(name)
+        if isinstance(message, Mapping) and isinstance(message.get("role"), str):
+            return {**message, "time": _first(message, _TIMES) or _first(value, _TIMES)}
+    return None
 
 
 def _is_message(value: Mapping[str, Any]) -> bool:
@@ -189,7 +207,7 @@ def _is_hidden(message: Mapping[str, Any]) -> bool:
 def _turn(message: Mapping[str, Any]) -> Turn | None:
     speaker = _text(_first(message, _SPEAKERS))
     text = _text(_first(message, _TEXTS))
-    if not speaker or text is None:
+    if not speaker or text is None or speaker in _TOOLS:
         return None
     return Turn(speaker, text, _moment(_first(message, _TIMES)))
 
@@ -203,8 +221,14 @@ def _text(value: Any) -> str | None:
     if isinstance(value, Mapping):
         value = _first(value, ("role", "name", "parts", "text", "content"))
     if isinstance(value, list):
-        return "\n".join(text for each in value if (text := _text(each)))
+        return "\n".join(text for each in value if _is_said(each) and (text := _text(each)))
     return value if isinstance(value, str) else None
+
+
+def _is_said(part: Any) -> bool:
+    """Return whether a part of a message is text, not the call of a tool or its result."""
+    kind = part.get("type") if isinstance(part, Mapping) else None
+    return not isinstance(kind, str) or kind.endswith("text")
 
 
 def _moment(value: Any) -> str | None:

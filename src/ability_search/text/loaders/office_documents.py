@@ -5,8 +5,10 @@ from __future__ import annotations
 import io
 import re
 import zipfile
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
 from datetime import date, datetime, time
+from itertools import zip_longest
 from typing import Any
 
 from ability_search.text.loaders.extracts import (
@@ -19,7 +21,7 @@ from ability_search.text.loaders.extracts import (
     library,
     xml_parser,
 )
-from ability_search.text.loaders.markdown_writer import Composer
+from ability_search.text.loaders.markdown_writer import Composer, described, flat
 
 _W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
 _CORE = "docProps/core.xml"
@@ -47,6 +49,16 @@ _MOST_REPEATED = 100
 """Maximum copies of a repeated cell; a spreadsheet repeats a blank one up to its last column."""
 _RTF_PAGE = re.compile(r"\\page(?![a-z])")
 _RTF_TITLE = re.compile(r"\{\\title ([^{}]*)\}")
+_CONTINUED = "continue"
+"""A cell that is merged with the one above."""
+_MERGED = re.compile(
+    rb"<(?:\w+:)?mergeCell\b[^<>]{0,99}?\bref=[\"']([A-Z]{1,3}\d{1,7}:[A-Z]{1,3}\d{1,7})[\"']"
+)
+"""A range of merged cells in the XML of a sheet."""
+_CHART = "{http://schemas.openxmlformats.org/drawingml/2006/chart}"
+_A = "{http://schemas.openxmlformats.org/drawingml/2006/main}"
+_DIAGRAM = "{http://schemas.openxmlformats.org/drawingml/2006/diagram}"
+_RELATIONS = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}"
 _HEADING = re.compile(r"heading ([1-9])", re.IGNORECASE)
 _DAY = len("2026-03-01")
 
@@ -73,6 +85,8 @@ def read_docx(_name: str, data: bytes, bounds: Bounds) -> Extracted:
 def read_pptx(_name: str, data: bytes, bounds: Bounds) -> Extracted:
     """Read a presentation: one section per slide with its notes, ended by a form feed.
 
+    Charts are lists of their values, and diagrams (SmartArt) lists of their texts.
+
     Raises:
         Unreadable: if it is encrypted, or too large when unpacked.
     """
@@ -96,7 +110,7 @@ def read_pptx(_name: str, data: bytes, bounds: Bounds) -> Extracted:
 def read_xlsx(_name: str, data: bytes, bounds: Bounds) -> Extracted:
     """Read a workbook: one section per sheet, one line ``column: value`` per row.
 
-    Formulas have the values of the last save.
+    Formulas have the values of the last save. The value of merged cells is that of each of them.
 
     Raises:
         Unreadable: if it is encrypted, or too large when unpacked.
@@ -109,8 +123,58 @@ def read_xlsx(_name: str, data: bytes, bounds: Bounds) -> Extracted:
         # The dimensions declared in the file may be wrong.
         sheet.reset_dimensions()
         composer.heading(2, sheet.title)
-        composer.table([_shown(value) for value in row] for row in sheet.values)
+        rows = ([_shown(value) for value in row] for row in sheet.values)
+        with zipfile.ZipFile(file) as archive:
+            found = _MERGED.findall(archive.read(sheet._worksheet_path))
+        ranges = [openpyxl.utils.range_boundaries(each.decode()) for each in found]
+        composer.table(_unmerged(rows, ranges) if ranges else rows)
     return _extracted(file, composer)
+
+
+Range = tuple[int, int, int, int]
+"""First column, first row, last column and last row of merged cells, from 1."""
+
+
+def _unmerged(rows: Iterable[list[object]], ranges: Iterable[Range]) -> Iterator[list[object]]:
+    """Yield the rows of a sheet with the value of merged cells in each of them.
+
+    A row with a single value over all its columns keeps it once. Rows whose merged cells group
+    the columns below them are joined with the next one to one row of names.
+    """
+    begins: dict[int, list[Range]] = defaultdict(list)
+    for each in ranges:
+        begins[each[1]].append(each)
+    open_: list[tuple[Range, object]] = []
+    groups: list[list[object]] = []
+    heading = True
+    for number, values in enumerate(rows, start=1):
+        open_ = [each for each in open_ if each[0][3] >= number]
+        open_ += [
+            (each, values[each[0] - 1]) for each in begins.get(number, ()) if each[0] <= len(values)
+        ]
+        row = list(values)
+        for (first, _, last, _), value in open_:
+            last = min(last, first + _MOST_REPEATED)
+            row += [None] * (last - len(row))
+            row[first - 1 : last] = [value] * (last - first + 1)
+        said = {str(value) for value in row if value is not None}
+        if len(said) <= 1:
+            yield values
+            continue
+        if heading:
+            groups.append(row)
+            heading = any(each[0] < each[2] for each, _ in open_)
+            if heading:
+                continue
+            row, groups = [_joined(names) for names in zip_longest(*groups)], []
+        yield row
+    yield from groups
+
+
+def _joined(names: Iterable[object]) -> object:
+    """Return different names of a column, from the top, as one."""
+    found = [*dict.fromkeys(str(name) for name in names if name is not None)]
+    return " ".join(found) or None
 
 
 def read_rtf(_name: str, data: bytes, bounds: Bounds) -> Extracted:
@@ -242,9 +306,27 @@ def _blocks(container: Any) -> Iterator[Any]:
             yield from _blocks(element)
 
 
-def _rows(table: Any) -> Iterator[list[str]]:
-    for row in table.tr_lst:
-        yield [" ".join(each.text for each in cell.iter(f"{_W}p")) for cell in row.tc_lst]
+def _rows(table: Any) -> Iterable[list[object]]:
+    """Return the rows of a table; the text of merged cells is that of each of them."""
+    rows: list[list[object]] = []
+    ranges: dict[int, Range] = {}
+    closed: list[Range] = []
+    for number, row in enumerate(table.tr_lst, start=1):
+        texts: list[object] = []
+        for cell in row.tc_lst:
+            first = len(texts) + 1
+            last = first + min(cell.grid_span, _MOST_REPEATED) - 1
+            texts.append(" ".join(each.text for each in cell.iter(f"{_W}p")) or None)
+            texts += [None] * (last - first)
+            above = ranges.get(first)
+            if above is not None and cell.vMerge == _CONTINUED and above[2] == last:
+                ranges[first] = (first, above[1], last, number)
+            else:
+                closed += [above] if above else []
+                ranges[first] = (first, number, last, number)
+        rows.append(texts)
+    found = [each for each in (*closed, *ranges.values()) if each[:2] != each[2:]]
+    return _unmerged(rows, found) if found else rows
 
 
 def _add_paragraph(composer: Composer, paragraph: Any, style: str) -> None:
@@ -275,6 +357,33 @@ def _add_shape(composer: Composer, shape: Any) -> None:
             composer.item(paragraph.text, depth=paragraph.level)
     elif getattr(shape, "has_table", False):
         composer.table([cell.text for cell in row.cells] for row in shape.table.rows)
+    elif getattr(shape, "has_chart", False):
+        _add_chart(composer, shape.chart)
+    else:
+        for relation in shape.element.iter(f"{_DIAGRAM}relIds"):
+            _add_diagram(composer, shape.part.related_part(relation.get(f"{_RELATIONS}dm")))
+
+
+def _add_chart(composer: Composer, chart: Any) -> None:
+    """Add the titles of a chart and its values, one item for each category."""
+    for title in chart.element.iter(f"{_CHART}title"):
+        composer.paragraph("".join(each.text or "" for each in title.iter(f"{_A}t")))
+    for plot in chart.plots:
+        series = list(plot.series)
+        header = ["", *(each.name for each in series)]
+        across = [x for each in series[:1] for x in each._element.iter(f"{_CHART}xVal")]
+        names = list(plot.categories) or [
+            value.text for each in across for value in each.iter(f"{_CHART}v")
+        ]
+        for name, *values in zip_longest(names, *(each.values for each in series)):
+            composer.item(described(header, [flat(_shown(each)) for each in (name, *values)]))
+
+
+def _add_diagram(composer: Composer, data: Any) -> None:
+    """Add the texts of a diagram, in the order of its data."""
+    for text in xml_parser(reads="PPTX files")(data.blob).iter(f"{_DIAGRAM}t"):
+        for paragraph in text.iter(f"{_A}p"):
+            composer.item("".join(each.text or "" for each in paragraph.iter(f"{_A}t")))
 
 
 def _shown(value: object) -> object:

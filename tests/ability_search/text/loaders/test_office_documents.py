@@ -5,10 +5,16 @@ from __future__ import annotations
 import io
 import zipfile
 from datetime import date, datetime, time
+from typing import Any
 
 import docx
+import openpyxl
 import pptx
 import pytest
+from pptx.chart import data as chart_data
+from pptx.enum.chart import XL_CHART_TYPE
+from pptx.opc.package import Part
+from pptx.opc.packuri import PackURI
 from tests.ability_search.text.loaders.samples import (
     flat_opendocument,
     opendocument,
@@ -61,6 +67,18 @@ def test_names_of_columns_without_values_are_kept(rows: list[tuple[str, ...]], t
     assert read("a.docx", saved(document)).text == text
 
 
+def test_the_text_of_merged_cells_of_a_document_is_that_of_each() -> None:
+    document = docx.Document()
+    table = document.add_table(3, 3)
+    for place, text in enumerate(("Region", "May", "June", "East", "closed", "", "", "1", "2")):
+        table.cell(place // 3, place % 3).text = text
+    table.cell(1, 1).merge(table.cell(1, 2))
+    table.cell(1, 0).merge(table.cell(2, 0))
+    assert read("a.docx", saved(document)).text == (
+        "- Region: East; May: closed; June: closed\n- Region: East; May: 1; June: 2"
+    )
+
+
 def test_properties_of_a_document_are_metadata() -> None:
     found = read("a.docx", word("text"))
     assert found.title == "Titled"
@@ -99,6 +117,83 @@ def test_tables_and_groups_of_a_slide_are_read_but_not_pictures() -> None:
     slide.shapes.add_connector(1, 0, 0, 10, 10)
     found = read("a.pptx", saved(presentation))
     assert found.text == "## Slide 1\n\n- in a group\n- Name: Ada; Born: 1815\n\f\n"
+
+
+def test_charts_of_a_slide_are_lists_of_their_values() -> None:
+    presentation = pptx.Presentation()
+    slide = presentation.slides.add_slide(presentation.slide_layouts[6])
+    kinds: Any = chart_data
+    sales = kinds.CategoryChartData()
+    sales.categories = ["East", "West"]
+    sales.add_series("May", (1.5, 2))
+    sales.add_series("June", (3, None))
+    group = slide.shapes.add_chart(XL_CHART_TYPE.LINE, 0, 0, 100, 100, sales)
+    group.chart.has_title = True
+    group.chart.chart_title.text_frame.text = "Revenue"
+    points = kinds.XyChartData()
+    points.add_series("Load").add_data_point(1, 2)
+    slide.shapes.add_chart(XL_CHART_TYPE.XY_SCATTER, 0, 0, 100, 100, points)
+    assert read("a.pptx", saved(presentation)).text == (
+        "## Slide 1\n\nRevenue\n\n- East; May: 1.5; June: 3\n- West; May: 2\n- 1; Load: 2\n\f\n"
+    )
+
+
+def test_diagrams_of_a_slide_are_lists_of_their_texts() -> None:
+    presentation = pptx.Presentation()
+    slide = presentation.slides.add_slide(presentation.slide_layouts[6])
+    diagram = "http://schemas.openxmlformats.org/drawingml/2006/diagram"
+    main = "http://schemas.openxmlformats.org/drawingml/2006/main"
+    points = "".join(
+        f"<d:pt><d:t><a:p><a:r><a:t>{text}</a:t></a:r></a:p></d:t></d:pt>"
+        for text in ("Draft", "Review")
+    )
+    data = f'<d:dataModel xmlns:d="{diagram}" xmlns:a="{main}">{points}</d:dataModel>'
+    part = Part(PackURI("/ppt/diagrams/data1.xml"), "text/xml", slide.part.package, data.encode())
+    related = slide.part.relate_to(part, f"{diagram}Data")
+    frame = slide.shapes.add_table(1, 1, 0, 0, 100, 100)._element
+    graphic = frame.graphic.graphicData
+    graphic.set("uri", diagram)
+    graphic.remove(graphic[0])
+    ids = graphic.makeelement(f"{{{diagram}}}relIds")
+    relations = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
+    ids.set(f"{{{relations}}}dm", related)
+    graphic.append(ids)
+    assert read("a.pptx", saved(presentation)).text == "## Slide 1\n\n- Draft\n- Review\n\f\n"
+
+
+MERGED: dict[str, tuple[list[list[object]], list[str], str]] = {
+    "names in two rows": (
+        [
+            ["Region", "2025", None, "2026", None],
+            [None, "Q1", "Q2", "Q1", "Q2"],
+            ["East", 1, 2, 3, 4],
+            [None, 5, 6, 7, 8],
+        ],
+        ["A1:A2", "B1:C1", "D1:E1", "A3:A4"],
+        "- Region: East; 2025 Q1: 1; 2025 Q2: 2; 2026 Q1: 3; 2026 Q2: 4\n"
+        "- Region: East; 2025 Q1: 5; 2025 Q2: 6; 2026 Q1: 7; 2026 Q2: 8",
+    ),
+    "a title over all columns": (
+        [["Report of May", None], ["name", "hours"], ["Ada", 7]],
+        ["A1:B1"],
+        "- Report of May\n- name: Ada; hours: 7",
+    ),
+    "a value over two columns": (
+        [["day", "from", "to"], ["Sunday", "closed", None], ["Monday", 8, 16]],
+        ["B2:C2"],
+        "- day: Sunday; from: closed; to: closed\n- day: Monday; from: 8; to: 16",
+    ),
+    "nothing below names": ([["a", "b", None]], ["B1:C1"], "- a; b; b"),
+}
+
+
+@pytest.mark.parametrize("case", MERGED)
+def test_the_value_of_merged_cells_is_that_of_each(case: str) -> None:
+    rows, merged, text = MERGED[case]
+    book = openpyxl.load_workbook(io.BytesIO(workbook(A=rows)))
+    for each in merged:
+        book["A"].merge_cells(each)
+    assert read("a.xlsx", saved(book)).text == f"## A\n\n{text}"
 
 
 def test_cells_have_the_values_that_people_would_write() -> None:
