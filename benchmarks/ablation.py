@@ -119,10 +119,6 @@ SIGNALS: Mapping[str, Signal] = {
         "function words are left out of queries",
         changes=[(Analyzer, "query_terms", Analyzer.terms)],
     ),
-    "repeated-terms": Signal(
-        "repetitions in the query saturate",
-        changes=[(planner, "query_terms", partial(bm25.query_terms, k3=1e9))],
-    ),
     "single-words": Signal(
         "each term saturates by itself", changes=[(planner, "_named", _constant({}))]
     ),

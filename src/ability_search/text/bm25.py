@@ -29,7 +29,6 @@ from ability_search.text.term_statistics import TermStatistics
 
 Weights = npt.NDArray[np.float32]
 
-K3: Final = 8.0
 TITLE_WEIGHT: Final = 1.5
 """Abstracts, nDCG@10 of the keyword retriever: .391 at 1, .398 at 1.5, .390 at 2."""
 CONTEXT_WEIGHT: Final = 0.3
@@ -207,7 +206,6 @@ def query_terms(
     *,
     title_weight: float = TITLE_WEIGHT,
     limit: int = QUERY_TERMS_LIMIT,
-    k3: float = K3,
 ) -> QueryTerms:
     """Return the weighted terms of a query in all fields, see :func:`terms_in_fields`.
 
@@ -216,12 +214,11 @@ def query_terms(
         statistics: term statistics of the collection.
         title_weight: weight of a match in the title; 0 searches the content only.
         limit: maximum number of distinct terms.
-        k3: saturation of a term's frequency in the query.
     """
     fields = {CONTENT: 1.0, TITLE: title_weight}
     if statistics.document_frequencies(term_ids(CONTEXT, terms)).any():
         fields[CONTEXT] = CONTEXT_WEIGHT
-    return terms_in_fields(terms, statistics, fields, limit=limit, k3=k3)
+    return terms_in_fields(terms, statistics, fields, limit=limit)
 
 
 def terms_in_fields(
@@ -230,14 +227,13 @@ def terms_in_fields(
     fields: Mapping[str, float],
     *,
     limit: int = QUERY_TERMS_LIMIT,
-    k3: float = K3,
 ) -> QueryTerms:
     """Return the weighted terms of a query in the given fields.
 
-    A term of frequency ``q`` in the query weighs ``idf (k3 + 1) q / (k3 + q)`` times the weight
-    of the field. Its document frequency is the highest one of the content and of these fields, so
-    that a common word does not look rare because few chunks have a title; a context repeats
-    contents and does not count.
+    A term of frequency ``q`` in the query weighs ``q idf`` times the weight of the field. Its
+    document frequency is the highest one of the content and of these fields, so that a common word
+    does not look rare because few chunks have a title; a context repeats contents and does not
+    count.
 
     Args:
         terms: the analyzed query in order, repetitions included; no terms give an empty query.
@@ -245,7 +241,6 @@ def terms_in_fields(
         fields: weights >= 0 by field name; fields of weight 0 are not searched.
         limit: maximum number of distinct terms: those of greatest weight, ties by position in
             the query. A term that no chunk has never displaces another.
-        k3: saturation of a term's frequency in the query.
     """
     counts = Counter(terms)
     fields = {name: weight for name, weight in fields.items() if weight > 0}
@@ -256,7 +251,7 @@ def terms_in_fields(
     frequencies = np.stack(counted).max(axis=0)
     repeated = np.fromiter(counts.values(), np.float64, len(counts))
     weights = inverse_document_frequency(frequencies, statistics.chunks)
-    weights *= (k3 + 1) * repeated / (k3 + repeated)
+    weights *= repeated
     kept = np.lexsort((-weights, frequencies == 0))[:limit]
     scaled = weights[kept] * np.array(list(fields.values()))[:, None]
     chosen, chosen_weights = _merged([ids[field][kept] for field in fields], list(scaled))

@@ -15,7 +15,7 @@ from tests.ability_search.flows.conftest import Network, word_vector
 
 from ability_search.text.analyzer import analyzer_for
 
-K1, B, K3, TITLE_WEIGHT = 1.2, 0.75, 8.0, 1.5
+K1, B, TITLE_WEIGHT = 1.2, 0.75, 1.5
 DEPTH = 40
 """Candidates of each arm, unless the settings say otherwise."""
 Scores = dict[str, float]
@@ -257,7 +257,7 @@ class Oracle:
                 sum(term in field for field in titles), sum(term in field for field in contents)
             )
             idf = _information(frequency, count)
-            weights[term] = idf * (K3 + 1) * repeated / (K3 + repeated)
+            weights[term] = idf * repeated
         return weights
 
 
