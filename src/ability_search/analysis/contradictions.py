@@ -9,7 +9,7 @@ phrased in other words are missed.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
@@ -25,6 +25,9 @@ SHARED: Final = 0.6
 _SENTENCES = 32
 """Sentences of a text that are compared for contradictions, from its beginning."""
 _VALUE_WORDS = 4
+_LABELS: Final = frozenset(":=")
+_NO_PROSE: Final = ("#", "|", "<!--", "```", "~~~")
+"""Beginnings of lines of Markdown that are no sentences."""
 
 _OPPOSITES: Final = (
     "enabled disabled",
@@ -121,8 +124,8 @@ class _Read:
 def find_contradiction(one: str, other: str) -> Contradiction | None:
     """Return a contradiction between two texts, the one with the most words in common; or none."""
     best: tuple[float, Contradiction] | None = None
-    for first in _read_text(one)[:_SENTENCES]:
-        for second in _read_text(other)[:_SENTENCES]:
+    for first in _statements(one):
+        for second in _statements(other):
             shared = _jaccard(first.words, second.words)
             found = _compare(first, second, shared)
             if found is not None and (best is None or shared > best[0]):
@@ -197,8 +200,20 @@ def _values(one: _Read, other: _Read) -> tuple[str, str] | None:
     words = [frozenset(_WORD.findall(each.casefold())) for each in (value, another)]
     if attribute != same or words[0] & words[1] or max(map(len, words)) > _VALUE_WORDS:
         return None
-    named = all(each[:1].isupper() or _NAME.match(each) for each in (value, another))
-    return (value, another) if named else None
+    name = _is_name if attribute[1] in _LABELS else _starts_as_name
+    return (value, another) if name(value) and name(another) else None
+
+
+def _starts_as_name(value: str) -> bool:
+    return value[:1].isupper() or _NAME.match(value) is not None
+
+
+def _is_name(value: str) -> bool:
+    """Return whether each word is capitalised: behind a colon the first one of a sentence is, too.
+
+    In a conversation the label is the speaker, and what follows is a sentence, not a value.
+    """
+    return all(_starts_as_name(word) for word in _WORD.findall(value)) and value[-1] not in "!?"
 
 
 def _amounts(one: _Read, other: _Read) -> tuple[Rule, tuple[str, str]] | None:
@@ -235,6 +250,23 @@ def _date_text(text: str) -> str:
 def _jaccard(one: frozenset[str], other: frozenset[str]) -> float:
     either = one | other
     return len(one & other) / len(either) if either else 0.0
+
+
+def _statements(text: str) -> Sequence[_Read]:
+    """Return the first sentences that state something: no question, heading or row of a table."""
+    read = _read_text("\n".join(_prose(text)))
+    return [each for each in read if not each.text.endswith("?")][:_SENTENCES]
+
+
+def _prose(text: str) -> Iterator[str]:
+    """Yield the lines of a text without its code and without what is no sentence."""
+    fenced = False
+    for line in text.splitlines():
+        start = line.lstrip()
+        if start.startswith(_NO_PROSE[-2:]):
+            fenced = not fenced
+        elif not fenced and not start.startswith(_NO_PROSE):
+            yield line
 
 
 @lru_cache(maxsize=4096)

@@ -6,6 +6,7 @@ import json
 import re
 import secrets
 import time
+from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any, Final
@@ -30,7 +31,15 @@ EVENTS: Final[Mapping[type[Result], str]] = {
 Search = Callable[[Mapping[str, Any]], Awaitable[Mapping[str, Any]]]
 """Calls search-query; raises its failures."""
 REFUSAL: Final = "NOT IN THE SOURCES"
-_REFUSES = re.compile(r"\W*+not in the sources\b", re.I)
+_REFUSES = re.compile(
+    r"^\W*not in the sources\b|\bnot in the sources\W*$"
+    r"|\b(?:passages|sources) (?:do not|don['\u2019]t) "
+    r"(?:answer|contain|give|have|include|mention|provide|say|specify|state|tell)\b",
+    re.I,
+)
+_LOOP = 3
+"""Number of times a sentence is said after which a model repeats itself."""
+_WORD = re.compile(r"\w")
 _SYSTEM = (
     "Answer the question from the numbered passages alone. Write short sentences, in the language"
     " of the question. End each sentence with the numbers of the passages that state it, such as"
@@ -57,7 +66,7 @@ def prompt(question: str, passages: Sequence[str], boundary: str) -> tuple[str, 
 
 def refuses(text: str) -> bool:
     """Return whether the answer of a model says that the passages do not answer the question."""
-    return _REFUSES.match(text) is not None
+    return _REFUSES.search(without_citations(text)) is not None
 
 
 class Answerer:
@@ -142,10 +151,9 @@ class Answerer:
         passages = [_text_of(hit) for hit in hits]
         analyzer = analyzer_for(stemmer_of(detect_language(passages)))
         checker = Checker(asked.query, passages, analyzer)
-        reader = SentenceReader()
         question = asked.query.strip()
         lines = [question, f"Question: {question}", *(e for hit in hits for e in _heading_of(hit))]
-        copied = {line.casefold() for line in lines}
+        draft = _Draft({line.casefold() for line in lines})
         boundary = secrets.token_hex(16)
         system, user = prompt(asked.query, passages, boundary)
         parts = self._chat.stream(
@@ -155,24 +163,48 @@ class Answerer:
             timeout=self._settings.timeout,
             tokens=self._settings.tokens,
         )
-        async with aclosing(parts):
-            async for part in parts:
-                for sentence in reader.feed(part):
-                    if refuses(sentence):
-                        return
-                    if claim := _claim(sentence, boundary, copied):
-                        yield _checked(checker, claim)
-        for sentence in reader.rest():
-            if refuses(sentence):
-                return
-            if claim := _claim(sentence, boundary, copied):
-                yield _checked(checker, claim)
+        async with aclosing(parts), aclosing(_read(parts)) as sentences:
+            async for sentence in sentences:
+                if refuses(sentence):
+                    return
+                if claim := draft.claim(sentence.replace(boundary, "").strip()):
+                    yield _checked(checker, claim)
 
 
-def _claim(sentence: str, boundary: str, copied: Collection[str]) -> str:
-    """Return a sentence without what small models copy from the prompt; empty if that is all."""
-    own = sentence.replace(boundary, "").strip()
-    return "" if without_citations(own).casefold() in {"", *copied} else own
+async def _read(parts: AsyncGenerator[str]) -> AsyncGenerator[str]:
+    """Yield the sentences of an answer that arrives in parts."""
+    reader = SentenceReader()
+    async for part in parts:
+        for sentence in reader.feed(part):
+            yield sentence
+    for sentence in reader.rest():
+        yield sentence
+
+
+class _Draft:
+    """The sentences of an answer so far.
+
+    Args:
+        copied: Lines of the prompt that small models copy, in lower case.
+    """
+
+    def __init__(self, copied: Collection[str]) -> None:
+        self._said = Counter(dict.fromkeys(copied, 0))
+
+    def claim(self, sentence: str) -> str:
+        """Return a sentence; empty if it has no word, is copied, or was said before.
+
+        Raises:
+            ChatUnavailable: if the model repeats itself.
+        """
+        said = without_citations(sentence).casefold()
+        if not _WORD.search(said):
+            return ""
+        known = said in self._said
+        self._said[said] += 1
+        if self._said[said] >= _LOOP:
+            raise ChatUnavailable("the language model repeats itself", hint="Use another model.")
+        return "" if known else sentence
 
 
 def _checked(checker: Checker, sentence: str) -> Sentence:

@@ -87,7 +87,7 @@ class Checker:
         ]
         words = self._words(text)
         absent = [word for word in words if word not in there]
-        if wrong or (absent and len(absent) == len(words)):
+        if wrong or len(absent) == len(words):
             return Checked(text, cited, "none", tuple(dict.fromkeys(wrong or absent)))
         if len(words) - len(absent) < WORDS * len(words):
             return Checked(text, cited, "partial", tuple(absent))

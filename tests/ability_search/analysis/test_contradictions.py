@@ -64,6 +64,14 @@ def test_each_rule_finds_its_contradiction(
         ("The billing database is PostgreSQL.", "The billing database is large."),
         ("Do not deploy on Fridays.", "Never deploy on Fridays."),
         ("", "Never deploy on Fridays."),
+        # Speakers are no attributes.
+        ("Caroline: Yay!", "Caroline: Thanks, Melanie!"),
+        ("Melanie: It was fun.", "Melanie: Here it is."),
+        # Questions, headings, rows of tables and code state nothing.
+        ("Is the staging database encrypted?", "The staging database is not encrypted."),
+        ("# Takes 10 seconds", "# Takes 20 seconds"),
+        ("| rate limit | 100 requests |", "| rate limit | 200 requests |"),
+        ("```\nsleep 10 seconds\n```", "```\nsleep 20 seconds\n```"),
     ],
 )
 def test_other_topics_and_other_words_are_no_contradiction(one: str, other: str) -> None:

@@ -266,6 +266,25 @@ async def test_what_is_copied_from_the_prompt_and_a_cut_sentence_are_left_out(
     assert "answer was cut after 600 tokens. Raise answer_tokens" in (answer.warnings or [""])[0]
 
 
+async def test_what_has_no_word_or_was_said_before_is_left_out(asking: Asking) -> None:
+    asking.server.says = "```\nBackups run every night [1].\n```\nBackups run every night [2].\n```"
+    answer = await asking.answer()
+    assert answer.answer == "Backups run every night. [1]"
+    assert len(answer.sentences) == 1
+    assert answer.warnings is None
+
+
+async def test_an_answer_ends_when_the_model_repeats_itself(asking: Asking) -> None:
+    # So does SmolLM2-135M-Instruct, up to the limit of its tokens.
+    loop = "It is created by the team. I'm glad to hear that. " * 50
+    asking.server.says = f"Backups run every night [1]. {loop}"
+    asking.server.hold = asyncio.Event()
+    answer = await asking.answer()
+    assert answer.answer == "Backups run every night. [1]"
+    assert len(answer.sentences) == 3
+    assert "repeats itself" in (answer.warnings or [""])[0]
+
+
 @pytest.mark.parametrize("streamed", [True, False])
 async def test_a_prompt_that_is_too_long_names_the_setting(
     recorded: Asking, streamed: bool

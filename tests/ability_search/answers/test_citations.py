@@ -37,6 +37,8 @@ def checker(question: str = "When do the backups run?") -> Checker:
         # Words should be there.
         ("Nightly snapshots go into cold storage abroad [1].", (1,), "partial"),
         ("Penguins live near the south pole.", (), "none"),
+        # There must be words.
+        ("- [1]", (1,), "none"),
     ],
 )
 def test_sentences_are_checked(sentence: str, citations: tuple[int, ...], support: str) -> None:
@@ -105,4 +107,7 @@ def test_passages_stand_between_boundaries() -> None:
 def test_refusals_are_recognised() -> None:
     assert refuses(REFUSAL)
     assert refuses("**Not in the sources.**")
+    assert refuses("The answer is not in the sources. [1]")
+    assert refuses("The passages do not say when the backups run [1].")
     assert not refuses("The budget is not in the sources of 2026.")
+    assert not refuses("Passages that do not fit are left out.")
