@@ -18,7 +18,7 @@ LEAN_PARAMETERS: Mapping[str, tuple[str, ...]] = {
     "search-query": ("collection", "query", "limit", "mode", "filter", "maxResultTokens"),
     "search-similar": ("collection", "chunkId", "limit"),
     "search-reindex": ("collection", "model", "background"),
-    "search-delete": ("collection", "source"),
+    "search-delete": ("collection", "source", "sources"),
     "search-collections": (),
     "search-collection-info": ("collection", "limit", "cursor"),
 }

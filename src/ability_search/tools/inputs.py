@@ -391,7 +391,7 @@ class DeleteInput(Input):
         None,
         min_length=1,
         max_length=1000,
-        description="Sources to delete, in one transaction, instead of source.",
+        description="Sources to delete.",
         examples=[["guide/old.md", "guide/older.md"]],
     )
     session: SessionErase | None = Field(
