@@ -24,7 +24,7 @@ _TOLERANCE = 1e-10
 _ITERATIONS = 500
 _EXACT = 2000
 """Nodes up to which betweenness and eigenvectors are computed exactly."""
-_PIVOTS = 50
+_PIVOTS = 200
 """Sources of the shortest paths that are counted in a larger graph."""
 _BYTES = 50_000_000
 """Memory of the searches that run at once: some bytes for each node, and for each edge."""
