@@ -193,7 +193,9 @@ def prepare(
         max_passages=bounds.chunks if bounds else None,
     )
     if bounds:
-        check_size(document.metadata)
+        if document.origin is None:
+            # What is stored already was within the limit of its time, and is not lost.
+            check_size(document.metadata)
         _check_stored(document, passages, bounds.stored)
     return analyzed(
         document,

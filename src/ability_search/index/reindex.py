@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
 from ability_search.collection import Collection
 from ability_search.documents import Document, is_kind
-from ability_search.errors import Busy, DatabaseUnavailable, NotFound, SearchError
+from ability_search.errors import Busy, DatabaseUnavailable, NotFound, SearchError, TooLarge
 from ability_search.index.generations import Generations
 from ability_search.index.index_calls import (
     IndexOptions,
@@ -47,7 +47,7 @@ _TO_END = 1.0
 _PAGE = 500
 """Sources compared at a time."""
 _PART = 64
-"""Sources restored at a time."""
+"""Maximum number of sources restored at a time."""
 _SAMPLE = 16
 """Sources from which the average length of chunks is estimated."""
 _PASSES = 10
@@ -325,8 +325,8 @@ class Rebuilder:
             options.model or live.model, self._settings
         )
         vectors = await self._ports.embed(model, [live.name])
-        records = await self._store.source_records(live.type, after="", limit=_SAMPLE)
-        documents = await self._restored(live, records)
+        first = await self._store.sources(live.type, after="", limit=_SAMPLE)
+        documents = [each async for _, some in self._restorable(live, first) for each in some]
         detected = await detected_language(documents)
         recipe = replace(
             recipe_for(options, replace(live, language=options.language or ""), self._settings),
@@ -417,13 +417,13 @@ class Rebuilder:
                 break
             wanted = [source for source, hash_ in page if origins.get(source) != hash_]
             seen += len(page) - len(wanted)
-            for part in _parts(wanted):
+            async for sources, documents in self._restorable(live, wanted):
 
                 async def further(progress: Progress, before: int = seen) -> None:
                     await advance(before + progress.done, live.sources, "reindexing")
 
-                totals.add(await self._add(live, built, part, options, further))
-                seen += len(part)
+                totals.add(await self._add(built, documents, options, further))
+                seen += sources
             if not wanted:
                 await advance(seen, live.sources, "comparing")
             floor = page[-1][0]
@@ -435,21 +435,45 @@ class Rebuilder:
 
     async def _add(
         self,
-        live: Collection,
         built: Collection,
-        sources: Sequence[str],
+        documents: Sequence[Document],
         options: IndexOptions,
         report: Report,
     ) -> IndexReport:
-        """Index the current contents of sources in the new generation; skip deleted ones."""
-        records = await self._store.source_records_named(live.type, sources)
-        documents = await self._restored(live, records)
+        """Index restored documents in the new generation."""
         part = await self._indexing.index_into(
             built.name, await self._current(built.name), documents, options, report
         )
         if part.failed:
-            raise part.failed[0].error
+            raise _of_source(part.failed[0].source, part.failed[0].error)
         return part
+
+    async def _restorable(
+        self, live: Collection, sources: Sequence[str], *, most: int = _PART
+    ) -> AsyncIterator[tuple[int, list[Document]]]:
+        """Yield the contents of ``most`` sources at a time, without deleted ones, and their number.
+
+        If they do not fit into a message, there are fewer at a time.
+
+        Raises:
+            TooLarge: if one source does not fit into a message.
+        """
+        for part in _parts(sources, most):
+            try:
+                records = await self._store.source_records_named(live.type, part)
+                documents = await self._restored(live, records)
+            except TooLarge as exc:
+                if len(part) == 1:
+                    exc.hint = (
+                        "Raise the setting max_message_bytes, or delete this source and index it"
+                        " again with less metadata."
+                    )
+                    raise _of_source(part[0], exc) from exc.__cause__
+            else:
+                yield len(part), documents
+                continue
+            async for fewer in self._restorable(live, part, most=(len(part) + 1) // 2):
+                yield fewer
 
     async def _remove_others(self, live: Collection, built: Collection) -> int:
         """Delete the sources that the live generation does not have; return their number."""
@@ -507,9 +531,15 @@ def _result(live: Collection, built: Collection, totals: _Totals) -> dict[str, A
     }
 
 
-def _parts(sources: Sequence[str]) -> Iterator[Sequence[str]]:
-    for start in range(0, len(sources), _PART):
-        yield sources[start : start + _PART]
+def _parts(sources: Sequence[str], most: int) -> Iterator[Sequence[str]]:
+    for start in range(0, len(sources), most):
+        yield sources[start : start + most]
+
+
+def _of_source(source: str, error: SearchError) -> SearchError:
+    """Return the error with the name of the source that caused it."""
+    error.args = (f"source {source!r}: {error}",)
+    return error
 
 
 def _recorded(options: IndexOptions) -> dict[str, Any]:

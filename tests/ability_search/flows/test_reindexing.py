@@ -19,10 +19,11 @@ from tests.ability_search.flows.stored import (
     types,
 )
 
+from ability_search.index import preparation
 from ability_search.index.index_calls import IndexOptions
 from ability_search.store.arcadedb.core import source_type
 from ability_search.tools.handlers import Services
-from kadi_client.tools import Handler
+from kadi_client.tools import Call, Handler
 from kadi_localnet.database.tools import database_tools
 
 NO_GRACE = {
@@ -348,3 +349,39 @@ async def test_a_worker_that_has_not_heard_of_a_rebuild_cuts_texts_the_new_way(
         after = await assert_consistent(network, "docs")
         assert after.tokens_max is not None
         assert 24 < after.tokens_max <= 32
+
+
+@pytest.mark.engine
+async def test_metadata_of_before_its_limit_is_rebuilt_or_its_source_named(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with start(**NO_GRACE) as network:
+        documents = [
+            document(f"d{n}", prose(f"cat{n}", 1)) | {"metadata": {"long": f"{n}" + "x" * 300_000}}
+            for n in range(6)
+        ]
+        with monkeypatch.context() as earlier:
+            earlier.setattr(preparation, "check_size", lambda _: None)
+            await network.call("search-index", collection="docs", documents=documents)
+        query = next(
+            tool.handler for tool in database_tools(network.engine) if tool.name == "arcade-query"
+        )
+        room = 700_000
+
+        async def bounded(tool_input: dict[str, Any], call: Call) -> Any:
+            answer = await query(tool_input, call)
+            if len(answer.get("result", b"")) > room:
+                raise ValueError("the result of arcade-query is too large")
+            return answer
+
+        network.instead["arcade-query"] = bounded
+        rebuilt = await network.call("search-reindex", collection="docs", maxTokens=24)
+        assert rebuilt["documents"] == 6
+        room = 200_000
+        refused = await network.refused("search-reindex", collection="docs", maxTokens=32)
+        assert refused["code"] == "too_large"
+        assert refused["error"].startswith("source 'd0': the database's answer does not fit")
+        assert "max_message_bytes" in refused["hint"]
+        del network.instead["arcade-query"]
+        again = await network.call("search-index", collection="docs", documents=documents)
+        assert again["unchanged"] == 6
