@@ -507,7 +507,7 @@ def test_ci_is_executable_and_runs_the_tests_the_demo_and_a_short_campaign() -> 
         "make --keep-going .venv/.contract .venv/.inspector >/dev/null 2>&1 &",
         "make --jobs 2 test",
         "make .venv/.contract",
-        'make --jobs 2 --output-sync=target "${checks[@]}" MINUTES=0.75 FAULTS=short SEED=1 SMALLEST=2',
+        'make --jobs 2 --output-sync=target "${checks[@]}" \\',
     ]
     assert "checks=(chaos demo quality coverage contract site)" in text
     assert "checks+=(inspector)" in text
