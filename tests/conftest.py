@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 
 from hypothesis import HealthCheck, settings
 from tests.java_machine import SHORT_LIVED
@@ -13,6 +14,10 @@ __all__ = ["backplane", "nats_url", "rabbitmq_url"]
 
 for name, value in SHORT_LIVED.items():
     os.environ.setdefault(name, value)
+
+# A shell ignores Ctrl-C for what it runs in the background, and so would all that the tests start.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # How long an example takes tells of the machine, not of the code. Where a change is judged, the
 # examples are the same each time; elsewhere each run looks at new ones.

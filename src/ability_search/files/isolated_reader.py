@@ -194,28 +194,28 @@ def _ask(child: subprocess.Popen[bytes], request: Request) -> Reply | None:
 def answer(body: bytes) -> Reply:
     """Read the file of an encoded request."""
     request = msgspec.msgpack.decode(body, type=Request)
-    bounds = request.bounds
-
-    def starved() -> bool:
-        return _peak_memory() > bounds.memory // 2
-
     recognize = recognizer(request.timeout)
     try:
         found = extract(
-            request.name, request.data, request.format, bounds, recognize=recognize, starved=starved
+            *(request.name, request.data, request.format, request.bounds),
+            recognize=recognize,
+            starved=_is_spent,
         )
     except Unreadable as exc:
-        return Reply(problem=str(exc), spent=starved())
-    return Reply(found, spent=starved())
+        return Reply(problem=str(exc), spent=_is_spent())
+    return Reply(found, spent=_is_spent())
 
 
-def _peak_memory() -> int:
-    """Return the largest address space of this process so far in bytes, 0 if it is unknown."""
-    with suppress(OSError):
+def _is_spent() -> bool:
+    """Return whether this process has ever used most of the memory that it may use."""
+    with suppress(ImportError, OSError):
+        import resource
+
+        most, _ = resource.getrlimit(resource.RLIMIT_AS)
         for line in _STATUS.read_text().splitlines():
-            if line.startswith(_PEAK):
-                return int(line.split()[1]) << 10
-    return 0
+            if line.startswith(_PEAK) and most != resource.RLIM_INFINITY:
+                return int(line.split()[1]) << 10 > most // 2
+    return False
 
 
 def main() -> None:

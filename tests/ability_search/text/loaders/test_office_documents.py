@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import io
 import zipfile
+from collections.abc import Mapping
 from datetime import date, datetime, time
+<<<<<<< HEAD
 from typing import Any
+=======
+from pathlib import Path
+>>>>>>> attack13
 
 import docx
 import openpyxl
@@ -18,6 +23,7 @@ from pptx.opc.packuri import PackURI
 from tests.ability_search.text.loaders.samples import (
     flat_opendocument,
     opendocument,
+    replaced,
     saved,
     slides,
     word,
@@ -236,6 +242,43 @@ def test_exponential_entities_are_not_expanded() -> None:
             archive.writestr(name, data)
     with pytest.raises(Unreadable, match="corrupt"):
         read("a.docx", buffer.getvalue())
+
+
+_SLIDE = "ppt/slides/slide1.xml"
+
+
+def _changed_slide(changes: Mapping[bytes, bytes]) -> bytes:
+    archive = slides("hello")
+    data = zipfile.ZipFile(io.BytesIO(archive)).read(_SLIDE)
+    for old, new in changes.items():
+        data = data.replace(old, new, 1)
+    return replaced(archive, _SLIDE, data)
+
+
+def test_external_entities_of_a_slide_are_not_read(tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("password")
+    entity = f'<!DOCTYPE x [<!ENTITY e SYSTEM "file://{secret}">]><p:sld'
+    found = read("a.pptx", _changed_slide({b"<p:sld": entity.encode(), b"hello": b"&e;"}))
+    assert "password" not in found.text
+    assert "About hello" in found.text
+
+
+@pytest.mark.parametrize("depth", [50, 5000])
+def test_groups_of_shapes_are_read_or_refused_at_any_depth(depth: int) -> None:
+    group = b"<p:grpSp><p:nvGrpSpPr/><p:grpSpPr/>" * depth
+    changes = {b"<p:sp>": group + b"<p:sp>", b"</p:sp>": b"</p:sp>" + b"</p:grpSp>" * depth}
+    if depth == 50:
+        assert "hello" in read("a.pptx", _changed_slide(changes)).text
+    else:
+        with pytest.raises(Unreadable, match="corrupt"):
+            read("a.pptx", _changed_slide(changes))
+
+
+@pytest.mark.parametrize("content", [b"", b"\0\xff" * 100, b"<a>" * 10_000, b"<x/>"])
+def test_a_presentation_with_a_broken_slide_is_corrupt(content: bytes) -> None:
+    with pytest.raises(Unreadable, match="corrupt"):
+        read("a.pptx", replaced(slides("hello"), _SLIDE, content))
 
 
 ODT = """<text:tracked-changes><text:p>deleted</text:p></text:tracked-changes>
