@@ -6,11 +6,8 @@ import io
 import zipfile
 from collections.abc import Mapping
 from datetime import date, datetime, time
-<<<<<<< HEAD
-from typing import Any
-=======
 from pathlib import Path
->>>>>>> attack13
+from typing import Any
 
 import docx
 import openpyxl
