@@ -17,9 +17,9 @@ def batches(
 
     Args:
         items: Taken as they are needed.
-        size: The bytes of one of them.
+        size: The bytes of one of them, or its size in another unit.
         most: Items in a batch.
-        most_bytes: Bytes in a batch.
+        most_bytes: Bytes in a batch, or the unit of ``size``.
     """
     batch: list[T] = []
     room = most_bytes

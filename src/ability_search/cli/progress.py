@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 def progress_bar(name: str, *, total: int | None, hidden: bool) -> Iterator[Advance]:
     """Show a progress bar on stderr during the block, if stderr is a terminal.
 
-    ``total`` is a number of documents; if ``None``, the progress events set it.
+    ``total`` is a number of documents; if ``None``, the progress events set it. For 0 nothing is
+    shown.
     """
     console = output.stderr()
     bar = Progress(
@@ -36,7 +37,7 @@ def progress_bar(name: str, *, total: int | None, hidden: bool) -> Iterator[Adva
         TimeElapsedColumn(),
         console=console,
         transient=True,
-        disable=hidden or not console.is_terminal,
+        disable=hidden or total == 0 or not console.is_terminal,
     )
     with bar:
         task = bar.add_task(output.plain(name), total=total)

@@ -10,16 +10,17 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection as Values
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
 
+from ability_search.bounded_batches import batches
 from ability_search.collection import Collection
 from ability_search.errors import Busy
 from ability_search.index.preparation import links_of, restored_document
-from ability_search.store.chunk_pages import chunk_pages
+from ability_search.store.chunk_pages import chunk_pages, chunks_of
 from ability_search.store.port import Store
 from ability_search.store.records import ChunkRecord, Replacement, SourceRecord, source_of
 from ability_search.store.registry import Registry
@@ -138,7 +139,8 @@ class NoteLinks:
         known = {each.source: each for each in records}
         written = 0
         for part in (list(first), then):
-            for group in _groups([known[source] for source in part]):
+            notes = [known[source] for source in part]
+            for group in batches(notes, chunks_of, most=_GROUP, most_bytes=_GROUP):
                 done = await self._write_group(collection, group, links, kept)
                 written += len(done & changes.keys())
         return written
@@ -228,18 +230,6 @@ async def read_sources(store: Store, collection: Collection) -> list[SourceRecor
         records += page
         after = page[-1].source
     return records
-
-
-def _groups(records: Iterable[SourceRecord]) -> Iterator[list[SourceRecord]]:
-    """Yield groups of at most :data:`_GROUP` chunks, or one source."""
-    group: list[SourceRecord] = []
-    for each in records:
-        if group and sum(e.chunks for e in group) + each.chunks > _GROUP:
-            yield group
-            group = []
-        group.append(each)
-    if group:
-        yield group
 
 
 def _represented(

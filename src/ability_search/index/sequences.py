@@ -114,13 +114,13 @@ def in_context(
             section = place
         if "turn" in each.metadata:
             text = _turns_before(passages, place, turns, counter) if each.tokens <= SHORT else ""
-        elif each.context or code:
+        elif each.context or code or not context:
             text = each.context
         elif context == SECTION:
             lead = passages[section].content if section < place else ""
             text = _beginning_of(lead, CONTEXT, counter)
         else:
-            text = _around(passages, place, context or 0, document.content, counter)
+            text = _around(passages, place, context, document.content, counter)
         placed.append(replace(each, context=text) if text != each.context else each)
     return placed
 

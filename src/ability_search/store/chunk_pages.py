@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from operator import attrgetter
 
+from ability_search.bounded_batches import batches
 from ability_search.documents import is_kind
 from ability_search.errors import TooLarge
 from ability_search.store.port import CopyStore
 from ability_search.store.records import ChunkRecord, SourceRecord
 
+chunks_of: Callable[[SourceRecord], int] = attrgetter("chunks")
+"""Returns the number of chunks of a source."""
 _CHUNKS = 256
 """Chunks read at a time."""
 
@@ -76,16 +80,8 @@ def _slices(records: Iterable[SourceRecord]) -> Iterator[tuple[bool, _Slice]]:
 
 
 def _packed(records: Iterable[SourceRecord]) -> Iterator[_Slice]:
-    counts: dict[str, int] = {}
-    for record in records:
-        count = record.chunks
-        if counts and sum(counts.values()) + count > _CHUNKS:
-            yield _Slice(tuple(counts), 0, max(counts.values()))
-            counts = {}
-        if count > _CHUNKS:
-            for first in range(0, count, _CHUNKS):
-                yield _Slice((record.source,), first, min(first + _CHUNKS, count))
-        else:
-            counts[record.source] = count
-    if counts:
-        yield _Slice(tuple(counts), 0, max(counts.values()))
+    for group in batches(records, chunks_of, most=_CHUNKS, most_bytes=_CHUNKS):
+        sources = tuple(record.source for record in group)
+        end = max(map(chunks_of, group))
+        for first in range(0, end, _CHUNKS):
+            yield _Slice(sources, first, min(first + _CHUNKS, end))
