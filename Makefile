@@ -12,7 +12,7 @@ PYTHON ?= $(shell for python in python3.13 python3.12 python3.11 python3 python;
 PIP     := $(BIN)/python -m pip --quiet --disable-pip-version-check
 WEIGHTS := deploy/weights.txt
 
-# Parts of ability_search without a socket, a clock or the environment; how much of them unit tests
+# Parts of ability_search without a socket, a clock or the environment; how much of them the tests
 # must reach, in percent of lines and branches.
 PURE    := filters index/kinds text understanding
 COVERED := 98
@@ -55,7 +55,7 @@ KADI_CORE ?= $(firstword $(wildcard ../shared/kadi-core/*.tgz))
 export ORT_DISABLE_TELEMETRY := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo up test tests lint coverage docs site contract inspector cluster bench quality ablation chaos lock clean
+.PHONY: help demo up test tests lint docs site contract inspector cluster bench quality ablation chaos lock clean
 .DELETE_ON_ERROR:
 
 help: ## list the targets
@@ -70,20 +70,16 @@ up: $(VENV)/.run ## start the stack and leave it running until Ctrl-C
 test: lint tests ## lint, check the types and run every test
 
 # Tests of many processes share the machine with those beside them; a failure is one if it repeats alone.
-tests: $(VENV)/.dev $(VENV)/.kadi-core ## run every test
-	@$(BIN)/python -m pytest --numprocesses auto --dist loadfile || { [ $$? -eq 1 ] && \
-		echo "==> what failed, once more and alone" && $(BIN)/python -m pytest --last-failed; }
+tests: $(VENV)/.dev $(VENV)/.kadi-core ## run every test, and hold the branch coverage of the pure parts
+	@$(BIN)/python -m pytest --numprocesses auto --dist loadfile --cov-report= \
+		--cov-fail-under $(COVERED) $(PURE:%=--cov src/ability_search/%) || { [ $$? -eq 1 ] && \
+		echo "==> what failed, once more and alone" && \
+		$(BIN)/python -m pytest --last-failed --last-failed-no-failures none; }
 
 lint: $(VENV)/.dev ## check style, format and types
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
-
-coverage: $(VENV)/.dev ## hold the branch coverage of the pure parts, by their unit tests
-	@$(BIN)/python -m pytest --quiet --numprocesses auto -m 'not engine and not model and not long' \
-		--cov-branch --cov-report term-missing:skip-covered --cov-fail-under $(COVERED) \
-		$(foreach part,$(PURE),--cov src/ability_search/$(part)) \
-		$(foreach part,filters index search text understanding,tests/ability_search/$(part))
 
 docs: $(VENV)/.run ## write the generated parts of README.md and docs/ anew
 	@$(BIN)/python scripts/generate_docs.py

@@ -1,7 +1,7 @@
 """More workers, brokers and databases: load with kills of each, and what the costs add up to.
 
-Clients query and write beside each other, first in calm, then while one process after the other is
-killed. Afterwards everything that was acknowledged must be there.
+Clients query, first alone, then beside a client that writes, then while one process after the other
+is killed. Afterwards everything that was acknowledged must be there.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Load:
 
 
 async def measure(*, chunks: int, seconds: float) -> dict[str, Any]:
-    """Measure each of :data:`SETUPS` with a collection of ``chunks``, for twice ``seconds``."""
+    """Measure each of :data:`SETUPS` with a collection of ``chunks``, for ``seconds`` a load."""
     return {
         f"{workers} workers, {brokers} brokers, {databases} databases": await _measured(
             workers, brokers, databases, chunks=chunks, seconds=seconds
@@ -104,12 +104,8 @@ async def _run(
         settled = await latency.settled(network, most=_SETTLE_SECONDS)
         warming = await latency.warmed_up(network, "hybrid", 200)
         alone = await latency.measured_rounds(network, "hybrid", 200, 1, seed=99)
-        calm, before = Load(), network.cpu_ms()
-        await _under_load(network, calm, seconds)
-        used = network.cpu_ms()
-        per_query = {
-            part: round((used[part] - before[part]) / max(1, len(calm.taken)), 2) for part in used
-        }
+        reading, reading_cost = await _costs(network, seconds, writes=False)
+        calm, calm_cost = await _costs(network, seconds)
         shaken = Load()
         async with asyncio.TaskGroup() as group:
             group.create_task(_under_load(network, shaken, seconds))
@@ -120,8 +116,10 @@ async def _run(
             "one client, median ms of each round before": warming,
             "one client, median ms": alone["median ms"],
             "one client, processor ms a query": alone["processor ms a query"],
+            "without the writer": _shown(reading, seconds),
+            "without the writer, processor ms a query": reading_cost,
             "calm": _shown(calm, seconds),
-            "processor ms a query, writes included": per_query,
+            "processor ms a query, writes included": calm_cost,
             "with kills": _shown(shaken, seconds),
             "killed": killed.result(),
             "acknowledged, not there": await _missing(
@@ -172,8 +170,23 @@ async def _offered(network: Network, name: str) -> None:
             await asyncio.sleep(0.2)
 
 
-async def _under_load(network: Network, load: Load, seconds: float) -> None:
-    """Query with some clients and write with one."""
+async def _costs(
+    network: Network, seconds: float, *, writes: bool = True
+) -> tuple[Load, dict[str, float]]:
+    """Return what clients saw, and the processor time of each part in ms a query.
+
+    ``clients`` is this process, which embeds too.
+    """
+    load, before, own = Load(), network.cpu_ms(), time.process_time()
+    await _under_load(network, load, seconds, writes=writes)
+    used = {part: after - before[part] for part, after in network.cpu_ms().items()}
+    used["clients"] = (time.process_time() - own) * 1e3
+    queries = max(1, len(load.taken))
+    return load, {part: round(spent / queries, 2) for part, spent in used.items()}
+
+
+async def _under_load(network: Network, load: Load, seconds: float, *, writes: bool = True) -> None:
+    """Query with some clients, and write with one if ``writes``."""
     until = time.perf_counter() + seconds
     urls = network.url.split(",")
 
@@ -206,7 +219,7 @@ async def _under_load(network: Network, load: Load, seconds: float) -> None:
 
     load.last = time.perf_counter()
     async with asyncio.TaskGroup() as group:
-        for number in range(_CLIENTS + 1):
+        for number in range(0 if writes else 1, _CLIENTS + 1):
             first = number % len(urls)
             url = ",".join(urls[first:] + urls[:first])
             group.create_task(_connected(url, write if not number else None, query, number))

@@ -478,7 +478,7 @@ def test_make_help_lists_every_target() -> None:
     )
     assert shown.returncode == 0, shown.stderr
     assert {line.split()[1] for line in shown.stdout.splitlines()} == set(targets)
-    expected = "bench chaos clean contract coverage demo docs inspector lint site test up"
+    expected = "bench chaos clean contract demo docs inspector lint site test up"
     assert set(expected.split()) <= set(targets)
 
 
@@ -509,7 +509,7 @@ def test_ci_is_executable_and_runs_the_tests_the_demo_and_a_short_campaign() -> 
         "make .venv/.contract",
         'make --jobs 2 --output-sync=target "${checks[@]}" \\',
     ]
-    assert "checks=(chaos demo quality coverage contract site)" in text
+    assert "checks=(chaos demo quality contract site)" in text
     assert "checks+=(inspector)" in text
 
 
