@@ -25,6 +25,7 @@ import jpype
 from kadi_localnet.database import jvm
 from kadi_localnet.database.backend import (
     DATETIME_FORMAT,
+    MAX_BYTES,
     MAX_ROWS,
     Conflict,
     Counts,
@@ -84,6 +85,7 @@ class EmbeddedDatabases:
             it.
         workers: Maximum number of calls that run at a time.
         max_rows: Maximum number of rows of an answer.
+        max_bytes: Maximum size of an answer as JSON.
         max_waiting: Maximum number of calls that wait.
         warm_up: Open existing databases and load their vector indexes in the background at the
             start, so that the first call does not wait for it.
@@ -99,6 +101,7 @@ class EmbeddedDatabases:
         heap_mb: int | None = None,
         workers: int = WORKERS,
         max_rows: int = MAX_ROWS,
+        max_bytes: int = MAX_BYTES,
         max_waiting: int = MAX_WAITING,
         warm_up: bool = True,
         disk_reserve: int = RESERVE,
@@ -110,6 +113,7 @@ class EmbeddedDatabases:
         self._space = DiskSpace(directory, disk_reserve)
         self._heap_mb = heap_mb
         self._max_rows = max_rows
+        self._max_bytes = max_bytes
         self._most_calls = workers + max_waiting
         self._warm_up = warm_up
         self._pool = ThreadPoolExecutor(workers, thread_name_prefix="arcadedb")
@@ -331,7 +335,7 @@ class EmbeddedDatabases:
             results = execute(statement.language, statement.text, params)
         else:
             results = execute(statement.language, statement.text)
-        return database.writer.rows(results, statement, self._max_rows, effect)
+        return database.writer.rows(results, statement, self._max_rows, self._max_bytes, effect)
 
     @contextmanager
     def _translated(self, engine: _Engine) -> Iterator[None]:
