@@ -231,6 +231,7 @@ class EmbeddedDatabases:
             raise DatabaseError(
                 f"the data directory {self._directory} cannot be created: {exc.strerror}"
             ) from exc
+        self._space.prepare()
         jvm.start(heap_mb=self._heap(), crash_directory=self._directory)
         self._engine = _Engine(
             guard=StatementGuard(),
