@@ -37,10 +37,14 @@ from kadi_localnet.database.backend import (
 from kadi_localnet.database.conversion import Parameters, ResultWriter
 from kadi_localnet.database.disk_space import RESERVE, DiskSpace
 from kadi_localnet.database.index_repair import open_repaired
-from kadi_localnet.database.index_use import IndexUse
+from kadi_localnet.database.index_use import IndexUse, dropped_types
 from kadi_localnet.database.statement_guard import StatementGuard, confine
 from kadi_localnet.database.tickets import Stopped, Ticket, messages, translate
-from kadi_localnet.database.vector_indexes import stored_vectors, warm_vector_indexes
+from kadi_localnet.database.vector_indexes import (
+    close_dropped_graphs,
+    stored_vectors,
+    warm_vector_indexes,
+)
 
 T = TypeVar("T")
 
@@ -285,7 +289,10 @@ class EmbeddedDatabases:
                     database.indexes.of(statements, ticket.pause),
                     ticket.running(engine.registry, engine.no_client, name),
                 ):
-                    return self._transaction(engine, database, statements, ticket)
+                    rows = self._transaction(engine, database, statements, ticket)
+                    if dropped := dropped_types(statements):
+                        close_dropped_graphs(name, database.java, dropped)
+                    return rows
             except Conflict as exc:
                 self.counts.add_conflict()
                 delay = next(delays, None)
