@@ -444,6 +444,27 @@ async def test_more_rows_than_allowed_are_an_error(make_backend: MakeBackend) ->
         assert bounded["count"] == 3
 
 
+async def test_more_bytes_than_allowed_are_an_error(make_backend: MakeBackend) -> None:
+    async with make_backend(max_bytes=10_000) as backend:
+        few = Abilities(backend, next(names))
+        await few.call("arcade-db-create", {"name": few.database})
+        await few.run("CREATE DOCUMENT TYPE T")
+        for text in ("é" * 2500, "y" * 2500):
+            await few.run("INSERT INTO T SET text = :text", {"text": text})
+        assert len(await few.rows("SELECT FROM T")) == 2
+        await few.run("INSERT INTO T SET text = :text", {"text": "z" * 2500})
+        too_large = await few.query("SELECT FROM T")
+        assert too_large["success"] is False
+        assert "the answer is too large: more than 10000 bytes" in too_large["error"]
+        assert "max_message_bytes" in too_large["error"]
+        assert len(await few.rows("SELECT FROM T LIMIT 2")) == 2
+        changed = await few.command("UPDATE T SET n = 1 RETURN AFTER")
+        assert changed["success"] is False
+        assert "the answer is too large" in changed["error"]
+        nothing = "nothing was written" in changed["error"]
+        assert len(await few.rows("SELECT n FROM T WHERE n = 1")) == (0 if nothing else 3)
+
+
 async def test_a_call_ends_at_its_deadline(db: Abilities) -> None:
     await db.run("CREATE DOCUMENT TYPE T")
     await db.run("INSERT INTO T CONTENT :rows", {"rows": [{"x": i} for i in range(4000)]})

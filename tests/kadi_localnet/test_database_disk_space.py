@@ -15,6 +15,12 @@ DELETION = Statement("DELETE", params={"source": "a"})
 SECONDS = 30.0
 
 
+@pytest.fixture(autouse=True)
+def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run in a directory in which a file may be created."""
+    monkeypatch.chdir(tmp_path)
+
+
 def space(free: float) -> DiskSpace:
     return DiskSpace(Path(), 100 * MIB, free=lambda: int(free * MIB))
 
@@ -37,9 +43,43 @@ def test_below_the_reserve_large_writes_are_refused_and_deletions_work(free: flo
     assert space(free).check([DELETION]) == 0
 
 
-def test_below_a_quarter_of_the_reserve_every_write_is_refused() -> None:
+REPLACEMENT = Statement("DELETE FROM T; INSERT INTO T CONTENT :rows", params={"rows": [{"n": 1}]})
+CHANGE = Statement("UPDATE T SET n = 1")
+
+
+@pytest.mark.parametrize("statement", [REPLACEMENT, CHANGE])
+def test_below_a_quarter_of_the_reserve_only_deletions_work(statement: Statement) -> None:
+    assert space(24).check([DELETION]) == 0
     with pytest.raises(DatabaseError, match="disk is full"):
-        space(24).check([DELETION])
+        space(24).check([statement])
+    with pytest.raises(DatabaseError, match="disk is full"):
+        space(24).check([DELETION, statement])
+
+
+def test_a_deletion_on_a_full_disk_gets_the_space_set_aside(tmp_path: Path) -> None:
+    whole = 300 * MIB
+    used = 0
+
+    def free() -> int:
+        held = sum(each.stat().st_size for each in tmp_path.iterdir())
+        return max(0, whole - used - held)
+
+    disk = DiskSpace(tmp_path, 100 * MIB, free=free)
+    disk.check([CHANGE])
+    (held,) = tmp_path.iterdir()
+    assert held.stat().st_size == 100 * MIB // 8
+    used = whole - held.stat().st_size
+    with pytest.raises(DatabaseError, match="disk is full"):
+        disk.check([CHANGE])
+    assert held.exists()
+    assert disk.check([DELETION]) == 0
+    assert not held.exists()
+    used = whole - MIB
+    with pytest.raises(DatabaseError, match="disk is full"):
+        disk.check([DELETION])
+    used = 0
+    disk.check([CHANGE])
+    assert held.exists()
 
 
 def test_many_small_statements_are_a_large_write() -> None:

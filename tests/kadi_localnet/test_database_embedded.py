@@ -381,6 +381,34 @@ async def test_a_vector_index_is_warm_before_anybody_searches(tmp_path: Path) ->
     assert count == pytest.approx(400, rel=0.1)
 
 
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="needs /proc")
+async def test_a_dropped_vector_index_leaves_no_file_open(databases: EmbeddedDatabases) -> None:
+    vectors = np.random.default_rng(3).standard_normal((50, 16)).tolist()
+    search = "SELECT k FROM (SELECT expand(vectorNeighbors('T[e]', :v, 1)))"
+
+    def open_files() -> set[str]:
+        links = (os.path.join("/proc/self/fd", each) for each in os.listdir("/proc/self/fd"))
+        return {os.readlink(each) for each in links if os.path.lexists(each)}
+
+    await run(databases, "CREATE VERTEX TYPE Kept")
+    for searched in (True, False, True):
+        await run(databases, "CREATE VERTEX TYPE T BUCKETS 1")
+        await run(databases, "CREATE PROPERTY T.e ARRAY_OF_FLOATS")
+        metadata = '{"dimensions": 16, "similarity": "COSINE"}'
+        await run(databases, f"CREATE INDEX ON T (e) LSM_VECTOR METADATA {metadata}")
+        await run(databases, INSERT, {"rows": [{"k": k, "e": e} for k, e in enumerate(vectors)]})
+        if searched:
+            found = await databases.read(
+                "d", Statement(search, params={"v": vectors[7]}), timeout=9
+            )
+            assert decode(found.json) == [{"k": 7}]
+        assert any("vecgraph" in each for each in open_files())
+        await run(databases, "DROP TYPE T UNSAFE")
+        assert [each for each in open_files() if "vecgraph" in each] == []
+    await run(databases, "INSERT INTO Kept SET n = 1")
+    assert await read(databases, "SELECT n FROM Kept") == [{"n": 1}]
+
+
 async def test_a_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     backend = EmbeddedDatabases(tmp_path / "file", heap_mb=512)

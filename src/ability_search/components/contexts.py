@@ -254,7 +254,11 @@ def _backend(settings: Settings) -> tuple[Backend, str]:
         urls = [url.get_secret_value() for url in arcadedb.urls]
         shown = ", ".join(map(str, arcadedb.urls))
         databases = HttpDatabases(
-            urls, user=arcadedb.user, password=password, spread_reads=arcadedb.spread_reads
+            urls,
+            user=arcadedb.user,
+            password=password,
+            max_bytes=settings.limits.message_bytes,
+            spread_reads=arcadedb.spread_reads,
         )
         return databases, shown
     from kadi_localnet.database.embedded import EmbeddedDatabases
@@ -263,7 +267,11 @@ def _backend(settings: Settings) -> tuple[Backend, str]:
     heap = arcadedb.heap // _MIB if arcadedb.heap else None
     reserve = settings.arcadedb.disk_reserve
     embedded = EmbeddedDatabases(
-        directory, heap_mb=heap, disk_reserve=reserve, stuck=lambda: os._exit(_STUCK)
+        directory,
+        heap_mb=heap,
+        max_bytes=settings.limits.message_bytes,
+        disk_reserve=reserve,
+        stuck=lambda: os._exit(_STUCK),
     )
     return embedded, str(directory)
 

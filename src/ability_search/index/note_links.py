@@ -12,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Collection as Values
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -21,6 +22,7 @@ from ability_search.collection import Collection
 from ability_search.errors import Busy
 from ability_search.index.preparation import links_of, restored_document
 from ability_search.store.chunk_pages import chunk_pages, chunks_of
+from ability_search.store.halves import in_halves
 from ability_search.store.port import Store
 from ability_search.store.records import ChunkRecord, Replacement, SourceRecord, source_of
 from ability_search.store.registry import Registry
@@ -214,7 +216,9 @@ class NoteLinks:
         self, collection: Collection, sources: Sequence[str]
     ) -> tuple[dict[str, SourceRecord], dict[str, list[ChunkRecord]]]:
         """Return the records of sources that are stored, and their chunks in order, by source."""
-        records = await self._store.source_records_named(collection.type, sources)
+        records = await in_halves(
+            partial(self._store.source_records_named, collection.type), sources
+        )
         found: dict[str, list[ChunkRecord]] = defaultdict(list)
         async for chunks in chunk_pages(self._store, collection.type, records):
             for each in chunks:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 from ability_search.collection import Collection
@@ -32,6 +33,7 @@ from ability_search.index.session_options import (
     Task,
     TaskChange,
 )
+from ability_search.store.halves import in_halves
 from ability_search.store.records import SessionKind, SessionRecord, SessionSelection
 
 MOST_KEYS: Final = 1000
@@ -180,7 +182,9 @@ class Sessions:
     async def _restored(
         self, collection: Collection, sources: Sequence[str]
     ) -> dict[str, Document]:
-        records = await self._store.source_records_named(collection.type, sources)
+        records = await in_halves(
+            partial(self._store.source_records_named, collection.type), sources
+        )
         ids = [
             f"{collection.public_name}:{each.source}:{index}"
             for each in records

@@ -234,7 +234,7 @@ def parse_query(asked: QueryInput, filter: Filter | None = None) -> Query:
         filter,
         rules=[_rule(name, rule) for name, rule in asked.rerank.items()],
         text_fields=tuple(dict.fromkeys(names)),
-        age_path=() if dated == CREATED_AT else _age_path(dated),
+        age_path=() if dated == CREATED_AT else age_path(dated),
         as_of=None if asked.as_of is None else instants("asOf", asked.as_of)[1] - 1,
         period=_period(asked.time_range),
     )
@@ -288,7 +288,12 @@ def _text_field(at: str, name: str) -> str:
     return metadata_field(key_path(at, full.removeprefix(_METADATA)))
 
 
-def _age_path(field: str) -> tuple[str, ...]:
+def age_path(field: str) -> tuple[str, ...]:
+    """Return the keys within the metadata of the date that ``decay`` counts from.
+
+    Raises:
+        InvalidInput: if the field is none of the metadata.
+    """
     if field in _OWN_FIELDS:
         raise InvalidInput("decay.field", "is no date", hint="Use createdAt or metadata.<key>.")
     return key_path("decay.field", field.removeprefix(_METADATA))

@@ -64,6 +64,13 @@ _NEEDS = {
 Notify = Callable[[str], None]
 
 
+_CAUSES = {
+    3: "out of heap memory: increase arcadedb_heap, or index less at a time",
+    70: "the engine answered no call any more",
+}
+"""Causes of the exit codes of a database."""
+
+
 class ComponentProcess:
     """A component; after :meth:`start` it is restarted whenever it ends.
 
@@ -194,7 +201,7 @@ class ComponentProcess:
                 f"{self.name}: {report['error']}", hint=str(report.get("hint") or "")
             )
         raise ComponentFailed(
-            f"{self.name} {_ending(code)} before it was ready",
+            f"{self.name} {_ending(self.name, code)} before it was ready",
             hint=f"Its log is above; `ability-search {self._arguments({})[0]}` runs it alone.",
         )
 
@@ -230,7 +237,7 @@ class ComponentProcess:
         while self._process is not None:
             code = await self._process.wait()
             delay = self._backoff.delay(0.0 if ready is None else clock() - ready)
-            self._notify(f"{self.name} {_ending(code)}; restarting in {delay:.1f} s")
+            self._notify(f"{self.name} {_ending(self.name, code)}; restarting in {delay:.1f} s")
             await asyncio.sleep(delay)
             ready = None
             try:
@@ -284,9 +291,10 @@ async def _ends(process: asyncio.subprocess.Process, seconds: float) -> bool:
     return True
 
 
-def _ending(code: int) -> str:
+def _ending(name: str, code: int) -> str:
     if code >= 0:
-        return f"ended with exit code {code}"
+        cause = _CAUSES.get(code) if name.partition("-")[0] == "database" else None
+        return f"ended with exit code {code}" + (f" ({cause})" if cause else "")
     try:
         return f"was ended by {signal.Signals(-code).name}"
     except ValueError:

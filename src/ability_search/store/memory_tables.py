@@ -18,6 +18,7 @@ from ability_search.errors import GenerationGone
 from ability_search.filters.predicate import matches
 from ability_search.filters.tree import Filter
 from ability_search.store.records import (
+    VALUE_LENGTH,
     ChunkRecord,
     Columns,
     Job,
@@ -28,6 +29,7 @@ from ability_search.store.records import (
     SourceRecord,
     TermStatisticsEntry,
     Use,
+    metadata_key,
 )
 
 Vector = npt.NDArray[np.float32]
@@ -288,7 +290,12 @@ def row_of(
         whole: Whether to add terms, weights and embedding.
     """
     record = chunk.record
-    values: dict[str, Any] = {name: _field(chunk, name) for name in columns.fields}
+    keys = {name: metadata_key(name) for name in columns.fields}
+    values: dict[str, Any] = {
+        name: _field(chunk, name) for name, key in keys.items() if key is None
+    }
+    if any(keys.values()):
+        values["metadata"] = {key: _value(record, key) for key in keys.values() if key}
     for name, vector in columns.cosines.items():
         if vector is not scored_by:
             values[name] = cosine(chunk, vector)
@@ -304,6 +311,11 @@ def _field(chunk: StoredChunk, name: str) -> Any:
         return chunk.embedding
     value = getattr(chunk.record, name)
     return deepcopy(value) if name == "metadata" else value
+
+
+def _value(record: ChunkRecord, key: str) -> Any:
+    value = record.metadata.get(key)
+    return None if len(str(value)) > VALUE_LENGTH else deepcopy(value)
 
 
 def passage_of(chunk: StoredChunk) -> Passage:

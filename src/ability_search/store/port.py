@@ -250,12 +250,22 @@ class IndexStore(Protocol):
     async def source_records(
         self, generation: str, *, after: str, limit: int
     ) -> list[SourceRecord]:
-        """Return source records greater than ``after``, in order, without generated kinds."""
+        """Return source records greater than ``after``, in order, without generated kinds.
+
+        There may be fewer than ``limit`` although others follow.
+
+        Raises:
+            TooLarge: if one record does not fit into one message.
+        """
 
     async def source_records_named(
         self, generation: str, sources: Sequence[str]
     ) -> list[SourceRecord]:
-        """Return the records of these sources, in any order."""
+        """Return the records of these sources, in any order.
+
+        Raises:
+            TooLarge: if they do not fit into one message.
+        """
 
     async def source_passages(
         self, generation: str, source: str, *, kinds: bool = False

@@ -192,11 +192,33 @@ class Columns:
     """Columns to read for each candidate in addition to its ids and score."""
 
     fields: Sequence[str] = ()
-    """Names of fields of :class:`ChunkRecord`."""
+    """Names of fields of :class:`ChunkRecord`, or of :func:`metadata_column`."""
     cosines: Mapping[str, Sequence[float]] = field(default_factory=dict)
     """Vectors, by the column for the cosine to them; ``None`` for a chunk without an embedding."""
     products: Mapping[str, SparseVector] = field(default_factory=dict)
     """Terms, by the column for the dot product with them."""
+
+
+_METADATA: Final = "metadata."
+HIT_METADATA_LENGTH: Final = 600_000
+"""Characters of the greatest metadata that is read with a hit, more than any has that is stored
+now. Metadata stored before its limit may have several MB, and a page of it fits into no message."""
+VALUE_LENGTH: Final = 16_384
+"""Characters of the greatest value of metadata that is read with a candidate."""
+
+
+def metadata_column(key: str) -> str:
+    """Return the column of candidates with a key of their metadata.
+
+    Their rows have it as the only member of ``metadata``, besides other keys. A value of more than
+    :data:`VALUE_LENGTH` characters as text is ``None``.
+    """
+    return f"{_METADATA}{key}"
+
+
+def metadata_key(column: str) -> str | None:
+    """Return the key of a :func:`metadata_column`; ``None`` for other columns."""
+    return column.removeprefix(_METADATA) if column.startswith(_METADATA) else None
 
 
 @dataclass(slots=True)  # a frozen one takes twice as long to make, and a query has a hundred
@@ -235,11 +257,12 @@ class ChunkText:
     """Cosines to the chunks that it was compared with."""
     embedding: Sequence[float] | None = None
     """Its vector, if requested."""
+    metadata_omitted: bool = False
+    """Whether its metadata is empty here because it exceeds :data:`HIT_METADATA_LENGTH`."""
 
 
-TEXT_FIELDS = tuple(
-    each.name for each in fields(ChunkText) if each.name not in ("rid", "cosines", "embedding")
-)
+_COMPUTED = ("rid", "cosines", "embedding", "metadata_omitted")
+TEXT_FIELDS = tuple(each.name for each in fields(ChunkText) if each.name not in _COMPUTED)
 """Fields of a :class:`ChunkText` that are fields of a :class:`ChunkRecord` too."""
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from fnmatch import fnmatchcase
 
 from kadi_localnet.broker.limits import Limits
+from kadi_localnet.broker.look_alikes import looks_like
 from kadi_localnet.broker.params import invalid
 
 DEFAULT_NETWORKS = ("global",)
@@ -24,8 +24,8 @@ class Access:
     members: Mapping[str, Collection[str]] = field(default_factory=dict)
     """Networks that only these agents may join."""
     providers: Mapping[str, Collection[str]] = field(default_factory=dict)
-    """Tools that only these agents may offer, by name or pattern (``arcade-*``). If several
-    patterns match a name, the agent must be listed for each of them."""
+    """Tools that only these agents may offer, by name or pattern (``arcade-*``), and those that
+    look like them. If several patterns match a name, the agent must be listed for each of them."""
 
     def may_join(self, network: str, agent_id: str | None) -> bool:
         """Return whether an agent may join a network; ``None`` is an unauthenticated session."""
@@ -34,13 +34,12 @@ class Access:
         members = self.members.get(network)
         return members is None or agent_id in members
 
-    def may_offer(self, tool: str, agent_id: str | None) -> bool:
-        """Return whether an agent may offer a tool."""
-        return all(
-            agent_id in agents
-            for pattern, agents in self.providers.items()
-            if fnmatchcase(tool, pattern)
-        )
+    def reserved(self, tool: str, agent_id: str | None) -> str | None:
+        """Return the pattern by which an agent may not offer a tool; ``None`` if it may."""
+        for pattern, agents in self.providers.items():
+            if agent_id not in agents and looks_like(tool, pattern):
+                return pattern
+        return None
 
 
 class Networks:

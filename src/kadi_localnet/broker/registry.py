@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from typing import Any
 
 from kadi_client.messages import Raw
 from kadi_localnet.broker.access import Access, Networks, check_name
 from kadi_localnet.broker.limits import Limits
+from kadi_localnet.broker.look_alikes import seen
 from kadi_localnet.broker.params import Discovery, Register, ToolEntry, invalid, present
 from kadi_localnet.broker.session import Provider, Session
 
@@ -153,13 +155,17 @@ class Registry:
         for position, tool in enumerate(tools):
             member = f"tools.{position}.name"
             check_name(member, tool.name, self._limits)
-            if tool.name.startswith(RESERVED_PREFIX):
+            if seen(tool.name).startswith(RESERVED_PREFIX):
                 raise invalid(member, f"must not begin with {RESERVED_PREFIX!r}, which is reserved")
-            if not self._access.may_offer(tool.name, agent_id):
+            reserved = self._access.reserved(tool.name, agent_id)
+            if reserved is not None:
+                alike = (
+                    "" if fnmatchcase(tool.name, reserved) else f" looks like {reserved!r}, which"
+                )
                 raise invalid(
                     member,
-                    f"{tool.name!r} may only be offered by listed agents, and agent {agent_id} is"
-                    " none of them: the operator of the broker can list it",
+                    f"{tool.name!r}{alike} may only be offered by listed agents, and agent"
+                    f" {agent_id} is none of them: the operator of the broker can list it",
                 )
             if tool.name in named:
                 raise invalid(member, f"repeats {tool.name!r}: register each tool once")

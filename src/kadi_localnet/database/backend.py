@@ -26,6 +26,9 @@ from kadi_client.messages import Raw
 MAX_ROWS = 20_000
 """Default maximum number of rows of an answer."""
 
+MAX_BYTES = 32 << 20
+"""Default maximum size of an answer, that of a message."""
+
 DATETIME_FORMAT = "yyyy-MM-dd'T'HH:mm:ss"
 """Format of every database created here; the engine appends the fraction."""
 
@@ -139,6 +142,14 @@ def too_many_rows(limit: int, effect: str) -> DatabaseError:
     return DatabaseError(
         f"the answer has more than {limit} rows{effect}: add a LIMIT and page by key,"
         " or raise the ability's row limit"
+    )
+
+
+def too_many_bytes(limit: int, effect: str) -> DatabaseError:
+    """Return the error for an answer of more than ``limit`` bytes, as :func:`too_many_rows`."""
+    return DatabaseError(
+        f"the answer is too large: more than {limit} bytes{effect}: select fewer rows or columns,"
+        " or raise the setting max_message_bytes"
     )
 
 

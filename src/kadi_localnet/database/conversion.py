@@ -6,6 +6,7 @@ and a vector as an array.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -14,7 +15,14 @@ import msgspec
 import numpy as np
 
 from kadi_client.messages import encode
-from kadi_localnet.database.backend import DatabaseError, Rows, Statement, rows_of, too_many_rows
+from kadi_localnet.database.backend import (
+    DatabaseError,
+    Rows,
+    Statement,
+    rows_of,
+    too_many_bytes,
+    too_many_rows,
+)
 
 SHORTEST_VECTOR = 8
 """Shorter lists of numbers are not converted to arrays."""
@@ -104,24 +112,45 @@ class ResultWriter:
         self._collectors = jpype.JClass("java.util.stream.Collectors")
         self._string = jpype.JClass("java.lang.String")
         self._utf8 = jpype.JClass("java.nio.charset.StandardCharsets").UTF_8
+        self._exceeded = jpype.JClass("java.lang.IndexOutOfBoundsException")
         self._to_json = _row_to_json(database)
+        self._lengths = threading.local()
 
-    def rows(self, results: Any, statement: Statement, limit: int, effect: str) -> Rows:
+    def rows(
+        self, results: Any, statement: Statement, limit: int, max_bytes: int, effect: str
+    ) -> Rows:
         """Read a result set to its end and close it; ``effect`` is used in the error text.
 
+        An answer that is too large is not read further than to the row that exceeds the limit.
+
         Raises:
-            DatabaseError: if it has more than ``limit`` rows.
+            DatabaseError: if it has more than ``limit`` rows, or ``max_bytes`` as JSON.
         """
+        length, check = self._length(max_bytes)
+        length.set(0)
         try:
-            stream = results.stream().limit(limit + 1).map(self._to_json)
+            stream = results.stream().limit(limit + 1).map(self._to_json).peek(check)
             rows = stream.collect(self._collectors.toList())
+        except self._exceeded as exc:
+            if 0 <= length.get() < max_bytes:
+                raise
+            raise too_many_bytes(max_bytes, effect) from exc
         finally:
             results.close()
         total = int(rows.size())
         if total > limit:
             raise too_many_rows(limit, effect)
         joined = bytes(self._string.join(",", rows).getBytes(self._utf8))
+        if len(joined) > max_bytes:
+            raise too_many_bytes(max_bytes, effect)
         return rows_of(joined, total, statement)
+
+    def _length(self, max_bytes: int) -> Any:
+        """Return the length counter of this thread, and the check that adds a text to it."""
+        if getattr(self._lengths, "max_bytes", None) != max_bytes:
+            self._lengths.max_bytes = max_bytes
+            self._lengths.counted = _counted_length(max_bytes)
+        return self._lengths.counted
 
 
 def _row_to_json(database: Any) -> Any:
@@ -157,3 +186,30 @@ def _row_to_json(database: Any) -> Any:
     return jpype.JClass("java.lang.invoke.MethodHandleProxies").asInterfaceInstance(
         jpype.JClass("java.util.function.Function").class_, handle
     )
+
+
+def _counted_length(limit: int) -> tuple[Any, Any]:
+    """Return a counter and a ``java.util.function.Consumer`` that adds the length of a text to it.
+
+    The consumer throws IndexOutOfBoundsException if the sum is not below ``limit``. Like
+    :func:`_row_to_json` it is composed of method handles.
+    """
+    handles = jpype.JClass("java.lang.invoke.MethodHandles")
+    method_type = jpype.JClass("java.lang.invoke.MethodType").methodType
+    counter_class = jpype.JClass("java.util.concurrent.atomic.AtomicInteger")
+    integer, nothing = jpype.JInt.class_, jpype.JClass("java.lang.Void").TYPE
+    counter = counter_class()
+    lookup = handles.publicLookup()
+    length = lookup.findVirtual(jpype.JClass("java.lang.String"), "length", method_type(integer))
+    add = lookup.findVirtual(counter_class, "addAndGet", method_type(integer, integer))
+    check = lookup.findStatic(
+        jpype.JClass("java.util.Objects"), "checkIndex", method_type(integer, integer, integer)
+    )
+    handle = handles.filterReturnValue(
+        handles.filterReturnValue(length, add.bindTo(counter)),
+        handles.insertArguments(check, 1, [jpype.JInt(limit)]),
+    ).asType(method_type(nothing, jpype.JClass("java.lang.Object").class_))
+    consumer = jpype.JClass("java.lang.invoke.MethodHandleProxies").asInterfaceInstance(
+        jpype.JClass("java.util.function.Consumer").class_, handle
+    )
+    return counter, consumer

@@ -2,15 +2,20 @@
 
 An engine that runs out of space during a commit cannot even delete, so a reserve is kept. Below
 twice the reserve large writes wait, below the reserve they are refused, and below a quarter of it
-all writes are. Writes of up to :data:`SMALL` bytes, such as deletions, are small.
+only deletions are accepted. Writes of up to :data:`SMALL` bytes are small.
+
+Other programs may fill the disk to the last byte. A part of the reserve is therefore a file, which
+is removed for the first deletion that finds no space, and comes back when there is enough.
 """
 
 from __future__ import annotations
 
 import logging
+import re
 import shutil
+import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -20,11 +25,18 @@ from kadi_localnet.database.backend import DatabaseError, Statement
 
 log = logging.getLogger(__name__)
 
+FILE = ".reserve"
+
 MIB = 1024 * 1024
 RESERVE = 256 * MIB
 """Bytes kept free by default."""
 SMALL = 256 * 1024
 """Size of the parameters of a small write, in bytes."""
+FILE_SIZE = 32 * MIB
+"""Size of the file, at most an eighth of the reserve."""
+_LEAST = 4 * MIB
+"""Bytes that a deletion needs."""
+_DELETES = re.compile(r"\b(?:DELETE|DROP|TRUNCATE)\b", re.I)
 _LONGEST_WAIT = 1.0
 _LOG_EVERY = 60.0
 
@@ -43,6 +55,9 @@ class DiskSpace:
     ) -> None:
         self._reserve = reserve
         self._free = free or (lambda: shutil.disk_usage(directory).free)
+        self._file = directory / FILE
+        self._held = False
+        self._changing = threading.Lock()
         self._logged = -_LOG_EVERY
 
     def check(self, statements: Sequence[Statement]) -> float:
@@ -54,6 +69,7 @@ class DiskSpace:
         if not self._reserve:
             return 0.0
         free = self._free()
+        self._hold(free)
         if free >= 2 * self._reserve:
             return 0.0
         small = _size(statements) <= SMALL
@@ -61,6 +77,11 @@ class DiskSpace:
             return 0.0 if small else _LONGEST_WAIT * (2 - free / self._reserve)
         if small and free >= self._reserve // 4:
             return 0.0
+        if small and _deletes_only(statements):
+            if free < 2 * _LEAST:
+                self._release()
+            if self._free() >= _LEAST:
+                return 0.0
         self._warn(free)
         raise DatabaseError(
             f"the disk is full, nothing was written: the data directory has {free // MIB} MiB free,"
@@ -68,11 +89,51 @@ class DiskSpace:
             " delete data"
         )
 
+    def prepare(self) -> None:
+        """Set space aside for deletions, if there is enough."""
+        self._hold(self._free())
+
+    def _hold(self, free: int) -> None:
+        """Create the file, once, if there is enough space."""
+        if self._held or not self._reserve or free < self._reserve:
+            return
+        size = min(FILE_SIZE, self._reserve // 8)
+        with self._changing:
+            if self._held or (self._file.exists() and self._file.stat().st_size == size):
+                self._held = True
+                return
+            self._held = True
+            try:
+                self._file.write_bytes(bytes(size))
+            except OSError as exc:
+                log.warning("no space of the disk is set aside for deletions: %s", exc.strerror)
+                self._file.unlink(missing_ok=True)
+
+    def _release(self) -> None:
+        with self._changing:
+            if self._file.exists():
+                self._file.unlink(missing_ok=True)
+                log.warning("the disk is full: released what was set aside for deletions")
+            self._held = False
+
     def _warn(self, free: int) -> None:
         now = time.monotonic()
         if now - self._logged >= _LOG_EVERY:
             self._logged = now
             log.error("the disk is full: %d MiB free, writes are refused", free // MIB)
+
+
+def _deletes_only(statements: Sequence[Statement]) -> bool:
+    """Return whether statements delete, and store no rows."""
+    return bool(statements) and all(
+        _DELETES.search(each.text) and not _has_rows(each) for each in statements
+    )
+
+
+def _has_rows(statement: Statement) -> bool:
+    params = statement.params or ()
+    values = params.values() if isinstance(params, Mapping) else params
+    return any(isinstance(value, list) and value and isinstance(value[0], dict) for value in values)
 
 
 def _size(statements: Sequence[Statement]) -> int:

@@ -25,6 +25,7 @@ import jpype
 from kadi_localnet.database import jvm
 from kadi_localnet.database.backend import (
     DATETIME_FORMAT,
+    MAX_BYTES,
     MAX_ROWS,
     Conflict,
     Counts,
@@ -36,10 +37,14 @@ from kadi_localnet.database.backend import (
 from kadi_localnet.database.conversion import Parameters, ResultWriter
 from kadi_localnet.database.disk_space import RESERVE, DiskSpace
 from kadi_localnet.database.index_repair import open_repaired
-from kadi_localnet.database.index_use import IndexUse
+from kadi_localnet.database.index_use import IndexUse, dropped_types
 from kadi_localnet.database.statement_guard import StatementGuard, confine
 from kadi_localnet.database.tickets import Stopped, Ticket, messages, translate
-from kadi_localnet.database.vector_indexes import stored_vectors, warm_vector_indexes
+from kadi_localnet.database.vector_indexes import (
+    close_dropped_graphs,
+    stored_vectors,
+    warm_vector_indexes,
+)
 
 T = TypeVar("T")
 
@@ -84,6 +89,7 @@ class EmbeddedDatabases:
             it.
         workers: Maximum number of calls that run at a time.
         max_rows: Maximum number of rows of an answer.
+        max_bytes: Maximum size of an answer as JSON.
         max_waiting: Maximum number of calls that wait.
         warm_up: Open existing databases and load their vector indexes in the background at the
             start, so that the first call does not wait for it.
@@ -99,6 +105,7 @@ class EmbeddedDatabases:
         heap_mb: int | None = None,
         workers: int = WORKERS,
         max_rows: int = MAX_ROWS,
+        max_bytes: int = MAX_BYTES,
         max_waiting: int = MAX_WAITING,
         warm_up: bool = True,
         disk_reserve: int = RESERVE,
@@ -110,6 +117,7 @@ class EmbeddedDatabases:
         self._space = DiskSpace(directory, disk_reserve)
         self._heap_mb = heap_mb
         self._max_rows = max_rows
+        self._max_bytes = max_bytes
         self._most_calls = workers + max_waiting
         self._warm_up = warm_up
         self._pool = ThreadPoolExecutor(workers, thread_name_prefix="arcadedb")
@@ -227,6 +235,7 @@ class EmbeddedDatabases:
             raise DatabaseError(
                 f"the data directory {self._directory} cannot be created: {exc.strerror}"
             ) from exc
+        self._space.prepare()
         jvm.start(heap_mb=self._heap(), crash_directory=self._directory)
         self._engine = _Engine(
             guard=StatementGuard(),
@@ -280,7 +289,10 @@ class EmbeddedDatabases:
                     database.indexes.of(statements, ticket.pause),
                     ticket.running(engine.registry, engine.no_client, name),
                 ):
-                    return self._transaction(engine, database, statements, ticket)
+                    rows = self._transaction(engine, database, statements, ticket)
+                    if dropped := dropped_types(statements):
+                        close_dropped_graphs(name, database.java, dropped)
+                    return rows
             except Conflict as exc:
                 self.counts.add_conflict()
                 delay = next(delays, None)
@@ -331,7 +343,7 @@ class EmbeddedDatabases:
             results = execute(statement.language, statement.text, params)
         else:
             results = execute(statement.language, statement.text)
-        return database.writer.rows(results, statement, self._max_rows, effect)
+        return database.writer.rows(results, statement, self._max_rows, self._max_bytes, effect)
 
     @contextmanager
     def _translated(self, engine: _Engine) -> Iterator[None]:

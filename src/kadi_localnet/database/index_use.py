@@ -128,6 +128,11 @@ def _waiting(use: _Use, pause: Callable[[float], None]) -> Iterator[None]:
         use.end()
 
 
+def dropped_types(statements: Iterable[Statement]) -> list[str]:
+    """Return the types that statements drop, or of which they drop an index."""
+    return _types(statements)[1]
+
+
 def _types(statements: Iterable[Statement]) -> tuple[list[str], list[str]]:
     """Return the types that statements search, and those that they drop."""
     text = " ".join(each.text for each in statements)

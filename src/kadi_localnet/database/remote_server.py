@@ -17,6 +17,7 @@ from kadi_client.addresses import without_credentials
 from kadi_client.messages import Raw, encode
 from kadi_localnet.database.backend import (
     DATETIME_FORMAT,
+    MAX_BYTES,
     MAX_ROWS,
     Conflict,
     Counts,
@@ -26,6 +27,7 @@ from kadi_localnet.database.backend import (
     engine_error,
     retry_delays,
     rows_of,
+    too_many_bytes,
     too_many_rows,
 )
 from kadi_localnet.database.index_use import IndexUse
@@ -90,6 +92,10 @@ class _NotLeader(Conflict):
     """A statement that was not run, because only a leader that is followed can do so."""
 
 
+class _Exceeded(Exception):
+    """The answer is larger than allowed; the rest of it was not read."""
+
+
 class _Unreachable(Exception):
     """The request was not processed, so another server may be tried."""
 
@@ -109,6 +115,7 @@ class HttpDatabases:
         user: their user.
         password: the user's password.
         max_rows: maximum number of rows of an answer.
+        max_bytes: maximum size of an answer.
         connect_timeout: seconds after which a server counts as unreachable.
         connections: maximum number of connections.
         spread_reads: spread reads over all servers. Each waits for what was committed before the
@@ -123,6 +130,7 @@ class HttpDatabases:
         user: str,
         password: str,
         max_rows: int = MAX_ROWS,
+        max_bytes: int = MAX_BYTES,
         connect_timeout: float = CONNECT_TIMEOUT,
         connections: int = CONNECTIONS,
         spread_reads: bool = False,
@@ -133,6 +141,7 @@ class HttpDatabases:
         self.counts = Counts()
         self.concurrency = connections
         self._max_rows = max_rows
+        self._max_bytes = max_bytes
         self._connect_timeout = connect_timeout
         self._client = httpx.AsyncClient(
             auth=httpx.BasicAuth(user, password),
@@ -273,9 +282,12 @@ class HttpDatabases:
         }
         if statement.params:
             body["params"] = statement.params
-        response = await self._send(
-            "POST", path, body, deadline, writes=writes, session=session, base=base, reads=reads
-        )
+        try:
+            response = await self._send(
+                "POST", path, body, deadline, writes=writes, session=session, base=base, reads=reads
+            )
+        except _Exceeded as exc:
+            raise too_many_bytes(self._max_bytes, effect) from exc
         if reads is not None and _COMMIT_INDEX in response.headers:
             self._servers.is_consistent(reads)
         try:
@@ -399,9 +411,10 @@ class HttpDatabases:
             deadline.remaining, connect=min(self._connect_timeout, deadline.remaining)
         )
         try:
-            return await self._client.request(
+            async with self._client.stream(
                 method, url, content=content, headers=headers, timeout=timeout
-            )
+            ) as response:
+                return await self._read(response)
         except (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout) as exc:
             raise _Unreachable(str(exc) or type(exc).__name__) from exc
         except httpx.TimeoutException as exc:
@@ -410,6 +423,23 @@ class HttpDatabases:
             if resend:
                 raise _Unreachable(str(exc) or type(exc).__name__) from exc
             raise DatabaseError(_UNKNOWN_OUTCOME) from exc
+
+    async def _read(self, response: httpx.Response) -> httpx.Response:
+        """Read a response to its end.
+
+        Raises:
+            _Exceeded: if it is larger than allowed.
+        """
+        content = bytearray()
+        async for part in response.aiter_bytes():
+            content += part
+            if len(content) > self._max_bytes:
+                raise _Exceeded
+        headers = httpx.Headers(response.headers)
+        headers.pop("content-encoding", None)  # It was decoded.
+        return httpx.Response(
+            response.status_code, headers=headers, content=bytes(content), request=response.request
+        )
 
 
 class _Deadline:

@@ -6,6 +6,7 @@ import json
 import logging
 import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -81,3 +82,23 @@ def warm_vector_indexes(name: str, database: Any, indexes: IndexUse, stop: threa
 def _direction(dimensions: int) -> Any:
     """Return a vector for which every similarity is defined."""
     return jpype.JArray(jpype.JFloat)([1.0] + [0.0] * (dimensions - 1))
+
+
+def close_dropped_graphs(name: str, database: Any, types: Sequence[str]) -> None:
+    """Close the graphs of the dropped vector indexes of some types.
+
+    The engine deletes such a file but keeps it open, which holds a file handle and its disk space
+    until the database is closed. It closes a file before it deletes it, and fails if there is none.
+    """
+    files, prefixes = database.getFileManager(), tuple(f"{each}_" for each in types)
+    for file in files.getFiles():
+        path = Path("" if file is None else str(file.getFilePath()))
+        if path.suffix != _GRAPH or not path.name.startswith(prefixes) or path.exists():
+            continue
+        number = file.getFileId()
+        try:
+            path.touch()
+            database.getPageManager().deleteFile(database, number)
+            files.dropFile(number)
+        except (OSError, jpype.JException) as exc:
+            log.warning("%s: the dropped graph %s was not closed: %s", name, path.name, exc)

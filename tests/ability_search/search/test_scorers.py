@@ -134,7 +134,7 @@ def test_only_fields_of_effective_rules_are_read() -> None:
         },
         decay={"halfLifeDays": 1.0, "floor": 0.0, "weight": 0.5},
     )
-    assert wanted_fields(asked) == ["source", "metadata", "created_at"]
+    assert wanted_fields(asked) == ["source", "metadata.a", "metadata.b", "created_at"]
 
 
 def test_missing_value_counts_as_none() -> None:

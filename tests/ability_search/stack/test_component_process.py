@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from ability_search.stack.component_process import ComponentFailed, ComponentProcess
+from ability_search.stack.component_process import ComponentFailed, ComponentProcess, _ending
 
 SECONDS = 20.0
 READY = """
@@ -182,6 +182,19 @@ sys.stdin.read()
             assert await until(told, lambda line: line == "part: not yet")
             assert await until(told, lambda line: "part ended with exit code 1" in line)
         assert await until(told, lambda line: "is back" in line)
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "text"),
+    [
+        ("database", 3, "ended with exit code 3 (out of heap memory: increase arcadedb_heap"),
+        ("database", 70, "ended with exit code 70 (the engine answered no call"),
+        ("worker-1", 3, "ended with exit code 3;"),
+        ("database", -9, "was ended by SIGKILL;"),
+    ],
+)
+def test_an_exhausted_heap_is_named(name: str, code: int, text: str) -> None:
+    assert f"{_ending(name, code)};".startswith(text)
 
 
 async def test_later_output_never_blocks_a_component(tmp_path: Path) -> None:

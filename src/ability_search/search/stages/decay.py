@@ -12,10 +12,10 @@ from ability_search.errors import DatabaseUnavailable, InvalidInput, SearchError
 from ability_search.filters.operands import instants
 from ability_search.search.candidates import Candidate, Candidates, scale
 from ability_search.search.options import Decay
-from ability_search.search.query import CREATED_AT
+from ability_search.search.query import CREATED_AT, age_path
 from ability_search.search.stage import Ports, option_stage, scorer
 from ability_search.store.port import UsageStore
-from ability_search.store.records import Use
+from ability_search.store.records import Use, metadata_column
 
 log = logging.getLogger(__name__)
 
@@ -107,7 +107,11 @@ DECAY = scorer(
     NAME,
     lambda query: query.decay,
     score_decay,
-    lambda option: ("created_at",) if option.field == CREATED_AT else ("created_at", "metadata"),
+    lambda option: (
+        ("created_at",)
+        if option.field == CREATED_AT
+        else ("created_at", metadata_column(age_path(option.field)[0]))
+    ),
 )
 USE = option_stage("use", lambda query: query.decay.agent_id if query.decay else None, read_uses)
 

@@ -14,6 +14,7 @@ from ability_search.documents import instant
 from ability_search.search.candidates import Candidate, Candidates, scale
 from ability_search.search.query import Rule
 from ability_search.search.stage import scorer
+from ability_search.store.records import metadata_column
 
 Scalar = str | float | bool
 _Key = tuple[int, float, str]
@@ -124,12 +125,14 @@ def _count(rule: Rule) -> int:
 
 
 def _column(rule: Rule) -> str:
-    return "metadata" if rule.path else {"createdAt": "created_at"}.get(rule.field, rule.field)
+    if rule.path:
+        return metadata_column(rule.path[0])
+    return {"createdAt": "created_at"}.get(rule.field, rule.field)
 
 
 def _value(rule: Rule, row: Mapping[str, Any]) -> Any:
     """Return the value of a rule's field; ``createdAt`` as the text that hits show."""
-    value = row.get(_column(rule))
+    value = row.get("metadata" if rule.path else _column(rule))
     for key in rule.path:
         value = value.get(key) if isinstance(value, Mapping) else None
     if rule.field == "createdAt" and value is not None:

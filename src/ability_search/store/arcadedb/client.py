@@ -44,6 +44,7 @@ _REASONS = (
     ("disk_full", re.compile(r"\bdisk is full\b|no space left on device", re.I)),
     ("busy", re.compile(r"\bthe database is busy\b|\bcalls are running or waiting\b", re.I)),
     ("timeout", re.compile(r"\bno answer within\b", re.I)),
+    ("too_large", re.compile(r"\bthe answer is too large\b", re.I)),
 )
 _RESULT_TOO_LARGE = re.compile(r"\btoo large\b|exceeds the limit of \d+ bytes", re.I)
 _READ_ATTEMPTS = 3
@@ -203,14 +204,14 @@ class BrokerScripts:
             ) from exc
         except ToolError as exc:
             self._answered = True
-            raise refusal(str(exc)) from exc
+            refused = refusal(str(exc))
+            if refused.reason == "too_large":
+                raise _too_large() from exc
+            raise refused from exc
         except RemoteError as exc:
             log.debug("%s failed: %s", tool, exc)
             if _RESULT_TOO_LARGE.search(str(exc)):
-                raise TooLarge(
-                    "the database's answer does not fit into a message",
-                    hint="Request less at a time, or raise the setting max_message_bytes.",
-                ) from exc
+                raise _too_large() from exc
             if isinstance(exc, NoProvider) and self._pin is not None:
                 self._pin.lost()
             raise DatabaseUnavailable(no_answer(tool, exc)) from exc
@@ -228,6 +229,13 @@ def refusal(text: str) -> StatementRefused:
     level = logging.WARNING if reason == "other" else logging.DEBUG
     log.log(level, "statement refused (%s): %s", reason, text.partition("\n")[0][:_LOGGED])
     return StatementRefused(reason, text)
+
+
+def _too_large() -> TooLarge:
+    return TooLarge(
+        "the database's answer does not fit into a message",
+        hint="Request less at a time, or raise the setting max_message_bytes.",
+    )
 
 
 def _passing(exc: BaseException) -> bool:

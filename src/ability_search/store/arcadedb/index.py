@@ -11,7 +11,7 @@ from typing import Any
 
 from ability_search.bounded_batches import batches
 from ability_search.collection import Collection
-from ability_search.errors import DatabaseUnavailable, GenerationGone, StatementRefused
+from ability_search.errors import DatabaseUnavailable, GenerationGone, StatementRefused, TooLarge
 from ability_search.ops.metrics.meter import UNMETERED, Meter
 from ability_search.retry import growing, retry
 from ability_search.store.arcadedb import rows, verification, write
@@ -202,7 +202,13 @@ class IndexSql(Database):
         self, generation: str, *, after: str, limit: int
     ) -> list[SourceRecord]:
         statement = write.source_records(generation, after=after, limit=limit)
-        return list(map(rows.source_record, await self.generation_read(generation, statement)))
+        try:
+            found = await self.generation_read(generation, statement)
+        except TooLarge:
+            if limit == 1:
+                raise
+            return await self.source_records(generation, after=after, limit=limit // 2)
+        return list(map(rows.source_record, found))
 
     async def source_records_named(
         self, generation: str, sources: Sequence[str]

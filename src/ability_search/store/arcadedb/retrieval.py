@@ -12,7 +12,14 @@ from ability_search.store.arcadedb.collections import from_record
 from ability_search.store.arcadedb.database import Database
 from ability_search.store.arcadedb.graph import best_chunks, context_rows, links, walk
 from ability_search.store.arcadedb.rows import CHUNK_COLUMNS, CHUNK_FIELDS, link, passage
-from ability_search.store.arcadedb.search import candidates, chunk_embedding, embeddings, hit_rows
+from ability_search.store.arcadedb.search import (
+    candidates,
+    chunk_embedding,
+    embeddings,
+    hit_rows,
+    metadata_names,
+)
+from ability_search.store.halves import in_halves
 from ability_search.store.records import (
     TEXT_FIELDS,
     ChunkText,
@@ -58,16 +65,20 @@ class SearchSql(Database):
             if pause is None or _complete(answer):
                 break
             await asyncio.sleep(pause)
-        return Read(_record(answer), _lists(answer, [each.name for each in searches]))
+        names = [each.name for each in searches]
+        return Read(_record(answer), _lists(answer, names, metadata_names(columns)))
 
     async def chunks(
         self, generation: str, rids: Sequence[str], *, compared: Sequence[str] = ()
     ) -> list[ChunkText]:
-        answer = await self.generation_read(
-            generation, hit_rows(generation, rids, compared=compared)
-        )
-        rows = answer["rows"] if compared else answer
-        return [_chunk(row, compared=len(compared)) for row in rows]
+        async def read(part: Sequence[str]) -> list[ChunkText]:
+            answer = await self.generation_read(
+                generation, hit_rows(generation, part, compared=compared)
+            )
+            rows = answer["rows"] if compared else answer
+            return [_chunk(row, compared=len(compared)) for row in rows]
+
+        return await in_halves(read, rids)
 
     async def chunk(self, collection: Collection, chunk_id: str) -> Read[ChunkText | None]:
         answer = await self.current_read(
@@ -100,8 +111,9 @@ class SearchSql(Database):
             generation,
             best_chunks(generation, sources, columns, filter, by=by, chunk_ids=chunk_ids),
         )
+        keys = metadata_names(columns)
         best, given = (
-            {row[key]: _row(row, row.get(by)) for row in answer[name]}
+            {row[key]: _row(row, row.get(by), keys) for row in answer[name]}
             for name, key in (("best", "source"), ("given", "chunkId"))
         )
         return best, given
@@ -112,8 +124,9 @@ class SearchSql(Database):
             walk(generation, request),
         )
         hops = range(1, request.hops + 1) if request.links else ()
+        keys = metadata_names(request.columns)
         return GraphAnswer(
-            rows=[_row(row, row.get(request.by)) for row in answer["found"]],
+            rows=[_row(row, row.get(request.by), keys) for row in answer["found"]],
             hops=[(_links(answer, f"out{hop}"), _links(answer, f"in{hop}")) for hop in hops],
         )
 
@@ -133,29 +146,35 @@ def _record(answer: Mapping[str, Any]) -> Collection | None:
     return from_record(rows[0]) if rows else None
 
 
-def _lists(answer: Mapping[str, Any], names: Sequence[str]) -> dict[str, Sequence[Row]]:
+def _lists(
+    answer: Mapping[str, Any], names: Sequence[str], keys: Mapping[str, str]
+) -> dict[str, Sequence[Row]]:
     """Return the rows of each search, with the further columns of its first rows."""
     first = {row["rid"]: row for name in names for row in answer.get(f"first_{name}") or ()}
     return {
         name: [
-            _row({**row, **first.get(row["rid"], {})} if first else row, row["score"])
+            _row({**row, **first.get(row["rid"], {})} if first else row, row["score"], keys)
             for row in answer.get(name) or ()
         ]
         for name in names
     }
 
 
-def _row(row: Mapping[str, Any], score: float | None) -> Row:
+def _row(row: Mapping[str, Any], score: float | None, keys: Mapping[str, str]) -> Row:
     columns = {_RENAMED.get(name, name): value for name, value in row.items() if name not in _OWN}
+    if keys:
+        columns["metadata"] = {key: columns.pop(name, None) for name, key in keys.items()}
     return Row(row["rid"], row["chunkId"], 0.0 if score is None else score, columns)
 
 
 def _chunk(row: Mapping[str, Any], *, compared: int = 0) -> ChunkText:
     values: dict[str, Any] = {name: row.get(CHUNK_COLUMNS[name]) for name in TEXT_FIELDS}
+    omitted = values["metadata"] is None and bool(row.get("metadataKeys"))
     values["metadata"] = values["metadata"] or {}
     return ChunkText(
         row["rid"],
         **values,
+        metadata_omitted=omitted,
         cosines=[row.get(f"like{place}") for place in range(compared)],
         embedding=row.get("embedding"),
     )

@@ -10,6 +10,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from ability_search.store.records import (
+    HIT_METADATA_LENGTH,
     TEXT_FIELDS,
     ChunkRecord,
     Link,
@@ -61,7 +62,22 @@ CHUNK_FIELDS = {column: name for name, column in CHUNK_COLUMNS.items()}
 _SPARE = {"embedding": "spareEmbedding", "terms": "spareTerms", "weights": "spareWeights"}
 STORED_COLUMNS = ", ".join([*CHUNK_COLUMNS.values(), *_SPARE.values()])
 """All columns of a stored chunk."""
-HIT_COLUMNS = ", ".join(CHUNK_COLUMNS[name] for name in TEXT_FIELDS)
+
+
+def shorter(expression: str, length: int) -> str:
+    """Return the SQL of a value, which is null if it has more than ``length`` characters."""
+    return (
+        f"CASE WHEN {expression}.asString().length() > {length:d} THEN null ELSE {expression} END"
+    )
+
+
+HIT_COLUMNS = ", ".join(
+    [
+        *(CHUNK_COLUMNS[name] for name in TEXT_FIELDS if name != "metadata"),
+        f"{shorter('metadata', HIT_METADATA_LENGTH)} AS metadata",
+        "metadata.size() AS metadataKeys",
+    ]
+)
 """The columns of a :class:`ChunkText`."""
 _LISTS = ("facets", "dates", "embedding", "terms", "weights", "lengths")
 _SOURCE_COLUMNS = {

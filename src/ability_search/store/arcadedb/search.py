@@ -11,8 +11,15 @@ from ability_search.filters.tree import Filter
 from ability_search.store.arcadedb.commit_visibility import NOTES
 from ability_search.store.arcadedb.core import Predicate, Statement, kind_type, rows_together
 from ability_search.store.arcadedb.filter_sql import to_sql
-from ability_search.store.arcadedb.rows import CHUNK_COLUMNS, HIT_COLUMNS
-from ability_search.store.records import Columns, Search, TermSearch, VectorSearch
+from ability_search.store.arcadedb.rows import CHUNK_COLUMNS, HIT_COLUMNS, shorter
+from ability_search.store.records import (
+    VALUE_LENGTH,
+    Columns,
+    Search,
+    TermSearch,
+    VectorSearch,
+    metadata_key,
+)
 
 _NO_COLUMNS = Columns()
 _COLLECTION = "SELECT FROM Collection WHERE name = :name"
@@ -50,9 +57,12 @@ class ColumnSql:
         """
         cosines = (name for name, by in self.columns.cosines.items() if by is not but)
         computed = (*self.columns.products, *cosines)
+        fields = (name for name in self.columns.fields if metadata_key(name) is None)
+        values = ((f"metadata[:{name}_k]", name) for name in metadata_names(self.columns))
         return "".join(
             [
-                *(f", {CHUNK_COLUMNS.get(name, name)}" for name in self.columns.fields),
+                *(f", {CHUNK_COLUMNS.get(name, name)}" for name in fields),
+                *(f", {shorter(value, VALUE_LENGTH)} AS {name}" for value, name in values),
                 *(f", {self.value(name, terms='$terms')} AS {name}" for name in computed),
             ]
         )
@@ -69,9 +79,16 @@ class ColumnSql:
         bound: dict[str, Any] = {
             f"{name}_v": list(by) for name, by in cosines.items() if name not in self.shared
         }
+        bound |= {f"{name}_k": key for name, key in metadata_names(self.columns).items()}
         for name, terms in self.columns.products.items():
             bound |= {f"{name}_di": list(terms.ids), f"{name}_dw": list(terms.weights)}
         return bound
+
+
+def metadata_names(columns: Columns) -> dict[str, str]:
+    """Return the keys of metadata among columns, by the names of their values in rows."""
+    keys = filter(None, map(metadata_key, columns.fields))
+    return {f"metadata{place}": key for place, key in enumerate(keys)}
 
 
 def candidates(
