@@ -20,12 +20,12 @@ _CONTROLS_OF_LINES = _CONTROLS | {ord("\n"): "\n"}
 
 def stdout() -> Console:
     """Return a console for the current standard output."""
-    return Console(highlight=False, soft_wrap=True)
+    return Console(emoji=False, highlight=False, soft_wrap=True)
 
 
 def stderr() -> Console:
     """Return a console for the current standard error."""
-    return Console(stderr=True, highlight=False, soft_wrap=True)
+    return Console(stderr=True, emoji=False, highlight=False, soft_wrap=True)
 
 
 def plain(text: object, *, lines: bool = False) -> str:
@@ -68,7 +68,7 @@ def print_table(
     ]
     # Markup is escaped with backslashes, which take no room.
     widths = [
-        max(cell_len(Text.from_markup(each[n]).plain) for each in cells)
+        max(cell_len(Text.from_markup(each[n], emoji=False).plain) for each in cells)
         for n in range(len(columns))
     ]
     out = stdout()
@@ -95,7 +95,7 @@ def _heads(columns: Sequence[str]) -> list[tuple[str, ...]]:
 
 
 def _padded(cell: str, width: int, number: bool) -> str:
-    room = " " * (width - cell_len(Text.from_markup(cell).plain))
+    room = " " * (width - cell_len(Text.from_markup(cell, emoji=False).plain))
     return room + cell if number else cell + room
 
 
