@@ -125,6 +125,22 @@ def test_a_terminal_too_narrow_for_a_table_gets_pairs(monkeypatch: pytest.Monkey
     assert shown(20) == ["name  会议[x]", "n     1", "", f"name  {'b' * 20}", "n     2,000", ""]
 
 
+def test_the_lines_of_a_terminal_end_between_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    def shown(file: io.StringIO) -> list[str]:
+        monkeypatch.setattr(sys, "stdout", file)
+        output.print_indented(output.stdout(), "alpha beta gamma [b]delta[/b]", 3)
+        return [Text.from_ansi(line).plain.rstrip() for line in file.getvalue().splitlines()]
+
+    monkeypatch.setenv("COLUMNS", "16")
+    monkeypatch.setenv("TERM", "xterm")
+    assert shown(Terminal()) == ["   alpha beta", "   gamma delta"]
+    assert shown(io.StringIO()) == ["   alpha beta gamma delta"]
+
+
 def test_the_most_similar_command_or_option_is_suggested(run: Run) -> None:
     assert "Did you mean 'index'?" in run("inde").stderr
     shown = run("up", "--metrics-prt", "3").stderr
