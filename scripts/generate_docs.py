@@ -17,7 +17,7 @@ from typing import Any, is_typeddict
 from typer.main import get_command
 
 from ability_search import client, errors
-from ability_search.cli.app import COMMANDS, all_commands
+from ability_search.cli.app import COMMANDS, all_commands, argument_name
 from ability_search.client import tool_options
 from ability_search.config.settings_table import settings_table
 from ability_search.ops.metrics.metric_table import COMPONENTS, METRICS, PROCESS, Metric
@@ -157,7 +157,9 @@ def _commands(command: Any, path: tuple[str, ...] = ()) -> Iterator[str]:
         yield f"{'#' * (len(path) + 1)} {' '.join(path)}"
         yield text
         if not children:
-            arguments = [_argument(each) for each in command.params if each.name in _given(command)]
+            arguments = [
+                argument_name(each) for each in command.params if each.name in _given(command)
+            ]
             words = ["ability-search", *path, *arguments, "[OPTIONS]"]
             yield f"```text\n{' '.join(words)}\n```"
             yield _parameters(command)
@@ -178,11 +180,6 @@ def _given(command: Any) -> set[str]:
     return {each.name for each in command.params if each.param_type_name == "argument"}
 
 
-def _argument(param: Any) -> str:
-    name = param.metavar or param.name.upper()
-    return name if param.required or name.startswith("[") else f"[{name}]"
-
-
 def _parameters(command: Any) -> str:
     """A table: each argument and option, and what it means."""
     rows = []
@@ -190,7 +187,7 @@ def _parameters(command: Any) -> str:
         if getattr(param, "hidden", False):
             continue
         if param.name in _given(command):
-            shown = _argument(param)
+            shown = argument_name(param)
         else:
             shown = ", ".join([*param.opts, *param.secondary_opts])
             shown += "" if param.is_flag else f" {param.metavar or param.name.upper()}"

@@ -177,10 +177,12 @@ def checked_name(name: str, *, field: str = "collection") -> str:
         InvalidInput: if it is not.
     """
     if not is_collection_name(name):
+        proposal = proposed_name(name)
         raise InvalidInput(
             field,
             "not a collection name",
-            hint="Use 1 to 64 letters, digits, . _ - and begin with a letter or a digit.",
+            hint="Use 1 to 64 letters, digits, . _ - and begin with a letter or a digit"
+            + (f", for example {proposal}." if proposal else "."),
         )
     return name
 

@@ -43,6 +43,11 @@ def without_numbers(text: str) -> str:
     return re.sub(r"\s+", " ", re.sub(r"\d[\d.,]*", "#", text)).strip()
 
 
+def scores(text: str) -> list[float]:
+    """The numbers of a line that look like scores: between 0 and 1, with two decimals or more."""
+    return [float(each) for each in re.findall(r"(?<![\w.,])0?\.\d{2,}(?![\w.,]*\d)", text)]
+
+
 def words(line: str) -> list[str]:
     """The program and its arguments, without assignments before it."""
     found = shlex.split(line, comments=True)

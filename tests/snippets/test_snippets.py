@@ -16,7 +16,7 @@ import yaml
 from mcp import Client, StdioServerParameters
 from tests.snippets.blocks import PAGES, PLAIN, ROOT, Block, blocks
 from tests.snippets.prepared import prepare
-from tests.snippets.reader import SECONDS, Reader, without_numbers
+from tests.snippets.reader import SECONDS, Reader, scores, without_numbers
 
 from ability_search.config.loader import load_settings
 from ability_search.edges.memory_calls import MEMORY
@@ -55,6 +55,8 @@ READING: dict[str, Callable[[str], object]] = {
     ".yml": yaml.safe_load,
 }
 """How a file that is written is read."""
+NEAR = 0.02
+"""How far a score that a page shows may be from the one that is printed."""
 SETTINGS = {"config.yml", "config.toml", "agent.json"}
 CONTENTS = [page for page in PAGES if any(each.language not in PLAIN for each in blocks(page))]
 
@@ -130,12 +132,30 @@ def write(block: Block, directory: Path) -> None:
 
 
 def compare(shown: list[str], printed: str) -> None:
-    """Each line that is shown is printed, in that order, but for numbers and what is cut off."""
-    lines = iter([without_numbers(line) for line in printed.splitlines()])
-    for line in map(without_numbers, shown):
-        start = line.removesuffix("...")
-        known = (each.startswith(start) if start != line else each == line for each in lines)
-        assert any(known), f"not printed: {line}\n{printed}"
+    """Each line that is shown is printed, in that order, but for numbers and what is cut off.
+
+    Scores are printed as they are shown, or nearly so.
+    """
+    lines = iter(printed.splitlines())
+    for line in shown:
+        said = without_numbers(line)
+        start = said.removesuffix("...")
+        for each in lines:
+            other = without_numbers(each)
+            if other.startswith(start) if start != said else other == said:
+                pairs = zip(scores(line), scores(each), strict=False)
+                assert all(abs(one - two) <= NEAR for one, two in pairs), f"{line}\nnow: {each}"
+                break
+        else:
+            raise AssertionError(f"not printed: {line}\n{printed}")
+
+
+def test_a_score_that_is_another_one_now_is_noticed() -> None:
+    shown = ["1. 0.428 a.md:9  semantic 0.539, keyword 5.445"]
+    compare(shown, "1. 0.441 a.md:12  semantic 0.530, keyword 4.100")
+    for score in ("0.461", "0.390"):
+        with pytest.raises(AssertionError, match=f"now: 1. {score}"):
+            compare(shown, f"1. {score} a.md:9  semantic 0.539, keyword 5.445")
 
 
 def look_at(block: Block, value: Any, reader: Reader) -> None:

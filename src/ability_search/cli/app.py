@@ -25,7 +25,7 @@ from typing import Any, TypeVar
 
 import typer
 from pydantic import ValidationError
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from ability_search import __version__
 from ability_search.cli import output
@@ -164,6 +164,45 @@ class Root(TyperGroup):
             raise
 
 
+class Command(TyperCommand):
+    """A command whose help names parameters as docs/cli.md does, without types of Python."""
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        """Return the parts of the usage after the name of the command."""
+        arguments = [each for each in self.params if each.param_type_name == "argument"]
+        return ["[OPTIONS]", *map(argument_name, arguments)]
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write the arguments and the options."""
+        titles = {"argument": "Arguments", "option": "Options"}
+        rows: dict[str, list[tuple[str, str]]] = {title: [] for title in titles.values()}
+        for param in self.get_params(ctx):
+            if record := param.get_help_record(ctx):
+                rows[titles[param.param_type_name]].append((_shown(param, record[0]), record[1]))
+        for title, found in rows.items():
+            if found:
+                with formatter.section(title):
+                    formatter.write_dl(found)
+
+
+def argument_name(param: Any) -> str:
+    """Return an argument as the usage shows it: brackets if it is optional, dots if repeatable."""
+    name = param.metavar or param.name.upper()
+    if param.nargs != 1 and not name.endswith("..."):
+        name += "..."
+    return name if param.required or name.startswith("[") else f"[{name}]"
+
+
+def _shown(param: Any, name: str) -> str:
+    """Return the name of a parameter in the help; its choices, or its name, instead of a type."""
+    if param.param_type_name == "argument":
+        return argument_name(param)
+    options, _, kind = name.partition(" <")
+    if not kind:
+        return name
+    return f"{options} {kind.rstrip('>') if '|' in kind else param.name.upper()}"
+
+
 class DefaultGroup(TyperGroup):
     """A command group whose first command is the default."""
 
@@ -206,7 +245,7 @@ def command(group: typer.Typer, name: str) -> Callable[[F], F]:
 
     def add(function: F) -> F:
         help = inspect.cleandoc(function.__doc__ or "").replace("\n\nExample", "\n\n\b\nExample")
-        return group.command(name, help=help)(function)
+        return group.command(name, help=help, cls=Command)(function)
 
     return add
 

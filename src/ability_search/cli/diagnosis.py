@@ -91,7 +91,7 @@ def _show_checks(checks: Sequence[Check], *, quiet: bool, as_json: bool) -> None
             f"[{colour}]{check.state:<4}[/{colour}] {check.name:<10} {output.plain(check.text)}"
         )
         if check.remedy:
-            out.print(f"     {'':<10} {output.plain(check.remedy)}")
+            output.print_indented(out, output.plain(check.remedy), 16)
 
 
 @command(app, "top")

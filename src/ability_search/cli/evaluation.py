@@ -354,9 +354,11 @@ def _show_run(run: Run, *, as_json: bool) -> None:
                 for category, outcomes in categories.items()
             ]
             _print_metrics(("category", "n", *found.metrics), rows)
+    queries = f"{run.dataset.queries:,} {'query' if run.dataset.queries == 1 else 'queries'}"
     out.print(
-        f"[bold]{output.plain(run.name)}[/bold]: {run.dataset.queries:,} queries over"
-        f" {run.dataset.documents:,} documents in {run.collection['chunks']:,} chunks,"
+        f"[bold]{output.plain(run.name)}[/bold]: {queries} over"
+        f" {output.counted(run.dataset.documents, 'document')} in"
+        f" {output.counted(run.collection['chunks'], 'chunk')},"
         f" {output.plain(run.collection['model'])}; collection"
         f" {output.plain(run.collection['name'])}{_moments(run)}",
     )

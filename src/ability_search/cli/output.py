@@ -10,6 +10,7 @@ import typer
 from rich.cells import cell_len
 from rich.console import Console
 from rich.markup import escape
+from rich.padding import Padding
 from rich.text import Text
 
 _CONTROLS = dict.fromkeys((*range(32), *range(127, 160)), "\N{REPLACEMENT CHARACTER}")
@@ -20,12 +21,27 @@ _CONTROLS_OF_LINES = _CONTROLS | {ord("\n"): "\n"}
 
 def stdout() -> Console:
     """Return a console for the current standard output."""
-    return Console(highlight=False, soft_wrap=True)
+    return _console(stderr=False)
 
 
 def stderr() -> Console:
     """Return a console for the current standard error."""
-    return Console(stderr=True, highlight=False, soft_wrap=True)
+    return _console(stderr=True)
+
+
+def _console(*, stderr: bool) -> Console:
+    """Return a console that ends the lines of a terminal between words, and no others."""
+    console = Console(stderr=stderr, emoji=False, highlight=False)
+    console.soft_wrap = not console.file.isatty()
+    return console
+
+
+def print_indented(out: Console, text: str, indent: int) -> None:
+    """Print markup with spaces before each line, also where a terminal begins a new one."""
+    if out.soft_wrap:
+        out.print(f"{'':{indent}}{text}")
+    else:
+        out.print(Padding(text, (0, 0, 0, indent), expand=False))
 
 
 def plain(text: object, *, lines: bool = False) -> str:
@@ -68,7 +84,7 @@ def print_table(
     ]
     # Markup is escaped with backslashes, which take no room.
     widths = [
-        max(cell_len(Text.from_markup(each[n]).plain) for each in cells)
+        max(cell_len(Text.from_markup(each[n], emoji=False).plain) for each in cells)
         for n in range(len(columns))
     ]
     out = stdout()
@@ -95,7 +111,7 @@ def _heads(columns: Sequence[str]) -> list[tuple[str, ...]]:
 
 
 def _padded(cell: str, width: int, number: bool) -> str:
-    room = " " * (width - cell_len(Text.from_markup(cell).plain))
+    room = " " * (width - cell_len(Text.from_markup(cell, emoji=False).plain))
     return room + cell if number else cell + room
 
 

@@ -522,7 +522,7 @@ def _print_hit(place: int, hit: Hit, *, stale: bool) -> None:
     if stale:
         out.print("   [yellow]changed since it was indexed[/yellow]")
     for line in _snippet(hit).splitlines():
-        out.print(f"   {line}")
+        output.print_indented(out, line, 3)
     scores = ", ".join(f"{name} {score:.3f}" for name, score in hit.scores.items())
     out.print(f"   [dim]{output.plain(hit.chunk_id)}  {scores}[/dim]")
     if hit.explain:

@@ -26,6 +26,7 @@ from ability_search.components.extras import (
 )
 from ability_search.config.loader import is_required, load_settings, own_files
 from ability_search.config.schema import Broker, Settings
+from ability_search.config.trust import require_trusted
 from ability_search.errors import ConfigurationError, SearchError
 from ability_search.ops.figures import metrics_client, sample_component
 from ability_search.stack.data_directory import RunningStack
@@ -297,6 +298,7 @@ def _default_model(client: ToolClient) -> str:
 
 async def _embedded(client: ToolClient, model: str) -> int:
     """Embed a word; return the dimensions of the vector."""
+    require_trusted(client.settings, os.environ, "embedding")
     connection = client.connection
     async with open_embedder(
         client.settings, connection.invoke, providers=connection.providers
@@ -332,6 +334,7 @@ async def _check_models(
 async def _check_reranker(client: ToolClient) -> Check:
     started = time.perf_counter()
     try:
+        require_trusted(client.settings, os.environ, "reranker")
         async with open_reranker(
             client.settings, client.connection.invoke, providers=client.connection.providers
         ) as reranker:

@@ -215,12 +215,12 @@ def from_vault(known: Layer, files: Layer, base: Base, problems: MutableSequence
 
 
 def _holds_settings(content: Mapping[str, Any]) -> bool:
-    """Return whether at least half of the keys of section ``search`` are meant as settings."""
+    """Return whether most keys of section ``search`` are meant as settings."""
     section = content.get(SECTION)
     if not isinstance(section, Mapping) or not section:
         return False
     strange = [key for key in section if not isinstance(key, str) or _is_strange(key)]
-    return 2 * len(strange) <= len(section)
+    return 2 * len(strange) < len(section)
 
 
 def _is_strange(key: str) -> bool:

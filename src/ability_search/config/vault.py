@@ -59,7 +59,7 @@ Invoke = Callable[[str, dict[str, Any]], Awaitable[Any]]
 _SCHEME = "as1:"
 _NONCE_BYTES = 12
 _KEY_BYTES = 32
-_ENCRYPTED = re.compile(r"ENC\[(.*)\]", re.DOTALL)
+_ENCRYPTED = re.compile(r"ENC\[(.*)\]|-----BEGIN AGE ENCRYPTED FILE-----.*", re.DOTALL)
 _SECRET_NAME = re.compile(r"[A-Z][A-Z0-9_-]{0,127}")
 _VAULT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 
@@ -145,7 +145,7 @@ def stored_secrets(document: Mapping[str, Any], path: Path, vault: str) -> dict[
 
 
 def is_encrypted(text: str) -> bool:
-    """Return whether a value is ``ENC[...]``, in any encryption scheme."""
+    """Return whether a value is ``ENC[...]``, in any encryption scheme, or armored by age."""
     return _ENCRYPTED.fullmatch(text.strip()) is not None
 
 
@@ -158,7 +158,7 @@ def reveal(text: str, path: Path, vault: str, key: str, *, key_file: Path) -> Se
     match = _ENCRYPTED.fullmatch(text.strip())
     if match is None:
         return SecretStr(text)
-    body = match[1].strip()
+    body = (match[1] or "").strip()
     if not body.startswith(_SCHEME):
         raise _cannot_decrypt(path, vault, key, "it was encrypted by another program")
     try:

@@ -28,7 +28,10 @@ _SECRETS = (
     *("client_secret*.json", "service-account*.json", "service_account*.json", ".vault-token"),
     *("application_default_credentials.json", "credentials.tfrc.json", ".terraformrc"),
     *("kubeconfig", "*.kubeconfig", "*.tfstate", "*.tfstate.backup", "*.ovpn"),
-    *("*.tfvars", "*.tfvars.json", "credentials.y*ml", "wallet.dat"),
+    *("*.tfvars", "*.tfvars.json", "credentials.y*ml", "wallet.dat", ".renviron", ".yarnrc*"),
+    *("token.json", "tokens.json", "auth.json", ".*_history", "secring.*", ".databrickscfg"),
+    *("**/.cargo/credentials", "**/.gem/credentials", "**/.bundle/config", "**/.m2/settings.xml"),
+    *("**/huggingface/token", "**/.azure/**", "**/gcloud/**/credentials.db", "**/.oci/config"),
 )
 """Files of keys, passwords and tokens, which are never indexed."""
 _PRIVATE_KEY = re.compile(

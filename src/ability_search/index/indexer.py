@@ -138,7 +138,8 @@ class Indexer:
     ) -> IndexReport:
         """Index as :meth:`index` does, into the generation of a record, which may be new."""
         started = time.perf_counter()
-        detected = await detected_language(documents) if collection is None else ""
+        unknown = collection is None or not collection.content_language
+        detected = await detected_language(documents) if unknown else ""
         recipe = recipe_for(options, collection, self._settings, detected=detected)
         model = self._model(options, collection)
         result = IndexReport(public_name(record), len(documents), model)
@@ -185,7 +186,8 @@ class Indexer:
                 raise
         if writer.collection is not None:
             result.dimensions = writer.collection.dimensions
-            result.warnings += language_warnings(model, writer.collection.content_language)
+            language = writer.collection.content_language or detected
+            result.warnings += language_warnings(model, language, analyzer=recipe.language)
         result.seconds = time.perf_counter() - started
         log.info(
             "indexed %s: %d added, %d updated, %d unchanged, %d failed, %d chunks in %.2f s",

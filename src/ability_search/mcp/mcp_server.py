@@ -129,6 +129,8 @@ class _Lines:
 
 def _error_in(body: bytes) -> ProtocolError | None:
     try:
+        # The whole body first: of a wrong type that is cut off, only the type would be an error.
+        msgspec.json.decode(body, type=msgspec.Raw)
         found = msgspec.json.decode(body, type=_Envelope)
     except msgspec.ValidationError as exc:
         return ProtocolError(f"not a JSON-RPC 2.0 message: {exc}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from ability_search.text.languages import ENGLISH, language_name
+from ability_search.text.languages import ENGLISH, language_name, stemmer_of
 
 
 class ModelTraits(NamedTuple):
@@ -55,18 +55,27 @@ def model_traits(model: str) -> ModelTraits:
     return next((traits for start, traits in _TRAITS if start.match(name)), ModelTraits())
 
 
-def language_warnings(model: str, language: str) -> list[str]:
-    """Return a warning if a model was not trained with the language of a collection's texts.
+def language_warnings(model: str, language: str, *, analyzer: str = "") -> list[str]:
+    """Return warnings if a model or an analyzer does not fit the language of texts.
 
     Args:
         model: Name of the model.
         language: ISO 639 code; empty if it is unknown.
+        analyzer: Language of the keyword search; that of English is also the default.
     """
     own = model_traits(model).language
-    if not own or not language or own == language:
+    if not language:
         return []
-    return [
-        f"{model} is a model for {language_name(own)}, and the texts are in"
-        f" {language_name(language)}: semantic search will find little. Use a multilingual model,"
-        " such as multilingual-e5-small, with search-reindex."
-    ]
+    texts = f"the texts are in {language_name(language)}"
+    warnings = []
+    if own and own != language:
+        warnings.append(
+            f"{model} is a model for {language_name(own)}, and {texts}: semantic search will find"
+            " little. Use a multilingual model, such as multilingual-e5-small, with search-reindex."
+        )
+    if analyzer == stemmer_of(ENGLISH) and language != ENGLISH:
+        warnings.append(
+            f"keyword search is for English, and {texts}: change it with search-reindex,"
+            f" language {stemmer_of(language)}."
+        )
+    return warnings

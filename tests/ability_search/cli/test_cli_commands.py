@@ -125,6 +125,22 @@ def test_a_terminal_too_narrow_for_a_table_gets_pairs(monkeypatch: pytest.Monkey
     assert shown(20) == ["name  会议[x]", "n     1", "", f"name  {'b' * 20}", "n     2,000", ""]
 
 
+def test_the_lines_of_a_terminal_end_between_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    def shown(file: io.StringIO) -> list[str]:
+        monkeypatch.setattr(sys, "stdout", file)
+        output.print_indented(output.stdout(), "alpha beta gamma [b]delta[/b]", 3)
+        return [Text.from_ansi(line).plain.rstrip() for line in file.getvalue().splitlines()]
+
+    monkeypatch.setenv("COLUMNS", "16")
+    monkeypatch.setenv("TERM", "xterm")
+    assert shown(Terminal()) == ["   alpha beta", "   gamma delta"]
+    assert shown(io.StringIO()) == ["   alpha beta gamma delta"]
+
+
 def test_the_most_similar_command_or_option_is_suggested(run: Run) -> None:
     assert "Did you mean 'index'?" in run("inde").stderr
     shown = run("up", "--metrics-prt", "3").stderr
@@ -431,6 +447,19 @@ def test_setup_refuses_a_wrong_answer_at_once_and_writes_nothing(
     assert list(Path.cwd().iterdir()) == []
 
 
+def test_doctor_sends_nothing_to_an_api_that_is_not_trusted(network: Network, run: Run) -> None:
+    network.answers["search-collections"] = lambda _: {"collections": []}
+    Path("config.yml").write_text(
+        "search:\n  embedding_transport: api\n  embedding_api_url: http://api.invalid:9\n"
+        "  reranker_transport: api\n  reranker_api_url: http://judge.invalid:9\n"
+    )
+    checks = json.loads(run("doctor", "--json", broker=network.url).stdout)
+    for name, address in (("embedding", "api"), ("reranker", "judge")):
+        [check] = [check for check in checks if check["name"] == name]
+        assert f"http://{address}.invalid:9 is not an address that you trust" in check["text"]
+        assert f"ability-search trust http://{address}.invalid:9" in check["remedy"]
+
+
 @pytest.mark.parametrize("name", ["remote", "local"])
 def test_a_found_file_sends_no_client_to_an_address_that_is_not_trusted(
     run: Run, monkeypatch: pytest.MonkeyPatch, name: str
@@ -519,6 +548,7 @@ def test_models_list_as_json(run: Run) -> None:
     listed = json.loads(run("models", "list", "--json").stdout)
     tasks = {model["name"]: model["task"] for model in listed}
     assert tasks["all-MiniLM-L6-v2"] == "embed"
+    assert tasks["multilingual-e5-small"] == "embed"
 
 
 def test_models_list_tells_rerankers_from_encoders(

@@ -56,6 +56,13 @@ def test_all_commands_are_there() -> None:
     }
 
 
+@pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
+def test_help_names_parameters_and_no_types_of_python(path: tuple[str, ...]) -> None:
+    shown = CliRunner().invoke(all_commands(), [*path, "--help"]).stdout
+    assert re.search(r"^Usage: [^{}<>]*$", shown.partition("\n\n")[0], re.MULTILINE)
+    assert not re.search(r"<(str|int|float|path|list|uuid)|\{\w", shown)
+
+
 def test_every_command_is_in_the_module_that_is_imported_for_it() -> None:
     found = {path[0]: command.callback.__module__ for path, command in COMMANDS.items()}
     assert found == {name: f"ability_search.cli.{module}" for name, module in MODULES.items()}

@@ -232,6 +232,15 @@ def test_text_of_others_cannot_control_the_terminal_nor_be_markup(
     assert not {"\x1b", "\x9b", "\x07"} & set(done.stdout)
 
 
+def test_names_between_colons_are_no_pictures(network: Network, run: Run) -> None:
+    network.answers["search-query"] = lambda _: answer(
+        hit(chunk_id="dec:new:0", content="in :warning: file", source=":new:")
+    )
+    done = run("search", "q", broker=network.url)
+    assert "dec:new:0" in done.stdout
+    assert "in :warning: file" in done.stdout
+
+
 def test_the_snippet_of_a_long_text_surrounds_the_first_match(network: Network, run: Run) -> None:
     text = "x" * 500 + " needle " + "y" * 500
     mark = Highlight(start=501, end=507, text="needle")

@@ -191,8 +191,8 @@ def test_all_problems_are_reported_at_once_with_file_and_key(tmp_path: Path) -> 
         ("arcadedb_backend: http", "arcadedb_urls must be set"),
         ("broker_url: ws://x/kadi", "config.toml [broker.<name>] URL"),
         ("networks: [a]", "config.toml [broker.<name>] NETWORKS"),
-        ("chunk_size: 300\n  zzz: 1", "unknown key"),
-        ("chunk_size: 300\n  1: 1", "expected a string as key"),
+        ("chunk_size: 300\n  max_limit: 50\n  zzz: 1", "unknown key"),
+        ("chunk_size: 300\n  max_limit: 50\n  1: 1", "expected a string as key"),
         ("chunk_size: 100\n  chunk_size: 200", "duplicate key chunk_size"),
         ("chunk_size: [", "not valid YAML (line"),
         ("chunk_size: 2024-99-99", "not valid YAML"),
@@ -214,6 +214,7 @@ FOREIGN = (
     "- a list\n",
     "search: lunr\n",
     "search: {provider: lunr, limit: 10, language: en}\n",
+    "search: {provider: algolia, database: postgres}\n",
     "title: {{ page.title }}\n",
 )
 

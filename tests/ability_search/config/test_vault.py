@@ -154,6 +154,7 @@ def test_another_key_does_not_decrypt(path: Path, key_file: Path, tmp_path: Path
     [
         ("ENC[AES256_GCM,data:Zm9yZWlnbg,tag:abc]", "by another program"),
         ("ENC[]", "by another program"),
+        ("-----BEGIN AGE ENCRYPTED FILE-----", "by another program"),
         ("ENC[as1:***]", "damaged"),
         ("ENC[as1:äöü]", "damaged"),
         ("ENC[as1:]", "modified"),

@@ -109,6 +109,7 @@ def test_files_of_secrets_are_left_out_and_named(tmp_path: Path) -> None:
         *("prod.env", ".env~", "#.env#", "..env.swp", ".AWS/config", "wallet.dat"),
         *(".env", ".git-credentials", ".netrc", ".npmrc", "Credentials.json", "kdb/x.kdbx"),
         *("home/.aws/credentials", ".ssh/config", "sub/client_secret_1.json"),
+        *(".bash_history", ".Renviron", "token.json", ".m2/settings.xml", ".azure/tokens"),
         *("infra/terraform.tfstate", "infra/kubeconfig", "infra/prod.tfvars"),
     ]
     plain = ["a.md", "credentials/readme.md", "docs/netrc.md", "infra/main.tf", "npmrc"]
@@ -123,11 +124,11 @@ def test_files_of_secrets_are_left_out_and_named(tmp_path: Path) -> None:
         assert {each.reason for each in chosen.skipped} <= {SECRET}
         return sorted(files), sorted(each.path for each in chosen.skipped)
 
-    left_out = {*secrets} - {".npmrc", ".ssh/config"} | {".ssh"}
+    left_out = {*secrets} - {".npmrc", ".ssh/config", ".azure/tokens"} | {".ssh", ".azure"}
     assert taken() == (plain, sorted(left_out))
     assert taken(include=["*.json", "*.md"], exclude=["sub/"]) == (
         ["a.md", "credentials/readme.md", "docs/netrc.md"],
-        [".ssh", "Credentials.json"],
+        [".azure", ".ssh", "Credentials.json", "token.json"],
     )
 
 

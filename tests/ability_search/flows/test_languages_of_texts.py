@@ -37,6 +37,21 @@ async def test_a_language_that_is_given_wins(start: Start) -> None:
         assert (await record(network, "docs")).language == "dutch"
 
 
+async def test_a_language_that_was_not_clear_at_first_is_warned_about(start: Start) -> None:
+    async with start() as network:
+        call = "search-index"
+        answer = await network.call(call, collection="docs", documents=[document("a", "Ja!")])
+        assert "warnings" not in answer
+        more = [document("b", TEXTS["de"] * 2)]
+        answer = await network.call(call, collection="docs", documents=more)
+        (warning,) = answer["warnings"]
+        assert "language german" in warning
+        await network.call("search-reindex", collection="docs", language="german")
+        more = [document("c", TEXTS["de"] * 3)]
+        answer = await network.call(call, collection="docs", documents=more)
+        assert "warnings" not in answer
+
+
 @pytest.mark.engine
 async def test_a_model_that_does_not_fit_is_warned_about(start: Start) -> None:
     async with start(**ENGLISH_MODEL) as network:

@@ -320,6 +320,7 @@ async def test_stdout_carries_only_the_protocol(stage: Stage, tmp_path: Path) ->
     lines = [
         "this is no JSON",
         '{"jsonrpc": "2.0", "id": 5, "method": ',
+        "[1, 2",
         '{"id": 6, "method": "tools/list"}',
         '{"jsonrpc": "2.0", "id": 7}',
         '{"jsonrpc": "2.0", "id": 8, "method": "tools/list", "params": [1]}',
@@ -342,7 +343,7 @@ async def test_stdout_carries_only_the_protocol(stage: Stage, tmp_path: Path) ->
             answers[message.get("id")] = message.get("result")
         process.stdin.close()
         out, err = await process.communicate()
-    assert refused == [-32700, -32700, -32600, -32600, -32600]
+    assert refused == [-32700, -32700, -32700, -32600, -32600, -32600]
     assert answers[1]["serverInfo"]["name"] == "ability-search"
     assert "search-query" in answers[1]["instructions"]
     names = [each["name"] for each in answers["two"]["tools"]]

@@ -53,6 +53,14 @@ def test_stemmers_exist_and_have_a_language() -> None:
     assert language_of(UNSTEMMED) == ""
 
 
+def test_a_keyword_search_for_english_is_warned_about() -> None:
+    (warning,) = language_warnings("e", "tr", analyzer="english")
+    assert warning.startswith("keyword search is for English, and the texts are in Turkish")
+    assert warning.endswith("language turkish.")
+    for language, analyzer in (("en", "english"), ("", "english"), ("tr", "none")):
+        assert language_warnings("e", language, analyzer=analyzer) == []
+
+
 def test_languages_have_names() -> None:
     assert [language_name(code) for code in ("de", "zh", "sw")] == [
         "German",

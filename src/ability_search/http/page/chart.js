@@ -49,8 +49,8 @@ export function plot(label, read, { x, series, y = {} }) {
       {
         width,
         height: HEIGHT,
-        // Half of the last label of a time axis is beside the plot.
-        padding: [12, x.time ? 28 : 8, 0, 0],
+        // Half of the last label of the axis is beside the plot.
+        padding: [12, 28, 0, 0],
         scales: { x: { time: Boolean(x.time), range: x.range }, y: fromZero, right: fromZero },
         axes: axes(x, series, y, color),
         series: [told(x), ...series.map((each) => line(each, color))],

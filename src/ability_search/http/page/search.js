@@ -33,11 +33,18 @@ export function start() {
 export function show(state) {
   const collection = state.get("in");
   if (collection && collection !== "*") choose([collection], { keep: true });
-  for (const [key, id] of Object.entries(FIELDS)) if (state.has(key)) byId(id).value = state.get(key);
+  for (const [key, id] of Object.entries(FIELDS)) if (state.has(key)) set(byId(id), state.get(key));
   if (!state.get("q") || searched === String(state)) return;
   searched = String(state);
   asks = state.has("ask");
   search();
+}
+
+/** Set a field; a list keeps its value if it does not offer the new one. */
+function set(field, value) {
+  const before = field.value;
+  field.value = value;
+  if (field.selectedIndex === -1) field.value = before;
 }
 
 /** Repeat the last search if it failed. */

@@ -57,7 +57,7 @@ __all__ = [
     "too_much_memory",
 ]
 
-VERSION = "6"
+VERSION = "7"
 """Version of the loaders; a change of the extracted text needs a new one."""
 
 FOREIGN = frozenset(

@@ -20,6 +20,7 @@ from ability_search.text.loaders.extracts import (
     xml_parser,
 )
 from ability_search.text.loaders.markdown_writer import Composer
+from ability_search.text.loaders.merged_cells import spread
 from ability_search.text.loaders.text_files import decoded
 
 # A tag without an encoding is matched as a whole, so that nothing within it is read as a tag.
@@ -49,6 +50,8 @@ _BLOCKS = _LISTS.union(
 _ENCRYPTION = "META-INF/encryption.xml"
 _BOOK = ("title", "creator", "date", "description", "language")
 _SPACE = re.compile(r"\s+")
+_SPAN = re.compile(r"\s*[1-9]\d{0,4}")
+"""Columns or rows of a cell."""
 
 
 def read_html(_name: str, data: bytes, bounds: Bounds) -> Extracted:
@@ -212,6 +215,17 @@ def _words(element: Any) -> str:
     return "" if element is None else " ".join("".join(element.itertext()).split())
 
 
+def _cells(row: Any) -> list[tuple[str, int, int]]:
+    """Return the text of each cell of a row, and how many columns and rows it takes."""
+    cells = row.xpath("./th | ./td")
+    return [(_words(each), _span(each, "colspan"), _span(each, "rowspan")) for each in cells]
+
+
+def _span(cell: Any, attribute: str) -> int:
+    number = _SPAN.match(cell.get(attribute, ""))
+    return int(number[0]) if number else 1
+
+
 def _composed(etree: Any, root: Any, bounds: Bounds, left_out: frozenset[str] = frozenset()) -> str:
     writer = _Writer(Composer(bounds))
     walk = etree.iterwalk(root, events=("start", "end", "comment", "pi"))
@@ -257,7 +271,7 @@ class _Writer:
         if tag == "table" and element.xpath("./tr/th | ./*/tr/th"):
             self.flush()
             rows = element.xpath("./tr | ./*/tr")
-            self.composer.table([_words(cell) for cell in row.xpath("./th | ./td")] for row in rows)
+            self.composer.table(spread(map(_cells, rows)))
             return False
         if tag in _BLOCKS:
             self.flush()

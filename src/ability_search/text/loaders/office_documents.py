@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import re
 import zipfile
-from collections import defaultdict
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from datetime import date, datetime, time
 from itertools import zip_longest
@@ -22,6 +22,7 @@ from ability_search.text.loaders.extracts import (
     xml_parser,
 )
 from ability_search.text.loaders.markdown_writer import Composer, described, flat
+from ability_search.text.loaders.merged_cells import MOST_REPEATED, Range, unmerged
 
 _W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
 _CORE = "docProps/core.xml"
@@ -45,8 +46,6 @@ _OPEN_SILENT = frozenset(
 _OPEN_BINARY = re.compile(rb"(?<=<office:binary-data>)[^<]++")
 """An image in base64 in a single XML file."""
 _OPEN_SPACES = {f"{_TEXT}s": " ", f"{_TEXT}tab": " ", f"{_TEXT}line-break": "\n"}
-_MOST_REPEATED = 100
-"""Maximum copies of a repeated cell; a spreadsheet repeats a blank one up to its last column."""
 _RTF_PAGE = re.compile(r"\\page(?![a-z])")
 _RTF_TITLE = re.compile(r"\{\\title ([^{}]*)\}")
 _CONTINUED = "continue"
@@ -127,54 +126,8 @@ def read_xlsx(_name: str, data: bytes, bounds: Bounds) -> Extracted:
         with zipfile.ZipFile(file) as archive:
             found = _MERGED.findall(archive.read(sheet._worksheet_path))
         ranges = [openpyxl.utils.range_boundaries(each.decode()) for each in found]
-        composer.table(_unmerged(rows, ranges) if ranges else rows)
+        composer.table(unmerged(rows, ranges) if ranges else rows)
     return _extracted(file, composer)
-
-
-Range = tuple[int, int, int, int]
-"""First column, first row, last column and last row of merged cells, from 1."""
-
-
-def _unmerged(rows: Iterable[list[object]], ranges: Iterable[Range]) -> Iterator[list[object]]:
-    """Yield the rows of a sheet with the value of merged cells in each of them.
-
-    A row with a single value over all its columns keeps it once. Rows whose merged cells group
-    the columns below them are joined with the next one to one row of names.
-    """
-    begins: dict[int, list[Range]] = defaultdict(list)
-    for each in ranges:
-        begins[each[1]].append(each)
-    open_: list[tuple[Range, object]] = []
-    groups: list[list[object]] = []
-    heading = True
-    for number, values in enumerate(rows, start=1):
-        open_ = [each for each in open_ if each[0][3] >= number]
-        open_ += [
-            (each, values[each[0] - 1]) for each in begins.get(number, ()) if each[0] <= len(values)
-        ]
-        row = list(values)
-        for (first, _, last, _), value in open_:
-            last = min(last, first + _MOST_REPEATED)
-            row += [None] * (last - len(row))
-            row[first - 1 : last] = [value] * (last - first + 1)
-        said = {str(value) for value in row if value is not None}
-        if len(said) <= 1:
-            yield values
-            continue
-        if heading:
-            groups.append(row)
-            heading = any(each[0] < each[2] for each, _ in open_)
-            if heading:
-                continue
-            row, groups = [_joined(names) for names in zip_longest(*groups)], []
-        yield row
-    yield from groups
-
-
-def _joined(names: Iterable[object]) -> object:
-    """Return different names of a column, from the top, as one."""
-    found = [*dict.fromkeys(str(name) for name in names if name is not None)]
-    return " ".join(found) or None
 
 
 def read_rtf(_name: str, data: bytes, bounds: Bounds) -> Extracted:
@@ -242,7 +195,7 @@ def _add_open(composer: Composer, container: Any, *, depth: int) -> None:
         elif tag == f"{_TABLE}table":
             if container.tag == f"{_OFFICE}spreadsheet":
                 composer.heading(2, element.get(f"{_TABLE}name") or "")
-            composer.table(map(_open_cells, element.iter(f"{_TABLE}table-row")))
+            composer.table(_open_rows(element))
         elif tag == f"{_DRAW}page":
             composer.heading(2, element.get(f"{_DRAW}name") or "")
             _add_open(composer, element, depth=0)
@@ -251,14 +204,34 @@ def _add_open(composer: Composer, container: Any, *, depth: int) -> None:
             _add_open(composer, element, depth=depth)
 
 
-def _open_cells(row: Any) -> list[str]:
-    """Return the cells of a row; a repeated cell is repeated, unless it is blank."""
-    cells: list[str] = []
-    for cell in row.iterchildren(f"{_TABLE}table-cell", f"{_TABLE}covered-table-cell"):
-        text = " ".join(_open_text(each) for each in cell.iter(f"{_TEXT}p"))
-        repeated = int(cell.get(f"{_TABLE}number-columns-repeated") or 1)
-        cells += [text] * min(repeated, _MOST_REPEATED)
-    return cells
+def _open_rows(table: Any) -> Iterable[list[object]]:
+    """Return the rows of a table, repeated ones once; the text of merged cells is that of each."""
+    rows: list[list[object]] = []
+    merged: list[Range] = []
+    ends: list[int] = []
+    """The number of the last row that each row stands for."""
+    for row in table.iter(f"{_TABLE}table-row"):
+        above = ends[-1] if ends else 0
+        ends.append(above + _times(row, "rows-repeated"))
+        texts: list[object] = []
+        for cell in row.iterchildren(f"{_TABLE}table-cell", f"{_TABLE}covered-table-cell"):
+            columns, height = _times(cell, "columns-spanned"), _times(cell, "rows-spanned")
+            if columns > 1 or height > 1:
+                last = len(texts) + min(columns, MOST_REPEATED)
+                merged.append((len(texts) + 1, len(ends), last, above + height))
+            text = " ".join(_open_text(each) for each in cell.iter(f"{_TEXT}p")) or None
+            texts += [text] * min(_times(cell, "columns-repeated"), MOST_REPEATED)
+        while texts and texts[-1] is None:
+            texts.pop()
+        rows.append(texts)
+    ranges = [
+        (first, top, last, bisect_left(ends, bottom) + 1) for first, top, last, bottom in merged
+    ]
+    return unmerged(rows, ranges) if ranges else rows
+
+
+def _times(element: Any, attribute: str) -> int:
+    return int(element.get(f"{_TABLE}number-{attribute}") or 1)
 
 
 def _open_text(element: Any) -> str:
@@ -315,7 +288,7 @@ def _rows(table: Any) -> Iterable[list[object]]:
         texts: list[object] = []
         for cell in row.tc_lst:
             first = len(texts) + 1
-            last = first + min(cell.grid_span, _MOST_REPEATED) - 1
+            last = first + min(cell.grid_span, MOST_REPEATED) - 1
             texts.append(" ".join(each.text for each in cell.iter(f"{_W}p")) or None)
             texts += [None] * (last - first)
             above = ranges.get(first)
@@ -326,7 +299,7 @@ def _rows(table: Any) -> Iterable[list[object]]:
                 ranges[first] = (first, number, last, number)
         rows.append(texts)
     found = [each for each in (*closed, *ranges.values()) if each[:2] != each[2:]]
-    return _unmerged(rows, found) if found else rows
+    return unmerged(rows, found) if found else rows
 
 
 def _add_paragraph(composer: Composer, paragraph: Any, style: str) -> None:
@@ -356,12 +329,26 @@ def _add_shape(composer: Composer, shape: Any) -> None:
         for paragraph in shape.text_frame.paragraphs:
             composer.item(paragraph.text, depth=paragraph.level)
     elif getattr(shape, "has_table", False):
-        composer.table([cell.text for cell in row.cells] for row in shape.table.rows)
+        composer.table(_slide_rows(shape.table))
     elif getattr(shape, "has_chart", False):
         _add_chart(composer, shape.chart)
     else:
         for relation in shape.element.iter(f"{_DIAGRAM}relIds"):
             _add_diagram(composer, shape.part.related_part(relation.get(f"{_RELATIONS}dm")))
+
+
+def _slide_rows(table: Any) -> Iterable[list[object]]:
+    """Return the rows of a table of a slide; the text of merged cells is that of each of them."""
+    rows: list[list[object]] = []
+    ranges: list[Range] = []
+    for number, row in enumerate(table.rows, start=1):
+        rows.append([])
+        for first, cell in enumerate(row.cells, start=1):
+            rows[-1].append(cell.text or None)
+            if cell.is_merge_origin:
+                last = first - 1 + min(cell.span_width, MOST_REPEATED)
+                ranges.append((first, number, last, number - 1 + cell.span_height))
+    return unmerged(rows, ranges) if ranges else rows
 
 
 def _add_chart(composer: Composer, chart: Any) -> None:

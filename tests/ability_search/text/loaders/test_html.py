@@ -59,6 +59,28 @@ def test_the_text_of_unusual_pages_is_read(page: bytes, text: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("rows", "text"),
+    [
+        (
+            [
+                "<th rowspan=2>Animal<th colspan=2>Food",
+                "<th>am<th>pm",
+                "<td rowspan='2'>Walrus<td>clams<td>fish",
+                "<td colspan=2>squid",
+            ],
+            "- Animal: Walrus; Food am: clams; Food pm: fish\n"
+            "- Animal: Walrus; Food am: squid; Food pm: squid",
+        ),
+        (["<th>a<th>b", "<td rowspan=0>1<td colspan=x>2"], "- a: 1; b: 2"),
+        (["<th>a<th>b", "<td rowspan=99999>1<td colspan=99999>2"], f"- a: 1; b: 2{'; 2' * 99}"),
+    ],
+)
+def test_the_text_of_merged_cells_of_a_page_is_that_of_each(rows: list[str], text: str) -> None:
+    page = "".join(f"<tr>{row}" for row in rows)
+    assert read("a.html", f"<table>{page}</table>".encode()).text == text
+
+
+@pytest.mark.parametrize(
     ("head", "body", "title"),
     [
         ("Networking - Site", "<h1>Overview</h1>", "Overview | Networking - Site"),

@@ -13,6 +13,7 @@ import docx
 import openpyxl
 import pptx
 import pytest
+from openpyxl.utils import range_boundaries
 from pptx.chart import data as chart_data
 from pptx.enum.chart import XL_CHART_TYPE
 from pptx.opc.package import Part
@@ -190,6 +191,11 @@ MERGED: dict[str, tuple[list[list[object]], list[str], str]] = {
 }
 
 
+def bounds_of(cells: str) -> tuple[int, ...]:
+    """First column, first row, last column and last row, from 1."""
+    return tuple(place or 0 for place in range_boundaries(cells))
+
+
 @pytest.mark.parametrize("case", MERGED)
 def test_the_value_of_merged_cells_is_that_of_each(case: str) -> None:
     rows, merged, text = MERGED[case]
@@ -197,6 +203,60 @@ def test_the_value_of_merged_cells_is_that_of_each(case: str) -> None:
     for each in merged:
         book["A"].merge_cells(each)
     assert read("a.xlsx", saved(book)).text == f"## A\n\n{text}"
+
+
+@pytest.mark.parametrize("case", MERGED)
+def test_the_text_of_merged_cells_of_a_slide_is_that_of_each(case: str) -> None:
+    rows, merged, text = MERGED[case]
+    presentation = pptx.Presentation()
+    slide = presentation.slides.add_slide(presentation.slide_layouts[6])
+    table = slide.shapes.add_table(len(rows), len(rows[0]), 0, 0, 9, 9).table
+    for number, row in enumerate(rows):
+        for column, value in enumerate(row):
+            table.cell(number, column).text = "" if value is None else str(value)
+    for each in merged:
+        first, top, last, bottom = bounds_of(each)
+        table.cell(top - 1, first - 1).merge(table.cell(bottom - 1, last - 1))
+    assert read("a.pptx", saved(presentation)).text == f"## Slide 1\n\n{text}\n\f\n"
+
+
+@pytest.mark.parametrize("case", MERGED)
+def test_the_text_of_merged_cells_of_a_spreadsheet_is_that_of_each(case: str) -> None:
+    rows, merged, text = MERGED[case]
+    begins = {each[:2]: each[2:] for each in map(bounds_of, merged)}
+    found = ""
+    for number, row in enumerate(rows, start=1):
+        found += "<table:table-row>"
+        for column, value in enumerate(row, start=1):
+            last, bottom = begins.get((column, number), (column, number))
+            found += (
+                f'<table:table-cell table:number-columns-spanned="{last - column + 1}"'
+                f' table:number-rows-spanned="{bottom - number + 1}">'
+                f"<text:p>{'' if value is None else value}</text:p></table:table-cell>"
+            )
+        found += "</table:table-row>"
+    body = f'<table:table table:name="A">{found}</table:table>'
+    data = opendocument(body, kind="spreadsheet")
+    assert read("a.ods", data).text == f"## A\n\n{text}"
+
+
+def test_repeated_rows_of_a_spreadsheet_count_in_merged_cells() -> None:
+    def row(*cells: str, repeated: int = 1) -> str:
+        found = "".join(
+            f"<table:table-cell{each.partition('|')[2]}><text:p>{each.partition('|')[0]}</text:p>"
+            "</table:table-cell>"
+            for each in cells
+        )
+        return f'<table:table-row table:number-rows-repeated="{repeated}">{found}</table:table-row>'
+
+    over = '|  table:number-rows-spanned="4"'
+    body = "".join(
+        (row("city", "day"), row(f"Oslo{over}", "1"), row("", "2", repeated=3), row("Rome", "3"))
+    )
+    data = opendocument(f'<table:table table:name="A">{body}</table:table>', kind="spreadsheet")
+    assert read("a.ods", data).text == (
+        "## A\n\n- city: Oslo; day: 1\n- city: Oslo; day: 2\n- city: Rome; day: 3"
+    )
 
 
 def test_cells_have_the_values_that_people_would_write() -> None:
