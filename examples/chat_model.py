@@ -2,8 +2,8 @@
 
     MODEL_URL=http://localhost:11434 MODEL=llama3.2 python chat_model.py
 
-MODEL_URL is a server with OpenAI's chat completions, such as Ollama, llama.cpp or vLLM; its key, if it
-needs one, is MODEL_KEY. The broker is BROKER_URL, or the one of `ability-search up`.
+MODEL_URL is a server with OpenAI's chat completions, such as Ollama, llama.cpp or vLLM, and
+MODEL_KEY its key, if it needs one. The broker is BROKER_URL, or the one of `ability-search up`.
 """
 
 import asyncio

@@ -76,7 +76,7 @@ async def judge_by_model(
     verdicts: list[bool | None] = [None] * len(pairs)
     left = iter(range(len(pairs)))
     # One for all pairs: servers reuse their state after a beginning that requests have in common.
-    boundary = secrets.token_hex(16)
+    boundary = secrets.token_hex(8)
     asked = failures = 0
     problem = ""
 
