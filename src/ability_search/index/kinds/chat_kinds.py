@@ -86,7 +86,9 @@ def _spans(passages: Sequence[Passage], room: int) -> Iterator[tuple[int, int, r
 
 def read_answer(kind: str, answer: str) -> list[Statement]:
     """Parse the model's answer; empty if it cannot be used."""
-    lines = [line[:_LONGEST_LINE] for line in islice(answer_lines(answer), _MOST_LINES)]
+    lines = [
+        line[:_LONGEST_LINE] for line in islice(answer_lines(answer, PROMPTS[kind]), _MOST_LINES)
+    ]
     if kind == "propositions":
         return [Statement(line) for line in lines]
     if kind == "title":

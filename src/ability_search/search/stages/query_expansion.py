@@ -86,7 +86,9 @@ def read_phrases(answer: str) -> tuple[str, ...]:
     Phrases that have no word or more than 64 characters are skipped.
     """
     found: dict[str, str] = {}
-    for part in (part for line in answer_lines(answer) for part in _COMMAS.split(line)):
+    for part in (
+        part for line in answer_lines(answer, _PROMPTS["terms"]) for part in _COMMAS.split(line)
+    ):
         phrase = _cleaned(part)
         if len(phrase) <= _LONGEST_PHRASE and _WORD.search(phrase):
             found.setdefault(phrase.casefold(), phrase)
@@ -95,7 +97,7 @@ def read_phrases(answer: str) -> tuple[str, ...]:
 
 def read_question(answer: str) -> tuple[str, ...]:
     """Return the first line with a word, cut to 300 characters; empty if there is none."""
-    first = next(map(_cleaned, answer_lines(answer)), "")
+    first = next(map(_cleaned, answer_lines(answer, _PROMPTS["stepBack"])), "")
     return (first[:_LONGEST_QUESTION],) if first else ()
 
 
