@@ -27,7 +27,9 @@ class Embedder(Protocol):
 class Chat(Protocol):
     """A language model."""
 
-    async def complete(self, system: str, user: str, *, model: str | None, timeout: float) -> str:
+    async def complete(
+        self, system: str, user: str, *, model: str | None, timeout: float, enough: int
+    ) -> str:
         """Answer ``user`` as ``system`` instructs, within ``timeout`` seconds.
 
         Args:
@@ -35,6 +37,7 @@ class Chat(Protocol):
             user: The text to process.
             model: Name of the model; ``None`` for the default.
             timeout: In seconds.
+            enough: Characters of the answer that are used; the model may be stopped after them.
 
         Returns:
             The model's answer, unchecked; not blank.

@@ -35,7 +35,7 @@ from ability_search.ops.metrics.call_metrics import metered_rpc, metered_tools
 from ability_search.ops.metrics.meter import UNMETERED, Meter
 from ability_search.ops.metrics.metric_table import BREAKER_OPEN, COLLECTIONS_KNOWN, JOBS_RUNNING
 from ability_search.ports import Chat, Embedder, Invoke, Providers, Reranker
-from ability_search.providers.chat import CHAT, RemoteChat
+from ability_search.providers.chat import CHAT, PacedChat, RemoteChat
 from ability_search.providers.embedder import EMBEDDINGS, RemoteEmbedder
 from ability_search.providers.reranker import RERANK, RemoteReranker
 from ability_search.providers.transports import HttpService, Transport, over_broker, over_http
@@ -228,7 +228,8 @@ def build_services(
     registry = Registry(store)
     statistics_cache = StatisticsCache(store)
     counter = token_counter(settings)
-    ports = IndexPorts(store, registry, embedder, chat, settings, counter, _now, meter)
+    paced = PacedChat(chat)
+    ports = IndexPorts(store, registry, embedder, paced, settings, counter, _now, meter)
     query_ports = Ports(
         store, embedder, reranker, chat, registry, statistics_cache, settings, counter, _now
     )
@@ -250,7 +251,7 @@ def build_services(
         searcher=Searcher(query_ports),
         maintenance=maintenance,
         analyzer=GraphAnalyzer(store),
-        consolidator=Consolidator(store, registry, chat, settings.kinds, _now),
+        consolidator=Consolidator(store, registry, paced, settings.kinds, _now),
     )
 
 

@@ -37,7 +37,7 @@ from ability_search.analysis.graph_analyzer import (
 from ability_search.collection import Collection
 from ability_search.config.model_settings import Kinds
 from ability_search.documents import Vector
-from ability_search.index.index_calls import Report
+from ability_search.index.index_calls import Progress, Report
 from ability_search.index.note_links import (
     APPLIED_AT,
     DUPLICATE_OF,
@@ -123,9 +123,7 @@ class Consolidator:
         compared, suspected = await asyncio.to_thread(
             _compared, chunks, vectors, sources, texts, further
         )
-        if judge == "chat":
-            await report_progress(report, collection, len(chunks), "judging")
-        judgement = await self._judged(suspected, judge)
+        judgement = await self._judged(collection, suspected, judge, report)
         found = await asyncio.to_thread(
             compared.report,
             judgement.contradictions,
@@ -154,10 +152,17 @@ class Consolidator:
             }
         )
 
-    async def _judged(self, pairs: Sequence[Suspected], judge: Judge) -> Judgement:
+    async def _judged(
+        self, collection: Collection, pairs: Sequence[Suspected], judge: Judge, report: Report
+    ) -> Judgement:
         if judge == "rules":
             return judge_by_rules(pairs)
-        return await judge_by_model(pairs, self._chat, self._settings)
+
+        async def judged(count: int) -> None:
+            await report(Progress(collection.public_name, count, len(pairs), "judging"))
+
+        await judged(0)
+        return await judge_by_model(pairs, self._chat, self._settings, judged)
 
     async def _read(
         self, collection: Collection

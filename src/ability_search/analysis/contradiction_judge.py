@@ -5,15 +5,14 @@ from __future__ import annotations
 import asyncio
 import re
 import secrets
-import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from ability_search.analysis.consolidation import Suspected, contradicting
 from ability_search.analysis.consolidation_report import ContradictingNotes
 from ability_search.config.model_settings import Kinds
-from ability_search.errors import ChatUnavailable
+from ability_search.errors import ChatUnavailable, first_failure
 from ability_search.ports import Chat
 from ability_search.understanding.periods import iso_day
 
@@ -21,6 +20,8 @@ PAIRS: Final = 200
 """Maximum number of pairs that are judged without a rule having found them."""
 SECONDS: Final = 300.0
 """Time for all pairs; the rules decide on those that are left."""
+FAILURES: Final = 3
+"""Failures of the model in a row after which it is not asked again."""
 _AT_ONCE = 4
 _LONGEST = 1000
 """Characters of a chunk that the model reads."""
@@ -31,7 +32,8 @@ _SYSTEM = (
     " if one denies the other. Write YES if they agree, or if they are about different subjects or"
     " events. Write one word: YES or NO."
 )
-_VERDICT = re.compile(r"\W*+(yes|no)\b", re.IGNORECASE)
+_VERDICT_CHARACTERS = 32
+_VERDICT = re.compile(r"\W*+(?:(?:the )?answer(?: is)?\b\W*+)?(yes|no)\b", re.IGNORECASE)
 
 
 @dataclass(slots=True)
@@ -54,46 +56,71 @@ def judge_by_rules(pairs: Sequence[Suspected]) -> Judgement:
     return Judgement([contradicting(pair, by_model=False) for pair in pairs if pair.found])
 
 
-async def judge_by_model(pairs: Sequence[Suspected], chat: Chat, settings: Kinds) -> Judgement:
+async def judge_by_model(
+    pairs: Sequence[Suspected],
+    chat: Chat,
+    settings: Kinds,
+    judged: Callable[[int], Awaitable[None]],
+) -> Judgement:
     """Let a language model judge pairs of notes, within :data:`SECONDS`.
 
-    The rules decide on a pair if the answer of the model is neither yes nor no, and on all that are
-    left after a failure.
+    The rules decide on a pair if the answer of the model is neither yes nor no, or fails, and on
+    all that are left after :data:`FAILURES` failures in a row.
+
+    Args:
+        pairs: The pairs.
+        chat: The language model.
+        settings: Its name and timeout.
+        judged: Receives the number of pairs so far.
     """
-    ends = time.monotonic() + SECONDS
+    verdicts: list[bool | None] = [None] * len(pairs)
+    left = iter(range(len(pairs)))
+    # One for all pairs: servers reuse their state after a beginning that requests have in common.
+    boundary = secrets.token_hex(8)
+    asked = failures = 0
     problem = ""
-    verdicts: list[bool | None] = []
-    for begin in range(0, len(pairs), _AT_ONCE):
-        left = ends - time.monotonic()
-        problem = problem or ("" if left > 0 else f"{SECONDS:.0f} s are over")
-        if problem:
-            break
-        said = await asyncio.gather(
-            *(_verdict(each, chat, settings, left) for each in pairs[begin : begin + _AT_ONCE]),
-            return_exceptions=True,
-        )
-        for each in said:
-            if isinstance(each, ChatUnavailable):
-                problem = f"{each}. {each.hint}"
-            elif isinstance(each, BaseException):
-                raise each
-        verdicts += [None if isinstance(each, BaseException) else each for each in said]
+
+    async def judge_in_turn() -> None:
+        nonlocal asked, failures, problem
+        for place in left:
+            try:
+                verdicts[place] = await _verdict(pairs[place], boundary, chat, settings)
+                failures = 0
+            except ChatUnavailable as exc:
+                problem = f"{exc}. {exc.hint}"
+                failures += 1
+            asked += 1
+            await judged(asked)
+            if failures >= FAILURES:
+                return
+
+    try:
+        async with asyncio.timeout(SECONDS), asyncio.TaskGroup() as tasks:
+            for _ in range(_AT_ONCE):
+                tasks.create_task(judge_in_turn())
+    except TimeoutError:
+        problem = f"{SECONDS:.0f} s are over"
+    except ExceptionGroup as group:
+        raise first_failure(group) from group
+    return _judgement(pairs, verdicts, problem)
+
+
+def _judgement(
+    pairs: Sequence[Suspected], verdicts: Sequence[bool | None], problem: str
+) -> Judgement:
+    """Return what the model found, and the rules where it has no verdict."""
     judgement = Judgement(judged=sum(each is not None for each in verdicts))
-    unclear = verdicts.count(None)
-    verdicts += [None] * (len(pairs) - len(verdicts))
     for pair, contradict in zip(pairs, verdicts, strict=True):
         if contradict or (contradict is None and pair.found is not None):
             judgement.contradictions.append(contradicting(pair, by_model=bool(contradict)))
-    if problem or unclear:
+    if rest := verdicts.count(None):
         why = problem or "the language model answered neither YES nor NO"
-        rest = verdicts.count(None)
         judgement.warnings.append(f"the rules judged {rest} of {len(pairs)} pairs of notes: {why}")
     return judgement
 
 
-async def _verdict(pair: Suspected, chat: Chat, settings: Kinds, left: float) -> bool | None:
+async def _verdict(pair: Suspected, boundary: str, chat: Chat, settings: Kinds) -> bool | None:
     """Return whether the notes contradict each other; ``None`` if the answer is unclear."""
-    boundary = secrets.token_hex(8)
     texts = [
         f"{boundary}\n{iso_day(each.note.day)}: {each.text[:_LONGEST]}\n{boundary}"
         for each in (pair.old, pair.new)
@@ -102,7 +129,8 @@ async def _verdict(pair: Suspected, chat: Chat, settings: Kinds, left: float) ->
         _SYSTEM.format(boundary=boundary),
         "\n\n".join([*texts, "Can both notes be true at the same time? YES or NO?"]),
         model=settings.model,
-        timeout=min(settings.timeout, left),
+        timeout=settings.timeout,
+        enough=_VERDICT_CHARACTERS,
     )
     found = _VERDICT.match(answer)
     return None if found is None else found[1].casefold() == "no"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import replace
 
 from ability_search.bounded_batches import batches
@@ -11,6 +11,7 @@ from ability_search.documents import Passage
 from ability_search.errors import ChatUnavailable
 from ability_search.index.index_ports import IndexPorts
 from ability_search.index.kinds.chat_kinds import (
+    ENOUGH,
     MOST_CHARACTERS,
     PROMPTS,
     Part,
@@ -27,6 +28,9 @@ _CHAT = "chat"
 _PROPOSITIONS = "propositions"
 _CONVERSATIONS = 4
 """Documents that the language model processes at the same time."""
+_LONG = 32
+_DISTINCT = 0.25
+"""Minimum share of distinct terms in a longer text; one that repeats itself has fewer."""
 
 
 class KindDerivation:
@@ -38,7 +42,7 @@ class KindDerivation:
         self._settings = ports.settings.kinds
         self._analyzer = analyzer_for(recipe.language)
         self._count = ports.counter
-        self._missed = 0
+        self._missed: set[str] = set()
         self._reason = ""
 
     @property
@@ -52,7 +56,7 @@ class KindDerivation:
         if not self._missed:
             return []
         return [
-            f"kindsBy: for {self._missed} of the documents kinds were extracted from the text,"
+            f"kindsBy: for {len(self._missed)} of the documents kinds were extracted from the text,"
             f" because the language model failed: {self._reason}"
         ]
 
@@ -67,26 +71,39 @@ class KindDerivation:
         return prepared
 
     async def _ask(self, prepared: Prepared, kinds: Sequence[str]) -> dict[str, list[Statement]]:
-        """Return the language model's answers by kind; empty if it is not used or fails."""
+        """Return the language model's answers by kind; those that it gave before it failed."""
         answers: dict[str, list[Statement]] = {}
         if self._recipe.kinds_by != _CHAT:
             return answers
         whole = parts(prepared.document, prepared.passages)
         words = set(prepared.title_terms).union(*prepared.terms)
-        try:
-            for kind in kinds:
+        for kind in kinds:
+            try:
                 if kind == _PROPOSITIONS:
                     found = await self._propositions(prepared, whole)
                 else:
                     found = await self._combined(kind, shown_title(prepared.document), whole)
-                own = {term for each in found for term in self._analyzer.terms(each.text)}
-                if words and words.isdisjoint(own):
-                    raise ChatUnavailable("its answer has no word of the document, like a refusal")
+                self._check(kind, found, words)
+            except ChatUnavailable as exc:
+                self._missed.add(prepared.document.source)
+                self._reason = str(exc)
+                if exc.retryable:
+                    break
+            else:
                 answers[kind] = found
-        except ChatUnavailable as exc:
-            self._missed += 1
-            self._reason = str(exc)
         return answers
+
+    def _check(self, kind: str, found: Sequence[Statement], words: Set[str]) -> None:
+        """Check that an answer is about the document, which has ``words``.
+
+        A refusal has none of them; small models copy the instruction.
+        """
+        own = {term for each in found for term in self._analyzer.terms(each.text)}
+        copied = own.intersection(self._analyzer.terms(PROMPTS[kind])) - words
+        if words and (words.isdisjoint(own) or 2 * len(copied) > len(own)):
+            error = ChatUnavailable("its answer does not describe the document")
+            error.retryable = False
+            raise error
 
     async def _propositions(self, prepared: Prepared, whole: Sequence[Part]) -> list[Statement]:
         """Return the propositions of all parts, each with the passage that has most of its words.
@@ -117,9 +134,18 @@ class KindDerivation:
 
     async def _answer(self, kind: str, text: str) -> list[Statement]:
         answer = await self._chat.complete(
-            PROMPTS[kind], text, model=self._settings.model, timeout=self._settings.timeout
+            PROMPTS[kind],
+            text,
+            model=self._settings.model,
+            timeout=self._settings.timeout,
+            enough=ENOUGH[kind],
         )
-        return read_answer(kind, answer)
+        return [each for each in read_answer(kind, answer) if not self._repeats(each.text)]
+
+    def _repeats(self, text: str) -> bool:
+        """Return whether a text repeats itself, as those of small models do."""
+        terms = self._analyzer.terms(text)
+        return len(terms) > _LONG and len(set(terms)) < _DISTINCT * len(terms)
 
     def _prepared_kinds(
         self, prepared: Prepared, kinds: Sequence[str], answers: dict[str, list[Statement]]

@@ -5,15 +5,19 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from typing import Any
 
 from ability_search.errors import ChatUnavailable
+from ability_search.ports import Chat
 from ability_search.providers.model_calls import ModelClient
 from ability_search.providers.provider_errors import Objection, refused
 from ability_search.providers.transports import STREAM, HttpService
 
 _MOST_TOKENS = 256
+_MOST_AT_ONCE = 4
+_QUICK, _SLOW = 1 / 8, 1 / 4
+"""Shares of the timeout within which an answer is quick, and after which it is slow."""
 _THOUGHT = ("<think>", "</think>")
 """Marks of what some models write before their answer."""
 _LARGER = (
@@ -28,6 +32,12 @@ _HINTS = {
     "texts": _LARGER,
     "key": "Check SEARCH_EXPANSION_API_KEY and SEARCH_EXPANSION_API_URL.",
 }
+
+
+class _Cut(ChatUnavailable):
+    """An answer ended at its maximum number of tokens."""
+
+    retryable = False
 
 
 def _failure(objection: Objection, request: Mapping[str, Any]) -> ChatUnavailable:
@@ -52,16 +62,23 @@ class RemoteChat(ModelClient):
     who = "the language model"
     late_hint = _FASTER
 
-    async def complete(self, system: str, user: str, *, model: str | None, timeout: float) -> str:
+    async def complete(
+        self, system: str, user: str, *, model: str | None, timeout: float, enough: int
+    ) -> str:
         """Return the model's completion with temperature 0 and at most 256 tokens.
 
-        What a model writes between ``<think>`` and ``</think>`` first is left out.
+        What a model writes between ``<think>`` and ``</think>`` first is left out. A server that
+        streams is stopped after ``enough`` characters, because small models do not end.
         """
-        messages = [{"role": "system", "content": system}, {"role": "user", "content": user}]
-        request = {"messages": messages, "max_tokens": _MOST_TOKENS, "temperature": 0}
-        return _without_thought(
-            read_completion(await self._ask(request, model=model, timeout=timeout))
-        )
+        answer = ""
+        parts = self.stream(system, user, model=model, timeout=timeout, tokens=_MOST_TOKENS)
+        with suppress(_Cut):
+            async with aclosing(parts):
+                async for part in parts:
+                    answer += part
+                    if len(_said(answer)) >= enough:
+                        break
+        return _without_thought(answer)
 
     async def stream(
         self, system: str, user: str, *, model: str | None, timeout: float, tokens: int
@@ -105,6 +122,47 @@ class RemoteChat(ModelClient):
             raise _unusable("the language model returned an empty answer")
 
 
+class PacedChat:
+    """A language model for many requests, of which as many are sent at once as it can answer.
+
+    The first is sent alone. One that takes less than an eighth of its timeout doubles the number,
+    up to 4; one that takes more than a quarter halves it. A server that works on one request at a
+    time would let the others wait until they time out. Waiting for a turn takes no time of a
+    request.
+
+    Args:
+        chat: The language model.
+    """
+
+    def __init__(self, chat: Chat) -> None:
+        self._chat = chat
+        self._most = 1
+        self._sent = 0
+        self._changed = asyncio.Event()
+
+    async def complete(
+        self, system: str, user: str, *, model: str | None, timeout: float, enough: int
+    ) -> str:
+        """Return the model's completion; ``timeout`` begins when the request is sent."""
+        while self._sent >= self._most:
+            await self._changed.wait()
+        self._sent += 1
+        started = time.monotonic()
+        try:
+            return await self._chat.complete(
+                system, user, model=model, timeout=timeout, enough=enough
+            )
+        finally:
+            share = (time.monotonic() - started) / timeout
+            if share < _QUICK:
+                self._most = min(_MOST_AT_ONCE, 2 * self._most)
+            elif share > _SLOW:
+                self._most = max(1, self._most // 2)
+            self._sent -= 1
+            self._changed.set()
+            self._changed = asyncio.Event()
+
+
 def read_part(chunk: Any) -> str:
     """Return the text in ``{choices: [{delta: {content}}]}``; empty without, as in the last chunk.
 
@@ -135,6 +193,13 @@ def read_completion(answer: Any) -> str:
     return content
 
 
+def _said(text: str) -> str:
+    """Return what a model said so far after it thought."""
+    if not text.lstrip().startswith(_THOUGHT[0]):
+        return text
+    return text.partition(_THOUGHT[1])[2]
+
+
 def _without_thought(text: str) -> str:
     # The first mark may be in the prompt of the server.
     thought, closed, answer = text.rpartition(_THOUGHT[1])
@@ -147,11 +212,7 @@ def _check_whole(answer: Any, tokens: int) -> None:
     """Check that an answer, or the chunk of one, does not say that it was cut."""
     choice = answer["choices"][0] if answer.get("choices") else {}
     if choice.get("finish_reason") == "length":
-        error = ChatUnavailable(
-            f"the answer was cut after {tokens} tokens", hint="Raise answer_tokens."
-        )
-        error.retryable = False
-        raise error
+        raise _Cut(f"the answer was cut after {tokens} tokens", hint="Raise answer_tokens.")
 
 
 def _unusable(problem: str) -> ChatUnavailable:

@@ -16,7 +16,7 @@ Refusal = Literal["model", "texts", "key", "passing"]
 """The reason of an error: the model name, the texts, the key, or a temporary failure (passing)."""
 
 _UNKNOWN_MODEL = re.compile(
-    r"model\b.{0,300}\b(not served|not found|unknown|does not exist)|unknown model", re.I
+    r"model\b.{0,300}\b(not served|not found|unknown|does not exist)|(unknown|invalid) model", re.I
 )
 _REFUSED_TEXTS = re.compile(
     r"^(input|query|documents)\b|too (large|long)\b|context length"

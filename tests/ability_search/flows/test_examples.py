@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.ability_search.answers.chat_server import chat_server, said
 from tests.ability_search.flows.conftest import Network
 from tests.ability_search.flows.playing import Talker, playing
 from tests.interop.real_client import HOME, NODE, needs_real_client
@@ -147,6 +148,24 @@ async def test_an_agent_in_python_serves_tools_and_hears_events(
     assert "remember" not in [tool["name"] for tool in await client.list_tools()]
     async with running(network, tmp_path, sys.executable, EXAMPLES / "agent.py") as agent:
         assert await agent.line("ready as ") == agent_id
+
+
+async def test_an_agent_offers_a_language_model_to_the_network(
+    filled: Network, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    question = {"collection": "notes", "query": "pump", "expandQuery": {"method": "terms"}}
+    async with chat_server(tmp_path) as server:
+        server.body = json.dumps(said("granite\nmarble"))
+        monkeypatch.setenv("MODEL_URL", server.url)
+        monkeypatch.setenv("MODEL", "usual")
+        command = sys.executable, EXAMPLES / "chat_model.py"
+        async with running(filled, tmp_path, *command) as agent:
+            await agent.line("ready as ")
+            assert "warnings" not in await filled.call("search-query", **question)
+            assert (server.requests[0]["model"], server.requests[0]["max_tokens"]) == ("usual", 256)
+            server.status, server.body = 404, '{"error": {"message": "model \'usual\' not found"}}'
+            (warning,) = (await filled.call("search-query", **question))["warnings"]
+            assert "refused the model" in warning
 
 
 @needs_real_client

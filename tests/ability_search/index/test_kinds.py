@@ -143,6 +143,8 @@ def test_list_marks_and_introductions_are_removed_from_an_answer() -> None:
     ]
     assert [each.text for each in read_answer("keywords", "cats\n* dogs")] == ["cats, dogs"]
     assert [each.text for each in read_answer("title", "Title:\nOn cats\nOn dogs")] == ["On cats"]
+    assert [each.text for each in read_answer("title", "```markdown\n# Cats\n```")] == ["# Cats"]
+    assert [each.text for each in read_answer("keywords", "**Keywords:**\ncats\nCats")] == ["cats"]
     assert read_answer("summary", "\n...\n") == []
 
 

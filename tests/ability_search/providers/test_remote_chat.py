@@ -8,8 +8,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from pydantic import SecretStr
+from tests.ability_search.answers.chat_server import chat_server
 from tests.ability_search.model_servers import KEY, Answer, asking, http_api, raising, telling
 
 from ability_search.config.loader import load_settings, require_secrets
@@ -17,7 +19,7 @@ from ability_search.config.schema import Settings
 from ability_search.errors import ChatUnavailable, ConfigurationError
 from ability_search.ports import Invoke
 from ability_search.providers.chat import CHAT, RemoteChat, read_completion
-from ability_search.providers.transports import over_broker
+from ability_search.providers.transports import over_broker, over_http
 from ability_search.worker import open_chat
 from kadi_client import Call, Connection, RemoteError, Tool
 from kadi_client.errors import FrameTooLarge
@@ -59,7 +61,7 @@ def chat(invoke: Invoke, *, api_key: SecretStr | None = None, **options: Any) ->
 
 async def failure(client: RemoteChat, *, model: str | None = None) -> ChatUnavailable:
     with pytest.raises(ChatUnavailable) as raised:
-        await client.complete("s", "u", model=model, timeout=5)
+        await client.complete("s", "u", model=model, timeout=5, enough=99)
     assert KEY not in f"{raised.value} {raised.value.hint}"
     assert raised.value.hint
     return raised.value
@@ -71,7 +73,10 @@ def test_the_error_has_no_wire_code_of_its_own() -> None:
 
 async def test_requests_and_answers_have_the_openai_format() -> None:
     manager = Manager(saying("a\nb"))
-    assert await chat(manager).complete("do this", "with that", model="m", timeout=5) == "a\nb"
+    assert (
+        await chat(manager).complete("do this", "with that", model="m", timeout=5, enough=99)
+        == "a\nb"
+    )
     assert manager.requests == [
         {
             "messages": [
@@ -89,7 +94,7 @@ async def test_the_model_of_the_call_overrides_the_settings_and_none_is_omitted(
     manager = Manager(saying("x"))
     for model, default in (("mine", "usual"), (None, "usual"), (None, None)):
         client = chat(manager, model=default, api_key=SecretStr(KEY))
-        await client.complete("s", "u", model=model, timeout=5)
+        await client.complete("s", "u", model=model, timeout=5, enough=99)
     assert [request.get("model") for request in manager.requests] == ["mine", "usual", None]
     assert "model" not in manager.requests[-1]
     assert {request["api_key"] for request in manager.requests} == {KEY}
@@ -103,7 +108,9 @@ async def test_the_shorter_timeout_applies() -> None:
     for own, callers in ((0.05, 60.0), (60.0, 0.05)):
         async with asyncio.timeout(5):
             with pytest.raises(ChatUnavailable, match=r"within 0\.05 s"):
-                await chat(manager, timeout=own).complete("s", "u", model=None, timeout=callers)
+                await chat(manager, timeout=own).complete(
+                    "s", "u", model=None, timeout=callers, enough=99
+                )
     assert manager.timeouts == [0.05, 0.05]
 
 
@@ -124,7 +131,7 @@ async def test_refusals_and_unusable_answers_do_not_open_the_breaker() -> None:
         for _ in range(3):
             await failure(client)
     manager.answer = saying("well")
-    assert await client.complete("s", "u", model=None, timeout=5) == "well"
+    assert await client.complete("s", "u", model=None, timeout=5, enough=99) == "well"
 
 
 @pytest.mark.parametrize(
@@ -154,7 +161,7 @@ async def test_answers_without_text_are_refused(answer: Any) -> None:
 @pytest.mark.parametrize("opening", ["", "<think>\n"], ids=["in the prompt", "in the answer"])
 async def test_what_a_model_thinks_is_not_its_answer(opening: str) -> None:
     client = chat(Manager(saying(f"{opening}Let me see.\n</think>\n\nGranite.")))
-    assert (await client.complete("s", "u", model=None, timeout=5)).strip() == "Granite."
+    assert (await client.complete("s", "u", model=None, timeout=5, enough=99)).strip() == "Granite."
     for thought in ("<think>Let me", "<think>Let me</think>\n"):
         error = await failure(chat(Manager(saying(thought))))
         assert "only thought" in str(error)
@@ -191,7 +198,7 @@ async def test_calls_over_a_broker_with_and_without_the_tool() -> None:
         assert "provides chat-completion" in error.hint
         tool = Tool("chat-completion", "Talk.", {"type": "object"}, handle)
         async with Connection(broker.url, tools=[tool]):
-            assert await talking.complete("s", "loud", model=None, timeout=5) == "LOUD"
+            assert await talking.complete("s", "loud", model=None, timeout=5, enough=99) == "LOUD"
         await client.close()
         assert (await failure(talking)).retryable
 
@@ -216,7 +223,10 @@ async def test_a_model_over_http_gets_the_key_as_a_token_and_no_log_has_it(
             SEARCH_EXPANSION_MODEL="llama3.2",
         )
         async with open_chat(chosen, unasked) as client:
-            assert await client.complete("sys", "secret words", model=None, timeout=5) == "pets"
+            assert (
+                await client.complete("sys", "secret words", model=None, timeout=5, enough=99)
+                == "pets"
+            )
             api.prepare(401, {"error": {"message": f"invalid API key {KEY}"}})
             refusal = await failure(client)
     ((path, headers, body), _) = api.seen
@@ -235,11 +245,11 @@ async def test_fields_that_a_server_refuses_are_left_out_from_then_on() -> None:
         text = "Unsupported parameter: 'max_tokens' is not supported with this model."
         api.prepare(400, {"error": {"message": text}})
         for _ in range(2):
-            assert await client.complete("s", "u", model="m", timeout=5) == "pets"
+            assert await client.complete("s", "u", model="m", timeout=5, enough=99) == "pets"
     assert [sorted(body) for _, _, body in api.seen] == [
-        ["max_tokens", "messages", "model", "temperature"],
-        ["messages", "model", "temperature"],
-        ["messages", "model", "temperature"],
+        ["max_tokens", "messages", "model", "stream", "temperature"],
+        ["messages", "model", "stream", "temperature"],
+        ["messages", "model", "stream", "temperature"],
     ]
 
 
@@ -302,3 +312,27 @@ async def test_a_tool_on_the_network_answers_in_one_part() -> None:
     assert await streamed(chat(manager)) == "pets"
     assert manager.requests[0]["max_tokens"] == 99
     assert "stream" not in manager.requests[0]
+
+
+@pytest.mark.parametrize("thought", ["", "<think> So. Do they? </think> "])
+async def test_a_model_that_does_not_end_is_stopped(tmp_path: Path, thought: str) -> None:
+    async with chat_server(tmp_path) as server, httpx.AsyncClient() as web:
+        server.says = f"{thought}NO {'because of it ' * 20}"
+        server.hold = asyncio.Event()
+        transport = over_http(CHAT, web, server.url, api_key=None)
+        client = RemoteChat(transport, timeout=5.0, breaker_failures=1, breaker_reset=30.0)
+        said = await client.complete("s", "u", model="m", timeout=5, enough=32)
+        assert said.strip().startswith("NO because of it")
+        await asyncio.wait_for(server.dropped.wait(), 5)
+
+
+async def test_an_answer_that_is_cut_is_used_as_far_as_it_goes() -> None:
+    cut = STREAMS["openai"].replace(b'"finish_reason":"stop"', b'"finish_reason":"length"')
+    assert b'"length"' in cut
+    async with http_api(saying("pets")) as api, asking(CHAT, api) as transport:
+        client = RemoteChat(transport, timeout=5.0, breaker_failures=1, breaker_reset=30.0)
+        api.prepare(200, cut, content_type="text/event-stream")
+        assert await client.complete("s", "u", model="m", timeout=5, enough=99) == "Hello"
+        api.prepare(200, cut, content_type="text/event-stream")
+        with pytest.raises(ChatUnavailable, match="cut after 99 tokens"):
+            await streamed(client)

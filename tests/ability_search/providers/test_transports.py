@@ -122,7 +122,12 @@ async def test_http_refusals_of_texts_are_recognised(
 
 @pytest.mark.parametrize(
     ("status", "message"),
-    [(404, "not found"), (400, "The model `m` does not exist"), (400, "unknown model m")],
+    [
+        (404, "not found"),
+        (400, "The model `m` does not exist"),
+        (400, "unknown model m"),
+        (400, "Invalid model name passed in model=m"),
+    ],
 )
 async def test_unknown_models_over_http_are_recognised(
     api: Api, http: Transport, status: int, message: str

@@ -34,6 +34,14 @@ def turns(found: loaders.Extracted) -> list[tuple[Any, ...]]:
     ]
 
 
+def test_a_log_whose_last_line_is_being_written_is_a_conversation() -> None:
+    line = '{"role": "user", "content": "One\u2028two"}'
+    found = read("log.jsonl", f'{line}\n{line}\n{{"role": "user", "cont')
+    assert [each[1] for each in turns(found)] == [1, 2]
+    for text in (f"{line}\nno JSON\n{line}", f"{line}\nno JSON\n", '{"role": "user", "cont'):
+        assert read("log.jsonl", text).format == "json"
+
+
 def test_json_lines_of_messages_are_turns() -> None:
     lines = [
         {"role": "user", "content": "When do\nbackups run?", "time": "2026-05-01T12:30:00+02:00"},
@@ -248,7 +256,7 @@ def test_a_text_of_whatsapp_has_dates_of_its_locale(
     [
         ("books.json", [{"author": "Ann", "text": "A novel"}], "json"),
         ("data.json", {"messages": "none", "role": "x"}, "json"),
-        ("data.jsonl", '{"role": "user", "content": "x"}\n{broken', "json"),
+        ("data.jsonl", '{broken\n{"role": "user", "content": "x"}', "json"),
         ("mixed.json", [{"role": "user", "content": "x"}, {"role": "user"}], "json"),
         ("numbers.json", [1, 2], "json"),
         ("notes.txt", "13.05.2024, 21:05 - a single line", "text"),

@@ -6,13 +6,13 @@ text, and it is never returned to callers.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import NamedTuple
 
 from ability_search.documents import Document, Passage
 from ability_search.index.kinds.extracted_kinds import Statement
+from ability_search.text.answer_lines import answer_lines
 
 MOST_CHARACTERS = 8000
 """Maximum characters of a document that are sent to the model in one request."""
@@ -37,10 +37,13 @@ PROMPTS: Mapping[str, str] = {
     f" {_DATA}",
 }
 """Instructions to the model by kind."""
-
-_MARK = re.compile(r"^\s*(?:[-*+\u2022\u2013\u2014]+|\(?\d{1,2}[.):])\s+")
-_WORD = re.compile(r"\w")
-_QUOTES = " \t'\"`*_[]\u201c\u201d\u201e\u2018\u2019\u00ab\u00bb"
+ENOUGH: Mapping[str, int] = {
+    "title": 200,
+    "summary": _LONGEST_SUMMARY,
+    "keywords": 400,
+    "propositions": 4000,
+}
+"""Characters of an answer that are used, by kind."""
 
 
 class Part(NamedTuple):
@@ -82,23 +85,14 @@ def _spans(passages: Sequence[Passage], room: int) -> Iterator[tuple[int, int, r
 
 
 def read_answer(kind: str, answer: str) -> list[Statement]:
-    """Parse the model's answer; empty if it cannot be used.
-
-    Args:
-        kind: The requested kind.
-        answer: The text of the answer. Lines that end in a colon introduce others and are dropped.
-    """
-    lines = [line for raw in answer.splitlines() if (line := _cleaned(raw))]
+    """Parse the model's answer; empty if it cannot be used."""
+    lines = [
+        line[:_LONGEST_LINE] for line in islice(answer_lines(answer, PROMPTS[kind]), _MOST_LINES)
+    ]
     if kind == "propositions":
-        return [Statement(line) for line in dict.fromkeys(lines[:_MOST_LINES])]
+        return [Statement(line) for line in lines]
     if kind == "title":
         return [Statement(line) for line in lines[:1]]
     joint = ", " if kind == "keywords" else " "
-    text = joint.join(lines[:_MOST_LINES])[:_LONGEST_SUMMARY]
+    text = joint.join(lines)[:_LONGEST_SUMMARY]
     return [Statement(text)] if text else []
-
-
-def _cleaned(line: str) -> str:
-    """Return a line without list marks and quotes; empty if it is only an introduction."""
-    text = _MARK.sub("", line).strip(_QUOTES)
-    return "" if text.endswith(":") or not _WORD.search(text) else text[:_LONGEST_LINE]

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
@@ -163,10 +164,15 @@ def _is_message(value: Mapping[str, Any]) -> bool:
 
 
 def _json_lines(text: str) -> list[Any]:
+    """Return the values of JSON Lines, without a last line that is still being written."""
+    *lines, last = text.split("\n")  # strings in JSON may contain other separators of lines
     try:
-        return [msgspec.json.decode(line) for line in text.splitlines() if line.strip()]
+        values = [msgspec.json.decode(line) for line in lines if line.strip()]
     except msgspec.DecodeError:
         return [None]
+    with suppress(msgspec.DecodeError):
+        values += [msgspec.json.decode(last)] if last.strip() else []
+    return values or [None]
 
 
 def _exported(value: Mapping[str, Any]) -> Conversation | None:
