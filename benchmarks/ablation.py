@@ -5,6 +5,10 @@ mode: with all signals, and without each of those named (all by default). The ta
 of nDCG@10 without the signal, with paired 95 % bootstrap intervals, on each set and on the mean of
 the sets; an asterisk marks an interval without 0. Directories with the same parent below that
 directory, such as conversations, count as one set.
+
+With ``--constants`` other values of the constants are measured in the same way, one at a time. Two
+tables follow: the change by each value; and what the choice of a value is worth on a set that it
+was not chosen on, for each set the value with the highest mean on all others.
 """
 
 from __future__ import annotations
@@ -31,8 +35,9 @@ from ability_search.evaluation.judged_sets import Dataset, JudgedQuery, read_dat
 from ability_search.filters.operands import instants
 from ability_search.ports import Embedder
 from ability_search.search import fusion, planner
-from ability_search.search.fusion import Trust, trust
-from ability_search.search.stages import exclusion_penalty, time_closeness
+from ability_search.search.fusion import Trust, trust, unseen_score
+from ability_search.search.stages import exclusion_penalty, feedback, time_closeness
+from ability_search.search.stages.feedback import feedback_weights
 from ability_search.text import bm25
 from ability_search.text.analyzer import Analyzer
 from ability_search.understanding import intent
@@ -137,6 +142,66 @@ SIGNALS: Mapping[str, Signal] = {
 _ALL = Signal("all signals")
 
 
+def _set(name: str, *values: float) -> Mapping[str, Signal]:
+    return {f"{value:g}": Signal(name, ranking={name: value}) for value in values}
+
+
+def _of(
+    where: ModuleType, name: str, *values: float, understanding: bool = False
+) -> Mapping[str, Signal]:
+    return {
+        f"{value:g}": Signal(name, changes=[(where, name, value)], understanding=understanding)
+        for value in values
+    }
+
+
+def _unseen(share: float) -> Signal:
+    def score(*arguments: Any) -> float:
+        return 2 * share * unseen_score(*arguments)
+
+    return Signal("share of the last score", changes=[(fusion, "unseen_score", score)])
+
+
+def _tau(value: float) -> Signal:
+    weights = partial(feedback_weights, tau=value)
+    return Signal("weights of the feedback", changes=[(feedback, "feedback_weights", weights)])
+
+
+_WEIGHTS = (0.4, 0.6)
+CONSTANTS: Mapping[str, Mapping[str, Signal]] = {
+    "fusion_semantic": {
+        f"{value:g}": Signal(
+            "usual weight", ranking={"fusion_semantic": value, "fusion_keyword": 1 - value}
+        )
+        for value in _WEIGHTS
+    },
+    "fusion_peak": _set("fusion_peak", 0.3, 0.9),
+    "agreement": _of(fusion, "_AGREEMENT", 0.3, 0.9),
+    "usual evidence": _of(fusion, "_USUAL_EVIDENCE", 0.22, 0.42),
+    "reach": _of(fusion, "_REACH", 0.2, 0.4),
+    "scores of a gap": _of(fusion, "_FIRST", 5, 20),
+    "unseen": {f"{share:g}": _unseen(share) for share in (0, 1)},
+    "terms by themselves": _of(planner, "_WORDS", 4, 16),
+    "candidates": _set("candidates", 20, 80),
+    "title_weight": _set("title_weight", 1, 2, 3),
+    "context weight": _of(bm25, "CONTEXT_WEIGHT", 0.2, 0.45),
+    "chunk_context": {f"{n}": Signal("turns", context=n) for n in (1, 3)},
+    "feedback": _set("feedback", 0.25, 1),
+    "feedback hits": _of(feedback, "LEARNED", 1, 5),
+    "feedback tau": {f"{value:g}": _tau(value) for value in (0.05, 0.2)},
+    "feedback depth": _of(feedback, "DEPTH", 10, 40),
+    "phrasing": _set("phrasing", 0.2, 0.8),
+    "weight of times": _of(fusion, "SIGNAL_TERMS", 1 / 3, 1, understanding=True),
+    "next to the period": _of(time_closeness, "OUTSIDE", 0.25, 0.75, understanding=True),
+}
+"""Other values of the constants, by their names."""
+_VALUES: Mapping[str, Signal] = {
+    f"{name}={value}": signal
+    for name, values in CONSTANTS.items()
+    for value, signal in values.items()
+}
+
+
 async def values_of(
     directory: Path, names: Sequence[str], settings: Settings, embedder: Embedder
 ) -> dict[str, Values]:
@@ -144,7 +209,7 @@ async def values_of(
 
     Args:
         directory: The set.
-        names: Names of signals.
+        names: Names of signals, or of values of constants (``feedback=1``).
         settings: Settings of the worker.
         embedder: Embeds texts and queries.
     """
@@ -153,7 +218,7 @@ async def values_of(
     stores = {settings.chunking.context: await indexed(dataset, settings, embedder)}
     found: dict[str, Values] = {}
     for name in ("", *names):
-        signal = SIGNALS.get(name, _ALL)
+        signal = {**SIGNALS, **_VALUES}.get(name, _ALL)
         ranking = settings.ranking.model_copy(update=dict(signal.ranking))
         changed = replace(settings, ranking=ranking)
         context = settings.chunking.context if signal.context is None else signal.context
@@ -222,6 +287,24 @@ def table(found: Mapping[str, Mapping[str, Values]], names: Sequence[str]) -> li
     return rows
 
 
+def left_out(found: Mapping[str, Mapping[str, Values]]) -> list[list[str]]:
+    """Return a row per constant: the value chosen without each set, and its change there."""
+    rows = [["constant", *found, "mean of the sets left out"]]
+    for constant, values in CONSTANTS.items():
+        names = ["", *(f"{constant}={value}" for value in values)]
+        chosen, changes = [], []
+        for left in found:
+            others = [found[name] for name in found if name != left]
+            means = {name: float(np.mean([o[name].mean() for o in others])) for name in names}
+            best = max(names, key=means.__getitem__)
+            chosen.append(best.partition("=")[2] or "default")
+            changes.append(found[left][best] - found[left][""])
+        cells = zip(chosen, changes, strict=True)
+        each = [f"{value} {change.mean():+.4f}" for value, change in cells]
+        rows.append([constant, *each, _cell(*mean_interval(changes))])
+    return rows
+
+
 def _cell(difference: float, low: float, high: float) -> str:
     if low == high == 0:
         return "0"
@@ -242,15 +325,18 @@ def main() -> None:
         "--without", nargs="+", choices=SIGNALS, metavar="SIGNAL", default=list(SIGNALS)
     )
     parser.add_argument(
+        "--constants", action="store_true", help="measure other values of the constants instead"
+    )
+    parser.add_argument(
         "--cache", type=Path, default=Path("build/vectors"), help="directory of kept vectors"
     )
     parser.add_argument("--json", type=Path, help="file for the metric of each query")
     arguments = parser.parse_args()
     if not sets_below(arguments.sets, 1):
         parser.error(f"sets: {arguments.sets} has no corpus.jsonl, at any depth")
-    names = arguments.without
+    names = list(_VALUES) if arguments.constants else arguments.without
     found = asyncio.run(measure_all(arguments.sets, names, arguments.cache, os.environ))
-    for row in table(found, names):
+    for row in [*table(found, names), *(left_out(found) if arguments.constants else [])]:
         print(f"| {' | '.join(row)} |")
     if arguments.json is not None:
         values = {

@@ -6,6 +6,7 @@ once, in whatever run.
 
 from __future__ import annotations
 
+import pickle
 import sqlite3
 from collections.abc import AsyncIterator, Awaitable, Callable, Container, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -37,7 +38,15 @@ from ability_search.store.memory_tables import (
     row_of,
     selected,
 )
-from ability_search.store.records import Columns, Read, Row, Search, TermSearch, VectorSearch
+from ability_search.store.records import (
+    ChunkText,
+    Columns,
+    Read,
+    Row,
+    Search,
+    TermSearch,
+    VectorSearch,
+)
 from ability_search.tools import requests
 from ability_search.tools.inputs import QueryInput
 from ability_search.worker import build_services, open_embedder
@@ -134,12 +143,15 @@ class _Matrices:
 class MatrixStore(MemoryStore):
     """The store in memory with faster searches, for collections of which nothing is replaced.
 
+    What was found is kept, so that a query asked again with other constants costs no search.
     Searches of kinds, and of chunks without a vector, are not supported.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self._matrices: dict[str, _Matrices] = {}
+        self._kept: dict[bytes, Mapping[str, Sequence[Row]]] = {}
+        self._texts: dict[bytes, list[ChunkText]] = {}
 
     async def search(
         self,
@@ -154,12 +166,29 @@ class MatrixStore(MemoryStore):
         matrices = self._matrices.get(collection.type)
         if matrices is None or matrices.size != len(generation.chunks):
             matrices = self._matrices[collection.type] = _Matrices(generation)
-        places = {each.name: matrices.found(each) for each in searches}
-        whole = {place for each in places.values() for place, _ in each[:first]}
+            self._kept, self._texts = {}, {}
+        key = pickle.dumps((collection.type, searches, columns, first))
+        if key not in self._kept:
+            places = {each.name: matrices.found(each) for each in searches}
+            whole = {place for each in places.values() for place, _ in each[:first]}
+            self._kept[key] = {
+                each.name: _rows(matrices, each, places[each.name], columns, whole)
+                for each in searches
+            }
         found = {
-            each.name: _rows(matrices, each, places[each.name], columns, whole) for each in searches
+            name: [replace(row, columns=dict(row.columns)) for row in rows]
+            for name, rows in self._kept[key].items()
         }
         return Read(self._records.get(collection.name), found)
+
+    async def chunks(
+        self, generation: str, rids: Sequence[str], *, compared: Sequence[str] = ()
+    ) -> list[ChunkText]:
+        """See :meth:`ability_search.store.port.SearchStore.chunks`."""
+        key = pickle.dumps((generation, rids, compared))
+        if key not in self._texts:
+            self._texts[key] = await super().chunks(generation, rids, compared=compared)
+        return [replace(text) for text in self._texts[key]]
 
 
 def _rows(

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from benchmarks import ablation, offline, relevance
-from benchmarks.ablation import SIGNALS, table, values_of
+from benchmarks.ablation import CONSTANTS, SIGNALS, left_out, table, values_of
 from benchmarks.offline import KeptVectors, asking, indexed
 from tests.ability_search.evaluation.sets import write_set
 
@@ -123,6 +123,31 @@ def test_only_certain_changes_are_marked() -> None:
     assert rows[0] == ["taken out", "a", "mean"]
     assert [row[-1].partition(" ")[0][-1] == "*" for row in rows[2:]] == [True, False]
     assert table({"a": {"": before, "same": before}}, ["same"])[-1] == ["same", "0", "0"]
+
+
+async def test_each_constant_has_another_value(ships: Path, settings: Settings) -> None:
+    names = [f"{name}={value}" for name, values in CONSTANTS.items() for value in values]
+    found = await values_of(ships, names, settings, Words())
+    assert found.keys() == {"", *names}
+    assert found["title_weight=3"][0] == 1.0
+
+
+def test_a_value_is_tested_on_the_set_that_it_was_not_chosen_on() -> None:
+    same = {f"{name}={value}" for name, values in CONSTANTS.items() for value in values}
+    sets = {name: dict.fromkeys(["", *same], np.full(9, 0.5)) for name in ("a", "b", "c")}
+    for name, change in (("a", 0.3), ("b", -0.1), ("c", -0.1)):
+        sets[name]["feedback=1"] = np.full(9, 0.5 + change)
+    rows = {row[0]: row[1:] for row in left_out(sets)}
+    assert rows["feedback"][:3] == ["default +0.0000", "1 -0.1000", "1 -0.1000"]
+    assert rows["feedback"][3].startswith("-0.0667*")
+    assert rows["phrasing"] == [*["default +0.0000"] * 3, "0"]
+
+
+async def test_what_was_found_is_kept_unchanged(ships: Path, settings: Settings) -> None:
+    store = await indexed(read_dataset(ships), settings, Words())
+    ask = asking(store, settings, Words())
+    one, other = [await ask({"query": "a ship without cargo", "explain": True}) for _ in range(2)]
+    assert [hit.score for hit in one.results] == [hit.score for hit in other.results]
 
 
 def offline_words(settings: Settings) -> Any:

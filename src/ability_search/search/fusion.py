@@ -41,6 +41,11 @@ _RETRIEVERS: Final = frozenset({"semantic", "keyword"})
 _FIRST: Final = 10
 """Number of scores that a gap compares."""
 _REACH: Final = 0.3
+"""Maximum change of a weight by the evidence."""
+_AGREEMENT: Final = 0.6
+"""Weight of the agreement and of the keyword gap, next to 1 for the semantic gap."""
+_USUAL_EVIDENCE: Final = 0.32
+"""Mean of the evidence over six judged sets."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,8 +151,7 @@ class Trust(NamedTuple):
     def semantic_share(self, usual: float, slope: float) -> float:
         """Return the weight of the semantic retriever, of 1 for both.
 
-        ``usual + slope (g_s + .6 (a - g_k) - .32)``, at most .3 from the usual one; .32 is the mean
-        of six judged sets.
+        ``usual + slope (g_s + .6 (a - g_k) - .32)``, at most .3 from the usual one.
 
         Args:
             usual: Weight without evidence, 0 to 1; 0 and 1 are kept.
@@ -155,8 +159,9 @@ class Trust(NamedTuple):
         """
         if usual in (0.0, 1.0):
             return usual
-        evidence = self.semantic_gap + 0.6 * (self.agreement - self.keyword_gap) - 0.32
-        return float(np.clip(usual + np.clip(slope * evidence, -_REACH, _REACH), 0.0, 1.0))
+        evidence = self.semantic_gap + _AGREEMENT * (self.agreement - self.keyword_gap)
+        moved = np.clip(slope * (evidence - _USUAL_EVIDENCE), -_REACH, _REACH)
+        return float(np.clip(usual + moved, 0.0, 1.0))
 
 
 def relevance(cosine: float, keyword: float, specificity: float) -> float:
