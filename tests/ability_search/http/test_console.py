@@ -119,6 +119,9 @@ async def test_files_are_indexed_found_explained_and_deleted(
         await look_at_network(browser)
         await delete(browser)
         assert await browser.run("return document.title") == "ability-search"
+    await browser.run("location.hash = '#search?q=bread&limit=3&mode=hybrid'")
+    await browser.until("document.getElementById('query').value === 'bread'")
+    assert await browser.run("return document.getElementById('limit').selectedIndex") >= 0
 
 
 async def index(network: Network, browser: Browser, home: Path) -> None:
