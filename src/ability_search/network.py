@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Unpack
 
 from ability_search.config.schema import Broker, Settings
@@ -60,17 +61,21 @@ def part_connection(
         connect_timeout: Seconds that the broker may take to appear.
         patience: As ``provider_patience`` of :class:`kadi_client.Connection`.
     """
-    own = settings.files.identity_file
-    path = own if own.stem == component else own.with_name(f"{own.stem}-{component}{own.suffix}")
     return Connection(
         settings.broker.url.get_secret_value(),
         networks=settings.broker.networks,
-        identity=Identity.load_or_create(path),
+        identity=Identity.load_or_create(component_key(settings, component)),
         name=f"{settings.agent.name}-{component}",
         tools=tools,
         connect_timeout=connect_timeout,
         **_options(settings, provider_patience=patience or {}),
     )
+
+
+def component_key(settings: Settings, component: str) -> Path:
+    """Return the file of a component's private key."""
+    own = settings.files.identity_file
+    return own if own.stem == component else own.with_name(f"{own.stem}-{component}{own.suffix}")
 
 
 def worker_connection(

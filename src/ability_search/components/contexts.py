@@ -6,9 +6,9 @@ import asyncio
 import logging
 import os
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -34,11 +34,12 @@ from ability_search.config.schema import Settings
 from ability_search.edges.network_state import ComponentStates
 from ability_search.edges.tool_calls import Caller, LiveConnection
 from ability_search.errors import ConfigurationError, InvalidInput, first_failure
-from ability_search.network import part_connection
+from ability_search.network import component_key, part_connection
+from ability_search.ops.locks import locked
 from ability_search.ops.metrics.call_metrics import metered_tools
 from ability_search.ops.metrics.meter import UNMETERED, Meter
 from ability_search.tools.table import BY_NAME, needed_tools
-from kadi_client import Brokers, Connection
+from kadi_client import Brokers, Connection, Identity
 
 if TYPE_CHECKING:
     from ability_search.answers.answerer import Answerer, Search
@@ -223,6 +224,7 @@ async def open_database(
         start = getattr(backend, "start", None)
         try:
             if start is not None:
+                stack.enter_context(_own_identity(settings))
                 await start()
             await _create_shard(backend, settings)
         except DatabaseError as exc:
@@ -235,6 +237,25 @@ async def open_database(
         )
         await stack.enter_async_context(connection)
         yield Component({"address": address}, connection)
+
+
+@contextmanager
+def _own_identity(settings: Settings) -> Iterator[None]:
+    """Keep other engines on this machine from serving under the identity of this one.
+
+    Workers identify databases by the agents that offer them.
+
+    Raises:
+        ConfigurationError: if another one serves under it.
+    """
+    path = component_key(settings, "database")
+    Identity.load_or_create(path)
+    taken = ConfigurationError(
+        f"another database serves under the identity {path}",
+        hint="Stop it, or set SEARCH_IDENTITY_FILE to another file for one of them.",
+    )
+    with locked(path, taken):
+        yield
 
 
 async def _create_shard(backend: Backend, settings: Settings) -> None:
