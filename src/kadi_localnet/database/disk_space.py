@@ -11,8 +11,10 @@ is removed for the first deletion that finds no space, and comes back when there
 from __future__ import annotations
 
 import logging
+import os
 import re
 import shutil
+import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -104,7 +106,7 @@ class DiskSpace:
                 return
             self._held = True
             try:
-                self._file.write_bytes(bytes(size))
+                _allocate(self._file, size)
             except OSError as exc:
                 log.warning("no space of the disk is set aside for deletions: %s", exc.strerror)
                 self._file.unlink(missing_ok=True)
@@ -121,6 +123,15 @@ class DiskSpace:
         if now - self._logged >= _LOG_EVERY:
             self._logged = now
             log.error("the disk is full: %d MiB free, writes are refused", free // MIB)
+
+
+def _allocate(path: Path, size: int) -> None:
+    """Create a file whose blocks are taken from the disk."""
+    with path.open("wb") as file:
+        if sys.platform == "win32":
+            file.write(bytes(size))
+        else:
+            os.posix_fallocate(file.fileno(), 0, size)
 
 
 def _deletes_only(statements: Sequence[Statement]) -> bool:
