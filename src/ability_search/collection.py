@@ -177,7 +177,7 @@ def checked_name(name: str, *, field: str = "collection") -> str:
         InvalidInput: if it is not.
     """
     if not is_collection_name(name):
-        proposal = proposed_name(name)
+        proposal = proposed_name(name).strip("-._")
         raise InvalidInput(
             field,
             "not a collection name",

@@ -320,6 +320,8 @@ async def _check_models(
         remedy = f"Serve it, or embed again: ability-search reindex {names[0]} --model MODEL"
         try:
             now = await _embedded(client, model)
+        except ConfigurationError:
+            return []  # the check of the embedding names the problem
         except SearchError as exc:
             found.append(Check("model", "warn", f"{text}: {exc}", remedy))
         else:

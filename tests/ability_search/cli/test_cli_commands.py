@@ -448,12 +448,14 @@ def test_setup_refuses_a_wrong_answer_at_once_and_writes_nothing(
 
 
 def test_doctor_sends_nothing_to_an_api_that_is_not_trusted(network: Network, run: Run) -> None:
-    network.answers["search-collections"] = lambda _: {"collections": []}
+    answer = CollectionsResult(collections=[SUMMARY]).model_dump(mode="json", by_alias=True)
+    network.answers["search-collections"] = lambda _: answer
     Path("config.yml").write_text(
         "search:\n  embedding_transport: api\n  embedding_api_url: http://api.invalid:9\n"
         "  reranker_transport: api\n  reranker_api_url: http://judge.invalid:9\n"
     )
     checks = json.loads(run("doctor", "--json", broker=network.url).stdout)
+    assert "model" not in {check["name"] for check in checks}
     for name, address in (("embedding", "api"), ("reranker", "judge")):
         [check] = [check for check in checks if check["name"] == name]
         assert f"http://{address}.invalid:9 is not an address that you trust" in check["text"]
