@@ -170,19 +170,17 @@ def _is_usable(character: str) -> bool:
     return character in "._-" or character.isalnum() or category(character).startswith("M")
 
 
-def checked_name(name: str, *, field: str = "collection") -> str:
+def checked_name(name: str) -> str:
     """Return ``name`` if it is a valid collection name.
 
     Raises:
         InvalidInput: if it is not.
     """
     if not is_collection_name(name):
-        proposal = proposed_name(name).strip("-._")
         raise InvalidInput(
-            field,
+            "collection",
             "not a collection name",
-            hint="Use 1 to 64 letters, digits, . _ - and begin with a letter or a digit"
-            + (f", for example {proposal}." if proposal else "."),
+            hint="Use 1 to 64 letters, digits, . _ - and begin with a letter or a digit.",
         )
     return name
 

@@ -8,6 +8,8 @@ from typing import Annotated, Any, Literal
 
 import typer
 
+from ability_search.collection import is_collection_name, proposed_name
+
 _NO_KINDS = "none"
 
 BrokerOption = Annotated[
@@ -28,10 +30,29 @@ DataDirOption = Annotated[
     typer.Option("--data-dir", help="Data directory.  [default: data_dir]"),
 ]
 
-CollectionArgument = Annotated[str, typer.Argument(help="Name of the collection.")]
+
+def _collection_name(name: str | None) -> str | None:
+    """Refuse what is not a collection name, with a proposal, which no tool repeats."""
+    if name is None or is_collection_name(name):
+        return name
+    proposal = proposed_name(name).strip("-._")
+    raise typer.BadParameter(
+        "use 1 to 64 letters, digits, . _ - and begin with a letter or a digit"
+        + (f", for example {proposal}" if proposal else "")
+    )
+
+
+CollectionArgument = Annotated[
+    str, typer.Argument(callback=_collection_name, help="Name of the collection.")
+]
 CollectionOption = Annotated[
     str | None,
-    typer.Option("--collection", "-c", help="Collection.  [default: the directory's name]"),
+    typer.Option(
+        "--collection",
+        "-c",
+        callback=_collection_name,
+        help="Collection.  [default: the directory's name]",
+    ),
 ]
 CollectionsOption = Annotated[
     list[str] | None,

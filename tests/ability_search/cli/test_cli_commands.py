@@ -215,6 +215,19 @@ def test_info_draws_what_it_is_asked_to_include(network: Network, run: Run) -> N
     assert "0 of 0 chunks" in run("info", "docs", broker=network.url).stdout
 
 
+@pytest.mark.parametrize(
+    ("name", "proposal"), [("C++", "C"), ("../notes", "notes"), ("会 议", "会-议")]
+)
+def test_a_refused_collection_name_comes_with_a_proposal(
+    network: Network, run: Run, name: str, proposal: str
+) -> None:
+    for command in (("delete", name, "--yes"), ("index", "--text", "t", "--collection", name)):
+        done = run(*command, broker=network.url)
+        assert done.exit_code == 2
+        assert f"for example {proposal}" in done.stderr
+    assert network.asked == []
+
+
 def test_delete_wants_yes_where_nobody_can_be_asked(network: Network, run: Run) -> None:
     done = run("delete", "docs", broker=network.url)
     assert done.exit_code == 2

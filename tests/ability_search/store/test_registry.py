@@ -150,12 +150,3 @@ async def test_a_refusal_because_the_generation_is_gone_is_asked_of_the_current_
     assert await Registry(ArcadeStore(Records())).consult(DOCS, ask) is None
     with pytest.raises(StatementRefused, match="refused"):
         await Registry(ArcadeStore(Records(DOCS))).consult(DOCS, ask)
-
-
-@pytest.mark.parametrize(
-    ("name", "proposal"), [("C++", "C"), ("../notes", "notes"), ("会 议", "会-议")]
-)
-def test_a_refused_collection_name_comes_with_a_proposal(name: str, proposal: str) -> None:
-    with pytest.raises(InvalidInput, match="not a collection name") as caught:
-        checked_name(name)
-    assert caught.value.hint.endswith(f", for example {proposal}.")
