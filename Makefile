@@ -17,6 +17,9 @@ WEIGHTS := deploy/weights.txt
 PURE    := filters index/kinds text understanding
 COVERED := 98
 
+# Processes of `make tests`, one more than cores because tests wait for what they start.
+TESTERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 1) + 1)
+
 # Of `make chaos`: how long, the faults (python -m chaos --help), hostile inputs within that time,
 # searches in calm after it, and the seed, if it is not the time.
 MINUTES ?= 5
@@ -71,7 +74,7 @@ test: lint tests ## lint, check the types and run every test
 
 # Tests of many processes share the machine with those beside them; a failure is one if it repeats alone.
 tests: $(VENV)/.dev $(VENV)/.kadi-core ## run every test, and hold the branch coverage of the pure parts
-	@$(BIN)/python -m pytest --numprocesses auto --dist loadfile --cov-report= \
+	@$(BIN)/python -m pytest --numprocesses $(TESTERS) --dist loadfile --cov-report= \
 		--cov-fail-under $(COVERED) $(PURE:%=--cov src/ability_search/%) || { [ $$? -eq 1 ] && \
 		echo "==> what failed, once more and alone" && \
 		$(BIN)/python -m pytest --last-failed --last-failed-no-failures none; }

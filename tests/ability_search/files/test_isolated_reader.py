@@ -90,7 +90,7 @@ _TOO_MUCH = {
     "a.html": b"<p>x</p>" * (8 << 20),
     "a.svg": b"<svg>" + b"<a/>" * (8 << 20),
     "a.docx": replaced(word("x"), "word/document.xml", _BODY + b"<w:p/>" * (8 << 20)),
-    "a.eml": b"From: a\nContent-Type: multipart/mixed; boundary=b\n\n" + b"--b\n\nx\n" * (4 << 20),
+    "a.eml": b"From: a\nContent-Type: text/plain\n\n" + b"x" * (150 << 20),
     "b.eml": b"From: a\nSubject: b\nContent-Type: image/svg+xml\n\n<svg>" + b"<a/>" * (8 << 20),
     "a.pdf": compressed_pdf(b"BT /F1 12 Tf (hello) Tj ET\n", 2_000_000),
 }
