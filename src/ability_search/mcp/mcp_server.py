@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from typing import Any, Literal, cast
+from contextlib import asynccontextmanager, suppress
+from typing import Any, Literal, Self, cast
 
 import msgspec
 from mcp.server.lowlevel import Server
@@ -14,7 +15,7 @@ from mcp.server.stdio import stdio_server
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.shared._stream_protocols import WriteStream
 from mcp.shared.message import SessionMessage
-from mcp_types import PARSE_ERROR, ErrorData, JSONRPCError
+from mcp_types import PARSE_ERROR, ErrorData, JSONRPCError, JSONRPCResponse
 from starlette.types import Receive, Scope, Send
 
 from ability_search import __version__
@@ -31,6 +32,7 @@ from kadi_client.pipes import PipeReader
 
 log = logging.getLogger(__name__)
 
+_CANCELLED = "notifications/cancelled"
 _IDLE_SECONDS = 30 * 60.0
 _MAX_SESSIONS = 1000
 _INSTRUCTIONS = """\
@@ -66,7 +68,7 @@ def new_server(caller: Caller, answerer: Answerer, profile: McpProfile) -> Serve
 async def serve_stdio(
     caller: Caller, answerer: Answerer, *, max_bytes: int, profile: McpProfile
 ) -> None:
-    """Serve until standard input ends; cancel it to stop earlier.
+    """Serve until standard input ends and what came in is answered; cancel it to stop earlier.
 
     While it runs, all other output to standard output is redirected to standard error.
 
@@ -82,8 +84,8 @@ async def serve_stdio(
     lines = _Lines(reader, max_bytes)
     try:
         async with stdio_server(stdin=cast(Any, lines)) as (reading, writing):
-            lines.errors = writing
-            await server.run(reading, writing, server.create_initialization_options())
+            lines.answers = answers = _Answers(writing)
+            await server.run(reading, answers, server.create_initialization_options())
     finally:
         reader.stop()
 
@@ -99,13 +101,57 @@ class _Envelope(msgspec.Struct):
     error: msgspec.Raw = msgspec.Raw()
 
 
+class _Answers:
+    """The stream of the answers, which knows what is not answered yet."""
+
+    def __init__(self, stream: WriteStream[SessionMessage]) -> None:
+        self._stream = stream
+        self._open: set[int | str] = set()
+        self._none_open = asyncio.Event()
+        self._none_open.set()
+
+    def expect(self, request: int | str) -> None:
+        """Expect the answer to a request."""
+        self._open.add(request)
+        self._none_open.clear()
+
+    def forget(self, request: int | str | None) -> None:
+        """Expect no answer to a request, or no more."""
+        self._open.discard(cast(int | str, request))
+        if not self._open:
+            self._none_open.set()
+
+    async def complete(self) -> None:
+        """Wait until all requests are answered."""
+        await self._none_open.wait()
+
+    async def send(self, item: SessionMessage, /) -> None:
+        """Send a message."""
+        await self._stream.send(item)
+        if isinstance(item.message, JSONRPCResponse | JSONRPCError):
+            self.forget(item.message.id)
+
+    async def aclose(self) -> None:
+        """Close the stream."""
+        self._open.clear()
+        self._none_open.set()
+        await self._stream.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+
 class _Lines:
     """The messages on standard input as text; one that cannot be read is answered with an error.
 
-    ``errors`` is the stream of the answers.
+    The input of the server ends when all requests are answered. ``answers`` is the stream of the
+    answers.
     """
 
-    errors: WriteStream[SessionMessage]
+    answers: _Answers
 
     def __init__(self, reader: PipeReader, max_bytes: int) -> None:
         self._reader = reader
@@ -116,29 +162,49 @@ class _Lines:
             for item in self._messages.feed(piece):
                 if isinstance(item, ProtocolError):
                     await self._refuse(item)
-                elif error := _error_in(item.body):
-                    await self._refuse(error)
-                else:
-                    yield item.body.decode("utf-8", "replace")
+                    continue
+                try:
+                    message = _envelope(item.body)
+                except ProtocolError as exc:
+                    await self._refuse(exc)
+                    continue
+                if message.method == _CANCELLED:
+                    self.answers.forget(_cancelled_request(message))
+                elif message.method is not None and message.id is not None:
+                    self.answers.expect(message.id)
+                yield item.body.decode("utf-8", "replace")
+        await self.answers.complete()
 
     async def _refuse(self, error: ProtocolError) -> None:
         log.warning("message refused: %s", error)
         data = ErrorData(code=error.code, message=str(error))
-        await self.errors.send(SessionMessage(JSONRPCError(jsonrpc="2.0", id=None, error=data)))
+        await self.answers.send(SessionMessage(JSONRPCError(jsonrpc="2.0", id=None, error=data)))
 
 
-def _error_in(body: bytes) -> ProtocolError | None:
+def _cancelled_request(message: _Envelope) -> int | str | None:
+    """Return the id of the request that a notification cancels."""
+    with suppress(msgspec.MsgspecError):
+        return msgspec.json.decode((message.params or {}).get("requestId", b""), type=int | str)
+    return None
+
+
+def _envelope(body: bytes) -> _Envelope:
+    """Return the members of a message.
+
+    Raises:
+        ProtocolError: if it is none.
+    """
     try:
         # The whole body first: of a wrong type that is cut off, only the type would be an error.
         msgspec.json.decode(body, type=msgspec.Raw)
         found = msgspec.json.decode(body, type=_Envelope)
     except msgspec.ValidationError as exc:
-        return ProtocolError(f"not a JSON-RPC 2.0 message: {exc}")
+        raise ProtocolError(f"not a JSON-RPC 2.0 message: {exc}") from exc
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
-        return ProtocolError(f"not valid JSON: {exc}", code=PARSE_ERROR)
+        raise ProtocolError(f"not valid JSON: {exc}", code=PARSE_ERROR) from exc
     if found.method is None and not found.result and not found.error:
-        return ProtocolError("not a JSON-RPC 2.0 message: no method, result or error")
-    return None
+        raise ProtocolError("not a JSON-RPC 2.0 message: no method, result or error")
+    return found
 
 
 class McpEndpoint:

@@ -303,20 +303,26 @@ async def test_unreachable_broker_is_reported_as_a_tool_failure(
             await client.list_resources()
 
 
-async def test_stdout_carries_only_the_protocol(stage: Stage, tmp_path: Path) -> None:
-    process = await asyncio.create_subprocess_exec(
+_HELLO = {
+    "protocolVersion": "2025-06-18",
+    "capabilities": {},
+    "clientInfo": {"name": "t", "version": "1"},
+}
+
+
+async def _process(stage: Stage, home: Path, **environ: str) -> asyncio.subprocess.Process:
+    return await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "ability_search", "mcp", "--broker", stage.url),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
-        cwd=tmp_path,
-        env={"HOME": str(tmp_path), "SEARCH_LOG_LEVEL": "debug"},
+        cwd=home,
+        env={"HOME": str(home), **environ},
     )
-    hello = {
-        "protocolVersion": "2025-06-18",
-        "capabilities": {},
-        "clientInfo": {"name": "t", "version": "1"},
-    }
+
+
+async def test_stdout_carries_only_the_protocol(stage: Stage, tmp_path: Path) -> None:
+    process = await _process(stage, tmp_path, SEARCH_LOG_LEVEL="debug")
     lines = [
         "this is no JSON",
         '{"jsonrpc": "2.0", "id": 5, "method": ',
@@ -324,7 +330,7 @@ async def test_stdout_carries_only_the_protocol(stage: Stage, tmp_path: Path) ->
         '{"id": 6, "method": "tools/list"}',
         '{"jsonrpc": "2.0", "id": 7}',
         '{"jsonrpc": "2.0", "id": 8, "method": "tools/list", "params": [1]}',
-        json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello}),
+        json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": _HELLO}),
         json.dumps({"jsonrpc": "2.0", "method": "notifications/initialized"}),
         json.dumps({"jsonrpc": "2.0", "id": "two", "method": "tools/list"}),
     ]
@@ -350,3 +356,26 @@ async def test_stdout_carries_only_the_protocol(stage: Stage, tmp_path: Path) ->
     assert names == [*LISTED, "search-ask", "search-read"]
     assert (out, process.returncode) == (b"", 0)
     assert b" cli: " in err
+
+
+async def test_what_came_in_is_answered_after_standard_input_has_ended(
+    stage: Stage, tmp_path: Path
+) -> None:
+    process = await _process(stage, tmp_path)
+    call = {"name": "search-collections", "arguments": {}}
+    cancelled = {"requestId": 3}
+    messages: list[dict[str, Any]] = [
+        {"id": 1, "method": "initialize", "params": _HELLO},
+        {"method": "notifications/initialized"},
+        {"id": 2, "method": "tools/call", "params": call},
+        {"id": 3, "method": "tools/call", "params": call},
+        {"method": "notifications/cancelled", "params": cancelled},
+        {"id": "four", "method": "tools/call", "params": call},
+    ]
+    lines = "".join(json.dumps({"jsonrpc": "2.0", **each}) + "\n" for each in messages)
+    async with asyncio.timeout(SECONDS):
+        out, _ = await process.communicate(lines.encode())
+    answers = {each["id"]: each for each in map(json.loads, out.splitlines())}
+    assert process.returncode == 0
+    assert {1, 2, "four"} <= answers.keys()
+    assert all("result" in answers[each] for each in (1, 2, "four"))
