@@ -306,7 +306,8 @@ class Attacker:
     async def _frames(self, chance: random.Random) -> str:
         """Send frames to the broker, without a handshake, until it closes the connection."""
         sent = 0
-        with suppress(OSError, TimeoutError, websockets.WebSocketException):
+        # AttributeError: websockets aborts a transport that asyncio has closed already.
+        with suppress(OSError, TimeoutError, websockets.WebSocketException, AttributeError):
             host, port = await self._stack.broker()
             async with websockets.connect(
                 f"ws://{host}:{port}/kadi", open_timeout=ANSWER_SECONDS, close_timeout=1

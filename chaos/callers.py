@@ -145,6 +145,9 @@ class McpCaller:
             async with asyncio.timeout(timeout):
                 return await self._call(tool, tool_input, timeout, mode, began)
         except Exception as exc:  # noqa: BLE001 - its transport's errors, in groups or not
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise asyncio.CancelledError from exc
             return Outcome(None, time.monotonic() - began, "lost", _first(exc), "-")
 
     async def _call(
