@@ -144,7 +144,7 @@ class McpCaller:
         try:
             async with asyncio.timeout(timeout):
                 return await self._call(tool, tool_input, timeout, mode, began)
-        except Exception as exc:  # noqa: BLE001 - its transport's errors, in groups or not
+        except Exception as exc:
             task = asyncio.current_task()
             if task is not None and task.cancelling():
                 raise asyncio.CancelledError from exc
