@@ -6,8 +6,8 @@ and a vector as an array.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Mapping, Sequence
+from queue import SimpleQueue
 from typing import Any
 
 import jpype
@@ -106,51 +106,53 @@ class Parameters:
 
 
 class ResultWriter:
-    """Converts result sets of one database to JSON, as the engine's own server does."""
+    """Converts result sets of one database to JSON, as the engine's own server does.
 
-    def __init__(self, database: Any) -> None:
+    Args:
+        database: The database.
+        max_bytes: Maximum size of an answer as JSON.
+        threads: Maximum number of threads that read at a time.
+    """
+
+    def __init__(self, database: Any, *, max_bytes: int, threads: int) -> None:
         self._collectors = jpype.JClass("java.util.stream.Collectors")
         self._string = jpype.JClass("java.lang.String")
         self._utf8 = jpype.JClass("java.nio.charset.StandardCharsets").UTF_8
         self._exceeded = jpype.JClass("java.lang.IndexOutOfBoundsException")
         self._to_json = _row_to_json(database)
-        self._lengths = threading.local()
+        self._max_bytes = max_bytes
+        # Made by one thread, because threads that do this at the same time may crash the bridge.
+        self._lengths: SimpleQueue[tuple[Any, Any]] = SimpleQueue()
+        for _ in range(threads):
+            self._lengths.put(_counted_length(max_bytes))
 
-    def rows(
-        self, results: Any, statement: Statement, limit: int, max_bytes: int, effect: str
-    ) -> Rows:
+    def rows(self, results: Any, statement: Statement, limit: int, effect: str) -> Rows:
         """Read a result set to its end and close it; ``effect`` is used in the error text.
 
         An answer that is too large is not read further than to the row that exceeds the limit.
 
         Raises:
-            DatabaseError: if it has more than ``limit`` rows, or ``max_bytes`` as JSON.
+            DatabaseError: if it has more than ``limit`` rows, or more bytes than allowed.
         """
-        length, check = self._length(max_bytes)
-        length.set(0)
+        length, check = counted = self._lengths.get()
         try:
+            length.set(0)
             stream = results.stream().limit(limit + 1).map(self._to_json).peek(check)
             rows = stream.collect(self._collectors.toList())
         except self._exceeded as exc:
-            if 0 <= length.get() < max_bytes:
+            if 0 <= length.get() < self._max_bytes:
                 raise
-            raise too_many_bytes(max_bytes, effect) from exc
+            raise too_many_bytes(self._max_bytes, effect) from exc
         finally:
+            self._lengths.put(counted)
             results.close()
         total = int(rows.size())
         if total > limit:
             raise too_many_rows(limit, effect)
         joined = bytes(self._string.join(",", rows).getBytes(self._utf8))
-        if len(joined) > max_bytes:
-            raise too_many_bytes(max_bytes, effect)
+        if len(joined) > self._max_bytes:
+            raise too_many_bytes(self._max_bytes, effect)
         return rows_of(joined, total, statement)
-
-    def _length(self, max_bytes: int) -> Any:
-        """Return the length counter of this thread, and the check that adds a text to it."""
-        if getattr(self._lengths, "max_bytes", None) != max_bytes:
-            self._lengths.max_bytes = max_bytes
-            self._lengths.counted = _counted_length(max_bytes)
-        return self._lengths.counted
 
 
 def _row_to_json(database: Any) -> Any:

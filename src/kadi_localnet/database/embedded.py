@@ -343,7 +343,7 @@ class EmbeddedDatabases:
             results = execute(statement.language, statement.text, params)
         else:
             results = execute(statement.language, statement.text)
-        return database.writer.rows(results, statement, self._max_rows, self._max_bytes, effect)
+        return database.writer.rows(results, statement, self._max_rows, effect)
 
     @contextmanager
     def _translated(self, engine: _Engine) -> Iterator[None]:
@@ -410,7 +410,8 @@ class EmbeddedDatabases:
 
     def _keep(self, engine: _Engine, name: str, java: Any, *, warm_up: bool) -> _Open:
         confine(name, java)
-        opened = _Open(java, ResultWriter(java))
+        writer = ResultWriter(java, max_bytes=self._max_bytes, threads=self.concurrency)
+        opened = _Open(java, writer)
         engine.open[name] = opened
         if warm_up:
             warmer = threading.Thread(
