@@ -24,6 +24,8 @@ from ability_search.text.term_statistics import TermStatistics
 from ability_search.tools.handlers import Services
 from ability_search.worker import build_services, open_worker
 from kadi_client import Brokers, Connection
+from kadi_client.tools import Call
+from kadi_localnet.database.tools import database_tools
 
 _READS = 10
 """Reads of a collection that changes, at most."""
@@ -317,3 +319,18 @@ async def settled(services: Services, name: str) -> None:
     services.maintenance.schedule(name)
     async with asyncio.timeout(PATIENCE):
         await services.maintenance.idle()
+
+
+def bound_answers(network: Network, most: int) -> None:
+    """Let the database refuse answers of more than ``most`` bytes, as the broker does."""
+    query = next(
+        tool.handler for tool in database_tools(network.engine) if tool.name == "arcade-query"
+    )
+
+    async def bounded(tool_input: dict[str, Any], call: Call) -> Any:
+        answer = await query(tool_input, call)
+        if len(answer.get("result", b"")) > most:
+            raise ValueError("the result of arcade-query is too large")
+        return answer
+
+    network.instead["arcade-query"] = bounded

@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 from tests.ability_search.flows.conftest import Network, Start, document
+from tests.ability_search.flows.stored import bound_answers
 
 from ability_search.index import preparation
-from kadi_client.tools import Call
-from kadi_localnet.database.tools import database_tools
 
 SOURCES = 6
 ROOM = 2_500_000
@@ -38,17 +37,7 @@ async def filled(network: Network, monkeypatch: pytest.MonkeyPatch) -> None:
             assert not answer["failed"]
     few = old(SOURCES, {"day": "2026-01-02"})
     await network.call("search-index", collection="docs", documents=[few])
-    query = next(
-        tool.handler for tool in database_tools(network.engine) if tool.name == "arcade-query"
-    )
-
-    async def bounded(tool_input: dict[str, Any], call: Call) -> Any:
-        answer = await query(tool_input, call)
-        if len(answer.get("result", b"")) > ROOM:
-            raise ValueError("the result of arcade-query is too large")
-        return answer
-
-    network.instead["arcade-query"] = bounded
+    bound_answers(network, ROOM)
 
 
 def old(n: int, metadata: dict[str, Any]) -> dict[str, Any]:

@@ -10,6 +10,7 @@ import pytest
 from tests.ability_search.flows.conftest import MODEL, PATIENCE, Network, Start, document, down
 from tests.ability_search.flows.stored import (
     assert_consistent,
+    bound_answers,
     chunks,
     collections,
     command,
@@ -23,7 +24,7 @@ from ability_search.index import preparation
 from ability_search.index.index_calls import IndexOptions
 from ability_search.store.arcadedb.core import source_type
 from ability_search.tools.handlers import Services
-from kadi_client.tools import Call, Handler
+from kadi_client.tools import Handler
 from kadi_localnet.database.tools import database_tools
 
 NO_GRACE = {
@@ -363,21 +364,10 @@ async def test_metadata_of_before_its_limit_is_rebuilt_or_its_source_named(
         with monkeypatch.context() as earlier:
             earlier.setattr(preparation, "check_size", lambda _: None)
             await network.call("search-index", collection="docs", documents=documents)
-        query = next(
-            tool.handler for tool in database_tools(network.engine) if tool.name == "arcade-query"
-        )
-        room = 700_000
-
-        async def bounded(tool_input: dict[str, Any], call: Call) -> Any:
-            answer = await query(tool_input, call)
-            if len(answer.get("result", b"")) > room:
-                raise ValueError("the result of arcade-query is too large")
-            return answer
-
-        network.instead["arcade-query"] = bounded
+        bound_answers(network, 700_000)
         rebuilt = await network.call("search-reindex", collection="docs", maxTokens=24)
         assert rebuilt["documents"] == 6
-        room = 200_000
+        bound_answers(network, 200_000)
         refused = await network.refused("search-reindex", collection="docs", maxTokens=32)
         assert refused["code"] == "too_large"
         assert refused["error"].startswith("source 'd0': the database's answer does not fit")

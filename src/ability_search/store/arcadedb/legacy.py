@@ -6,8 +6,9 @@ import re
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
-from ability_search.errors import StatementRefused, TooLarge
+from ability_search.errors import StatementRefused
 from ability_search.store.arcadedb.core import Scripts, Statement
+from ability_search.store.halves import in_halves
 
 LEGACY_TYPE = "Chunk"
 """Its type of chunks; in today's layout the vertex type that all types of chunks extend."""
@@ -71,15 +72,11 @@ class LegacySql:
                 after = rids[-1]
 
     async def rows(self, chunk_type: str, rids: Sequence[str]) -> list[dict[str, Any]]:
-        try:
-            found: list[dict[str, Any]] = await self._scripts.read(*legacy_rows(chunk_type, rids))
-        except TooLarge:
-            if len(rids) == 1:
-                raise
-            middle = len(rids) // 2
-            halves = rids[:middle], rids[middle:]
-            return [row for half in halves for row in await self.rows(chunk_type, half)]
-        return found
+        async def read(part: Sequence[str]) -> list[dict[str, Any]]:
+            found: list[dict[str, Any]] = await self._scripts.read(*legacy_rows(chunk_type, part))
+            return found
+
+        return await in_halves(read, rids)
 
     async def sources(self, chunk_type: str, rids: Sequence[str]) -> list[str]:
         found = await self._scripts.read(*legacy_sources(chunk_type, rids))
