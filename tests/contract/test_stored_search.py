@@ -25,7 +25,6 @@ from ability_search.collection import Collection
 from ability_search.filters.tree import And, Compare, Field, Not, OneOf
 from ability_search.store.port import Store
 from ability_search.store.records import (
-    HIT_METADATA_LENGTH,
     VALUE_LENGTH,
     Columns,
     GraphRequest,
@@ -275,23 +274,6 @@ async def test_chunks_are_read_by_record_id(store: Store) -> None:
     assert (text.created_at, list(text.cosines), text.embedding) == (1000, [], None)
     assert len(await store.chunks(stored.type, list(known.values()))) == 2
     assert await store.chunks(stored.type, []) == []
-
-
-async def test_metadata_from_before_its_limit_is_left_out_of_what_is_read(store: Store) -> None:
-    long, short = {"text": "x" * (HIT_METADATA_LENGTH + 1)}, {"text": "x", "none": None}
-    stored = await filled(
-        store, chunk("a", metadata=long), chunk("b", metadata=short), chunk("c", metadata={})
-    )
-    known = await rids(store, stored)
-    texts = {each.source: each for each in await store.chunks(stored.type, list(known.values()))}
-    assert {name: (each.metadata, each.metadata_omitted) for name, each in texts.items()} == {
-        "a": ({}, True),
-        "b": (short, False),
-        "c": ({}, False),
-    }
-    read = await store.chunk(stored, "notes:a:0")
-    assert read.value is not None
-    assert (read.value.metadata, read.value.metadata_omitted) == ({}, True)
 
 
 async def test_candidates_have_the_keys_of_their_metadata_that_are_requested(store: Store) -> None:

@@ -92,7 +92,7 @@ class ArtifactService:
         self._counter = ports.counter
         self._indexing = indexing
         self._importing = Importer(ports, maintenance, generations)
-        self._exporting = Exporter(ports, warn=warn)
+        self._exporting = Exporter(ports)
         self._progress = progress
         self._warn = warn
 

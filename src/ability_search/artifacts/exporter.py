@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from array import array
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -29,12 +29,10 @@ from ability_search.collection import Collection
 from ability_search.errors import (
     DatabaseUnavailable,
     GenerationGone,
-    InvalidInput,
     NotFound,
     StatementRefused,
     TooLarge,
 )
-from ability_search.filters.facets import check_size
 from ability_search.index.index_calls import Progress, Report
 from ability_search.index.index_ports import IndexPorts
 from ability_search.store.chunk_pages import chunk_pages
@@ -57,11 +55,9 @@ class Exporter:
 
     Args:
         ports: The ports of indexing.
-        warn: Takes warnings for the user.
     """
 
-    def __init__(self, ports: IndexPorts, *, warn: Callable[[str], None] = log.warning) -> None:
-        self._warn = warn
+    def __init__(self, ports: IndexPorts) -> None:
         self._store = ports.store
         self._registry = ports.registry
         self._counter = ports.counter
@@ -177,9 +173,7 @@ class Exporter:
         with ArtifactWriter(directory) as writer:
             done = 0
             counter = ""
-            oversize: list[str] = []
             async for records in self._records(collection):
-                oversize += await asyncio.to_thread(_oversize, records)
                 await asyncio.to_thread(writer.add_sources, records)
                 async for chunks in chunk_pages(self._store, collection.type, records):
                     await asyncio.to_thread(writer.add_chunks, chunks)
@@ -191,12 +185,6 @@ class Exporter:
                 async for uses in self._uses(collection):
                     await asyncio.to_thread(writer.add_uses, uses)
             counts, digests, content = await asyncio.to_thread(writer.finish)
-        if oversize:
-            self._warn(
-                f"the artifact cannot be imported: metadata of {oversize[0]!r} and"
-                f" {len(oversize) - 1} other sources was stored before its limit existed and"
-                " exceeds it; index them again with less, and export again"
-            )
         return ChunksManifest(
             index_version=VERSION,
             created_at=datetime.now(UTC).isoformat(timespec="seconds"),
@@ -256,14 +244,3 @@ class Exporter:
             while page := await self._store.uses_of(agent, name, after=after, limit=_USES):
                 yield page
                 after = page[-1].chunk_id
-
-
-def _oversize(records: Sequence[SourceRecord]) -> list[str]:
-    """Return the sources whose metadata an import would refuse."""
-    found = []
-    for record in records:
-        try:
-            check_size(record.metadata)
-        except InvalidInput:
-            found.append(record.source)
-    return found

@@ -38,11 +38,6 @@ class Hit(Result):
         description="Score that orders the results, in [0, 1]; minScore does not apply to it."
     )
     metadata: dict[str, Any]
-    metadata_omitted: Literal[True] | None = Field(
-        None,
-        description="Set if the metadata is left out because it was stored before its limit existed"
-        " and exceeds it.",
-    )
     chunk_index: int
     total_chunks: int
     kind: str | None = None

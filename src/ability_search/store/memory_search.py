@@ -22,7 +22,6 @@ from ability_search.store.memory_tables import (
     selected,
 )
 from ability_search.store.records import (
-    HIT_METADATA_LENGTH,
     TEXT_FIELDS,
     ChunkText,
     Columns,
@@ -204,6 +203,5 @@ def _found(generation: Generation, search: Search) -> list[tuple[StoredChunk, fl
 
 def _text(chunk: StoredChunk, cosines: Sequence[float | None] = ()) -> ChunkText:
     values = {name: getattr(chunk.record, name) for name in TEXT_FIELDS}
-    omitted = len(str(values["metadata"])) > HIT_METADATA_LENGTH
-    values["metadata"] = {} if omitted else deepcopy(values["metadata"])
-    return ChunkText(chunk.rid, **values, cosines=tuple(cosines), metadata_omitted=omitted)
+    values["metadata"] = deepcopy(values["metadata"])
+    return ChunkText(chunk.rid, **values, cosines=tuple(cosines))

@@ -200,9 +200,6 @@ class Columns:
 
 
 _METADATA: Final = "metadata."
-HIT_METADATA_LENGTH: Final = 600_000
-"""Characters of the greatest metadata that is read with a hit, more than any has that is stored
-now. Metadata stored before its limit may have several MB, and a page of it fits into no message."""
 VALUE_LENGTH: Final = 16_384
 """Characters of the greatest value of metadata that is read with a candidate."""
 
@@ -257,11 +254,9 @@ class ChunkText:
     """Cosines to the chunks that it was compared with."""
     embedding: Sequence[float] | None = None
     """Its vector, if requested."""
-    metadata_omitted: bool = False
-    """Whether its metadata is empty here because it exceeds :data:`HIT_METADATA_LENGTH`."""
 
 
-_COMPUTED = ("rid", "cosines", "embedding", "metadata_omitted")
+_COMPUTED = ("rid", "cosines", "embedding")
 TEXT_FIELDS = tuple(each.name for each in fields(ChunkText) if each.name not in _COMPUTED)
 """Fields of a :class:`ChunkText` that are fields of a :class:`ChunkRecord` too."""
 

@@ -34,7 +34,6 @@ from ability_search.artifacts.exporter import Exporter
 from ability_search.artifacts.importer import Importer
 from ability_search.artifacts.manifest import ChunksManifest, Damaged
 from ability_search.errors import DatabaseUnavailable, InvalidInput, NotFound
-from ability_search.index import preparation
 from ability_search.index.index_calls import Progress
 from ability_search.store.records import Use
 from kadi_client import RemoteError
@@ -501,19 +500,3 @@ async def test_the_commands_do_what_they_say(
         assert await run("import", saved / "notes", "--name", "n") == 2
         names = await rows(network, "SELECT name FROM Collection ORDER BY name")
         assert [row["name"] for row in names] == ["docs", "notes", "notes2"]
-
-
-async def test_an_export_warns_of_what_an_import_refuses(
-    network: Network, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with monkeypatch.context() as earlier:
-        earlier.setattr(preparation, "check_size", lambda *_: None)
-        documents = [document("old", "cats", metadata={"long": "x" * 300_000}), document("b", "c")]
-        await network.call("search-index", collection="docs", documents=documents)
-    warnings: list[str] = []
-    exporter = Exporter(services_of(network, tmp_path).ports, warn=warnings.append)
-    await exporter.export("docs", tmp_path / "out", unheard)
-    (warning,) = warnings
-    assert "cannot be imported: metadata of 'old' and 0 other sources" in warning
-    with pytest.raises(Damaged, match="metadata"):
-        await import_(network, tmp_path / "out", "again")

@@ -70,11 +70,6 @@ async def read_page(answer: Answer, ports: Ports) -> None:
 async def build_hits(answer: Answer, _ports: Ports) -> None:
     """Build the hits of the page."""
     answer.hits = [hit_of(item, answer.query) for item in answer.ranked]
-    if omitted := [hit.chunk_id for hit in answer.hits if hit.metadata_omitted]:
-        answer.warnings.append(
-            f"metadata left out of {len(omitted)} hits, the first of them {omitted[0]!r}: it was"
-            " stored before its limit existed and exceeds it; index these sources again with less"
-        )
 
 
 PAGE_ROWS = Stage("rows", read_page, step="rows")
@@ -94,7 +89,6 @@ def hit_of(item: Candidate, query: Query) -> Hit:
         content=row.content,
         score=item.score,
         metadata=dict(row.metadata),
-        metadata_omitted=row.metadata_omitted or None,
         chunk_index=row.chunk_index,
         total_chunks=row.total_chunks,
         kind=row.kind,

@@ -169,12 +169,10 @@ def _row(row: Mapping[str, Any], score: float | None, keys: Mapping[str, str]) -
 
 def _chunk(row: Mapping[str, Any], *, compared: int = 0) -> ChunkText:
     values: dict[str, Any] = {name: row.get(CHUNK_COLUMNS[name]) for name in TEXT_FIELDS}
-    omitted = values["metadata"] is None and bool(row.get("metadataKeys"))
     values["metadata"] = values["metadata"] or {}
     return ChunkText(
         row["rid"],
         **values,
-        metadata_omitted=omitted,
         cosines=[row.get(f"like{place}") for place in range(compared)],
         embedding=row.get("embedding"),
     )

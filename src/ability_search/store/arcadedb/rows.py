@@ -10,7 +10,6 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from ability_search.store.records import (
-    HIT_METADATA_LENGTH,
     TEXT_FIELDS,
     ChunkRecord,
     Link,
@@ -71,13 +70,7 @@ def shorter(expression: str, length: int) -> str:
     )
 
 
-HIT_COLUMNS = ", ".join(
-    [
-        *(CHUNK_COLUMNS[name] for name in TEXT_FIELDS if name != "metadata"),
-        f"{shorter('metadata', HIT_METADATA_LENGTH)} AS metadata",
-        "metadata.size() AS metadataKeys",
-    ]
-)
+HIT_COLUMNS = ", ".join(CHUNK_COLUMNS[name] for name in TEXT_FIELDS)
 """The columns of a :class:`ChunkText`."""
 _LISTS = ("facets", "dates", "embedding", "terms", "weights", "lengths")
 _SOURCE_COLUMNS = {

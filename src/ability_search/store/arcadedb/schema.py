@@ -168,11 +168,10 @@ def drop_generation(chunk_type: str) -> Statement:
 def _indexed(chunk_type: str, dimensions: int) -> str:
     """Return the commands that create the indexes of a type of chunks.
 
-    A database of an earlier version has no property for the keys of vectors yet. With weights of 8
-    bits, the default, the sparse index would read the records of hits to correct their scores.
+    With weights of 8 bits, the default, the sparse index would read the records of hits to correct
+    their scores.
     """
     return f"""
-        CREATE PROPERTY Chunk.vectorKey IF NOT EXISTS STRING;
         CREATE INDEX IF NOT EXISTS ON `{chunk_type}` (vectorKey) NOTUNIQUE;
         CREATE INDEX IF NOT EXISTS ON `{chunk_type}` (facets BY ITEM) NOTUNIQUE;
         CREATE INDEX IF NOT EXISTS ON `{chunk_type}` (terms, weights)
