@@ -236,7 +236,7 @@ def migrate(
     prefix: Annotated[str, typer.Option("--into", help="Prefix for new collection names.")] = "",
     model: Annotated[
         str | None,
-        typer.Option(help="Model that made the embeddings.  [default: the configured one]"),
+        typer.Option(help="Model that made the embeddings.  [default: found by comparison]"),
     ] = None,
     embed: Annotated[
         bool, typer.Option("--embed", help="Embed chunks whose embedding is unusable.")
@@ -331,14 +331,11 @@ def _with_migration(
 
 def _plan_json(run: MigrationRun, survey: Survey) -> dict[str, Any]:
     """Return the plan as a JSON object."""
-    from ability_search.legacy.migration_run import survey_warnings
-
     return {
         "database": run.database,
         "type": survey.chunk_type,
         "into": run.into,
-        "model": survey.model,
-        "warnings": survey_warnings(survey),
+        "warnings": survey.warnings,
         "collections": [
             {
                 "name": each.name,
@@ -348,6 +345,7 @@ def _plan_json(run: MigrationRun, survey: Survey) -> dict[str, Any]:
                 "chunks": each.chunks,
                 "sources": each.sources,
                 "dimensions": each.dimensions,
+                "model": each.model or None,
                 "similarity": None if each.similarity is None else round(each.similarity, 4),
                 "embedded": each.embedded_again,
                 "incompleteSources": each.incomplete,
@@ -360,17 +358,14 @@ def _plan_json(run: MigrationRun, survey: Survey) -> dict[str, Any]:
 
 
 def _show_plan(run: MigrationRun, survey: Survey) -> None:
-    from ability_search.legacy.migration_run import survey_warnings
-
     where = "in place" if run.database == run.into else f"into {run.into}"
     output.stdout().print(
         f"{output.counted(survey.rows, 'chunk')} of the earlier ability in"
-        f" {output.plain(run.database)}, to be migrated {output.plain(where)};"
-        f" assumed embedding model: {output.plain(survey.model)}"
+        f" {output.plain(run.database)}, to be migrated {output.plain(where)}"
     )
     if survey.collections:
         output.print_table(
-            ("collection", "becomes", "chunks", "sources", "dimensions", "state"),
+            ("collection", "becomes", "chunks", "sources", "dimensions", "model", "state"),
             [
                 (
                     each.name,
@@ -378,6 +373,7 @@ def _show_plan(run: MigrationRun, survey: Survey) -> None:
                     each.chunks,
                     each.sources,
                     each.dimensions,
+                    each.model,
                     each.state.value,
                 )
                 for each in survey.collections
@@ -385,7 +381,7 @@ def _show_plan(run: MigrationRun, survey: Survey) -> None:
         )
     for line in _remarks(survey):
         output.stdout().print(output.plain(line))
-    for text in survey_warnings(survey):
+    for text in survey.warnings:
         output.warn(text)
 
 

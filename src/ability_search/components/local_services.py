@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+
+import httpx
 
 from ability_search.artifacts.artifact_service import (
     ArtifactService,
@@ -22,13 +25,16 @@ from ability_search.client.tool_client import (
     joined_environ,
     require_shared,
 )
+from ability_search.components.served_models import served_names
 from ability_search.config.loader import load_settings
 from ability_search.config.schema import Settings
 from ability_search.config.trust import MODEL_APIS, require_trusted
+from ability_search.errors import ConfigurationError, EarlierLayout
 from ability_search.legacy.migration import Migration
 from ability_search.legacy.migration_run import MigrationOptions, MigrationRun
 from ability_search.legacy.survey import OldCollection
 from ability_search.network import client_connection
+from ability_search.providers.transports import route_address
 from ability_search.store.arcadedb.client import BrokerScripts
 from ability_search.store.arcadedb.legacy import LegacySql
 from ability_search.sync.trees import Tree
@@ -109,6 +115,27 @@ async def build_artifact(
     return built.manifest, outcome
 
 
+async def _served_models(services: Services) -> set[str]:
+    """Return the names of the models that can be listed: in use, of the API, and local ones."""
+    ports = services.ports
+    found: set[str] = set()
+    with suppress(EarlierLayout):
+        found |= {each.model for each in await ports.registry.all()}
+    embedding = ports.settings.embedding
+    if embedding.transport == "broker":
+        with suppress(ConfigurationError):
+            found |= served_names(ports.settings)
+    elif embedding.api_url is not None:
+        key = embedding.api_key
+        headers = {"Authorization": f"Bearer {key.get_secret_value()}"} if key else {}
+        address = route_address(embedding.api_url.get_secret_value(), "models")
+        async with httpx.AsyncClient(headers=headers, trust_env=False) as client:
+            with suppress(httpx.HTTPError, ValueError, KeyError, TypeError):
+                answer = (await client.get(address)).raise_for_status().json()
+                found.update(str(model["id"]) for model in answer["data"])
+    return found
+
+
 def migration_run(
     services: Services,
     connection: Connection,
@@ -135,6 +162,7 @@ def migration_run(
         services.ports,
         Importer(services.ports, services.maintenance, services.generations),
         in_place=database == into,
+        served=partial(_served_models, services),
         model=options.model,
     )
     return MigrationRun(migration, options, database, into, progress, moved)

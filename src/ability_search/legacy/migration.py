@@ -4,11 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Collection, Coroutine, Mapping, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Collection,
+    Coroutine,
+    Mapping,
+    Sequence,
+)
 from typing import Any, Protocol, TypeVar
 
 from ability_search.artifacts.importer import Importer
 from ability_search.collection import Collection as Live
+from ability_search.documents import Vector
 from ability_search.errors import DatabaseUnavailable, EarlierLayout, EmbeddingUnavailable
 from ability_search.index.index_calls import Progress, Report
 from ability_search.index.index_ports import IndexPorts
@@ -78,7 +87,8 @@ class Migration:
         ports: The ports and settings of indexing, with the store to migrate to.
         importing: Imports collections.
         in_place: Whether both databases are the same.
-        model: Model of the embeddings; ``None`` for the configured one.
+        served: Returns the names of the models that may have made the embeddings.
+        model: Model of the embeddings; ``None`` to find it among those, by comparing vectors.
     """
 
     def __init__(
@@ -88,13 +98,15 @@ class Migration:
         importing: Importer,
         *,
         in_place: bool,
+        served: Callable[[], Awaitable[Collection[str]]],
         model: str | None = None,
     ) -> None:
         self._old = old
         self._ports = ports
         self._importing = importing
         self._in_place = in_place
-        self._model = model or ports.settings.embedding.model
+        self._served = served
+        self._model = model
 
     async def survey(
         self,
@@ -131,14 +143,13 @@ class Migration:
             await report(Progress(chunk_type, done, total, "reading"))
         survey = surveying.finished(
             chunk_type,
-            model=self._model,
             prefix=prefix,
             embed_missing=embed_missing,
             wanted=wanted,
         )
         for old in survey.collections:
             await self._check_name(survey, old)
-        await self._check_model(survey, embed_missing=embed_missing)
+        await self._choose_models(survey, embed_missing=embed_missing)
         return survey
 
     async def set_aside(self, report: Report) -> bool:
@@ -185,8 +196,8 @@ class Migration:
             DatabaseUnavailable: if the database did not answer.
             EmbeddingUnavailable: if chunks need an embedding and the model did not answer.
         """
-        reach = self._reach(survey.chunk_type)
-        moving = LegacyArtifact(old, self._ports, self._model, reach)
+        reach = self._reach(survey.chunk_type, old.model)
+        moving = LegacyArtifact(old, self._ports, old.model, reach)
         await self._importing.import_artifact(moving, old.becomes, report)
         old.state = State.MOVED
 
@@ -194,7 +205,7 @@ class Migration:
         """Drop the data of the earlier ability."""
         await self._old.drop(survey.chunk_type)
 
-    def _reach(self, chunk_type: str) -> Reach:
+    def _reach(self, chunk_type: str, model: str) -> Reach:
         """Return the database and the model for another thread."""
         loop = asyncio.get_running_loop()
 
@@ -203,7 +214,7 @@ class Migration:
 
         return Reach(
             rows=lambda rids: waited(self._old.rows(chunk_type, rids)),
-            embed=lambda texts: waited(self._ports.embed(self._model, texts)),
+            embed=lambda texts: waited(self._ports.embed(model, texts)),
         )
 
     async def _check_name(self, survey: Survey, old: OldCollection) -> None:
@@ -231,20 +242,29 @@ class Migration:
             missing += len(names) - len((await self._ports.store.content_hashes(live, names)).value)
         return missing
 
-    async def _check_model(self, survey: Survey, *, embed_missing: bool) -> None:
-        """Compare some stored embeddings with new ones of the model."""
+    async def _choose_models(self, survey: Survey, *, embed_missing: bool) -> None:
+        """Choose the model of each collection by embedding some of its texts again."""
         due = [old for old in survey.collections if old.state is State.TO_MOVE]
         texts = [text for old in due for text in old.probes()]
         if not texts:
             return
-        try:
-            vectors = await self._ports.embed(self._model, texts)
-        except EmbeddingUnavailable as exc:
+        configured = self._ports.settings.embedding.model
+        models = [self._model] if self._model else [configured, *sorted(await self._served())]
+        answers: dict[str, Vector] = {}
+        failures: list[str] = []
+        for model in dict.fromkeys(models):
+            try:
+                answers[model] = await self._ports.embed(model, texts)
+            except EmbeddingUnavailable as exc:
+                failures.append(str(exc))
+        if not answers:
             if embed_missing:
-                raise
-            survey.warning = f"the model did not answer: {exc}"
-            return
+                raise EmbeddingUnavailable(f"no model answered: {failures[0]}")
+            survey.warnings.append(f"no model answered: {failures[0]}")
         done = 0
         for old in due:
-            old.compare(vectors[done : done + len(old.probes())], survey.model)
-            done += len(old.probes())
+            end = done + len(old.probes())
+            offered = {name: vectors[done:end] for name, vectors in answers.items()}
+            if warning := old.choose(offered, named=self._model):
+                survey.warnings.append(warning)
+            done = end

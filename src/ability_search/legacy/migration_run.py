@@ -12,9 +12,6 @@ from ability_search.legacy.migration import Migration
 from ability_search.legacy.survey import OldCollection, State, Survey
 from ability_search.store.arcadedb.legacy import ASIDE_TYPE, LEGACY_TYPE
 
-_SAME_MODEL = 0.9
-"""Cosine below which two embeddings of the same text come from different models."""
-
 
 @dataclass(frozen=True, slots=True)
 class MigrationOptions:
@@ -107,15 +104,3 @@ class MigrationRun:
     def kept_type(self) -> str:
         """Return the type that holds the old data after the migration."""
         return ASIDE_TYPE if self.database == self.into else LEGACY_TYPE
-
-
-def survey_warnings(survey: Survey) -> list[str]:
-    """Return the warnings to show before the migration."""
-    found = [survey.warning] if survey.warning else []
-    found += [
-        f"{each.name!r} does not seem to be embedded with {survey.model!r}: the cosine between"
-        f" its embeddings and those of that model is {each.similarity:.2f}"
-        for each in survey.collections
-        if each.similarity is not None and each.similarity < _SAME_MODEL
-    ]
-    return found

@@ -21,6 +21,8 @@ from ability_search.legacy.legacy_chunks import Piece, Unmovable, read_piece
 _FALLBACK = "collection"
 _SAMPLES = 4
 """Chunks of a collection whose embeddings are compared with those of the model."""
+_SAME_MODEL = 0.9
+"""Cosine below which two embeddings of the same text come from different models."""
 _MEASURED = 20
 """Chunks of a collection that its average length is estimated from."""
 
@@ -66,8 +68,10 @@ class OldCollection:
     state: State = State.TO_MOVE
     reason: str = ""
     """Why it cannot be migrated."""
+    model: str = ""
+    """Model that its embeddings come from; empty until it was chosen."""
     similarity: float | None = None
-    """Median cosine between stored embeddings and new ones of the same texts."""
+    """Median cosine between stored embeddings and those of the model of the same texts."""
 
     def first_places(self) -> list[str]:
         """Return the record id of the first chunk of each source."""
@@ -78,23 +82,53 @@ class OldCollection:
         """Return texts to embed for the comparison of models, at least one."""
         return [text for text, _ in self.samples] or self.texts[:1]
 
-    def compare(self, vectors: Vector, model: str) -> None:
-        """Compare the stored embeddings with those of a model.
+    def choose(self, offered: Mapping[str, Vector], *, named: str | None = None) -> str:
+        """Choose the model that made the embeddings, or refuse the collection if none did.
 
         Args:
-            vectors: Embeddings of the probes by the model; shape (n, d).
-            model: Name of the model.
+            offered: Embeddings of the probes by each model that answered; shape (n, d). The first
+                one is the model of a collection that has no usable embedding.
+            named: Model that the user named; it only needs to have the right dimensions.
+
+        Returns:
+            A warning, or an empty string.
         """
-        given = vectors.shape[1]
-        self.dimensions = self.dimensions or given
-        if self.dimensions != given:
+        if named and not offered:
+            self.model = named
+            return ""
+        cosines = {
+            name: self._similarity(vectors)
+            for name, vectors in offered.items()
+            if vectors.shape[1] == (self.dimensions or vectors.shape[1])
+        }
+        best = max(cosines, key=cosines.__getitem__, default=None)
+        if best is None or (cosines[best] < _SAME_MODEL and not named):
+            tried = ", ".join(
+                f"{name} (cosine {cosines[name]:.2f})"
+                if name in cosines
+                else f"{name} ({vectors.shape[1]} dimensions)"
+                for name, vectors in offered.items()
+            )
             self.state = State.REFUSED
             self.reason = (
-                f"its embeddings have {self.dimensions} dimensions, those of {model!r} have {given}"
+                f"the model of its embeddings of {self.dimensions} dimensions is not"
+                f" {tried or 'known'}: serve it, or name it with --model"
             )
-        elif self.samples:
-            pairs = zip(self.samples, vectors, strict=True)
-            self.similarity = float(np.median([stored @ vector for (_, stored), vector in pairs]))
+            return ""
+        self.model = best
+        self.dimensions = offered[best].shape[1]
+        self.similarity = cosines[best] if self.samples else None
+        if cosines[best] >= _SAME_MODEL:
+            return ""
+        return (
+            f"{self.name!r} does not seem to be embedded with {best!r}: the cosine between its"
+            f" embeddings and those of that model is {cosines[best]:.2f}"
+        )
+
+    def _similarity(self, vectors: Vector) -> float:
+        """Return the median cosine of stored and given vectors; 1 without stored ones."""
+        pairs = zip(self.samples, vectors, strict=False)
+        return float(np.median([stored @ vector for (_, stored), vector in pairs] or [1.0]))
 
 
 @dataclass(slots=True)
@@ -106,10 +140,8 @@ class Survey:
     collections: list[OldCollection]
     unassigned: Counter[str]
     """Rows that belong to no collection, by reason."""
-    model: str
-    """Model that the embeddings are assumed to come from."""
-    warning: str = ""
-    """Why the model could not be checked."""
+    warnings: list[str] = field(default_factory=list)
+    """Remarks about the models, to show before the migration."""
 
     @property
     def problems(self) -> bool:
@@ -224,7 +256,6 @@ class Surveyor:
         self,
         chunk_type: str,
         *,
-        model: str,
         prefix: str,
         embed_missing: bool,
         wanted: Container[str],
@@ -233,7 +264,6 @@ class Surveyor:
 
         Args:
             chunk_type: Type of the rows.
-            model: Model that the embeddings are assumed to come from.
             prefix: Prefix of the new names of collections.
             embed_missing: Embed chunks that have no usable embedding.
             wanted: Names of collections; empty for all.
@@ -244,7 +274,7 @@ class Surveyor:
             for name, becomes in names.items()
             if not wanted or name in wanted
         ]
-        return Survey(chunk_type, collections, self._unassigned, model)
+        return Survey(chunk_type, collections, self._unassigned)
 
     def _tally(self, name: str) -> _Tally:
         return self._tallies.setdefault(name, _Tally())

@@ -104,11 +104,16 @@ def migration_of(
     from tests.ability_search.flows.test_artifacts import importing
 
     name = database or network.settings.database.name
+
+    async def served() -> list[str]:
+        return list(network.model.models)
+
     return Migration(
         LegacySql(BrokerScripts(network.client.invoke, database=name, timeout=PATIENCE)),
         services_of(network, base).ports,
         importing(network, base),
         in_place=name == network.settings.database.name,
+        served=served,
         model=model,
     )
 

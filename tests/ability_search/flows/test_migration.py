@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import base64
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -236,7 +237,52 @@ async def test_another_model_than_the_one_that_made_the_embeddings_is_noticed(
     assert survey is not None
     (docs,) = survey.collections
     assert docs.state is State.REFUSED
-    assert docs.reason == f"its embeddings have {DIMENSIONS} dimensions, those of 'small' have 8"
+    assert docs.reason == (
+        f"the model of its embeddings of {DIMENSIONS} dimensions is not small (8 dimensions):"
+        " serve it, or name it with --model"
+    )
+
+
+def rolled(answer: dict[str, Any]) -> dict[str, Any]:
+    """Turn the vectors of the model ``twin``."""
+    if answer["model"] == "twin":
+        for each in answer["data"]:
+            vector = np.frombuffer(base64.b64decode(each["embedding"]), "<f4")
+            each["embedding"] = base64.b64encode(np.roll(vector, 1).tobytes()).decode()
+    return answer
+
+
+async def test_each_collection_gets_the_model_that_made_its_embeddings(
+    network: Network, tmp_path: Path
+) -> None:
+    """The configured model is one of several; the vectors decide, and what fits none stays."""
+    network.model.models |= {"small": 8, "twin": DIMENSIONS}
+    network.model.rewrite = rolled
+    texts = ("The otter swims in the river.", "Pelicans carry fish.", "The whale sings.")
+    made: dict[str, Callable[[str], np.ndarray]] = {
+        "by-small": lambda text: word_vector(text)[:8],
+        "by-twin": lambda text: np.roll(word_vector(text), 1),
+        "lost": lambda text: np.array([1.0, len(text), 2.0]),
+    }
+    written = [
+        chunk(name, "s", n, text, embedding=embed(text).tolist())
+        for name, embed in made.items()
+        for n, text in enumerate(texts)
+    ]
+    await write_legacy(network, [*stored("docs"), *written], strict=False)
+    survey = await migrate(migration_of(network, tmp_path))
+    assert {each.name: (each.state, each.model) for each in survey.collections} == {
+        "docs": (State.MOVED, MODEL),
+        "by-small": (State.MOVED, "small"),
+        "by-twin": (State.MOVED, "twin"),
+        "lost": (State.REFUSED, ""),
+    }
+    (lost,) = (each for each in survey.collections if each.name == "lost")
+    assert "small (8 dimensions)" in lost.reason
+    for name in ("docs", "by-small", "by-twin"):
+        await assert_consistent(network, name)
+        found = await network.call("search-query", collection=name, query="whale", mode="semantic")
+        assert found["results"]
 
 
 async def test_another_database_is_read_only_and_a_taken_name_is_left_alone(
