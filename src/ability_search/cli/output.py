@@ -13,7 +13,11 @@ from rich.markup import escape
 from rich.padding import Padding
 from rich.text import Text
 
-_CONTROLS = dict.fromkeys((*range(32), *range(127, 160)), "\N{REPLACEMENT CHARACTER}")
+_DIRECTIONS = (0x61C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))
+"""Bidirectional controls, which reorder what a terminal shows after them."""
+_CONTROLS = dict.fromkeys(
+    (*range(32), *range(127, 160), 0x2028, 0x2029, *_DIRECTIONS), "\N{REPLACEMENT CHARACTER}"
+)
 _UNITS = (("GB", 10**9), ("MB", 10**6), ("kB", 10**3))
 _CONTROLS |= {ord("\t"): " ", ord("\r"): ""}
 _CONTROLS_OF_LINES = _CONTROLS | {ord("\n"): "\n"}

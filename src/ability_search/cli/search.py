@@ -493,7 +493,7 @@ def _stale(hits: Sequence[Hit]) -> set[str]:
     here = Path.cwd()
     for own in by_collection.values():
         for root in (here, *here.parents):
-            files = [each for each in own if (root / _file(each)).is_file()]
+            files = [each for each in own if os.path.isfile(root / _file(each))]
             if 2 * len(files) >= len(own):
                 stale |= {each.chunk_id for each in files if _is_newer(root / _file(each), each)}
                 break

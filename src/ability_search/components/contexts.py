@@ -505,11 +505,11 @@ class _FileReader:
     def _read(self, name: str, data: bytes) -> FileParts:
         from ability_search.documents import Document
         from ability_search.files.file_documents import File, open_extractor
-        from ability_search.files.selection import SECRET, holds_private_key, is_secret
+        from ability_search.files.selection import SECRET, holds_credentials, is_secret
         from ability_search.sync.upload import wire_document
         from ability_search.text import loaders
 
-        if is_secret(name) or holds_private_key(data):
+        if is_secret(name) or holds_credentials(data):
             raise InvalidInput(name, SECRET)
         if self._extractor is None:
             self._extractor = open_extractor(self._settings)

@@ -18,7 +18,7 @@ from ability_search.files.selection import (
     SECRET,
     Selection,
     Skipped,
-    holds_private_key,
+    holds_credentials,
     is_secret,
     parts,
     shown,
@@ -179,7 +179,7 @@ def _read(path: Path, selection: Selection, max_bytes: int) -> bytes:
             # One byte more than there should be, because the file may be growing.
             data = file.read(about.st_size + 1)
             data += file.read(max_bytes + 1 - len(data)) if len(data) > about.st_size else b""
-            if holds_private_key(data):
+            if holds_credentials(data):
                 raise loaders.Unreadable(SECRET)
             if len(data) <= max_bytes:
                 return data

@@ -34,12 +34,33 @@ _SECRETS = (
     *("**/huggingface/token", "**/.azure/**", "**/gcloud/**/credentials.db", "**/.oci/config"),
 )
 """Files of keys, passwords and tokens, which are never indexed."""
-_PRIVATE_KEY = re.compile(
-    rb"\s*+(?:PuTTY-User-Key-File-"
-    rb"|-----BEGIN (?:RSA |EC |DSA |OPENSSH |ENCRYPTED |PGP )?+PRIVATE KEY)"
+_CREDENTIALS = re.compile(
+    rb"(?:[^\S\n]*+(?:[#;][^\n]*+)?\n)*+\s*+(?:"
+    rb"PuTTY-User-Key-File-|untrusted comment: [^\n]*secret key|AGE-(?:SECRET-KEY|PLUGIN)-"
+    rb"|(?:Bag Attributes\b|-----BEGIN )[^\0]*?-{4,5} ?BEGIN [A-Z0-9 ]*PRIVATE KEY"
+    rb"|-{4,5} ?BEGIN [A-Z0-9 ]*PRIVATE KEY"
+    rb"|machine\s+\S+\s+login\s+\S+\s+password\s|default\s+login\s+\S+\s+password\s"
+    rb"|https?://[^\s:/@]*:[^\s/@]+@\S+\s*(?:\n|\Z)|//\S+/:_(?:authToken|password|auth)\s*="
+    rb"|[\w.-]+:\$(?:apr1|2[aby]|5|6|y)\$\S+\s*(?:\n|\Z)"
+    rb"|\[[^\]\n]+\]\s*\n(?:[^\n]*\n)*?[^\S\n]*+"
+    rb"(?:aws_secret_access_key|aws_session_token|PrivateKey|secret_key)[^\S\n]*=[^\S\n]*\S"
+    rb"|\[(?:client|mysql|distutils|pypi)\]\s*\n(?:[^\n]*\n)*?password[^\S\n]*=[^\S\n]*\S"
+    rb"|(?:User name,[^\n]*)?+Access key ID,Secret access key|credentials \"[^\"]+\" \{"
+    rb")"
 )
+"""The beginning of a file of keys or passwords, after comments and blank lines: of SSH, PuTTY, age,
+minisign, OpenSSL, netrc, Git, npm, htpasswd, AWS, PyPI, MySQL, WireGuard, S3 and Terraform."""
 _UTF_16 = b"\xff\xfe", b"\xfe\xff"
-_PRIVATE_KEY_IN_JSON = re.compile(rb'"private_key"\s*+:\s*+"-----BEGIN')
+_CREDENTIALS_IN_JSON = re.compile(
+    rb'"private_key"\s*+:\s*+"-----BEGIN|"auths"\s*+:\s*+\{[^}]*"auth"\s*+:\s*+"[^"]'
+    rb'|"SecretAccessKey"\s*+:\s*+"[^"]|"kty"\s*+:[^}]*"d"\s*+:\s*+"[^"]'
+)
+_CREDENTIALS_IN_YAML = re.compile(
+    rb"^[^\S\n]*(?:client-key-data|token|password):[^\S\n]+\S", re.MULTILINE
+)
+_KUBECONFIG = re.compile(rb"^kind:\s*Config\s*$", re.MULTILINE)
+_CREDENTIALS_BYTES = 16 * 1024
+"""Bytes of a file that show whether it is one of credentials."""
 SECRET = "may hold a key, a password or a token: never indexed"
 _LEFT_OUT = (
     ".git/",
@@ -322,17 +343,20 @@ def is_secret(path: str) -> bool:
     return _SECRET.match_file(path.lower())
 
 
-def holds_private_key(data: bytes) -> bool:
-    """Return True if a file begins with a private key, or is JSON with one, as of service accounts.
+def holds_credentials(data: bytes) -> bool:
+    """Return True if a file is one of keys or passwords by its content, whatever its name.
 
-    A text that only quotes a key is no such file. A byte order mark may come first.
+    It begins as the files of a known program do, or is JSON or YAML with its fields. A text that
+    only quotes credentials is no such file. A byte order mark may come first.
     """
     if data.startswith(_UTF_16):
         data = data[2:].replace(b"\0", b"")
     data = data.removeprefix(b"\xef\xbb\xbf")
+    if data[:100].lstrip().startswith(b"{"):
+        return bool(_CREDENTIALS_IN_JSON.search(data))
+    head = data[:_CREDENTIALS_BYTES]
     return bool(
-        _PRIVATE_KEY.match(data)
-        or (data[:100].lstrip().startswith(b"{") and _PRIVATE_KEY_IN_JSON.search(data))
+        _CREDENTIALS.match(head) or (_KUBECONFIG.search(head) and _CREDENTIALS_IN_YAML.search(data))
     )
 
 

@@ -209,9 +209,8 @@ class Guard:
         headers = Headers(scope=scope)
         is_public = scope["path"] in self._open or is_console(scope["path"])
         self._policy.check(headers, is_page=is_public)
-        client = scope.get("client")
-        wait = self._rate.wait(client[0] if client else "", time.monotonic())
-        if wait:
+        address = (scope.get("client") or ("",))[0]
+        if scope["path"] not in _PROBES and (wait := self._rate.wait(address, time.monotonic())):
             self._meter.add(GATEWAY_RATE_LIMITED, 1)
             raise RateLimited("too many requests from this address", retry_after=wait)
         if self._token is not None and not is_public:

@@ -90,17 +90,20 @@ def remove_running(data_dir: Path) -> None:
 
 @contextmanager
 def hold(data_dir: Path) -> Iterator[int]:
-    """Lock a data directory; create it with mode 0700 if it is missing.
+    """Lock a data directory; create it with mode 0700, or close an existing one to other users.
 
     Yields:
         The file descriptor of the lock. Children inherit it, so that the directory stays locked
         until all of them have ended.
 
     Raises:
-        ConfigurationError: if another process holds the lock, or the directory is not writable.
+        ConfigurationError: if another process holds the lock, the directory is not writable, or
+            it is open to other users and belongs to one of them.
     """
     try:
         data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if (mode := data_dir.stat().st_mode) & 0o077:
+            data_dir.chmod(mode & 0o700)
         descriptor = os.open(data_dir / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
     except OSError as exc:
         raise ConfigurationError(

@@ -101,7 +101,9 @@ def are_stored(paths: Sequence[Path], roots: Sequence[Root], sources: Sequence[s
     """Return whether any of the stored sources is a file of one of the paths."""
     for path, root in zip(paths, roots, strict=True):
         prefix = _prefix(_directory(path.resolve()), root.directory)
-        if any(each.startswith(prefix) and (root.directory / each).is_file() for each in sources):
+        if any(
+            each.startswith(prefix) and os.path.isfile(root.directory / each) for each in sources
+        ):
             return True
     return False
 

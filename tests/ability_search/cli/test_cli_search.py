@@ -453,3 +453,25 @@ def test_ask_prints_sentences_with_their_sources(network: Network, run: Run) -> 
     assert shown.exit_code == 0
     assert "It has some words of the text. [1]" in shown.stdout
     assert "[1] a.md:4  A title" in shown.stdout
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "x" * 300,
+        "deep/" + "y" * 256 + "/z.md",
+        "a" * 5000,
+        "nul\0byte",
+        "\u202eevil\u2066.md",
+        "\u2028x",
+    ],
+    ids=["name", "folder", "path", "nul", "directions", "line"],
+)
+def test_a_hostile_source_ends_no_search_and_controls_no_terminal(
+    network: Network, run: Run, source: str
+) -> None:
+    one = hit(source=source, title=f"T {source}", chunk_id=f"docs:{source}:0", created_at=INDEXED)
+    network.answers["search-query"] = lambda _: answer(one)
+    done = run("search", "q", broker=network.url)
+    assert done.exit_code == 0
+    assert all(each.isprintable() for each in done.stdout.replace("\n", "").replace("\ufffd", "?"))

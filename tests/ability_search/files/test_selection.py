@@ -142,10 +142,33 @@ def test_files_of_secrets_are_left_out_and_named(tmp_path: Path) -> None:
         ("-----BEGIN CERTIFICATE-----\nabc\n", False),
         ("A key begins with:\n-----BEGIN PRIVATE KEY-----\n", False),
         ('{"private_key": "set it in the environment"}', False),
+        ("# created: 2026\n# public key: age1x\nAGE-SECRET-KEY-1QQ\n", True),
+        ("Bag Attributes\n    x: y\n-----BEGIN ENCRYPTED PRIVATE KEY-----\n", True),
+        ("-----BEGIN CERTIFICATE-----\nabc\n-----BEGIN RSA PRIVATE KEY-----\n", True),
+        ("---- BEGIN SSH2 ENCRYPTED PRIVATE KEY ----\n", True),
+        ("# mine\n\nmachine example.org\n  login me\n  password x\n", True),
+        ("https://me:token@example.org\n", True),
+        ("//registry.example.org/:_authToken=abc\n", True),
+        ("me:$apr1$ab$cd\n", True),
+        ("[default]\nregion = x\naws_access_key_id = A\naws_secret_access_key = b\n", True),
+        ("[distutils]\nindex-servers = pypi\n[pypi]\npassword = pypi-x\n", True),
+        ("[Interface]\nPrivateKey = abc=\n", True),
+        ("Access key ID,Secret access key\nA,b\n", True),
+        ('{"auths": {"example.org": {"auth": "bWU6eA=="}}}', True),
+        ('{"kty": "OKP", "crv": "Ed25519", "d": "abc"}', True),
+        ("apiVersion: v1\nkind: Config\nusers:\n- user:\n    token: abc\n", True),
+        ("The command age-keygen prints AGE-SECRET-KEY-1QQ.\n", False),
+        ("Set aws_secret_access_key = b in [default].\n", False),
+        ("[project]\nname = 'x'\npassword = 'y'\n", False),
+        ("[default]\naws_secret_access_key =\nregion = x\n", False),
+        ("https://example.org/a:b@c\n", False),
+        ("machine learning\npassword rules\n", False),
+        ('{"auths": {}}', False),
+        ("apiVersion: v1\nkind: ConfigMap\ndata:\n  token: abc\n", False),
     ],
 )
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
-def test_a_private_key_of_any_name_is_a_secret(
+def test_a_file_of_credentials_of_any_name_is_a_secret(
     tmp_path: Path, text: str, secret: bool, encoding: str
 ) -> None:
     (tmp_path / "deploy").write_text(text, encoding)

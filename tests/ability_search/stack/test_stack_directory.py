@@ -38,6 +38,9 @@ def test_the_running_stack_is_read_back_while_the_directory_is_locked(tmp_path: 
         assert not is_abandoned(data)
     assert read_running(data) is None
     assert stat.S_IMODE(data.stat().st_mode) == 0o700
+    data.chmod(0o755)
+    with hold(data):
+        assert stat.S_IMODE(data.stat().st_mode) == 0o700, "an existing one is closed to others"
 
 
 def test_the_error_for_a_locked_directory_names_the_holder(tmp_path: Path) -> None:
