@@ -573,6 +573,8 @@ def _print_debug(found: Hits) -> None:
 
 def _print_warnings(found: Hits) -> None:
     if found.degraded:
-        output.warn(f"searched by {found.degraded.mode} only: {found.degraded.reason}")
+        names = found.degraded.collections
+        what = f"{', '.join(names)}: " if names else ""
+        output.warn(f"{what}searched by {found.degraded.mode} only: {found.degraded.reason}")
     for warning in found.warnings or ():
         output.warn(warning)

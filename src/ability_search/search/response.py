@@ -68,6 +68,9 @@ class Degraded(Result):
     reason: str
     code: str
     mode: str = Field(description="The mode used instead.")
+    collections: list[str] | None = Field(
+        None, description="Of several collections, those searched so; the others are not affected."
+    )
 
 
 class Understood(Result):

@@ -36,7 +36,7 @@ from ability_search.search.pipeline import (
 )
 from ability_search.search.query import COSINE, Query, parse_query
 from ability_search.search.query_vectors import QueryVectors
-from ability_search.search.response import Hit, QueryResult, SimilarResult
+from ability_search.search.response import Degraded, Hit, QueryResult, SimilarResult
 from ability_search.search.source_paths import connect
 from ability_search.search.stage import Ports
 from ability_search.search.stages.decay import UseCounter
@@ -375,13 +375,22 @@ def response(answer: Answer, searched: Mapping[str, Candidates]) -> QueryResult:
         hyde=True if hyde else None,
         relevance=max((own.relevance for own in lists if own.relevance is not None), default=None),
         understood=query.recognized,
-        degraded=next((own.degraded for own in lists if own.degraded), None),
+        degraded=_degraded(lists, several=query.several),
         warnings=answer.warnings or None,
         timings=rounded(answer.clock),
         explain=(next(iter(explanations.values())) if single else explanations)
         if explanations
         else None,
     )
+
+
+def _degraded(lists: Sequence[Candidates], *, several: bool) -> Degraded | None:
+    """Return the first degradation, with the names of all degraded collections of several."""
+    found = {own.collection.public_name: own.degraded for own in lists if own.degraded}
+    first = next(iter(found.values()), None)
+    if first is None or not several:
+        return first
+    return first.model_copy(update={"collections": list(found)})
 
 
 def _keyword_gap(searched: Mapping[str, Candidates]) -> float | None:

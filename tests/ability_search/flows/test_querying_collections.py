@@ -90,6 +90,25 @@ async def test_a_model_of_high_cosines_does_not_fill_the_page(network: Network) 
         assert "chance" not in alone["explain"]
 
 
+async def test_a_model_that_is_away_degrades_its_own_collection_only(network: Network) -> None:
+    def away(tool_input: dict[str, Any]) -> None:
+        if tool_input["model"] == "other-32":
+            down(tool_input)
+
+    network.model.models["other-32"] = 32
+    for name in ("docs", "more"):
+        await index(network, name, [document("a", "some words"), document("b", "words here")])
+    await index(network, "other", [document("a", "some words")], model="other-32")
+    network.model.failure = away
+    for _ in range(6):  # also while no more requests are sent to that model
+        answer = await network.call("search-query", collection="*", query="words")
+        assert answer["degraded"]["collections"] == ["other"]
+        by_vector = {hit["chunkId"] for hit in answer["results"] if "semantic" in hit["scores"]}
+        assert by_vector == {"docs:a:0", "docs:b:0", "more:a:0", "more:b:0"}
+    alone = await network.call("search-query", collection="other", query="words")
+    assert "collections" not in alone["degraded"]
+
+
 async def test_models_that_cannot_be_compared_are_named(network: Network) -> None:
     def only_queries(tool_input: dict[str, Any]) -> None:
         if len(tool_input["input"]) > 1:

@@ -25,7 +25,8 @@ export function queryResult(answer, collection) {
   const { degraded, understood = {} } = answer;
   const notices = (answer.warnings ?? []).map((text) => h("p", { class: "notice" }, text));
   if (degraded) {
-    const text = `Fallback to ${degraded.mode} search: ${degraded.reason}`;
+    const where = degraded.collections ? ` in ${degraded.collections.join(", ")}` : "";
+    const text = `Fallback to ${degraded.mode} search${where}: ${degraded.reason}`;
     notices.unshift(h("p", { class: "notice" }, text, " ", h("code", {}, degraded.code)));
   }
   const taken = Object.entries(understood).map(([name, value]) => `${name} ${[value].flat().join(", ")}`);
