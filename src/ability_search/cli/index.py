@@ -56,7 +56,7 @@ from ability_search.sync.trees import (
 )
 from ability_search.sync.upload import Outcome, find_place, remove_sources, send_files
 from ability_search.sync.watcher import EDITORS, Watcher, changes_of
-from ability_search.text.loaders.text_files import decoded
+from ability_search.text.loaders.encodings import decoded
 from kadi_client import KadiError
 
 if TYPE_CHECKING:

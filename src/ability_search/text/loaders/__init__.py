@@ -13,6 +13,7 @@ from functools import partial
 
 from ability_search.text.loaders.conversations import read_conversation, read_json, read_text
 from ability_search.text.loaders.email_messages import read_email, read_mbox
+from ability_search.text.loaders.encodings import decoded, detected
 from ability_search.text.loaders.extracts import (
     EMPTY,
     NO_RECOGNITION,
@@ -34,7 +35,6 @@ from ability_search.text.loaders.office_documents import (
 )
 from ability_search.text.loaders.pdf import read_pdf
 from ability_search.text.loaders.text_files import (
-    decoded,
     read_csv,
     read_markdown,
     read_notebook,
@@ -57,7 +57,7 @@ __all__ = [
     "too_much_memory",
 ]
 
-VERSION = "7"
+VERSION = "8"
 """Version of the loaders; a change of the extracted text needs a new one."""
 
 FOREIGN = frozenset(
@@ -68,23 +68,25 @@ FOREIGN = frozenset(
 CONTAINERS = {"email": read_email, "mbox": read_mbox}
 """Formats of files that hold others, which become documents of their own."""
 
-_READERS: dict[str | None, Callable[[str, bytes, Bounds], Extracted]] = {
-    "code": partial(read_plain, format="code"),
-    "csv": read_csv,
+_READERS: dict[str, Callable[[str, bytes, Bounds], Extracted]] = {
     "docx": read_docx,
     "epub": read_epub,
     "html": read_html,
+    "odf": read_odf,
+    "pptx": read_pptx,
+    "rtf": read_rtf,
+    "svg": read_svg,
+    "xlsx": read_xlsx,
+}
+_TEXT_READERS: dict[str | None, Callable[[str, str, Bounds], Extracted]] = {
+    "code": partial(read_plain, format="code"),
+    "csv": read_csv,
     "conversation": read_conversation,
     "json": read_json,
     "markdown": read_markdown,
     "notebook": read_notebook,
-    "odf": read_odf,
-    "pptx": read_pptx,
     "rst": read_restructured,
-    "rtf": read_rtf,
-    "svg": read_svg,
     "text": partial(read_text, format="text"),
-    "xlsx": read_xlsx,
     None: partial(read_text, format=None),
 }
 _LONGEST_TITLE = 300
@@ -158,7 +160,10 @@ def _read(
             _read_child, bounds=bounds, recognize=recognize, starved=starved, depth=depth + 1
         )
         return CONTAINERS[format](name, data, bounds, read=read)
-    return _READERS[format](name, data, bounds)
+    if format in _READERS:
+        return _READERS[format](name, data, bounds)
+    text, doubt = detected(data)
+    return replace(_TEXT_READERS[format](name, text, bounds), unread=doubt)
 
 
 def _read_image(data: bytes, recognize: Recognize | None) -> Extracted:

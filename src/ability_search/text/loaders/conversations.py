@@ -32,7 +32,7 @@ from ability_search.text.chunkers.conversation_turns import (
     is_conversation,
 )
 from ability_search.text.loaders.extracts import Bounds, Extracted, Unreadable
-from ability_search.text.loaders.text_files import decoded, read_plain
+from ability_search.text.loaders.text_files import read_plain
 
 _SPEAKERS = ("speaker", "role", "author", "sender", "from", "name")
 _TEXTS = ("content", "text", "message", "parts")
@@ -55,31 +55,31 @@ _FEW = 2
 """Messages that make a text an export of WhatsApp."""
 
 
-def read_json(name: str, data: bytes, bounds: Bounds) -> Extracted:
+def read_json(name: str, text: str, bounds: Bounds) -> Extracted:
     """Read JSON or JSON Lines: a conversation, or else the text unchanged."""
-    found = _conversation(data, _json_conversations) if _begins(data, _MESSAGE.search) else None
-    return found or read_plain(name, data, bounds, format="json")
+    found = _conversation(text, _json_conversations) if _begins(text, _MESSAGE.search) else None
+    return found or read_plain(name, text, bounds, format="json")
 
 
-def read_text(name: str, data: bytes, bounds: Bounds, *, format: str | None) -> Extracted:
+def read_text(name: str, text: str, bounds: Bounds, *, format: str | None) -> Extracted:
     """Read a text: a conversation exported from WhatsApp, or else the text unchanged."""
-    found = _conversation(data, _whatsapp_conversations) if _begins(data, _WHATSAPP.match) else None
-    return found or read_plain(name, data, bounds, format=format)
+    found = _conversation(text, _whatsapp_conversations) if _begins(text, _WHATSAPP.match) else None
+    return found or read_plain(name, text, bounds, format=format)
 
 
-def _begins(data: bytes, sign: Callable[[str], object]) -> bool:
+def _begins(text: str, sign: Callable[[str], object]) -> bool:
     """Return whether the beginning of a file has the sign of a conversation."""
-    head = decoded(data[:_SEARCHED])
+    head = text[:_SEARCHED]
     return is_conversation(head) or bool(sign(head))
 
 
-def read_conversation(name: str, data: bytes, bounds: Bounds) -> Extracted:
+def read_conversation(name: str, text: str, bounds: Bounds) -> Extracted:
     """Read a conversation in any of the formats.
 
     Raises:
         Unreadable: if it is none.
     """
-    found = _conversation(data, conversations_of)
+    found = _conversation(text, conversations_of)
     if found is None:
         raise Unreadable(
             "not a conversation: expected JSON with role and content of each message, or an export"
@@ -93,8 +93,7 @@ def conversations_of(text: str) -> list[Conversation]:
     return _json_conversations(text) or _whatsapp_conversations(text)
 
 
-def _conversation(data: bytes, read: Callable[[str], list[Conversation]]) -> Extracted | None:
-    text = decoded(data)
+def _conversation(text: str, read: Callable[[str], list[Conversation]]) -> Extracted | None:
     if is_conversation(text):
         return Extracted(text, CONVERSATION)
     found = read(text)

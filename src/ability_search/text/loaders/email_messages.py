@@ -11,6 +11,7 @@ from email.message import EmailMessage, MIMEPart
 from mimetypes import guess_extension
 from typing import Any
 
+from ability_search.text.loaders.encodings import decoded
 from ability_search.text.loaders.extracts import (
     EMPTY,
     Bounds,
@@ -21,7 +22,6 @@ from ability_search.text.loaders.extracts import (
 )
 from ability_search.text.loaders.html import read_html
 from ability_search.text.loaders.markdown_writer import Composer
-from ability_search.text.loaders.text_files import decoded
 
 _SHOWN = ("From", "To", "Cc", "Date")
 _SIGNATURES = frozenset(

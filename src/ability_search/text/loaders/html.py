@@ -9,6 +9,7 @@ import zlib
 from typing import Any
 from urllib.parse import unquote, urldefrag
 
+from ability_search.text.loaders.encodings import decoded
 from ability_search.text.loaders.extracts import (
     EMPTY,
     Bounds,
@@ -21,7 +22,6 @@ from ability_search.text.loaders.extracts import (
 )
 from ability_search.text.loaders.markdown_writer import Composer
 from ability_search.text.loaders.merged_cells import spread
-from ability_search.text.loaders.text_files import decoded
 
 # A tag without an encoding is matched as a whole, so that nothing within it is read as a tag.
 _META = re.compile(rb"<meta(?:[^>]+charset=[\"']?([\w.:-]+)|[^>]*+)", re.IGNORECASE)

@@ -25,6 +25,22 @@ from ability_search.text.loaders.markdown_writer import Composer, described, fla
 from ability_search.text.loaders.merged_cells import MOST_REPEATED, Range, unmerged
 
 _W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
+_BLOCKS = (f"{_W}p", f"{_W}tbl")
+_BOX = f"{_W}txbxContent"
+_WORDS = frozenset((f"{_W}t", "{http://schemas.openxmlformats.org/officeDocument/2006/math}t"))
+_SPACES = {f"{_W}tab": "\t", f"{_W}br": "\n", f"{_W}cr": "\n", f"{_W}noBreakHyphen": "-"}
+_NOTES = {f"{_W}footnoteReference": "footnotes", f"{_W}endnoteReference": "endnotes"}
+_SILENT = frozenset(
+    {
+        f"{_W}del",
+        f"{_W}moveFrom",
+        f"{_W}pPr",
+        f"{_W}rPr",
+        # The same text for readers that do not know the alternative before it.
+        "{http://schemas.openxmlformats.org/markup-compatibility/2006}Fallback",
+    }
+)
+"""Elements of a document whose text is deleted, or is none."""
 _CORE = "docProps/core.xml"
 _DC = "{http://purl.org/dc/elements/1.1/}"
 _TERMS = "{http://purl.org/dc/terms/}"
@@ -63,7 +79,9 @@ _DAY = len("2026-03-01")
 
 
 def read_docx(_name: str, data: bytes, bounds: Bounds) -> Extracted:
-    """Read a document: headings, paragraphs, lists and tables in order.
+    """Read a document: headings, paragraphs, lists, tables and text boxes in order.
+
+    Tracked insertions and moves are text, deletions are not. Footnotes follow their words.
 
     Raises:
         Unreadable: if it is encrypted, or too large when unpacked.
@@ -71,13 +89,8 @@ def read_docx(_name: str, data: bytes, bounds: Bounds) -> Extracted:
     docx = library("docx", reads="DOCX files")
     file = checked_archive(data, bounds)
     document = docx.Document(file)
-    names = {style.style_id: str(style.name) for style in document.styles}
     composer = Composer(bounds)
-    for block in _blocks(document.element.body):
-        if block.tag == f"{_W}tbl":
-            composer.table(_rows(block))
-        else:
-            _add_paragraph(composer, block, names.get(block.style, ""))
+    _Document(document, composer).add(document.element.body)
     return _extracted(file, composer, title=composer.first_heading)
 
 
@@ -270,49 +283,98 @@ def _extracted(file: io.BytesIO, composer: Composer, *, title: str | None = None
     return Extracted(composer.text, "markdown", title=title, metadata=metadata)
 
 
-def _blocks(container: Any) -> Iterator[Any]:
-    """Yield the paragraphs and tables of a document, including those in content controls."""
-    for element in container:
-        if element.tag in (f"{_W}p", f"{_W}tbl"):
+def _nearest(container: Any, *tags: str) -> Iterator[Any]:
+    """Yield the outermost elements with the tags in a container, without deleted ones."""
+    for element in container.iterchildren("*"):
+        if element.tag in tags:
             yield element
-        elif element.tag in (f"{_W}sdt", f"{_W}sdtContent", f"{_W}customXml", f"{_W}ins"):
-            yield from _blocks(element)
+        elif element.tag not in _SILENT:
+            yield from _nearest(element, *tags)
 
 
-def _rows(table: Any) -> Iterable[list[object]]:
-    """Return the rows of a table; the text of merged cells is that of each of them."""
-    rows: list[list[object]] = []
-    ranges: dict[int, Range] = {}
-    closed: list[Range] = []
-    for number, row in enumerate(table.tr_lst, start=1):
-        texts: list[object] = []
-        for cell in row.tc_lst:
-            first = len(texts) + 1
-            last = first + min(cell.grid_span, MOST_REPEATED) - 1
-            texts.append(" ".join(each.text for each in cell.iter(f"{_W}p")) or None)
-            texts += [None] * (last - first)
-            above = ranges.get(first)
-            if above is not None and cell.vMerge == _CONTINUED and above[2] == last:
-                ranges[first] = (first, above[1], last, number)
-            else:
-                closed += [above] if above else []
-                ranges[first] = (first, number, last, number)
-        rows.append(texts)
-    found = [each for each in (*closed, *ranges.values()) if each[:2] != each[2:]]
-    return unmerged(rows, found) if found else rows
+class _Document:
+    """The text of a DOCX document, with its styles and notes."""
 
+    def __init__(self, document: Any, composer: Composer) -> None:
+        self._composer = composer
+        self._styles = {style.style_id: str(style.name) for style in document.styles}
+        self._notes: dict[tuple[str, str], str] = {}
+        for relation in document.part.rels.values():
+            kind = relation.reltype.rpartition("/")[2]
+            if kind in _NOTES.values() and not relation.is_external:
+                for note in xml_parser(reads="DOCX files")(relation.target_part.blob):
+                    self._notes[kind, note.get(f"{_W}id")] = self._joined(note)
 
-def _add_paragraph(composer: Composer, paragraph: Any, style: str) -> None:
-    heading = _HEADING.match(style)
-    properties = paragraph.pPr
-    numbering = properties.numPr if properties is not None else None
-    if heading or style == "Title":
-        composer.heading(int(heading[1]) if heading else 1, paragraph.text)
-    elif numbering is not None or style.startswith("List"):
-        level = numbering.ilvl.val if numbering is not None and numbering.ilvl is not None else 0
-        composer.item(paragraph.text, depth=level)
-    else:
-        composer.paragraph(paragraph.text)
+    def add(self, container: Any) -> None:
+        """Add the blocks of a container; a text box comes after the paragraph that holds it."""
+        for block in _nearest(container, *_BLOCKS):
+            if block.tag == f"{_W}tbl":
+                self._composer.table(self._rows(block))
+                continue
+            self._add_paragraph(block)
+            for box in _nearest(block, _BOX):
+                self.add(box)
+
+    def _add_paragraph(self, paragraph: Any) -> None:
+        style = self._styles.get(paragraph.style, "")
+        heading = _HEADING.match(style)
+        text = self._text(paragraph)
+        properties = paragraph.pPr
+        numbering = properties.numPr if properties is not None else None
+        if heading or style == "Title":
+            self._composer.heading(int(heading[1]) if heading else 1, text)
+        elif numbering is not None or style.startswith("List"):
+            depth = (
+                numbering.ilvl.val if numbering is not None and numbering.ilvl is not None else 0
+            )
+            self._composer.item(text, depth=depth)
+        else:
+            self._composer.paragraph(text)
+
+    def _text(self, element: Any) -> str:
+        """Return the text of a paragraph or of a part of it, without its text boxes."""
+        parts: list[str] = []
+        for child in element.iterchildren("*"):
+            if child.tag in _WORDS:
+                parts.append(child.text or "")
+            elif child.tag in _SPACES:
+                parts.append(_SPACES[child.tag])
+            elif child.tag in _NOTES:
+                note = self._notes.get((_NOTES[child.tag], child.get(f"{_W}id")))
+                parts.append(f" ({note})" if note else "")
+            elif child.tag not in _SILENT and child.tag != _BOX:
+                parts.append(self._text(child))
+        return "".join(parts)
+
+    def _joined(self, container: Any) -> str:
+        """Return the text of all paragraphs in a container, and of their text boxes."""
+        texts: list[str] = []
+        for paragraph in _nearest(container, f"{_W}p"):
+            texts += [self._text(paragraph), *map(self._joined, _nearest(paragraph, _BOX))]
+        return " ".join(text.strip() for text in texts if text.strip())
+
+    def _rows(self, table: Any) -> Iterable[list[object]]:
+        """Return the rows of a table; the text of merged cells is that of each of them."""
+        rows: list[list[object]] = []
+        ranges: dict[int, Range] = {}
+        closed: list[Range] = []
+        kept = (row for row in _nearest(table, f"{_W}tr") if row.find(f"{_W}trPr/{_W}del") is None)
+        for number, row in enumerate(kept, start=1):
+            texts: list[object] = [None] * min(row.grid_before, MOST_REPEATED)
+            for cell in _nearest(row, f"{_W}tc"):
+                first = len(texts) + 1
+                last = first + min(cell.grid_span, MOST_REPEATED) - 1
+                texts.append(self._joined(cell) or None)
+                texts += [None] * (last - first)
+                above = ranges.get(first)
+                if above is not None and cell.vMerge == _CONTINUED and above[2] == last:
+                    ranges[first] = (first, above[1], last, number)
+                else:
+                    closed += [above] if above else []
+                    ranges[first] = (first, number, last, number)
+            rows.append(texts)
+        found = [each for each in (*closed, *ranges.values()) if each[:2] != each[2:]]
+        return unmerged(rows, found) if found else rows
 
 
 def _shapes(shapes: Any) -> Iterator[Any]:

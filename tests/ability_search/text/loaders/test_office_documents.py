@@ -13,6 +13,7 @@ import docx
 import openpyxl
 import pptx
 import pytest
+from docx.oxml import parse_xml
 from openpyxl.utils import range_boundaries
 from pptx.chart import data as chart_data
 from pptx.enum.chart import XL_CHART_TYPE
@@ -89,16 +90,69 @@ def test_properties_of_a_document_are_metadata() -> None:
     assert (found.metadata["author"], found.metadata["created"]) == ("Ada", "2026-03-01")
 
 
-def test_text_in_content_controls_is_read() -> None:
-    document = docx.Document(io.BytesIO(word("inside")))
-    body = document.element.body
-    paragraph = next(each for each in body if each.tag.endswith("}p") and each.text == "inside")
-    control = body.makeelement(paragraph.tag[:-1] + "sdt")
-    content = control.makeelement(paragraph.tag[:-1] + "sdtContent")
-    paragraph.addprevious(control)
-    control.append(content)
-    content.append(paragraph)
-    assert read("a.docx", saved(document)).text == "# Guide\n\ninside"
+_W = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
+_RUN = "<w:r><w:t>word</w:t></w:r>"
+_BOX = f"<w:txbxContent><w:p>{_RUN}</w:p></w:txbxContent>"
+_ALTERNATIVE = "http://schemas.openxmlformats.org/markup-compatibility/2006"
+_MATH = "http://schemas.openxmlformats.org/officeDocument/2006/math"
+INLINE = {
+    "insertion": f'<w:ins w:id="1" w:author="a">{_RUN}</w:ins>',
+    "move": f'<w:moveTo w:id="1" w:author="a">{_RUN}</w:moveTo>',
+    "control": f"<w:sdt><w:sdtPr/><w:sdtContent>{_RUN}</w:sdtContent></w:sdt>",
+    "field": f'<w:fldSimple w:instr="TITLE">{_RUN}</w:fldSimple>',
+    "tag": f'<w:smartTag w:element="place">{_RUN}</w:smartTag>',
+    "custom": f'<w:customXml w:element="x">{_RUN}</w:customXml>',
+    "direction": f'<w:bdo w:val="ltr">{_RUN}</w:bdo>',
+    "link": f'<w:hyperlink w:anchor="a">{_RUN}</w:hyperlink>',
+    "equation": f'<m:oMath xmlns:m="{_MATH}"><m:r><m:t>word</m:t></m:r></m:oMath>',
+    "box": f"<w:r><w:pict>{_BOX}</w:pict></w:r>",
+    "alternative": (
+        f'<w:r><mc:AlternateContent xmlns:mc="{_ALTERNATIVE}"><mc:Choice Requires="wps">{_BOX}'
+        f"</mc:Choice><mc:Fallback><w:pict>{_BOX}</w:pict></mc:Fallback></mc:AlternateContent></w:r>"
+    ),
+}
+PLACES = {
+    "paragraph": "<w:p>{}</w:p>",
+    "list": '<w:p><w:pPr><w:numPr><w:numId w:val="1"/></w:numPr></w:pPr>{}</w:p>',
+    "control": "<w:sdt><w:sdtContent><w:p>{}</w:p></w:sdtContent></w:sdt>",
+    "cell": "<w:tbl><w:tr><w:tc><w:p>{}</w:p></w:tc></w:tr></w:tbl>",
+    "repeated row": (
+        "<w:tbl><w:sdt><w:sdtContent><w:tr><w:sdt><w:sdtContent><w:tc><w:p>{}</w:p></w:tc>"
+        "</w:sdtContent></w:sdt></w:tr></w:sdtContent></w:sdt></w:tbl>"
+    ),
+    "inner table": (
+        "<w:tbl><w:tr><w:tc><w:tbl><w:tr><w:tc><w:p>{}</w:p></w:tc></w:tr></w:tbl><w:p/></w:tc>"
+        "</w:tr></w:tbl>"
+    ),
+}
+
+
+def with_body(xml: str) -> bytes:
+    document = docx.Document()
+    for block in parse_xml(f'<w:body xmlns:w="{_W}">{xml}</w:body>'):
+        document.element.body.insert(0, block)
+    return saved(document)
+
+
+@pytest.mark.parametrize("outer", PLACES)
+@pytest.mark.parametrize("inner", INLINE)
+def test_words_in_every_structure_of_a_document_are_read_once(outer: str, inner: str) -> None:
+    found = read("a.docx", with_body(PLACES[outer].format(f"{INLINE[inner]}{_RUN}")))
+    assert found.text.count("word") == 2
+
+
+@pytest.mark.parametrize(
+    "xml",
+    [
+        f"<w:p>{_RUN}<w:del w:id='1'><w:r><w:delText>gone</w:delText></w:r></w:del></w:p>",
+        f"<w:p>{_RUN}<w:moveFrom w:id='1'><w:r><w:t>gone</w:t></w:r></w:moveFrom></w:p>",
+        f"<w:p>{_RUN}<w:r><w:instrText>gone</w:instrText></w:r></w:p>",
+        f"<w:p>{_RUN}</w:p><w:tbl><w:tr><w:trPr><w:del w:id='1' w:author='a'/></w:trPr><w:tc><w:p>"
+        "<w:r><w:t>gone</w:t></w:r></w:p></w:tc></w:tr></w:tbl>",
+    ],
+)
+def test_deleted_words_of_a_document_are_left_out(xml: str) -> None:
+    assert read("a.docx", with_body(xml)).text == "word"
 
 
 def test_slides_are_sections_on_separate_pages() -> None:

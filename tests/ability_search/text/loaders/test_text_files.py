@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import contextlib
 import csv
 import io
 import json
@@ -61,6 +62,46 @@ def test_short_texts_in_older_encodings_are_read(encoding: str, text: str) -> No
     assert decoded(text.encode(encoding)) == text
 
 
+WESTERN = (
+    "café señor",
+    "Le café à côté de l'hôtel est déjà fermé.",
+    "Où êtes-vous né ?",
+    "La qualità del caffè è più alta.",
+    "Lunedì la riunione sarà già finita.",
+    "Der er små børn på øen Ærø.",
+    "The price is £5, not £10",
+    "Bestätigung der Änderung für das Büro",
+)
+ENGLISH = "The notes of the project are kept in this file for all of us to read. "
+
+
+@pytest.mark.parametrize("text", [*WESTERN, "Příliš žluťoučký kůň", "Привет, мир. Кошка спит."])
+@pytest.mark.parametrize("frame", ["{}", ENGLISH * 3 + "{}", "name;note\n1;{};ok\n2;x;no\n"])
+def test_words_of_a_language_are_read_in_all_its_encodings(frame: str, text: str) -> None:
+    whole = frame.format(text)
+    for encoding in ("cp1252", "iso8859-15", "cp850", "cp1250", "iso8859-2", "cp1251", "koi8-r"):
+        # A few words may be as plausible in another encoding of the same letters.
+        if encoding in ("cp1252", "iso8859-15") or text not in WESTERN:
+            with contextlib.suppress(UnicodeEncodeError):
+                assert decoded(whole.encode(encoding)) == whole
+        elif encoding == "cp850" and len(text) > 20:
+            assert decoded(whole.encode(encoding)) == whole
+
+
+@given(st.text("abc äöüñé.,", min_size=20), st.lists(st.integers(0, 19), max_size=5))
+def test_zero_bytes_in_a_text_become_spaces(text: str, places: list[int]) -> None:
+    for place in places:
+        text = f"{text[:place]}\0{text[place:]}"
+    if text.lower().count("\0") * 4 < len(text):
+        assert decoded(text.encode()) == text.replace("\0", " ")
+
+
+def test_a_doubtful_encoding_is_reported() -> None:
+    found = read("a.txt", "Zoë and Chloë went to the concert".encode("cp850"))
+    assert [part for part, _ in found.unread] == ["encoding=mac-roman"]
+    assert not read("a.txt", WESTERN[1].encode("cp1252") * 3).unread
+
+
 @pytest.mark.parametrize(
     "parts",
     [
@@ -84,7 +125,12 @@ def test_one_wrong_byte_in_a_long_ascii_text_does_not_garble_it() -> None:
 
 @pytest.mark.parametrize(
     "data",
-    [b"a\0b", codecs.BOM_UTF16_LE + b"\0\xd8a", bytes(range(256)) * 9, b"\1\0\2\0\3\0" * 99],
+    [
+        b"ab\0\1cdefghijklmnopq",
+        codecs.BOM_UTF16_LE + b"\0\xd8a",
+        bytes(range(256)) * 9,
+        b"\1\0\2\0\3\0" * 99,
+    ],
 )
 def test_bytes_that_are_not_text_are_rejected(data: bytes) -> None:
     with pytest.raises(Unreadable, match=r"binary|byte order mark"):

@@ -1,0 +1,227 @@
+"""Encodings of text files: byte order marks, UTF-8, and what the words and letters suggest."""
+
+from __future__ import annotations
+
+import codecs
+import re
+import unicodedata
+from collections.abc import Iterator
+from functools import cache
+from itertools import pairwise
+
+import chardet
+
+from ability_search.text.loaders.extracts import Unreadable
+
+_PRIORS = {
+    "cp1252": 1.5,
+    **dict.fromkeys(("cp1250", "cp1251", "cp1253", "cp1254", "cp1255", "cp1256", "cp874"), 1.0),
+    **dict.fromkeys(("koi8-r", "euc-jp", "shift_jis", "gb18030", "big5", "cp949"), 1.0),
+    "iso8859-2": 0.98,
+    "cp866": 0.9,
+    "iso8859-7": 0.9,
+    "cp850": 0.8,
+    "mac-roman": 0.8,
+}
+"""Encodings that are detected, and by which factor each is more likely than others."""
+_NEIGHBOURS = 2
+"""Words before and after one beyond ASCII that help to detect its language."""
+_SAMPLE = 1 << 16
+"""Bytes by which an encoding is detected."""
+_DOUBTFUL = 0.8
+"""Share of the best encoding's likelihood from which another one leaves a doubt."""
+_MOST_WRONG = 0.01
+"""Share of wrong bytes up to which a text of no other encoding is read as UTF-8."""
+_TYPOGRAPHY = "\xa0«»‘’“”–—…".encode("cp1252")
+_FIRST_LETTER = 0xC0
+"""Byte of the first accented letter of Windows-1252."""
+_WRONG = re.compile(r"[\udc80-\udcff]++")
+_CONTROL = re.compile(r"[\0-\x08\x0e-\x1a\x1c-\x1f\ufffe\uffff]")
+_BINARY = "binary, not text"
+_PLAIN = bytes(range(32, 127)) + b"\t\r\n"
+_LATIN = "LATIN"
+_EAST_ASIAN = frozenset(("CJK", "HIRAGANA", "KATAKANA", "HANGUL", "KATAKANA-HIRAGANA", "FULLWIDTH"))
+_QUOTES = "‘’“”"
+Doubt = tuple[tuple[str, str], ...]
+"""The encoding that is assumed, as ``encoding=cp1250``, with the reason; empty without doubt."""
+
+
+def decoded(data: bytes) -> str:
+    """Return the text that :func:`detected` returns."""
+    return detected(data)[0]
+
+
+def detected(data: bytes) -> tuple[str, Doubt]:
+    """Decode UTF-8, UTF-16 or UTF-32 with a byte order mark, or an encoding that is detected.
+
+    Wrong bytes of UTF-8 become U+FFFD. If several stand alone, as the accented letters of Western
+    languages do, they are read as Windows-1252, beside the words that are UTF-8. Zero bytes in a
+    text of single bytes become spaces.
+
+    Raises:
+        Unreadable: if the bytes are not text.
+    """
+    try:
+        if data.startswith((codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)):
+            return data.decode("utf-32"), ()
+        if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+            return data.decode("utf-16"), ()
+    except UnicodeDecodeError as exc:
+        raise Unreadable("not in the encoding that its byte order mark names") from exc
+    if b"\0" in data:
+        if not _is_padded(data):
+            return _unmarked_utf16(data), ()
+        data = data.replace(b"\0", b" ")
+        if _CONTROL.search(data.decode("latin-1")):
+            raise Unreadable(_BINARY)
+    try:
+        return data.decode("utf-8-sig"), ()
+    except UnicodeDecodeError:
+        text = data.decode("utf-8-sig", "replace")
+    if mixed := _mixed(data.decode("utf-8-sig", "surrogateescape")):
+        return mixed, ()
+    # Other encodings hardly ever have the byte sequences of UTF-8 beyond ASCII.
+    wrong = text.count("\ufffd")
+    if 2 * wrong <= sum(not char.isascii() for char in text):
+        return text, ()
+    return _guessed(data) or _mostly_utf8(text, wrong)
+
+
+def _mostly_utf8(text: str, wrong: int) -> tuple[str, Doubt]:
+    if wrong > _MOST_WRONG * len(text):
+        raise Unreadable("text in an encoding that could not be recognised")
+    return text, ()
+
+
+def _guessed(data: bytes) -> tuple[str, Doubt] | None:
+    """Return the text in the most likely encoding; ``None`` if no encoding is likely.
+
+    The words beyond ASCII decide, with their neighbours: more ASCII text suggests English, in any
+    encoding. A letter beside one of another script, or beside a sign, is unlikely.
+    """
+    words = data.split()
+    near = (
+        b" ".join(words[max(0, place - _NEIGHBOURS) : place + _NEIGHBOURS + 1])
+        for place, word in enumerate(words)
+        if not word.isascii()
+    )
+    sample = _joined(near)
+    ranked: list[tuple[float, str, str]] = []
+    for guess in chardet.detect_all(
+        sample, ignore_threshold=True, compat_names=False, include_encodings=_PRIORS
+    ):
+        if name := guess["encoding"]:
+            likely = guess["confidence"] * _PRIORS.get(name, 1.0) * _plausibility(sample, name)
+            ranked.append((likely, name, sample.decode(name, "replace")))
+    ranked.sort(reverse=True)
+    if not ranked:
+        return None
+    best, name, text = ranked[0]
+    others = [each for likely, each, other in ranked if likely > _DOUBTFUL * best and other != text]
+    doubt = f"assumed, but it may be {others[0]}: save it as UTF-8" if others else ""
+    return data.decode(name, "replace"), ((f"encoding={name}", doubt),) if doubt else ()
+
+
+def _joined(parts: Iterator[bytes]) -> bytes:
+    sample = bytearray()
+    for part in parts:
+        sample += part + b" "
+        if len(sample) > _SAMPLE:
+            break
+    return bytes(sample[:_SAMPLE])
+
+
+def _plausibility(sample: bytes, encoding: str) -> float:
+    """Return the share of characters beyond ASCII that fit to the next one."""
+    text = sample.decode(encoding, "replace")
+    odd = sum(_is_odd(*pair) for pair in pairwise(text))
+    return max(0.0, 1 - odd / max(1, sum(not char.isascii() for char in text)))
+
+
+@cache
+def _kind(char: str) -> str:
+    """Return the script of a letter, the category of a digit or sign, or "" for what separates."""
+    if char.isalpha() and char not in "ªº":
+        return _LATIN if char.isascii() else unicodedata.name(char, "?").split()[0]
+    if char.isdecimal():
+        return "N"
+    if char.isascii() or char in "€£°":
+        return ""
+    category = unicodedata.category(char)[0]
+    return category if category in "CSPM" and char != "\xad" else ""
+
+
+def _is_odd(char: str, following: str) -> bool:
+    if char.isascii() and following.isascii():
+        return False
+    first, second = _kind(char), _kind(following)
+    if "C" in (first, second):
+        return True
+    if not first or not second or "M" in (first, second):
+        return False
+    if first == second:
+        return char.islower() and following.isupper()
+    if char in _QUOTES or following in _QUOTES:
+        return False
+    return not {first, second} <= _EAST_ASIAN | {"P", "N"}
+
+
+def _mixed(escaped: str) -> str:
+    """Return a text of UTF-8 and Windows-1252; empty if it is not such a text.
+
+    Args:
+        escaped: Its bytes as UTF-8, wrong ones as surrogates.
+    """
+    runs = _WRONG.findall(escaped)
+    wrong = "".join(runs).encode("utf-8", "surrogateescape")
+    likely = sum(byte >= _FIRST_LETTER or byte in _TYPOGRAPHY for byte in wrong)
+    if len(runs) < 2 or len(wrong) >= 2 * len(runs) or 2 * likely < len(wrong):
+        return ""
+    western = {char for char in set(escaped) if not char.isascii() and _is_western(char)}
+    if all(char.isascii() or char in western for char in escaped):
+        return ""
+    return escaped.translate(
+        {
+            ord(char): char.encode("utf-8", "surrogateescape").decode("cp1252", "replace")
+            for char in western
+        }
+    )
+
+
+def _is_western(char: str) -> bool:
+    """Return whether the bytes of a character are rather characters of Windows-1252.
+
+    An accented letter before a space or a quotation mark of Windows-1252 is by chance also UTF-8,
+    of a rare character.
+    """
+    by_chance = not char.encode("utf-8", "surrogateescape")[1:].strip(_TYPOGRAPHY)
+    return by_chance and not char.encode("cp1252", "ignore")
+
+
+def _is_padded(data: bytes) -> bool:
+    """Return whether the bytes are a text of single bytes with some zero bytes.
+
+    In UTF-16, a quarter of the bytes or those beside line breaks are zero, all at every second
+    place, or most bytes are not ASCII.
+    """
+    fewer, more = sorted((data[::2].count(0), data[1::2].count(0)))
+    breaks = 2 * max(data.count(b"\n\0"), data.count(b"\0\n")) > data.count(b"\n")
+    if 4 * fewer < more and (4 * more > len(data) or breaks):
+        return False
+    rest = data.replace(b"\0", b"")
+    if 10 * len(rest.translate(None, _PLAIN)) < len(rest):
+        return True
+    try:
+        rest.decode()
+    except UnicodeDecodeError:
+        return False
+    return not _CONTROL.search(rest.decode("latin-1"))
+
+
+def _unmarked_utf16(data: bytes) -> str:
+    texts = [data.decode(codec, "replace") for codec in ("utf-16-le", "utf-16-be")]
+    latin, text = max((sum(char < "\u0100" for char in text), text) for text in texts)
+    # In UTF-16, most zero bytes are the high bytes of ASCII characters, such as line breaks.
+    if 2 * latin < data.count(0) or _CONTROL.search(text) or "\ufffd" in text:
+        raise Unreadable(_BINARY)
+    return text
