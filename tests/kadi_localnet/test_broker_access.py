@@ -74,30 +74,13 @@ RESERVED = Access(providers=dict.fromkeys(["arcade-*", "search-query", "rerank"]
         "Search-Query",
         "SEARCH-QUERY",
         "search-query ",
-        "\tsearch-query",
         "search query",
-        "search\u2010query",
-        "search\u2212query",
-        "search\u00adquery",
-        "search-\u200bquery",
-        "search-query\ufeff",
-        "search-query\u202e",
-        "search-que\u0301ry",
-        "\uff53earch-query",
-        "\uff33\uff25\uff21\uff32\uff23\uff28\uff0d\uff31\uff35\uff25\uff32\uff39",
-        "\U0001d42c\U0001d41e\U0001d41a\U0001d42b\U0001d41c\U0001d421-query",
-        "s\u0435arch-query",
-        "se\u03b1rch-query",
         "search--query",
         "search-query.",
         "searchquery",
-        "search-qu\u3164ery",
         "re-rank",
         "Rerank",
         "ARCADE-QUERY",
-        "arcade\u2011query",
-        "arc\u0430de-anything",
-        "arcade \u2013 query",
     ],
 )
 def test_a_name_that_looks_like_a_reserved_one_is_refused(name: str) -> None:
@@ -110,8 +93,43 @@ def test_a_name_that_looks_like_a_reserved_one_is_refused(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["KADI.ability.list", "kadi\u2024x", "\u200bkadi.x", "\uff4badi.x"]
+    "name",
+    [
+        "\tsearch-query",
+        "search\u2010query",
+        "search\u2212query",
+        "search\u00adquery",
+        "search-\u200bquery",
+        "search-query\ufeff",
+        "search-query\u202e",
+        "search-que\u0301ry",
+        "\uff53earch-query",
+        "\uff33\uff25\uff21\uff32\uff23\uff28\uff0d\uff31\uff35\uff25\uff32\uff39",
+        "\U0001d42c\U0001d41e\U0001d41a\U0001d42b\U0001d41c\U0001d421-query",
+        "s\u0435arch-query",
+        "se\u03b1rch-query",
+        "search-qu\u3164ery",
+        "arcade\u2011query",
+        "arc\u0430de-anything",
+        "arcade \u2013 query",
+        "\u691c\u7d22",
+        "\u043f\u043e\u0438\u0441\u043a",
+        "caf\u00e9-search",
+        "\U0001f50d",
+        "kadi\u2024x",
+        "\u200bkadi.x",
+        "\uff4badi.x",
+    ],
 )
+def test_a_name_that_is_not_printable_ascii_is_refused(name: str) -> None:
+    at = desk()
+    stranger = at.join(STRANGER, networks=["global"])
+    refused = at.send(stranger, "kadi.agent.register", {"tools": [{"name": name}]})
+    assert "tools.0.name" in refused["message"]
+    assert "must be printable ASCII" in refused["message"]
+
+
+@pytest.mark.parametrize("name", ["KADI.ability.list", " kadi.x", "Kadi.Agent.register"])
 def test_a_name_that_looks_like_a_method_is_refused(name: str) -> None:
     at = desk()
     stranger = at.join(STRANGER, networks=["global"])
@@ -122,6 +140,7 @@ def test_a_name_that_looks_like_a_method_is_refused(name: str) -> None:
 @pytest.mark.parametrize(
     "name",
     [
+        "name",
         "search_query",
         "searchQuery",
         "search-queries",
@@ -132,11 +151,7 @@ def test_a_name_that_looks_like_a_method_is_refused(name: str) -> None:
         "arcades-nearby",
         "arcade",
         "kadi-deploy",
-        "\u691c\u7d22",
-        "\u043f\u043e\u0438\u0441\u043a",
-        "caf\u00e9-search",
         "ranker",
-        "\U0001f50d",
     ],
 )
 def test_names_of_other_tools_are_free(name: str) -> None:

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from functools import lru_cache
 
 from kadi_localnet.broker.limits import Limits
-from kadi_localnet.broker.look_alikes import looks_like
 from kadi_localnet.broker.params import invalid
 
 DEFAULT_NETWORKS = ("global",)
+
+_SIMILAR = str.maketrans({"1": "l", "|": "l", "i": "l", "0": "o"})
+_PAIRS = (("rn", "m"), ("vv", "w"))
+_BREAKS = re.compile(r"[^a-z0-9*?\[\]]+")
+_OTHER_STYLE = re.compile(r"[a-z0-9]+(?:_[a-z0-9]+)+|[a-z]+[0-9]*(?:[A-Z][a-z0-9]*)+")
+"""``search_query`` and ``searchQuery``: what other tools are called that have such words."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,3 +98,28 @@ def check_name(member: str, name: str, limits: Limits) -> None:
         raise invalid(
             member, f"has {len(name)} characters, more than the {limits.name_length} allowed"
         )
+
+
+def looks_like(name: str, pattern: str) -> bool:
+    """Return whether an ASCII name is, or looks like, one that matches a pattern as of ``fnmatch``.
+
+    Names differ if their letters and digits do, or if one is written in another style, with
+    underscores or capitals between the words.
+    """
+    if fnmatchcase(name, pattern):
+        return True
+    if _OTHER_STYLE.fullmatch(name):
+        return False
+    skeleton, wanted = _skeleton(name), _skeleton(pattern)
+    if fnmatchcase(skeleton, wanted):
+        return True
+    return "*" not in wanted and skeleton.replace("-", "") == wanted.replace("-", "")
+
+
+@lru_cache(maxsize=4096)
+def _skeleton(name: str) -> str:
+    """Return a name with one letter for all that look like it, and hyphens between its words."""
+    text = name.lower().translate(_SIMILAR)
+    for pair, letter in _PAIRS:
+        text = text.replace(pair, letter)
+    return _BREAKS.sub("-", text).strip("-")

@@ -10,7 +10,6 @@ from typing import Any
 from kadi_client.messages import Raw
 from kadi_localnet.broker.access import Access, Networks, check_name
 from kadi_localnet.broker.limits import Limits
-from kadi_localnet.broker.look_alikes import seen
 from kadi_localnet.broker.params import Discovery, Register, ToolEntry, invalid, present
 from kadi_localnet.broker.session import Provider, Session
 
@@ -155,7 +154,9 @@ class Registry:
         for position, tool in enumerate(tools):
             member = f"tools.{position}.name"
             check_name(member, tool.name, self._limits)
-            if seen(tool.name).startswith(RESERVED_PREFIX):
+            if not (tool.name.isascii() and tool.name.isprintable()):
+                raise invalid(member, "must be printable ASCII, so that no name looks like another")
+            if tool.name.lower().strip().startswith(RESERVED_PREFIX):
                 raise invalid(member, f"must not begin with {RESERVED_PREFIX!r}, which is reserved")
             reserved = self._access.reserved(tool.name, agent_id)
             if reserved is not None:
