@@ -34,31 +34,44 @@ _SECRETS = (
     *("**/huggingface/token", "**/.azure/**", "**/gcloud/**/credentials.db", "**/.oci/config"),
 )
 """Files of keys, passwords and tokens, which are never indexed."""
+_HEAD = rb"\A(?:[^\S\n]*+(?:[#;][^\n]*+)?\n)*+\s*+"
+"""Comments and blank lines."""
 _CREDENTIALS = re.compile(
-    rb"(?:[^\S\n]*+(?:[#;][^\n]*+)?\n)*+\s*+(?:"
-    rb"PuTTY-User-Key-File-|untrusted comment: [^\n]*secret key|AGE-(?:SECRET-KEY|PLUGIN)-"
-    rb"|(?:Bag Attributes\b|-----BEGIN )[^\0]*?-{4,5} ?BEGIN [A-Z0-9 ]*PRIVATE KEY"
-    rb"|-{4,5} ?BEGIN [A-Z0-9 ]*PRIVATE KEY"
-    rb"|machine\s+\S+\s+login\s+\S+\s+password\s|default\s+login\s+\S+\s+password\s"
-    rb"|https?://[^\s:/@]*:[^\s/@]+@\S+\s*(?:\n|\Z)|//\S+/:_(?:authToken|password|auth)\s*="
-    rb"|[\w.-]+:\$(?:apr1|2[aby]|5|6|y)\$\S+\s*(?:\n|\Z)"
-    rb"|\[[^\]\n]+\]\s*\n(?:[^\n]*\n)*?[^\S\n]*+"
-    rb"(?:aws_secret_access_key|aws_session_token|PrivateKey|secret_key)[^\S\n]*=[^\S\n]*\S"
-    rb"|\[(?:client|mysql|distutils|pypi)\]\s*\n(?:[^\n]*\n)*?password[^\S\n]*=[^\S\n]*\S"
-    rb"|(?:User name,[^\n]*)?+Access key ID,Secret access key|credentials \"[^\"]+\" \{"
-    rb")"
+    _HEAD + rb"(?:PuTTY-User-Key-File-|AGE-(?:SECRET-KEY|PLUGIN)-"
+    rb"|-{4,5} ?BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY|untrusted comment: [^\n]*secret key"
+    rb"|(?:machine\s++\S++|default)\s++login\s++\S++\s++password\s"
+    rb"|https?://[^\s:/@]*+:[^\s/@]++@\S++\s*+(?:\Z|https?:)|//\S+/:_(?:authToken|password|auth)="
+    rb"|[\w.-]++:\$(?:apr1|2[aby]|5|6|y)\$\S"
+    rb"|(?:User name,[^\n]*)?Access key ID,Secret access key|credentials \"[^\"\n]+\" \{)"
 )
-"""The beginning of a file of keys or passwords, after comments and blank lines: of SSH, PuTTY, age,
-minisign, OpenSSL, netrc, Git, npm, htpasswd, AWS, PyPI, MySQL, WireGuard, S3 and Terraform."""
+"""The beginning of a file of keys or passwords: of PuTTY, age, SSH, minisign, netrc, Git, npm,
+htpasswd, AWS and Terraform."""
+_KEYED = tuple(
+    (re.compile(_HEAD + rb"(?:" + head + rb")"), re.compile(field, re.MULTILINE))
+    for head, field in (
+        (rb"Bag Attributes\b|-----BEGIN ", rb"^-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY"),
+        (
+            rb"\[[^\]\n]++\]",
+            rb"^[^\S\n]*+(?:aws_secret_access_key|aws_session_token|PrivateKey|secret_key)"
+            rb"[^\S\n]*+=[^\S\n]*+\S",
+        ),
+        (
+            rb"\[(?:client|mysql|distutils|pypi)\]",
+            rb"^[^\S\n]*+password[^\S\n]*+=[^\S\n]*+\S",
+        ),
+        (
+            rb"(?:apiVersion|clusters|contexts|current-context|kind|users):",
+            rb"^[^\S\n-]*+(?:-[^\S\n]++)?+(?:client-key-data|token):[^\S\n]++\S",
+        ),
+    )
+)
+"""Beginnings of files that may hold keys or passwords, and the lines with one: of OpenSSL, AWS,
+WireGuard, S3, MySQL, PyPI and Kubernetes."""
 _UTF_16 = b"\xff\xfe", b"\xfe\xff"
 _CREDENTIALS_IN_JSON = re.compile(
-    rb'"private_key"\s*+:\s*+"-----BEGIN|"auths"\s*+:\s*+\{[^}]*"auth"\s*+:\s*+"[^"]'
-    rb'|"SecretAccessKey"\s*+:\s*+"[^"]|"kty"\s*+:[^}]*"d"\s*+:\s*+"[^"]'
+    rb'"private_key"\s*+:\s*+"-----BEGIN|"auths"\s*+:\s*+\{[^}]{0,300}?"auth"\s*+:\s*+"[^"]'
+    rb'|"SecretAccessKey"\s*+:\s*+"[^"]|"kty"\s*+:[^}]{0,300}?"d"\s*+:\s*+"[^"]'
 )
-_CREDENTIALS_IN_YAML = re.compile(
-    rb"^[^\S\n]*(?:client-key-data|token|password):[^\S\n]+\S", re.MULTILINE
-)
-_KUBECONFIG = re.compile(rb"^kind:\s*Config\s*$", re.MULTILINE)
 _CREDENTIALS_BYTES = 16 * 1024
 """Bytes of a file that show whether it is one of credentials."""
 SECRET = "may hold a key, a password or a token: never indexed"
@@ -355,9 +368,9 @@ def holds_credentials(data: bytes) -> bool:
     if data[:100].lstrip().startswith(b"{"):
         return bool(_CREDENTIALS_IN_JSON.search(data))
     head = data[:_CREDENTIALS_BYTES]
-    return bool(
-        _CREDENTIALS.match(head) or (_KUBECONFIG.search(head) and _CREDENTIALS_IN_YAML.search(data))
-    )
+    if _CREDENTIALS.match(head):
+        return True
+    return any(begins.match(head) and line.search(head) for begins, line in _KEYED)
 
 
 def _secrets_above(path: Path, root: Path, known: dict[Path, frozenset[Identity]]) -> set[Identity]:

@@ -17,7 +17,7 @@ from ability_search.errors import EmbeddingUnavailable, TextsRefused, first_fail
 from ability_search.ops.metrics.meter import UNMETERED, Meter
 from ability_search.ops.metrics.metric_table import EMBEDDING_BATCHES, EMBEDDING_TEXTS
 from ability_search.providers.model_calls import ModelClient
-from ability_search.providers.provider_errors import Objection
+from ability_search.providers.provider_errors import WRONG_ADDRESS, Objection
 from ability_search.providers.transports import HttpService, Transport
 from ability_search.retry import growing, retry
 from kadi_client.errors import FrameTooLarge
@@ -31,6 +31,7 @@ _CUT = 8
 _HINTS = {
     "model": "Choose a model that the model manager serves, or add this model to it.",
     "key": "Check SEARCH_API_KEY and SEARCH_EMBEDDING_API_URL.",
+    "address": WRONG_ADDRESS,
 }
 
 
@@ -51,12 +52,12 @@ def _failure(objection: Objection, request: Mapping[str, Any]) -> EmbeddingUnava
     if refusal == "model":
         problem = f"model {request['model']!r} is not served"
     elif objection.status is not None:
-        problem = f"the embedding API returned status {objection.status}"
+        problem = f"{objection.who} returned an error"
     elif refusal == "key":
         problem = "the model manager refused the key"
     else:
         problem = "the model manager could not embed"
-    error = EmbeddingUnavailable(problem, hint=_HINTS.get(refusal))
+    error = EmbeddingUnavailable(objection.quoted(problem), hint=_HINTS.get(refusal))
     error.retryable = refusal == "passing"
     return error
 
@@ -67,8 +68,8 @@ def _refused_texts(objection: Objection) -> str:
     if objection.cause is not None:
         return "a text is not valid Unicode: it contains an unpaired surrogate"
     if objection.status is not None:
-        return f"the embedding API refused the texts with status {objection.status}"
-    return "the model manager refused the texts: too long, or too many"
+        return objection.quoted(f"{objection.who} refused the texts")
+    return objection.quoted("the model manager refused the texts: too long, or too many")
 
 
 EMBEDDINGS = HttpService(

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
+from urllib.parse import urlsplit
+
+from pydantic import SecretStr
 
 from ability_search.errors import SearchError
 from kadi_client.errors import CallTimeout, KadiError, NotConnected, RemoteError
 
 E = TypeVar("E", bound=SearchError)
 
-Refusal = Literal["model", "texts", "key", "passing"]
-"""The reason of an error: the model name, the texts, the key, or a temporary failure (passing)."""
+Refusal = Literal["model", "texts", "key", "address", "passing"]
+"""The reason of an error: the model name, the texts, the key, the path of the URL, or a temporary
+failure (passing)."""
 
 _UNKNOWN_MODEL = re.compile(
     r"model\b.{0,300}\b(not served|not found|unknown|does not exist)|(unknown|invalid) model", re.I
@@ -25,6 +30,19 @@ _REFUSED_TEXTS = re.compile(
 )
 _REFUSED_KEY = re.compile(r"api.?key|authenticat|unauthori[sz]ed|forbidden", re.I)
 _BUSY = frozenset({408, 425, 429})
+_MODEL = re.compile(r"\bmodel\b", re.I)
+WRONG_ADDRESS = "Check the path of the API's URL: /v1 and the route are added to it."
+_REPEATED = 8
+"""Minimum characters of a text of a request that is hidden where a server repeats it."""
+_SAID = 300
+"""Maximum characters of the words of a server in an error."""
+_READ = 4096
+_HIDDEN = re.compile(
+    r"(?<=://)[^\s/@]+@|\b(?:sk|pk|rk|hf|gsk|xai|ghp)[-_][\w-]{8,}|(?<=bearer )\S+"
+    r"|(?<![\w/.])/(?:home|root|usr|var|opt|tmp|app|srv|mnt|data|etc)/\S+|\b[A-Z]:\\\S+",
+    re.I,
+)
+"""Credentials, and paths of the server's machine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,19 +54,29 @@ class Objection:
         api: Name of the HTTP API; ``None`` for the model manager of the network.
         status: HTTP status of the response.
         cause: The exception if the request could not be sent.
+        said: The words of the server, see :func:`words_of`.
+        url: Address of the HTTP API.
     """
 
     refusal: Refusal
     api: str | None = None
     status: int | None = None
     cause: Exception | None = None
+    said: str = ""
+    url: str = ""
 
     @property
     def who(self) -> str:
-        """The name of the server, with the HTTP status if there is one."""
+        """The name of the server, with its host and the HTTP status if there is one."""
         if self.api is None:
             return "the network's model manager"
-        return self.api if self.status is None else f"{self.api} ({self.status})"
+        host = urlsplit(self.url).netloc.rpartition("@")[2]
+        at = f" at {host}" if host else ""
+        return f"{self.api}{at}" if self.status is None else f"{self.api}{at} ({self.status})"
+
+    def quoted(self, problem: str) -> str:
+        """Return a problem followed by the words of the server, if it said any."""
+        return f"{problem}: {self.said!r}" if self.said else problem
 
 
 def refusal_of_text(text: str) -> Refusal:
@@ -64,8 +92,10 @@ def refusal_of_status(status: int, text: str) -> Refusal:
     """Return the reason of an HTTP error with ``status`` and the body ``text``."""
     if status in _BUSY or status >= 500:
         return "passing"
-    if status == 404 or _UNKNOWN_MODEL.search(text[:2000]):
+    if _UNKNOWN_MODEL.search(text[:2000]) or (status == 404 and _MODEL.search(text[:2000])):
         return "model"
+    if status in (404, 405):
+        return "address"
     return "texts" if status in (400, 413, 422) else "key"
 
 
@@ -88,10 +118,11 @@ def refused(
     """
     refusal = objection.refusal
     if refusal == "passing":
-        return kind(f"{objection.who} could not {what}")
+        return kind(objection.quoted(f"{objection.who} could not {what}"))
     named = refusal == "model" and "model" in request
     object_ = f"model {request['model']!r}" if named else refusal
-    error = kind(f"{objection.who} refused the {object_}", hint=hints[refusal])
+    problem = objection.quoted(f"{objection.who} refused the {object_}")
+    error = kind(problem, hint=hints.get(refusal, WRONG_ADDRESS))
     error.retryable = False
     return error
 
@@ -99,6 +130,43 @@ def refused(
 def error_text(error: Any) -> str:
     """Return the text of a returned error: a string, or OpenAI's object with a ``message``."""
     return str(error.get("message", "")) if isinstance(error, Mapping) else str(error)
+
+
+def words_of(text: str, request: Mapping[str, Any], key: SecretStr | None = None) -> str:
+    """Return what a server said in an error, on one line of at most 300 characters.
+
+    Of a JSON body it is the message. The key, other credentials, paths of its machine, and texts
+    of the request that it repeats are replaced by ``...``.
+
+    Args:
+        text: The error, or the body of the response.
+        request: The request.
+        key: Key that was sent with it.
+    """
+    found = text[:_READ]
+    try:
+        body = json.loads(text) if len(text) <= _READ else text
+    except ValueError:
+        body = text
+    if isinstance(body, Mapping):
+        names = ("error", "message", "detail")
+        first = next((body[name] for name in names if body.get(name)), text)
+        found = (error_text(first) or str(first))[:_READ]
+    hidden = [key.get_secret_value()] if key else []
+    hidden += [each for each in _texts(request) if len(each) >= _REPEATED]
+    for each in hidden:
+        found = found.replace(each, "...")
+    line = " ".join("".join(c if c.isprintable() else " " for c in found).split())
+    line = _HIDDEN.sub("...", line)
+    return line if len(line) <= _SAID else f"{line[: _SAID - 3]}..."
+
+
+def _texts(request: Mapping[str, Any]) -> list[str]:
+    """Return the texts of a request."""
+    values = [request.get(name) for name in ("input", "query", "documents")]
+    values += [each.get("content") for each in request.get("messages") or ()]
+    lists = (each if isinstance(each, list) else [each] for each in values)
+    return [text for each in lists for text in each if isinstance(text, str)]
 
 
 def no_answer(tool: str, exc: KadiError) -> str:

@@ -22,6 +22,7 @@ from ability_search.providers.provider_errors import (
     no_answer,
     refusal_of_status,
     refusal_of_text,
+    words_of,
 )
 from kadi_client.errors import FrameTooLarge, KadiError, RemoteError, ToolError
 
@@ -125,15 +126,20 @@ def over_broker(
         except (FrameTooLarge, UnicodeEncodeError) as exc:
             raise service.failure(Objection("texts", cause=exc), request) from exc
         except (RemoteError, ToolError) as exc:
-            raise service.failure(Objection(refusal_of_text(str(exc))), request) from exc
+            raise service.failure(_objection(str(exc), request, api_key), request) from exc
         except KadiError as exc:
             raise service.unavailable(no_answer(service.tool, exc)) from exc
         if isinstance(answer, Mapping) and service.answered not in answer and answer.get("error"):
-            refusal = refusal_of_text(error_text(answer["error"]))
-            raise service.failure(Objection(refusal), request)
+            text = error_text(answer["error"])
+            raise service.failure(_objection(text, request, api_key), request)
         return answer
 
     return transport
+
+
+def _objection(text: str, request: Mapping[str, Any], key: SecretStr | None) -> Objection:
+    """Return the objection of a model manager by the text of its error."""
+    return Objection(refusal_of_text(text), said=words_of(text, request, key))
 
 
 def over_http(
@@ -174,8 +180,14 @@ def over_http(
             if refused_fields := refused_among(optional, fields, answer):
                 left_out.update(refused_fields)
                 return await transport(request, timeout=timeout)
-            refusal = refusal_of_status(answer.status_code, answer.text)
-            error = service.failure(Objection(refusal, service.api, answer.status_code), request)
+            objection = Objection(
+                refusal_of_status(answer.status_code, answer.text),
+                service.api,
+                answer.status_code,
+                said=words_of(answer.text, request, api_key),
+                url=address,
+            )
+            error = service.failure(objection, request)
             if error.retryable:
                 error.retry_after = retry_after(answer.headers)
             if error.retry_after:

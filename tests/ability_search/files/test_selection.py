@@ -164,7 +164,7 @@ def test_files_of_secrets_are_left_out_and_named(tmp_path: Path) -> None:
         ("https://example.org/a:b@c\n", False),
         ("machine learning\npassword rules\n", False),
         ('{"auths": {}}', False),
-        ("apiVersion: v1\nkind: ConfigMap\ndata:\n  token: abc\n", False),
+        ("apiVersion: v1\nkind: ConfigMap\ndata:\n  tokens: abc\n", False),
     ],
 )
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])

@@ -112,7 +112,7 @@ async def test_an_embedder_that_fails(library: Network) -> None:
     refused = await assert_degraded_to_keyword(library, "embedding_unavailable")
     assert refused["retryable"] is True
     assert "mode=keyword" in refused["hint"]
-    assert "out of order" not in refused["error"]
+    assert "out of order" in refused["error"], "the words of the model manager"
 
 
 async def test_a_hybrid_query_does_not_wait_as_long_as_a_semantic_one(start: Start) -> None:

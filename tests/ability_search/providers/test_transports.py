@@ -101,7 +101,7 @@ async def test_transient_http_failures_are_retryable(
     assert not isinstance(error, TextsRefused)
 
 
-@pytest.mark.parametrize("status", [301, 401, 403, 405])
+@pytest.mark.parametrize("status", [301, 401, 403])
 async def test_permanent_http_failures_are_not_retryable(
     api: Api, http: Transport, status: int
 ) -> None:
@@ -123,7 +123,7 @@ async def test_http_refusals_of_texts_are_recognised(
 @pytest.mark.parametrize(
     ("status", "message"),
     [
-        (404, "not found"),
+        (404, "model m was not found"),
         (400, "The model `m` does not exist"),
         (400, "unknown model m"),
         (400, "Invalid model name passed in model=m"),
@@ -137,6 +137,42 @@ async def test_unknown_models_over_http_are_recognised(
     assert not error.retryable
     assert not isinstance(error, TextsRefused)
     assert "'m' is not served" in str(error)
+
+
+@pytest.mark.parametrize("status", [404, 405])
+async def test_a_wrong_path_over_http_is_not_an_unknown_model(
+    api: Api, http: Transport, status: int
+) -> None:
+    api.prepare(status, b"404 page not found")
+    error = await failure(http)
+    assert not error.retryable
+    assert "127.0.0.1" in str(error)
+    assert "page not found" in str(error)
+    assert "path" in error.hint
+
+
+@pytest.mark.parametrize("status", [400, 401, 402, 404, 413, 422, 429, 500, 503])
+@pytest.mark.parametrize("shape", ["openai", "text", "error", "detail", "list"])
+async def test_an_error_says_what_the_server_said(
+    api: Api, http: Transport, status: int, shape: str
+) -> None:
+    words = "You exceeded your current quota; input_type is required"
+    hidden = (KEY, "sk-abcdefghijkl", "https://me:pw@host/x", "/root/srv.py", "some text")
+    said = f"{words}\n\x1b[31m{' '.join(hidden)} {'x' * 999}"
+    bodies: dict[str, Any] = {
+        "openai": {"error": {"message": said, "type": "x"}},
+        "text": said.encode(),
+        "error": {"error": said},
+        "detail": {"detail": said},
+        "list": {"detail": [{"msg": said, "loc": ["body"]}]},
+    }
+    api.prepare(status, bodies[shape])
+    error = await failure(http)
+    text = f"{error} {error.hint}"
+    assert words in text
+    assert len(text) < 600
+    assert text.isprintable()
+    assert not any(each in text for each in hidden)
 
 
 async def test_http_answers_must_be_json(api: Api, http: Transport) -> None:
