@@ -9,7 +9,8 @@
     ├── NotConnected            no session at the moment, or it was lost during the call
     ├── CallTimeout             no answer before the deadline
     ├── RemoteError             the other side answered with an error
-    │   └── NoProvider          no agent in a shared network serves the tool; nothing ran
+    │   ├── NoProvider          no agent in a shared network serves the tool; nothing ran
+    │   └── ProviderLost        the agent disconnected before it answered; the call may have run
     ├── ToolError               the tool answered that it failed
     ├── DecryptionError         a sealed box made for another identity, or damaged
     └── SecretsError            the secrets of a deployment were not received
@@ -89,6 +90,10 @@ class RemoteError(KadiError):
 
 class NoProvider(RemoteError):
     """No agent in a shared network serves the tool; nothing ran."""
+
+
+class ProviderLost(RemoteError):
+    """The agent that served the call disconnected before it answered; the call may have run."""
 
 
 class ToolError(KadiError):

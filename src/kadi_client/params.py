@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from kadi_client.errors import INVALID_PARAMS, NoProvider, ProtocolError, RemoteError
+from kadi_client.errors import INVALID_PARAMS, NoProvider, ProtocolError, ProviderLost, RemoteError
 from kadi_client.messages import ABSENT, NULL, Frame, Raw, decode, error_text, notification
 from kadi_client.tools import UNKNOWN, Origin, Tool
 
@@ -245,6 +245,8 @@ def error_in(raw: Raw) -> RemoteError | None:
         code, text = error_text(decode(raw))
     except ProtocolError:
         return RemoteError("the peer sent an error that is not valid JSON")
-    # Brokers have no code for it.
+    # Brokers have no codes for these.
+    if text.endswith("disconnected before answering"):
+        return ProviderLost(text, code=code)
     kind = NoProvider if text.startswith("no provider") else RemoteError
     return kind(text, code=code)

@@ -430,7 +430,9 @@ async def test_a_database_held_by_another_process_is_named(tmp_path: Path) -> No
     finally:
         child.terminate()
         out, err = await rest_of(child)
-    assert (child.returncode, err) == (0, "")
+    # Without its second compiler, as in the tests, the engine says that vectors are slower.
+    said = [line for line in err.splitlines() if "C2 compiler is disabled" not in line]
+    assert (child.returncode, said) == (0, [])
     assert out.strip() == "closed"
     assert not (tmp_path / "log").exists()
     async with EmbeddedDatabases(tmp_path / "data", heap_mb=512) as second:

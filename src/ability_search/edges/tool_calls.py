@@ -17,6 +17,7 @@ from kadi_client import (
     FrameTooLarge,
     KadiError,
     NotConnected,
+    ProviderLost,
     Raw,
     RemoteError,
     ToolError,
@@ -26,6 +27,8 @@ from kadi_client.messages import decode
 from kadi_client.provider import CANCELLED, FAILED, OK, noted
 
 log = logging.getLogger(__name__)
+
+_READS = {"search-query", "search-similar", "search-collections", "search-collection-info"}
 
 Observe = Callable[[str, str, float], None]
 """Callback after each call: the tool, its error code or ``ok``, and the duration in seconds."""
@@ -143,7 +146,7 @@ class Caller:
     async def _call(self, tool: str, tool_input: Any) -> Raw:
         connection = await self.live.connection()
         try:
-            answer = await connection.invoke_raw(tool, tool_input, timeout=self._timeout)
+            answer = await self._answer(connection, tool, tool_input)
             head = msgspec.json.decode(answer, type=_Head)
             if not head.success:
                 raise ToolError(tool, decode(answer))
@@ -154,6 +157,18 @@ class Caller:
         except (TypeError, ValueError, OverflowError, RecursionError) as exc:
             raise InvalidInput("input", "a value cannot be sent, such as a huge number") from exc
         return answer
+
+    async def _answer(self, connection: Connection, tool: str, tool_input: Any) -> Raw:
+        """Call a tool; repeat a read once, in the time left, if its worker is lost meanwhile."""
+        clock = asyncio.get_running_loop().time
+        deadline = clock() + self._timeout
+        try:
+            return await connection.invoke_raw(tool, tool_input, timeout=self._timeout)
+        except ProviderLost:
+            left = deadline - clock()
+            if tool not in _READS or left <= 0:
+                raise
+        return await connection.invoke_raw(tool, tool_input, timeout=left)
 
     async def read(self, tool: str, tool_input: Mapping[str, Any]) -> dict[str, Any]:
         """Call a tool as :meth:`call` does and decode the result."""

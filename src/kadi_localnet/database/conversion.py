@@ -121,7 +121,6 @@ class ResultWriter:
         self._exceeded = jpype.JClass("java.lang.IndexOutOfBoundsException")
         self._to_json = _row_to_json(database)
         self._max_bytes = max_bytes
-        # Made by one thread, because threads that do this at the same time may crash the bridge.
         self._lengths: SimpleQueue[tuple[Any, Any]] = SimpleQueue()
         for _ in range(threads):
             self._lengths.put(_counted_length(max_bytes))

@@ -34,6 +34,7 @@ from kadi_localnet.database.backend import (
     Statement,
     retry_delays,
 )
+from kadi_localnet.database.bridge import wrap_classes
 from kadi_localnet.database.conversion import Parameters, ResultWriter
 from kadi_localnet.database.disk_space import RESERVE, DiskSpace
 from kadi_localnet.database.index_repair import open_repaired
@@ -237,6 +238,7 @@ class EmbeddedDatabases:
             ) from exc
         self._space.prepare()
         jvm.start(heap_mb=self._heap(), crash_directory=self._directory)
+        wrap_classes()
         self._engine = _Engine(
             guard=StatementGuard(),
             parameters=Parameters(),
