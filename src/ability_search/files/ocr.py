@@ -8,7 +8,7 @@ import shutil
 import subprocess
 from collections.abc import Callable
 
-from ability_search.text.loaders import Unreadable
+from ability_search.text.loaders import OUT_OF_TIME, Unreadable
 
 _TESSERACT = "tesseract"
 _ORIENTATION = "osd"
@@ -39,7 +39,7 @@ def recognizer(timeout: float) -> Callable[[bytes], str] | None:
         try:
             return _run([*_options(), "-", "-"], image, _SHARE * timeout)
         except subprocess.TimeoutExpired as exc:
-            problem = f"no text recognised within {timeout:g} seconds (file_timeout)"
+            problem = f"no text recognised within {timeout:g} seconds {OUT_OF_TIME}"
             raise Unreadable(problem) from exc
         except subprocess.CalledProcessError as exc:
             raise Unreadable("an image that tesseract cannot read: corrupt, or too large") from exc
