@@ -105,18 +105,13 @@ def read_csv(name: str, text: str, bounds: Bounds) -> Extracted:
 
 
 def _delimiter(name: str, text: str) -> str:
-    """Return a tab for ``.tsv`` files, else the delimiter that most of the first lines share."""
+    """Return a tab for ``.tsv`` files, else the delimiter of most of the first lines."""
     if name.lower().endswith(".tsv"):
         return "\t"
-    lines = [
-        line for line in _QUOTED.sub("", text[:_HEAD]).split("\n")[:FIRST_ROWS] if line.strip()
-    ]
-
-    def shared(delimiter: str) -> tuple[int, int]:
-        counts = [line.count(delimiter) for line in lines]
-        return max(((counts.count(each), each) for each in counts if each), default=(0, 0))
-
-    return max(_DELIMITERS, key=shared)
+    head = _QUOTED.sub("", text[:_HEAD]).lstrip().split("\n")[:FIRST_ROWS]
+    return max(
+        _DELIMITERS, key=lambda each: (sum(each in line for line in head), head[0].count(each))
+    )
 
 
 def _rows(text: str, delimiter: str, bounds: Bounds) -> list[str]:
