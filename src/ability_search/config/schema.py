@@ -339,7 +339,7 @@ class Files(Group):
     timeout: float = seconds(
         30.0,
         key="file_timeout",
-        about="Timeout for reading one file that is not plain text, such as a PDF.",
+        about="Timeout for reading one file that is not plain text, or one scanned page of it.",
     )
     data_dir: Path = setting(
         about="Directory of the local stack's databases.",

@@ -56,10 +56,13 @@ class File:
                 document = self._document(f"{self.source}#{part}", child, name)
                 documents.append(replace(document, of=self.source))
         children = tuple(each.source for each in documents)
+        # With another hash than that of its bytes, the next indexing reads the file again.
+        text_hash = sha256(f"{self.hash} {found.text}".encode()).hexdigest()
+        late = any(reason.endswith(loaders.OUT_OF_TIME) for _, reason in found.unread)
         own = replace(
             self._document(self.source, found, self.source),
             file=True,
-            file_hash=self.hash,
+            file_hash=text_hash if late else self.hash,
             children=children if self.format in loaders.CONTAINERS else None,
         )
         return [*documents, own], skipped

@@ -15,7 +15,9 @@ import struct
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, Self, cast
 
@@ -54,6 +56,8 @@ class Reply(msgspec.Struct, frozen=True):
     problem: str = ""
     spent: bool = False
     """The process has used most of its memory: a new one has to read the next file."""
+    busy: bool = False
+    """The file is still being read: the recognition of another image begins."""
 
 
 def write_frame(stream: BinaryIO, message: Request | Reply) -> None:
@@ -83,7 +87,7 @@ class Extractor:
 
     Args:
         bounds: Limits for one file.
-        timeout: Maximum seconds for one file.
+        timeout: Maximum seconds for one file; each image in it that is recognised has as many.
     """
 
     def __init__(self, bounds: Bounds, *, timeout: float) -> None:
@@ -115,12 +119,17 @@ class Extractor:
             late.set()
             _kill(child)
 
-        timer = threading.Timer(self._timeout, end)
-        timer.start()
-        try:
-            reply = _ask(child, request)
-        finally:
-            timer.cancel()
+        sent: Request | None = request
+        while True:
+            timer = threading.Timer(self._timeout, end)
+            timer.start()
+            try:
+                reply = _ask(child, sent)
+            finally:
+                timer.cancel()
+            if reply is None or not reply.busy:
+                break
+            sent = None
         if reply is None:
             self._end_child()
             if self._closed:
@@ -180,10 +189,11 @@ def _kill(child: subprocess.Popen[bytes]) -> None:
             os.killpg(child.pid, signal.SIGKILL)
 
 
-def _ask(child: subprocess.Popen[bytes], request: Request) -> Reply | None:
-    """Return the reply of the child; ``None`` if it ended."""
+def _ask(child: subprocess.Popen[bytes], request: Request | None) -> Reply | None:
+    """Send a request, if any, and return the next reply of the child; ``None`` if it ended."""
     try:
-        write_frame(cast(BinaryIO, child.stdin), request)
+        if request is not None:
+            write_frame(cast(BinaryIO, child.stdin), request)
         body = read_frame(cast(BinaryIO, child.stdout))
     except (OSError, ValueError):
         # The child ended, or another thread closed its streams.
@@ -191,14 +201,19 @@ def _ask(child: subprocess.Popen[bytes], request: Request) -> Reply | None:
     return None if body is None else msgspec.msgpack.decode(body, type=Reply)
 
 
-def answer(body: bytes) -> Reply:
-    """Read the file of an encoded request."""
+def answer(body: bytes, send: Callable[[Reply], None] = lambda _: None) -> Reply:
+    """Read the file of an encoded request; send that it is busy before each image."""
     request = msgspec.msgpack.decode(body, type=Request)
-    recognize = recognizer(request.timeout)
+    read = recognizer(request.timeout)
+
+    def recognize(image: bytes) -> str:
+        send(Reply(busy=True))
+        return read(image) if read else ""
+
     try:
         found = extract(
             *(request.name, request.data, request.format, request.bounds),
-            recognize=recognize,
+            recognize=recognize if read else None,
             starved=_is_spent,
         )
     except Unreadable as exc:
@@ -227,7 +242,7 @@ def main() -> None:
     with os.fdopen(os.dup(1), "wb") as out:
         os.dup2(2, 1)
         while (body := read_frame(sys.stdin.buffer)) is not None:
-            write_frame(out, answer(body))
+            write_frame(out, answer(body, partial(write_frame, out)))
 
 
 def _end_with_parent() -> None:

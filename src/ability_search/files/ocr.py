@@ -6,10 +6,9 @@ import functools
 import os
 import shutil
 import subprocess
-import time
 from collections.abc import Callable
 
-from ability_search.text.loaders import Unreadable
+from ability_search.text.loaders import OUT_OF_TIME, Unreadable
 
 _TESSERACT = "tesseract"
 _ORIENTATION = "osd"
@@ -19,7 +18,7 @@ _NO_LANGUAGES = frozenset({_ORIENTATION, "equ", "snum"})
 _UPRIGHT = "1"
 """Page segmentation mode of tesseract that turns a page upright first."""
 _SHARE = 0.9
-"""Share of the time for a file after which recognition stops."""
+"""Share of the time for a file or page after which its recognition stops."""
 
 
 def is_installed() -> bool:
@@ -31,23 +30,19 @@ def recognizer(timeout: float) -> Callable[[bytes], str] | None:
     """Return a function from an image to its text; ``None`` without tesseract.
 
     All installed languages are recognised, and pages are turned upright. The function raises
-    :class:`Unreadable` for a corrupt image, and for all images once most of ``timeout``, in
-    seconds, has passed.
+    :class:`Unreadable` for a corrupt image, and for one that takes most of ``timeout``, in seconds.
     """
     if not is_installed():
         return None
-    deadline = time.monotonic() + _SHARE * timeout
 
     def recognize(image: bytes) -> str:
-        left = deadline - time.monotonic()
         try:
-            if left > 0:
-                return _run([*_options(), "-", "-"], image, left)
-        except subprocess.TimeoutExpired:
-            pass
+            return _run([*_options(), "-", "-"], image, _SHARE * timeout)
+        except subprocess.TimeoutExpired as exc:
+            problem = f"no text recognised within {timeout:g} seconds {OUT_OF_TIME}"
+            raise Unreadable(problem) from exc
         except subprocess.CalledProcessError as exc:
             raise Unreadable("an image that tesseract cannot read: corrupt, or too large") from exc
-        raise Unreadable(f"no text recognised within {timeout:g} seconds (file_timeout)")
 
     return recognize
 

@@ -6,10 +6,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from ability_search.documents import Document
-from ability_search.files.file_documents import load, prints, readings
+from ability_search.files.file_documents import File, load, prints, readings
 from ability_search.files.isolated_reader import Extractor
 from ability_search.files.selection import select, vanished
-from ability_search.text.loaders import Bounds
+from ability_search.text.loaders import Bounds, Extracted
 
 
 def test_a_file_that_vanished_is_skipped_with_the_reason(tmp_path: Path) -> None:
@@ -76,3 +76,18 @@ def test_readings_are_bounded_by_the_size_of_the_text(tmp_path: Path) -> None:
         ["3.md", "4.md"],
     ]
     assert [each.path for reading in found for each in reading.skipped] == ["5.md"]
+
+
+def test_a_file_is_read_again_if_time_ended_before_a_part_of_it() -> None:
+    file = File("a.pdf", b"%PDF", "pdf")
+    for reason, again in (
+        ("no text recognised within 30 seconds (file_timeout)", True),
+        ("an image that tesseract cannot read", False),
+    ):
+        found = Extracted("text", "text", unread=(("page=2", reason),))
+        (document,), (skipped,) = file.documents(found)
+        assert (document.file_hash != file.hash) == again
+        assert skipped.reason == reason
+        assert file.documents(found)[0] == [document]
+        (more,), _ = file.documents(replace(found, text="text and more"))
+        assert (more.file_hash != document.file_hash) == again

@@ -21,6 +21,7 @@ from tests.ability_search.text.loaders.samples import compressed_pdf, pdf, repla
 from ability_search.files import isolated_reader, ocr
 from ability_search.files.isolated_reader import (
     Extractor,
+    Reply,
     Request,
     answer,
     read_frame,
@@ -60,6 +61,17 @@ def test_messages_between_the_processes_round_trip() -> None:
         assert read_frame(io.BytesIO(whole[:cut])) is None
     missing = msgspec.msgpack.encode(Request("a.pdf", b"", "pdf", BOUNDS, 60))
     assert "corrupt" in answer(missing).problem
+
+
+@pytest.mark.skipif(not ocr.is_installed(), reason="needs tesseract")
+def test_the_time_begins_anew_with_each_image() -> None:
+    replies: list[Reply] = []
+    request = Request("a.pdf", scan("walrus", "", "pelican"), "pdf", BOUNDS, 60)
+    reply = answer(msgspec.msgpack.encode(request), replies.append)
+    assert replies == [Reply(busy=True)] * 2
+    assert reply.found is not None
+    with Extractor(BOUNDS, timeout=60) as extractor:
+        assert extractor.extract("a.pdf", request.data, "pdf") == reply.found
 
 
 def test_text_files_need_no_child(extractor: Extractor, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -58,7 +58,7 @@ def test_a_corrupt_image_is_named_as_such() -> None:
 def test_recognition_stops_when_its_time_is_up() -> None:
     recognize = ocr.recognizer(0)
     assert recognize is not None
-    with pytest.raises(Unreadable, match="file_timeout"):
+    with pytest.raises(Unreadable, match=r"\(file_timeout\)$"):
         recognize(b"P5 1 1 255\n0")
 
 

@@ -17,6 +17,7 @@ from ability_search.text.loaders.encodings import decoded, detected
 from ability_search.text.loaders.extracts import (
     EMPTY,
     NO_RECOGNITION,
+    OUT_OF_TIME,
     Bounds,
     Extracted,
     Recognize,
@@ -47,6 +48,7 @@ __all__ = [
     "EMPTY",
     "FOREIGN",
     "NO_RECOGNITION",
+    "OUT_OF_TIME",
     "VERSION",
     "Bounds",
     "Extracted",

@@ -16,6 +16,9 @@ PAGE_END = "\n\f\n"
 EMPTY = "empty"
 """Why a file without text is unreadable; its source is deleted if an earlier text is stored."""
 
+OUT_OF_TIME = "(file_timeout)"
+"""End of the reason why a part is unreadable that may be read when the file is read again."""
+
 _LONGEST_FIELD = 10_000
 """Characters of a field of a file's metadata; attachments repeat those of their message."""
 

@@ -271,7 +271,13 @@ class _Writer:
         if tag == "table" and element.xpath("./tr/th | ./*/tr/th"):
             self.flush()
             rows = element.xpath("./tr | ./*/tr")
-            self.composer.table(spread(map(_cells, rows)))
+            tags = [[cell.tag for cell in row.xpath("./th | ./td")] for row in rows]
+            names = next((n for n, each in enumerate(tags) if "td" in each), len(tags))
+            first = next((each for each in tags if len(each) > 1), [])
+            headed: bool | None = "td" not in first
+            if first[:1] == ["td"] or (not headed and "th" in first[1:]):
+                headed = None
+            self.composer.table(spread(map(_cells, rows), names=names or None), headed=headed)
             return False
         if tag in _BLOCKS:
             self.flush()

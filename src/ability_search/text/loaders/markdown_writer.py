@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from itertools import chain, repeat
+from itertools import chain, islice, repeat
 
 from ability_search.text.loaders.extracts import PAGE_END, Bounds, too_much_text
 
 _BLOCK_MARK = re.compile(r"(?=#{1,6}(?:\s|$)|```|~~~|(?:---|===)\s*$)", re.MULTILINE)
 _TICKS = re.compile(r"`{3,}")
+_LABEL = re.compile(r"(?:19|20)\d\d(?:[-/.](?:0?[1-9]|1[0-2])(?:[-/.]\d{1,2})?)?")
+"""A year, month or day."""
+FIRST_ROWS = 20
+"""Rows by which the names of columns are recognised."""
 _INDENT = "  "
 
 
@@ -23,15 +27,71 @@ def described(header: Sequence[str], cells: Sequence[str]) -> str:
     )
 
 
-def is_header(cells: Sequence[str]) -> bool:
-    """Return whether a first row names columns: distinct names, none of them blank or a number."""
-    distinct = {cell.casefold() for cell in cells}
-    return len(distinct) == len(cells) > 0 and not any(map(_is_value, cells))
+def column_names(rows: Sequence[Sequence[str]]) -> tuple[int, list[str], bool]:
+    """Return the number of titles above a table, its column names, and whether it has labels.
+
+    Names are distinct texts, or years and dates above other values; the first may be blank.
+    Two columns are keys with values, without names, if the second mixes numbers and texts.
+
+    Args:
+        rows: The first rows, without blank ones.
+    """
+    widths = [_width(row) for row in rows]
+    width = max(widths, key=widths.count, default=0)
+    titles = 0
+    for row, filled in zip(rows, widths, strict=True):
+        is_comment = row[0].startswith("#") and filled != width
+        if filled > 1 and filled + 1 >= width and not is_comment:
+            break
+        titles += 1
+    if titles == len(rows):
+        return titles, [], False
+    names, body = rows[titles], rows[titles + 1 :]
+    pairs = _are_pairs(names, body)
+    return titles, [*names] if _are_names(names, body) and not pairs else [], pairs
+
+
+def _width(row: Sequence[str]) -> int:
+    return max((place for place, cell in enumerate(row, start=1) if cell), default=0)
+
+
+def _are_names(cells: Sequence[str], body: Sequence[Sequence[str]]) -> bool:
+    if len({cell.casefold() for cell in cells}) < len(cells):
+        return False
+    if not cells[0] and not (body and len(cells) > 1):
+        return False
+    for column, cell in enumerate(cells):
+        below = [row[column] for row in body if len(row) > column and row[column]]
+        is_label = _LABEL.fullmatch(cell) and not all(map(_LABEL.fullmatch, below))
+        if _is_value(cell) and not (is_label and column) and (cell or column):
+            return False
+    return True
+
+
+def _are_pairs(first: Sequence[str], body: Sequence[Sequence[str]]) -> bool:
+    rows = [first, *body]
+    if any(len(row) != 2 for row in rows) or len({row[0] for row in rows}) < len(rows):
+        return False
+    if all(row[0].endswith(":") for row in rows):
+        return True
+    kinds = {_is_value(row[1]) for row in body if row[1]}
+    return len(kinds) > 1 and not any(_is_value(row[0]) for row in rows)
+
+
+def labelled(cells: Sequence[str]) -> str:
+    """Format a row without column names as ``label: value; value``, if the first cell is text."""
+    label, rest = cells[0].rstrip(": "), described((), cells[1:])
+    return f"{label}: {rest}" if label and rest else described((), cells)
 
 
 def flat(cell: object) -> str:
     """Return a cell as one line of text."""
     return "" if cell is None else " ".join(str(cell).split())
+
+
+def _trimmed(row: Sequence[object]) -> list[str]:
+    cells = [flat(cell) for cell in row]
+    return cells[: _width(cells)]
 
 
 def _is_value(cell: str) -> bool:
@@ -86,28 +146,31 @@ class Composer:
         if markdown.strip():
             self._block(markdown.strip("\r\n"))
 
-    def table(self, rows: Iterable[Sequence[object]]) -> None:
-        """Add rows as list items, ``column: value; ...`` if the first row names the columns.
+    def table(self, rows: Iterable[Sequence[object]], *, headed: bool | None = None) -> None:
+        """Add rows as list items, ``column: value; ...`` if the columns have names.
 
         The names of columns without values are the last item; so the text of a layout in one row
         is kept.
+
+        Args:
+            rows: The rows; titles may precede the names.
+            headed: Whether the first row of several cells has the names; if it has not, the first
+                cell of each row is its label. ``None`` to recognise it.
         """
-        header: list[str] | None = None
         filled: set[int] = set()
-        for row in rows:
-            cells = [flat(cell) for cell in row]
-            while cells and not cells[-1]:
-                cells.pop()
-            if not cells:
-                continue
-            # A title may precede the column names.
-            if header is None and sum(map(bool, cells)) > 1:
-                header = cells if is_header(cells) else []
-                if header:
-                    continue
-            self.item(described(header or (), cells))
-            filled.update(column for column, cell in enumerate(cells) if cell)
-        blank = [name for column, name in enumerate(header or ()) if column not in filled]
+        cells = filter(None, map(_trimmed, rows))
+        first = [*islice(cells, FIRST_ROWS)]
+        titles, header, labels = column_names(first)
+        if headed is not None:
+            titles = next((n for n, row in enumerate(first) if sum(map(bool, row)) > 1), len(first))
+            header = first[titles] if headed and titles < len(first) else []
+            labels = not headed
+        for row in first[:titles]:
+            self.item(described((), row))
+        for row in chain(first[titles + bool(header) :], cells):
+            self.item(labelled(row) if labels else described(header, row))
+            filled.update(column for column, cell in enumerate(row) if cell)
+        blank = [name for column, name in enumerate(header) if column not in filled]
         self.item(described((), blank))
 
     def end_page(self) -> None:

@@ -13,11 +13,14 @@ Range = tuple[int, int, int, int]
 """First column, first row, last column and last row of merged cells, from 1."""
 
 
-def unmerged(rows: Iterable[list[object]], ranges: Iterable[Range]) -> Iterator[list[object]]:
+def unmerged(
+    rows: Iterable[list[object]], ranges: Iterable[Range], *, names: int | None = None
+) -> Iterator[list[object]]:
     """Yield the rows of a sheet with the value of merged cells in each of them.
 
     A row with a single value over all its columns keeps it once. Rows whose merged cells group
-    the columns below them are joined with the next one to one row of names.
+    the columns below them are joined with the next one to one row of names; only the first
+    ``names`` rows, if given.
     """
     begins: dict[int, list[Range]] = defaultdict(list)
     for each in ranges:
@@ -41,7 +44,7 @@ def unmerged(rows: Iterable[list[object]], ranges: Iterable[Range]) -> Iterator[
             continue
         if heading:
             groups.append(row)
-            heading = any(each[0] < each[2] for each, _ in open_)
+            heading = number != names and any(each[0] < each[2] for each, _ in open_)
             if heading:
                 continue
             row, groups = [_joined(names) for names in zip_longest(*groups)], []
@@ -55,7 +58,9 @@ def _joined(names: Iterable[object]) -> object:
     return " ".join(found) or None
 
 
-def spread(rows: Iterable[Iterable[tuple[str, int, int]]]) -> Iterable[list[object]]:
+def spread(
+    rows: Iterable[Iterable[tuple[str, int, int]]], *, names: int | None
+) -> Iterable[list[object]]:
     """Return rows of cells as :func:`unmerged` does, given their text, columns and rows.
 
     A cell takes the next column that no cell from above takes.
@@ -75,4 +80,4 @@ def spread(rows: Iterable[Iterable[tuple[str, int, int]]]) -> Iterable[list[obje
                 ranges.append((first, number, last, number + height - 1))
                 taken.update(dict.fromkeys(range(first, last + 1), number + height - 1))
         texts.append(row)
-    return unmerged(texts, ranges) if ranges else texts
+    return unmerged(texts, ranges, names=names) if ranges else texts

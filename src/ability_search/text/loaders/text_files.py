@@ -10,6 +10,7 @@ import io
 import json
 import re
 from collections.abc import Mapping
+from itertools import islice
 from typing import Any
 
 from ability_search.text.chunkers import markdown_blocks, restructured_sections
@@ -22,11 +23,19 @@ from ability_search.text.loaders.extracts import (
     too_much_text,
 )
 from ability_search.text.loaders.file_types import language_of
-from ability_search.text.loaders.markdown_writer import Composer, described, flat, is_header
+from ability_search.text.loaders.markdown_writer import (
+    FIRST_ROWS,
+    Composer,
+    column_names,
+    described,
+    flat,
+    labelled,
+)
 
 _HEAD = 8192
 """Characters searched for a title and for fields."""
 _FIELD = re.compile(r":(\w[\w -]*):[ \t]+(\S.*)")
+_QUOTED = re.compile(r'"[^"]*+"')
 _DELIMITERS = ",;\t|"
 _DELIMITER_LINE = re.compile(r"sep=([^\w\s\"]|\t)\r?\n")
 """First line by which Excel knows the delimiter."""
@@ -96,30 +105,36 @@ def read_csv(name: str, text: str, bounds: Bounds) -> Extracted:
 
 
 def _delimiter(name: str, text: str) -> str:
-    """Return a tab for ``.tsv`` files, else the most frequent delimiter of the first line."""
+    """Return a tab for ``.tsv`` files, else the delimiter of most of the first lines."""
     if name.lower().endswith(".tsv"):
         return "\t"
-    first = text.lstrip().split("\n", 1)[0]
-    return max(_DELIMITERS, key=first.count)
+    head = _QUOTED.sub("", text[:_HEAD]).lstrip().split("\n")[:FIRST_ROWS]
+    return max(
+        _DELIMITERS, key=lambda each: (sum(each in line for line in head), head[0].count(each))
+    )
 
 
 def _rows(text: str, delimiter: str, bounds: Bounds) -> list[str]:
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
     lines: list[str] = []
-    header: list[str] | None = None
+    first = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
+    cells = filter(any, ([flat(cell) for cell in row] for row in first))
+    titles, header, labels = column_names([*islice(cells, FIRST_ROWS)])
     room = bounds.text
-    end = 0
+    end = number = 0
     for row in reader:
         start, end = end, reader.line_num
         if not row:
             continue
-        cells = [flat(cell) for cell in row]
+        values = [flat(cell) for cell in row]
         lines += [""] * (start - len(lines))
-        if header is None and any(cells):
-            header = cells if is_header(cells) else []
-            lines.append(", ".join(cells) if header else described((), cells))
+        if number < titles or not any(values):
+            lines.append(described((), values))
+        elif number == titles and header:
+            lines.append(", ".join(values))
         else:
-            lines.append(described(header or (), cells))
+            lines.append(labelled(values) if labels else described(header, values))
+        number += any(values)
         room -= len(lines[-1].encode()) + 1
         if room < 0:
             raise too_much_text(bounds)

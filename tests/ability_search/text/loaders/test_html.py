@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tests.ability_search.text.loaders.samples import book
 
 from ability_search.text.loaders import Bounds, Extracted, Unreadable, extract, format_of
@@ -143,3 +147,42 @@ def test_labels_of_a_drawing_are_read_once_and_line_by_line() -> None:
         b"<text>Pump two</text></switch></svg>"
     )
     assert read("a.svg", drawing).text == "North gate open\n\nPump two"
+
+
+@pytest.mark.parametrize(
+    ("rows", "text"),
+    [
+        ("<tr><th colspan=2>Title<tr><td>a<td>b", "- Title\n- a; b"),
+        ("<tr><th>Name<td>Ada<tr><th>Born<td>1815", "- Name: Ada\n- Born: 1815"),
+        ("<tr><th>East<td>a<td>b<tr><th>West<td>c<td>d", "- East: a; b\n- West: c; d"),
+        ("<tr><th><th>2023<th>2024<tr><th>East<td>1<td>2", "- East; 2023: 1; 2024: 2"),
+        (
+            "<tr><th>Name<th colspan=2>Born<tr><td>Ada<td>1815<td>London",
+            "- Name: Ada; Born: 1815; Born: London",
+        ),
+    ],
+)
+def test_cells_are_named_by_the_names_of_their_rows_and_columns(rows: str, text: str) -> None:
+    assert read("a.html", f"<table>{rows}</table>".encode()).text == text
+
+
+@given(
+    st.lists(
+        st.lists(
+            st.tuples(st.sampled_from(["td", "th"]), st.integers(1, 3)), min_size=1, max_size=4
+        ),
+        min_size=1,
+        max_size=5,
+    )
+)
+def test_no_cell_of_a_table_is_lost(rows: list[list[tuple[str, int]]]) -> None:
+    page = "<table>"
+    for number, row in enumerate(rows):
+        cells = (
+            f"<{tag} colspan={span}>w{number}x{column}</{tag}>"
+            for column, (tag, span) in enumerate(row)
+        )
+        page += f"<tr>{''.join(cells)}</tr>"
+    text = read("a.html", f"{page}</table>".encode()).text
+    words = {f"w{number}x{column}" for number, row in enumerate(rows) for column in range(len(row))}
+    assert words <= set(re.findall(r"w\dx\d", text))

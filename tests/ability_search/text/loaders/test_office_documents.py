@@ -241,6 +241,11 @@ MERGED: dict[str, tuple[list[list[object]], list[str], str]] = {
         ["B2:C2"],
         "- day: Sunday; from: closed; to: closed\n- day: Monday; from: 8; to: 16",
     ),
+    "years as names": (
+        [["Region", 2023, 2024], ["East", 1, 2], ["West", 3, 4]],
+        [],
+        "- Region: East; 2023: 1; 2024: 2\n- Region: West; 2023: 3; 2024: 4",
+    ),
     "nothing below names": ([["a", "b", None]], ["B1:C1"], "- a; b; b"),
 }
 
