@@ -25,11 +25,12 @@ _LONGEST = 1 << 16
 _DEEPEST = 8
 _LINE = re.compile(r"^([^\W\d][\w-]*)[ \t]*:[ \t]+(?![\[{&*!|>%@`])(\S.*)$", re.MULTILINE)
 _MOST_TAGS = 100
-_NO_TAGS = re.compile(
+CODE = (
     r"^ {0,3}(?P<mark>```++|~~~++)[^\n]*+\n.*?(?:^ {0,3}(?P=mark)[`~]*[ \t]*$|\Z)"
-    r"|(?<!`)(?P<ticks>`++)[^\n]*?(?P=ticks)|<!--.*?(?:-->|\Z)|^(?: {4}|\t)[^\n]*$",
-    re.MULTILINE | re.DOTALL,
+    r"|(?<!`)(?P<ticks>`++)[^\n]*?(?P=ticks)|<!--.*?(?:-->|\Z)|^(?: {4}|\t)[^\n]*$"
 )
+"""Pattern of the code and comments of Markdown, for ``MULTILINE`` and ``DOTALL``."""
+_NO_TAGS = re.compile(CODE, re.MULTILINE | re.DOTALL)
 _TAG = re.compile(r"(?<!\S)#([^\W\d_][\w/-]*)")
 _COLOUR = re.compile(r"(?=\D*\d)(?:[\da-f]{3,4}|[\da-f]{6}|[\da-f]{8})", re.IGNORECASE)
 

@@ -17,6 +17,7 @@ import chardet
 from chardet.enums import EncodingEra
 
 from ability_search.text.chunkers import markdown_blocks, restructured_sections
+from ability_search.text.escapes import unescaped
 from ability_search.text.front_matter import markdown_metadata, read_front_matter
 from ability_search.text.loaders.extracts import (
     Bounds,
@@ -127,17 +128,18 @@ def _unmarked_utf16(data: bytes) -> str:
 
 
 def read_plain(name: str, data: bytes, _bounds: Bounds, *, format: str | None) -> Extracted:
-    """Read text unchanged; chunking cuts it by ``format``, without one by its content."""
+    """Read text, its escapes decoded; chunking cuts it by ``format``, else by its content."""
     language = language_of(name) if format == "code" else None
-    return Extracted(decoded(data), format, language=language)
+    text = unescaped(decoded(data), name=name, format=format, language=language)
+    return Extracted(text, format, language=language)
 
 
 def read_markdown(_name: str, data: bytes, _bounds: Bounds) -> Extracted:
-    """Read Markdown unchanged, with its front matter and its tags as metadata.
+    """Read Markdown, with its front matter and its tags as metadata.
 
     The title is that of the front matter, else the first heading of level 1.
     """
-    text = decoded(data)
+    text = unescaped(decoded(data), format="markdown")
     matter = read_front_matter(text)
     title = matter.title or _first_heading(text[matter.end :])
     return Extracted(text, "markdown", title=title, metadata=markdown_metadata(text, matter))
