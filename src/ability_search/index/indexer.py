@@ -338,7 +338,7 @@ class Indexer:
             enabled=embedding.reuse and not embed_all,
         )
         steps = Steps(
-            prepare=partial(self._prepare, recipe, kinds, model),
+            prepare=partial(self._prepare, call.result, recipe, kinds, model),
             find_vectors=cache.find,
             embed=partial(self._ports.embed, model),
             write=partial(self._write, writer),
@@ -369,7 +369,12 @@ class Indexer:
         return windows.turns(np.concatenate(vectors)) if vectors else []
 
     async def _prepare(
-        self, recipe: Recipe, kinds: KindDerivation, model: str, task: Task
+        self,
+        result: IndexReport,
+        recipe: Recipe,
+        kinds: KindDerivation,
+        model: str,
+        task: Task,
     ) -> Prepared:
         """Chunk and analyze a document, and derive its kinds."""
         limits = self._settings.limits
@@ -388,6 +393,7 @@ class Indexer:
         )
         short = _length(task.document) <= _SHORT
         prepared = run() if short else await asyncio.to_thread(run)
+        result.warnings += prepared.warnings
         if not prepared.passages:
             raise InvalidInput("content", "is blank; nothing is stored of it", hint="Send a text.")
         return await kinds.derive(prepared)

@@ -22,7 +22,8 @@ from ability_search.store.records import ChunkRecord, Link, SourceRecord
 from ability_search.store.records import Passage as StoredPassage
 from ability_search.text.analyzer import Analyzer
 from ability_search.text.bm25 import document_vector
-from ability_search.text.chunkers.strategies import Turns, chunk
+from ability_search.text.chunkers.strategies import Turns, chunk, is_markdown
+from ability_search.text.front_matter import front_matter_warnings
 from ability_search.text.passages import embedded_text
 from ability_search.text.term_ids import CONTENT, CONTEXT, TITLE, metadata_field
 from ability_search.text.token_counter import TokenCounter
@@ -101,6 +102,7 @@ class Prepared:
     vectors: list[Vector | None] = field(default_factory=list)
     missing: int = 0
     """Number of vectors not yet added, including those of derived kinds."""
+    warnings: Sequence[str] = ()
     kinds: Sequence[Prepared] = ()
     """The derived kinds, which are stored with the document."""
 
@@ -197,13 +199,16 @@ def prepare(
             # What is stored already was within the limit of its time, and is not lost.
             check_size(document.metadata)
         _check_stored(document, passages, bounds.stored)
-    return analyzed(
+    prepared = analyzed(
         document,
         in_context(passages, document, count, turns=recipe.turns, context=recipe.context),
         content_hash=content_hash,
         analyzer=analyzer,
         prefix=recipe.passage_prefix,
     )
+    if is_markdown(document.content, document.format, document.language):
+        prepared.warnings = front_matter_warnings(document.source, document.content)
+    return prepared
 
 
 def analyzed(

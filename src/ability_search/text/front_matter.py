@@ -23,13 +23,18 @@ FRONT_MATTER = re.compile(
 )
 _LONGEST = 1 << 16
 _DEEPEST = 8
-_LINE = re.compile(r"^([^\W\d][\w-]*)[ \t]*:[ \t]+(?![\[{&*!|>%@`])(\S.*)$", re.MULTILINE)
+_ENTRY = re.compile(r"(?P<key>[^\W\d][\w-]*|\"[^\"]+\"|'[^']+')[ \t]*[:=](?:[ \t]+(?P<value>.*))?")
+_ITEM = re.compile(r"[ \t]*-[ \t]+(.*\S)[ \t]*")
+_NO_TEXT = "[{&*!|>"
+"""First characters of YAML that is no text; a list of links to notes is an exception."""
+_WIKI_LINKS = re.compile(r"\[\[[^\[\]]+\]\](?:[ \t]*,[ \t]*\[\[[^\[\]]+\]\])*")
 _MOST_TAGS = 100
-_NO_TAGS = re.compile(
+CODE = (
     r"^ {0,3}(?P<mark>```++|~~~++)[^\n]*+\n.*?(?:^ {0,3}(?P=mark)[`~]*[ \t]*$|\Z)"
-    r"|(?<!`)(?P<ticks>`++)[^\n]*?(?P=ticks)|<!--.*?(?:-->|\Z)|^(?: {4}|\t)[^\n]*$",
-    re.MULTILINE | re.DOTALL,
+    r"|(?<!`)(?P<ticks>`++)[^\n]*?(?P=ticks)|<!--.*?(?:-->|\Z)|^(?: {4}|\t)[^\n]*$"
 )
+"""Pattern of the code and comments of Markdown, for ``MULTILINE`` and ``DOTALL``."""
+_NO_TAGS = re.compile(CODE, re.MULTILINE | re.DOTALL)
 _TAG = re.compile(r"(?<!\S)#([^\W\d_][\w/-]*)")
 _COLOUR = re.compile(r"(?=\D*\d)(?:[\da-f]{3,4}|[\da-f]{6}|[\da-f]{8})", re.IGNORECASE)
 
@@ -43,28 +48,32 @@ class FrontMatter:
         title: The ``title``, else the ``name``.
         description: The ``description``.
         metadata: All values but the ``title``, as JSON.
+        malformed: Numbers of the lines, from 1, at which an entry is malformed.
     """
 
     end: int = 0
     title: str = ""
     description: str = ""
     metadata: dict[str, Any] = field(default_factory=dict)
+    malformed: tuple[int, ...] = ()
 
 
 def read_front_matter(text: str) -> FrontMatter:
     """Parse the front matter (YAML or TOML) at the beginning of a Markdown text.
 
-    Dates and times become ISO 8601 strings. ``tags`` become a list. If the YAML is malformed, its
-    lines ``key: value`` are read as strings. Values that cannot be metadata are dropped.
+    Dates and times become ISO 8601 strings. ``tags`` become a list. If the whole is malformed,
+    each entry is read alone; a malformed one of YAML is read as strings if its lines allow that.
+    Values that cannot be metadata are dropped.
     """
     match = FRONT_MATTER.match(text)
     if match is None or match.end() > _LONGEST:
         return FrontMatter()
     body = "\n".join(match[0].splitlines()[1:-1])
+    malformed: list[int] = []
     try:
         values = _PARSERS[match["fence"]](body)
     except (yaml.YAMLError, ValueError, RecursionError):
-        values = dict(_LINE.findall(body))
+        values = _entries(body, match["fence"], malformed)
     if not isinstance(values, Mapping):
         return FrontMatter()
     metadata = dict(_storable(values))
@@ -78,7 +87,14 @@ def read_front_matter(text: str) -> FrontMatter:
         title or _line(metadata.get("name")),
         _line(metadata.get("description")),
         metadata,
+        tuple(malformed),
     )
+
+
+def front_matter_warnings(source: str, text: str) -> list[str]:
+    """Return a warning that names the malformed lines of the front matter of a Markdown text."""
+    lines = ", ".join(map(str, read_front_matter(text).malformed))
+    return [f"{source}: malformed front matter at line {lines}; quote its values"] if lines else []
 
 
 def markdown_metadata(text: str, matter: FrontMatter | None = None) -> dict[str, Any]:
@@ -94,6 +110,39 @@ def markdown_metadata(text: str, matter: FrontMatter | None = None) -> dict[str,
         given = own if isinstance(own, list) else [] if own is None else [own]
         return {**matter.metadata, "tags": list(dict.fromkeys([*given, *tags[:_MOST_TAGS]]))}
     return matter.metadata
+
+
+def _entries(body: str, fence: str, malformed: list[int]) -> dict[str, Any]:
+    """Read each top-level entry alone; add the numbers of malformed lines to ``malformed``."""
+    lines = body.split("\n")
+    starts = [at for at, line in enumerate(lines) if _ENTRY.match(line)]
+    values: dict[str, Any] = {}
+    for start, end in zip(starts, [*starts[1:], len(lines)], strict=True):
+        entry = lines[start:end]
+        try:
+            values.update(_PARSERS[fence]("\n".join(entry)))
+        except (yaml.YAMLError, ValueError, TypeError, RecursionError):
+            malformed.append(start + 2)
+            head = _ENTRY.match(entry[0])
+            value = _as_text(entry) if fence == "---" else None
+            if head and value:
+                values[head["key"].strip("\"'")] = value
+    return values
+
+
+def _as_text(entry: list[str]) -> str | list[str] | None:
+    """Return the value of a malformed entry as a text or a list; ``None`` if it is neither."""
+    head = _ENTRY.match(entry[0])
+    value = (head["value"] or "").strip() if head else ""
+    rest = [line for line in entry[1:] if line.strip() and not line.lstrip().startswith("#")]
+    if not value:
+        items = [found[1] for line in rest if (found := _ITEM.fullmatch(line))]
+        return items if len(items) == len(rest) else None
+    if rest:
+        return None
+    if _WIKI_LINKS.fullmatch(value):
+        return [f"[[{name.strip()}]]" for name in re.findall(r"\[\[(.*?)\]\]", value)]
+    return None if value[0] in _NO_TEXT else value
 
 
 def _line(value: Any) -> str:

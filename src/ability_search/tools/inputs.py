@@ -165,7 +165,8 @@ class DocumentInput(Input):
         " whose source begins with its own and #, are deleted. Default: none is deleted.",
     )
     format: Format | None = Field(
-        None, description="Format of the content. Default: detected from the content."
+        None,
+        description="Format of the content. Default: by the suffix of source, else by the content.",
     )
     language: str | None = Field(
         None,

@@ -20,8 +20,10 @@ from ability_search.text.chunkers.conversation_turns import (
     is_conversation,
 )
 from ability_search.text.chunkers.strategies import is_markdown
+from ability_search.text.escapes import unescaped
 from ability_search.text.front_matter import markdown_metadata
 from ability_search.text.loaders.conversations import conversations_of
+from ability_search.text.loaders.file_types import named_format
 from ability_search.tools import inputs
 
 
@@ -61,8 +63,18 @@ def documents(value: inputs.IndexInput, limits: Limits) -> list[Document]:
                 "children": None if item.children is None else tuple(item.children),
             }
         )
-        for place, item in enumerate(value.documents)
+        for place, item in enumerate(map(_with_format, value.documents))
     ]
+
+
+def _with_format(item: inputs.DocumentInput) -> inputs.DocumentInput:
+    """Return a document as the file of its name would be read, unless it is read already."""
+    if item.file_hash is not None:
+        return item
+    given: tuple[str | None, str | None] = item.format, item.language
+    format, language = given if any(given) else named_format(item.source)
+    text = unescaped(item.content, name=item.source, format=format, language=language)
+    return item.model_copy(update={"content": text, "format": format, "language": language})
 
 
 def _content(item: inputs.DocumentInput, place: int) -> str:

@@ -24,6 +24,7 @@ from ability_search.text.chunkers.chunk_packing import (
     pack,
 )
 
+JSON_FORMATS = frozenset({"json", "jsonl", "ndjson", "geojson"})
 _STRING = r'"[^"\\]*+(?:\\.[^"\\]*+)*+'
 _OTHER = r'[\[\]{},]|[^\s"\[\]{},:]++'
 _MARK = re.compile(f'{_STRING}"?+|{_OTHER}', re.DOTALL)

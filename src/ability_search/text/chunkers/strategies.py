@@ -26,7 +26,7 @@ from ability_search.text.chunkers.chunk_packing import (
     pack,
 )
 from ability_search.text.chunkers.conversation_turns import CONVERSATION, chunk_conversation
-from ability_search.text.chunkers.json_members import chunk_json, looks_like_json
+from ability_search.text.chunkers.json_members import JSON_FORMATS, chunk_json, looks_like_json
 from ability_search.text.chunkers.markdown_blocks import read_blocks
 from ability_search.text.chunkers.markdown_sections import chunk_fences, chunk_sections
 from ability_search.text.chunkers.restructured_sections import chunk_rst
@@ -42,7 +42,6 @@ DEFAULT_MAX_TOKENS = 500
 DEFAULT_OVERLAP = 50
 
 _BYTE_ORDER_MARK = "\ufeff"
-_JSON = frozenset({"json", "jsonl", "ndjson", "geojson"})
 _HEADING_OR_FENCE = re.compile(
     r"\n(?: {0,3}(?:#{1,6}[ \t]|```|~~~)|[^\s][^\r\n]*+(?:\r\n?|\n)={2,}+[ \t]*+$)", re.MULTILINE
 )
@@ -202,7 +201,7 @@ def _chunk_auto(ruler: Ruler, format: str, language: str | None) -> list[Passage
         return _BY_FORMAT[format](ruler)
     if format == "code" or is_code_language(format):
         return chunk_code(ruler, language or (None if format == "code" else format))
-    if format in _JSON or (not format and looks_like_json(ruler.text)):
+    if format in JSON_FORMATS or (not format and looks_like_json(ruler.text)):
         passages = chunk_json(ruler)
         return _chunk_plain(ruler) if passages is None else passages
     if language and is_code_language(language):

@@ -127,11 +127,12 @@ _ANNOTATED_CLASS = "infix_expression"
 function; likewise after ``annotation`` and ``inner``."""
 _NAMESPACES = re.compile(r"namespace_\w+|internal_module|mod_item|module")
 _TRANSPARENT = re.compile(
-    r"preproc_(?:if|ifdef|else|elif)|linkage_specification|declaration_list|declarations"
+    r"preproc_(?:if|ifdef|else|elif)|linkage_specification|declaration_list|declarations|imports"
 )
 _ASSIGNMENTS = ("lexical_declaration", "variable_declaration")
 _FUNCTION_VALUES = frozenset({"arrow_function", "function_expression", "class"})
 _DEEPEST = 16
+_BEFORE_DEFINITION = frozenset({"attribute_item", "haddock", "pragma"})
 _AFTER_DEFINITION = re.compile(r"[ \t]*[;,]")
 _TOP_LEVEL = re.compile(r"(?:\r\n?+|\n)[^\S\r\n]*+(?:\r\n?+|\n)(?=[^\s)\]}])")
 _AFTER_BLOCK = re.compile(
@@ -424,7 +425,7 @@ def _field_of_first(node: Node, field: str) -> Node | None:
 
 
 def _is_comment(node: Node) -> bool:
-    return "comment" in node.type or node.type == "haddock"
+    return "comment" in node.type or node.type in _BEFORE_DEFINITION
 
 
 def _body(node: Node) -> Node | None:

@@ -1,6 +1,6 @@
 """Files to text: pure functions from bytes, one module per family of formats.
 
-Text files stay unchanged, so that line numbers are those of the file; other formats become
+Text files keep their lines, so that line numbers are those of the file; other formats become
 Markdown, or plain text with a form feed after each page. If a format needs a library that is not
 installed, the error names it.
 """

@@ -14,6 +14,7 @@ from itertools import islice
 from typing import Any
 
 from ability_search.text.chunkers import markdown_blocks, restructured_sections
+from ability_search.text.escapes import unescaped
 from ability_search.text.front_matter import markdown_metadata, read_front_matter
 from ability_search.text.loaders.extracts import (
     Bounds,
@@ -43,16 +44,18 @@ _NOT_A_NOTEBOOK = "not a notebook, though its name says so"
 
 
 def read_plain(name: str, text: str, _bounds: Bounds, *, format: str | None) -> Extracted:
-    """Read text unchanged; chunking cuts it by ``format``, without one by its content."""
+    """Read text, its escapes decoded; chunking cuts it by ``format``, else by its content."""
     language = language_of(name) if format == "code" else None
+    text = unescaped(text, name=name, format=format, language=language)
     return Extracted(text, format, language=language)
 
 
 def read_markdown(_name: str, text: str, _bounds: Bounds) -> Extracted:
-    """Read Markdown unchanged, with its front matter and its tags as metadata.
+    """Read Markdown, with its front matter and its tags as metadata.
 
     The title is that of the front matter, else the first heading of level 1.
     """
+    text = unescaped(text, format="markdown")
     matter = read_front_matter(text)
     title = matter.title or _first_heading(text[matter.end :])
     return Extracted(text, "markdown", title=title, metadata=markdown_metadata(text, matter))

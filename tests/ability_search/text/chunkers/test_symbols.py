@@ -209,3 +209,28 @@ def test_deeply_nested_conditional_compilation_is_cut() -> None:
     text = "#if X\n" * 3_000 + "int f(void) { return 1; }\n" + "#endif\n" * 3_000
 
     assert_sound(text, chunk(text, format="c"), EstimatedTokens(), 500)
+
+
+@pytest.mark.parametrize(
+    ("language", "before", "above", "item"),
+    [
+        ("rust", "use a;", "/// Doc.\n#[derive(Debug)]\n#[cfg(test)]", "pub struct A {}"),
+        ("rust", "use a;", "#[inline]\n/// Doc.", "fn a() {}"),
+        ("haskell", "module M where\n\nimport A", "-- | Doc.\n-- More.", "a :: Int\na = 1"),
+        ("haskell", "b = 2", "-- | Doc.\n{-# INLINE a #-}", "a :: Int\na = 1"),
+        ("csharp", "using A;", "/// Doc.\n[Obsolete]", "class A {}"),
+        ("java", "import a;", "/** Doc. */\n@A", "class A {}"),
+        ("kotlin", "import a", "/** Doc. */\n@A", "fun a() {}"),
+        ("php", "<?php\n$b = 1;", "/** Doc. */\n#[A]", "function a() {}"),
+        ("python", "import b", "# Doc.\n@b", "def a():\n    pass"),
+        ("scala", "import a", "/** Doc. */\n@b", "def a = 1"),
+        ("swift", "import B", "/// Doc.\n@objc", "func a() {}"),
+        ("typescript", "b();", "/** Doc. */\n@b", "export class A {}"),
+    ],
+)
+def test_documentation_and_attributes_stay_with_their_item(language, before, above, item):
+    text = f"{before}\n\n{above}\n{item}\n"
+
+    contents = [each.content for each in chunk(text, format="code", language=language)]
+
+    assert f"{above}\n{item}" in contents

@@ -183,7 +183,7 @@ def test_front_matter_is_metadata_and_stays_in_the_text() -> None:
     "matter",
     [
         "a: [1, 2",
-        "a: &x [1]\nb: *x",
+        "a: *x\nb: *x",
         "- just\n- a list",
         "a: |b: c",
         "big: 123456789012345678901234567890",

@@ -1,0 +1,41 @@
+"""Documents of a call are read as files of their names would be."""
+
+import json
+
+import pytest
+
+from ability_search.config.schema import Limits
+from ability_search.tools import inputs
+from ability_search.tools.requests import documents
+
+
+def read(source, content, **given):
+    item = {"source": source, "title": "T", "content": content, **given}
+    value = inputs.IndexInput.model_validate({"collection": "c", "documents": [item]})
+    return documents(value, Limits())[0]
+
+
+@pytest.mark.parametrize(
+    ("source", "format", "language"),
+    [
+        ("src/auto.py", "code", "python"),
+        ("https://example.org/a/main.RS?raw=1", "code", "rust"),
+        ("https://docs.rs", None, None),
+        ("notes.md", "markdown", None),
+        ("paper.pdf", None, None),
+        ("readme", None, None),
+    ],
+)
+def test_suffix_of_a_source_is_its_format(source, format, language):
+    found = read(source, "# comment\nx = 1\n")
+
+    assert (found.format, found.language) == (format, language)
+
+
+def test_given_format_is_kept():
+    assert read("auto.py", "text", format="markdown").format == "markdown"
+    assert read("auto.py", "text", file_hash="0" * 64).format is None
+
+
+def test_escapes_of_json_are_decoded_inline():
+    assert "北京" in read("anything", json.dumps({"name": "北京"})).content
