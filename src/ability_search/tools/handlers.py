@@ -184,7 +184,7 @@ class _Table:
     async def reindex(self, value: inputs.ReindexInput, call: _Admitted) -> results.ReindexResult:
         """search-reindex."""
         if value.clear:
-            deleted = await self._services.indexing.delete(value.collection)
+            deleted = await self._services.reindexing.clear(value.collection)
             return responses.cleared_result(value.collection, deleted)
         if value.cancel:
             job = await self._services.reindexing.cancel(value.collection)

@@ -345,7 +345,7 @@ class ReindexInput(Input):
     kinds_by: KindsBy = None
     clear: bool = Field(
         False,
-        description="Only delete all chunks; the caller indexes again (the old behaviour).",
+        description="Only delete all chunks; the collection stays, empty, with its settings.",
     )
     background: bool = Field(
         False, description="Return at once; search-collection-info shows the job's progress."
