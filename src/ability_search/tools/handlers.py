@@ -30,7 +30,7 @@ from ability_search.index.sessions import Sessions
 from ability_search.ops.metrics.meter import Meter
 from ability_search.ops.metrics.metric_table import DEGRADED_ANSWERS, QUERY_STAGE_SECONDS
 from ability_search.search.response import QueryResult, SimilarResult
-from ability_search.search.searcher import Searcher, not_found
+from ability_search.search.searcher import Searcher
 from ability_search.store.records import ANALYSIS, CONSOLIDATION, FILES, INDEX, Job
 from ability_search.tools import inputs, requests, responses, results
 from ability_search.tools.boundary import failure
@@ -169,17 +169,15 @@ class _Table:
                 limit=requests.limit(value.limit, self._limits),
                 shown=self._may_read,
             )
-        result = await self._services.searcher.similar(
+        return await self._services.searcher.similar(
             value.collection,
             value.chunk_id,
             value.source,
             limit=requests.limit(value.limit, self._limits),
             filter=requests.combined_filter(value.filter, None, (), self._limits, self._policy),
             min_score=value.min_score,
+            shown=self._may_read,
         )
-        if not self._may_read(result.source_chunk.source):
-            raise not_found(value.chunk_id, value.source)
-        return result
 
     async def reindex(self, value: inputs.ReindexInput, call: _Admitted) -> results.ReindexResult:
         """search-reindex."""

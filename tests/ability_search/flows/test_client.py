@@ -45,7 +45,7 @@ async def test_every_tool(network: Network) -> None:
         assert [hit.source for hit in hits.results] == ["d3"]
         assert hits.explain is not None
         near = await search.similar("docs", hits.results[0].chunk_id, limit=2)
-        assert near.source_chunk.source == "d3"
+        assert near.source_chunk == hits.results[0].chunk_id
         assert len(near.results) == 2
         assert [each.name for each in (await search.collections()).collections] == ["docs"]
         assert (await search.info("docs", limit=1)).source_count == 12
