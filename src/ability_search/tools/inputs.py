@@ -126,7 +126,12 @@ class DocumentInput(Input):
         description="Unique name within the collection (path, URL).",
         examples=["guide/install.md"],
     )
-    title: str = Field(max_length=4096, description="Display title.", examples=["Installation"])
+    title: str | None = Field(
+        None,
+        max_length=4096,
+        description="Display title. Default: a heading of the text, else the source.",
+        examples=["Installation"],
+    )
     content: str = Field(
         description="The full text. A form feed ends a page.",
         examples=["# Installation\n\nRun ..."],
@@ -138,8 +143,8 @@ class DocumentInput(Input):
         " the document is unchanged, whatever its content. With empty content the document is only"
         " compared; if it is missing or changed, wanted lists its source.",
     )
-    metadata: dict[str, Any] = Field(
-        default_factory=dict,
+    metadata: dict[str, Any] | None = Field(
+        None,
         description="JSON object to filter by; returned with hits.",
         examples=[{"lang": "en", "year": 2026}],
     )

@@ -22,6 +22,8 @@ from ability_search.text.chunkers.conversation_turns import (
 from ability_search.text.chunkers.strategies import is_markdown
 from ability_search.text.front_matter import markdown_metadata
 from ability_search.text.loaders.conversations import conversations_of
+from ability_search.text.loaders.file_types import language_of
+from ability_search.text.loaders.text_files import markdown_title
 from ability_search.tools import inputs
 
 
@@ -55,6 +57,7 @@ def documents(value: inputs.IndexInput, limits: Limits) -> list[Document]:
         Document(
             **dict(item)
             | {
+                "title": _title(item),
                 "content": _content(item, place),
                 "metadata": _metadata(item),
                 "links": tuple(link.model_dump() for link in item.links),
@@ -79,11 +82,25 @@ def _content(item: inputs.DocumentInput, place: int) -> str:
     return text
 
 
+def _title(item: inputs.DocumentInput) -> str:
+    """Return the title of a document: that of the caller, else that of Markdown, else its source.
+
+    An empty one that the caller gives is kept.
+    """
+    if item.title is not None:
+        return item.title
+    other = item.language or (item.format or "markdown") != "markdown"
+    if other or language_of(item.source):
+        return item.source
+    return markdown_title(item.content) or item.source
+
+
 def _metadata(item: inputs.DocumentInput) -> Mapping[str, Any]:
     """Return the metadata of a document: that of the caller, and that in the text of Markdown."""
+    own = item.metadata or {}
     if not is_markdown(item.content, item.format, item.language):
-        return item.metadata
-    return {**markdown_metadata(item.content), **item.metadata}
+        return own
+    return {**markdown_metadata(item.content), **own}
 
 
 def index_options(

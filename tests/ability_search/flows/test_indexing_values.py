@@ -192,3 +192,31 @@ async def test_a_document_of_ten_megabytes_is_stored(network: Network) -> None:
         "search-index", collection="docs", documents=documents, maxTokens=4096
     )
     assert again["unchanged"] == 1
+
+
+TITLES: dict[str, tuple[str, dict[str, Any], str]] = {
+    "a.md": ("# Setting up\n\nwords", {}, "Setting up"),
+    "b": ("---\ntitle: Own\n---\n# Other\n\nwords", {}, "Own"),
+    "c.txt": ("only words", {}, "c.txt"),
+    "d.py": ("# a comment\nx = 1\n", {}, "d.py"),
+    "e": ("# a comment\nx = 1\n", {"format": "code"}, "e"),
+    "f": ("# Heading\n\nwords", {"title": "given"}, "given"),
+    "g": ("# Heading\n\nwords", {"title": ""}, ""),
+    "h": ("# Heading\n\nwords", {"title": None, "metadata": None}, "Heading"),
+}
+
+
+async def test_a_document_without_title_has_that_of_its_text_or_its_source(
+    network: Network,
+) -> None:
+    documents = [
+        {"source": source, "content": content, **fields}
+        for source, (content, fields, _) in TITLES.items()
+    ]
+    answer = await network.call("search-index", collection="docs", documents=documents)
+    assert (answer["added"], answer["failed"]) == (len(TITLES), [])
+    found = await network.call("search-query", collection="docs", query="words x heading", limit=99)
+    titles = {hit["source"]: hit["title"] for hit in found["results"]}
+    assert titles == {source: title for source, (_, _, title) in TITLES.items()}
+    again = await network.call("search-index", collection="docs", documents=documents)
+    assert again["unchanged"] == len(TITLES)
