@@ -116,11 +116,13 @@ class _Table:
             self._services.maintenance.schedule(report.collection)
             result = responses.index_result(report, job.id)
             return result.model_copy(update={"session": state})
-        documents = await asyncio.to_thread(requests.documents, value, self._limits)
+        documents, refused = await asyncio.to_thread(requests.documents, value, self._limits)
         async with self._recorded(job, INDEX, value.collection, after=_SHORT_RUN) as run:
             report = await self._services.indexing.index(
                 value.collection, documents, requests.index_options(value), run.report
             )
+            report.documents += len(refused)
+            report.failed += refused
             run.end(report.documents, responses.index_record(report))
         self._services.maintenance.schedule(value.collection)
         return responses.index_result(report, job.id)

@@ -3,9 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Set
-from typing import Annotated, Any, Literal
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, cast
 
-from pydantic import AliasChoices, ConfigDict, FailFast, Field, StringConstraints, model_validator
+from pydantic import (
+    AliasChoices,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    ValidationError,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+    model_validator,
+)
 from pydantic.alias_generators import to_camel
 
 from ability_search.analysis.consolidation_report import Judge
@@ -183,6 +193,26 @@ class DocumentInput(Input):
     )
 
 
+@dataclass(frozen=True, slots=True)
+class RefusedDocument:
+    """A document that is not valid."""
+
+    source: str
+    """Its source; empty if that is not valid."""
+    error: ValidationError
+    """What is wrong; its text takes time, and is needed of few."""
+
+
+def _valid_or_refused(
+    value: Any, validate: ValidatorFunctionWrapHandler
+) -> DocumentInput | RefusedDocument:
+    try:
+        return cast(DocumentInput, validate(value))
+    except ValidationError as exc:
+        source = value.get("source") if isinstance(value, dict) else None
+        return RefusedDocument(source if isinstance(source, str) else "", exc)
+
+
 class IndexInput(Input):
     """Input of search-index."""
 
@@ -204,7 +234,7 @@ class IndexInput(Input):
     )
 
     collection: CollectionName = Field(default_factory=str)
-    documents: Annotated[list[DocumentInput], FailFast()] = Field(
+    documents: list[Annotated[DocumentInput, WrapValidator(_valid_or_refused)]] = Field(
         default_factory=list, description="Documents to index; at least one."
     )
     chunk_strategy: ChunkStrategy = None

@@ -8,10 +8,10 @@ from typing import Any
 from ability_search.bounded_batches import text_bytes
 from ability_search.config.schema import Limits, Reading
 from ability_search.documents import Document
-from ability_search.errors import InvalidInput, TooLarge
+from ability_search.errors import InvalidInput, SearchError, TooLarge
 from ability_search.filters.parser import parse_filter, source_filter
 from ability_search.filters.tree import Filter, combine
-from ability_search.index.index_calls import IndexOptions
+from ability_search.index.index_calls import Failure, IndexOptions
 from ability_search.index.overview import Wanted
 from ability_search.search.query import Query, parse_query
 from ability_search.text.chunkers.conversation_turns import (
@@ -25,47 +25,65 @@ from ability_search.text.loaders.conversations import conversations_of
 from ability_search.text.loaders.file_types import language_of
 from ability_search.text.loaders.text_files import markdown_title
 from ability_search.tools import inputs
+from ability_search.tools.boundary import invalid_item
 
 
-def documents(value: inputs.IndexInput, limits: Limits) -> list[Document]:
-    """Return the documents of a call.
+def documents(value: inputs.IndexInput, limits: Limits) -> tuple[list[Document], list[Failure]]:
+    """Return the documents of a call, and those that are not valid.
 
     Raises:
-        TooLarge: if there are too many, or their texts are too long.
+        InvalidInput: if none of them is valid.
+        TooLarge: if there are too many, their texts are too long together, or each is.
     """
-    if len(value.documents) > limits.batch_documents:
+    given: Sequence[inputs.DocumentInput | inputs.RefusedDocument] = value.documents
+    if len(given) > limits.batch_documents:
         raise TooLarge(
-            f"documents: {len(value.documents)} in one call,"
-            f" at most {limits.batch_documents} are allowed",
+            f"documents: {len(given)} in one call, at most {limits.batch_documents} are allowed",
             hint="Send them in several calls (setting max_batch_documents).",
         )
-    sizes = [text_bytes(item.content) for item in value.documents]
-    total = sum(sizes)
+    total = sum(text_bytes(item.content) for item in value.documents if _is_valid(item))
     if total > limits.batch_bytes:
         raise TooLarge(
             f"documents: {total} bytes in one call, at most {limits.batch_bytes} are allowed",
             hint="Send them in several calls (setting max_batch_bytes).",
         )
-    for place, size in enumerate(sizes):
-        if size > limits.document_bytes:
-            raise TooLarge(
-                f"documents.{place}.content: {size} bytes,"
-                f" at most {limits.document_bytes} are allowed",
-                hint="Split the document (setting max_document_bytes).",
-            )
-    return [
-        Document(
-            **dict(item)
-            | {
-                "title": _title(item),
-                "content": _content(item, place),
-                "metadata": _metadata(item),
-                "links": tuple(link.model_dump() for link in item.links),
-                "children": None if item.children is None else tuple(item.children),
-            }
+    valid: list[Document] = []
+    failed: list[Failure] = []
+    for place, item in enumerate(given):
+        try:
+            valid.append(_document(item, place, limits))
+        except SearchError as exc:
+            failed.append(Failure(item.source or f"documents.{place}", exc))
+    if failed and not valid:
+        raise failed[0].error
+    return valid, failed
+
+
+def _is_valid(item: inputs.DocumentInput | inputs.RefusedDocument) -> bool:
+    return isinstance(item, inputs.DocumentInput)
+
+
+def _document(
+    item: inputs.DocumentInput | inputs.RefusedDocument, place: int, limits: Limits
+) -> Document:
+    if isinstance(item, inputs.RefusedDocument):
+        raise invalid_item(item.error, inputs.DocumentInput, f"documents.{place}")
+    size = text_bytes(item.content)
+    if size > limits.document_bytes:
+        raise TooLarge(
+            f"documents.{place}.content: {size} bytes, at most {limits.document_bytes} are allowed",
+            hint="Split the document (setting max_document_bytes).",
         )
-        for place, item in enumerate(value.documents)
-    ]
+    return Document(
+        **dict(item)
+        | {
+            "title": _title(item),
+            "content": _content(item, place),
+            "metadata": _metadata(item),
+            "links": tuple(link.model_dump() for link in item.links),
+            "children": None if item.children is None else tuple(item.children),
+        }
+    )
 
 
 def _content(item: inputs.DocumentInput, place: int) -> str:
