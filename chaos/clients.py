@@ -139,8 +139,8 @@ class Client:
     def _expectation(self, collection: str) -> Expectation:
         return self._expected.setdefault(collection, Expectation())
 
-    async def _state_of(self, collection: str, source: str) -> State:
-        """Return the version of a source that a search finds, all of it and once."""
+    async def _hits_of(self, collection: str, source: str) -> list[dict[str, Any]]:
+        """Return the hits with the word of a source, by their number; none without a collection."""
         found = await self._read(
             "search-query",
             collection=collection,
@@ -152,8 +152,12 @@ class Client:
         if found.answer is None:
             if found.code != "not_found":
                 raise Violation("a search for a word to be accepted", f"{found.code}: {found.text}")
-            return None
-        hits = sorted(found.answer["results"], key=lambda hit: int(hit["chunkIndex"]))
+            return []
+        return sorted(found.answer["results"], key=lambda hit: int(hit["chunkIndex"]))
+
+    async def _state_of(self, collection: str, source: str) -> State:
+        """Return the version of a source that a search finds, all of it and once."""
+        hits = await self._hits_of(collection, source)
         if not hits:
             return None
         others = {hit["source"] for hit in hits} - {source}
@@ -245,8 +249,12 @@ class Client:
         similar = await self._read("search-similar", collection=collection, chunkId=chunk, limit=3)
         if similar.answer is None:
             raise Violation(f"the chunk {chunk}", f"{similar.code}: {similar.text}")
-        own = similar.answer["sourceChunk"]
-        text = own["content"]
+        if similar.answer["sourceChunk"] != chunk:
+            raise Violation(f"neighbours of {chunk}", f"those of {similar.answer['sourceChunk']}")
+        hits = await self._hits_of(collection, source)
+        if not hits:
+            raise Violation(f"the word of {source!r} to be found", "no hit", kind="lost")
+        text = hits[0]["content"]
         found = await self._read(
             "search-query",
             collection=collection,
@@ -258,7 +266,7 @@ class Client:
         ids = [hit["chunkId"] for hit in (found.answer or {}).get("results", ())]
         if chunk not in ids and "degraded" not in (found.answer or {}):
             raise Violation(f"the text of {chunk} to find it by meaning", str(ids))
-        return int(own["totalChunks"])
+        return len(hits)
 
     # Writing
 
@@ -441,7 +449,7 @@ class Client:
             "search-similar", collection=collection, chunkId=f"{collection}:{source}:0", limit=5
         )
         if outcome.answer is not None:
-            for hit in (outcome.answer["sourceChunk"], *outcome.answer["results"]):
+            for hit in outcome.answer["results"]:
                 self._allowed(collection, hit)
         elif outcome.code == "not_found" and not self._expectation(collection).allows(source, None):
             raise Violation(f"a chunk of {source!r} in {collection}", outcome.text)

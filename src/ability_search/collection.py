@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import secrets
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from typing import Final, Literal, NamedTuple
 from unicodedata import category, normalize
@@ -96,6 +96,32 @@ class Collection:
     """Databases that it is split over, see :mod:`ability_search.store.shards`."""
     created_at: int = 0
     updated_at: int = 0
+
+    def emptied(self, name: str, *, now: int) -> Collection:
+        """Return the record ``name`` of an empty generation with the same settings.
+
+        ``now`` is in epoch milliseconds.
+        """
+        return replace(
+            self,
+            name=name,
+            type=new_type(name, now=now),
+            revision=0,
+            chunks=0,
+            sources=0,
+            tokens=0,
+            tokens_min=None,
+            tokens_max=None,
+            duplicates=0,
+            links=0,
+            kind_chunks=0,
+            nested=False,
+            keyed=True,
+            graph=False,
+            kind_graph=False,
+            shards=(),
+            updated_at=now,
+        )
 
     @property
     def public_name(self) -> str:

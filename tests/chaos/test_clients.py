@@ -64,8 +64,7 @@ class Shelf:
         return {"results": hits, "count": len(hits)}
 
     def search_similar(self, given: dict[str, Any]) -> dict[str, Any]:
-        source = given["chunkId"].removeprefix(f"{COLLECTION}:").removesuffix(":0")
-        return {"sourceChunk": self.chunks(source)[0], "results": []}
+        return {"sourceChunk": given["chunkId"], "results": []}
 
     def search_collection_info(self, given: dict[str, Any]) -> dict[str, Any]:
         chunks = sum(len(self.chunks(source)) for source in self.documents)

@@ -129,7 +129,7 @@ async def test_all_eight_tools_answer_the_real_client(
     similar = await call(
         "search-similar", collection="eight", chunkId=found["results"][0]["chunkId"], limit=1
     )
-    assert similar["sourceChunk"]["source"] == "cats"
+    assert similar["sourceChunk"] == "eight:cats:0"
     listed = await call("search-collections")
     assert {"eight", "pets"} <= {each["name"] for each in listed["collections"]}
     info = await call("search-collection-info", collection="eight")

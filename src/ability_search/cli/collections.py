@@ -163,7 +163,7 @@ def reindex(
     kinds: KindsOption = None,
     kinds_by: KindsByOption = None,
     clear: Annotated[
-        bool, typer.Option("--clear", help="Delete all chunks instead; index again afterwards.")
+        bool, typer.Option("--clear", help="Delete all chunks, keep settings.")
     ] = False,
     background: Annotated[
         bool, typer.Option("--background", help="Do not wait; `info` shows the progress.")

@@ -30,12 +30,15 @@ from ability_search.client.tool_options import (
 )
 from ability_search.client.values import CollectionInfo, Collections, Hits, Neighbours
 from ability_search.config.loader import load_settings
+from ability_search.errors import InvalidInput
 from ability_search.tools import inputs, results
 from kadi_client import RemoteError
 from kadi_client.tools import validation_text
 
 R = TypeVar("R", bound=BaseModel)
 
+_AROUND = 4
+"""Characters of JSON around a name and its value."""
 DocumentLike = inputs.DocumentInput | Mapping[str, Any]
 
 _PAGE = 1000
@@ -445,7 +448,17 @@ def _document(given: DocumentLike) -> dict[str, Any]:
 
 
 def _json_bytes(document: Mapping[str, Any]) -> int:
-    return len(msgspec.json.encode(document))
+    size = 0
+    for name, value in document.items():
+        try:
+            size += len(name) + len(msgspec.json.encode(value)) + _AROUND
+        except UnicodeEncodeError as exc:
+            raise InvalidInput(
+                name,
+                f"half a character (a lone surrogate) in document {document['source']!r}",
+                hint="Read the text with errors='replace', or remove it.",
+            ) from exc
+    return size
 
 
 def _wire(takes: type[BaseModel], given: Mapping[str, Any]) -> dict[str, Any]:

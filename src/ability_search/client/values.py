@@ -32,7 +32,7 @@ class Neighbours(SimilarResult):
                 [_cell(getattr(each, name)) for name in names] for each in self.connection.paths
             ]
             return _table(f"{len(rows)} paths", names, rows)
-        return _hits_table(f"{self.count} chunks like {self.source_chunk.chunk_id}", self.results)
+        return _hits_table(f"{self.count} chunks like {self.source_chunk}", self.results)
 
 
 class Collections(results.CollectionsResult):

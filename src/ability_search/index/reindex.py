@@ -84,6 +84,7 @@ class Reindexer:
         self._store = ports.store
         self._registry = ports.registry
         self._patience = ports.settings.jobs.patience
+        self._now = ports.now
         self._generations = generations
         self._jobs = jobs
         self._rebuilding = rebuilding
@@ -138,6 +139,31 @@ class Reindexer:
             )
         self._generations.drop_soon()
         return job
+
+    async def clear(self, name: str) -> int:
+        """Replace the generation of a collection by an empty one with the same settings.
+
+        A job that rebuilds the collection is cancelled.
+
+        Returns:
+            The number of deleted chunks.
+
+        Raises:
+            NotFound: if there is no such collection.
+            DatabaseUnavailable: if concurrent writes did not stop.
+        """
+        await self._registry.get(name)
+        for _ in range(_PASSES):
+            job = await self._jobs.find(name, REINDEX)
+            if job is not None and job.running:
+                await self._jobs.cancel(job)
+            live = await self._registry.current(name)
+            empty = live.emptied(new_record(name), now=self._now())
+            built = await self._registry.create(empty)
+            if await self._generations.switch(live, built) is not None:
+                return live.chunks
+            await self._registry.drop(built)
+        raise _kept_changing()
 
     def cancel_soon(self, run: Run, reason: SearchError) -> None:
         """Cancel a job of this worker without waiting."""
@@ -394,10 +420,7 @@ class Rebuilder:
                 return
             else:
                 passes += 1
-        raise DatabaseUnavailable(
-            "concurrent writes kept changing the collection",
-            hint="Try again when there are fewer writes.",
-        )
+        raise _kept_changing()
 
     async def _catch_up(
         self,
@@ -551,6 +574,13 @@ def _given_up(job: Job) -> SearchError:
     return SearchError(
         f"{job.lost} workers in a row were lost after {job.done} of {job.total} sources",
         hint="Check the workers' logs and memory limits, then start the reindex again.",
+    )
+
+
+def _kept_changing() -> SearchError:
+    return DatabaseUnavailable(
+        "concurrent writes kept changing the collection",
+        hint="Try again when there are fewer writes.",
     )
 
 

@@ -111,8 +111,6 @@ def lean_result(tool_input: Mapping[str, Any], result: Any) -> Any:
     default = tool_input.get("collection")
     lean = {name: value for name, value in result.items() if name not in ("query", "timings")}
     lean["results"] = [_reference(hit, default) for hit in result["results"]]
-    if "sourceChunk" in lean:
-        lean["sourceChunk"] = _reference(lean["sourceChunk"], default)
     return lean
 
 

@@ -158,9 +158,7 @@ class Resources:
             case {"collection": collection, "source": source}:
                 text = await self._text(collection, source)
             case {"collection": collection, "chunk": chunk}:
-                wanted = {"collection": collection, "chunkId": chunk, "limit": 1}
-                found = await self._caller.read("search-similar", wanted)
-                text = found["sourceChunk"]["content"]
+                text = await self._chunk(collection, chunk)
             case _:
                 text, kind = await self._information(named["collection"]), _JSON
         return TextResourceContents(uri=uri, mime_type=kind, text=text)
@@ -204,6 +202,22 @@ class Resources:
 
     async def _text(self, collection: str, source: str) -> str:
         """Return the chunks of a source in text order, separated by empty lines."""
+        hits = await self._chunks(collection, source)
+        if not hits:
+            raise NotFound("source", source)
+        hits.sort(key=lambda hit: int(hit["chunkIndex"]))
+        return "\n\n".join(hit["content"] for hit in hits)
+
+    async def _chunk(self, collection: str, chunk: str) -> str:
+        """Return the text of a chunk."""
+        source = chunk.removeprefix(f"{collection}:").rpartition(":")[0]
+        for hit in await self._chunks(collection, source):
+            if hit["chunkId"] == chunk:
+                return str(hit["content"])
+        raise NotFound("chunk", chunk, hint="Use the chunkId of a search-query hit.")
+
+    async def _chunks(self, collection: str, source: str) -> list[dict[str, Any]]:
+        """Return the chunks of a source as hits, in no order."""
         hits: list[dict[str, Any]] = []
         query = {
             "collection": collection,
@@ -219,10 +233,7 @@ class Resources:
             hits += page
             if len(page) < _PAGE:
                 break
-        if not hits:
-            raise NotFound("source", source)
-        hits.sort(key=lambda hit: int(hit["chunkIndex"]))
-        return "\n\n".join(hit["content"] for hit in hits)
+        return hits
 
 
 def _description(tool: str) -> str:

@@ -164,5 +164,5 @@ class SimilarResult(Result):
 
     results: list[Hit]
     count: int
-    source_chunk: Hit
+    source_chunk: str = Field(description="Its chunkId; of a source, that of its first chunk.")
     connection: SourceConnection | None = Field(None, description="Set if to is given.")

@@ -36,12 +36,11 @@ from ability_search.search.pipeline import (
 )
 from ability_search.search.query import COSINE, Query, parse_query
 from ability_search.search.query_vectors import QueryVectors
-from ability_search.search.response import Degraded, Hit, QueryResult, SimilarResult
+from ability_search.search.response import Degraded, QueryResult, SimilarResult
 from ability_search.search.source_paths import connect
 from ability_search.search.stage import Ports
 from ability_search.search.stages.decay import UseCounter
 from ability_search.search.stages.first_candidates import RETRIEVAL
-from ability_search.search.stages.hit_rows import hit_of
 from ability_search.search.stages.query_expansion import QUERY_EXPANSION
 from ability_search.search.stages.token_budget import NAME, fit_answer
 from ability_search.store.records import ChunkText, Read
@@ -147,16 +146,19 @@ class Searcher:
         limit: int = 10,
         filter: Filter | None = None,
         min_score: float | None = None,
+        shown: Callable[[str], bool],
     ) -> SimilarResult:
         """Return the chunks of a collection nearest to one of its chunks, or to a source.
 
-        That chunk, or all of that source, are left out.
+        That chunk, or all of that source, are left out. ``shown`` tells if a source may be read.
 
         Raises:
             NotFound: if there is no such collection, or no such chunk or source in it.
         """
-        chunk_id = f"{name}:{source}:0" if chunk_id is None else chunk_id
+        wanted, chunk_id = chunk_id, f"{name}:{source}:0" if chunk_id is None else chunk_id
         collection, chunk = await self._chunk(name, chunk_id, source)
+        if not shown(chunk.source):
+            raise not_found(wanted, source)
         vector: Sequence[float] = chunk.embedding or ()
         if source is not None:
             filter = combine(Not(OneOf(Field("source"), (source,))), filter)
@@ -172,8 +174,9 @@ class Searcher:
         await run(RANKING, candidates, self._ports)
         answer = Answer(query, ranked=candidates.ranked)
         await run(PAGE, answer, self._ports)
-        own = _start(collection, chunk, query)
-        return SimilarResult(results=answer.hits, count=len(answer.hits), source_chunk=own)
+        return SimilarResult(
+            results=answer.hits, count=len(answer.hits), source_chunk=chunk.chunk_id
+        )
 
     async def connection(
         self,
@@ -207,9 +210,7 @@ class Searcher:
         connected = await connect(
             self._ports.store, collection, source, to, hops=hops, limit=limit, shown=shown
         )
-        query = parse_query(QueryInput(collection=name, query=source), None)
-        own = _start(collection, chunk, replace(query, as_of=self._ports.now()))
-        return SimilarResult(results=[], count=0, source_chunk=own, connection=connected)
+        return SimilarResult(results=[], count=0, source_chunk=chunk.chunk_id, connection=connected)
 
     async def _chunk(
         self, name: str, chunk_id: str, source: str | None
@@ -322,15 +323,6 @@ class Searcher:
             answer.clock.add(step, took / 1e3)
         await run(PAGE, answer, self._ports)
         return lists
-
-
-def _start(collection: Collection, chunk: ChunkText, query: Query) -> Hit:
-    """Return the chunk that others are compared with, as a hit."""
-    own = Candidate(
-        chunk.rid, chunk.chunk_id, 1.0, ranks={"semantic": 1}, collection=collection, row=chunk
-    )
-    own.score = 1.0
-    return hit_of(own, query)
 
 
 def not_found(chunk_id: str | None, source: str | None) -> NotFound:

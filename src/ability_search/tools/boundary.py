@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from ability_search.collection import is_collection_name
 from ability_search.errors import InvalidInput, SearchError
@@ -58,3 +58,9 @@ class Invalid(SearchError):
     """Several invalid fields; the message is already formatted."""
 
     code = InvalidInput.code
+
+
+def invalid_item(error: ValidationError, params: type[BaseModel], path: str) -> Invalid:
+    """Return the error for an item that does not fit its model; ``path`` leads to the item."""
+    texts = validation_text(error, params).split("; ")
+    return Invalid("; ".join(f"{path}.{each}" for each in texts), hint=_INVALID_HINT)

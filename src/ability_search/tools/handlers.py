@@ -30,7 +30,7 @@ from ability_search.index.sessions import Sessions
 from ability_search.ops.metrics.meter import Meter
 from ability_search.ops.metrics.metric_table import DEGRADED_ANSWERS, QUERY_STAGE_SECONDS
 from ability_search.search.response import QueryResult, SimilarResult
-from ability_search.search.searcher import Searcher, not_found
+from ability_search.search.searcher import Searcher
 from ability_search.store.records import ANALYSIS, CONSOLIDATION, FILES, INDEX, Job
 from ability_search.tools import inputs, requests, responses, results
 from ability_search.tools.boundary import failure
@@ -116,11 +116,13 @@ class _Table:
             self._services.maintenance.schedule(report.collection)
             result = responses.index_result(report, job.id)
             return result.model_copy(update={"session": state})
-        documents = await asyncio.to_thread(requests.documents, value, self._limits)
+        documents, refused = await asyncio.to_thread(requests.documents, value, self._limits)
         async with self._recorded(job, INDEX, value.collection, after=_SHORT_RUN) as run:
             report = await self._services.indexing.index(
                 value.collection, documents, requests.index_options(value), run.report
             )
+            report.documents += len(refused)
+            report.failed += refused
             run.end(report.documents, responses.index_record(report))
         self._services.maintenance.schedule(value.collection)
         return responses.index_result(report, job.id)
@@ -169,22 +171,20 @@ class _Table:
                 limit=requests.limit(value.limit, self._limits),
                 shown=self._may_read,
             )
-        result = await self._services.searcher.similar(
+        return await self._services.searcher.similar(
             value.collection,
             value.chunk_id,
             value.source,
             limit=requests.limit(value.limit, self._limits),
             filter=requests.combined_filter(value.filter, None, (), self._limits, self._policy),
             min_score=value.min_score,
+            shown=self._may_read,
         )
-        if not self._may_read(result.source_chunk.source):
-            raise not_found(value.chunk_id, value.source)
-        return result
 
     async def reindex(self, value: inputs.ReindexInput, call: _Admitted) -> results.ReindexResult:
         """search-reindex."""
         if value.clear:
-            deleted = await self._services.indexing.delete(value.collection)
+            deleted = await self._services.reindexing.clear(value.collection)
             return responses.cleared_result(value.collection, deleted)
         if value.cancel:
             job = await self._services.reindexing.cancel(value.collection)

@@ -3,9 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Set
-from typing import Annotated, Any, Literal
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, cast
 
-from pydantic import AliasChoices, ConfigDict, FailFast, Field, StringConstraints, model_validator
+from pydantic import (
+    AliasChoices,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    ValidationError,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+    model_validator,
+)
 from pydantic.alias_generators import to_camel
 
 from ability_search.analysis.consolidation_report import Judge
@@ -126,7 +136,12 @@ class DocumentInput(Input):
         description="Unique name within the collection (path, URL).",
         examples=["guide/install.md"],
     )
-    title: str = Field(max_length=4096, description="Display title.", examples=["Installation"])
+    title: str | None = Field(
+        None,
+        max_length=4096,
+        description="Display title. Default: a heading of the text, else the source.",
+        examples=["Installation"],
+    )
     content: str = Field(
         description="The full text. A form feed ends a page.",
         examples=["# Installation\n\nRun ..."],
@@ -138,8 +153,8 @@ class DocumentInput(Input):
         " the document is unchanged, whatever its content. With empty content the document is only"
         " compared; if it is missing or changed, wanted lists its source.",
     )
-    metadata: dict[str, Any] = Field(
-        default_factory=dict,
+    metadata: dict[str, Any] | None = Field(
+        None,
         description="JSON object to filter by; returned with hits.",
         examples=[{"lang": "en", "year": 2026}],
     )
@@ -179,6 +194,26 @@ class DocumentInput(Input):
     )
 
 
+@dataclass(frozen=True, slots=True)
+class RefusedDocument:
+    """A document that is not valid."""
+
+    source: str
+    """Its source; empty if that is not valid."""
+    error: ValidationError
+    """What is wrong; its text takes time, and is needed of few."""
+
+
+def _valid_or_refused(
+    value: Any, validate: ValidatorFunctionWrapHandler
+) -> DocumentInput | RefusedDocument:
+    try:
+        return cast(DocumentInput, validate(value))
+    except ValidationError as exc:
+        source = value.get("source") if isinstance(value, dict) else None
+        return RefusedDocument(source if isinstance(source, str) else "", exc)
+
+
 class IndexInput(Input):
     """Input of search-index."""
 
@@ -200,7 +235,7 @@ class IndexInput(Input):
     )
 
     collection: CollectionName = Field(default_factory=str)
-    documents: Annotated[list[DocumentInput], FailFast()] = Field(
+    documents: list[Annotated[DocumentInput, WrapValidator(_valid_or_refused)]] = Field(
         default_factory=list, description="Documents to index; at least one."
     )
     chunk_strategy: ChunkStrategy = None
@@ -346,7 +381,7 @@ class ReindexInput(Input):
     kinds_by: KindsBy = None
     clear: bool = Field(
         False,
-        description="Only delete all chunks; the caller indexes again (the old behaviour).",
+        description="Only delete all chunks; the collection stays, empty, with its settings.",
     )
     background: bool = Field(
         False, description="Return at once; search-collection-info shows the job's progress."

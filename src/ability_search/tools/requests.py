@@ -8,10 +8,10 @@ from typing import Any
 from ability_search.bounded_batches import text_bytes
 from ability_search.config.schema import Limits, Reading
 from ability_search.documents import Document
-from ability_search.errors import InvalidInput, TooLarge
+from ability_search.errors import InvalidInput, SearchError, TooLarge
 from ability_search.filters.parser import parse_filter, source_filter
 from ability_search.filters.tree import Filter, combine
-from ability_search.index.index_calls import IndexOptions
+from ability_search.index.index_calls import Failure, IndexOptions
 from ability_search.index.overview import Wanted
 from ability_search.search.query import Query, parse_query
 from ability_search.text.chunkers.conversation_turns import (
@@ -23,48 +23,69 @@ from ability_search.text.chunkers.strategies import is_markdown
 from ability_search.text.escapes import unescaped
 from ability_search.text.front_matter import markdown_metadata
 from ability_search.text.loaders.conversations import conversations_of
-from ability_search.text.loaders.file_types import named_format
+from ability_search.text.loaders.file_types import language_of, named_format
+from ability_search.text.loaders.text_files import markdown_title
 from ability_search.tools import inputs
+from ability_search.tools.boundary import invalid_item
 
 
-def documents(value: inputs.IndexInput, limits: Limits) -> list[Document]:
-    """Return the documents of a call.
+def documents(value: inputs.IndexInput, limits: Limits) -> tuple[list[Document], list[Failure]]:
+    """Return the documents of a call, and those that are not valid.
 
     Raises:
-        TooLarge: if there are too many, or their texts are too long.
+        InvalidInput: if none of them is valid.
+        TooLarge: if there are too many, their texts are too long together, or each is.
     """
-    if len(value.documents) > limits.batch_documents:
+    given: Sequence[inputs.DocumentInput | inputs.RefusedDocument] = value.documents
+    if len(given) > limits.batch_documents:
         raise TooLarge(
-            f"documents: {len(value.documents)} in one call,"
-            f" at most {limits.batch_documents} are allowed",
+            f"documents: {len(given)} in one call, at most {limits.batch_documents} are allowed",
             hint="Send them in several calls (setting max_batch_documents).",
         )
-    sizes = [text_bytes(item.content) for item in value.documents]
-    total = sum(sizes)
+    total = sum(text_bytes(item.content) for item in value.documents if _is_valid(item))
     if total > limits.batch_bytes:
         raise TooLarge(
             f"documents: {total} bytes in one call, at most {limits.batch_bytes} are allowed",
             hint="Send them in several calls (setting max_batch_bytes).",
         )
-    for place, size in enumerate(sizes):
-        if size > limits.document_bytes:
-            raise TooLarge(
-                f"documents.{place}.content: {size} bytes,"
-                f" at most {limits.document_bytes} are allowed",
-                hint="Split the document (setting max_document_bytes).",
-            )
-    return [
-        Document(
-            **dict(item)
-            | {
-                "content": _content(item, place),
-                "metadata": _metadata(item),
-                "links": tuple(link.model_dump() for link in item.links),
-                "children": None if item.children is None else tuple(item.children),
-            }
+    valid: list[Document] = []
+    failed: list[Failure] = []
+    for place, item in enumerate(given):
+        try:
+            valid.append(_document(item, place, limits))
+        except SearchError as exc:
+            failed.append(Failure(item.source or f"documents.{place}", exc))
+    if failed and not valid:
+        raise failed[0].error
+    return valid, failed
+
+
+def _is_valid(item: inputs.DocumentInput | inputs.RefusedDocument) -> bool:
+    return isinstance(item, inputs.DocumentInput)
+
+
+def _document(
+    item: inputs.DocumentInput | inputs.RefusedDocument, place: int, limits: Limits
+) -> Document:
+    if isinstance(item, inputs.RefusedDocument):
+        raise invalid_item(item.error, inputs.DocumentInput, f"documents.{place}")
+    item = _with_format(item)
+    size = text_bytes(item.content)
+    if size > limits.document_bytes:
+        raise TooLarge(
+            f"documents.{place}.content: {size} bytes, at most {limits.document_bytes} are allowed",
+            hint="Split the document (setting max_document_bytes).",
         )
-        for place, item in enumerate(map(_with_format, value.documents))
-    ]
+    return Document(
+        **dict(item)
+        | {
+            "title": _title(item),
+            "content": _content(item, place),
+            "metadata": _metadata(item),
+            "links": tuple(link.model_dump() for link in item.links),
+            "children": None if item.children is None else tuple(item.children),
+        }
+    )
 
 
 def _with_format(item: inputs.DocumentInput) -> inputs.DocumentInput:
@@ -91,11 +112,25 @@ def _content(item: inputs.DocumentInput, place: int) -> str:
     return text
 
 
+def _title(item: inputs.DocumentInput) -> str:
+    """Return the title of a document: that of the caller, else that of Markdown, else its source.
+
+    An empty one that the caller gives is kept.
+    """
+    if item.title is not None:
+        return item.title
+    other = item.language or (item.format or "markdown") != "markdown"
+    if other or language_of(item.source):
+        return item.source
+    return markdown_title(item.content) or item.source
+
+
 def _metadata(item: inputs.DocumentInput) -> Mapping[str, Any]:
     """Return the metadata of a document: that of the caller, and that in the text of Markdown."""
+    own = item.metadata or {}
     if not is_markdown(item.content, item.format, item.language):
-        return item.metadata
-    return {**markdown_metadata(item.content), **item.metadata}
+        return own
+    return {**markdown_metadata(item.content), **own}
 
 
 def index_options(

@@ -145,7 +145,7 @@ def cleared_result(collection: str, deleted: int) -> results.ReindexResult:
     return results.ReindexResult(
         collection=collection,
         deleted=deleted,
-        message=f"deleted {deleted} chunks; index the documents again",
+        message=f"deleted {deleted} chunks; the collection keeps its settings",
     )
 
 

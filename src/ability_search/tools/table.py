@@ -113,7 +113,7 @@ TOOLS: tuple[ToolRow, ...] = (
         name="search-reindex",
         title="Reindex a collection",
         summary="Chunk and embed a collection again from its stored texts, optionally in the"
-        " background; or clear it.",
+        " background; or empty it.",
         usage="Use it to change the model, the chunking or the language of a collection. For new"
         " or changed texts use search-index.",
         params=inputs.ReindexInput,

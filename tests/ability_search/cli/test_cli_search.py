@@ -321,7 +321,7 @@ def test_hits_of_changed_files_are_marked(
 
 
 def test_similar_takes_the_collection_from_the_chunk_id(network: Network, run: Run) -> None:
-    result = SimilarResult(results=[hit()], count=1, source_chunk=hit())
+    result = SimilarResult(results=[hit()], count=1, source_chunk=hit().chunk_id)
     network.answers["search-similar"] = lambda _: result.model_dump(mode="json", by_alias=True)
     done = run("similar", "docs:a:b.md:0", "-k", "2", broker=network.url)
     assert done.exit_code == 0
@@ -335,7 +335,7 @@ def test_similar_takes_the_collection_from_the_chunk_id(network: Network, run: R
 def test_paths_between_two_sources_are_printed(network: Network, run: Run) -> None:
     path = SourcePath(sources=["a.md", "c.md", "b.md"], via=["cites", "references"], strength=0.25)
     found = SourceConnection(paths=[path], common=["c.md"])
-    result = SimilarResult(results=[], count=0, source_chunk=hit(), connection=found)
+    result = SimilarResult(results=[], count=0, source_chunk=hit().chunk_id, connection=found)
     network.answers["search-similar"] = lambda _: result.model_dump(mode="json", by_alias=True)
     words = ("similar", "a.md", "-c", "docs", "--to", "b.md", "--hops", "2")
     done = run(*words, broker=network.url)
@@ -364,7 +364,7 @@ def test_hops_turn_graph_expansion_on(network: Network, run: Run) -> None:
 
 
 def test_hits_are_marked_by_a_query_that_shows_none(network: Network, run: Run) -> None:
-    near = SimilarResult(results=[], count=0, source_chunk=hit())
+    near = SimilarResult(results=[], count=0, source_chunk=hit().chunk_id)
     network.answers["search-similar"] = lambda _: near.model_dump(mode="json", by_alias=True)
     network.answers["search-query"] = lambda _: answer()
     done = run("mark", "docs:a:0", "n:b:1", "docs:a:0", "--agent", "x", broker=network.url)

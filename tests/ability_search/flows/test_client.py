@@ -17,6 +17,7 @@ from ability_search.client import (
     SearchClient,
     ToolError,
 )
+from ability_search.errors import InvalidInput
 
 WORDS = ["ant", "bee", "cat", "dog", "elk", "fox", "gnu", "hen", "ibex", "jay", "koi", "lynx"]
 ROOT = Path(__file__).parents[3]
@@ -45,7 +46,7 @@ async def test_every_tool(network: Network) -> None:
         assert [hit.source for hit in hits.results] == ["d3"]
         assert hits.explain is not None
         near = await search.similar("docs", hits.results[0].chunk_id, limit=2)
-        assert near.source_chunk.source == "d3"
+        assert near.source_chunk == hits.results[0].chunk_id
         assert len(near.results) == 2
         assert [each.name for each in (await search.collections()).collections] == ["docs"]
         assert (await search.info("docs", limit=1)).source_count == 12
@@ -123,3 +124,12 @@ def test_generated_modules_are_as_generated() -> None:
     script = runpy.run_path(str(ROOT / "scripts" / "generate_client.py"))
     for file, text in script["generated"]().items():
         assert file.read_text(encoding="utf-8") == text
+
+
+@pytest.mark.parametrize("field", ["source", "title", "content", "metadata", "links"])
+async def test_half_a_character_is_refused_by_its_field(network: Network, field: str) -> None:
+    half: dict[str, Any] = {"metadata": {"a": ["\ud800"]}, "links": [{"target": "\udfff"}]}
+    given = {"source": "a", "content": "words", field: half.get(field, "a\ud83d")}
+    async with SearchClient(network.url) as search:
+        with pytest.raises((InvalidInput, ValidationError), match=rf"(?m)^{field}\b"):
+            await search.index("docs", [given])

@@ -209,7 +209,7 @@ async def test_an_artifact_has_what_was_applied_and_it_can_be_undone(
     before = await found_by(network, "cat printer")
     await consolidated(network, apply=True)
     await export(network, tmp_path / "artifact")
-    await network.call("search-reindex", collection="docs", clear=True)
+    await network.call("search-delete", collection="docs")
     await import_(network, tmp_path / "artifact", "docs")
     assert before.keys() - (await found_by(network, "cat printer")).keys() == {"copy", "copy 2"}
     assert (await consolidated(network, undo=True))["undone"] >= 4

@@ -192,3 +192,66 @@ async def test_a_document_of_ten_megabytes_is_stored(network: Network) -> None:
         "search-index", collection="docs", documents=documents, maxTokens=4096
     )
     assert again["unchanged"] == 1
+
+
+TITLES: dict[str, tuple[str, dict[str, Any], str]] = {
+    "a.md": ("# Setting up\n\nwords", {}, "Setting up"),
+    "b": ("---\ntitle: Own\n---\n# Other\n\nwords", {}, "Own"),
+    "c.txt": ("only words", {}, "c.txt"),
+    "d.py": ("# a comment\nx = 1\n", {}, "d.py"),
+    "e": ("# a comment\nx = 1\n", {"format": "code"}, "e"),
+    "f": ("# Heading\n\nwords", {"title": "given"}, "given"),
+    "g": ("# Heading\n\nwords", {"title": ""}, ""),
+    "h": ("# Heading\n\nwords", {"title": None, "metadata": None}, "Heading"),
+}
+
+
+async def test_a_document_without_title_has_that_of_its_text_or_its_source(
+    network: Network,
+) -> None:
+    documents = [
+        {"source": source, "content": content, **fields}
+        for source, (content, fields, _) in TITLES.items()
+    ]
+    answer = await network.call("search-index", collection="docs", documents=documents)
+    assert (answer["added"], answer["failed"]) == (len(TITLES), [])
+    found = await network.call("search-query", collection="docs", query="words x heading", limit=99)
+    titles = {hit["source"]: hit["title"] for hit in found["results"]}
+    assert titles == {source: title for source, (_, _, title) in TITLES.items()}
+    again = await network.call("search-index", collection="docs", documents=documents)
+    assert again["unchanged"] == len(TITLES)
+
+
+BAD: list[Any] = [
+    {"source": "x" * 1100, "title": "t", "content": "words"},
+    {"source": "", "title": "t", "content": "words"},
+    {"source": 7, "title": "t", "content": "words"},
+    {"title": "t", "content": "words"},
+    {"source": "no content"},
+    {"source": "number", "content": 7},
+    {"source": "text", "content": "words", "metadata": "none"},
+    {"source": "unknown", "content": "words", "colour": "red"},
+    {"source": "link", "content": "words", "links": [{"target": " "}]},
+    {"source": "chat", "content": "words", "format": "conversation"},
+    "words",
+    None,
+]
+
+
+async def test_documents_that_are_not_valid_fail_one_by_one(network: Network) -> None:
+    good = [document("first", "words"), document("last", "words")]
+    answer = await network.call(
+        "search-index", collection="docs", documents=[good[0], *BAD, good[1]]
+    )
+    assert (answer["documents"], answer["added"]) == (len(BAD) + 2, 2)
+    named = {each["error"].split(".")[1]: each["source"] for each in answer["failed"]}
+    assert sorted(map(int, named)) == list(range(1, len(BAD) + 1))
+    sources = [each.get("source") if isinstance(each, dict) else None for each in BAD]
+    assert [named[str(n)] for n in range(1, len(BAD) + 1)] == [
+        each if isinstance(each, str) and each else f"documents.{n}"
+        for n, each in enumerate(sources, 1)
+    ]
+    for each in BAD:
+        refused = await network.refused("search-index", collection="docs", documents=[each])
+        assert refused["code"] == "invalid_input"
+        assert refused["error"].startswith("documents.0")

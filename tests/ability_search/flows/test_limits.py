@@ -51,13 +51,17 @@ async def test_a_batch_has_limits(start: Start) -> None:
         for documents, setting in (
             ([document(f"d{n}", "words") for n in range(4)], "max_batch_documents"),
             ([document(f"d{n}", "x" * 1500) for n in range(3)], "max_batch_bytes"),
-            ([document("a", "words"), document("b", "x" * 2049)], "max_document_bytes"),
+            ([document("b", "x" * 2049)], "max_document_bytes"),
         ):
             answer = await network.refused("search-index", collection="docs", documents=documents)
             assert answer["code"] == "too_large"
             assert answer["error"].startswith("documents")
             assert setting in answer["hint"]
         assert (await network.call("search-collections"))["collections"] == []
+        both = [document("a", "words"), document("b", "x" * 2049)]
+        answer = await network.call("search-index", collection="docs", documents=both)
+        assert answer["added"] == 1
+        assert [(each["source"], each["code"]) for each in answer["failed"]] == [("b", "too_large")]
 
 
 async def test_only_so_many_calls_at_a_time(start: Start) -> None:

@@ -188,8 +188,7 @@ async def test_neighbours_are_the_nearest_others(network: Network) -> None:
     own = oracle.id(chosen)
     assert scores.pop(own) == pytest.approx(1.0)
     answer = await network.call("search-similar", collection="docs", chunkId=own, limit=20)
-    assert answer["sourceChunk"]["chunkId"] == own
-    assert answer["sourceChunk"]["content"] == chosen["content"]
+    assert answer["sourceChunk"] == own
     assert_ranked(answer["results"], scores, count=20)
     everything = await network.call("search-similar", collection="docs", chunkId=own, limit=1000)
     assert everything["count"] == 59
@@ -204,8 +203,7 @@ async def test_sources_near_a_source(network: Network) -> None:
     ]
     await index(network, "docs", documents, chunkStrategy="markdown-headers")
     answer = await network.call("search-similar", collection="docs", source="long")
-    assert answer["sourceChunk"]["chunkId"] == "docs:long:0"
-    assert answer["sourceChunk"]["totalChunks"] == 2
+    assert answer["sourceChunk"] == "docs:long:0"
     assert [hit["source"] for hit in answer["results"]] == ["both", "cats", "fish"]
     chunk = await network.call("search-similar", collection="docs", chunkId="docs:long:0", limit=1)
     assert [hit["source"] for hit in chunk["results"]] == ["cats"]

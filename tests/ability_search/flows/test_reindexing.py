@@ -260,15 +260,37 @@ def handler_of(network: Network, name: str) -> Handler:
     return next(tool.handler for tool in offered if tool.name == name)
 
 
-async def test_clear_deletes_everything_for_the_caller_to_index_again(network: Network) -> None:
-    documents = await fill(network)
-    before = await record(network, "docs")
-    answer = await network.call("search-reindex", collection="docs", clear=True)
-    assert answer["deleted"] == before.chunks
-    assert (await network.call("search-collections"))["collections"] == []
-    again = await network.call("search-index", collection="docs", documents=documents)
-    assert again["added"] == 8
-    await only_the_live_generation_is_left(network)
+async def test_a_cleared_collection_is_empty_and_keeps_its_settings(start: Start) -> None:
+    settings = {
+        "language": "german",
+        "kinds": ["title"],
+        "context": 1,
+        "chunkStrategy": "paragraph",
+    }
+    kept = ("model", "dimensions", "language", "kinds", "context", "createdAt")
+    async with start(**NO_GRACE) as network:
+        documents = [document(f"d{n}", f"# Eins\n\ncat{n} dog") for n in range(8)]
+        await network.call("search-index", collection="docs", documents=documents, **settings)
+        before = await record(network, "docs")
+        info = await network.call("search-collection-info", collection="docs")
+        for chunks_before in (before.chunks, 0):
+            answer = await network.call("search-reindex", collection="docs", clear=True)
+            assert (answer["collection"], answer["deleted"]) == ("docs", chunks_before)
+            (listed,) = (await network.call("search-collections"))["collections"]
+            assert (listed["name"], listed["chunks"], listed["sources"]) == ("docs", 0, 0)
+            found = await network.call("search-query", collection="docs", query="cat1")
+            assert found["results"] == []
+            empty = await network.call("search-collection-info", collection="docs")
+            assert [empty[name] for name in kept] == [info[name] for name in kept]
+            await only_the_live_generation_is_left(network)
+        again = await network.call("search-index", collection="docs", documents=documents)
+        assert again["added"] == 8
+        after = await record(network, "docs")
+        assert (after.chunks, after.kind_chunks) == (before.chunks, before.kind_chunks)
+        assert after.chunk_strategy == "paragraph"
+        await network.call("search-delete", collection="docs")
+        gone = await network.refused("search-reindex", collection="docs", clear=True)
+        assert gone["code"] == "not_found"
 
 
 async def test_an_empty_collection_is_rebuilt_as_it_was_asked(start: Start) -> None:

@@ -161,9 +161,9 @@ async def test_hybrid_query_without_an_embedder_is_degraded(
 
 
 async def test_similar_chunks_leave_out_the_chunk_itself(services: Services) -> None:
-    result = await services.searcher.similar("docs", "docs:apples:0", limit=2)
-    assert result.source_chunk.source == "apples"
+    result = await services.searcher.similar("docs", "docs:apples:0", limit=2, shown=bool)
+    assert result.source_chunk == "docs:apples:0"
     assert [hit.source for hit in result.results][0] == "pears"
     assert result.count == 2
     with pytest.raises(NotFound):
-        await services.searcher.similar("docs", "docs:apples:9")
+        await services.searcher.similar("docs", "docs:apples:9", shown=bool)

@@ -15,7 +15,7 @@ from typing import Any
 
 from ability_search.text.chunkers import markdown_blocks, restructured_sections
 from ability_search.text.escapes import unescaped
-from ability_search.text.front_matter import markdown_metadata, read_front_matter
+from ability_search.text.front_matter import FrontMatter, markdown_metadata, read_front_matter
 from ability_search.text.loaders.extracts import (
     Bounds,
     Extracted,
@@ -57,12 +57,16 @@ def read_markdown(_name: str, text: str, _bounds: Bounds) -> Extracted:
     """
     text = unescaped(text, format="markdown")
     matter = read_front_matter(text)
-    title = matter.title or _first_heading(text[matter.end :])
+    title = markdown_title(text, matter)
     return Extracted(text, "markdown", title=title, metadata=markdown_metadata(text, matter))
 
 
-def _first_heading(text: str) -> str | None:
-    blocks, _ = markdown_blocks.read_blocks(text[:_HEAD])
+def markdown_title(text: str, matter: FrontMatter | None = None) -> str | None:
+    """Return the title in the front matter of Markdown, else its first heading of level 1."""
+    matter = matter or read_front_matter(text)
+    if matter.title:
+        return matter.title
+    blocks, _ = markdown_blocks.read_blocks(text[matter.end :][:_HEAD])
     return next((block.title for block in blocks if block.level == 1 and block.title), None)
 
 
