@@ -8,6 +8,7 @@ import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import date, datetime, time
+from itertools import pairwise
 from typing import Any
 
 import yaml
@@ -28,6 +29,7 @@ _ITEM = re.compile(r"[ \t]*-[ \t]+(.*\S)[ \t]*")
 _NO_TEXT = "[{&*!|>"
 """First characters of YAML that is no text; a list of links to notes is an exception."""
 _WIKI_LINKS = re.compile(r"\[\[[^\[\]]+\]\](?:[ \t]*,[ \t]*\[\[[^\[\]]+\]\])*")
+_UNREADABLE = (yaml.YAMLError, ValueError, AttributeError, RecursionError)
 _MOST_TAGS = 100
 CODE = (
     r"^ {0,3}(?P<mark>```++|~~~++)[^\n]*+\n.*?(?:^ {0,3}(?P=mark)[`~]*[ \t]*$|\Z)"
@@ -72,7 +74,7 @@ def read_front_matter(text: str) -> FrontMatter:
     malformed: list[int] = []
     try:
         values = _PARSERS[match["fence"]](body)
-    except (yaml.YAMLError, ValueError, RecursionError):
+    except _UNREADABLE:
         values = _entries(body, match["fence"], malformed)
     if not isinstance(values, Mapping):
         return FrontMatter()
@@ -117,11 +119,11 @@ def _entries(body: str, fence: str, malformed: list[int]) -> dict[str, Any]:
     lines = body.split("\n")
     starts = [at for at, line in enumerate(lines) if _ENTRY.match(line)]
     values: dict[str, Any] = {}
-    for start, end in zip(starts, [*starts[1:], len(lines)], strict=True):
+    for start, end in pairwise([*starts, len(lines)]):
         entry = lines[start:end]
         try:
             values.update(_PARSERS[fence]("\n".join(entry)))
-        except (yaml.YAMLError, ValueError, TypeError, RecursionError):
+        except (*_UNREADABLE, TypeError):
             malformed.append(start + 2)
             head = _ENTRY.match(entry[0])
             value = _as_text(entry) if fence == "---" else None

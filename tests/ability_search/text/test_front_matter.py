@@ -47,3 +47,8 @@ def test_malformed_toml_names_its_line():
 
 def test_well_formed_front_matter_has_no_warning():
     assert front_matter_warnings("a.md", f"---\n{GOOD}---\nText") == []
+
+
+@pytest.mark.parametrize("body", ["# Title\n> quote", "# Title\n```py", "a: !!timestamp x"])
+def test_what_is_no_front_matter_is_text(body):
+    assert read_front_matter(f"---\n{body}\n---\n").end == 0

@@ -29,6 +29,7 @@ from ability_search.text.chunkers.chunk_packing import (
     Unstructured,
     clipped,
 )
+from ability_search.text.chunkers.symbols import BY_BLANK_LINES
 
 MOST_BLOCKS = 200_000
 """Maximum blocks of a text; one block per fifty characters in a text of ten megabytes."""
@@ -75,6 +76,8 @@ class Block:
 
     def cuts(self) -> tuple[Cut, ...]:
         """Return the ways to cut the block if it exceeds a chunk, coarsest first."""
+        if self.kind == "fence":
+            return BY_BLANK_LINES
         if self.kind in VERBATIM_KINDS:
             return VERBATIM
         if self.kind in _CONTAINERS:

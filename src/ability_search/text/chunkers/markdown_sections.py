@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from operator import attrgetter
 
 from ability_search.documents import Passage
 from ability_search.text.chunkers import boundaries
@@ -14,7 +16,7 @@ from ability_search.text.chunkers.chunk_packing import (
     BY_PARAGRAPH,
     GLUE,
     PROSE,
-    VERBATIM,
+    Packed,
     Passages,
     Ruler,
     Unit,
@@ -22,6 +24,7 @@ from ability_search.text.chunkers.chunk_packing import (
     pack,
 )
 from ability_search.text.chunkers.markdown_blocks import VERBATIM_KINDS, Block, Fence
+from ability_search.text.chunkers.symbols import BY_BLANK_LINES
 
 SEPARATOR = " > "
 _CONTEXT_SENTENCES = 2
@@ -37,25 +40,39 @@ class Section:
     blocks: tuple[Block, ...]
 
 
-def chunk_sections(ruler: Ruler, blocks: Sequence[Block]) -> list[Passage]:
+def chunk_sections(
+    ruler: Ruler, blocks: Sequence[Block], fences: Sequence[Fence] = ()
+) -> list[Passage]:
     """Cut a text that consists of ``blocks`` at its headings.
 
     Each section is chunked separately, with its path of headings as breadcrumb. Sections are never
     merged, however short: a query may match the breadcrumb. Only a heading followed directly by a
     deeper heading shares the passage of that heading. Text before the first heading has no
     breadcrumb. A long section is cut between blocks, then items, sentences, lines, words and
-    characters; a fence or table that fits into a chunk stays whole. Every passage of a longer
-    table begins with the table's header.
+    characters; a fence or table that fits into a chunk stays whole. A longer fence is cut at
+    blank lines before unindented lines, and its passages have its language. Every passage of a
+    longer table begins with the table's header.
     """
     passages = Passages(ruler)
     for block in blocks:
         if block.kind == "table_open" and not ruler.fits(block.start, block.end):
             _repeat_header(ruler, block)
     return [
-        passages.make(packed, breadcrumb=SEPARATOR.join(section.path))
+        passages.make(
+            packed,
+            breadcrumb=SEPARATOR.join(section.path),
+            language=_language(fences, packed),
+        )
         for section in _sections(blocks)
         for packed in pack(ruler, _units(ruler, section.blocks))
     ]
+
+
+def _language(fences: Sequence[Fence], packed: Packed) -> str | None:
+    """Return the language of the fence that a chunk is part of; ``None`` if there is none."""
+    place = bisect_right(fences, packed.start, key=attrgetter("start")) - 1
+    is_part = place >= 0 and packed.end <= fences[place].end
+    return fences[place].language if is_part else None
 
 
 def _repeat_header(ruler: Ruler, table: Block) -> None:
@@ -118,7 +135,7 @@ def chunk_fences(ruler: Ruler, blocks: Sequence[Block], fences: Sequence[Fence])
     A passage keeps the markers of its fence and has its ``language``. Its ``context`` is the last
     two sentences of the preceding prose in the same section, whitespace collapsed, at most a
     quarter of the maximum tokens (not counted in ``tokens``). A fence that exceeds a chunk is cut
-    between lines; every part has the language and the context. Prose is cut into paragraphs.
+    at blank lines; every part has the language and the context. Prose is cut into paragraphs.
     """
     return list(_by_fence(ruler, _sections(blocks), fences))
 
@@ -141,7 +158,7 @@ def _by_fence(
             for packed in pack(ruler, _prose(ruler, at, fence.start)):
                 yield passages.make(packed, breadcrumb=breadcrumb)
             context = _context(ruler, prose, at, fence.start) if prose else ""
-            for packed in pack(ruler, [Unit(fence.start, fence.end, BLOCK, VERBATIM)]):
+            for packed in pack(ruler, [Unit(fence.start, fence.end, BLOCK, BY_BLANK_LINES)]):
                 yield passages.make(
                     packed, breadcrumb=breadcrumb, context=context, language=fence.language
                 )

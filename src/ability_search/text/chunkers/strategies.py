@@ -235,11 +235,11 @@ def _chunk_markdown(ruler: Ruler) -> list[Passage]:
     in_fences = sum(fence.end - fence.start for fence in fences)
     if len(fences) >= _SEVERAL_FENCES and in_fences >= _MOSTLY_FENCES * len(ruler.text.strip()):
         return chunk_fences(ruler, blocks, fences)
-    return chunk_sections(ruler, blocks)
+    return chunk_sections(ruler, blocks, fences)
 
 
 def _chunk_headers(ruler: Ruler) -> list[Passage]:
-    return chunk_sections(ruler, read_blocks(ruler.text)[0])
+    return chunk_sections(ruler, *read_blocks(ruler.text))
 
 
 def _chunk_code_blocks(ruler: Ruler) -> list[Passage]:

@@ -372,11 +372,11 @@ def _line_groups(ruler: Ruler, start: int, end: int) -> Iterator[Span]:
     return boundaries.line_groups(ruler.text, start, end)
 
 
-_BY_BLANK_LINES = (Cut(BLOCK, _top_level), Cut(ITEM, _line_groups), *VERBATIM)
+BY_BLANK_LINES = (Cut(BLOCK, _top_level), Cut(ITEM, _line_groups), *VERBATIM)
 
 
 def _loose(start: int, end: int, path: tuple[str, ...]) -> Unit:
-    return Unit(start, end, BLOCK, _BY_BLANK_LINES, path)
+    return Unit(start, end, BLOCK, BY_BLANK_LINES, path)
 
 
 def _children(container: Node) -> Iterator[Node]:

@@ -381,3 +381,19 @@ def test_a_breadcrumb_has_only_the_beginning_of_a_long_name(text: str, format: s
     breadcrumbs = [each.breadcrumb for each in passages if each.breadcrumb]
     assert breadcrumbs
     assert max(map(len, breadcrumbs)) <= 320
+
+
+@pytest.mark.parametrize("strategy", ["markdown-headers", "code-blocks", "auto"])
+@pytest.mark.parametrize("language", ["python", "ruby", "brainfuck"])
+def test_a_long_fence_is_cut_between_functions_and_keeps_its_language(strategy, language):
+    functions = [f"def name{n}(a):\n    b = a\n\n    return b + {n}" for n in range(40)]
+    fence = "\n\n".join(functions)
+    text = f"# Title\n\nProse.\n\n```{language}\n{fence}\n```\n\nMore prose.\n"
+
+    parts = [each for each in chunk(text, strategy=strategy, max_tokens=60, format="markdown")
+             if "def name" in each.content]  # fmt: skip
+
+    assert len(parts) > 5
+    assert {each.language for each in parts} <= {language, None}
+    assert all(each.language == language for each in parts[1:-1])
+    assert all(sum(each in part.content for part in parts) == 1 for each in functions)
