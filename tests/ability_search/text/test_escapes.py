@@ -1,6 +1,7 @@
 """Escaped characters: words are found, and neither lines nor structure change."""
 
 import json
+from typing import Any
 
 import pytest
 import yaml
@@ -19,7 +20,7 @@ VALUES = st.recursive(
 
 
 @given(VALUES, st.sampled_from([None, 1]))
-def test_json_keeps_its_lines_and_its_values(value, indent):
+def test_json_keeps_its_lines_and_its_values(value: Any, indent: int | None) -> None:
     text = json.dumps([value], indent=indent)
     read = unescaped(text, format="json")
 
@@ -33,7 +34,7 @@ def test_json_keeps_its_lines_and_its_values(value, indent):
 
 
 @given(st.dictionaries(st.sampled_from("abc"), WORDS.map(" ".join), min_size=1))
-def test_yaml_keeps_its_values(value):
+def test_yaml_keeps_its_values(value: Any) -> None:
     text = yaml.dump(value)
     read = unescaped(text, format="code", language="yaml")
 
@@ -52,7 +53,9 @@ def test_yaml_keeps_its_values(value):
         ("a.md", "markdown", None, "M&uuml;ller second &#x5317;&#20140;"),
     ],
 )
-def test_words_with_escapes_are_terms(name, format, language, text):
+def test_words_with_escapes_are_terms(
+    name: Any, format: str | None, language: str | None, text: Any
+) -> None:
     read = unescaped(text, name=name, format=format, language=language)
 
     expected = analyzer_for().terms("Müller second 北京")
@@ -60,7 +63,7 @@ def test_words_with_escapes_are_terms(name, format, language, text):
     assert read.count("\n") == text.count("\n")
 
 
-def test_code_is_not_decoded():
+def test_code_is_not_decoded() -> None:
     python = 'print("\\u00fc")'
     markdown = "`&uuml;`\n\n```html\n&uuml;\n```\n\n    &uuml;\n\n&lt;b&gt; &amp;"
 

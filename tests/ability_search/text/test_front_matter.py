@@ -1,5 +1,7 @@
 """Front matter with malformed lines: the others are read, and the malformed ones are named."""
 
+from typing import Any
+
 import pytest
 
 from ability_search.text.front_matter import front_matter_warnings, read_front_matter
@@ -22,7 +24,7 @@ GOOD = "tags: [a, b]\naliases:\n  - One\n  - Two\nyear: 2026\n"
     ],
 )
 @pytest.mark.parametrize("place", [0, 1, 2])
-def test_malformed_entry_loses_nothing_else(line, key, value, place):
+def test_malformed_entry_loses_nothing_else(line: Any, key: Any, value: Any, place: Any) -> None:
     parts = [GOOD, "name: N\n"]
     parts.insert(place, f"{line}\n")
     text = f"---\n{''.join(parts)}---\nText"
@@ -38,17 +40,17 @@ def test_malformed_entry_loses_nothing_else(line, key, value, place):
     assert f"line {number};" in front_matter_warnings("a.md", text)[0]
 
 
-def test_malformed_toml_names_its_line():
+def test_malformed_toml_names_its_line() -> None:
     found = read_front_matter('+++\ntags = ["a"]\nauthor = @me\nyear = 2026\n+++\nText')
 
     assert found.metadata == {"tags": ["a"], "year": 2026}
     assert found.malformed == (3,)
 
 
-def test_well_formed_front_matter_has_no_warning():
+def test_well_formed_front_matter_has_no_warning() -> None:
     assert front_matter_warnings("a.md", f"---\n{GOOD}---\nText") == []
 
 
 @pytest.mark.parametrize("body", ["# Title\n> quote", "# Title\n```py", "a: !!timestamp x"])
-def test_what_is_no_front_matter_is_text(body):
+def test_what_is_no_front_matter_is_text(body: Any) -> None:
     assert read_front_matter(f"---\n{body}\n---\n").end == 0

@@ -385,7 +385,9 @@ def test_a_breadcrumb_has_only_the_beginning_of_a_long_name(text: str, format: s
 
 @pytest.mark.parametrize("strategy", ["markdown-headers", "code-blocks", "auto"])
 @pytest.mark.parametrize("language", ["python", "ruby", "brainfuck"])
-def test_a_long_fence_is_cut_between_functions_and_keeps_its_language(strategy, language):
+def test_a_long_fence_is_cut_between_functions_and_keeps_its_language(
+    strategy: str, language: str
+) -> None:
     functions = [f"def name{n}(a):\n    b = a\n\n    return b + {n}" for n in range(40)]
     fence = "\n\n".join(functions)
     text = f"# Title\n\nProse.\n\n```{language}\n{fence}\n```\n\nMore prose.\n"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from typing import Any
 
 import pytest
 from tests.ability_search.text.chunkers.invariants import assert_sound
@@ -24,7 +25,7 @@ LIMIT = 3
 # Opens the store.
 # In two lines.
 @cached
-def open_store(path):
+def open_store(path: Any) -> None:
     return path
 
 
@@ -228,7 +229,9 @@ def test_deeply_nested_conditional_compilation_is_cut() -> None:
         ("typescript", "b();", "/** Doc. */\n@b", "export class A {}"),
     ],
 )
-def test_documentation_and_attributes_stay_with_their_item(language, before, above, item):
+def test_documentation_and_attributes_stay_with_their_item(
+    language: Any, before: Any, above: Any, item: Any
+) -> None:
     text = f"{before}\n\n{above}\n{item}\n"
 
     contents = [each.content for each in chunk(text, format="code", language=language)]
