@@ -143,7 +143,7 @@ def _as_text(entry: list[str]) -> str | list[str] | None:
     if rest:
         return None
     if _WIKI_LINKS.fullmatch(value):
-        return [f"[[{name.strip()}]]" for name in re.findall(r"\[\[(.*?)\]\]", value)]
+        return [f"[[{name.strip()}]]" for name in re.findall(r"\[\[([^\[\]]*+)\]\]", value)]
     return None if value[0] in _NO_TEXT else value
 
 

@@ -201,7 +201,7 @@ class RefusedDocument:
     source: str
     """Its source; empty if that is not valid."""
     error: ValidationError
-    """What is wrong; its text takes time, and is needed of few."""
+    """The problem; its text is made when it is read, because that takes time."""
 
 
 def _valid_or_refused(

@@ -13,7 +13,8 @@ from ability_search.tools.requests import documents
 def read(source: Any, content: Any, **given: Any) -> Any:
     item = {"source": source, "title": "T", "content": content, **given}
     value = inputs.IndexInput.model_validate({"collection": "c", "documents": [item]})
-    return documents(value, Limits())[0]
+    valid, _ = documents(value, Limits())
+    return valid[0]
 
 
 @pytest.mark.parametrize(
