@@ -86,7 +86,11 @@ def wrap_classes() -> None:
     wrapped: set[type] = set()
     for package, names in _CALLED.items():
         for name in names.split():
-            java = jpype.JClass(f"{package}.{name}").class_
+            try:
+                java = jpype.JClass(f"{package}.{name}").class_
+            except TypeError:  # another version of the engine or of Java does not have it
+                log.debug("there is no class %s.%s", package, name)
+                continue
             called = [each for each in java.getMethods() if str(each.getName()) in methods]
             for each in (*called, *java.getConstructors()):
                 wrapped.update(map(jpype.JClass, each.getParameterTypes()))
