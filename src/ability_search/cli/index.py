@@ -131,8 +131,8 @@ def index(
     reads them on its own machine, within its allowed_roots. Binary, empty and too
     large files are skipped; a file that has become empty is deleted from the
     collection. A file keeps the name that it has in the collection, in whatever
-    directory the command runs. --sweep refuses to delete all sources of a directory
-    unless --yes is given, because its drive may not be mounted. The documents are
+    directory the command runs. --sweep refuses to delete all or most sources of a
+    directory unless --yes is given, because its drive may not be mounted. The documents are
     sent in several calls; --timeout applies to each. A single text is given with
     --text, or with - on standard input; a text of the same source is replaced. Exit
     code 1 means that a document failed.
@@ -167,7 +167,8 @@ def index(
 
     async def read_there(client: ToolClient) -> None:
         outcome.collection = collection or collection_name(paths[0])
-        wanted = {**options, **patterns, **given(sweep=sweep), "collection": outcome.collection}
+        swept = given(sweep=sweep, sweepAll=sweep and yes)
+        wanted = {**options, **patterns, **swept, "collection": outcome.collection}
         for path in paths:
             # A relative path is relative to the worker's directory, if that is another machine.
             where = path if client.target.stack is None else path.absolute()
@@ -188,8 +189,8 @@ def index(
         chosen = trees(paths, place.roots, **patterns)
         removing: set[str] = set()
         for tree in sweepable(chosen) if sweep else ():
-            lost = [source for source in place.sources if tree.lacks(source)]
-            if lost and not (tree.selection.files or yes):
+            lost, unusual = tree.lost(place.sources)
+            if unusual and not yes:
                 _confirm_sweep(tree, len(lost), name)
             removing.update(lost)
         wanted = {**options, "collection": name}
@@ -256,14 +257,14 @@ def _document(
 
 
 def _confirm_sweep(tree: Tree, sources: int, collection: str) -> None:
-    """Ask before all sources of a directory are deleted.
+    """Ask before most sources of a directory are deleted.
 
     Raises:
         InvalidInput: if nobody can be asked.
     """
     place = tree.selection.prefix.rstrip("/")
     count = output.counted(sources, "source")
-    problem = f"{place} has no files; all its sources in {collection} ({count}) would be deleted"
+    problem = f"{place} lacks the files of {count} in {collection}, which would be deleted"
     if not sys.stdin.isatty():
         hint = "Check that its drive is mounted, or delete them with --yes."
         raise InvalidInput("--sweep", problem, hint=hint)

@@ -74,6 +74,7 @@ _CREDENTIALS_IN_JSON = re.compile(
 )
 _CREDENTIALS_BYTES = 16 * 1024
 """Bytes of a file that show whether it is one of credentials."""
+_MANY = 20
 SECRET = "may hold a key, a password or a token: never indexed"
 _LEFT_OUT = (
     ".git/",
@@ -273,6 +274,21 @@ def real_path(file: Path) -> Path | None:
         return Path(os.path.realpath(file, strict=True))
     except OSError:
         return None
+
+
+def needs_consent(gone: int, stored: int, *, files: bool) -> bool:
+    """Return whether a sweep is refused unless it is confirmed: a drive may not be mounted.
+
+    It is if there are no files, if all of several sources would be removed, or more than half of
+    twenty or more.
+
+    Args:
+        gone: Number of sources whose files no longer exist.
+        stored: Number of all sources stored below the directory.
+        files: Whether the directory has files.
+    """
+    most = stored >= _MANY and 2 * gone > stored
+    return gone > 0 and (not files or most or gone == stored > 1)
 
 
 def vanished(file: Path) -> bool:

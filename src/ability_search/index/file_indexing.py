@@ -12,7 +12,15 @@ from pydantic import BaseModel, ConfigDict
 
 from ability_search.documents import Document
 from ability_search.files.file_documents import open_extractor, prints, read_files
-from ability_search.files.selection import Selection, Skipped, allowed, select, slices, vanished
+from ability_search.files.selection import (
+    Selection,
+    Skipped,
+    allowed,
+    needs_consent,
+    select,
+    slices,
+    vanished,
+)
 from ability_search.index.index_calls import IndexOptions, IndexReport, Progress, Report
 from ability_search.index.index_ports import IndexPorts
 from ability_search.index.indexer import Indexer
@@ -32,6 +40,8 @@ class FileRequest(BaseModel):
     gitignore: bool = False
     sweep: bool = False
     """Remove sources under the path whose files are gone."""
+    sweep_all: bool = False
+    """Remove them even if :func:`.needs_consent` applies."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +102,9 @@ class FileIndexing:
         stale = [each.path for each in (*selection.skipped, *skipped) if each.stale]
         removed = await self._indexing.discard(name, stale)
         if request.sweep:
-            removed += await self._sweep(name, selection, total.result.warnings)
+            removed += await self._sweep(
+                name, selection, total.result.warnings, confirmed=request.sweep_all
+            )
         taken = len(selection.files) - sum(not each.part for each in skipped)
         return FileReport(total.result, taken, [*selection.skipped, *skipped], removed)
 
@@ -145,34 +157,35 @@ class FileIndexing:
             gitignore=request.gitignore,
         )
 
-    async def _sweep(self, name: str, selection: Selection, warnings: list[str]) -> int:
+    async def _sweep(
+        self, name: str, selection: Selection, warnings: list[str], *, confirmed: bool
+    ) -> int:
         """Remove the sources below the selection whose files are gone; return their number.
 
-        If no file is left, nothing is removed, because the drive may not be mounted.
+        Nothing is removed if :func:`.needs_consent` applies and it was not confirmed.
         """
         collection = await self._registry.reload(name)
-        removed = 0
-        floor = selection.prefix
-        while collection is not None:
-            sources = await self._store.sources(
-                collection.type, after=floor, limit=_PAGE, files=True
-            )
-            below = [source for source in sources if source.startswith(selection.prefix)]
-            gone = await asyncio.to_thread(_gone, selection.root, below)
-            if gone and not selection.files:
-                warnings.append(
-                    f"{selection.prefix or name} has no files; its sources are kept, because its"
-                    " drive may not be mounted (search-delete deletes them)"
-                )
-                break
-            if gone and await self._indexing.remove(collection, gone) is None:
-                collection = await self._registry.reload(name)
-                continue
-            removed += len(gone)
+        if collection is None:
+            return 0
+        gone: list[str] = []
+        stored, floor = 0, selection.prefix
+        while page := await self._store.sources(
+            collection.type, after=floor, limit=_PAGE, files=True
+        ):
+            below = [source for source in page if source.startswith(selection.prefix)]
+            gone += await asyncio.to_thread(_gone, selection.root, below)
+            stored += len(below)
             if len(below) < _PAGE:
                 break
             floor = below[-1]
-        return removed
+        if not confirmed and needs_consent(len(gone), stored, files=bool(selection.files)):
+            warnings.append(
+                f"{selection.prefix or name} lacks the files of {len(gone)} of {stored} sources;"
+                " they are kept, because its drive may not be mounted (sweepAll deletes them)"
+            )
+            return 0
+        parts = [gone[start : start + _PAGE] for start in range(0, len(gone), _PAGE)]
+        return sum([await self._indexing.discard(name, part) for part in parts])
 
 
 class _Total:

@@ -18,6 +18,7 @@ from ability_search.files.selection import (
     Identity,
     Selection,
     named_once,
+    needs_consent,
     real_path,
     select,
     vanished,
@@ -49,9 +50,15 @@ class Tree:
         """Return the tree restricted to these files."""
         return replace(self, selection=self.selection.only(files))
 
-    def lacks(self, source: str) -> bool:
-        """Return whether a source name lies in this directory but its file does not exist."""
-        return source.startswith(self.selection.prefix) and vanished(self.selection.root / source)
+    def lost(self, sources: Sequence[str]) -> tuple[list[str], bool]:
+        """Return the sources in this directory whose files no longer exist.
+
+        Also returns whether their removal has to be confirmed, see :func:`.needs_consent`.
+        """
+        selection = self.selection
+        stored = [source for source in sources if source.startswith(selection.prefix)]
+        gone = [source for source in stored if vanished(selection.root / source)]
+        return gone, needs_consent(len(gone), len(stored), files=bool(selection.files))
 
 
 def collection_name(path: Path) -> str:

@@ -250,17 +250,17 @@ def _device_of(path: Path) -> int:
 def _vanished(trees: Sequence[Tree], place: Place, outcome: Outcome) -> set[str]:
     """Return the stored sources of directories whose files no longer exist.
 
-    None of a directory without files, because its drive may not be mounted, and none of a root
+    None if they are most of a directory, because its drive may not be mounted, and none of a root
     directory, because every source would count as one of its files; both are warned about.
     """
     found: set[str] = set()
     for tree in trees:
         prefix = tree.selection.prefix
-        lost = [source for source in place.sources if tree.lacks(source)]
-        if prefix and tree.selection.files:
+        lost, unusual = tree.lost(place.sources)
+        if prefix and not unusual:
             found.update(lost)
         elif lost:
-            reason = "has no files" if prefix else "is the root of the sources"
+            reason = "lacks most of its files" if prefix else "is the root of the sources"
             outcome.warnings.append(
                 f"{prefix or tree.selection.root} {reason}: {len(lost):,} sources without a file"
                 f" stay in {place.collection}; `ability-search delete` deletes them"

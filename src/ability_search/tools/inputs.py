@@ -301,6 +301,11 @@ class IndexFileInput(Input):
     sweep: bool = Field(
         False, description="Delete sources under this directory whose files no longer exist."
     )
+    sweep_all: bool = Field(
+        False,
+        description="Delete them even if they are all or most of the sources under it, which is"
+        " refused by default, because its drive may not be mounted.",
+    )
     dedup_threshold: DedupThreshold = None
     job_id: JobId = None
 

@@ -133,7 +133,7 @@ def test_sweep_deletes_many_sources_in_few_calls(network: Network, run: Run) -> 
     gone = [f"notes/{n:03}.md" for n in range(450)]
     network.answers["search-collection-info"] = lambda _: {"sources": gone}
     network.answers["search-delete"] = lambda asked: {"deleted": len(asked["sources"])}
-    done = run("index", "notes", "--sweep", "--json", broker=network.url)
+    done = run("index", "notes", "--sweep", "--yes", "--json", broker=network.url)
     assert json.loads(done.stdout)["removed"] == 450
     calls = network.inputs("search-delete")
     assert [len(each["sources"]) for each in calls] == [200, 200, 50]

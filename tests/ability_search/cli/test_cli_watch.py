@@ -295,13 +295,15 @@ async def test_an_emptied_file_is_deleted(ready: Any) -> None:
         assert await watched.look("d/b.md") == ([], ["d/b.md"])
 
 
-async def test_a_directory_without_files_is_not_swept_at_the_start(
-    ready: Any, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("junk", [(), ("d/.DS_Store",)])
+async def test_a_directory_without_its_files_is_not_swept_at_the_start(
+    ready: Any, capsys: pytest.CaptureFixture[str], junk: tuple[str, ...]
 ) -> None:
+    write(*junk)
     async with watching_d(ready) as watched:
-        assert await watched.look() == ([], [])
+        assert await watched.look() == ([*junk], [])
     (line,) = map(json.loads, capsys.readouterr().out.splitlines())
-    assert "d/ has no files: 2 sources without a file stay in c" in line["warnings"][0]
+    assert "d/ lacks most of its files: 2 sources without a file stay in c" in line["warnings"][0]
 
 
 async def test_files_of_a_drive_that_is_no_longer_mounted_are_kept(

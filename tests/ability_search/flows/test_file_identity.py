@@ -138,13 +138,18 @@ async def test_documents_of_a_file_are_swept_only_with_the_file(
     assert await sources(network, "notes") == ["notes/a.md", "notes/a.md/1", "notes/sub/b.md"]
 
 
-async def test_a_sweep_does_not_empty_a_collection_unasked(network: Network, home: Path) -> None:
+@pytest.mark.parametrize("junk", [(), (".DS_Store", "desktop.ini")])
+async def test_a_sweep_does_not_empty_a_collection_unasked(
+    network: Network, home: Path, junk: tuple[str, ...]
+) -> None:
     await command(network, "index", "notes")
     (home / "notes").rename(home / "aside")
     (home / "notes").mkdir()
+    for name in junk:
+        (home / "notes" / name).write_bytes(b"\0\0\0\1Bud1")
     code, _, message = await command(network, "index", "notes", "--sweep")
     assert code == 2
-    assert "notes has no files; all its sources in notes (3 sources) would be deleted" in message
+    assert "notes lacks the files of 3 sources in notes, which would be deleted" in message
     assert "--yes" in message
     assert len(await sources(network, "notes")) == 3
     code, indexed, _ = await command(network, "index", "notes", "--sweep", "--yes")

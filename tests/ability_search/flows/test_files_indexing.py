@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+import pytest
 from tests.ability_search.flows.conftest import Network, Start, document
 from tests.ability_search.flows.stored import assert_consistent, chunks
 
@@ -177,9 +178,34 @@ async def test_an_emptied_directory_or_file_is_handled_apart(
     (tmp_path / "e" / "c.md").unlink()
     answer = await network.call("search-index-file", collection="docs", path="e", sweep=True)
     assert answer["removed"] == 0
-    assert "e/ has no files; its sources are kept" in answer["warnings"][0]
+    assert "e/ lacks the files of 1 of 1 sources; they are kept" in answer["warnings"][0]
     assert await sources(network) == {"d/b.md", "e/c.md"}
     await assert_consistent(network, "docs")
+
+
+@pytest.mark.parametrize(("stored", "left"), [(1, 0), (5, 0), (19, 1), (20, 9), (60, 29)])
+async def test_a_sweep_of_most_sources_needs_consent(
+    network: Network, tmp_path: Path, stored: int, left: int
+) -> None:
+    """A drive that is not mounted may leave files of the system behind, or a part."""
+    (tmp_path / "d").mkdir()
+    for n in range(stored):
+        (tmp_path / f"d/{n:02}.md").write_text(f"text {n}")
+    await network.call("search-index-file", collection="docs", path="d")
+    for n in range(left, stored):
+        (tmp_path / f"d/{n:02}.md").unlink()
+    if stored > 1:
+        (tmp_path / "d/.DS_Store").write_bytes(b"\0\0\0\1Bud1")
+    swept = await network.call("search-index-file", collection="docs", path="d", sweep=True)
+    unusual = left == 0 or stored >= 20
+    assert swept["removed"] == (0 if unusual else stored - left)
+    assert any("sweepAll" in each for each in swept.get("warnings", ())) == unusual
+    if unusual:
+        swept = await network.call(
+            "search-index-file", collection="docs", path="d", sweep=True, sweepAll=True
+        )
+        assert swept["removed"] == stored - left
+    assert len(await sources(network)) == left
 
 
 async def test_copies_of_a_file_are_not_searched_where_asked(
