@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,7 +23,6 @@ from ability_search.files.selection import (
     vanished,
 )
 
-_EARLIER_UNUSABLE = re.compile(r"[^A-Za-z0-9._-]+")
 _SAMPLE = 200
 """Stored sources that are looked for on the disk, to find the root of a collection."""
 
@@ -73,12 +71,6 @@ def collection_name(path: Path) -> str:
         problem = f"no collection can be named after the directory {str(directory)!r}"
         raise InvalidInput("--collection", problem, hint="Choose a name, for example: -c files")
     return name
-
-
-def earlier_name(path: Path) -> str:
-    """Return the default collection name of a path in versions that kept ASCII letters only."""
-    name = _EARLIER_UNUSABLE.sub("-", _directory(path.resolve()).name)
-    return name.strip("-._")[:64] or "files"
 
 
 def stored_root(path: Path, sources: Sequence[str]) -> Path | None:

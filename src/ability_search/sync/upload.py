@@ -22,7 +22,6 @@ from ability_search.sync.trees import (
     choose_roots,
     collection_name,
     count_files,
-    earlier_name,
     most_documents,
     read_selection,
     read_trees,
@@ -229,8 +228,7 @@ async def find_place(
 ) -> Place:
     """Return where the files of paths are stored, or will be.
 
-    The files of a collection keep the names that they have in it, wherever the command runs. So
-    does a collection that an earlier version named after the directory.
+    The files of a collection keep the names that they have in it, wherever the command runs.
 
     Args:
         call: Calls a tool.
@@ -246,10 +244,6 @@ async def find_place(
     roots = choose_roots(paths, root, sources)
     if collection is not None or are_stored(paths, roots, sources):
         return Place(name, roots, sources)
-    if not sources and (earlier := earlier_name(paths[0])) != name:
-        kept = await _stored(call, earlier)
-        if are_stored(paths, kept_roots := choose_roots(paths, root, kept), kept):
-            return Place(earlier, kept_roots, kept)
     warning = f"{name} holds other documents too; --collection keeps these files apart"
     return Place(name, roots, sources, (warning,) if sources else ())
 

@@ -99,22 +99,6 @@ async def test_letters_of_every_script_name_a_collection(network: Network, home:
     assert len(await collections(network)) == 4
 
 
-async def test_a_directory_stays_in_the_collection_that_earlier_versions_named(
-    network: Network, home: Path
-) -> None:
-    (home / "müller").mkdir()
-    (home / "müller" / "a.md").write_text("text")
-    stored = [document("müller/a.md", "text")]
-    await network.call("search-index", collection="m-ller", documents=stored)
-    _, indexed, _ = await command(network, "index", "müller")
-    assert indexed["collection"] == "m-ller"
-    (home / "会议").mkdir()
-    (home / "会议" / "b.md").write_text("text")
-    await network.call("search-index", collection="files", documents=stored)
-    _, indexed, _ = await command(network, "index", "会议")
-    assert indexed["collection"] == "会议"
-
-
 async def test_an_emptied_file_is_no_longer_found(network: Network, home: Path) -> None:
     (home / "notes/page.html").write_text("<p>epsilon</p>")
     await command(network, "index", "notes")
