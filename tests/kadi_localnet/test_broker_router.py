@@ -1148,6 +1148,68 @@ def test_bad_event_requests_are_refused_by_name(method: str, params: Any, named:
     assert desk.stat("subscriptions") == 0
 
 
+@pytest.mark.parametrize(
+    ("name", "named"),
+    [("a.b.c.d", "4 words"), ("...", "4 words"), ("*.#.a", "2 wildcards"), ("#.#", "2 wildcards")],
+)
+def test_patterns_that_cost_too_much_are_refused_by_name(name: str, named: str) -> None:
+    desk = Desk(channel_words=3, wildcards=1)
+    session = desk.join()
+    error = desk.send(session, "kadi.event.subscribe", {"channels": ["a", name]})
+    assert "channels.1" in error["message"]
+    assert named in error["message"]
+    published = desk.send(session, "kadi.event.publish", {"channel": name})
+    assert ("message" in published) is ("words" in named)
+    assert desk.stat("subscriptions") == 0
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.integers(0, 3),
+            st.sampled_from(["subscribe", "unsubscribe", "leave"]),
+            st.lists(st.text("ab.*", min_size=1, max_size=5), min_size=1, max_size=4),
+        ),
+        max_size=25,
+    )
+)
+def test_subscriptions_stay_within_their_memory_and_all_of_it_is_returned(
+    steps: list[tuple[int, str, list[str]]],
+) -> None:
+    own, most = 16_000, 30_000
+    desk = Desk(subscription_bytes=own, memory_bytes=8 * most, max_message_bytes=1000)
+    identities = [Identity.generate(), Identity.generate()]
+    sessions = [desk.join(identities[number % 2]) for number in range(4)]
+    for number, method, channels in steps:
+        session = sessions[number]
+        if method == "leave" or session.closing is not None:
+            desk.router.disconnect(session)
+            sessions[number] = desk.join(identities[number % 2])
+        else:
+            desk.send(session, f"kadi.event.{method}", {"channels": channels})
+        held = [each.subscribed for each in sessions]
+        assert held[0] + held[2] <= own
+        assert held[1] + held[3] <= own
+        assert sum(held) <= most
+        assert desk.router.memory.used == sum(each.held for each in sessions)
+    for session in sessions:
+        desk.router.disconnect(session)
+    assert desk.router.memory.used == 0
+
+
+def test_the_session_with_most_subscriptions_gives_way_to_small_ones() -> None:
+    desk = Desk(memory_bytes=8 * 20_000, max_message_bytes=1000)
+    greedy, modest = desk.join(), desk.join()
+    many = {"channels": [f"a.{number}" for number in range(11)]}
+    assert desk.send(greedy, "kadi.event.subscribe", many)["status"] == "subscribed"
+    more = {"channels": [f"b.{number}" for number in range(14)]}
+    assert "memory for subscriptions" in desk.send(modest, "kadi.event.subscribe", more)["message"]
+    few = {"channels": [f"b.{number}" for number in range(4)]}
+    assert desk.send(modest, "kadi.event.subscribe", few)["status"] == "subscribed"
+    assert greedy.closing is not None
+    assert (greedy.closing.code, modest.closing) == (1013, None)
+
+
 def test_a_subscriber_that_does_not_read_loses_its_oldest_events_only() -> None:
     desk = Desk(outbox_frames=3)
     publisher, slow = desk.join(), desk.join()

@@ -6,11 +6,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from kadi_client.messages import NULL, Raw, notification
+from kadi_client.patterns import ANY_WORDS, ONE_WORD
 from kadi_localnet.broker.access import check_name
 from kadi_localnet.broker.limits import Limits
 from kadi_localnet.broker.params import Publication, Subscription, invalid
-from kadi_localnet.broker.session import Refused, Session
+from kadi_localnet.broker.session import CloseCode, Refused, Session
 from kadi_localnet.broker.topics import Topics
+
+_PATTERN_BYTES = 768
+_WORD_BYTES = 384
+"""Size of a subscription, and of each of its words that no other has; somewhat above the measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +50,12 @@ class Events:
     a network goes to all networks of its publisher. No session receives an event twice.
     """
 
-    __slots__ = ("_limits", "_topics", "delivered", "published")
+    __slots__ = ("_limits", "_subscribers", "_topics", "delivered", "published")
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
         self._topics: Topics[tuple[Session, str | None]] = Topics()
+        self._subscribers: set[Session] = set()
         self.published = 0
         self.delivered = 0
 
@@ -57,16 +63,19 @@ class Events:
         """Add patterns; ignore those that exist already.
 
         Raises:
-            Refused: adding none, if a pattern or the network is invalid, or the limit is exceeded.
+            Refused: adding none, if a pattern or the network is invalid, or a limit is exceeded.
         """
         patterns = self._patterns(params)
         network = self._joined(session, params.network_id)
         wanted = session.subscriptions | {(pattern, network) for pattern in patterns}
         if len(wanted) > self._limits.subscriptions:
             raise self._too_many()
+        size = _size(wanted)
+        self._make_room(session, size)
         for pattern in patterns:
             self._topics.add(pattern, (session, network))
-        session.subscriptions = wanted
+        session.subscribe(wanted, size)
+        self._subscribers.add(session)
         return {"status": "subscribed", "channels": patterns}
 
     def unsubscribe(self, session: Session, params: Subscription) -> dict[str, Any]:
@@ -94,7 +103,7 @@ class Events:
         Raises:
             Refused: if the channel or network is invalid, or the delivery would be too large.
         """
-        check_name("channel", params.channel, self._limits)
+        self._check_channel("channel", params.channel)
         network = self._joined(session, params.network_id)
         networks = session.networks if network is None else (network,)
         event = Event(params.channel, params.data, networks, timestamp, session.agent_id)
@@ -121,24 +130,74 @@ class Events:
 
     def _routes(self, channel: str, networks: tuple[str, ...]) -> dict[Session, str]:
         """Return the receivers, each with the first of ``networks`` that reaches it."""
-        routes: dict[Session, str] = {}
+        order = {network: place for place, network in enumerate(networks)}
+        routes: dict[Session, int] = {}
         for receiver, subscribed in self._topics.match(channel):
-            for network in networks:
-                if network in receiver.networks and subscribed in (None, network):
-                    earlier = routes.get(receiver, network)
-                    routes[receiver] = min(network, earlier, key=networks.index)
-                    break
-        return routes
+            joined = receiver.networks
+            if subscribed is not None:
+                joined = (subscribed,) if subscribed in joined else ()
+            places = [order[network] for network in joined if network in order]
+            if places:
+                routes[receiver] = min(*places, routes.get(receiver, len(order)))
+        return {receiver: networks[place] for receiver, place in routes.items()}
 
     def _patterns(self, params: Subscription) -> list[str]:
         channels = params.channels or []
         if len(channels) > self._limits.subscriptions:
             raise self._too_many()
         for position, pattern in enumerate(channels):
-            check_name(f"channels.{position}", pattern, self._limits)
+            self._check_pattern(f"channels.{position}", pattern)
         if params.pattern is not None:
-            check_name("pattern", params.pattern, self._limits)
+            self._check_pattern("pattern", params.pattern)
         return params.patterns
+
+    def _check_channel(self, member: str, name: str) -> None:
+        check_name(member, name, self._limits)
+        words, most = name.count(".") + 1, self._limits.channel_words
+        if words > most:
+            raise invalid(
+                member, f"has {words} words between dots, more than the {most} allowed: join some"
+            )
+
+    def _check_pattern(self, member: str, pattern: str) -> None:
+        self._check_channel(member, pattern)
+        words, most = pattern.split("."), self._limits.wildcards
+        wildcards = words.count(ONE_WORD) + words.count(ANY_WORDS)
+        if wildcards > most:
+            raise invalid(
+                member,
+                f"has {wildcards} wildcards, more than the {most} allowed: use one '#' for several",
+            )
+
+    def _make_room(self, session: Session, size: int) -> None:
+        """Allow the subscriptions of a session to take ``size`` bytes.
+
+        If those of all sessions would take too much, the session with the most is closed.
+
+        Raises:
+            Refused: if its agent would have too many, or the session itself would have the most.
+        """
+        others = self._subscribers - {session}
+        mine = size + sum(each.subscribed for each in others if each.agent_id == session.agent_id)
+        if mine > self._limits.subscription_bytes:
+            raise Refused(
+                f"the subscriptions of this agent would take {mine} bytes, more than the"
+                f" {self._limits.subscription_bytes} allowed: unsubscribe from some"
+            )
+        total = size + sum(each.subscribed for each in others)
+        if size <= session.subscribed or total <= self._limits.memory_bytes // 8:
+            return
+        largest = max(others, key=lambda each: each.subscribed, default=session)
+        if largest is session or largest.subscribed <= size:
+            raise Refused(
+                "the broker's memory for subscriptions is full, and most of it would be held for"
+                " this session: unsubscribe from some, or use wider patterns"
+            )
+        self.remove(largest)
+        largest.close(
+            CloseCode.TRY_AGAIN_LATER,
+            "memory for subscriptions is full, and most of it is held for this session",
+        )
 
     def _too_many(self) -> Refused:
         return Refused(
@@ -149,7 +208,10 @@ class Events:
     def _remove(self, session: Session, gone: set[tuple[str, str | None]]) -> None:
         for pattern, network in gone:
             self._topics.remove(pattern, (session, network))
-        session.subscriptions = session.subscriptions - gone
+        left = session.subscriptions - gone
+        session.subscribe(left, _size(left))
+        if not left:
+            self._subscribers.discard(session)
 
     @staticmethod
     def _joined(session: Session, network: str | None) -> str | None:
@@ -162,3 +224,11 @@ class Events:
                 f" ({', '.join(session.networks)}): register with it first",
             )
         return network
+
+
+def _size(subscriptions: set[tuple[str, str | None]]) -> int:
+    """Return the bytes that subscriptions take at most."""
+    return sum(
+        _PATTERN_BYTES + 2 * len(pattern) + _WORD_BYTES * (pattern.count(".") + 1)
+        for pattern, _ in subscriptions
+    )

@@ -31,8 +31,9 @@ class Limits:
 
     memory_bytes: int = 512 * 1024 * 1024
     """Maximum size of what is held for all sessions: unsent messages, messages that have arrived
-    in part, and registrations. From half of it on, no session may begin another message; beyond
-    it, or if it stays at half for ``patience``, the session with the most bytes is closed."""
+    in part, registrations and subscriptions, which may have an eighth. From half of it on, no
+    session may begin another message; beyond it, or if it stays at half for ``patience``, the
+    session with the most bytes is closed."""
 
     patience: float = 2.0
     """See ``memory_bytes``."""
@@ -45,6 +46,15 @@ class Limits:
 
     subscriptions: int = 1000
     """Maximum number of event patterns of one session."""
+
+    subscription_bytes: int = 4 * 1024 * 1024
+    """Maximum size of the subscriptions of one agent, those of all its sessions together."""
+
+    channel_words: int = 16
+    """Maximum number of words, separated by dots, of a channel or a pattern."""
+
+    wildcards: int = 3
+    """Maximum number of words ``*`` and ``#`` of a pattern."""
 
     outstanding: int = 1024
     """Maximum number of calls that one session may have in flight."""

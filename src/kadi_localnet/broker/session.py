@@ -105,6 +105,7 @@ class Session(Provider):
         "outbox",
         "registration",
         "relaying",
+        "subscribed",
         "subscriptions",
     )
 
@@ -130,6 +131,8 @@ class Session(Provider):
         self.announced = False
         """Whether other brokers have been told of its tools."""
         self.subscriptions: set[tuple[str, str | None]] = set()
+        self.subscribed = 0
+        """Bytes that they take."""
         self.calling: dict[str | int, Call] = {}
         self.relaying: dict[str, str] = {}
         """Calls that it serves for callers of other brokers, and the ids of these."""
@@ -152,12 +155,17 @@ class Session(Provider):
     @property
     def held(self) -> int:
         """Number of bytes held for it."""
-        return self.outbox.size + len(self.registration) + self.buffered
+        return self.outbox.size + len(self.registration) + self.subscribed + self.buffered
 
     def enter(self, registration: bytes) -> None:
         """Keep the parameters of its last registration."""
         self._memory.used += len(registration) - len(self.registration)
         self.registration = registration
+
+    def subscribe(self, subscriptions: set[tuple[str, str | None]], size: int) -> None:
+        """Keep its subscriptions, which take ``size`` bytes."""
+        self._memory.used += size - self.subscribed
+        self.subscriptions, self.subscribed = subscriptions, size
 
     def buffer(self, size: int) -> None:
         """Note the number of bytes in the buffers of its connection, until it begins to close."""
