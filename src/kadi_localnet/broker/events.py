@@ -15,7 +15,7 @@ from kadi_localnet.broker.topics import Topics
 
 _PATTERN_BYTES = 768
 _WORD_BYTES = 384
-"""Size of a subscription, and of each of its words that no other has; somewhat above the measured."""
+"""Bytes of a subscription, and of each of its words that no other has; above the measured ones."""
 
 
 @dataclass(frozen=True, slots=True)
