@@ -72,6 +72,7 @@ class FileOptions(TypedDict, total=False):
     kinds_by: str
     force: bool
     sweep: bool
+    sweep_all: bool
     dedup_threshold: float
 
 

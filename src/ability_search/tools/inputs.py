@@ -299,12 +299,11 @@ class IndexFileInput(Input):
     kinds_by: KindsBy = None
     force: bool = Field(False, description="Index unchanged files too, and embed every text again.")
     sweep: bool = Field(
-        False, description="Delete sources under this directory whose files no longer exist."
+        False, description="Delete sources under this directory whose files are gone."
     )
     sweep_all: bool = Field(
         False,
-        description="Delete them even if they are all or most of the sources under it, which is"
-        " refused by default, because its drive may not be mounted.",
+        description="Even if they are most sources; else refused: the drive may not be mounted.",
     )
     dedup_threshold: DedupThreshold = None
     job_id: JobId = None
