@@ -153,14 +153,14 @@ async def _check_network(settings: Settings, target: Target) -> AsyncIterator[Ch
         remedy = "Start one with `ability-search up`, or set BROKER_URL."
         yield Check("broker", "fail", f"{exc} ({target.origin})", remedy)
         return
-    ids: dict[str, dict[str, str | None]] = {name: {} for name in settings.database.names}
+    ids: dict[str, str | None] = {}
     try:
         agent = client.connection.agent_id
         text = f"{target.shown} as {agent} in {_since(started)} ({target.origin})"
         yield Check("broker", "ok", text)
         async for check in _check_components(client):
             yield check
-        await _add_database_ids(ids, client)
+        ids |= await _database_ids(client)
     except KadiError as exc:
         yield Check("broker", "fail", str(exc), "See the log of the broker.")
     except SearchError as exc:
@@ -170,43 +170,24 @@ async def _check_network(settings: Settings, target: Target) -> AsyncIterator[Ch
     if target.url == settings.broker.url.get_secret_value():
         for other in settings.brokers[1:]:
             yield await _check_additional(other, settings, ids)
-    for name, offered in ids.items():
-        for check in _check_offered(name, offered, shard=bool(settings.database.shards)):
-            yield check
+    if len(set(ids.values())) > 1:
+        yield Check("database", "fail", f"several databases are offered: {offers(ids)}", SEPARATE)
 
 
-def _check_offered(name: str, offered: Mapping[str, str | None], *, shard: bool) -> Iterator[Check]:
-    """Check that one database of a name is offered, given the ids by the agents that offer one."""
-    if len(set(offered.values())) > 1:
-        named = f" {name}" if shard else ""
-        text = f"several databases{named} are offered: {offers(offered)}"
-        yield Check("database", "fail", text, SEPARATE)
-    elif shard and offered:
-        yield Check("database", "ok", f"{name}: {offers(offered)}")
-    elif shard:
-        remedy = f"Start the database ability that has it (SEARCH_DATABASE={name})."
-        yield Check("database", "fail", f"no agent offers the database {name}", remedy)
-
-
-async def _add_database_ids(ids: Mapping[str, dict[str, str | None]], client: ToolClient) -> None:
-    """Add the ids of the databases on a broker: by their names, then by agents that offer them."""
+async def _database_ids(client: ToolClient) -> dict[str, str | None]:
+    """Return the ids of the databases on a broker, by the agents that offer them."""
     connection = client.connection
-    for name, offered in ids.items():
-        scripts = BrokerScripts(
-            connection.invoke,
-            database=name,
-            timeout=_CALL_SECONDS,
-            providers=connection.providers,
-            shard=bool(client.settings.database.shards),
-        )
-        found = await scripts.database_ids()
-        if client.settings.database.shards:
-            found = {agent: id_ for agent, id_ in found.items() if id_ is not None}
-        offered.update(found)
+    scripts = BrokerScripts(
+        connection.invoke,
+        database=client.settings.database.name,
+        timeout=_CALL_SECONDS,
+        providers=connection.providers,
+    )
+    return await scripts.database_ids()
 
 
 async def _check_additional(
-    broker: Broker, settings: Settings, ids: Mapping[str, dict[str, str | None]]
+    broker: Broker, settings: Settings, ids: dict[str, str | None]
 ) -> Check:
     """Check one of the additional brokers that the worker joins; add its databases to ``ids``."""
     started = time.perf_counter()
@@ -215,7 +196,7 @@ async def _check_additional(
     try:
         async with ToolClient(settings, target, name=_NAME) as client:
             tools = _counted(len(await client.connection.list_tools()), "tool")
-            await _add_database_ids(ids, client)
+            ids |= await _database_ids(client)
     except (KadiError, SearchError) as exc:
         return Check(
             name, "fail", str(exc), "Correct or remove its entry; the worker keeps retrying."
@@ -236,7 +217,7 @@ async def _check_components(client: ToolClient) -> AsyncIterator[Check]:
             yield Check(name, "fail", text, _START.format(name))
         else:
             yield Check(name, "ok", _counted(len(tools), "tool"))
-    if "arcade-query" in visible and not settings.database.shards:
+    if "arcade-query" in visible:
         yield await _check_database(client)
     if api or "create-embedding" in visible:
         yield await _check_embedding(client)
