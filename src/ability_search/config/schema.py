@@ -458,7 +458,7 @@ class LocalBroker(Group):
     )
     backplane: BackplaneUrl | None = setting(
         None,
-        about="Address of a NATS or RabbitMQ server, or those of a cluster, separated by commas."
+        about="Address of a NATS server, or those of a cluster, separated by commas."
         " All brokers with the same one are one network.",
     )
 
