@@ -28,7 +28,6 @@ from ability_search.config.loader import is_required, load_settings, own_files
 from ability_search.config.schema import Broker, Settings
 from ability_search.config.trust import require_trusted
 from ability_search.errors import ConfigurationError, SearchError
-from ability_search.ops.figures import metrics_client, sample_component
 from ability_search.stack.data_directory import RunningStack
 from ability_search.store.arcadedb.client import BrokerScripts
 from ability_search.store.arcadedb.provider_pin import SEPARATE, offers
@@ -42,6 +41,8 @@ _NAME = "ability-search-doctor"
 _CLOCK_SECONDS = 5.0
 _CALL_SECONDS = 15.0
 _SKEW_SECONDS = 60.0
+_METRICS_SECONDS = 3.0
+_UNAUTHORIZED = (401, 403)
 _TOKEN = "Set SEARCH_METRICS_TOKEN to the token of the stack."
 _START = "Start the stack with `ability-search up`, or only this with `ability-search {}`."
 _FULL_BYTES = _GIB // 10
@@ -348,20 +349,32 @@ async def _check_search(client: ToolClient) -> list[Check]:
 
 
 async def _check_metrics(stack: RunningStack, settings: Settings) -> Check:
-    served = {part.metrics: part.name for part in stack.parts if part.metrics}
+    served = {part.name: part.metrics for part in stack.parts if part.metrics}
     token = settings.metrics.token
-    async with metrics_client(token.get_secret_value() if token else None) as client:
-        samples = await asyncio.gather(
-            *(sample_component(client, url, name) for url, name in served.items())
-        )
-    silent = [sample for sample in samples if sample.state != "up"]
+    headers = {"Authorization": f"Bearer {token.get_secret_value()}"} if token else {}
+    async with httpx.AsyncClient(
+        headers=headers, timeout=_METRICS_SECONDS, trust_env=False
+    ) as client:
+        states = await asyncio.gather(*(_metrics_status(client, url) for url in served.values()))
+    silent = {
+        name: status
+        for name, status in zip(served, states, strict=True)
+        if status != httpx.codes.OK
+    }
     if silent:
-        text = f"no metrics from {', '.join(sample.name for sample in silent)}"
-        refused = any(sample.state == "refused" for sample in silent)
+        text = f"no metrics from {', '.join(silent)}"
+        refused = any(status in _UNAUTHORIZED for status in silent.values())
         remedy = "`ability-search status` shows the running components."
         return Check("metrics", "warn", text, _TOKEN if refused else remedy)
-    components = _counted(len(samples), "component")
-    return Check("metrics", "ok", f"of {components}; `ability-search top` shows them")
+    return Check("metrics", "ok", f"of {_counted(len(served), 'component')}")
+
+
+async def _metrics_status(client: httpx.AsyncClient, url: str) -> int | None:
+    """Return the HTTP status of a component's metrics; ``None`` if it does not answer."""
+    try:
+        return (await client.get(url)).status_code
+    except httpx.HTTPError:
+        return None
 
 
 def _counted(number: int, noun: str) -> str:
