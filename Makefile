@@ -40,7 +40,7 @@ WITHOUT ?=
 # Most examples that `make contract` makes up for an operation.
 EXAMPLES ?= 10
 
-IMAGE_EXTRAS := analysis code languages documents gateway mcp nats rabbitmq otel
+IMAGE_EXTRAS := analysis code languages documents gateway mcp nats otel
 LOCAL_EXTRAS := local hub
 UV_VERSION   := 0.13.9
 LOCK         := $(BIN)/uv pip compile --quiet --upgrade --universal --generate-hashes --no-header \
@@ -141,7 +141,7 @@ $(VENV)/.run: pyproject.toml $(WEIGHTS)
 
 $(VENV)/.dev: $(VENV)/.run
 	@echo "==> what the tests need"
-	@$(PIP) install --editable '.[dev,browser,eval,examples,multilingual,otel,rabbitmq]'
+	@$(PIP) install --editable '.[dev,browser,eval,examples,multilingual,otel]'
 	@touch $@
 
 $(VENV)/.site: $(VENV)/.run

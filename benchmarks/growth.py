@@ -1,4 +1,4 @@
-"""More workers, brokers and databases: load with kills of each, and what the costs add up to.
+"""More workers and brokers: load with kills of each, and what the costs add up to.
 
 Clients query, first alone, then beside a client that writes, then while one process after the other
 is killed. Afterwards everything that was acknowledged must be there.
@@ -11,25 +11,18 @@ import itertools
 import os
 import signal
 import statistics
-import sys
-import tempfile
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
-from ability_search.stack.supervisor import RESERVED_TOOLS
 from benchmarks import latency, texts
 from benchmarks.embedder import InstantEmbedder
 from benchmarks.network import Network, running
-from kadi_client import Connection, Identity, KadiError
+from kadi_client import Connection, KadiError
 
-SETUPS = ((1, 1, 1), (2, 1, 1), (4, 1, 1), (2, 3, 1), (2, 1, 2), (4, 3, 2))
-"""Workers, brokers and databases."""
+SETUPS = ((1, 1), (2, 1), (4, 1), (2, 3))
+"""Workers and brokers."""
 _CLIENTS = 8
-_DATABASES = ("one", "two")
 _PAUSE = 4.0
 """Seconds between two kills."""
 _SETTLE_SECONDS = 60.0
@@ -65,41 +58,17 @@ class Load:
 async def measure(*, chunks: int, seconds: float) -> dict[str, Any]:
     """Measure each of :data:`SETUPS` with a collection of ``chunks``, for ``seconds`` a load."""
     return {
-        f"{workers} workers, {brokers} brokers, {databases} databases": await _measured(
-            workers, brokers, databases, chunks=chunks, seconds=seconds
+        f"{workers} workers, {brokers} brokers": await _measured(
+            workers, brokers, chunks=chunks, seconds=seconds
         )
-        for workers, brokers, databases in SETUPS
+        for workers, brokers in SETUPS
     }
 
 
-async def _measured(
-    workers: int, brokers: int, databases: int, *, chunks: int, seconds: float
-) -> dict[str, Any]:
+async def _measured(workers: int, brokers: int, *, chunks: int, seconds: float) -> dict[str, Any]:
     options = ["--no-models", "--workers", str(workers), "--brokers", str(brokers)]
-    environ = {"SEARCH_DATABASE": _DATABASES[0]}
-    if databases > 1:
-        environ |= {
-            "SEARCH_DATABASE_SHARDS": ",".join(_DATABASES),
-            "SEARCH_DATABASE_SPLIT": "bench",
-        }
-    with tempfile.TemporaryDirectory(prefix="ability-search-bench-") as directory:
-        identity = Path(directory) / "database.pem"
-        agent = Identity.load_or_create(identity).agent_id
-        tools = RESERVED_TOOLS["database"]
-        environ["SEARCH_LOCAL_BROKER_MEMBERS"] = f"components={agent}"
-        environ["SEARCH_LOCAL_BROKER_PROVIDERS"] = ",".join(f"{tool}={agent}" for tool in tools)
-        return await _run(options, environ, identity, chunks=chunks, seconds=seconds)
-
-
-async def _run(
-    options: list[str], environ: dict[str, str], identity: Path, *, chunks: int, seconds: float
-) -> dict[str, Any]:
     embedder = InstantEmbedder()
-    async with (
-        running(*options, tools=[embedder.tool], environ=environ) as network,
-        _second_database(network, environ, identity) as others,
-    ):
-        network.processes.update(others)
+    async with running(*options, tools=[embedder.tool]) as network:
         loaded = await latency.load(network, chunks)
         settled = await latency.settled(network, most=_SETTLE_SECONDS)
         warming = await latency.warmed_up(network, "hybrid", 200)
@@ -126,48 +95,6 @@ async def _run(
                 network, calm.acknowledged | shaken.acknowledged
             ),
         }
-
-
-@asynccontextmanager
-async def _second_database(
-    network: Network, environ: dict[str, str], identity: Path
-) -> AsyncIterator[dict[str, int]]:
-    """Start a second database ability if the setup has two databases."""
-    if "SEARCH_DATABASE_SHARDS" not in environ:
-        yield {}
-        return
-    own = {
-        "BROKER_URL": network.url,
-        "SEARCH_DATABASE": _DATABASES[1],
-        "SEARCH_DATA_DIR": str(identity.parent),
-        "SEARCH_IDENTITY_FILE": str(identity),
-    }
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "ability_search", "database"),
-        env={**os.environ, **environ, **own},
-        stdout=asyncio.subprocess.DEVNULL,
-    )
-    try:
-        await _offered(network, _DATABASES[1])
-        yield {"database two": process.pid}
-    finally:
-        if process.returncode is None:
-            process.terminate()
-        await process.wait()
-
-
-async def _offered(network: Network, name: str) -> None:
-    """Wait until a database can be queried."""
-    asked = {"database": name, "query": "SELECT 1 AS one"}
-    async with asyncio.timeout(_SETTLE_SECONDS):
-        while True:
-            for agent in await network.client.providers("arcade-query", timeout=5):
-                try:
-                    await network.client.invoke("arcade-query", asked, target_agent=agent)
-                    return
-                except KadiError:
-                    continue
-            await asyncio.sleep(0.2)
 
 
 async def _costs(

@@ -8,9 +8,9 @@ import signal
 
 from hypothesis import HealthCheck, settings
 from tests.java_machine import SHORT_LIVED
-from tests.networks import backplane, nats_url, rabbitmq_url
+from tests.networks import backplane, nats_url
 
-__all__ = ["backplane", "nats_url", "rabbitmq_url"]
+__all__ = ["backplane", "nats_url"]
 
 for name, value in SHORT_LIVED.items():
     os.environ.setdefault(name, value)

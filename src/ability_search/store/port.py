@@ -108,17 +108,14 @@ class CollectionStore(Protocol):
 class TermStatisticsStore(Protocol):
     """The logs of the term statistics of generations."""
 
-    async def term_logs(self, generation: str) -> list[str]:
-        """Return the names of the logs of a generation; their statistics add up to its own."""
-
-    async def term_statistics(self, log: str, *, after: int) -> list[TermStatisticsEntry]:
-        """Return the changes of term statistics in a log after a revision of it, in order.
+    async def term_statistics(self, generation: str, *, after: int) -> list[TermStatisticsEntry]:
+        """Return the changes of the term statistics after a revision, in order.
 
         There are none if the generation was dropped.
         """
 
     async def fold_term_statistics(
-        self, log: str, *, revision: int, count: int, merged: bytes
+        self, generation: str, *, revision: int, count: int, merged: bytes
     ) -> bool:
         """Replace the ``count`` entries up to ``revision`` by one that represents them.
 

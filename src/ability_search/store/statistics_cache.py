@@ -1,8 +1,8 @@
 """Term statistics of collections, read from the store and cached.
 
-The store holds a log of them, or one for each shard: every transaction that changes chunks appends
-what it added and removed, and a long log is folded into one entry. A worker reads a log once, then
-only its new entries.
+The store holds a log of them: every transaction that changes chunks appends what it added and
+removed, and a long log is folded into one entry. A worker reads a log once, then only its new
+entries.
 """
 
 from __future__ import annotations
@@ -64,36 +64,23 @@ class StatisticsCache:
 
     async def _current(self, collection: Collection) -> Snapshot:
         """Return the statistics of a collection, read as far as they are not known."""
-        logs = await self._store.term_logs(collection.type)
-        if logs == [collection.type]:
-            return await self._advanced(collection.type, collection.revision)
-        parts = await asyncio.gather(*(self._advanced(each, 0) for each in logs))
-        self._known |= dict(zip(logs, parts, strict=True))
-        total = EMPTY.statistics.merged([part.statistics for part in parts])
-        return Snapshot(total, collection.revision)
-
-    async def _advanced(self, name: str, revision: int) -> Snapshot:
-        known = self._known.get(name, EMPTY)
-        entries = await self._store.term_statistics(name, after=known.revision)
-        return await asyncio.to_thread(advanced, known, entries, revision)
+        known = self._known.get(collection.type, EMPTY)
+        entries = await self._store.term_statistics(collection.type, after=known.revision)
+        return await asyncio.to_thread(advanced, known, entries, collection.revision)
 
     async def fold(self, collection: Collection) -> bool:
-        """Fold the logs of a collection that are long enough; return whether any was folded."""
-        logs = await self._store.term_logs(collection.type)
-        return any([await self._fold(each) for each in logs])
-
-    async def _fold(self, name: str) -> bool:
-        entries = await self._store.term_statistics(name, after=0)
+        """Fold the log of a collection if it is long enough; return whether it was folded."""
+        entries = await self._store.term_statistics(collection.type, after=0)
         if len(entries) < _FOLD_AFTER:
             return False
         merged = await asyncio.to_thread(advanced, EMPTY, entries, entries[-1].revision)
         folded = await self._store.fold_term_statistics(
-            name,
+            collection.type,
             revision=merged.revision,
             count=len(entries),
             merged=merged.statistics.to_bytes(),
         )
-        log.debug("folded %d entries of %s", len(entries), name)
+        log.debug("folded %d entries of %s", len(entries), collection.type)
         return folded
 
     def forget(self, chunk_type: str) -> None:

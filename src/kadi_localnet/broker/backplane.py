@@ -1,14 +1,14 @@
-"""The exchange of messages between the brokers of one network.
+"""The exchange of messages between the brokers of one network, over NATS.
 
-Both implementations keep the order of the messages from one broker to another. They may lose some,
-which :mod:`.cluster` notices.
+It keeps the order of the messages from one broker to another. It may lose some, which
+:mod:`.cluster` notices.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from contextlib import asynccontextmanager, suppress
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
@@ -16,10 +16,7 @@ from kadi_client.addresses import split_addresses, without_credentials
 from kadi_client.errors import KadiError
 from kadi_localnet.broker.cluster import EVERYONE
 
-NATS_SCHEMES = ("nats", "tls")
-RABBITMQ_SCHEMES = ("amqp", "amqps")
-SCHEMES = (*NATS_SCHEMES, *RABBITMQ_SCHEMES)
-
+_SCHEMES = {"nats", "tls"}
 _SUBJECT = "kadi.brokers"
 _CONNECT_SECONDS = 5
 _CLOSE_SECONDS = 1
@@ -39,7 +36,7 @@ class Inbound(Protocol):
         """Take a message for this broker or for all; its own ones to all may be among them."""
 
     def unreachable(self, broker: str) -> None:
-        """Note that a message found no broker of this id; RabbitMQ does not tell."""
+        """Note that a message found no broker of this id."""
 
     def lost(self) -> None:
         """Note that the server is lost: nothing is sent or received any more."""
@@ -49,32 +46,30 @@ Send = Callable[[str, bytes], Awaitable[None]]
 """Sends a message to a broker, or to ``EVERYONE``; raises :class:`BackplaneLost`."""
 
 
-class Backplane(Protocol):
-    """A server that passes on messages."""
+class Backplane:
+    """A NATS server that passes on messages; the brokers use the subjects below ``kadi.brokers``.
 
-    def join(self, broker: str, inbound: Inbound) -> AbstractAsyncContextManager[Send]:
+    Args:
+        url: Address of the server, or those of the servers of a cluster, separated by commas, with
+            a token or a user name and a password. With ``tls://`` a server that offers no TLS is
+            refused before it gets them; the certificate must be valid for the name of the host.
+
+    Raises:
+        ValueError: if an address is not one of a NATS server.
+    """
+
+    def __init__(self, url: str) -> None:
+        self._urls = split_addresses(url)
+        if not self._urls or not {urlsplit(each).scheme for each in self._urls} <= _SCHEMES:
+            raise ValueError("backplane: give an address such as nats://token@localhost:4222")
+
+    @asynccontextmanager
+    async def join(self, broker: str, inbound: Inbound) -> AsyncIterator[Send]:
         """Receive messages for a broker during the ``async with`` block.
 
         Raises:
             BackplaneLost: if the server cannot be reached.
         """
-
-
-class Nats:
-    """NATS; the brokers use the subjects below ``kadi.brokers``.
-
-    Args:
-        urls: Addresses of the server or of the servers of a cluster, with a token or a user name
-            and a password. With ``tls://`` a server that offers no TLS is refused before it gets
-            them; the certificate must be valid for the name of the host.
-    """
-
-    def __init__(self, urls: list[str]) -> None:
-        self._urls = urls
-
-    @asynccontextmanager
-    async def join(self, broker: str, inbound: Inbound) -> AsyncIterator[Send]:
-        """See :class:`Backplane`."""
         from nats.aio.msg import Msg
         from nats.errors import Error, NoServersError
 
@@ -108,7 +103,7 @@ class Nats:
 
         try:
             await client.connect(
-                servers=list(self._urls),
+                servers=self._urls,
                 name=f"broker {broker}",
                 allow_reconnect=False,
                 connect_timeout=_CONNECT_SECONDS,
@@ -158,87 +153,6 @@ async def _close(client: Any) -> None:
     with suppress(TimeoutError):
         async with asyncio.timeout(_CLOSE_SECONDS):
             await client.close()
-
-
-class RabbitMQ:
-    """RabbitMQ, or another broker that speaks AMQP 0-9-1; the exchange is ``kadi.brokers``.
-
-    Args:
-        urls: Addresses of the server or of the nodes of a cluster, which are tried in this order,
-            with user name, password and virtual host; ``amqps://`` for TLS.
-    """
-
-    def __init__(self, urls: list[str]) -> None:
-        self._urls = urls
-
-    @asynccontextmanager
-    async def join(self, broker: str, inbound: Inbound) -> AsyncIterator[Send]:
-        """See :class:`Backplane`."""
-        from aio_pika import ExchangeType, Message
-        from aio_pika.abc import AbstractIncomingMessage
-        from aio_pika.exceptions import AMQPError, ChannelInvalidStateError
-
-        def lost(*_: Any) -> None:
-            inbound.lost()
-
-        async def receive(message: AbstractIncomingMessage) -> None:
-            inbound.received(message.body)
-
-        async def send(to: str, message: bytes) -> None:
-            try:
-                await exchange.publish(Message(message), to, mandatory=False)
-            except (AMQPError, ChannelInvalidStateError, OSError) as exc:
-                raise BackplaneLost(f"RabbitMQ is lost: {exc}") from exc
-
-        connection = await self._connect()
-        try:
-            try:
-                channel = await connection.channel(publisher_confirms=False)
-                connection.close_callbacks.add(lost)
-                channel.close_callbacks.add(lost)
-                exchange = await channel.declare_exchange(
-                    _SUBJECT, ExchangeType.DIRECT, auto_delete=True
-                )
-                queue = await channel.declare_queue(exclusive=True, auto_delete=True)
-                for to in (broker, EVERYONE):
-                    await queue.bind(exchange, to)
-                await queue.consume(receive, no_ack=True)
-            except (AMQPError, ChannelInvalidStateError, OSError) as exc:
-                raise BackplaneLost(f"RabbitMQ is lost: {exc}") from exc
-            yield send
-        finally:
-            await connection.close()
-
-    async def _connect(self) -> Any:
-        from aio_pika import connect
-        from aio_pika.exceptions import AMQPError
-
-        failure: Exception | None = None
-        for url in self._urls:
-            try:
-                return await connect(url, timeout=_CONNECT_SECONDS, heartbeat=2 * _PING_SECONDS)
-            except (AMQPError, OSError, TimeoutError) as exc:
-                failure = exc
-        text = f"cannot reach RabbitMQ at {_shown(self._urls)}: {failure}"
-        raise BackplaneLost(text) from failure
-
-
-def backplane_at(url: str) -> Backplane:
-    """Return the backplane at an address, or at several that are separated by commas.
-
-    Raises:
-        ValueError: if the scheme is none of ``SCHEMES``, or differs between the addresses.
-    """
-    urls = split_addresses(url)
-    schemes = {urlsplit(each).scheme for each in urls}
-    if urls and schemes <= set(NATS_SCHEMES):
-        return Nats(urls)
-    if urls and schemes <= set(RABBITMQ_SCHEMES):
-        return RabbitMQ(urls)
-    raise ValueError(
-        "backplane: give an address such as nats://token@localhost:4222 or"
-        " amqp://user:password@localhost:5672"
-    )
 
 
 def _shown(urls: list[str]) -> str:

@@ -25,7 +25,7 @@ from kadi_client.backoff import Backoff
 from kadi_client.messages import Frame, encode
 from kadi_client.sockets import WRITE_BUFFER, ServerSocket
 from kadi_localnet.broker.access import Access
-from kadi_localnet.broker.backplane import Backplane, BackplaneLost, Send, backplane_at
+from kadi_localnet.broker.backplane import Backplane, BackplaneLost, Send
 from kadi_localnet.broker.calls import CallCounts
 from kadi_localnet.broker.limits import Limits
 from kadi_localnet.broker.router import Router
@@ -396,7 +396,7 @@ async def serve_broker(
             the user visits could use the broker.
         access: Who may join which network and offer which tool; by default, everyone may. The
             result of a registration lists the refused networks as ``droppedNetworks``.
-        backplane: Address of a NATS or RabbitMQ server, see :mod:`.backplane`. All brokers with
+        backplane: Address of a NATS server, see :mod:`.backplane`. All brokers with
             the same one are one network; they need the same limits and access rules.
 
     Raises:
@@ -411,7 +411,7 @@ async def serve_broker(
         )
     async with AsyncExitStack() as stack:
         if backplane is not None:
-            await stack.enter_async_context(broker._joined(backplane_at(backplane)))
+            await stack.enter_async_context(broker._joined(Backplane(backplane)))
         server = await broker._open(host, port, origins)
         stack.push_async_callback(broker._close, server)
         yield broker

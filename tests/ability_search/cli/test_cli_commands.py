@@ -3,7 +3,6 @@ from __future__ import annotations
 import io
 import json
 import os
-import socket
 import sys
 from pathlib import Path
 
@@ -254,14 +253,6 @@ def test_deleting_a_source_that_is_not_there_finds_nothing(
     assert done.exit_code == 3
     assert done.stdout == ('{\n  "deleted": 0\n}\n' if options else "")
     assert ("docs has no chunks of nope" in done.stderr) is not bool(options)
-
-
-def test_nothing_is_watched_where_nothing_listens(run: Run) -> None:
-    with socket.socket() as taken:  # bound, and never listening
-        taken.bind(("127.0.0.1", 0))
-        done = run("top", "--once", "--json", "--url", f"http://127.0.0.1:{taken.getsockname()[1]}")
-    assert done.exit_code == 3
-    assert [part["state"] for part in json.loads(done.stdout)["parts"]] == ["gone"]
 
 
 @pytest.mark.parametrize(

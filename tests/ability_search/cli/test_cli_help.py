@@ -52,7 +52,7 @@ def test_all_commands_are_there() -> None:
             "secret",
         ),
         *("eval", "watch", "build", "export", "import", "backup", "restore", "gateway", "mcp"),
-        *("migrate", "top", "prune", "setup", "trust", "mark", "memory", "backplane"),
+        *("migrate", "prune", "setup", "trust", "mark", "memory", "backplane"),
     }
 
 

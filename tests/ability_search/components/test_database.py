@@ -9,34 +9,9 @@ import pytest
 from ability_search.components.contexts import open_database
 from ability_search.config.loader import load_settings
 from ability_search.errors import ConfigurationError
-from kadi_client import Connection
 from kadi_localnet.broker import serve_broker
 
 pytestmark = pytest.mark.engine
-
-
-@pytest.mark.parametrize(
-    ("own", "shards", "created"),
-    [("a", "a,b", ["a"]), ("c", "a,b", []), ("a", "", [])],
-)
-async def test_an_ability_creates_its_own_database_of_several(
-    tmp_path: Path, own: str, shards: str, created: list[str]
-) -> None:
-    async with serve_broker("127.0.0.1", 0) as broker:
-        environ = {
-            "BROKER_URL": broker.url,
-            "SEARCH_DATA_DIR": str(tmp_path),
-            "SEARCH_DATABASE": own,
-            "SEARCH_DATABASE_SHARDS": shards,
-        }
-        settings = load_settings(environ, tmp_path)
-        for _ in range(2):
-            async with (
-                open_database(settings, wait=10),
-                Connection(broker.url, name="test") as client,
-            ):
-                listed = await client.invoke("arcade-db-list", {}, timeout=30)
-            assert listed["databases"] == created
 
 
 async def test_two_databases_do_not_serve_under_one_identity(tmp_path: Path) -> None:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+from tests.ability_search.metric_readings import parse
 from tests.kadi_client.calls import PlainCall
 
 from ability_search.errors import ConfigurationError
-from ability_search.ops.figures import Sample, Sampler, figures, metrics_client
 from ability_search.ops.metrics import metric_table
 from ability_search.ops.metrics.call_metrics import metered_rpc, metered_tools
 from ability_search.ops.metrics.meter import UNMETERED
@@ -22,7 +21,6 @@ from ability_search.ops.metrics.prometheus_meter import (
     PrometheusMeter,
     serve_metrics,
 )
-from ability_search.ops.metrics.scrape import parse, quantile
 from kadi_client import CallTimeout, NotConnected, Tool, ToolError
 
 LOCAL = "127.0.0.1"
@@ -158,68 +156,3 @@ async def test_an_address_that_cannot_be_used_is_refused() -> None:
         with pytest.raises(ConfigurationError, match="cannot listen on"):
             async with serve_metrics(lambda: b"", LOCAL, port, token=None):
                 pass
-
-
-@pytest.mark.parametrize(
-    ("share", "buckets", "expected"),
-    [
-        (0.5, [], None),
-        (0.5, [(1.0, 0.0), (float("inf"), 0.0)], None),
-        (0.5, [(1.0, 2.0), (2.0, 4.0), (float("inf"), 4.0)], 1.0),
-        (0.75, [(1.0, 2.0), (2.0, 4.0), (float("inf"), 4.0)], 1.5),
-        (0.25, [(1.0, 2.0), (2.0, 4.0), (float("inf"), 4.0)], 0.5),
-        (0.95, [(1.0, 0.0), (2.0, 1.0), (float("inf"), 10.0)], 2.0),
-        (1.0, [(1.0, 0.0), (2.0, 3.0), (4.0, 3.0), (float("inf"), 3.0)], 2.0),
-    ],
-)
-def test_quantiles_are_interpolated(
-    share: float, buckets: list[tuple[float, float]], expected: float | None
-) -> None:
-    assert quantile(share, buckets) == expected
-
-
-def worker(calls: int, *, url: str = "w", at: float = 0.0, begun: float = 0.0) -> Sample:
-    meter = PrometheusMeter("worker", "1")
-    for _ in range(calls):
-        meter.add(metric_table.TOOL_CALLS, 1, "search-query", "ok")
-        meter.observe(metric_table.TOOL_CALL_SECONDS, 0.02, "search-query")
-    return Sample("worker-1", url, at, parse(meter.text().decode()))
-
-
-def test_rates_survive_a_reset_of_counters() -> None:
-    gone = Sample("worker-2", "v", 100.0, state="gone")
-    past = [[worker(7, at=100.0), gone], [worker(9, at=101.0), worker(50, url="v", at=101.0)]]
-    seen = figures([worker(12, at=110.0), worker(55, url="v", at=110.0)], past)
-    (line,) = seen.tools
-    assert (line.calls, seen.seconds, seen.from_start) == (67, 10, False)
-    # Five of the one and five of the other, which was away for a moment.
-    assert line.per_second == pytest.approx(1.0)
-    assert line.p50 is not None
-    assert 0.01 < line.p50 < 0.025
-    restarted = figures([worker(3, at=110.0)], past)
-    assert restarted.tools[0].per_second == pytest.approx(0.3)
-    idle = figures([worker(7, at=110.0)], past)
-    assert (idle.tools[0].per_second, idle.tools[0].p95) == (0, None)
-
-
-async def test_a_component_that_disappears_is_shown_as_gone_until_it_is_back(
-    tmp_path: Path,
-) -> None:
-    meter = PrometheusMeter("broker", "1")
-    meter.watch(metric_table.BROKER_SESSIONS, lambda: {(): 4.0})
-    async with serve_metrics(meter.text, LOCAL, 0, token="t") as url:
-        port = int(url.rpartition(":")[2].partition("/")[0])
-        sampler = Sampler(lambda: {url: ""})
-        async with metrics_client(None) as http:
-            assert (await Sampler(lambda: {url: ""}).read(http)).parts[0].state == "refused"
-        async with metrics_client("t") as http:
-            seen = await sampler.read(http)
-    assert (seen.parts[0].state, seen.from_start) == ("up", True)
-    assert seen.parts[0].name == f"broker {LOCAL}:{port}"
-    assert seen.broker["sessions"] == 4
-    async with metrics_client("t") as http:
-        gone = await sampler.read(http)
-        assert (gone.parts[0].state, gone.broker["sessions"]) == ("gone", 0)
-        async with serve_metrics(meter.text, LOCAL, port, token="t"):
-            back = await sampler.read(http)
-    assert (back.parts[0].state, back.broker["sessions"], back.from_start) == ("up", 4, False)

@@ -16,8 +16,16 @@ from typing import Any
 
 import httpx
 import pytest
+from tests.ability_search.metric_readings import Reading, parse
 
-from ability_search.stack.data_directory import CLIENT, identity_file, read_running, released
+from ability_search.ops.metrics import metric_table as table
+from ability_search.stack.data_directory import (
+    CLIENT,
+    RunningStack,
+    identity_file,
+    read_running,
+    released,
+)
 from ability_search.tools.table import BY_NAME
 from kadi_client import Call, Connection, Identity, NoProvider, RemoteError, Tool, ToolError
 
@@ -177,23 +185,32 @@ async def the_parts_count_what_was_done(machine: Machine) -> None:
     running = read_running(machine.data)
     assert running is not None
     assert len({part.metrics for part in running.parts}) == len(running.parts)
-    seen = (await machine.run("top", "--once", "--json")).json
-    parts = {part["name"]: part for part in seen["parts"]}
+    parts = await metrics_of(running)
     assert list(parts) == [part.name for part in running.parts]
-    assert {part["state"] for part in parts.values()} == {"up"}
-    tools = {line["name"]: line for line in seen["tools"]}
-    assert (tools["search-index"]["calls"], tools["search-index"]["failed"]) == (3, 0)
-    assert tools["search-index"]["p95"] > 0
-    assert seen["chunks"] == {"indexed": 3, "deleted": 0}
-    assert (seen["embedding"]["embedded"], seen["queuedTexts"]["all-MiniLM-L6-v2"]) == (3, 0)
-    requests = {line["name"]: line["calls"] for line in seen["rpc"]}
-    assert requests["create-embedding"] == tools["create-embedding"]["calls"] > 0
-    assert 0 < seen["database"]["heapUsed"] < seen["database"]["heapMax"]
-    assert seen["database"]["statements"] >= tools["arcade-command"]["calls"] > 0
-    assert seen["broker"]["sessions"] >= 4
-    shown = await machine.run("top", "--url", parts["broker"]["url"].removesuffix("/metrics"))
-    assert shown.code == 0
-    assert "broker 127.0.0.1:" in shown.out
+    worker, database = parts["worker-1"], parts["database"]
+    assert worker.total(table.TOOL_CALLS, tool="search-index") == 3
+    assert worker.total(table.TOOL_CALLS, tool="search-index", code="ok") == 3
+    assert worker.total(table.TOOL_CALL_SECONDS, tool="search-index") == 3
+    assert worker.total(table.CHUNKS_INDEXED) == 3
+    assert worker.total(table.CHUNKS_DELETED) == 0
+    assert worker.total(table.EMBEDDING_TEXTS, origin="embedded") == 3
+    assert parts["models"].by(table.MODEL_QUEUED_TEXTS, "model")["all-MiniLM-L6-v2"] == 0
+    embedded = parts["models"].total(table.TOOL_CALLS, tool="create-embedding")
+    assert worker.total(table.RPC_CALLS, tool="create-embedding") == embedded > 0
+    heap = database.total(table.DATABASE_HEAP_USED)
+    assert 0 < heap < database.total(table.DATABASE_HEAP_MAX)
+    written = database.total(table.TOOL_CALLS, tool="arcade-command")
+    assert database.total(table.DATABASE_STATEMENTS) >= written > 0
+    assert parts["broker"].total(table.BROKER_SESSIONS) >= 4
+
+
+async def metrics_of(running: RunningStack) -> dict[str, Reading]:
+    async with httpx.AsyncClient(trust_env=False, timeout=COMMAND_SECONDS) as client:
+        return {
+            part.name: parse((await client.get(part.metrics)).raise_for_status().text)
+            for part in running.parts
+            if part.metrics
+        }
 
 
 async def strangers_call_the_eight_tools_and_offer_none(machine: Machine) -> None:
@@ -249,8 +266,9 @@ async def test_a_stack_survives_killed_components_and_keeps_its_data(machine: Ma
         found = await machine.run("search", question, "--semantic", "--json", "-k", "1")
         assert sources(found.json) == ["notes/backup.md"]
         await the_lines_of_the_readme_work_over_http(machine)
-        back = (await machine.run("top", "--once", "--json")).json
-        assert {part["state"] for part in back["parts"]} == {"up"}
+        running = read_running(machine.data)
+        assert running is not None
+        assert len(await metrics_of(running)) == len(running.parts)
 
         request = {"jsonrpc": "2.0", "id": 1, "method": "kadi.ability.request"}
         call = {"toolName": "search-collections", "toolInput": {}}

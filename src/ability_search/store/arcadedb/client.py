@@ -58,7 +58,7 @@ _NOTES: Mapping[str, Value] = {"db.system.name": "arcadedb"}
 class BrokerScripts:
     """Runs :class:`.Scripts` over a broker.
 
-    A write creates the database if it is missing, unless it is one of several.
+    A write creates the database if it is missing.
 
     Args:
         invoke: Calls a tool on the network.
@@ -67,8 +67,6 @@ class BrokerScripts:
         meter: Counts retries.
         providers: Lists the agents that offer a tool; without it, calls go to any.
         patience: Seconds for which a statement waits for a database ability that is restarting.
-        shard: Whether the database is one of several over which collections are spread, see
-            :class:`.ProviderPin`; it is then not created.
     """
 
     def __init__(
@@ -80,12 +78,10 @@ class BrokerScripts:
         meter: Meter = UNMETERED,
         providers: Providers | None = None,
         patience: float = 0.0,
-        shard: bool = False,
     ) -> None:
         self._invoke = invoke
-        self._pin = None if providers is None else ProviderPin(providers, self._run_on, shard=shard)
+        self._pin = None if providers is None else ProviderPin(providers, self._run_on)
         self._database = database
-        self._shard = shard
         self._timeout = timeout
         self._meter = meter
         self._patience = patience
@@ -117,7 +113,7 @@ class BrokerScripts:
         try:
             return await self._run("arcade-command", "command", script, params, self._timeout)
         except StatementRefused as exc:
-            if exc.reason != "missing_database" or self._shard:
+            if exc.reason != "missing_database":
                 raise
             agent = await self._agent()
             await self._create_database(agent)

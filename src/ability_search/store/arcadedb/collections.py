@@ -13,10 +13,7 @@ from ability_search.store.arcadedb.core import CLOCK, Statement
 from ability_search.store.arcadedb.database import Database
 from ability_search.store.arcadedb.rows import statistics_entry
 from ability_search.store.arcadedb.schema import (
-    create_child_index,
     create_generation,
-    create_kinds,
-    create_links,
     drop_generation,
 )
 from ability_search.store.records import Read, TermStatisticsEntry
@@ -73,11 +70,6 @@ class CollectionSql(Database):
 
     async def create_generation(self, new: Collection) -> None:
         await self.write(create_generation(new.type, dimensions=new.dimensions))
-        if new.shards:
-            # Another part may be the first to need them.
-            await self.write(create_links(new.type))
-            await self.write(create_child_index(new.type))
-            await self.write(create_kinds(new.type, dimensions=new.dimensions))
 
     async def update_collection(self, changed: Collection, fields: Mapping[str, Any]) -> None:
         columns = {_FIELDS[name]: value for name, value in fields.items()}
@@ -136,19 +128,16 @@ class CollectionSql(Database):
     async def drop_generation(self, generation: str) -> None:
         await self.write(drop_generation(generation))
 
-    async def term_logs(self, generation: str) -> list[str]:
-        return [generation]
-
-    async def term_statistics(self, log: str, *, after: int) -> list[TermStatisticsEntry]:
-        found = await self.rows(term_statistics(log, after=after))
+    async def term_statistics(self, generation: str, *, after: int) -> list[TermStatisticsEntry]:
+        found = await self.rows(term_statistics(generation, after=after))
         return list(map(statistics_entry, found))
 
     async def fold_term_statistics(
-        self, log: str, *, revision: int, count: int, merged: bytes
+        self, generation: str, *, revision: int, count: int, merged: bytes
     ) -> bool:
         encoded = base64.b64encode(merged).decode("ascii")
         answer = await self.write(
-            fold_term_statistics(log, up_to=revision, count=count, merged=encoded)
+            fold_term_statistics(generation, up_to=revision, count=count, merged=encoded)
         )
         return bool(answer["deleted"] == count)
 
@@ -156,8 +145,7 @@ class CollectionSql(Database):
 def from_record(record: Mapping[str, Any]) -> Collection:
     """Convert a database record; fields missing from an older record get their defaults."""
     known = {name: record[wire] for name, wire in _FIELDS.items() if record.get(wire) is not None}
-    lists = {name: tuple(known.get(name, ())) for name in ("kinds", "shards")}
-    return Collection(**{**known, **lists})
+    return Collection(**{**known, "kinds": tuple(known.get("kinds", ()))})
 
 
 def read_of(answer: Mapping[str, Any], value: T) -> Read[T]:

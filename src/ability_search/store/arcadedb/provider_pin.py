@@ -65,14 +65,11 @@ class ProviderPin:
     Args:
         providers: Lists the agents.
         run: Runs a statement on one of them.
-        shard: Whether the database is one of several over which collections are spread. Agents
-            without it are then left out.
     """
 
-    def __init__(self, providers: Providers, run: Run, *, shard: bool = False) -> None:
+    def __init__(self, providers: Providers, run: Run) -> None:
         self._providers = providers
         self._run = run
-        self._shard = shard
         self._chosen = False
         self._agents: Iterator[str | None] = repeat(None)
         self._database: str | None = None
@@ -105,7 +102,7 @@ class ProviderPin:
         """Return the ids of the databases by the agents that offer them.
 
         An id is empty if the database has none yet, and ``None`` if there is no database, or it
-        holds nothing of this ability and is not a shard.
+        holds nothing of this ability.
 
         Raises:
             DatabaseUnavailable: if an agent does not answer.
@@ -122,13 +119,6 @@ class ProviderPin:
             return
         if not ids:
             return  # the call says that there is none, or waits for the agent that was chosen
-        if self._shard:
-            ids = {agent: id_ for agent, id_ in ids.items() if id_ is not None}
-            if not ids:
-                raise DatabaseUnavailable(
-                    "a database of database_shards is offered by no agent",
-                    hint="Start the database ability with it; `ability-search doctor` names it.",
-                ) from NoProvider(_TOOL)
         if len(ids) > 1 or any(id_ == "" for id_ in ids.values()):
             ids = {agent: id_ or await self._identify(agent) for agent, id_ in ids.items()}
         fitting = self._fitting(ids)
@@ -173,8 +163,7 @@ class ProviderPin:
             if exc.reason != "missing_type":
                 raise
             rows = await self._run(_OURS, agent=agent, write=False)
-        empty = "" if self._shard else None
-        return str(rows[0].get("id", "")) if rows else empty
+        return str(rows[0].get("id", "")) if rows else None
 
     async def _identify(self, agent: str) -> str:
         """Give an agent's database an id unless it has one; return its id."""
