@@ -15,8 +15,16 @@ from contextlib import suppress
 from pathlib import Path
 
 import msgspec
+import openpyxl
 import pytest
-from tests.ability_search.text.loaders.samples import compressed_pdf, pdf, replaced, scan, word
+from tests.ability_search.text.loaders.samples import (
+    compressed_pdf,
+    pdf,
+    replaced,
+    saved,
+    scan,
+    word,
+)
 
 from ability_search.files import isolated_reader, ocr
 from ability_search.files.isolated_reader import (
@@ -127,6 +135,17 @@ def test_a_file_that_needs_too_much_memory_is_named_as_such_and_does_not_affect_
         with pytest.raises(Unreadable, match="^corrupt, or not what its name says$"):
             extractor.extract("b.docx", word("two")[:3000], "docx")
         assert extractor.extract("a.html", b"<p>small", "html").text == "small"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems do not limit the memory")
+def test_a_sheet_whose_cells_lie_too_far_apart_does_not_affect_the_next_file(
+    extractor: Extractor,
+) -> None:
+    book = openpyxl.Workbook()
+    book.worksheets[0]["A1"] = book.worksheets[0]["XFD1048576"] = "far"
+    with pytest.raises(Unreadable, match="MiB of memory allowed for reading a file; split it"):
+        extractor.extract("a.xlsx", saved(book), "xlsx")
+    assert extractor.extract("a.html", b"<p>small", "html").text == "small"
 
 
 def _children(pid: int) -> list[int]:
