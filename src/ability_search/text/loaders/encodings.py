@@ -6,6 +6,7 @@ import codecs
 import re
 import unicodedata
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import cache
 from itertools import pairwise
 
@@ -13,17 +14,25 @@ import chardet
 
 from ability_search.text.loaders.extracts import Unreadable
 
+_WINDOWS = ("cp1250", "cp1251", "cp1253", "cp1254", "cp1255", "cp1256", "cp1257", "cp1258", "cp874")
+_CHINESE_JAPANESE_KOREAN = ("gb18030", "big5", "shift_jis", "euc-jp", "cp949")
+_COMMON = ("iso8859-2", "iso8859-7", "koi8-r", "koi8-u", *_CHINESE_JAPANESE_KOREAN)
+_RARE = ("cp850", "cp852", "cp866", "iso8859-5", "iso8859-6", "iso8859-13", "iso8859-15")
+_RAREST = ("cp857", "cp855", "iso8859-3", "iso8859-4", "iso8859-10", "iso8859-16")
 _PRIORS = {
-    "cp1252": 1.5,
-    **dict.fromkeys(("cp1250", "cp1251", "cp1253", "cp1254", "cp1255", "cp1256", "cp874"), 1.0),
-    **dict.fromkeys(("koi8-r", "euc-jp", "shift_jis", "gb18030", "big5", "cp949"), 1.0),
-    "iso8859-2": 0.98,
-    "cp866": 0.9,
-    "iso8859-7": 0.9,
-    "cp850": 0.8,
-    "mac-roman": 0.8,
+    "cp1252": 1.4,
+    **dict.fromkeys(_WINDOWS + _COMMON, 1.0),
+    **dict.fromkeys((*_RARE, "mac-cyrillic", "mac-latin2"), 0.95),
+    "mac-roman": 0.9,
+    **dict.fromkeys(_RAREST, 0.85),
 }
 """Encodings that are detected, and by which factor each is more likely than others."""
+_MARKS = (
+    ((codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE), "utf-32"),
+    ((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE), "utf-16"),
+)
+_ESCAPED = ("iso2022_jp_2", "iso2022_kr")
+"""Encodings of ASCII bytes, with escape sequences."""
 _NEIGHBOURS = 2
 """Words before and after one beyond ASCII that help to detect its language."""
 _SAMPLE = 1 << 16
@@ -61,19 +70,17 @@ def detected(data: bytes) -> tuple[str, Doubt]:
     Raises:
         Unreadable: if the bytes are not text.
     """
-    try:
-        if data.startswith((codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)):
-            return data.decode("utf-32"), ()
-        if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-            return data.decode("utf-16"), ()
-    except UnicodeDecodeError as exc:
-        raise Unreadable("not in the encoding that its byte order mark names") from exc
+    for marks, encoding in _MARKS:
+        if data.startswith(marks):
+            return _marked(data, encoding), ()
     if b"\0" in data:
         if not _is_padded(data):
             return _unmarked_utf16(data), ()
         data = data.replace(b"\0", b" ")
         if _CONTROL.search(data.decode("latin-1")):
             raise Unreadable(_BINARY)
+    if text := _unescaped(data):
+        return text, ()
     try:
         return data.decode("utf-8-sig"), ()
     except UnicodeDecodeError:
@@ -85,6 +92,23 @@ def detected(data: bytes) -> tuple[str, Doubt]:
     if 2 * wrong <= sum(not char.isascii() for char in text):
         return text, ()
     return _guessed(data) or _mostly_utf8(text, wrong)
+
+
+def _marked(data: bytes, encoding: str) -> str:
+    try:
+        return data.decode(encoding)
+    except UnicodeDecodeError as exc:
+        raise Unreadable("not in the encoding that its byte order mark names") from exc
+
+
+def _unescaped(data: bytes) -> str:
+    """Return the text in an encoding of escape sequences; empty if it is in none."""
+    for encoding in _ESCAPED if b"\x1b" in data and data.isascii() else ():
+        with suppress(UnicodeDecodeError):
+            text = data.decode(encoding)
+            if not text.isascii():
+                return text
+    return ""
 
 
 def _mostly_utf8(text: str, wrong: int) -> tuple[str, Doubt]:

@@ -7,8 +7,8 @@ import re
 import zipfile
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from datetime import date, datetime, time
-from itertools import zip_longest
 from typing import Any
 
 from ability_search.text.loaders.extracts import (
@@ -27,6 +27,7 @@ from ability_search.text.loaders.merged_cells import MOST_REPEATED, Range, unmer
 _W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
 _BLOCKS = (f"{_W}p", f"{_W}tbl")
 _BOX = f"{_W}txbxContent"
+_PICTURE = "{http://schemas.openxmlformats.org/drawingml/2006/wordprocessingDrawing}docPr"
 _WORDS = frozenset((f"{_W}t", "{http://schemas.openxmlformats.org/officeDocument/2006/math}t"))
 _SPACES = {f"{_W}tab": "\t", f"{_W}br": "\n", f"{_W}cr": "\n", f"{_W}noBreakHyphen": "-"}
 _NOTES = {f"{_W}footnoteReference": "footnotes", f"{_W}endnoteReference": "endnotes"}
@@ -63,6 +64,12 @@ _OPEN_BINARY = re.compile(rb"(?<=<office:binary-data>)[^<]++")
 """An image in base64 in a single XML file."""
 _OPEN_SPACES = {f"{_TEXT}s": " ", f"{_TEXT}tab": " ", f"{_TEXT}line-break": "\n"}
 _RTF_PAGE = re.compile(r"\\page(?![a-z])")
+_RTF_TEXT = re.compile(
+    r"(?:\\\*)?\\(?:footnote|object|result|shp(?:inst|grp|txt)?"
+    r"|mmath|moMath(?:Para)?|m(?:r|f|e|d|box|num|den|rad|deg|nary|sub|sup|func|fName|sSub|sSup|sSubSup))(?![a-z])",
+    re.IGNORECASE,
+)
+"""Marks of groups that the library leaves out: footnotes, text boxes, objects, equations."""
 _RTF_TITLE = re.compile(r"\{\\title ([^{}]*)\}")
 _CONTINUED = "continue"
 """A cell that is merged with the one above."""
@@ -107,6 +114,8 @@ def read_pptx(_name: str, data: bytes, bounds: Bounds) -> Extracted:
     composer = Composer(bounds)
     for number, slide in enumerate(pptx.Presentation(file).slides, start=1):
         title = slide.shapes.title
+        if title is not None and not title.has_text_frame:
+            title = None
         heading = title.text_frame.text if title is not None else ""
         composer.heading(2, heading if heading.strip() else f"Slide {number}")
         for shape in _shapes(slide.shapes):
@@ -147,7 +156,7 @@ def read_rtf(_name: str, data: bytes, bounds: Bounds) -> Extracted:
     """Read the text of a Rich Text file; a page break becomes a form feed."""
     striprtf = library("striprtf.striprtf", reads="RTF files")
     source = _RTF_PAGE.sub(r"\\par\f\\par ", data.decode("latin-1"))
-    text = striprtf.rtf_to_text(source, errors="replace")
+    text = striprtf.rtf_to_text(_RTF_TEXT.sub(" ", source), errors="replace")
     title = _RTF_TITLE.search(source)
     named = striprtf.rtf_to_text(f"{{\\rtf1\\ansi {title[1]}}}", errors="replace") if title else ""
     return Extracted(text.replace("\f", PAGE_END), "text", title=known(title=named).get("title"))
@@ -297,7 +306,9 @@ class _Document:
 
     def __init__(self, document: Any, composer: Composer) -> None:
         self._composer = composer
-        self._styles = {style.style_id: str(style.name) for style in document.styles}
+        self._styles = {
+            each.styleId: each.name_val or "" for each in document.styles.element.style_lst
+        }
         self._notes: dict[tuple[str, str], str] = {}
         for relation in document.part.rels.values():
             kind = relation.reltype.rpartition("/")[2]
@@ -321,7 +332,7 @@ class _Document:
         text = self._text(paragraph)
         properties = paragraph.pPr
         numbering = properties.numPr if properties is not None else None
-        if heading or style == "Title":
+        if heading or style.lower() == "title":
             self._composer.heading(int(heading[1]) if heading else 1, text)
         elif numbering is not None or style.startswith("List"):
             depth = (
@@ -342,6 +353,8 @@ class _Document:
             elif child.tag in _NOTES:
                 note = self._notes.get((_NOTES[child.tag], child.get(f"{_W}id")))
                 parts.append(f" ({note})" if note else "")
+            elif child.tag == _PICTURE:
+                parts.append(child.get("descr") or "")
             elif child.tag not in _SILENT and child.tag != _BOX:
                 parts.append(self._text(child))
         return "".join(parts)
@@ -417,15 +430,35 @@ def _add_chart(composer: Composer, chart: Any) -> None:
     """Add the titles of a chart and its values, one item for each category."""
     for title in chart.element.iter(f"{_CHART}title"):
         composer.paragraph("".join(each.text or "" for each in title.iter(f"{_A}t")))
-    for plot in chart.plots:
-        series = list(plot.series)
-        header = ["", *(each.name for each in series)]
-        across = [x for each in series[:1] for x in each._element.iter(f"{_CHART}xVal")]
-        names = list(plot.categories) or [
-            value.text for each in across for value in each.iter(f"{_CHART}v")
-        ]
-        for name, *values in zip_longest(names, *(each.values for each in series)):
-            composer.item(described(header, [flat(_shown(each)) for each in (name, *values)]))
+    for plot in chart.element.iter(f"{_CHART}plotArea"):
+        for group in plot.iterchildren("*"):
+            series = list(group.iterchildren(f"{_CHART}ser"))
+            names = next(filter(None, (_points(each, "cat", "xVal") for each in series)), {})
+            rows = [_points(each, "val", "yVal") for each in series]
+            header = ["", *(each.findtext(f"{_CHART}tx//{_CHART}v", "") for each in series)]
+            for place in sorted(set().union(names, *rows)):
+                cells = [row.get(place, "") for row in (names, *rows)]
+                composer.item(described(header, cells))
+
+
+def _points(series: Any, *tags: str) -> dict[int, str]:
+    """Return the saved values of a series by their places; of nested categories, the innermost."""
+    found = next(series.iterchildren(*(f"{_CHART}{tag}" for tag in tags)), None)
+    if found is None:
+        return {}
+    level = next(found.iter(f"{_CHART}lvl"), found)
+    points = {
+        int(each.get("idx", 0)): each.findtext(f"{_CHART}v", "")
+        for each in level.iter(f"{_CHART}pt")
+    }
+    return {place: _rounded(text) for place, text in points.items()}
+
+
+def _rounded(text: str) -> str:
+    """Return a number as a person would write it (8.2 for 8.1999999999999993), or the text."""
+    with suppress(ValueError):
+        return flat(_shown(float(text)))
+    return flat(text)
 
 
 def _add_diagram(composer: Composer, data: Any) -> None:

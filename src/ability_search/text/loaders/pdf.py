@@ -45,7 +45,8 @@ def read_pdf(_name: str, data: bytes, bounds: Bounds, *, recognize: Recognize | 
     unread: list[tuple[int, str]] = []
     try:
         document = pdfium.PdfDocument(data)
-        pages = list(_pages(document, bounds, recognize, unread))
+        document.init_forms()
+        pages = list(_pages(pdfium, document, bounds, recognize, unread))
         about: Mapping[str, str] = document.get_metadata_dict()
     except pdfium.PdfiumError as exc:
         # The code may be that of an earlier failure; this entry is never compressed.
@@ -71,12 +72,16 @@ def read_pdf(_name: str, data: bytes, bounds: Bounds, *, recognize: Recognize | 
 
 
 def _pages(
-    document: Any, bounds: Bounds, recognize: Recognize | None, unread: list[tuple[int, str]]
+    pdfium: Any,
+    document: Any,
+    bounds: Bounds,
+    recognize: Recognize | None,
+    unread: list[tuple[int, str]],
 ) -> Iterator[str]:
     """Yield the text of each page; add the numbers of unreadable ones, with the reason."""
     room = bounds.text
     for number in range(len(document)):
-        page = document[number]
+        page = _flattened(pdfium, document, number)
         text = _cleaned(page.get_textpage().get_text_bounded())
         try:
             text = text or _recognized(page, recognize)
@@ -87,6 +92,16 @@ def _pages(
         if room < 0:
             raise too_much_text(bounds)
         yield text
+
+
+def _flattened(pdfium: Any, document: Any, number: int) -> Any:
+    """Return a page whose form fields and annotations, such as typed text, are page content."""
+    page = document[number]
+    done = pdfium.raw.FPDFPage_Flatten(page, pdfium.raw.FLAT_NORMALDISPLAY)
+    if done != pdfium.raw.FLATTEN_SUCCESS:
+        return page
+    page.close()
+    return document[number]
 
 
 def _page_ranges(unread: Sequence[tuple[int, str]]) -> Iterator[tuple[str, str]]:

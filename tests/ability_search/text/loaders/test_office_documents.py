@@ -14,6 +14,7 @@ import openpyxl
 import pptx
 import pytest
 from docx.oxml import parse_xml
+from docx.oxml.ns import qn
 from openpyxl.utils import range_boundaries
 from pptx.chart import data as chart_data
 from pptx.enum.chart import XL_CHART_TYPE
@@ -31,6 +32,10 @@ from tests.ability_search.text.loaders.samples import (
 
 from ability_search.text.loaders import Bounds, Extracted, Unreadable, extract, format_of
 
+PRESENTATION = "http://schemas.openxmlformats.org/presentationml/2006/main"
+PIXEL = bytes.fromhex(
+    "47494638396101000100800000ffffff00000021f90401000000002c00000000010001000002024401003b"
+)
 BOUNDS = Bounds(text=1 << 20, unpacked=1 << 24)
 
 
@@ -54,6 +59,21 @@ def test_a_document_keeps_headings_lists_and_tables_in_order() -> None:
         "# Top\n\n## Part\n\n\\# not a heading\n\n- first\n- Name: Ada; Born: 1815\n\nafter"
     )
     assert found.title == "Top"
+
+
+def test_the_description_of_a_picture_is_read() -> None:
+    document = docx.Document()
+    shape = document.add_picture(io.BytesIO(PIXEL))
+    shape._inline.docPr.set("descr", "A ferry at dawn")
+    assert read("a.docx", saved(document)).text == "A ferry at dawn"
+
+
+def test_a_style_without_a_type_does_not_end_a_document() -> None:
+    document = docx.Document()
+    document.add_heading("Part", 2)
+    for style in document.styles.element.style_lst:
+        style.attrib.pop(qn("w:type"), None)
+    assert read("a.docx", saved(document)).text == "## Part"
 
 
 @pytest.mark.parametrize(
@@ -194,6 +214,39 @@ def test_charts_of_a_slide_are_lists_of_their_values() -> None:
     assert read("a.pptx", saved(presentation)).text == (
         "## Slide 1\n\nRevenue\n\n- East; May: 1.5; June: 3\n- West; May: 2\n- 1; Load: 2\n\f\n"
     )
+
+
+def test_a_chart_of_any_kind_is_read() -> None:
+    rows: Any = chart_data
+    sales = rows.CategoryChartData()
+    sales.categories = ["East", "West"]
+    sales.add_series("May", (8.1999999999999993, 2))
+    for kind in XL_CHART_TYPE:
+        presentation = pptx.Presentation()
+        slide = presentation.slides.add_slide(presentation.slide_layouts[6])
+        try:
+            chart = slide.shapes.add_chart(kind, 0, 0, 100, 100, sales).chart
+        except (NotImplementedError, AttributeError):
+            continue
+        for plot in chart.element.iter("{*}barChart"):
+            plot.tag = plot.tag.replace("bar", "bar3D")
+        text = read("a.pptx", saved(presentation)).text
+        assert "- East; May: 8.2\n- West; May: 2\n" in text, kind
+
+
+def test_a_picture_in_the_place_of_a_title_does_not_end_a_presentation() -> None:
+    presentation = pptx.Presentation()
+    slide = presentation.slides.add_slide(presentation.slide_layouts[8])
+    slide.placeholders[0].text = "Plan"
+    picture = next(each for each in slide.placeholders if "Picture" in type(each).__name__)
+    shown = picture.insert_picture(io.BytesIO(PIXEL))
+    picture = slide.shapes.title._element
+    picture.getparent().remove(picture)
+    shown._element.nvPicPr.nvPr.find(f"{{{PRESENTATION}}}ph").attrib.update(
+        {"type": "title", "idx": "0"}
+    )
+    slide.placeholders[2].text = "Costs"
+    assert read("a.pptx", saved(presentation)).text == "## Slide 1\n\n- Costs\n\f\n"
 
 
 def test_diagrams_of_a_slide_are_lists_of_their_texts() -> None:
@@ -470,6 +523,23 @@ def test_rich_text_is_read_with_its_pages() -> None:
     assert "First line, caf\u00e9 and \u65e5\u672c." in found.text
     assert [page.split() for page in found.text.split("\f")][1] == ["Third"]
     assert (found.format, found.title) == ("text", "Gr\u00f6\u00dfe")
+
+
+@pytest.mark.parametrize(
+    "group",
+    [
+        rb"{\*\footnote\pard\plain{\super\chftn} tide}",
+        rb"{\shp{\*\shpinst\shpleft0{\sp{\sn fill}{\sv 0}}{\shptxt\pard tide\par}}}",
+        rb"{\object{\*\objclass Word}{\*\objdata 0105}{\result\pard tide}}",
+        rb"{\mmath{\*\moMath{\mf{\mfPr{\mctrlPr}}{\mnum{\mr tide}}{\mden{\mr 2}}}}}",
+    ],
+)
+def test_notes_boxes_objects_and_equations_of_rich_text_are_read(group: bytes) -> None:
+    text = read("a.rtf", rb"{\rtf1\ansi ebb" + group + rb"flow\par}").text
+    assert text.split()[0] == "ebb"
+    assert "tide" in text
+    assert "fill" not in text
+    assert "0105" not in text
 
 
 def test_rich_text_is_recognised_by_its_content() -> None:

@@ -22,6 +22,28 @@ def test_a_form_feed_ends_each_page_of_a_pdf() -> None:
     assert found.metadata == {"author": "Ada", "created": "2026-03-01", "pages": 3}
 
 
+@pytest.mark.parametrize(
+    "annotation",
+    [
+        b"/Subtype /Widget /FT /Tx /T (name) /V (Ada Lovelace) /DA (/F1 12 Tf 0 g)",
+        b"/Subtype /Widget /FT /Ch /T (name) /V (Ada Lovelace) /Opt [(Ada Lovelace)] /Ff 131072"
+        b" /DA (/F1 12 Tf 0 g)",
+    ],
+)
+def test_the_values_of_form_fields_are_read(annotation: bytes) -> None:
+    field = b"/Rect [150 690 400 720] /F 4 /P 4 0 R /Type /Annot " + annotation
+    form = b"/AcroForm << /Fields [99 0 R] /NeedAppearances true /DR << /Font << /F1 3 0 R >> >> >>"
+    data = (
+        pdf("Name:")
+        .replace(b"/Type /Catalog", b"/Type /Catalog " + form)
+        .replace(b"/Type /Page /", b"/Type /Page /Annots [99 0 R] /")
+        .replace(b"xref\n0", b"99 0 obj\n<< " + field + b" >>\nendobj\nxref\n0", 1)
+    )
+    text = read("a.pdf", data).text
+    assert "Name:" in text
+    assert "Ada Lovelace" in text
+
+
 def test_a_corrupt_pdf_after_an_encrypted_one_is_not_reported_as_encrypted() -> None:
     with pytest.raises(Unreadable, match="password"):
         read("a.pdf", pdf("x", encrypted=True))
