@@ -37,7 +37,6 @@ UNRUN = {
     ("docs/formats.md", "needs a package index"): 1,
     ("docs/howto.md", "needs Ollama"): 1,
     ("docs/howto.md", "needs a broker elsewhere"): 1,
-    ("docs/howto.md", "needs two machines"): 1,
     ("docs/metrics.md", "needs a container engine"): 1,
     ("docs/operations.md", "needs a NATS server"): 1,
     ("docs/operations.md", "needs a database of the earlier ability"): 1,

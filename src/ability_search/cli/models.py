@@ -14,7 +14,6 @@ from ability_search.cli.clients import client_settings
 from ability_search.cli.parameters import JsonOption, SupervisedOption, WaitOption, port_option
 from ability_search.cli.services import serve as serve_component
 from ability_search.components.served_models import models_config, pull_model, reranks
-from ability_search.config.setting_fields import Url
 
 group = new_group("Serve embedding and reranking models (the default), list them, or pull more.")
 app.add_typer(group, name="models", invoke_without_command=True)
@@ -45,10 +44,10 @@ def serve(
 ) -> None:
     """Serve create-embedding and rerank on the broker and over HTTP until stopped.
 
-    The models are all-MiniLM-L6-v2, the directories in the setting model_dirs, the
-    models fetched by `models pull`, and those of upstream servers. A directory is a
-    reranker if its config.json names a ...ForSequenceClassification architecture.
-    The tool rerank is registered only if there is a reranker.
+    The models are all-MiniLM-L6-v2, the directories in the setting model_dirs, and
+    the models fetched by `models pull`. A directory is a reranker if its config.json
+    names a ...ForSequenceClassification architecture. The tool rerank is registered
+    only if there is a reranker.
 
     Example:
         ability-search models serve
@@ -74,12 +73,6 @@ def list_models(as_json: JsonOption = False) -> None:
     rows += [
         (item.names[0], "rerank" if reranks(item) else "embed", "directory", str(item.path))
         for item in config.directories
-    ]
-    rows += [
-        (name, task, "upstream", str(Url(upstream.base_url)))
-        for task, upstreams in (("embed", config.upstreams), ("rerank", config.rerank_upstreams))
-        for upstream in upstreams
-        for name in upstream.models
     ]
     names = ("name", "task", "kind", "place")
     if as_json:

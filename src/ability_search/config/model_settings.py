@@ -245,16 +245,6 @@ class Models(Group):
         le=256,
         default_text="one per core",
     )
-    upstream_url: HttpUrl | None = setting(
-        None, about="URL of an OpenAI-compatible server with further models."
-    )
-    upstream_names: tuple[str, ...] = setting((), about="Models to forward to that server.")
-    upstream_api_key: SecretStr | None = secret(about="API key of that server.")
-    reranker_url: HttpUrl | None = setting(
-        None, about="URL of a server with `/v1/rerank` and further rerankers."
-    )
-    reranker_names: tuple[str, ...] = setting((), about="Rerankers to forward to that server.")
-    reranker_api_key: SecretStr | None = secret(about="API key of that server.")
     http_host: NonEmpty = setting(
         "127.0.0.1", about="Listen address of the model manager's HTTP API."
     )

@@ -1,6 +1,6 @@
-"""The model manager: embeddings and reranking with local models or upstream servers."""
+"""The model manager: embeddings and reranking with local models."""
 
-from kadi_localnet.models.config import ModelDirectory, ModelsConfig, Upstream
+from kadi_localnet.models.config import ModelDirectory, ModelsConfig
 from kadi_localnet.models.directory import is_reranker
 from kadi_localnet.models.errors import ModelsError, ModelSetupError
 from kadi_localnet.models.hub import installed_models, pull_model
@@ -14,7 +14,6 @@ __all__ = [
     "ModelsConfig",
     "ModelsError",
     "ServedModel",
-    "Upstream",
     "installed_models",
     "is_reranker",
     "open_models",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -56,28 +56,6 @@ class ModelDirectory:
         return cls(path=Path(path).expanduser(), name=name)
 
 
-@dataclass(frozen=True, slots=True)
-class Upstream:
-    """An upstream server that serves ``models``.
-
-    For embeddings, a server compatible with OpenAI (Ollama, vLLM, OpenAI itself); for reranking, a
-    server with ``POST /v1/rerank`` (Jina, Cohere, vLLM, llama.cpp).
-    """
-
-    base_url: str
-    models: tuple[str, ...]
-    api_key: str | None = field(default=None, repr=False)
-    """API key for calls that do not pass their own."""
-    attempts: int = 4
-    max_response_bytes: int = 256 * 2**20
-
-    def __post_init__(self) -> None:
-        if not self.base_url.startswith(("http://", "https://")):
-            raise ModelSetupError("base_url: must start with http:// or https://")
-        if not self.models:
-            raise ModelSetupError("upstream: name the models it serves")
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelsConfig:
     """The configuration for :func:`kadi_localnet.models.open_models`."""
@@ -89,10 +67,6 @@ class ModelsConfig:
     precision: Precision = "auto"
     """Precision of all-MiniLM-L6-v2; ``auto`` is :data:`kadi_localnet.models.minilm.AUTO`."""
     directories: tuple[ModelDirectory, ...] = ()
-    upstreams: tuple[Upstream, ...] = ()
-    """Servers with embedding models."""
-    rerank_upstreams: tuple[Upstream, ...] = ()
-    """Servers with rerankers."""
     cache_dir: Path | None = None
     """Directory for built graphs; ``None`` for :func:`default_cache_dir`."""
     threads: int | None = None

@@ -8,7 +8,6 @@
     ├── Unauthorized        401 authentication_error    the bearer token is missing or wrong
     ├── ModelNotServed      404 invalid_request_error   the model is not served here
     ├── Overloaded          429 rate_limit_error        the queue is full
-    ├── UpstreamFailed      502 upstream_error          the upstream server returned nothing usable
     ├── DeadlinePassed      504 timeout_error           not finished within the caller's timeout
     └── ModelSetupError     500 server_error            a model cannot be found, built or loaded
 """
@@ -94,14 +93,6 @@ class Overloaded(ModelsError):
     status = 429
     kind = "rate_limit_error"
     code = "rate_limit_exceeded"
-
-
-class UpstreamFailed(ModelsError):
-    """The upstream server failed, refused the request, or returned an unusable response."""
-
-    status = 502
-    kind = "upstream_error"
-    code = "upstream_failed"
 
 
 class DeadlinePassed(ModelsError):

@@ -65,11 +65,8 @@ class LocalModel:
         *,
         timeout: float,
         dimensions: int | None = None,
-        api_key: str | None = None,
     ) -> Embedded:
         """Embed ``texts``; those over the model's maximum number of tokens are truncated.
-
-        ``api_key`` is ignored.
 
         Raises:
             InvalidRequest: if ``dimensions`` is given and differs from that of the model.
@@ -131,12 +128,8 @@ class LocalReranker:
         """Number of texts in progress or waiting."""
         return self._admission.queued
 
-    async def rerank(
-        self, query: str, texts: Sequence[str], *, timeout: float, api_key: str | None = None
-    ) -> Reranked:
+    async def rerank(self, query: str, texts: Sequence[str], *, timeout: float) -> Reranked:
         """Score ``texts`` by their relevance to ``query``; pairs that are too long are truncated.
-
-        ``api_key`` is ignored.
 
         Raises:
             Overloaded: if more texts would be queued than allowed.

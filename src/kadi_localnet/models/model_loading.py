@@ -1,4 +1,4 @@
-"""Loading and connecting the models of a configuration."""
+"""Loading the models of a configuration."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ import asyncio
 import os
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
-
-import httpx
 
 from kadi_localnet.models import minilm, multilingual
 from kadi_localnet.models.config import ModelsConfig, check_names, default_cache_dir
@@ -18,8 +16,7 @@ from kadi_localnet.models.errors import ModelSetupError
 from kadi_localnet.models.lanes import NOBODY, Lanes, Observer
 from kadi_localnet.models.local import LocalModel, LocalReranker, Runtime
 from kadi_localnet.models.multilingual import MultilingualEncoder
-from kadi_localnet.models.remote import RemoteModel, RemoteReranker
-from kadi_localnet.models.service import Model, Models, Reranker
+from kadi_localnet.models.service import Models
 
 Names = tuple[str, ...]
 """The names under which a model is served, the primary name first."""
@@ -40,7 +37,7 @@ async def open_models(
     """
     names = list(_names(config))
     if not names:
-        raise ModelSetupError("no model to serve: configure a local model or an upstream server")
+        raise ModelSetupError("no model to serve: install weights, or name a model directory")
     check_names(names)
     loaded = await asyncio.to_thread(_load, config)
     lanes = Lanes(bulk_threads=config.threads or _usable_cores())
@@ -48,15 +45,7 @@ async def open_models(
     served, rerankers = _local(loaded, runtime)
     lanes.start()
     try:
-        # Redirects are not followed, since they could send the key to another host.
-        async with httpx.AsyncClient(timeout=config.timeout, follow_redirects=False) as client:
-            for upstream in config.upstreams:
-                for name in upstream.models:
-                    served[name] = RemoteModel(name, upstream, client)
-            for upstream in config.rerank_upstreams:
-                for name in upstream.models:
-                    rerankers[name] = RemoteReranker(name, upstream, client)
-            yield Models(config, served, rerankers, observer)
+        yield Models(config, served, rerankers, observer)
     finally:
         await lanes.close()
 
@@ -68,8 +57,6 @@ def _names(config: ModelsConfig) -> Iterator[str]:
         yield from (multilingual.NAME, *multilingual.ALIASES)
     for directory in config.directories:
         yield from directory.names
-    for upstream in (*config.upstreams, *config.rerank_upstreams):
-        yield from upstream.models
 
 
 def _load(config: ModelsConfig) -> list[tuple[Names, Loaded]]:
@@ -92,9 +79,9 @@ def _load(config: ModelsConfig) -> list[tuple[Names, Loaded]]:
 
 def _local(
     loaded: list[tuple[Names, Loaded]], runtime: Runtime
-) -> tuple[dict[str, Model], dict[str, Reranker]]:
-    served: dict[str, Model] = {}
-    rerankers: dict[str, Reranker] = {}
+) -> tuple[dict[str, LocalModel], dict[str, LocalReranker]]:
+    served: dict[str, LocalModel] = {}
+    rerankers: dict[str, LocalReranker] = {}
     for names, encoder in loaded:
         if isinstance(encoder, CrossEncoder):
             reranker = LocalReranker(names[0], encoder, runtime)

@@ -14,7 +14,6 @@ from pydantic import (
     ConfigDict,
     FailFast,
     Field,
-    SecretStr,
     ValidationError,
     field_validator,
 )
@@ -50,9 +49,6 @@ class EmbeddingRequest(BaseModel):
         min_length=1,
         examples=[["What is a chunk?"]],
         json_schema_extra=_text_or_texts,
-    )
-    api_key: SecretStr | None = Field(
-        default=None, description="API key for models on an upstream server."
     )
     encoding_format: Literal["float", "base64"] | None = Field(
         default="float",
@@ -201,9 +197,6 @@ class RerankRequest(BaseModel):
     )
     return_documents: bool = Field(
         default=False, description="Include the document of each result as {text}."
-    )
-    api_key: SecretStr | None = Field(
-        default=None, description="API key for models on an upstream server."
     )
 
     @field_validator("documents", mode="before")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from starlette.applications import Starlette
 
@@ -22,9 +22,7 @@ from kadi_localnet.models.local import LocalModel, LocalReranker
 from kadi_localnet.models.multilingual import MultilingualEncoder
 from kadi_localnet.models.requests import (
     MAX_VALUES,
-    Embedded,
     EmbeddingRequest,
-    Reranked,
     RerankRequest,
     answer,
     read_request,
@@ -33,45 +31,13 @@ from kadi_localnet.models.requests import (
 )
 
 
-class Model(Protocol):
-    """An embedding model, local or remote."""
-
-    @property
-    def name(self) -> str:
-        """Return the primary name, not an alias."""
-
-    async def embed(
-        self,
-        texts: Sequence[str],
-        *,
-        timeout: float,
-        dimensions: int | None = None,
-        api_key: str | None = None,
-    ) -> Embedded:
-        """Return the vectors of ``texts``, in their order, within ``timeout`` seconds."""
-
-
-class Reranker(Protocol):
-    """A model that scores texts by their relevance to a query, local or remote."""
-
-    @property
-    def name(self) -> str:
-        """Return the primary name, not an alias."""
-
-    async def rerank(
-        self, query: str, texts: Sequence[str], *, timeout: float, api_key: str | None = None
-    ) -> Reranked:
-        """Return a score for each of ``texts``, in their order, within ``timeout`` seconds."""
-
-
 @dataclass(frozen=True, slots=True)
 class ServedModel:
-    """The properties of a served model; of an upstream model only the name is known."""
+    """The properties of a served model."""
 
     name: str
-    local: bool
-    dimensions: int | None = None
-    max_tokens: int | None = None
+    dimensions: int
+    max_tokens: int
     tokenizer: Path | None = None
     """Path of its ``tokenizer.json``."""
 
@@ -82,8 +48,8 @@ class Models:
     def __init__(
         self,
         config: ModelsConfig,
-        served: Mapping[str, Model],
-        rerankers: Mapping[str, Reranker],
+        served: Mapping[str, LocalModel],
+        rerankers: Mapping[str, LocalReranker],
         observer: Observer,
     ) -> None:
         self._config = config
@@ -103,13 +69,9 @@ class Models:
 
     @property
     def queued(self) -> dict[str, int]:
-        """Return the number of texts in progress or waiting, by the name of each local model."""
-        every = (*self._served.values(), *self._rerankers.values())
-        return {
-            model.name: model.queued
-            for model in every
-            if isinstance(model, LocalModel | LocalReranker)
-        }
+        """Return the number of texts in progress or waiting, by the name of the model."""
+        embedders = {model.name: model.queued for model in self._served.values()}
+        return embedders | {model.name: model.queued for model in self._rerankers.values()}
 
     @property
     def tools(self) -> tuple[Tool, ...]:
@@ -136,20 +98,13 @@ class Models:
         Raises:
             ModelNotServed: if there is no model of this name.
         """
-        model = self._find(name)
-        if not isinstance(model, LocalModel):
-            return ServedModel(name=name, local=False)
-        encoder = model.encoder
+        encoder = self._find(name).encoder
         if isinstance(encoder, MultilingualEncoder):
             return ServedModel(
-                name=name,
-                local=True,
-                dimensions=encoder.dimensions,
-                max_tokens=multilingual.MAX_TOKENS,
+                name=name, dimensions=encoder.dimensions, max_tokens=multilingual.MAX_TOKENS
             )
         return ServedModel(
             name=name,
-            local=True,
             dimensions=encoder.dimensions,
             max_tokens=encoder.files.max_tokens,
             tokenizer=encoder.files.tokenizer,
@@ -168,7 +123,6 @@ class Models:
                 request.input,
                 timeout=self._config.timeout if timeout is None else timeout,
                 dimensions=request.dimensions,
-                api_key=request.api_key.get_secret_value() if request.api_key else None,
             )
         return answer(request, embedded)
 
@@ -188,7 +142,6 @@ class Models:
                 request.query,
                 request.documents,
                 timeout=self._config.timeout if timeout is None else timeout,
-                api_key=request.api_key.get_secret_value() if request.api_key else None,
             )
         return rerank_answer(request, name, reranked)
 
@@ -227,7 +180,7 @@ class Models:
             seconds = time.perf_counter() - started
             self._observer.answered(model, code, texts=texts, seconds=seconds)
 
-    def _find(self, name: str) -> Model:
+    def _find(self, name: str) -> LocalModel:
         model = self._served.get(name)
         if model is None:
             raise ModelNotServed(name, self.names)

@@ -565,12 +565,9 @@ def test_models_list_tells_rerankers_from_encoders(
     settings = '{"architectures": ["BertForSequenceClassification"]}'
     (directory / "config.json").write_text(settings)
     monkeypatch.setenv("SEARCH_MODEL_DIRS", str(directory))
-    monkeypatch.setenv("SEARCH_MODEL_RERANKER_URL", "http://ada:pw@localhost:9000")
-    monkeypatch.setenv("SEARCH_MODEL_RERANKER_NAMES", "bge")
     listed = json.loads(run("models", "list", "--json").stdout)
     assert [model for model in listed if model["task"] == "rerank"] == [
-        {"name": "judge", "task": "rerank", "kind": "directory", "place": str(directory)},
-        {"name": "bge", "task": "rerank", "kind": "upstream", "place": "http://localhost:9000"},
+        {"name": "judge", "task": "rerank", "kind": "directory", "place": str(directory)}
     ]
     (directory / "config.json").write_text("{")
     broken = run("models", "list")

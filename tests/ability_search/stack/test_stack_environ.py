@@ -14,8 +14,6 @@ USED = {
     "SEARCH_RERANKER_API_KEY": {"worker"},
     "SEARCH_EXPANSION_API_KEY": {"worker"},
     "KADI_DEPLOY_NONCE": {"worker"},
-    "SEARCH_MODEL_UPSTREAM_API_KEY": {"models"},
-    "SEARCH_MODEL_RERANKER_API_KEY": {"models"},
     "SEARCH_MODEL_HTTP_TOKEN": {"models"},
     "SEARCH_ARCADEDB_PASSWORD": {"database"},
     "SEARCH_GATEWAY_TOKEN": {"gateway"},
@@ -56,7 +54,7 @@ def test_addresses_lose_the_credentials_that_a_component_does_not_use() -> None:
     given = {
         "SEARCH_ARCADEDB_URLS": "http://root:pw@one:2480, http://two:2480/x?key=1",
         "SEARCH_EMBEDDING_API_URL": "https://user:pw@models.example/v1?key=1",
-        "SEARCH_MODEL_UPSTREAM_NAMES": "a,b",
+        "SEARCH_MODEL_DIRS": "a,b",
         "BROKER_URL": "ws://user:pw@broker:8080/kadi",
     }
     worker = child_environ("worker-1", {}, environ=given)

@@ -18,7 +18,6 @@ from kadi_localnet.models import (
     Models,
     ModelsConfig,
     ModelSetupError,
-    Upstream,
     minilm,
     open_models,
 )
@@ -149,7 +148,7 @@ async def test_the_callers_time_is_kept(models: Models) -> None:
 
 async def test_a_served_model_is_described(models: Models) -> None:
     served = models.describe("tiny")
-    assert (served.local, served.dimensions, served.max_tokens) == (True, 4, 512)
+    assert (served.dimensions, served.max_tokens) == (4, 512)
     assert served.tokenizer is not None
     assert served.tokenizer.name == "tokenizer.json"
     with pytest.raises(ModelNotServed):
@@ -165,27 +164,21 @@ async def test_the_tools_schema_says_what_it_takes(models: Models) -> None:
     assert all(field["description"] for field in properties.values())
 
 
-async def test_http_and_an_upstream_model_agree_with_the_model_itself(models: Models) -> None:
+async def test_http_agrees_with_the_model_itself(models: Models) -> None:
     texts = ["red", "green blue"]
     direct = await call(models, model="tiny", input=texts)
     app = models.application()
-    async with serve_http(app, "127.0.0.1", 0, token=None, prefix="model_http") as url:
-        async with httpx.AsyncClient() as client:
-            posted = await client.post(
-                f"{url}/v1/embeddings", json={"model": "tiny", "input": texts}
-            )
-            assert posted.json() == direct
-            cut = b'{"model": "tiny", "input": "red \\ud83d"}'
-            assert (await client.post(f"{url}/v1/embeddings", content=cut)).status_code == 200
-            missing = await client.post(
-                f"{url}/v1/embeddings", json={"model": "gpt", "input": texts}
-            )
-            assert missing.status_code == 404
-            assert missing.json()["error"]["code"] == "model_not_found"
-        passing = ModelsConfig(minilm=False, upstreams=(Upstream(f"{url}/v1", ("tiny",)),))
-        async with open_models(passing) as relay:
-            assert await call(relay, model="tiny", input=texts) == direct
-            assert not relay.describe("tiny").local
+    async with (
+        serve_http(app, "127.0.0.1", 0, token=None, prefix="model_http") as url,
+        httpx.AsyncClient() as client,
+    ):
+        posted = await client.post(f"{url}/v1/embeddings", json={"model": "tiny", "input": texts})
+        assert posted.json() == direct
+        cut = b'{"model": "tiny", "input": "red \\ud83d"}'
+        assert (await client.post(f"{url}/v1/embeddings", content=cut)).status_code == 200
+        missing = await client.post(f"{url}/v1/embeddings", json={"model": "gpt", "input": texts})
+        assert missing.status_code == 404
+        assert missing.json()["error"]["code"] == "model_not_found"
 
 
 async def test_settings_that_cannot_work_are_refused(tiny: Callable[..., Path]) -> None:
