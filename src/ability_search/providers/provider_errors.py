@@ -22,7 +22,9 @@ failure (passing), or any other failure, temporary or caused by the request (fai
 TEMPORARY: frozenset[Refusal] = frozenset({"passing", "failed"})
 
 _UNKNOWN_MODEL = re.compile(
-    r"model\b.{0,300}\b(not served|not found|unknown|does not exist)|(unknown|invalid) model", re.I
+    r"model\b.{0,300}\b(not served|not found|unknown|does not exist|not supported)"
+    r"|(unknown|invalid|unsupported|no such) model",
+    re.I,
 )
 _REFUSED_TEXTS = re.compile(
     r"^(input|query|documents)\b|too (large|long)\b|context length|batch size|too many inputs"
