@@ -143,6 +143,11 @@ class Indexer:
         recipe = recipe_for(options, collection, self._settings, detected=detected)
         model = self._model(options, collection)
         result = IndexReport(public_name(record), len(documents), model)
+        if (options.max_tokens or 0) > recipe.chunk_size:
+            result.warnings.append(
+                f"chunks have at most {recipe.chunk_size} tokens, not {options.max_tokens}:"
+                f" {model} reads no more (embedding_max_tokens)"
+            )
         call = IndexCall(result, report)
         tasks = await self._hashed(call.distinct(documents), recipe, model)
         if collection is not None and not options.force:

@@ -324,7 +324,7 @@ class Rebuilder:
             update={
                 "model": options.model or live.model,
                 "chunk_strategy": recipe.chunk_strategy,
-                "max_tokens": recipe.chunk_size,
+                "max_tokens": options.max_tokens or recipe.chunk_size,
                 "overlap": recipe.chunk_overlap,
                 "language": recipe.language,
                 "context": recipe.context,

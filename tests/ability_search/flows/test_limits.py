@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 
+import pytest
 from tests.ability_search.flows.conftest import Network, Start, document
 
 
@@ -109,3 +110,22 @@ async def test_a_query_ends_by_its_deadline(network: Network) -> None:
     # What it held is free again.
     network.model.gate = None
     await network.call("search-query", collection="docs", query="words")
+
+
+@pytest.mark.parametrize("mode", ["semantic", "hybrid", "keyword"])
+async def test_what_the_model_does_not_read_is_said(start: Start, mode: str) -> None:
+    async with start(SEARCH_EMBEDDING_MAX_TOKENS="64") as network:
+        options = {"collection": "docs", "documents": [document("a", "cats and dogs " * 200)]}
+        indexed = await network.call("search-index", maxTokens=64, **options)
+        assert "warnings" not in indexed
+        for tool in ("search-index", "search-reindex"):
+            further = options if tool == "search-index" else {"collection": "docs"}
+            answer = await network.call(tool, maxTokens=65, **further)
+            (warning,) = answer["warnings"]
+            assert "at most 64 tokens, not 65" in warning
+        query = {"collection": "docs", "mode": mode}
+        for words, cut in ((30, False), (62, False), (63, True), (400, True)):
+            for word in ("cat ", "🦊", "ก"):
+                found = await network.call("search-query", query=word * words, **query)
+                warnings = [text for text in found.get("warnings", []) if "64 tokens" in text]
+                assert len(warnings) == (cut and mode != "keyword"), (word, words)

@@ -25,8 +25,7 @@ from ability_search.text.token_counter import TokenCounter
 CHARS_PER_TOKEN = 10
 """Maximum characters of a chunk per token of its limit.
 
-WordPiece counts a word outside its vocabulary as one token and whitespace as none, however long.
-Prose has three to five characters per token.
+WordPiece counts whitespace as no token, however long. Prose has three to five characters per token.
 """
 
 # Ranks of boundaries, coarse to fine. Structure below a block has ranks from ITEM up.
