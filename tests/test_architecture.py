@@ -85,7 +85,7 @@ CLOCKS = {"now", "utcnow", "today"}
 LAYERS = (
     {"documents", "errors", "wire", "bounded_batches", "ops"},
     {"index.charts"},
-    {"retry"},
+    {"retry", "compute_turns"},
     {"filters", "understanding"},
     {"collection"},
     {"text"},
@@ -166,6 +166,7 @@ def test_the_packages_are_there() -> None:
     assert imported_from("ability_search.tools.handlers", "kadi_client") == [
         "kadi_client.tools.Call",
         "kadi_client.tools.Tool",
+        "kadi_client.tools.encodable",
     ]
 
 

@@ -693,7 +693,14 @@ def test_the_context_of_a_call_reaches_its_provider(params: Any) -> None:
     assert only(provider)["params"]["_meta"].items() >= CONTEXT.items()
 
 
-@pytest.mark.parametrize("meta", [None, 5, [], "text", {"callId": None}])
+def test_on_whose_behalf_a_call_is_made_reaches_its_provider() -> None:
+    desk = Desk()
+    provider, caller = desk.join(tools=["echo"]), desk.join()
+    desk.call(caller, _meta={"onBehalfOf": "agent-1"})
+    assert only(provider)["params"]["_meta"]["onBehalfOf"] == "agent-1"
+
+
+@pytest.mark.parametrize("meta", [None, 5, [], "text", {"callId": None}, {"onBehalfOf": None}])
 def test_a_context_of_another_form_is_ignored(meta: Any) -> None:
     desk = Desk()
     provider, caller = desk.join(tools=["echo"]), desk.join()

@@ -203,7 +203,7 @@ async def open_database(
     """
     try:
         from kadi_localnet.database.backend import DatabaseError
-        from kadi_localnet.database.tools import database_tools, shared_threads
+        from kadi_localnet.database.tools import MAX_WAITING, database_tools, shared_threads
 
         backend, address = _backend(settings)
     except ModuleNotFoundError as exc:
@@ -231,8 +231,13 @@ async def open_database(
         if start is not None:
             watch_engine(meter, threads)
         watch_database(meter, backend.counts)
+        # The worker makes all calls, so the turns of those it makes them for are those of threads.
         connection = part_connection(
-            settings, "database", metered_tools(offered, meter), connect_timeout=wait
+            settings,
+            "database",
+            metered_tools(offered, meter),
+            connect_timeout=wait,
+            max_concurrent=4 * MAX_WAITING,
         )
         await stack.enter_async_context(connection)
         yield Component({"address": address}, connection)

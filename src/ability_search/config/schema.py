@@ -194,7 +194,7 @@ class Limits(Group):
     )
     concurrent_calls: int = setting(
         32,
-        about="Concurrent calls; further calls are queued.",
+        about="Concurrent calls, at most half of them of one agent; further calls are queued.",
         unit="calls",
         ge=1,
         le=10_000,

@@ -139,6 +139,11 @@ class Candidates:
     clock: Timings = field(default_factory=lambda: Timings())
 
     @property
+    def work(self) -> int:
+        """Estimated work of a stage, in candidates."""
+        return len(self.found)
+
+    @property
     def chunks(self) -> list[Candidate]:
         """The chunks to return, each once; a chunk of a kind is replaced by the one it represents.
 
@@ -178,6 +183,11 @@ class Answer:
     """Keyword gap of a first search, which decides on query expansion."""
     warnings: list[str] = field(default_factory=list)
     clock: Timings = field(default_factory=lambda: Timings())
+
+    @property
+    def work(self) -> int:
+        """Estimated work of a stage, in candidates; to analyze a text takes as long as some ten."""
+        return len(self.ranked) * (10 if self.query.asked.highlights else 1)
 
 
 class Timings:

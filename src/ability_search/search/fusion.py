@@ -305,6 +305,7 @@ async def fuse(candidates: Candidates, _ports: Ports) -> None:
         candidates.weights = candidates.weights or _trusted(lists, candidates)
         lists = [replace(each, weight=candidates.weights[each.name]) for each in lists]
         fused = _fused(lists, len(reached), query.asked.fusion, ranking)
+        traced = _traces(lists, fused, query.asked.fusion, ranking) if query.asked.explain else ()
         block = []
         scored = zip(reached, fused.scores.tolist(), fused.found.tolist(), strict=True)
         for place, (item, score, seen) in enumerate(scored):
@@ -313,8 +314,8 @@ async def fuse(candidates: Candidates, _ports: Ports) -> None:
                 continue
             listed.add(item.chunk_id)
             item.fused = item.score = score
-            if query.asked.explain:
-                item.trace["fusion"] = _trace(place, lists, fused, query.asked.fusion, ranking)
+            if traced:
+                item.trace["fusion"] = traced[place]
             block.append(item)
         if block:
             blocks.append(block)
@@ -418,8 +419,8 @@ def _found_by(ranked: Sequence[RankedList]) -> list[list[dict[str, Any]]]:
     return found
 
 
-FUSION = Stage("ranking", fuse, step="ranking")
-JOIN = Stage("ranking", join_blocks, step="ranking")
+FUSION = Stage("ranking", fuse, step="ranking", computes=True)
+JOIN = Stage("ranking", join_blocks, step="ranking", computes=True)
 
 
 def retriever_weights(candidates: Candidates) -> dict[str, float]:
@@ -534,21 +535,21 @@ def _weight(option: Fusion | None, retriever: Retriever, default: float) -> floa
     return float(option.weights.get(retriever, default)) if option else float(default)
 
 
-def _trace(
-    place: int, lists: Sequence[RankedList], fused: Fused, option: Fusion | None, ranking: Ranking
-) -> dict[str, Any]:
-    """Return how the score of the candidate at this place was computed."""
-    parts = {}
+def _traces(
+    lists: Sequence[RankedList], fused: Fused, option: Fusion | None, ranking: Ranking
+) -> list[dict[str, Any]]:
+    """Return for each candidate how its score was computed."""
+    method = option.method if option else ranking.fusion
+    found: list[dict[str, Any]] = [
+        {"method": method, "score": score, "arms": {}} for score in fused.scores.tolist()
+    ]
     for each in lists:
-        score, rank = float(each.scores[place]), float(each.ranks[place])
-        share = fused.shares.get(each.name)
-        parts[each.name] = {
-            "rank": None if np.isnan(rank) else int(rank),
-            "normalized": each.unseen if np.isnan(score) else score,
-            "share": 0.0 if share is None else float(share[place]),
-        }
-    return {
-        "method": option.method if option else ranking.fusion,
-        "score": float(fused.scores[place]),
-        "arms": parts,
-    }
+        shares = fused.shares.get(each.name, np.zeros(len(found)))
+        values = zip(each.ranks.tolist(), each.scores.tolist(), shares.tolist(), strict=True)
+        for own, (rank, score, share) in zip(found, values, strict=True):
+            own["arms"][each.name] = {
+                "rank": int(rank) if isfinite(rank) else None,
+                "normalized": score if isfinite(score) else each.unseen,
+                "share": share,
+            }
+    return found

@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any
 
 from ability_search.collection import Collection
+from ability_search.compute_turns import computed
 from ability_search.errors import ModelMismatch, first_failure
 from ability_search.search.candidates import Answer, Candidate, Candidates, Timings
 from ability_search.search.fusion import FUSION, JOIN, fuse_phrasings
@@ -120,16 +121,24 @@ async def run(stages: Sequence[Stage[C]], candidates: C, ports: Ports) -> None:
         if not stage.applies(candidates):
             continue
         if not stage.step:
-            await stage.run(candidates, ports)
+            await perform(stage, candidates, ports)
             continue
         started = time.perf_counter()
         with candidates.clock.step(stage.step):
-            await stage.run(candidates, ports)
+            await perform(stage, candidates, ports)
         if isinstance(candidates, Answer) or not candidates.query.asked.explain:
             continue
         scored = any(stage.name in item.trace for block in candidates.blocks for item in block)
         if scored and stage.name != stage.step:
             candidates.clock.add(stage.name, time.perf_counter() - started)
+
+
+async def perform(stage: Stage[C], candidates: C, ports: Ports) -> None:
+    """Run a stage; one that only computes in a thread, if there are many candidates."""
+    if stage.computes:
+        await ports.turns.run(lambda: computed(stage.run(candidates, ports)), work=candidates.work)
+    else:
+        await stage.run(candidates, ports)
 
 
 async def rank(name: str, query: Query, embeddings: QueryVectors, ports: Ports) -> Candidates:
@@ -149,7 +158,9 @@ async def rank(name: str, query: Query, embeddings: QueryVectors, ports: Ports) 
     except ExceptionGroup as failures:
         raise first_failure(failures) from failures
     lists = [task.result() for task in ranked]
-    await fuse_phrasings(lists, ports)
+    await ports.turns.run(
+        lambda: computed(fuse_phrasings(lists, ports)), work=sum(own.work for own in lists)
+    )
     return lists[0]
 
 
@@ -205,7 +216,7 @@ async def rank_provisionally(candidates: Candidates, ports: Ports) -> list[Candi
         item.trace = dict(trace)
     for stage in _PROVISIONAL:
         if stage.applies(candidates):
-            await stage.run(candidates, ports)
+            await perform(stage, candidates, ports)
     for item, trace in traces:
         item.trace = trace
     return candidates.ranked

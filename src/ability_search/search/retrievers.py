@@ -24,6 +24,8 @@ Lists = Mapping[str, Sequence[Row]]
 async def retrieve(candidates: Candidates, plan: Plan, ports: Ports) -> None:
     """Replace the candidates by those of a plan; the failure of one search leaves the others.
 
+    A search that was too slow, or conflicted, is not repeated.
+
     Raises:
         NotFound: if the collection is gone.
         DatabaseUnavailable: if all searches failed.
@@ -33,7 +35,7 @@ async def retrieve(candidates: Candidates, plan: Plan, ports: Ports) -> None:
     try:
         current, lists = await _search(candidates.collection, plan, names, ports)
     except StatementRefused as exc:
-        if len(names) < 2:
+        if len(names) < 2 or exc.reason != "other":
             raise
         log.warning("combined search failed, searching each retriever: %s", exc.detail[:500])
         current = candidates.collection
@@ -49,7 +51,10 @@ async def retrieve(candidates: Candidates, plan: Plan, ports: Ports) -> None:
             raise last from exc
     candidates.plan = plan
     candidates.collection = current
-    candidates.found = pooled(lists, current, compared=plan.names("semantic"))
+    candidates.found = await ports.turns.run(
+        lambda: pooled(lists, current, compared=plan.names("semantic")),
+        work=sum(map(len, lists.values())),
+    )
     candidates.failed = failed
     candidates.exhausted = all(
         len(lists.get(each.name, ())) < each.limit

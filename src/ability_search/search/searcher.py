@@ -60,6 +60,8 @@ _UNRELATED = (
 """Texts on different subjects, to measure the cosines that a model gives to unrelated texts."""
 _MEAN_OF = 100
 """Maximum number of chunks of a source that stand for it."""
+_COUNTED = 100
+"""Work of counting the tokens of a hit, in candidates."""
 _COLLECTIONS_AT_ONCE = 8
 """Maximum number of collections searched concurrently."""
 
@@ -103,8 +105,9 @@ class Searcher:
         if query.asked.max_result_tokens is not None:
             result.timings[NAME] = 0.0
             with answer.clock.step(NAME):
-                result = await asyncio.to_thread(
-                    fit_answer, result, query.asked.max_result_tokens, self._ports.counter
+                result = await self._ports.turns.run(
+                    partial(fit_answer, result, query.asked.max_result_tokens, self._ports.counter),
+                    work=_COUNTED * result.count,
                 )
             measured = rounded(answer.clock)
             result.timings = {step: measured[step] for step in result.timings}
@@ -309,13 +312,13 @@ class Searcher:
                 return lists[name]
 
         lists = await _survivors(names, ranked, answer)
-        answer.ranked = together(own.ranked for own in lists.values())
+        answer.ranked = await self._together(lists.values())
         await run(RERANKING, answer, self._ports)
         if answer.query.asked.reranker is not None:
             for own in lists.values():
                 own.ranked.sort(key=lambda item: (-item.score, item.chunk_id if item.score else ""))
         lists = await _survivors(list(lists), selected, answer)
-        answer.ranked = together(own.ranked for own in lists.values())
+        answer.ranked = await self._together(lists.values())
         slowest = Timings()
         for own in lists.values():
             slowest.at_least(own.clock)
@@ -323,6 +326,11 @@ class Searcher:
             answer.clock.add(step, took / 1e3)
         await run(PAGE, answer, self._ports)
         return lists
+
+    async def _together(self, lists: Iterable[Candidates]) -> list[Candidate]:
+        ranked = [own.ranked for own in lists]
+        work = sum(map(len, ranked)) if len(ranked) > 1 else 0
+        return await self._ports.turns.run(lambda: together(ranked), work=work)
 
 
 def not_found(chunk_id: str | None, source: str | None) -> NotFound:

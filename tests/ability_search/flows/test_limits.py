@@ -66,7 +66,7 @@ async def test_a_batch_has_limits(start: Start) -> None:
 
 
 async def test_only_so_many_calls_at_a_time(start: Start) -> None:
-    async with start(SEARCH_MAX_CONCURRENT_CALLS="3", SEARCH_MAX_WAITING_CALLS="0") as network:
+    async with start(SEARCH_MAX_CONCURRENT_CALLS="6", SEARCH_MAX_WAITING_CALLS="0") as network:
         await seeded(network)
         network.model.requests = 0
         network.model.gate = asyncio.Event()

@@ -11,6 +11,7 @@ import pytest
 from tests.ability_search.search.values import candidates_of, query_of
 
 from ability_search.collection import Collection
+from ability_search.compute_turns import ComputeTurns
 from ability_search.errors import DatabaseUnavailable, NotFound, StatementRefused
 from ability_search.search.candidates import Candidate, Candidates
 from ability_search.search.plan import Plan
@@ -74,7 +75,9 @@ def found_row(name: str, score: float, rid: str | None = None, **columns: float)
 
 async def find(database: Fake, wanted: Plan) -> Candidates:
     store = ArcadeStore(database)
-    ports = cast(Ports, SimpleNamespace(store=store, registry=Registry(store)))
+    ports = cast(
+        Ports, SimpleNamespace(store=store, registry=Registry(store), turns=ComputeTurns())
+    )
     candidates = replace(candidates_of(query_of(), Plan()), collection=DOCS)
     await retrieve(candidates, wanted, ports)
     return candidates

@@ -82,6 +82,12 @@ async def limit_sources(most: int, candidates: Candidates, _ports: Ports) -> Non
 
 
 PER_SOURCE = "maxPerSource"
-SIGNAL_FLOOR = option_stage("ranking", lambda query: query.asked.min_signals, require_signals)
-SCORE_FLOOR = option_stage("ranking", lambda query: query.asked.min_score, apply_floor)
-SOURCE_LIMIT = option_stage(PER_SOURCE, lambda query: query.asked.max_per_source, limit_sources)
+SIGNAL_FLOOR = option_stage(
+    "ranking", lambda query: query.asked.min_signals, require_signals, computes=True
+)
+SCORE_FLOOR = option_stage(
+    "ranking", lambda query: query.asked.min_score, apply_floor, computes=True
+)
+SOURCE_LIMIT = option_stage(
+    PER_SOURCE, lambda query: query.asked.max_per_source, limit_sources, computes=True
+)
