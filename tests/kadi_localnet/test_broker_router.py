@@ -979,6 +979,64 @@ def test_the_session_with_the_most_bytes_is_closed_when_memory_is_full() -> None
     )
 
 
+@pytest.mark.parametrize("listed", [True, False])
+def test_listed_providers_are_not_held_up_and_closed_last(listed: bool) -> None:
+    part = Identity.generate()
+    rules = Access(providers={"echo": {agent_id(part.public_key)}} if listed else {})
+    desk = Desk(max_message_bytes=1000, outbox_bytes=3000, memory_bytes=4000, access=rules)
+    provider, large, small = desk.join(part), desk.join(), desk.join()
+    provider.buffer(2200)
+    large.buffer(1700)
+    small.buffer(200)
+    assert [desk.router.may_begin(each) for each in (provider, large, small)] == [
+        listed,
+        False,
+        True,
+    ]
+    desk.router.settle()
+    assert (provider.closing is None, large.closing is None) == (listed, not listed)
+    assert small.closing is None
+
+
+@given(
+    sizes=st.lists(st.integers(500, 3000), min_size=1, max_size=30),
+    readers=st.lists(st.booleans(), min_size=2, max_size=6),
+)
+def test_memory_is_taken_from_the_events_of_those_that_do_not_read(
+    sizes: list[int], readers: list[bool]
+) -> None:
+    desk = Desk(max_message_bytes=4000, outbox_bytes=200_000, memory_bytes=200_000)
+    publisher, provider = desk.join(), desk.join(tools=["echo"])
+    subscribers = [desk.join() for _ in readers]
+    for each in subscribers:
+        desk.send(each, "kadi.event.subscribe", {"channels": ["#"]})
+        desk.call(each)
+    for request in read(provider):
+        desk.answer(provider, request["id"], result="kept")
+    published = 0
+    while desk.stat("events_dropped") == 0 and published < 150:
+        size = sizes[published % len(sizes)]
+        published += 1
+        desk.send(publisher, "kadi.event.publish", {"channel": "c", "data": "x" * size})
+        assert desk.router.memory.used <= 100_000
+        for each, reads in zip(subscribers, readers, strict=True):
+            if reads:
+                assert len(read(each)) == (1 if published > 1 else 2)
+    assert all(readers) == (desk.stat("events_dropped") == 0)
+    for each, reads in zip(subscribers, readers, strict=True):
+        assert each.closing is None
+        assert reads or read(each)[0]["params"]["result"] == "kept"
+
+
+def test_an_event_has_a_size_of_its_own() -> None:
+    desk = Desk(event_bytes=1000)
+    publisher, provider = desk.join(), desk.join(tools=["echo"])
+    error = desk.send(publisher, "kadi.event.publish", {"channel": "c", "data": "x" * 1000})
+    assert "more than the 1000 allowed for an event" in error["message"]
+    desk.call(publisher, toolInput={"x": "y" * 1000})
+    assert only(provider)["method"] == "kadi.ability.request"
+
+
 def test_nothing_is_held_for_sessions_that_have_ended() -> None:
     desk = Desk()
     provider, caller = desk.join(tools=["echo"]), desk.join()

@@ -20,6 +20,9 @@ class Limits:
     """Maximum size of a message without its payload, which is the input or the answer of a tool,
     or the data of an event; a registration with all its schemas has none."""
 
+    event_bytes: int = 1024 * 1024
+    """Maximum size of an event, which is held for every subscriber that does not read it."""
+
     unauthenticated_size: int = 64 * 1024
     """Maximum characters of a message before authentication; a longer one ends the session."""
 
@@ -31,9 +34,10 @@ class Limits:
 
     memory_bytes: int = 512 * 1024 * 1024
     """Maximum size of what is held for all sessions: unsent messages, messages that have arrived
-    in part, registrations and subscriptions, which may have an eighth. From half of it on, no
-    session may begin another message; beyond it, or if it stays at half for ``patience``, the
-    session with the most bytes is closed."""
+    in part, registrations and subscriptions, which may have an eighth. From half of it on, events
+    are dropped, those of the slowest readers first. If that is not enough, sessions with more than
+    their share may begin no message; beyond it, or if it stays at half for ``patience``, the
+    session with the most bytes is closed. Listed providers are not held up."""
 
     patience: float = 2.0
     """See ``memory_bytes``."""

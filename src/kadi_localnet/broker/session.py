@@ -136,7 +136,12 @@ class Session(Provider):
         self.calling: dict[str | int, Call] = {}
         self.relaying: dict[str, str] = {}
         """Calls that it serves for callers of other brokers, and the ids of these."""
-        self.outbox = Outbox(memory, max_frames=limits.outbox_frames, max_bytes=limits.outbox_bytes)
+        self.outbox = Outbox(
+            memory,
+            max_frames=limits.outbox_frames,
+            max_bytes=limits.outbox_bytes,
+            reader=f"session {id_}",
+        )
         self.buffered = 0
         """Bytes in the buffers of its connection, as last measured."""
         self._memory = memory
