@@ -410,7 +410,7 @@ class Cluster:
             case Gone(id_):
                 session = broker.sessions.pop(id_, None)
                 if session is not None:
-                    self._withdraw(session)
+                    self._calls.remove_provider(session)
             case Publication(channel, data, networks, timestamp, source):
                 self._events.deliver(Event(channel, Raw(data), networks, timestamp, source))
             case _:
@@ -453,16 +453,12 @@ class Cluster:
         self._named.discard(broker.id)
         self._leases.discard(broker.id)
         for session in broker.sessions.values():
-            self._withdraw(session)
+            self._calls.remove_provider(session)
         for call, served in broker.relayed.items():
             served.relaying.pop(call, None)
             _cancel(served, call, {"reason": CALLER_LOST})
         for number in list(self._registrations):
             self._applied(number, broker.id)
-
-    def _withdraw(self, session: RemoteSession) -> None:
-        self._registry.remove(session)
-        self._calls.remove_provider(session)
 
     def _apply(self, broker: _Broker, offer: Offer) -> None:
         """Enter the tools of a remote session; the rules of this broker hold for them, too."""
@@ -474,6 +470,7 @@ class Cluster:
             params = read(Register, Raw(offer.params))
             params.networks = list(offer.networks)
             self._registry.register(session, params)
+            self._calls.resume(session)
         except Refused as exc:
             log.warning(
                 "tools of agent %s at broker %s are not listed here: %s",

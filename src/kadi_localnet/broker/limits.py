@@ -66,6 +66,15 @@ class Limits:
     name_length: int = 256
     """Maximum length in characters of the name of a tool, network, channel, pattern or agent."""
 
+    absence: float = 10.0
+    """Time for which calls wait for the tools of a provider that has left."""
+
+    places: int = 64
+    """Maximum number of such providers; listed ones are not counted."""
+
+    waiting: int = 1024
+    """Maximum number of calls that wait for one of them."""
+
     default_timeout: float = 600.0
     """Timeout of a call if the caller sets none."""
 

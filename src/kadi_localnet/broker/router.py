@@ -71,7 +71,7 @@ class Router:
         self._changes = Changes()
         self._registry = Registry(limits, rules)
         self._events = Events(limits)
-        self._calls = Calls(limits, self._registry, secrets.token_hex(_ID_BYTES))
+        self._calls = Calls(limits, self._registry, self.memory, secrets.token_hex(_ID_BYTES))
         self.cluster = Cluster(
             limits, self._sessions, self._registry, self._calls, self._events, self.memory
         )
@@ -280,7 +280,10 @@ class Router:
         session.enter(bytes(frame.params))
         log.info("session %s registered %d tools", session.id, len(session.tools))
         answer = response(frame.id, result) if frame.has_id else b""
-        return None if self.cluster.announce(session, answer, now) else result
+        if not self.cluster.announce(session, answer, now) and answer:
+            session.send(answer)
+        self._calls.resume(session)
+        return None
 
     def _request(self, session: Session, frame: Frame, now: float) -> Any:
         params = self._read(AbilityRequest, frame.params)
@@ -390,7 +393,6 @@ class Router:
         if self._sessions.pop(session.id, None) is None:
             return
         self._liveness.discard(session)
-        self._registry.remove(session)
         self._events.remove(session)
         self._calls.remove(session)
         self.cluster.remove(session)

@@ -29,7 +29,7 @@ from kadi_localnet.broker.backplane import Backplane, BackplaneLost, Send, backp
 from kadi_localnet.broker.calls import CallCounts
 from kadi_localnet.broker.limits import Limits
 from kadi_localnet.broker.router import Router
-from kadi_localnet.broker.session import CloseCode, Session
+from kadi_localnet.broker.session import Session
 
 log = logging.getLogger(__name__)
 
@@ -80,13 +80,9 @@ class _Peer:
 
     @property
     def stuck(self) -> bool:
-        """True if it is closed for the memory that it takes, and cannot be told so."""
-        closing = self.session.closing
-        return (
-            closing is not None
-            and closing.code is CloseCode.TRY_AGAIN_LATER
-            and self.connection.transport.get_write_buffer_size() > WRITE_BUFFER
-        )
+        """True if its buffer is full although nothing is counted for it any more."""
+        full = self.connection.transport.get_write_buffer_size() > WRITE_BUFFER
+        return full and not self.session.buffered
 
     def pause(self) -> None:
         """Read no more, unless a message has begun that takes more than one reading."""
