@@ -136,6 +136,7 @@ async def open_broker(
     size = settings.limits.message_bytes
     limits = Limits(
         max_message_bytes=size,
+        event_bytes=local.event_bytes,
         outbox_bytes=max(Limits().outbox_bytes, 2 * size),
         memory_bytes=max(local.memory, 4 * size),
     )
