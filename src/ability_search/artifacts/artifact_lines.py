@@ -55,7 +55,7 @@ class SourceLine(msgspec.Struct, rename="camel", kw_only=True):
     source: _Name
     title: str
     content_hash: Annotated[_Word, Meta(min_length=1)]
-    chunks: _Positive
+    chunks: _Count
     tokens: _Uses
     tokens_min: _Count | None
     tokens_max: _Count | None

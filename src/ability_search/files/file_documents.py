@@ -50,10 +50,11 @@ class File:
         documents = []
         for part, child in found.children:
             name = child.metadata.get("attachment", "")
-            if is_secret(name):
+            if child.source is None and is_secret(name):
                 skipped.append(Skipped(f"{self.source}#{part}", SECRET, part=True))
             else:
-                document = self._document(f"{self.source}#{part}", child, name)
+                source = child.source or f"{self.source}#{part}"
+                document = self._document(source, child, child.source or name)
                 documents.append(replace(document, of=self.source))
         children = tuple(each.source for each in documents)
         # With another hash than that of its bytes, the next indexing reads the file again.
@@ -63,7 +64,7 @@ class File:
             self._document(self.source, found, self.source),
             file=True,
             file_hash=text_hash if late else self.hash,
-            children=children if self.format in loaders.CONTAINERS else None,
+            children=children if self.format in loaders.MAY_HOLD_DOCUMENTS else None,
         )
         return [*documents, own], skipped
 

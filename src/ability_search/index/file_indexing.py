@@ -141,6 +141,7 @@ class FileIndexing:
         if not documents:
             return ()
         total.result.documents += sum(each.of is not None for each in documents)
+        total.result.documents -= sum(each.container for each in documents)
         report = await self._indexing.index(name, documents, options, total.report)
         total.add(report)
         return report.wanted

@@ -117,6 +117,9 @@ class Pipeline:
         waiting = iter(tasks)
         while not self._broken and (some := list(islice(waiting, self._limits.preparing))):
             for prepared in await asyncio.gather(*map(self._prepared, some)):
+                if prepared is not None and not prepared.missing:
+                    await self._finished.put(prepared)
+                    continue
                 for lookup in lookups.add(prepared) if prepared else ():
                     await self._lookups.put(lookup)
         for lookup in lookups.rest():

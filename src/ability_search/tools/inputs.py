@@ -176,8 +176,8 @@ class DocumentInput(Input):
         None,
         max_length=100_000,
         description="Sources of the documents that were read from the same file, such as"
-        " attachments; index them first. Stored documents of this one (of) that are not listed, and"
-        " whose source begins with its own and #, are deleted. Default: none is deleted.",
+        " attachments; index them first. Other stored documents of this one (of) whose metadata"
+        " path is its source are deleted. Default: none is deleted.",
     )
     format: Format | None = Field(
         None,

@@ -31,6 +31,7 @@ from ability_search.text.chunkers.conversation_turns import (
     conversation_text,
     is_conversation,
 )
+from ability_search.text.loaders.document_lists import read_document_list
 from ability_search.text.loaders.extracts import Bounds, Extracted, Unreadable
 from ability_search.text.loaders.text_files import read_plain
 
@@ -56,7 +57,9 @@ _FEW = 2
 
 
 def read_json(name: str, text: str, bounds: Bounds) -> Extracted:
-    """Read JSON or JSON Lines: a conversation, or else the text unchanged."""
+    """Read JSON or JSON Lines: documents, a conversation, or else the text unchanged."""
+    if (documents := read_document_list(text, bounds)) is not None:
+        return documents
     found = _conversation(text, _json_conversations) if _begins(text, _MESSAGE.search) else None
     return found or read_plain(name, text, bounds, format="json")
 

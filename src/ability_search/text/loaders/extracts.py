@@ -58,6 +58,8 @@ class Extracted:
     children: tuple[tuple[str, Extracted], ...] = ()
     """Documents in the file, each after its name, such as ``attachment=a.pdf``; none of them has
     children or unread parts."""
+    source: str | None = None
+    """Source of a document in a file, if it is not named after the file."""
 
 
 Recognize = Callable[[bytes], str]
