@@ -113,7 +113,7 @@ async def test_documents_of_others_are_ordinary_sources(store: Store) -> None:
     assert sorted(await store.documents_of(created.type, ["a", "b", "none"])) == ["a/1", "b/title"]
     assert await store.documents_of(created.type, ["a/1"]) == ["a/1/2"]
     found = await found_ids(store, stored, by_vector())
-    assert found == [f"notes:{each}:0" for each in ("a", "b", "a/1", "a/1/2")]
+    assert found == [f"notes:{each}:0" for each in ("a/1/2", "a/1", "a", "b")]
     assert await store.sources(created.type, after="", limit=3) == ["a", "a/1", "a/1/2"]
     assert await store.sources(created.type, after="", limit=3, children=False) == ["a", "b"]
     wanted = OverviewRequest(5, None, HOUR, None, 4)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import random
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from tests.contract.stored_records import (
@@ -93,14 +96,52 @@ async def test_no_terms_find_nothing(store: Store) -> None:
     assert await found(store, stored, by_terms({99: 1.0})) == []
 
 
-async def test_equal_scores_keep_the_order_of_storage(store: Store) -> None:
+async def test_equal_scores_are_in_the_order_of_their_ids(store: Store) -> None:
     names = ["m", "c", "z", "a", "q"]
     stored = await filled(store, *map(chunk, names))
-    expected = [f"notes:{name}:0" for name in names]
+    expected = [f"notes:{name}:0" for name in sorted(names)]
     assert await found_ids(store, stored, by_vector()) == expected
     assert await found_ids(store, stored, by_vector(limit=3)) == expected[:3]
     assert await found_ids(store, stored, by_terms({1: 1.0})) == expected
-    assert await found_ids(store, stored, by_terms({1: 1.0}, limit=3)) == expected[:3]
+    first = await found_ids(store, stored, by_terms({1: 1.0}, limit=3))
+    assert len(first) == 3
+    assert first == sorted(first)
+
+
+@pytest.mark.parametrize("kinds", [("document",), ("document", "code")])
+@pytest.mark.parametrize("by", ["scan", "graph", "terms"])
+async def test_a_longer_list_begins_with_the_shorter_ones(
+    store: Store, by: str, kinds: Sequence[str]
+) -> None:
+    drawn = random.Random(by)
+    chunks = [
+        chunk(
+            f"s{drawn.randrange(10**6)}-{n}",
+            embedding=towards(drawn.randrange(12) / 12),
+            terms=(1, 2, 3),
+            weights=tuple(drawn.choice([0.3, 0.7, 1.1]) for _ in range(3)),
+            kind=drawn.choice(["document", "code"]),
+        )
+        for n in range(300)
+    ]
+    stored = await filled(store, *chunks)
+    limits = [4, 8, 16, 40, 200]
+
+    async def beginning(steps: Sequence[int]) -> list[str]:
+        *heads, limit = steps
+        options: dict[str, Any] = {"limit": limit, "heads": heads}
+        options["filter"] = kind_is(*kinds) if len(kinds) == 1 else None
+        if by == "terms":
+            return await found_ids(store, stored, by_terms({1: 0.1, 2: 0.7, 3: 1.3}, **options))
+        search = by_vector(towards(0.4), exact=by == "scan", **options)
+        return await found_ids(store, stored, replace(search, beam=10))
+
+    whole = await beginning(limits)
+    assert len(set(whole)) == len(whole) >= 100
+    for count in range(1, len(limits)):
+        shorter = await beginning(limits[:count])
+        assert len(shorter) >= limits[count - 1]
+        assert whole[: len(shorter)] == shorter
 
 
 async def test_searches_are_answered_by_name_with_the_record(store: Store) -> None:
@@ -130,12 +171,12 @@ async def test_search_of_a_deleted_record_says_so(store: Store) -> None:
 @pytest.mark.parametrize("exact", [True, False])
 async def test_filter_leaves_out_chunks_before_the_limit(store: Store, exact: bool) -> None:
     chunks = [
-        chunk(f"s{n}", embedding=towards(1 - n / 20), kind="code" if n % 4 == 3 else "document")
+        chunk(f"s{n:02}", embedding=towards(1 - n / 20), kind="code" if n % 4 == 3 else "document")
         for n in range(12)
     ]
     stored = await filled(store, *chunks)
     wanted = kind_is("code")
-    expected = ["notes:s3:0", "notes:s7:0"]
+    expected = ["notes:s03:0", "notes:s07:0"]
     search = by_vector(FIRST, limit=2, filter=wanted, exact=exact)
     assert await found_ids(store, stored, search) == expected
     assert await found_ids(store, stored, by_terms({1: 1.0}, limit=2, filter=wanted)) == expected

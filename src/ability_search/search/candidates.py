@@ -50,6 +50,8 @@ class Candidate:
     """Rank by each retriever that found it, from 1."""
     values: dict[str, float] = field(default_factory=dict)
     """Raw score by each retriever that found it."""
+    depth: int = 0
+    """The least depth of the plan at which a retriever found it."""
     columns: Mapping[str, Any] = field(default_factory=dict)
     """Columns requested by the stages."""
     collection: Collection = field(kw_only=True)

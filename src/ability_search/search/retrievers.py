@@ -86,15 +86,14 @@ def pooled(
     """Merge the rows of all retrievers, each chunk once.
 
     Args:
-        lists: Rows by retriever name, in the order of the searches; if a chunk was replaced in
-            between, the last search wins.
+        lists: Rows by retriever name, best first, in the order of the searches; if a chunk was
+            replaced in between, the last search wins.
         collection: Their collection.
         compared: The retrievers whose scores are cosines to the query vector.
     """
     pool: dict[str, Candidate] = {}
     for name, rows in lists.items():
-        ordered = sorted(rows, key=lambda row: (-row.score, row.chunk_id))
-        for rank, row in enumerate(ordered, start=1):
+        for rank, row in enumerate(rows, start=1):
             candidate = pool.get(row.chunk_id)
             if candidate is None or candidate.rid != row.rid:
                 cosine = row.score if name in compared else row.columns.get("cosine")

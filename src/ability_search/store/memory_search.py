@@ -14,12 +14,12 @@ from ability_search.store.memory_tables import (
     StoredChunk,
     Tables,
     cosine,
-    heaviest_chunks,
     nearest_chunks,
     passage_of,
     properties,
     row_of,
     selected,
+    weighed_chunks,
 )
 from ability_search.store.records import (
     TEXT_FIELDS,
@@ -193,9 +193,10 @@ def _found(generation: Generation, search: Search) -> list[tuple[StoredChunk, fl
     chunks = selected(generation.table(kinds=search.kinds).values(), search.filter)
     match search:
         case VectorSearch():
-            return nearest_chunks(chunks, search.vector, limit=search.limit)
+            every = nearest_chunks(chunks, search.vector, limit=len(chunks))
         case TermSearch():
-            return heaviest_chunks(chunks, search.terms, limit=search.limit)
+            every = weighed_chunks(chunks, search.terms)
+    return sorted(every, key=lambda found: (-found[1], found[0].record.chunk_id))[: search.limit]
 
 
 def _text(chunk: StoredChunk, cosines: Sequence[float | None] = ()) -> ChunkText:

@@ -147,8 +147,8 @@ class SearchStore(Protocol):
                 ``embedding``, in every search that finds them.
 
         Returns:
-            Rows by the name of the search, best first, equal ones in the order of storage: that of
-            insertion, but for rows that take the place of deleted ones. They are consistent: a
+            Rows by the name of the search, best first, equal ones by chunkId; with ``heads``, those
+            of a head come before those that only a greater limit finds. They are consistent: a
             commit that is being indexed is waited for.
 
         Raises:

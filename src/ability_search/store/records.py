@@ -163,12 +163,15 @@ class VectorSearch:
     name: str
     vector: Sequence[float]
     limit: int
+    """Maximum number of chunks."""
     beam: int
-    """Beam width of the graph search."""
+    """Minimum beam width of the graph search."""
     exact: bool
     """Compare all embeddings instead of searching the graph."""
     filter: Filter | None = None
     kinds: bool = False
+    heads: Sequence[int] = ()
+    """Lower limits, ascending: the list begins with what a search with only these finds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,6 +183,8 @@ class TermSearch:
     limit: int
     filter: Filter | None = None
     kinds: bool = False
+    heads: Sequence[int] = ()
+    """As that of :class:`VectorSearch`."""
     products: Mapping[str, SparseVector] = field(default_factory=dict)
     """As those of :class:`Columns`, for the candidates of this search only."""
 

@@ -88,8 +88,8 @@ def pool(**lists: list[Row]) -> list[Candidate]:
 
 
 def test_each_chunk_occurs_once_with_the_scores_of_both_retrievers() -> None:
-    semantic = [found_row("b", 0.5), found_row("a", 0.9), found_row("c", 0.5)]
-    keyword = [found_row("d", 1.0, cosine=0.1), found_row("b", 4.0, cosine=0.5)]
+    semantic = [found_row("a", 0.9), found_row("b", 0.5), found_row("c", 0.5)]
+    keyword = [found_row("b", 4.0, cosine=0.5), found_row("d", 1.0, cosine=0.1)]
     found = {item.chunk_id: item for item in pool(semantic=semantic, keyword=keyword)}
     assert list(found) == ["a", "b", "c", "d"]
     assert found["a"].ranks == {"semantic": 1}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ability_search.collection import Collection
@@ -18,6 +18,7 @@ from ability_search.store.arcadedb.search import (
     embeddings,
     hit_rows,
     metadata_names,
+    steps,
 )
 from ability_search.store.halves import in_halves
 from ability_search.store.records import (
@@ -65,8 +66,7 @@ class SearchSql(Database):
             if pause is None or _complete(answer):
                 break
             await asyncio.sleep(pause)
-        names = [each.name for each in searches]
-        return Read(_record(answer), _lists(answer, names, metadata_names(columns)))
+        return Read(_record(answer), _lists(answer, searches, metadata_names(columns)))
 
     async def chunks(
         self, generation: str, rids: Sequence[str], *, compared: Sequence[str] = ()
@@ -147,17 +147,27 @@ def _record(answer: Mapping[str, Any]) -> Collection | None:
 
 
 def _lists(
-    answer: Mapping[str, Any], names: Sequence[str], keys: Mapping[str, str]
+    answer: Mapping[str, Any], searches: Sequence[Search], keys: Mapping[str, str]
 ) -> dict[str, Sequence[Row]]:
     """Return the rows of each search, with the further columns of its first rows."""
-    first = {row["rid"]: row for name in names for row in answer.get(f"first_{name}") or ()}
+    firsts = (answer.get(f"first_{each.name}") or () for each in searches)
+    first = {row["rid"]: row for rows in firsts for row in rows}
     return {
-        name: [
+        each.name: [
             _row({**row, **first.get(row["rid"], {})} if first else row, row["score"], keys)
-            for row in answer.get(name) or ()
+            for row in _joined(answer.get(name) or () for name in steps(each))
         ]
-        for name in names
+        for each in searches
     }
+
+
+def _joined(lists: Iterable[Sequence[Mapping[str, Any]]]) -> Iterable[Mapping[str, Any]]:
+    """Return the rows of the steps of a search, best first in each step, each chunk once."""
+    joined: dict[str, Mapping[str, Any]] = {}
+    for rows in lists:
+        for row in sorted(rows, key=lambda row: (-(row["score"] or 0.0), row["chunkId"])):
+            joined.setdefault(row["chunkId"], row)
+    return joined.values()
 
 
 def _row(row: Mapping[str, Any], score: float | None, keys: Mapping[str, str]) -> Row:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain, count
 from typing import Any
 
@@ -111,9 +111,9 @@ def candidates(
             returned, too.
 
     Returns one map: ``collection`` (its record as it was before), ``unindexed`` (a row if a commit
-    was being indexed then), ``later`` (its revision after the searches) and, by the name of each
-    search, its rows ``rid, chunkId, score`` and the columns, best first; by ``first_`` and that
-    name the further columns.
+    was being indexed then), ``later`` (its revision after the searches) and, by the names of the
+    :func:`steps` of each search, rows ``rid, chunkId, score`` and the columns, best first; by
+    ``first_`` and the name of the search the further columns.
     """
     queries = {"collection": _COLLECTION, "unindexed": NOTES}
     answer = ["collection", "unindexed"]
@@ -132,17 +132,21 @@ def candidates(
         if isinstance(search, VectorSearch):
             params[f"{search.name}_v"] = list(search.vector)
             further = shown.text(but=search.vector), shown.variables
-            queries[search.name] = _vector_search(searched, search, predicate, further, rids)
         else:
             params[f"{search.name}_i"] = list(search.terms.ids)
             params[f"{search.name}_w"] = list(search.terms.weights)
             own = ColumnSql(Columns(products=search.products))
             params |= own.params
             further = shown.text() + own.text(), shown.variables or own.variables
-            queries[search.name] = _term_search(searched, search, further, *_within(rids))
-            if rids:
-                narrower[search.name] = _narrower(searched, search, further, rids)
-        answer.append(search.name)
+        for name, limit in steps(search).items():
+            step = replace(search, limit=limit)
+            if isinstance(step, VectorSearch):
+                queries[name] = _vector_search(searched, step, predicate, further, rids)
+            else:
+                queries[name] = _term_search(searched, step, further, *_within(rids))
+                if rids:
+                    narrower[name] = _narrower(name, searched, step, further, rids)
+            answer.append(name)
         if first:
             queries[f"first_{search.name}"] = (
                 "SELECT @rid AS rid, terms, weights, embedding FROM"
@@ -151,6 +155,19 @@ def candidates(
             answer.append(f"first_{search.name}")
     queries["later"] = "SELECT revision FROM Collection WHERE name = :name"
     return Statement(_text(queries, narrower, [*answer, "later"]), params)
+
+
+def steps(search: Search) -> dict[str, int]:
+    """Return the limits of the queries of a search by their names, in ascending order.
+
+    The first has the name of the search. The indexes begin a long list otherwise than a short one:
+    which of equal chunks they find, the last digits of scores, and what a wider beam meets depend
+    on the limit. So each head of a list is what a query of its own finds.
+    """
+    exact = isinstance(search, VectorSearch) and search.exact
+    limits = [search.limit] if exact else [*search.heads, search.limit]
+    names = [search.name, *(f"{search.name}_{place}" for place in range(1, len(limits)))]
+    return dict(zip(names, limits, strict=True))
 
 
 def _type_of(search: Search, chunk_type: str) -> str:
@@ -226,7 +243,7 @@ def _vector_search(
     where = _HAS_EMBEDDING + (f" AND ({predicate.text})" if predicate else "")
     scan = (
         f"SELECT {columns}, {score} FROM `{chunk_type}` WHERE {where}"
-        f" ORDER BY score DESC LIMIT {search.limit:d}"
+        f" ORDER BY score DESC, chunkId LIMIT {search.limit:d}"
     )
     if computed:
         # Further columns are computed for the chunks found only, not for all that are scanned.
@@ -245,13 +262,15 @@ def _term_search(chunk_type: str, search: TermSearch, further: _Further, *option
     )
 
 
-def _narrower(chunk_type: str, search: TermSearch, further: _Further, allowed: str) -> str:
+def _narrower(
+    name: str, chunk_type: str, search: TermSearch, further: _Further, allowed: str
+) -> str:
     # The engine takes some multiple of the limit from the whole index and drops what does not
     # match, which is everything if few chunks match. In groups, here of one chunk each, it
     # searches among the matches; that costs more, and is not needed if the list is full.
     groups = "groupBy: 'chunkId'", "groupSize: 1"
     again = _term_search(chunk_type, search, further, *groups, *_within(allowed))
-    return f"IF (${search.name}.size() < {search.limit:d}) {{ LET {search.name} = {again}; }}"
+    return f"IF (${name}.size() < {search.limit:d}) {{ LET {name} = {again}; }}"
 
 
 def _within(allowed: str) -> list[str]:
