@@ -54,10 +54,11 @@ WHOLE = {
     "test_probed_chunks_are_the_newest_and_others_by_their_keys",
     # Near-duplicates are found within one database.
     "test_chunks_are_stored_whole",
-    "test_duplicates_are_counted_and_return_when_their_stand_in_goes",
+    "test_first_duplicate_stands_in_for_others_when_their_stand_in_goes",
     "test_duplicates_that_go_are_no_longer_counted",
     "test_duplicates_replaced_with_their_stand_in_stay_duplicates",
     "test_duplicates_are_not_found",
+    "test_duplicates_are_found_if_the_filter_excludes_their_stand_in",
     "test_nothing_is_written_if_a_stand_in_has_changed",
     "test_sampled_chunks_are_indexed_and_have_embeddings",
     "test_outdated_weights_are_listed_by_chunk_id",

@@ -81,9 +81,10 @@ class Plan:
     def searches(self, collection: Collection) -> list[Search]:
         """Return the searches: of all retrievers, of kinds, and of the requested period."""
         used, depth = self.retrievers, self.depths[-1]
-        found = [self._search(by, by, depth, self.filter, collection) for by in used]
+        found = [self._search(by, by, depth, self.filter, collection, copies=True) for by in used]
         if FULL_TEXT in self.products:
-            found.append(TermSearch(FULL_TEXT, self.products[FULL_TEXT], depth, self.filter))
+            terms = self.products[FULL_TEXT]
+            found.append(TermSearch(FULL_TEXT, terms, depth, self.filter, copies=True))
         if self.kinds is not None:
             found += [
                 self._search(by, f"{by}Aspects", depth, self.kinds, collection, kinds=True)
@@ -112,11 +113,12 @@ class Plan:
         collection: Collection,
         *,
         kinds: bool = False,
+        copies: bool = False,
     ) -> Search:
         if by == "semantic" and self.vector is not None:
             exact = (
                 collection.kinds_scanned(below=self.scan_below) if kinds else self.exact(collection)
             )
-            return VectorSearch(name, self.vector, limit, self.beam, exact, filter, kinds)
+            return VectorSearch(name, self.vector, limit, self.beam, exact, filter, kinds, copies)
         assert self.terms is not None
-        return TermSearch(name, self.terms, limit, filter, kinds, self.words)
+        return TermSearch(name, self.terms, limit, filter, kinds, self.words, copies)
