@@ -60,6 +60,8 @@ class Document:
     """Sources of the documents in the same file, such as attachments. Other stored documents of
     this one that were read from its file (their metadata ``path``) are deleted. ``None``: none is
     deleted."""
+    dedup_threshold: float | None = None
+    """Minimum cosine at which its chunks are duplicates of others, in (0, 1]; ``None`` if never."""
     created_at: int | None = None
     """When it was indexed first, in epoch milliseconds, if it was restored."""
     preceding: tuple[str, ...] = ()

@@ -235,6 +235,43 @@ async def test_duplicates_are_not_found(store: Store) -> None:
     assert await found_ids(store, stored, by_terms({1: 1.0})) == ["notes:a:0"]
 
 
+async def test_duplicates_are_found_if_the_filter_excludes_their_stand_in(store: Store) -> None:
+    stored = await filled(
+        store,
+        chunk("a", metadata={"team": "red"}),
+        chunk("b", metadata={"team": "red"}, duplicate_of="notes:a:0"),
+        *(
+            chunk(
+                source,
+                metadata={"team": "blue"},
+                embedding=towards(0.8),
+                weights=(3.0, 2.0),
+                duplicate_of="notes:a:0",
+            )
+            for source in "dc"
+        ),
+        chunk("e", metadata={"team": "blue"}, embedding=towards(0.1), terms=(7,), weights=(1.0,)),
+    )
+    columns = Columns(("source", "terms"), {"own": FIRST}, {"heavy": sparse({2: 4.0})})
+    for team, expected in (("red", ["notes:a:0"]), ("blue", ["notes:c:0", "notes:e:0"])):
+        filter = OneOf(Field("metadata", ("team",)), (team,))
+        by_meaning = by_vector(FIRST, filter=filter, copies=True)
+        by_word = by_terms({1: 1.0}, filter=filter, copies=True, products={"one": sparse({1: 3.0})})
+        assert await found_ids(store, stored, by_meaning) == expected
+        assert await found_ids(store, stored, replace(by_meaning, exact=False)) == expected
+        assert await found_ids(store, stored, by_word) == expected[:1]
+        assert await found_ids(store, stored, replace(by_meaning, limit=1)) == expected[:1]
+    near, _ = await found(store, stored, by_meaning, columns, first=1)
+    assert near.score == pytest.approx(0.8, abs=1e-6)
+    assert list(near.columns["embedding"]) == pytest.approx(towards(0.8), abs=1e-6)
+    assert list(near.columns["weights"]) == pytest.approx([3.0, 2.0])
+    (heavy,) = await found(store, stored, by_word, columns)
+    assert heavy.score == pytest.approx(3.0, abs=1e-6)
+    assert (heavy.columns["source"], list(heavy.columns["terms"])) == ("c", [1, 2])
+    numbers = [heavy.columns[name] for name in ("own", "heavy", "one")]
+    assert numbers == pytest.approx([0.8, 8.0, 9.0], abs=1e-6)
+
+
 async def test_rows_have_the_requested_columns(store: Store) -> None:
     stored = await filled(
         store,

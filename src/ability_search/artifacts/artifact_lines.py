@@ -71,6 +71,7 @@ class SourceLine(msgspec.Struct, rename="camel", kw_only=True):
     generated: bool | None = None
     tail: str | None = None
     origin: _Word | None = None
+    dedup_threshold: _Share | None = None
 
     def check(self) -> None:
         """Check what the types leave open.

@@ -8,7 +8,7 @@ import binascii
 import logging
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -106,6 +106,10 @@ class Indexer:
             DatabaseUnavailable: if the database failed. What was reported as done is stored.
         """
         checked_name(name)
+        if options.dedup_threshold is not None:
+            documents = [
+                replace(each, dedup_threshold=options.dedup_threshold) for each in documents
+            ]
         # With force, stored hashes are not read, so a stale cached record would go unnoticed.
         known = self._registry.reload if options.force else self._registry.find
         collection = await known(name)
@@ -206,7 +210,6 @@ class Indexer:
             collection=collection,
             model=model,
             recipe=recipe,
-            dedup_threshold=options.dedup_threshold,
         )
         try:
             for some in _children_first(tasks):

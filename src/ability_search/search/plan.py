@@ -83,10 +83,15 @@ class Plan:
         """Return the searches: of all retrievers, of kinds, and of the requested period."""
         used, depths = self.retrievers, self.depths
         *heads, depth = depths
-        found = [self._search(by, by, depths, self.filter, collection) for by in used]
+        copies = collection.duplicates > 0
+        found = [
+            self._search(by, by, depths, self.filter, collection, copies=copies) for by in used
+        ]
         if FULL_TEXT in self.products:
             in_fields = self.products[FULL_TEXT]
-            found.append(TermSearch(FULL_TEXT, in_fields, depth, self.filter, heads=heads))
+            found.append(
+                TermSearch(FULL_TEXT, in_fields, depth, self.filter, heads=heads, copies=copies)
+            )
         if self.kinds is not None:
             found += [
                 self._search(by, f"{by}Aspects", depths, self.kinds, collection, kinds=True)
@@ -115,12 +120,15 @@ class Plan:
         collection: Collection,
         *,
         kinds: bool = False,
+        copies: bool = False,
     ) -> Search:
         *heads, limit = limits
         if by == "semantic" and self.vector is not None:
             exact = (
                 collection.kinds_scanned(below=self.scan_below) if kinds else self.exact(collection)
             )
-            return VectorSearch(name, self.vector, limit, self.beam, exact, filter, kinds, heads)
+            return VectorSearch(
+                name, self.vector, limit, self.beam, exact, filter, kinds, heads, copies
+            )
         assert self.terms is not None
-        return TermSearch(name, self.terms, limit, filter, kinds, heads, self.words)
+        return TermSearch(name, self.terms, limit, filter, kinds, heads, self.words, copies)

@@ -88,6 +88,10 @@ class ChunkRecord:
     """Columns of a later version of this program, which are kept."""
 
 
+ROUNDING: Final = 1e-6
+"""Tolerance for the cosine of equal vectors that are rounded to seven decimals."""
+
+
 def source_of(chunk_id: str) -> str:
     """Return the source of a chunk."""
     return chunk_id.partition(":")[2].rpartition(":")[0]
@@ -128,6 +132,8 @@ class SourceRecord:
     """Text after the last chunk."""
     origin: str | None = None
     """Content hash of the document that a rebuild restored it from."""
+    dedup_threshold: float | None = None
+    """Minimum cosine at which its chunks are duplicates of others; ``None`` if never."""
     further: Mapping[str, Any] = field(default_factory=dict)
     """Columns of a later version of this program, which are kept."""
 
@@ -172,6 +178,8 @@ class VectorSearch:
     kinds: bool = False
     heads: Sequence[int] = ()
     """Lower limits, ascending: the list begins with what a search with only these finds."""
+    copies: bool = False
+    """As in :class:`TermSearch`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,6 +195,9 @@ class TermSearch:
     """As that of :class:`VectorSearch`."""
     products: Mapping[str, SparseVector] = field(default_factory=dict)
     """As those of :class:`Columns`, for the candidates of this search only."""
+    copies: bool = False
+    """Whether duplicates are found whose stand-in the filter excludes: of several with one stand-in
+    the first by chunkId that the filter allows."""
 
 
 Search = VectorSearch | TermSearch

@@ -101,9 +101,9 @@ DedupThreshold = Annotated[
         gt=0,
         le=1,
         description="Near-duplicate threshold: a chunk whose nearest neighbour in the collection"
-        " has at least this cosine is not searched; .95 is usual. The neighbour represents it, in"
-        " filters too, until it is replaced or deleted. Unchanged documents are left as they"
-        " are, unless force is set.",
+        " has at least this cosine is found only by filters that exclude the neighbour; .95 is"
+        " usual. If the neighbour is replaced or deleted, one of those that it represents takes its"
+        " place. Unchanged documents are left as they are, unless force is set.",
     ),
 ]
 JobId = Annotated[

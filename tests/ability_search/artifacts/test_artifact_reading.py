@@ -450,6 +450,7 @@ SOURCE = SourceRecord(
     generated=True,
     tail="end",
     origin="o",
+    dedup_threshold=0.75,
     further={"rating": 1},
 )
 CHUNK = ChunkRecord(

@@ -40,9 +40,10 @@ def chunk_filter(query: Query) -> Filter | None:
 def all_searched(query: Query, assumed: Collection, current: Collection) -> bool:
     """Return whether the assumption that a collection has kinds, or none, still holds.
 
-    Always true if the query searches no kinds.
+    The same for duplicates. Always true if the query searches no kinds and has no filter.
     """
-    return not query.kinds or bool(assumed.kind_chunks) == bool(current.kind_chunks)
+    kinds = not query.kinds or bool(assumed.kind_chunks) == bool(current.kind_chunks)
+    return kinds and (query.filter is None or bool(assumed.duplicates) == bool(current.duplicates))
 
 
 def count_chunks(candidates: Candidates) -> int:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from ability_search.collection import Collection
@@ -13,6 +14,7 @@ from ability_search.store.arcadedb.database import Database
 from ability_search.store.arcadedb.graph import best_chunks, context_rows, links, walk
 from ability_search.store.arcadedb.rows import CHUNK_COLUMNS, CHUNK_FIELDS, link, passage
 from ability_search.store.arcadedb.search import (
+    COPIES,
     candidates,
     chunk_embedding,
     embeddings,
@@ -57,7 +59,11 @@ class SearchSql(Database):
         statement = candidates(
             collection.name,
             collection.type,
-            [each for each in searches if collection.kind_chunks or not each.kinds],
+            [
+                each if collection.duplicates else replace(each, copies=False)
+                for each in searches
+                if collection.kind_chunks or not each.kinds
+            ],
             columns,
             first=first,
         )
@@ -150,24 +156,31 @@ def _lists(
     answer: Mapping[str, Any], searches: Sequence[Search], keys: Mapping[str, str]
 ) -> dict[str, Sequence[Row]]:
     """Return the rows of each search, with the further columns of its first rows."""
-    firsts = (answer.get(f"first_{each.name}") or () for each in searches)
-    first = {row["rid"]: row for rows in firsts for row in rows}
+    lists = {each.name: _ranked(answer, each) for each in searches}
+    names = (name + copies for name in lists for copies in ("", COPIES))
+    first = {row["rid"]: row for name in names for row in answer.get(f"first_{name}") or ()}
     return {
-        each.name: [
+        name: [
             _row({**row, **first.get(row["rid"], {})} if first else row, row["score"], keys)
-            for row in _joined(answer.get(name) or () for name in steps(each))
+            for row in rows
         ]
-        for each in searches
+        for name, rows in lists.items()
     }
 
 
-def _joined(lists: Iterable[Sequence[Mapping[str, Any]]]) -> Iterable[Mapping[str, Any]]:
-    """Return the rows of the steps of a search, best first in each step, each chunk once."""
-    joined: dict[str, Mapping[str, Any]] = {}
-    for rows in lists:
-        for row in sorted(rows, key=lambda row: (-(row["score"] or 0.0), row["chunkId"])):
-            joined.setdefault(row["chunkId"], row)
-    return joined.values()
+def _ranked(answer: Mapping[str, Any], search: Search) -> Sequence[Mapping[str, Any]]:
+    """Return the rows of a search, best first in each of its steps, each chunk once.
+
+    Duplicates that it finds rank among those of each step.
+    """
+    copies = answer.get(search.name + COPIES) or []
+    ranked: dict[str, Mapping[str, Any]] = {}
+    for name, limit in steps(search).items():
+        rows = [*(answer.get(name) or ()), *copies]
+        rows.sort(key=lambda row: (-(row["score"] or 0.0), row["chunkId"]))
+        for row in rows[:limit]:
+            ranked.setdefault(row["chunkId"], row)
+    return list(ranked.values())
 
 
 def _row(row: Mapping[str, Any], score: float | None, keys: Mapping[str, str]) -> Row:
