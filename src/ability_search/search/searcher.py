@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import heapq
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 from functools import partial
@@ -71,7 +72,7 @@ class Searcher:
         self._ports = ports
         self._uses = UseCounter(ports.store, now=ports.now)
         self._unrelated_vectors: dict[ModelInput, Vector] = {}
-        self._embedding_unrelated = asyncio.Lock()
+        self._embedding_unrelated: defaultdict[ModelInput, asyncio.Lock] = defaultdict(asyncio.Lock)
 
     async def query(self, query: Query) -> QueryResult:
         """Search a collection, several, or all (``*``).
@@ -264,7 +265,7 @@ class Searcher:
 
     async def _unrelated(self, model: ModelInput) -> Vector:
         """Return the vectors of some unrelated texts, of unit length, shape (n, d)."""
-        async with self._embedding_unrelated:
+        async with self._embedding_unrelated[model]:
             if model not in self._unrelated_vectors:
                 texts = [model.passage_prefix + text for text in _UNRELATED]
                 timeout = self._ports.settings.embedding.fallback_after
