@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import heapq
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 from functools import partial
 from itertools import chain
@@ -73,7 +74,7 @@ class Searcher:
         self._ports = ports
         self._uses = UseCounter(ports.store, now=ports.now)
         self._unrelated_vectors: dict[ModelInput, Vector] = {}
-        self._embedding_unrelated = asyncio.Lock()
+        self._embedding_unrelated: defaultdict[ModelInput, asyncio.Lock] = defaultdict(asyncio.Lock)
 
     async def query(self, query: Query) -> QueryResult:
         """Search a collection, several, or all (``*``).
@@ -91,14 +92,14 @@ class Searcher:
         understood = Answer(query)
         await run(QUERY, understood, self._ports)
         names = await self._names(query)
-        compared = await self._compares_models(names, query)
-        answer, searched = await self._answer(names, understood, compared=compared)
+        models = await self._models(names, query)
+        answer, searched = await self._answer(names, understood, models)
         if query.expander is not None and query.expander.below is not None:
             answer.keyword_gap = understood.keyword_gap = _keyword_gap(searched)
             known = len(understood.warnings)
             await run((QUERY_EXPANSION,), understood, self._ports)
             if understood.query.expansion:
-                answer, searched = await self._answer(names, understood, compared=compared)
+                answer, searched = await self._answer(names, understood, models)
             else:
                 answer.warnings += understood.warnings[known:]
         result = response(answer, searched)
@@ -120,13 +121,19 @@ class Searcher:
         return result
 
     async def _answer(
-        self, names: Sequence[str], understood: Answer, *, compared: bool
+        self, names: Sequence[str], understood: Answer, models: Set[ModelInput]
     ) -> tuple[Answer, Mapping[str, Candidates]]:
-        """Return the answer from collections, and the candidates of each."""
+        """Return the answer from collections, and the candidates of each.
+
+        All of several models embed the query at once, so that those that hang delay it once.
+        """
+        compared = len(models) > 1
         embeddings = QueryVectors(
             partial(self._embed, understood.query), self._unrelated if compared else None
         )
         try:
+            for model in models if compared else ():
+                embeddings.request(model)
             for _ in range(_ATTEMPTS):
                 answer = replace(understood, warnings=list(understood.warnings))
                 searched = await self._search(names, answer, embeddings)
@@ -250,16 +257,18 @@ class Searcher:
         unit: list[float] = (mean / (np.linalg.norm(mean) or 1.0)).tolist()
         return unit
 
-    async def _compares_models(self, names: Sequence[str], query: Query) -> bool:
-        """Return whether cosines under several models are compared."""
+    async def _models(self, names: Sequence[str], query: Query) -> set[ModelInput]:
+        """Return the models of several collections that a query is embedded with."""
         if len(names) < 2 or query.asked.mode == "keyword":
-            return False
+            return set()
         found = await asyncio.gather(*map(self._ports.registry.find, names), return_exceptions=True)
-        return len({each.model_input for each in found if isinstance(each, Collection)}) > 1
+        collections = [each for each in found if isinstance(each, Collection)]
+        named = query.asked.model
+        return {each.model_input for each in collections if named in (None, each.model)}
 
     async def _unrelated(self, model: ModelInput) -> Vector:
         """Return the vectors of some unrelated texts, of unit length, shape (n, d)."""
-        async with self._embedding_unrelated:
+        async with self._embedding_unrelated[model]:
             if model not in self._unrelated_vectors:
                 texts = [model.passage_prefix + text for text in _UNRELATED]
                 timeout = self._ports.settings.embedding.fallback_after
