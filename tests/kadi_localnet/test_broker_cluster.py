@@ -315,3 +315,17 @@ def test_a_message_of_somebody_else_is_ignored() -> None:
     for data in (b"", b"\xc1", b'{"jsonrpc": "2.0"}', b"\x92\xa5Hello\x01"):
         brokers[0].router.cluster.receive(data, brokers[0].now)
     assert brokers[0].stat("brokers") == 2
+
+
+def test_events_for_a_slow_broker_are_counted_and_give_way() -> None:
+    brokers = Brokers(2, max_message_bytes=4000, outbox_bytes=90_000, memory_bytes=80_000)
+    publisher = brokers[0].join()
+    memory = brokers[0].router.memory
+    for _ in range(100):
+        event = {"channel": "c", "data": "x" * 3000}
+        brokers[0].send(publisher, "kadi.event.publish", event)
+        assert memory.used <= 40_000
+    assert memory.used > 3000
+    assert brokers[0].stat("events_dropped") > 50
+    brokers[0].router.cluster.lose("b1")
+    assert memory.used == 0
