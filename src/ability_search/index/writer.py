@@ -137,6 +137,8 @@ class Writer:
         duplicates = await self._duplicates(collection, parts, chunks)
         if duplicates is None:
             return None
+        if duplicates.stand_ins:
+            chunks = [[_marked(chunk, duplicates) for chunk in own] for own in chunks]
         made = {part.document.source for part in parts}
         # Kinds that an earlier version of a document had.
         kinds = generated_sources(item.document.source for item in group)
@@ -147,7 +149,7 @@ class Writer:
                 Replacement(
                     sources=[*(part.document.source for part in parts), *gone],
                     records=[source_record(part, now=now) for part in parts],
-                    chunks=[[_marked(chunk, duplicates) for chunk in own] for own in chunks],
+                    chunks=chunks,
                     links=[link for item in group for link in links_of(item.document)],
                     term_statistics=statistics,
                     stand_ins=duplicates.stored,

@@ -189,7 +189,8 @@ class Answer:
     @property
     def work(self) -> int:
         """Estimated work of a stage, in candidates; to analyze a text takes as long as some ten."""
-        return len(self.ranked) * (10 if self.query.asked.highlights else 1)
+        marked = 10 * len(self.ranked) + self.query.work if self.query.asked.highlights else 0
+        return max(len(self.ranked), marked)
 
 
 class Timings:

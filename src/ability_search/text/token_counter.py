@@ -224,7 +224,8 @@ class TokenizerTokens:
             return self._encoded(text)
         starts: list[int] | array[int] = [] if len(text) <= _HUGE else array("q")
         at = 0
-        for word in text.translate(_BLANKS).split(" "):
+        slices = (text[begin : begin + _LONG] for begin in range(0, len(text), _LONG))
+        for word in "".join(part.translate(_BLANKS) for part in slices).split(" "):
             if 0 < len(word) <= _CACHED_LENGTH:
                 starts.extend([at + start for start in self._cached(word)])
             elif word:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 from typing import Final
 
@@ -17,8 +16,6 @@ from ability_search.text.chunkers.chunk_packing import CHARS_PER_TOKEN
 
 _OTHER: Final[Mapping[str, str]] = {"semantic": "keyword", "keyword": "semantic"}
 
-_LONG = 4000
-"""Characters of a query from which on its analysis takes more than some ten milliseconds."""
 _TOKENS_OF_CHARACTER = 3
 """Maximum number of tokens of a character; that of some Korean syllables."""
 _SPECIAL_TOKENS = 2
@@ -27,7 +24,10 @@ _SPECIAL_TOKENS = 2
 
 async def understand(answer: Answer, ports: Ports) -> None:
     """Read exclusions and times out of the query."""
-    answer.query = understood(answer.query, now=ports.now())
+    query = answer.query
+    answer.query = await ports.turns.run(
+        lambda: understood(query, now=ports.now()), work=query.work
+    )
 
 
 async def read_statistics(candidates: Candidates, ports: Ports) -> None:
@@ -86,15 +86,9 @@ def _cut_queries(candidates: Candidates, ports: Ports) -> list[str]:
 
 
 async def search(candidates: Candidates, ports: Ports) -> None:
-    """Run all searches of the query in one call of the store.
-
-    A long query, whose analysis takes up to half a second, is planned in a thread.
-    """
+    """Run all searches of the query in one call of the store."""
     query, vectors = candidates.query, candidates.vectors
-    if len(query.intent.topic) + len(query.intent.words) > _LONG:
-        plan = await asyncio.to_thread(planned, candidates, query, vectors)
-    else:
-        plan = planned(candidates, query, vectors)
+    plan = await ports.turns.run(lambda: planned(candidates, query, vectors), work=query.work)
     await retrieve(candidates, plan, ports)
 
 

@@ -20,6 +20,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
+from itertools import chain, pairwise
 from typing import Any
 
 import msgspec
@@ -293,10 +294,10 @@ def _slack_bot(message: Mapping[str, Any]) -> str:
 def _whatsapp_conversations(text: str) -> list[Conversation]:
     if not _WHATSAPP.match(text):
         return []
-    heads = [*_WHATSAPP.finditer(text)]
-    day_first = not any(int(each["b"]) > 12 for each in heads)
+    day_first = not any(int(each["b"]) > 12 for each in _WHATSAPP.finditer(text))
     turns = []
-    for head, following in zip(heads, [*heads[1:], None], strict=True):
+    for head, following in pairwise(chain(_WHATSAPP.finditer(text), [None])):
+        assert head is not None
         speaker, colon, begin = head["rest"].partition(": ")
         if colon:  # without one, it is a notice such as "Ann created the group"
             end = following.start() if following else len(text)
