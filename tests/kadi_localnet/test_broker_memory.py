@@ -68,6 +68,36 @@ async def test_no_message_holds_the_loop(message: bytes) -> None:
     assert longest < _HELD_S
 
 
+_FRAMES = 60_000
+
+
+@pytest.mark.parametrize(
+    ("frame", "count"),
+    [
+        pytest.param(Frame(Opcode.TEXT, b""), "bad_frames", id="empty"),
+        pytest.param(Frame(Opcode.TEXT, b"{}"), "bad_frames", id="no request"),
+        pytest.param(Frame(Opcode.TEXT, b'{"method":"","id":1}'), "refused", id="no method"),
+    ],
+)
+async def test_a_flood_of_small_frames_is_processed_in_turns_with_others(
+    frame: Frame, count: str
+) -> None:
+    async with serve_broker(port=0) as broker:
+        hostile, other = await Peer.join(broker.url), await Peer.join(broker.url)
+        hostile.socket.transport.write(frame.serialize(mask=True) * _FRAMES)
+        most = before = 0
+        reading = asyncio.create_task(hostile.closed())
+        async with asyncio.timeout(60):
+            while before < _FRAMES:
+                await asyncio.sleep(0)
+                now = broker.stats()[count]
+                most, before = max(most, now - before), now
+        assert most < 5_000  # of the 13,000 to 43,000 that one reading may hold
+        await other.synchronise()
+        hostile.vanish()
+        reading.cancel()
+
+
 async def test_a_message_before_authentication_is_not_awaited_beyond_its_limit() -> None:
     async with serve_broker(port=0) as broker:
         stranger = await Peer.open(broker.url)
@@ -76,7 +106,9 @@ async def test_a_message_before_authentication_is_not_awaited_beyond_its_limit()
 
 
 async def test_small_sessions_are_served_while_memory_is_short_and_the_largest_is_closed() -> None:
-    limits = Limits(max_message_bytes=MIB, memory_bytes=4 * MIB, patience=0.2)
+    limits = Limits(
+        max_message_bytes=MIB, memory_bytes=4 * MIB, patience=0.2, handshake_timeout=0.5
+    )
     async with serve_broker(port=0, limits=limits) as broker:
         provider, caller = await Peer.join(broker.url, tools=["echo"]), await Peer.join(broker.url)
         greedy = [await Peer.join(broker.url) for _ in range(5)]
@@ -146,3 +178,19 @@ async def test_subscribers_that_never_read_stop_nobody_and_take_a_bounded_memory
         assert 0 < len(said) <= _STUCK
         for each in stuck:
             each.vanish()
+
+
+async def test_a_session_that_reads_no_answers_to_its_pings_is_cut_off() -> None:
+    limits = Limits(max_message_bytes=MIB, outbox_bytes=MIB, memory_bytes=64 * MIB)
+    async with serve_broker(port=0, limits=limits) as broker:
+        hostile, other = await Peer.join(broker.url), await Peer.join(broker.url)
+        hostile.socket.transport.pause_reading()
+        pings = Frame(Opcode.PING, b"x" * 125).serialize(mask=True) * 1000
+        async with asyncio.timeout(PATIENCE):
+            while broker.stats()["connections"] > 1:
+                if hostile.socket.transport.get_write_buffer_size() < MIB:
+                    hostile.socket.transport.write(pings)
+                await other.synchronise()
+                assert broker.stats()["memory_bytes"] < 2 * MIB
+        assert broker.stats()["overflows"] == 1
+        hostile.vanish()

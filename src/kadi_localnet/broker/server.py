@@ -78,11 +78,9 @@ class _Peer:
         """Note what is buffered."""
         self.session.buffer(self.connection.buffered)
 
-    @property
-    def stuck(self) -> bool:
-        """True if its buffer is full although nothing is counted for it any more."""
-        full = self.connection.transport.get_write_buffer_size() > WRITE_BUFFER
-        return full and not self.session.buffered
+    def overflows(self, most: int) -> bool:
+        """Return whether more than ``most`` bytes, and what is sent at once, wait to be read."""
+        return self.connection.unsent > most + WRITE_BUFFER
 
     def pause(self) -> None:
         """Read no more, unless a message has begun that takes more than one reading."""
@@ -315,7 +313,9 @@ class Broker:
             peer = self._peers[session]
             peer.flush()
             if session.closing is not None and peer.cut is None:
-                delay = 0.0 if peer.stuck else self._limits.handshake_timeout
+                # What nobody counts any more, or is too much, is not held for a farewell.
+                most = self._limits.outbox_bytes if session.buffered else 0
+                delay = 0.0 if peer.overflows(most) else self._limits.handshake_timeout
                 peer.cut = self._loop.call_later(delay, peer.connection.transport.abort)
         self._outgoing.set()
         self._arm()
@@ -323,8 +323,10 @@ class Broker:
     def _watch(self, peer: _Peer) -> None:
         """Measure a connection on which data has arrived; raise an alarm if memory is short."""
         peer.measure()
+        if peer.overflows(self._limits.outbox_bytes):
+            peer.session.overflow()  # of answers to its pings, which are in no outbox
         used, most = self._router.memory.used, self._limits.memory_bytes
-        if used > most:
+        if used > most or peer.session.closing is not None:
             self._apply(self._router.settle())
         if self._alarm is not None:
             self._hold_up(peer)

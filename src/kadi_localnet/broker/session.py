@@ -236,7 +236,11 @@ class Session(Provider):
             return
         if self.outbox.put_reply(frame):
             self._changes.ready[self] = None
-            return
+        else:
+            self.overflow()
+
+    def overflow(self) -> None:
+        """Close the session, which does not read fast enough; drop what is queued."""
         self.outbox.clear()
         self.close(CloseCode.TRY_AGAIN_LATER, "outbox is full: messages are not read fast enough")
 
