@@ -86,7 +86,7 @@ class FileIndexing:
         skipped: list[Skipped] = []
         total = _Total(name, options.model or "", len(selection.files), report, skipped)
         limits = self._settings.limits
-        with open_extractor(self._settings) as extractor:
+        with open_extractor(self._settings, total.stage) as extractor:
             async for changed in self._changed(name, selection, request, options, total, skipped):
                 read = read_files(
                     changed,
@@ -201,6 +201,7 @@ class _Total:
         self.result = IndexReport(name, documents, model)
         self._report = report
         self._skipped = skipped
+        self._loop = asyncio.get_running_loop()
 
     def add(self, part: IndexReport) -> None:
         """Add the report of one part."""
@@ -221,3 +222,8 @@ class _Total:
         total = self.result
         done = total.done + progress.done + sum(not each.part for each in self._skipped)
         await self._report(Progress(total.collection, done, total.documents, progress.stage))
+
+    def stage(self, stage: str) -> None:
+        """Report what is being read, from any thread."""
+        progress = Progress(self.result.collection, 0, self.result.documents, f"reading {stage}")
+        asyncio.run_coroutine_threadsafe(self.report(progress), self._loop)
