@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path, PurePath
@@ -110,11 +110,15 @@ class Reading:
     skipped: list[Skipped] = field(default_factory=list)
 
 
-def open_extractor(settings: Settings) -> Extractor:
+def open_extractor(
+    settings: Settings, advance: Callable[[str], None] = lambda _: None
+) -> Extractor:
     """Return an extractor with the limits of the settings; close it after use."""
     limits = settings.limits
     bounds = loaders.Bounds(int(limits.document_bytes), int(limits.unpacked_bytes))
-    return Extractor(bounds, timeout=settings.files.timeout)
+    files = settings.files
+    kept = files.cache_dir / "recognised"
+    return Extractor(bounds, timeout=files.timeout, kept=kept, advance=advance)
 
 
 def load(

@@ -299,7 +299,7 @@ class IndexFileInput(Input):
     kinds_by: KindsBy = None
     force: bool = Field(False, description="Index unchanged files too, and embed every text again.")
     sweep: bool = Field(
-        False, description="Delete sources under this directory whose files are gone."
+        False, description="Delete sources below path whose files are gone or excluded."
     )
     sweep_all: bool = Field(
         False,

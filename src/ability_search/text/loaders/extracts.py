@@ -29,6 +29,10 @@ class Unreadable(ValueError):
     """No text can be read from a file; the message is the reason."""
 
 
+class OutOfTime(Unreadable):
+    """No further image of the file is read; the next indexing goes on with it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Bounds:
     """Limits for one file, in bytes."""
