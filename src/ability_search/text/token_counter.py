@@ -174,7 +174,7 @@ class TokenizerTokens:
     surrogates, which tokenizers reject, count as U+FFFD.
 
     What the tokenizer does not know is estimated: an unknown token, which stands for a word of any
-    length in emoji, Thai or another script, and a text of which no token is left.
+    length in emoji, Thai or another script, and a word of which no token is left.
     """
 
     def __init__(self, path: Path | str) -> None:
@@ -221,16 +221,19 @@ class TokenizerTokens:
     def _starts(self, text: str) -> Sequence[int]:
         """Return the start offset of each token."""
         if not self._by_word:
-            return self._encoded(text)
+            return self._encoded(text) or _estimated_starts(text, 0, len(text))
         starts: list[int] | array[int] = [] if len(text) <= _HUGE else array("q")
         at = 0
         slices = (text[begin : begin + _LONG] for begin in range(0, len(text), _LONG))
         for word in "".join(part.translate(_BLANKS) for part in slices).split(" "):
+            before = len(starts)
             if 0 < len(word) <= _CACHED_LENGTH:
                 starts.extend([at + start for start in self._cached(word)])
             elif word:
                 for begin, part in _parts(word):
                     starts.extend([at + begin + start for start in self._encoded(part)])
+            if word and len(starts) == before:
+                starts.extend([at + start for start in _estimated_starts(word, 0, len(word))])
             at += len(word) + 1
         return starts
 
@@ -253,7 +256,7 @@ class TokenizerTokens:
         ]
         for place in reversed(unread):
             starts[place : place + 1] = _estimated_starts(text, *spans[place])
-        return starts if starts else _estimated_starts(text, 0, len(text))
+        return starts
 
 
 def _estimated_starts(text: str, start: int, end: int) -> list[int]:
