@@ -32,6 +32,7 @@ _REFUSED_KEY = re.compile(r"api.?key|authenticat|unauthori[sz]ed|forbidden", re.
 _BUSY = frozenset({408, 425, 429})
 _MODEL = re.compile(r"\bmodel\b", re.I)
 WRONG_ADDRESS = "Check the path of the API's URL: /v1 and the route are added to it."
+UNREACHED = "Check the API's URL, and that its server runs."
 _REPEATED = 8
 """Minimum characters of a text of a request that is hidden where a server repeats it."""
 _SAID = 300
