@@ -327,7 +327,7 @@ async def open_models(
             )
         except models.ModelSetupError as exc:
             hint = "Correct the settings model_*; `ability-search models list` shows the models."
-            raise ConfigurationError(str(exc), hint=hint) from exc
+            raise ConfigurationError(str(exc), hint=exc.hint or hint) from exc
         app = guarded(served.application(token=token), host)
         url = await stack.enter_async_context(
             serve_http(app, host, port, token=token, prefix="model_http")

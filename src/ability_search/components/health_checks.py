@@ -8,7 +8,7 @@ import shutil
 import sys
 import time
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Any, Literal
@@ -45,6 +45,8 @@ _SKEW_SECONDS = 60.0
 _METRICS_SECONDS = 3.0
 _UNAUTHORIZED = (401, 403)
 _TOKEN = "Set SEARCH_METRICS_TOKEN to the token of the stack."
+_START_BROKER = "Start one with `ability-search up`, or set BROKER_URL."
+_RESTART = "End the stack with `ability-search down`, and start it again."
 _START = "Start the stack with `ability-search up`, or only this with `ability-search {}`."
 _FULL_BYTES = _GIB // 10
 _TIGHT_BYTES = _GIB
@@ -171,7 +173,7 @@ async def _check_network(settings: Settings, target: Target) -> AsyncIterator[Ch
     try:
         await client.connection.open()
     except KadiError as exc:
-        remedy = "Start one with `ability-search up`, or set BROKER_URL."
+        remedy = _RESTART if target.stack else _START_BROKER
         yield Check("broker", "fail", f"{exc} ({target.origin})", remedy)
         return
     ids: dict[str, str | None] = {}
@@ -318,8 +320,10 @@ async def _embedded(client: ToolClient, model: str) -> int:
     """Embed a word; return the dimensions of the vector."""
     require_trusted(client.settings, os.environ, "embedding")
     connection = client.connection
+    once = client.settings.embedding.model_copy(update={"attempts": 1})
+    settings = replace(client.settings, embedding=once)
     async with open_embedder(
-        client.settings, connection.invoke, providers=connection.providers
+        settings, connection.invoke, providers=connection.providers
     ) as embedder:
         vectors = await embedder.embed(model, ["doctor"], timeout=_CALL_SECONDS)
     return int(vectors.shape[1])
@@ -383,7 +387,7 @@ async def _check_search(
     try:
         answer = await client.call("search-collections", {}, timeout=_CALL_SECONDS)
     except KadiError as exc:
-        hint = exc.hint if isinstance(exc, ToolError) else ""
+        hint = exc.hint if isinstance(exc, ToolError) else "See the log of the worker."
         yield Check("search", "fail", str(exc), hint)
         return
     collections = answer.get("collections", ())

@@ -40,6 +40,7 @@ _BUSY_TEXT = re.compile(
 )
 _MODEL = re.compile(r"\bmodel\b", re.I)
 WRONG_ADDRESS = "Check the path of the API's URL: /v1 and the route are added to it."
+UNREACHED = "Check the API's URL, and that its server runs."
 _REPEATED = 8
 """Minimum characters of a text of a request that is hidden where a server repeats it."""
 _SAID = 300

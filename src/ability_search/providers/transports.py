@@ -17,6 +17,7 @@ from pydantic import SecretStr
 from ability_search.errors import SearchError
 from ability_search.ports import Invoke, Providers
 from ability_search.providers.provider_errors import (
+    UNREACHED,
     Objection,
     error_text,
     no_answer,
@@ -237,9 +238,9 @@ def over_http(
         except UnicodeEncodeError as exc:
             raise service.failure(Objection("texts", service.api, cause=exc), request) from exc
         except httpx.HTTPError as exc:
-            raise service.unavailable(
-                f"{service.api} did not answer: {type(exc).__name__}"
-            ) from exc
+            said = words_of(f"{type(exc).__name__}: {exc}", request, api_key)
+            who = Objection("passing", service.api, url=address).who
+            raise service.unavailable(f"{who} did not answer: {said}", hint=UNREACHED) from exc
         if not answer.is_success:
             optional = (name for name in service.optional if name in fields)
             if refused_fields := refused_among(optional, fields, answer):

@@ -44,7 +44,7 @@ async def test_checks_of_a_healthy_network_name_each_model(network: Network) -> 
 
 
 async def test_a_model_server_that_fails_is_asked_for_one_model(start: Start) -> None:
-    async with start(SEARCH_EMBEDDING_ATTEMPTS="1") as network:
+    async with start() as network:
         await fill(network)
 
         def fail(_: dict[str, Any]) -> None:
@@ -61,7 +61,7 @@ async def test_a_model_server_that_fails_is_asked_for_one_model(start: Start) ->
 async def test_a_model_server_that_fails_at_other_models_is_asked_for_the_first(
     start: Start,
 ) -> None:
-    async with start(SEARCH_EMBEDDING_ATTEMPTS="1") as network:
+    async with start() as network:
         await fill(network)
 
         def fail(tool_input: dict[str, Any]) -> None:
