@@ -14,6 +14,7 @@ from functools import partial
 import numpy as np
 
 from ability_search.collection import Collection, checked_name, public_name
+from ability_search.compute_turns import ComputeTurns
 from ability_search.documents import Document
 from ability_search.errors import (
     DatabaseUnavailable,
@@ -58,9 +59,8 @@ log = logging.getLogger(__name__)
 
 _HASH_SLICE = 500
 """Sources whose hashes are read in one round trip."""
-_SHORT = 4_000
-"""Characters up to which a text is chunked without a thread, in some milliseconds; a switch to a
-thread takes a tenth of one."""
+_CHARACTERS = 10
+"""Characters whose chunking takes as long as the work on a candidate of a query."""
 _SHORT_BATCH = 1 << 18
 """Characters of documents that are hashed without a thread."""
 _DELETE_ATTEMPTS = 3
@@ -85,6 +85,9 @@ class Indexer:
         self._registry = ports.registry
         self._settings = ports.settings
         self._meter = ports.meter
+        # One document at a time: each may take hundreds of megabytes. Not with queries, which
+        # would wait for seconds.
+        self._computing = ComputeTurns()
 
     async def index(
         self,
@@ -391,8 +394,9 @@ class Indexer:
 
     async def _turns(self, document: Document, model: str) -> list[int]:
         """Return the offsets at which a document turns; none if the embedder refuses its texts."""
-        windows = await asyncio.to_thread(
-            SentenceWindows, document.content, document.format, document.language
+        windows = await self._computing.run(
+            partial(SentenceWindows, document.content, document.format, document.language),
+            work=len(document.content) // _CHARACTERS,
         )
         try:
             size = self._settings.embedding.batch_texts
@@ -427,8 +431,8 @@ class Indexer:
             bounds=Bounds(limits.document_chunks, limits.stored_bytes),
             turns=turns,
         )
-        short = _length(task.document) <= _SHORT
-        prepared = run() if short else await asyncio.to_thread(run)
+        work = _length(task.document) // _CHARACTERS
+        prepared = await self._computing.run(run, work=work)
         result.warnings += prepared.warnings
         if not prepared.passages and not task.document.container:
             raise InvalidInput("content", "is blank; nothing is stored of it", hint="Send a text.")

@@ -19,9 +19,11 @@ DEFAULT_LANGUAGE: Final = "english"
 UNSTEMMED: Final = "none"
 """Language without stemming, for Chinese, Japanese, Korean, Thai and for code."""
 
-_CACHED_TERMS = _CACHED_WORDS = 1 << 16
-_CACHED_LENGTH = 64
-"""Maximum characters of a cached word; longer words rarely recur."""
+_CACHED_TERMS = 1 << 16
+_CACHED_WORDS = 1 << 15
+_CACHED_LENGTH = 32
+"""Maximum characters of a cached word; longer words rarely recur. As each character of a Chinese
+one begins a term, the caches may take 100 MB; analyzers of all languages share them."""
 _LATIN_END = 0x250
 _STOP_PIECES = """
     什 什么 什麼 么 麼 怎 怎么 怎麼 怎样 怎樣 么办 麼辦 为什 為什 如何
@@ -71,8 +73,6 @@ class Analyzer:
         self.language = name
         self._stemmer = None if name == UNSTEMMED else snowballstemmer.stemmer(name)
         self._stemming = Lock()  # a Snowball stemmer keeps the word it works on
-        self._term = lru_cache(maxsize=_CACHED_TERMS)(self._normalized)
-        self._cached = lru_cache(maxsize=_CACHED_WORDS)(self._of_word)
         self._stop_terms = frozenset(self.terms(STOP_WORDS.get(name, "")))
         self._stop_pieces = frozenset(_STOP_PIECES.split())
 
@@ -125,7 +125,11 @@ class Analyzer:
     def _of_word(self, word: str) -> tuple[str, ...]:
         return tuple([self._term(piece) for piece, _, _ in pieces(word)])
 
-    def _normalized(self, piece: str) -> str:
+    # Analyzers live as long as the process, see analyzer_for().
+    _cached = lru_cache(maxsize=_CACHED_WORDS)(_of_word)
+
+    @lru_cache(maxsize=_CACHED_TERMS)  # noqa: B019
+    def _term(self, piece: str) -> str:
         if piece.isascii():
             return self._stemmed(self._folded(piece))
         term = self._folded(unicodedata.normalize("NFKC", piece))
