@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable
 from typing import Any, NoReturn
 
@@ -90,12 +91,34 @@ class ClientSocket(_Socket, ClientConnection):
 
 
 class ServerSocket(_Socket, ServerConnection):
-    """The server end of a connection; ``arrived`` is called whenever data has arrived."""
+    """The server end of a connection; ``arrived`` is called whenever data has arrived.
+
+    One reading may hold tens of thousands of messages. They are delivered for a short time, and the
+    rest in later turns of the loop; nothing is read until then.
+    """
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self.arrived: Callable[[], None] = _nothing
-        self._unread = b""
+        self.held = False
+        """While true, no message is delivered; then call :meth:`go_on`."""
+        self.messages: deque[bytes] = deque()
+        """Messages not yet delivered; at the end of the connection they are left to its owner."""
+        self._take = self.messages.append
+        self._deliver: Callable[[bytes], None] | None = None
+        self._unread = bytearray()
+        self._goes_on = False
+
+    async def deliver(self, take: Callable[[bytes], None]) -> NoReturn:
+        """As of the base class, in turns with other connections."""
+        self._deliver = take
+        self.go_on()
+        try:
+            while True:
+                await self.recv()
+        finally:
+            self._deliver = None
+            self._take = _ignore
 
     @property
     def begun(self) -> int:
@@ -113,35 +136,43 @@ class ServerSocket(_Socket, ServerConnection):
         return self.begun + len(self._unread) + self.unsent
 
     def data_received(self, data: bytes) -> None:
-        """Process data, and report it.
+        """Process data, and report it."""
+        self._unread += data
+        if not self._goes_on:
+            self.go_on()
 
-        One reading may hold tens of thousands of frames. It is processed in slices, and what takes
-        too long is left to a later turn of the loop; nothing is read until then.
-        """
-        if self._unread:
-            self._unread += data
-        else:
-            self._process_slices(data)
+    def eof_received(self) -> None:
+        """Process the end of the data."""
+        self._unread.clear()
+        super().eof_received()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Drop what is left, and end the connection."""
-        self._unread = b""
+        """Process the end of the connection."""
+        self._unread.clear()
         super().connection_lost(exc)
 
-    def _process_slices(self, data: bytes) -> None:
+    def go_on(self) -> None:
+        """Deliver messages for a short time, and leave the rest to the next turn of the loop."""
         until = time.monotonic() + _TURN_SECONDS
-        for start in range(0, len(data), _SLICE):
-            super().data_received(data[start : start + _SLICE])
-            if time.monotonic() > until:
-                self._unread = data[start + _SLICE :]
-                break
+        self._goes_on = False
+        while self._may_go_on() and time.monotonic() <= until:
+            if self.messages and self._deliver is not None:
+                self._deliver(self.messages.popleft())
+            else:
+                piece = bytes(self._unread[:_SLICE])
+                del self._unread[:_SLICE]
+                super().data_received(piece)
+        if not self.transport.is_closing():
+            if self.messages or self._unread:
+                self.transport.pause_reading()
+            else:
+                self.transport.resume_reading()
+        self._goes_on = self._may_go_on()
+        if self._goes_on:
+            self.loop.call_soon(self.go_on)
         self.arrived()
-        if self._unread:
-            self.transport.pause_reading()
-            self.loop.call_soon(self._go_on)
 
-    def _go_on(self) -> None:
-        data, self._unread = self._unread, b""
-        if data and not self.transport.is_closing():
-            self.transport.resume_reading()
-            self._process_slices(data)
+    def _may_go_on(self) -> bool:
+        if self.held:
+            return False
+        return bool(self._unread or (self.messages and self._deliver is not None))

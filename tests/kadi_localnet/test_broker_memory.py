@@ -98,6 +98,29 @@ async def test_a_flood_of_small_frames_is_processed_in_turns_with_others(
         reading.cancel()
 
 
+@pytest.mark.parametrize("first", [0, 300 * KIB], ids=["small", "after a large one"])
+async def test_a_flood_of_events_to_many_is_processed_in_turns_with_others(first: int) -> None:
+    async with serve_broker(port=0) as broker:
+        hostile, other = await Peer.join(broker.url), await Peer.join(broker.url)
+        subscribers = [await Peer.join(broker.url) for _ in range(100)]
+        for each in subscribers:
+            await each.request("kadi.event.subscribe", {"pattern": "#"})
+            each.socket.transport.pause_reading()
+        begin = b'{"method":"kadi.event.publish","params":{"channel":"c","data":"%b"}}'
+        flood = serialized(begin % (b"x" * first)) + serialized(begin % b"") * 500
+        hostile.socket.transport.write(flood)
+        most = before = 0
+        async with asyncio.timeout(60):
+            while before < 100 * 501:
+                await asyncio.sleep(0)
+                now = broker.stats()["events_delivered"]
+                most, before = max(most, now - before), now
+        assert most < 3_000  # of the 4,500 that a slice of one reading may hold, and 50,000 in all
+        await other.synchronise()
+        for each in subscribers:
+            each.vanish()
+
+
 async def test_a_message_before_authentication_is_not_awaited_beyond_its_limit() -> None:
     async with serve_broker(port=0) as broker:
         stranger = await Peer.open(broker.url)

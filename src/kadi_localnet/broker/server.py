@@ -8,7 +8,6 @@ import ipaddress
 import logging
 import secrets
 import time
-from collections import deque
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import AsyncExitStack
 from http import HTTPStatus
@@ -53,14 +52,14 @@ HEALTH_PATH = "/health"
 class _Peer:
     """A connection and the sending of its outbox."""
 
-    __slots__ = ("awake", "backlog", "connection", "cut", "session")
+    __slots__ = ("awake", "connection", "cut", "large", "session")
 
     def __init__(self, connection: ServerSocket, session: Session) -> None:
         self.connection = connection
         self.session = session
         self.awake = asyncio.Event()
-        self.backlog: deque[bytes] = deque()
-        """A large message that is being processed, and what has arrived since."""
+        self.large = b""
+        """A large message that is being processed; it holds the connection."""
         self.cut: asyncio.TimerHandle | None = None
 
     def flush(self) -> None:
@@ -261,8 +260,9 @@ class Broker:
         except ConnectionClosed as exc:
             log.info("session %s disconnected: %s", session.id, exc)
         finally:
-            while peer.backlog:
-                self._process(peer, peer.backlog.popleft())
+            for message in filter(None, (peer.large, *socket.messages)):
+                self._process(peer, message)
+            peer.large = b""
             del self._peers[session]
             if peer.cut is not None:
                 peer.cut.cancel()
@@ -272,12 +272,12 @@ class Broker:
 
     def _take(self, peer: _Peer, message: bytes) -> None:
         """Process a message; of a large one, leave each step to a turn of the loop of its own."""
-        if not peer.backlog and len(message) <= _LARGE:
+        if len(message) <= _LARGE:
             self._process(peer, message)
             return
-        peer.backlog.append(message)
-        if len(peer.backlog) == 1:
-            self._loop.call_soon(self._decode_next, peer)
+        peer.large = message
+        peer.connection.held = True
+        self._loop.call_soon(self._decode_large, peer)
 
     def _process(self, peer: _Peer, message: bytes) -> None:
         session = peer.session
@@ -286,26 +286,23 @@ class Broker:
             peer.connection.protocol.max_message_size = self._limits.max_message_bytes
         self._apply(ready)
 
-    def _decode_next(self, peer: _Peer) -> None:
-        """Decode the large message at the head of the backlog."""
-        if peer.backlog:
-            frame = self._router.decode(peer.session, peer.backlog[0], self._loop.time())
-            self._loop.call_soon(self._perform_next, peer, frame)
+    def _decode_large(self, peer: _Peer) -> None:
+        if peer.large:
+            frame = self._router.decode(peer.session, peer.large, self._loop.time())
+            self._loop.call_soon(self._perform_large, peer, frame)
 
-    def _perform_next(self, peer: _Peer, frame: Frame | None) -> None:
-        """Process a decoded message, and then the small ones up to the next large one."""
-        if not peer.backlog:
+    def _perform_large(self, peer: _Peer, frame: Frame | None) -> None:
+        """Process a decoded message, and then those that have arrived since."""
+        if not peer.large:
             return
-        message = peer.backlog.popleft()
+        message, peer.large = peer.large, b""
         if frame is None:
             self._apply(self._router.settle())
         else:
             session = peer.session
             self._apply(self._router.perform(session, frame, message, self._loop.time()))
-        while peer.backlog and len(peer.backlog[0]) <= _LARGE:
-            self._process(peer, peer.backlog.popleft())
-        if peer.backlog:
-            self._loop.call_soon(self._decode_next, peer)
+        peer.connection.held = False
+        peer.connection.go_on()
 
     def _apply(self, ready: Iterable[Session]) -> None:
         """Send the output of these sessions; abort closing ones that do not close in time."""
