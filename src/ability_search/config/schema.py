@@ -114,7 +114,7 @@ class Database(Group):
     )
     timeout: float = seconds(30.0, about="Timeout of one statement.")
     patience: float = seconds(
-        10.0, about="How long a statement waits for a database ability that is restarting.", ge=0
+        30.0, about="How long a statement waits for a database ability that is restarting.", ge=0
     )
     memory: bool = setting(
         False, about="Keep everything in the worker's memory, until it stops, without a database."

@@ -387,6 +387,39 @@ async def test_a_write_whose_answer_is_lost_is_done_once(start: Start) -> None:
         assert stored.sources == 2
 
 
+@pytest.mark.parametrize("executed", [True, False])
+async def test_every_write_of_a_new_collection_outlasts_the_loss_of_its_answer(
+    start: Start, executed: bool
+) -> None:
+    """Whether the database executed it or not, which the caller cannot know."""
+    async with start() as network:
+        command = tool_of(network, "arcade-command")
+        lost: set[str] = set()
+
+        async def swallow(given: dict[str, Any], call: Any) -> Any:
+            first = given["command"] not in lost
+            lost.add(given["command"])
+            if first and not executed:
+                raise RemoteError("the line went dead")
+            answer = await command(given, call)
+            if first:
+                raise RemoteError("the line went dead")
+            return answer
+
+        network.instead["arcade-command"] = swallow
+        documents = [
+            document("a", "ant", links=[{"target": "b"}]),
+            document("b", "bee", of="a"),
+            document("b/summary", "In short.", of="b", kind="summary"),
+        ]
+        answer = await network.call("search-index", collection="docs", documents=documents)
+        # A repeated write finds what the lost one has stored.
+        assert (answer["added" if not executed else "updated"], answer["failed"]) == (3, [])
+        assert len(lost) > 5
+        stored = await assert_consistent(network, "docs")
+        assert stored.sources == 3
+
+
 async def test_deleting_a_collection_while_another_call_indexes_into_it_leaves_one_state(
     start: Start, tmp_path: Path
 ) -> None:

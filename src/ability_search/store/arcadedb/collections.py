@@ -57,23 +57,26 @@ class CollectionSql(Database):
     async def create_collection(self, new: Collection) -> Collection:
         await self.create_generation(new)
         try:
-            await self.write(insert_collection(to_record(new)))
+            await self.write(insert_collection(to_record(new)), idempotent=True)
         except StatementRefused as exc:
             if exc.reason != "duplicate":
                 raise
-            await self.drop_generation(new.type)
             found = await self.collection(new.name)
+            if found is None or found.type != new.type:
+                await self.drop_generation(new.type)
             if found is None:
                 raise
             return found
         return new
 
     async def create_generation(self, new: Collection) -> None:
-        await self.write(create_generation(new.type, dimensions=new.dimensions))
+        await self.write(create_generation(new.type, dimensions=new.dimensions), idempotent=True)
 
     async def update_collection(self, changed: Collection, fields: Mapping[str, Any]) -> None:
         columns = {_FIELDS[name]: value for name, value in fields.items()}
-        await self.write(set_collection_fields(changed.name, changed.type, columns))
+        await self.write(
+            set_collection_fields(changed.name, changed.type, columns), idempotent=True
+        )
 
     async def delete_collection(self, deleted: Collection) -> bool:
         answer = await self.write(delete_collection(deleted.name, deleted.type))
@@ -126,7 +129,7 @@ class CollectionSql(Database):
         return [name for name in names if name.startswith("Chunk_")]
 
     async def drop_generation(self, generation: str) -> None:
-        await self.write(drop_generation(generation))
+        await self.write(drop_generation(generation), idempotent=True)
 
     async def term_statistics(self, generation: str, *, after: int) -> list[TermStatisticsEntry]:
         found = await self.rows(term_statistics(generation, after=after))

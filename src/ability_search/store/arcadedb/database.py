@@ -10,16 +10,26 @@ from typing import Any, TypeVar
 
 from tenacity import wait_fixed
 
-from ability_search.errors import EarlierLayout, GenerationGone, StatementRefused
-from ability_search.retry import retry
+from ability_search.errors import (
+    DatabaseUnavailable,
+    EarlierLayout,
+    GenerationGone,
+    StatementRefused,
+)
+from ability_search.ops.metrics.meter import UNMETERED, Meter
+from ability_search.retry import growing, retry
 from ability_search.store.arcadedb.core import Scripts, Statement
 from ability_search.store.arcadedb.schema import base_type, schema
+from kadi_client.errors import NoProvider, RemoteError
 
 T = TypeVar("T")
 
 _ATTEMPTS = 8
 _PAUSE = 0.1
 """Seconds between attempts."""
+_LOSSES = 3
+"""Attempts of a write during which the database may end."""
+_LONG_PAUSE = growing(0.25, longest=8)
 MISSING = ("missing_database", "missing_type")
 """Reasons of a refusal if nothing was stored yet."""
 
@@ -76,19 +86,22 @@ class Database:
         with _generation(generation):
             return await self.read(statement)
 
-    async def write(self, statement: Statement) -> Any:
+    async def write(self, statement: Statement, *, idempotent: bool = False) -> Any:
         """Write; create the schema first if it is missing, and retry on conflicts.
+
+        An ``idempotent`` statement outlasts a restart of the database, see :func:`outlast`.
 
         Raises:
             EarlierLayout: if types are missing because the earlier ability uses the database.
         """
-        run = partial(self._scripts.write, *statement)
+        insisting = outlast if idempotent else insist
+        run = partial(insisting, partial(self._scripts.write, *statement), "conflict")
         try:
-            return await insist(run, "conflict")
+            return await run()
         except StatementRefused as exc:
             await check_new(self._scripts, exc)
             await self._create_schema()
-            return await insist(run, "conflict")
+            return await run()
 
     async def generation_write(self, generation: str, statement: Statement) -> Any:
         """Write to a generation; retry on conflicts.
@@ -114,7 +127,7 @@ class Database:
 
     async def _create_schema(self) -> None:
         # Another worker may be creating it at the same time.
-        await insist(partial(self._scripts.write, *schema()), "duplicate", "conflict")
+        await outlast(partial(self._scripts.write, *schema()), "duplicate", "conflict")
 
 
 async def check_new(scripts: Scripts, refusal: StatementRefused) -> None:
@@ -144,6 +157,26 @@ async def insist(run: Callable[[], Awaitable[T]], *passing: str) -> T:
         return isinstance(exc, StatementRefused) and exc.reason in passing
 
     return await retry(run, when=refused, attempts=_ATTEMPTS, pause=wait_fixed(_PAUSE))
+
+
+async def outlast(run: Callable[[], Awaitable[T]], *passing: str, meter: Meter = UNMETERED) -> T:
+    """Run an idempotent write, with retries that outlast a restart of the database.
+
+    It is retried as by :func:`insist`, and if the database was lost or is missing. A database that
+    ends during each attempt may end because of what is written, such as a document that exhausts
+    its heap, and every attempt interrupts all other callers.
+    """
+    losses = 0
+
+    def passes(exc: BaseException) -> bool:
+        nonlocal losses
+        if isinstance(exc, StatementRefused):
+            return exc.reason in passing
+        cause = exc.__cause__
+        losses += isinstance(cause, RemoteError) and not isinstance(cause, NoProvider)
+        return losses < _LOSSES and isinstance(exc, DatabaseUnavailable)
+
+    return await retry(run, when=passes, attempts=_ATTEMPTS, pause=_LONG_PAUSE, meter=meter)
 
 
 @contextmanager

@@ -13,12 +13,11 @@ from ability_search.bounded_batches import batches
 from ability_search.collection import Collection
 from ability_search.errors import DatabaseUnavailable, GenerationGone, StatementRefused, TooLarge
 from ability_search.ops.metrics.meter import UNMETERED, Meter
-from ability_search.retry import growing, retry
 from ability_search.store.arcadedb import rows, verification, write
 from ability_search.store.arcadedb.collections import collection as collection_record
 from ability_search.store.arcadedb.collections import from_record
 from ability_search.store.arcadedb.core import Scripts, Statement, kind_type
-from ability_search.store.arcadedb.database import MISSING, Database, insist
+from ability_search.store.arcadedb.database import MISSING, Database, outlast
 from ability_search.store.arcadedb.schema import create_child_index, create_kinds, create_links
 from ability_search.store.arcadedb.search import build_graph, nearest
 from ability_search.store.records import (
@@ -35,16 +34,10 @@ from ability_search.store.records import (
     WeightedChunk,
     chunk_bytes,
 )
-from kadi_client.errors import NoProvider, RemoteError
 
 Row = Mapping[str, Any]
 T = TypeVar("T")
 
-_ATTEMPTS = 8
-_LOSSES = 3
-"""Attempts of a write during which the database may end."""
-_PAUSE = growing(0.25, longest=8)
-"""Retries of a replacement outlast a restart of the database."""
 _BUILDS = 10
 _BUILD_PAUSE = 60.0
 """Seconds between checks of a graph whose build takes longer than a statement may."""
@@ -150,17 +143,12 @@ class IndexSql(Database):
         if kinds and not collection.kind_chunks:
             wanted.append(create_kinds(collection.type, dimensions=collection.dimensions))
         for types in wanted:
-            await insist(partial(self.write, types), "duplicate", "conflict")
+            await self._insist(types)
 
     async def _insist(self, statement: Statement) -> Any:
-        """Run an idempotent statement, with retries that outlast a restart of the database."""
-        return await retry(
-            partial(self._scripts.write, *statement),
-            when=_passing_write(),
-            attempts=_ATTEMPTS,
-            pause=_PAUSE,
-            meter=self._meter,
-        )
+        """Run a write; it deletes before it inserts: duplicates are from another transaction."""
+        run = partial(self._scripts.write, *statement)
+        return await outlast(run, "conflict", "duplicate", meter=self._meter)
 
     async def _current(self, name: str) -> Collection | None:
         found = await self.rows(collection_record(name))
@@ -405,27 +393,3 @@ def _weighted(row: Row) -> WeightedChunk:
         duplicate_of=row.get("duplicateOf"),
         embedding=row.get("embedding"),
     )
-
-
-def _passing_write() -> Callable[[BaseException], bool]:
-    """Return a function that returns True if one more attempt of a write may succeed.
-
-    A database that ends during each attempt may end because of what is written, such as a document
-    that exhausts its heap, and every attempt interrupts all other callers.
-    """
-    losses = 0
-
-    def passing(exc: BaseException) -> bool:
-        nonlocal losses
-        cause = exc.__cause__
-        losses += isinstance(cause, RemoteError) and not isinstance(cause, NoProvider)
-        return losses < _LOSSES and _passing(exc)
-
-    return passing
-
-
-def _passing(exc: BaseException) -> bool:
-    if isinstance(exc, StatementRefused):
-        # The statement deletes before it inserts: a duplicate is from a concurrent transaction.
-        return exc.reason in ("conflict", "duplicate")
-    return isinstance(exc, DatabaseUnavailable)
