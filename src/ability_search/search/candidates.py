@@ -77,6 +77,14 @@ class Candidate:
     trace: dict[str, Any] = field(default_factory=dict)
     """Effect of each stage, for ``explain``."""
 
+    def reach(self, depth: int, row: Candidate) -> None:
+        """Take depth and cosines from a row of the chunk if a shallower search returned it.
+
+        Cosines differ in their last digits with the search that returns them.
+        """
+        if depth < self.depth:
+            self.depth, self.cosine, self.moved = depth, row.cosine, row.moved
+
     @property
     def semantic(self) -> float | None:
         """Raw score by the semantic retriever, for candidates of all retrievers."""

@@ -28,7 +28,7 @@ from ability_search.search.candidates import (
     put_behind,
 )
 from ability_search.search.options import Fusion
-from ability_search.search.plan import Plan
+from ability_search.search.plan import FULL_TEXT, Plan
 from ability_search.search.query import Retriever
 from ability_search.search.stage import Ports, Stage
 from ability_search.text.bm25 import normalized_by_term
@@ -338,6 +338,15 @@ async def join_blocks(candidates: Candidates, _ports: Ports) -> None:
     candidates.ranked = ranked
 
 
+async def forget_deeper(candidates: Candidates, _ports: Ports) -> None:
+    """Drop what only a deeper search tells of a candidate than the one that found it."""
+    for item in candidates.ranked:
+        for name in [name for name, rank in item.ranks.items() if rank > item.depth]:
+            del item.ranks[name]
+            if name != FULL_TEXT:  # All candidates have that score.
+                del item.values[name]
+
+
 async def fuse_phrasings(lists: Sequence[Candidates], ports: Ports) -> None:
     """Fuse the rankings of a query's phrasings into the first of them.
 
@@ -413,6 +422,13 @@ def _found_by(ranked: Sequence[RankedList]) -> list[list[dict[str, Any]]]:
 
 FUSION = Stage("ranking", fuse, step="ranking", computes=True)
 JOIN = Stage("ranking", join_blocks, step="ranking", computes=True)
+DEPTHS = Stage(
+    "ranking",
+    forget_deeper,
+    lambda candidates: len(candidates.plan.depths) > 1,
+    step="ranking",
+    computes=True,
+)
 
 
 def retriever_weights(candidates: Candidates) -> dict[str, float]:

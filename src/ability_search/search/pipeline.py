@@ -15,7 +15,7 @@ from ability_search.collection import Collection
 from ability_search.compute_turns import computed
 from ability_search.errors import ModelMismatch, first_failure
 from ability_search.search.candidates import Answer, Candidate, Candidates, Timings
-from ability_search.search.fusion import FUSION, JOIN, fuse_phrasings
+from ability_search.search.fusion import DEPTHS, FUSION, JOIN, fuse_phrasings
 from ability_search.search.query import Query
 from ability_search.search.query_vectors import QueryVectors
 from ability_search.search.retrievers import explained_retrieval
@@ -87,6 +87,7 @@ RANKING = (
     EXCLUDED_TEXTS,  # reads the first hits too
     *SCORERS,
     JOIN,
+    DEPTHS,
     SIGNAL_FLOOR,
     SCORE_FLOOR,
 )

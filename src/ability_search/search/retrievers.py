@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from bisect import bisect_left
 from collections.abc import Container, Mapping, Sequence
 from typing import Any
 
@@ -52,7 +53,7 @@ async def retrieve(candidates: Candidates, plan: Plan, ports: Ports) -> None:
     candidates.plan = plan
     candidates.collection = current
     candidates.found = await ports.turns.run(
-        lambda: pooled(lists, current, compared=plan.names("semantic")),
+        lambda: pooled(lists, current, plan.depths, compared=plan.names("semantic")),
         work=sum(map(len, lists.values())),
     )
     candidates.failed = failed
@@ -81,7 +82,11 @@ async def _search(
 
 
 def pooled(
-    lists: Lists, collection: Collection, *, compared: Container[str] = ("semantic",)
+    lists: Lists,
+    collection: Collection,
+    depths: Sequence[int],
+    *,
+    compared: Container[str] = ("semantic",),
 ) -> list[Candidate]:
     """Merge the rows of all retrievers, each chunk once.
 
@@ -89,17 +94,23 @@ def pooled(
         lists: Rows by retriever name, best first, in the order of the searches; if a chunk was
             replaced in between, the last search wins.
         collection: Their collection.
+        depths: Depths of the plan.
         compared: The retrievers whose scores are cosines to the query vector.
     """
     pool: dict[str, Candidate] = {}
     for name, rows in lists.items():
         for rank, row in enumerate(rows, start=1):
+            cosine = row.score if name in compared else row.columns.get("cosine")
+            depth = depths[min(bisect_left(depths, rank), len(depths) - 1)]
             candidate = pool.get(row.chunk_id)
             if candidate is None or candidate.rid != row.rid:
-                cosine = row.score if name in compared else row.columns.get("cosine")
                 candidate = pool[row.chunk_id] = candidate_of(row, cosine, collection)
-            elif name not in compared:
-                candidate.columns = {**row.columns, **candidate.columns}
+                candidate.depth = depth
+            else:
+                if depth < candidate.depth:
+                    candidate.reach(depth, candidate_of(row, cosine, collection))
+                if name not in compared:
+                    candidate.columns = {**row.columns, **candidate.columns}
             candidate.ranks[name] = rank
             candidate.values[name] = row.score
     return list(pool.values())

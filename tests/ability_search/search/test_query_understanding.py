@@ -98,9 +98,9 @@ def test_dated_search_uses_the_vector_or_the_terms(mode: Any) -> None:
 
 def test_dated_candidates_have_the_score_of_their_search() -> None:
     row = Row("#a", "a", 0.7)
-    (by_vector,) = pooled({"dated": [row]}, DOCS, compared={"semantic", "dated"})
+    (by_vector,) = pooled({"dated": [row]}, DOCS, PLAN.depths, compared={"semantic", "dated"})
     assert (by_vector.cosine, by_vector.ranks) == (0.7, {"dated": 1})
-    (by_terms,) = pooled({"dated": [row]}, DOCS, compared=())
+    (by_terms,) = pooled({"dated": [row]}, DOCS, PLAN.depths, compared=())
     assert (by_terms.cosine, by_terms.values) == (None, {"dated": 0.7})
     plan = replace(PLAN, dated=HasFacet(("2021-03",)))
     (hit,) = values.ranked(candidates_of(query_of(mode="keyword"), plan, [by_terms], NOW))

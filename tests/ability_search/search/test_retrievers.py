@@ -84,7 +84,7 @@ async def find(database: Fake, wanted: Plan) -> Candidates:
 
 
 def pool(**lists: list[Row]) -> list[Candidate]:
-    return pooled(lists, DOCS)
+    return pooled(lists, DOCS, plan().depths)
 
 
 def test_each_chunk_occurs_once_with_the_scores_of_both_retrievers() -> None:

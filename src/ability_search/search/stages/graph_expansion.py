@@ -164,6 +164,7 @@ def _neighbours(
     for row in answer.rows:
         new = candidate_of(row, row.columns["cosine"], candidates.collection)
         item = known.setdefault(new.chunk_id, new)
+        item.reach(candidates.plan.depths[0], new)
         item.reached = adjacent.get(item.chunk_id) or linked.get(item.source)
     for source, item in first.items():
         near = item.cosine is not None and item.cosine >= option.min_similarity

@@ -9,7 +9,6 @@ from typing import Final
 from ability_search.documents import instant
 from ability_search.search.candidates import Answer, Candidate, Candidates, best_first
 from ability_search.search.options import Expand
-from ability_search.search.plan import FULL_TEXT
 from ability_search.search.query import Query
 from ability_search.search.response import Highlight, Hit
 from ability_search.search.stage import Ports, Stage
@@ -94,13 +93,7 @@ def hit_of(item: Candidate, query: Query, marked: _Marked | None) -> Hit:
     """Return the hit of a candidate whose row was read, with the details the query requests."""
     row = item.row
     assert row is not None
-    found_by = [name for name, rank in item.ranks.items() if rank <= item.depth]
-    values = {
-        name: score
-        for name, score in item.values.items()
-        if name in found_by or name not in item.ranks or name == FULL_TEXT
-    }
-    raw = values | item.kinds | {"semantic": item.cosine}
+    raw = item.values | item.kinds | {"semantic": item.cosine}
     return Hit(
         chunk_id=row.chunk_id,
         collection=item.collection.public_name if query.several else None,
@@ -119,7 +112,7 @@ def hit_of(item: Candidate, query: Query, marked: _Marked | None) -> Hit:
         end_line=row.end_line,
         created_at=None if row.created_at is None else instant(row.created_at),
         scores={name: score for name, score in raw.items() if score is not None},
-        matched_via=[*found_by, *item.kinds],
+        matched_via=[*item.ranks, *item.kinds],
         highlights=None if marked is None else _highlights(row.content, *marked),
         context=item.context,
         merged=[each.chunk_id for each in item.merged] or None,

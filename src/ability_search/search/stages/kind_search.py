@@ -17,7 +17,7 @@ from ability_search.search.plan import Plan
 from ability_search.search.query import DOCUMENTS, Query
 from ability_search.search.retrievers import candidate_of
 from ability_search.search.stage import Ports, option_stage
-from ability_search.store.records import Columns, Row
+from ability_search.store.records import Columns
 
 _OWN_WORDS = "ownWords"
 """Column with a chunk's score by the query's terms."""
@@ -77,16 +77,12 @@ async def resolve_kinds(_kinds: object, candidates: Candidates, ports: Ports) ->
         return
     known = {item.chunk_id: item for item in chunks}
 
-    def target(row: Row) -> Candidate:
-        new = candidate_of(row, row.columns.get("cosine"), collection)
-        return known.setdefault(new.chunk_id, new)
-
-    targets = {source: target(row) for source, row in best.items()}
-    chunks_made_of = {chunk_id: target(row) for chunk_id, row in made_of.items()}
     for item in kinds:
-        made = chunks_made_of.get(origins.get(item.chunk_id, ""))
-        item.stands_for = made or targets.get(item.columns["of"])
-        if item.stands_for is not None:
+        row = made_of.get(origins.get(item.chunk_id, "")) or best.get(item.columns["of"])
+        if row is not None:
+            new = candidate_of(row, row.columns.get("cosine"), collection)
+            item.stands_for = known.setdefault(new.chunk_id, new)
+            item.stands_for.reach(item.depth, new)
             raw = item.cosine if by == "cosine" else max(item.values.values())
             item.kinds = {} if raw is None else {item.columns["kind"]: raw}
             item.kind_cosine = item.cosine
