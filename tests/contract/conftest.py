@@ -58,6 +58,8 @@ WHOLE = {
     "test_duplicates_that_go_are_no_longer_counted",
     "test_duplicates_replaced_with_their_stand_in_stay_duplicates",
     "test_duplicates_are_not_found",
+    "test_no_duplicate_is_left_without_a_stand_in_by_a_writer_that_knows_of_none",
+    "test_duplicates_follow_the_text_of_their_stand_in_or_what_is_near",
     "test_duplicates_are_found_if_the_filter_excludes_their_stand_in",
     "test_nothing_is_written_if_a_stand_in_has_changed",
     "test_sampled_chunks_are_indexed_and_have_embeddings",
