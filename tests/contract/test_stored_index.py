@@ -240,9 +240,8 @@ async def test_duplicates_follow_the_text_of_their_stand_in_or_what_is_near(stor
         "c": "notes:a:1",
         "d": "notes:a:0",
     }
-    stored = (
-        await put(store, stored, chunk("a", vector_key="k9", embedding=towards(0.4)))
-    ).collection
+    other = chunk("a", vector_key="k9", embedding=towards(-0.9))
+    stored = (await put(store, stored, other)).collection
     assert stored.duplicates == 1
     assert sorted(await found_ids(store, stored, by_vector())) == [
         "notes:a:0",
