@@ -202,6 +202,54 @@ async def test_nothing_is_written_if_a_stand_in_has_changed(
     assert await store.sources(stored.type, after="", limit=5) == ["a", "b"]
 
 
+async def test_no_duplicate_is_left_without_a_stand_in_by_a_writer_that_knows_of_none(
+    store: Store,
+) -> None:
+    before = await filled(store, chunk("a"))
+    stored = (await put(store, before, chunk("b", duplicate_of="notes:a:0"))).collection
+    if await store.replace(before, replacement(gone=["a"])) is None:
+        assert await found_ids(store, stored, by_vector()) == ["notes:a:0"]
+        await put(store, stored, gone=["a"])
+    assert await found_ids(store, stored, by_vector()) == ["notes:b:0"]
+
+
+async def test_duplicates_follow_the_text_of_their_stand_in_or_what_is_near(store: Store) -> None:
+    first = chunk("a", 0, vector_key="k0", embedding=towards(0.9), total_chunks=2)
+    second = chunk("a", 1, vector_key="k1", embedding=towards(0.1), total_chunks=2)
+    stored = (await put(store, await filled(store), first, second)).collection
+    copies = [
+        chunk(
+            name,
+            vector_key=part.vector_key,
+            embedding=part.embedding,
+            duplicate_of=part.chunk_id,
+        )
+        for name, part in (("b", first), ("c", first), ("d", second))
+    ]
+    stored = (await put(store, stored, *copies, dedup_threshold=0.95)).collection
+    swapped = [
+        chunk("a", 0, vector_key="k1", embedding=towards(0.1), total_chunks=2),
+        chunk("a", 1, vector_key="k2", embedding=towards(0.89), total_chunks=2),
+    ]
+    stored = (await put(store, stored, *swapped)).collection
+    assert stored.duplicates == 3
+    assert sorted(await found_ids(store, stored, by_vector())) == ["notes:a:0", "notes:a:1"]
+    chunks = await store.chunk_records(stored.type, ["b", "c", "d"], kinds=False, first=0, end=1)
+    assert {each.source: each.duplicate_of for each in chunks} == {
+        "b": "notes:a:1",
+        "c": "notes:a:1",
+        "d": "notes:a:0",
+    }
+    other = chunk("a", vector_key="k9", embedding=towards(-0.9))
+    stored = (await put(store, stored, other)).collection
+    assert stored.duplicates == 1
+    assert sorted(await found_ids(store, stored, by_vector())) == [
+        "notes:a:0",
+        "notes:b:0",
+        "notes:d:0",
+    ]
+
+
 # Pages of sources
 
 NAMES = ["Z", "a", "z", "ä", "\ud7ff", "\ue000", "\uffee", "\U0001f600"]

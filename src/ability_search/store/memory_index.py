@@ -19,7 +19,6 @@ from ability_search.store.memory_tables import (
     selected,
 )
 from ability_search.store.records import (
-    ROUNDING,
     ChunkRecord,
     ChunkScores,
     ChunkVector,
@@ -37,6 +36,7 @@ from ability_search.store.records import (
     VectorPlaces,
     WeightedChunk,
 )
+from ability_search.store.stand_ins import Represented, moved
 
 _TITLE = 120
 _EXCERPT = 160
@@ -383,39 +383,30 @@ def _renew_stand_ins(
     generation: Generation, gone: Sequence[StoredChunk], replaced: Container[str]
 ) -> int:
     """Give the duplicates of chunks that are gone another stand-in; return how many it indexed."""
-    new: list[StoredChunk] = []
+    new: list[ChunkRecord] = []
     left: dict[str, list[StoredChunk]] = {}
     for chunk in _by_id(generation.chunks.values()):
         if chunk.record.source in replaced:
-            new.append(chunk)
+            new.append(chunk.whole())
         elif chunk.record.duplicate_of:
             left.setdefault(chunk.record.duplicate_of, []).append(chunk)
-    returned = 0
-    for before, copies in [(c.record, left.get(c.record.chunk_id)) for c in gone]:
-        if not copies:
-            continue
-        standing = _next_stand_in(generation, before, copies[0], new)
-        if standing is None:
-            standing, returned = copies[0].record.chunk_id, returned + 1
-        for chunk in copies:
+    groups = [
+        Represented(
+            before.chunk_id,
+            before.vector_key,
+            [each.record.chunk_id for each in left[before.chunk_id]],
+            generation.sources[left[before.chunk_id][0].record.source].record.dedup_threshold,
+            left[before.chunk_id][0].embedding,
+        )
+        for before in (chunk.record for chunk in gone)
+        if before.chunk_id in left
+    ]
+    next_ones = moved(groups, new)
+    for standing, copies in next_ones.items():
+        for chunk in (generation.chunks[each] for each in copies):
             other = None if chunk.record.chunk_id == standing else standing
             chunk.record = replace(chunk.record, duplicate_of=other)
-    return returned
-
-
-def _next_stand_in(
-    generation: Generation, before: ChunkRecord, first: StoredChunk, new: Sequence[StoredChunk]
-) -> str | None:
-    """Return the chunkId of the stand-in among new chunks for duplicates, of which one is first."""
-    threshold = generation.sources[first.record.source].record.dedup_threshold
-    least = 2.0 if threshold is None else threshold - ROUNDING
-
-    near = [
-        (2.0 if chunk.record.vector_key == before.vector_key is not None else cosine, chunk.record)
-        for chunk, cosine in nearest_chunks(new, first.embedding or (), limit=len(new))
-    ]
-    greatest, best = max(near, key=lambda each: each[0], default=(0.0, before))
-    return best.duplicate_of or best.chunk_id if greatest >= least else None
+    return sum(standing in copies for standing, copies in next_ones.items())
 
 
 def _known(values: Iterable[int | None]) -> Iterator[int]:

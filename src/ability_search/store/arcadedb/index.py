@@ -34,6 +34,7 @@ from ability_search.store.records import (
     WeightedChunk,
     chunk_bytes,
 )
+from ability_search.store.stand_ins import Represented, moved
 
 Row = Mapping[str, Any]
 T = TypeVar("T")
@@ -74,12 +75,18 @@ class IndexSql(Database):
     async def replace(self, collection: Collection, replacement: Replacement) -> Replaced | None:
         chunks, kinds = await self._parts(replacement.chunks)
         await self._create_types(collection, replacement, kinds=kinds.count > 0)
-        statement = write.replace_sources(
-            collection, replacement, chunks=chunks, kinds=kinds, now=self._now()
-        )
         try:
+            copies = await self._copies(collection, replacement) if collection.duplicates else {}
+            statement = write.replace_sources(
+                collection,
+                replacement,
+                chunks=chunks,
+                kinds=kinds,
+                copies=copies,
+                now=self._now(),
+            )
             answer = await self.amended(partial(self._insist, statement))
-        except StatementRefused:
+        except (StatementRefused, GenerationGone):
             # The errors for types being dropped vary, so the record decides.
             current = await self._current(collection.name)
             if current is not None and current.type == collection.type:
@@ -96,6 +103,32 @@ class IndexSql(Database):
             inserted=inserted,
             replaced=int(answer["replaced"] or 0),
         )
+
+    async def _copies(
+        self, collection: Collection, replacement: Replacement
+    ) -> Mapping[str, Sequence[str]]:
+        """Return the duplicates of chunks that are replaced, by their next stand-in."""
+        new = [each for own in replacement.chunks for each in own if each.of is None]
+        keys = list({each.vector_key for each in new if each.vector_key})
+        found = await self.generation_read(
+            collection.type, write.represented(collection.type, replacement.sources, keys)
+        )
+        old = {row["chunkId"]: row.get("vectorKey") for row in found["old"]}
+        firsts = {row["chunkId"]: row for row in found["firsts"]}
+        rules = {row["source"]: row.get("dedupThreshold") for row in found["rules"]}
+        groups = []
+        for row in found["kept"]:
+            first = firsts.get(row["first"], {})
+            groups.append(
+                Represented(
+                    row["duplicateOf"],
+                    old[row["duplicateOf"]],
+                    [row["first"], *(each for each in row["copies"] if each != row["first"])],
+                    rules.get(first.get("source")),
+                    first.get("embedding"),
+                )
+            )
+        return moved(groups, new)
 
     async def discard_staged(self, *, before: int) -> None:
         await self.write(write.discard_staged(before=before))

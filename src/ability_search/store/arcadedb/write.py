@@ -17,7 +17,7 @@ from ability_search.store.arcadedb.core import (
     source_type,
 )
 from ability_search.store.arcadedb.rows import STORED_COLUMNS, link_row, source_row
-from ability_search.store.records import ROUNDING, ChunkScores, Replacement
+from ability_search.store.records import ChunkScores, Replacement
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +36,8 @@ class Rows:
         return len(self.rows) + self.staged_rows
 
 
+_COMPARED = 200
+"""Stand-ins whose duplicates are compared with what replaces them, if that has another text."""
 _TOTALS = (
     "sum(if(ifnull(generated, false), 0, 1)) AS sources, sum(chunks) AS chunks,"
     " sum(tokens) AS tokens, min(tokensMin) AS lo, max(tokensMax) AS hi"
@@ -99,24 +101,59 @@ def child_sources(chunk_type: str, sources: Sequence[str]) -> Statement:
     )
 
 
+def represented(chunk_type: str, sources: Sequence[str], keys: Sequence[str]) -> Statement:
+    """Select the duplicates in other sources of the chunks of some sources.
+
+    Returns one map: ``old`` (rows ``chunkId, vectorKey`` of the indexed chunks of the sources),
+    ``kept`` (rows ``duplicateOf, first, copies``, the chunkIds of its duplicates), ``firsts`` (rows
+    ``chunkId, source, embedding`` of at most 200 of the first ones, of chunks whose vector key is
+    not among ``keys``) and ``rules`` (rows ``source, dedupThreshold`` of their sources).
+    """
+    queries = {
+        "old": f"SELECT chunkId, vectorKey FROM `{chunk_type}` WHERE source IN :sources"
+        " AND duplicateOf IS NULL",
+        "kept": f"SELECT duplicateOf, min(chunkId) AS first, list(chunkId) AS copies"
+        f" FROM `{chunk_type}` WHERE duplicateOf IN $old.chunkId AND source NOT IN :sources"
+        " GROUP BY duplicateOf",
+        "other": "SELECT chunkId FROM (SELECT expand($old)) WHERE vectorKey IS NULL"
+        " OR vectorKey NOT IN :keys",
+        "compared": "SELECT first FROM (SELECT expand($kept))"
+        f" WHERE duplicateOf IN $other.chunkId LIMIT {_COMPARED:d}",
+        "firsts": f"SELECT chunkId, source, spareEmbedding AS embedding FROM `{chunk_type}`"
+        " WHERE chunkId IN $compared.first",
+        "rules": f"SELECT source, dedupThreshold FROM `{source_type(chunk_type)}`"
+        " WHERE source IN $firsts.source",
+    }
+    answer = ("old", "kept", "firsts", "rules")
+    return Statement(rows_together(queries, answer), {"sources": list(sources), "keys": list(keys)})
+
+
 def replace_sources(
-    collection: Collection, replacement: Replacement, *, chunks: Rows, kinds: Rows, now: int
+    collection: Collection,
+    replacement: Replacement,
+    *,
+    chunks: Rows,
+    kinds: Rows,
+    copies: Mapping[str, Sequence[str]],
+    now: int,
 ) -> Statement:
     """Replace all stored data of sources by chunks and records, in one transaction.
 
     Without chunks and records, it deletes the sources. It is idempotent. Duplicates in other
-    sources whose stand-in is replaced get another one, see :func:`_renew_stand_ins`.
+    sources whose stand-in is replaced get another one.
 
     Args:
         collection: The collection.
         replacement: The new contents; types for its links must exist.
         chunks: Chunks to store.
         kinds: Chunks of derived kinds to store; their type must exist.
+        copies: All duplicates in other sources of chunks that are replaced, by their next stand-in,
+            which is one of them if they get no other.
         now: Epoch milliseconds.
 
     Returns one map: ``revision`` (null if the collection was deleted or has another generation, if
-    its average length is not the one that the weights assume, or if staged chunks or stand-ins are
-    missing; nothing was written then), ``deleted`` and
+    its average length is not the one that the weights assume, if staged chunks or stand-ins are
+    missing, or if the duplicates are others; nothing was written then), ``deleted`` and
     ``inserted`` chunks, ``replaced`` sources, ``collection`` (rows of its record after the change).
     """
     chunk_type = collection.type
@@ -136,7 +173,7 @@ def replace_sources(
         {_insert(chunk_type, chunks, "chunks")}
         {_insert(kind_type(chunk_type), kinds, "aspects")}
         {records}
-        {_renew_stand_ins(chunk_type)}
+        {_MOVE_COPIES.format(chunk_type) if copies else ""}
         {links}
         {_update_totals(source_t)}
         {"UPDATE Collection SET nested = true WHERE name = :name;" if replacement.nested else ""}
@@ -148,7 +185,8 @@ def replace_sources(
                  'inserted': $new[0].chunks, 'replaced': ifnull($old[0].sources, 0),
                  'collection': $now}};
         """
-    return Statement(text, _parameters(collection, replacement, chunks, kinds, now))
+    params = _parameters(collection, replacement, chunks, kinds, now)
+    return Statement(text, params | _moves(copies))
 
 
 _NOTHING = "{ ROLLBACK; RETURN {'revision': null}; }"
@@ -171,11 +209,16 @@ def _delete_sources(chunk_type: str) -> str:
     return f"""
         LET gone = SELECT chunkId, vectorKey, ifnull(terms, spareTerms) AS terms, lengths
             FROM `{chunk_type}` WHERE source IN :sources;
+        LET kept = SELECT :copyCount AS n, :copyCount AS known;
         IF ($c[0].duplicates > 0) {{
             LET left = SELECT count(*) AS n FROM `{chunk_type}`
                 WHERE source IN :sources AND duplicateOf IS NOT NULL;
             UPDATE Collection SET duplicates = duplicates - $left[0].n WHERE name = :name;
+            LET kept = SELECT count(*) AS n, sum(CASE WHEN chunkId IN :copies THEN 1 ELSE 0 END)
+                AS known FROM `{chunk_type}`
+                WHERE duplicateOf IN $gone.chunkId AND source NOT IN :sources;
         }}
+        IF ($kept[0].n <> :copyCount OR ifnull($kept[0].known, 0) <> :copyCount) {_NOTHING}
         DELETE FROM `{chunk_type}` WHERE source IN :sources;
         IF ($c[0].aspects > 0) {{
             LET da = DELETE FROM `{kind_type(chunk_type)}` WHERE source IN :sources;
@@ -189,44 +232,16 @@ def _delete_sources(chunk_type: str) -> str:
         """
 
 
-def _renew_stand_ins(chunk_type: str) -> str:
-    """Return SQL that gives the duplicates of other sources whose stand-in is ``$gone`` a new one.
-
-    That is the new chunk of the same text, or the one that is nearest to the first of them if it is
-    as near as its source requires, or what stands in for that chunk. Else the first of them
-    returns to the indexes, and stands in for the others.
-    """
-    return f"""
-        IF ($c[0].duplicates > 0) {{
-            LET kept = SELECT duplicateOf, min(chunkId) AS heir, list(chunkId) AS copies
-                FROM `{chunk_type}` WHERE duplicateOf IN $gone.chunkId AND source NOT IN :sources
-                GROUP BY duplicateOf;
-            FOREACH ($group IN $kept) {{
-                LET was = SELECT vectorKey FROM (SELECT expand($gone))
-                    WHERE chunkId = $group.duplicateOf;
-                LET heir = SELECT source, spareEmbedding FROM `{chunk_type}`
-                    WHERE chunkId = $group.heir;
-                LET rule = SELECT dedupThreshold FROM `{source_type(chunk_type)}`
-                    WHERE source = $heir[0].source;
-                LET next = SELECT ifnull(duplicateOf, chunkId) AS chunkId FROM (
-                    SELECT chunkId, duplicateOf, CASE WHEN vectorKey = $was[0].vectorKey THEN 2
-                        ELSE vectorCosineSimilarity(ifnull(embedding, spareEmbedding),
-                            $heir[0].spareEmbedding) END AS near
-                    FROM `{chunk_type}` WHERE source IN :sources)
-                    WHERE near >= ifnull($rule[0].dedupThreshold, 2) - :rounding
-                    ORDER BY near DESC, chunkId LIMIT 1;
-                IF ($next.size() = 0) {{
-                    UPDATE `{chunk_type}` SET embedding = spareEmbedding, terms = spareTerms,
-                        weights = spareWeights, spareEmbedding = null, spareTerms = null,
-                        spareWeights = null, duplicateOf = null WHERE chunkId = $group.heir;
-                    UPDATE Collection SET duplicates = duplicates - 1 WHERE name = :name;
-                }}
-                LET standing = ifnull($next[0].chunkId, $group.heir);
-                UPDATE `{chunk_type}` SET duplicateOf = $standing
-                    WHERE chunkId IN $group.copies AND duplicateOf IS NOT NULL;
-            }}
+_MOVE_COPIES = """
+        LET back = UPDATE `{0}` SET embedding = spareEmbedding, terms = spareTerms,
+            weights = spareWeights, spareEmbedding = null, spareTerms = null,
+            spareWeights = null, duplicateOf = null WHERE chunkId IN :returned;
+        FOREACH ($move IN :moves) {{
+            UPDATE `{0}` SET duplicateOf = $move.to WHERE chunkId IN $move.copies;
         }}
+        UPDATE Collection SET duplicates = duplicates - $back[0].count WHERE name = :name;
         """
+"""Gives the duplicates of other sources their next stand-ins; the first of some is returned."""
 
 
 def _update_totals(source_t: str) -> str:
@@ -278,7 +293,19 @@ def _parameters(
         "standIns": list(stand_ins),
         "standInTimes": list(set(stand_ins.values())),
         "standInCount": len(stand_ins),
-        "rounding": ROUNDING,
+    }
+
+
+def _moves(copies: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+    every = [each for group in copies.values() for each in group]
+    return {
+        "copies": every,
+        "copyCount": len(every),
+        "returned": [to for to, group in copies.items() if to in group],
+        "moves": [
+            {"to": to, "copies": [each for each in group if each != to]}
+            for to, group in copies.items()
+        ],
     }
 
 
