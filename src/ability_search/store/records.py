@@ -84,8 +84,6 @@ class ChunkRecord:
     centrality: float | None = None
     """As in :class:`ChunkScores`; ``None`` if the chunk was not analysed."""
     novelty: float | None = None
-    further: Mapping[str, Any] = field(default_factory=dict)
-    """Columns of a later version of this program, which are kept."""
 
 
 def source_of(chunk_id: str) -> str:
@@ -128,8 +126,6 @@ class SourceRecord:
     """Text after the last chunk."""
     origin: str | None = None
     """Content hash of the document that a rebuild restored it from."""
-    further: Mapping[str, Any] = field(default_factory=dict)
-    """Columns of a later version of this program, which are kept."""
 
 
 @dataclass(frozen=True, slots=True)

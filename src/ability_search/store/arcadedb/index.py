@@ -84,7 +84,7 @@ class IndexSql(Database):
             collection, replacement, chunks=chunks, kinds=kinds, now=self._now()
         )
         try:
-            answer = await self.amended(partial(self._insist, statement))
+            answer = await self._insist(statement)
         except StatementRefused:
             # The errors for types being dropped vary, so the record decides.
             current = await self._current(collection.name)
@@ -170,7 +170,7 @@ class IndexSql(Database):
     async def content_hashes(
         self, collection: Collection, sources: Sequence[str]
     ) -> Read[Mapping[str, str]]:
-        answer = await self.current_read(
+        answer = await self.generation_read(
             collection.type, write.source_hashes(collection.name, collection.type, sources)
         )
         record = answer["collection"]
