@@ -86,8 +86,6 @@ class Collection:
     """Number of chunks of derived kinds: titles, summaries, ... of other documents."""
     nested: bool = False
     """Whether documents other than derived kinds have been stored as documents of others."""
-    keyed: bool = False
-    """Whether chunks record what their vectors were made from, as in new generations."""
     graph: bool = False
     """Whether the vector graph has been built; until then vector search scans all embeddings."""
     kind_graph: bool = False
@@ -114,7 +112,6 @@ class Collection:
             links=0,
             kind_chunks=0,
             nested=False,
-            keyed=True,
             graph=False,
             kind_graph=False,
             updated_at=now,

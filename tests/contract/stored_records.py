@@ -50,7 +50,6 @@ def collection(name: str = "notes", **fields: Any) -> Collection:
             "chunk_strategy": "paragraph",
             "chunk_size": 100,
             "chunk_overlap": 0,
-            "keyed": True,
             "created_at": now,
             "updated_at": now,
             **fields,

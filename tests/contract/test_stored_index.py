@@ -419,7 +419,6 @@ async def test_generations_with_vectors_of_a_model_are_found(store: Store) -> No
     await filled(store, name="empty")
     for created in (
         collection("another-model", model="another"),
-        collection("without-keys", keyed=False),
         collection("of-other-dimensions", dimensions=4),
     ):
         await store.create_collection(created)

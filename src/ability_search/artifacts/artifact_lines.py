@@ -83,14 +83,13 @@ class SourceLine(msgspec.Struct, rename="camel", kw_only=True):
         facets_of(self.metadata or {})
         check_kind(self.source, self.kind, self.of, generated=bool(self.generated))
 
-    def record(self, further: Mapping[str, Any]) -> SourceRecord:
-        """Return the record of the source, with properties of a later version."""
+    def record(self) -> SourceRecord:
+        """Return the record of the source."""
         return _record(
             SourceRecord,
             self,
             metadata=self.metadata or {},
             links=tuple(msgspec.to_builtins(self.links or [])),
-            further=further,
         )
 
 
@@ -180,7 +179,6 @@ class ChunkLine(msgspec.Struct, rename="camel", kw_only=True):
         collection: str,
         terms: Sequence[int],
         weights: Sequence[float],
-        further: Mapping[str, Any],
         *,
         parent: str | None,
     ) -> ChunkRecord:
@@ -194,7 +192,6 @@ class ChunkLine(msgspec.Struct, rename="camel", kw_only=True):
             weights=weights,
             duplicate_of=self.stand_in,
             parent=parent,
-            further=further,
         )
 
 
@@ -256,7 +253,7 @@ def _row(line: type[msgspec.Struct], record: SourceRecord | ChunkRecord | Use) -
 
 def _encoded(row: dict[str, Any], record: SourceRecord | ChunkRecord | None = None) -> bytes:
     if record is not None:
-        row |= {"metadata": dict(record.metadata), **record.further}
+        row["metadata"] = dict(record.metadata)
     return msgspec.json.encode(row, order="sorted") + b"\n"
 
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from array import array
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from hashlib import blake2b, sha256
@@ -20,7 +19,6 @@ from ability_search.artifacts.artifact_lines import (
     ChunkLine,
     SourceLine,
     UseLine,
-    properties,
     text_hash,
 )
 from ability_search.artifacts.manifest import (
@@ -34,17 +32,12 @@ from ability_search.artifacts.manifest import (
 )
 from ability_search.documents import Vector, is_kind
 from ability_search.errors import InvalidInput
-from ability_search.filters.facets import facets_of
 from ability_search.index.preparation import links_of, restored_document
 from ability_search.store.records import ChunkRecord, SourceRecord, Use
 
 T = TypeVar("T", bound=msgspec.Struct)
 
 _LARGEST_MANIFEST = 1024 * 1024
-_PROPERTY = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
-_NOT_PROPERTIES = {"embedding", "spareEmbedding", "collection", "token"}
-_FURTHER = 100_000
-"""Maximum number of values in properties of a later version."""
 _UNIT = 1e-3
 """Tolerance for the length of a unit vector."""
 
@@ -117,12 +110,12 @@ class Artifact:
             names = array("Q")
             while (line := sources.line()) is not None:
                 place = f"{sources.name}:{len(names) + 1}"
-                source, further = parsed(line, SourceLine, place)
+                source = parsed(line, SourceLine, place)
                 digest = blake2b(source.source.encode(), digest_size=8).digest()
                 names.append(int.from_bytes(digest))
                 before = counted["chunks"]
                 own = self._chunks(source, chunks, before)
-                item = Item(source.record(further), own, self._vectors(vectors, len(own), before))
+                item = Item(source.record(), own, self._vectors(vectors, len(own), before))
                 _count(counted, item)
                 yield item
             if chunks.line() is not None:
@@ -153,7 +146,7 @@ class Artifact:
             while (line := file.line()) is not None:
                 count += 1
                 place = f"{name}:{count}"
-                use, _ = parsed(line, UseLine, place)
+                use = parsed(line, UseLine, place)
                 if not use.chunk_id.startswith(prefix):
                     raise Damaged(place, "names a chunk of another collection")
                 yield Use(
@@ -174,8 +167,8 @@ class Artifact:
             line = file.line()
             if line is None:
                 raise Damaged(file.name, "has fewer lines than the sources have chunks")
-            chunk, further = parsed(line, ChunkLine, place)
-            chunks.append(self._chunk(place, chunk, source, index, further))
+            chunk = parsed(line, ChunkLine, place)
+            chunks.append(self._chunk(place, chunk, source, index))
         tokens = [chunk.tokens for chunk in chunks]
         if (sum(tokens), min(tokens, default=None), max(tokens, default=None)) != (
             source.tokens,
@@ -187,14 +180,7 @@ class Artifact:
             )
         return chunks
 
-    def _chunk(
-        self,
-        place: str,
-        chunk: ChunkLine,
-        source: SourceLine,
-        index: int,
-        further: Mapping[str, Any],
-    ) -> ChunkRecord:
+    def _chunk(self, place: str, chunk: ChunkLine, source: SourceLine, index: int) -> ChunkRecord:
         prefix = f"{self.origin.name}:"
         of_kind = is_kind(source.kind, source.of)
         if (chunk.source, chunk.chunk_index, chunk.total_chunks, chunk.of) != (
@@ -214,7 +200,7 @@ class Artifact:
         if weighted is None:
             raise Damaged(place, "has no terms, or terms that are out of order or without a weight")
         parent = None if of_kind else source.of
-        return chunk.record(self.origin.name, *weighted, further, parent=parent)
+        return chunk.record(self.origin.name, *weighted, parent=parent)
 
     def _vectors(self, file: CheckedFile, count: int, before: int) -> Vector:
         dimensions = self.manifest.dim
@@ -291,38 +277,20 @@ def _count(counted: Counter[str], item: Item) -> None:
     counted["links"] += len(links_of(restored_document(item.record, ())))
 
 
-def parsed(line: bytes, kind: type[T], place: str) -> tuple[T, dict[str, Any]]:
-    """Return a checked line, and those of its properties that this version does not know.
+def parsed(line: bytes, kind: type[T], place: str) -> T:
+    """Return a checked line; properties that its kind does not have are passed over.
 
     Raises:
-        Damaged: if a property is missing or wrong, or a name is not allowed.
+        Damaged: if a property is missing or wrong.
     """
     row = _json(line, place)
-    for name in row:
-        if not _PROPERTY.fullmatch(name) or name in _NOT_PROPERTIES:
-            raise Damaged(place, f"has an invalid property {name[:100]!r}")
     try:
         found = msgspec.convert(row, kind)
-    except msgspec.ValidationError as exc:
-        raise Damaged(place, str(exc)) from exc
-    known = properties(kind)
-    further = {name: value for name, value in row.items() if name not in known}
-    try:
-        facets_of(further, max_facets=_FURTHER)
         if isinstance(found, SourceLine | ChunkLine):
             found.check()
-    except InvalidInput as exc:
+    except (msgspec.ValidationError, InvalidInput) as exc:
         raise Damaged(place, str(exc)) from exc
-    if wrong := next((name for name, value in further.items() if _has_type(value)), None):
-        raise Damaged(place, f"{wrong[:100]!r} has the key @type, which the database reserves")
-    return found, further
-
-
-def _has_type(value: Any) -> bool:
-    """Return whether the engine would read a value, or one inside it, as a record of a type."""
-    if isinstance(value, dict):
-        return "@type" in value or any(map(_has_type, value.values()))
-    return isinstance(value, list) and any(map(_has_type, value))
+    return found
 
 
 def _json(data: bytes, place: str) -> dict[str, Any]:

@@ -128,7 +128,7 @@ def _read(directory: Path, manifest: SkillsManifest) -> tuple[list[SkillLine], V
         paths: set[str] = set()
         while (line := skills.line()) is not None:
             place = f"{skills.name}:{len(lines) + 1}"
-            skill, _ = parsed(line, SkillLine, place)
+            skill = parsed(line, SkillLine, place)
             if skill.path in paths:
                 raise Damaged(place, "has the path of another skill")
             paths.add(skill.path)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict
 
 from ability_search.collection import Collection, Context, ModelInput
 from ability_search.config.schema import Settings
@@ -20,7 +20,7 @@ from ability_search.text.languages import language_of, stemmer_of
 class IndexOptions(BaseModel):
     """The options of an index call; ``None`` leaves the choice to the collection."""
 
-    model_config = ConfigDict(frozen=True, from_attributes=True, populate_by_name=True)
+    model_config = ConfigDict(frozen=True, from_attributes=True)
 
     chunk_strategy: str | None = None
     max_tokens: int | None = None
@@ -35,8 +35,8 @@ class IndexOptions(BaseModel):
     """The method of deriving kinds: ``local`` extraction, or a language model (``chat``)."""
     force: bool = False
     """Index unchanged documents, too."""
-    embed_all: bool = Field(False, alias="anew")
-    """Embed every text, without stored vectors; the alias is its name in the records of jobs."""
+    embed_all: bool = False
+    """Embed every text, without stored vectors."""
     dedup_threshold: float | None = None
     """Minimum cosine of a near-duplicate, in (0, 1]; ``None`` disables the detection."""
 

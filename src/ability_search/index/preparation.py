@@ -30,7 +30,7 @@ from ability_search.text.token_counter import TokenCounter
 from ability_search.understanding.periods import Period, buckets, to_numbers
 from ability_search.understanding.written_dates import chunk_periods
 
-LAYOUT = "2"
+LAYOUT = "1"
 """Version of the stored representation; increase it when this module stores texts differently."""
 
 TERMS_OF_A_FIELD = 128
@@ -196,7 +196,7 @@ def prepare(
     )
     if bounds:
         if document.origin is None:
-            # What is stored already was within the limit of its time, and is not lost.
+            # A document that was migrated may exceed the limit, and is not lost.
             check_size(document.metadata)
         _check_stored(document, passages, bounds.stored)
     prepared = analyzed(

@@ -273,7 +273,6 @@ def new_collection(
         content_language=recipe.content_language,
         query_prefix=recipe.query_prefix,
         passage_prefix=recipe.passage_prefix,
-        keyed=True,
         created_at=now,
         updated_at=now,
     )

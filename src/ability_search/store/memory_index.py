@@ -213,8 +213,8 @@ class MemoryDocuments(Tables):
         self, model: str, record: str, *, dimensions: int | None, limit: int
     ) -> VectorPlaces:
         live = public_name(record)
-        keyed = [each for each in self._records.values() if each.model == model and each.keyed]
-        others = [each for each in keyed if each.name not in (record, live) and each.chunks > 0]
+        same = [each for each in self._records.values() if each.model == model]
+        others = [each for each in same if each.name not in (record, live) and each.chunks > 0]
         others.sort(key=lambda each: -each.updated_at)
 
         def places(records: Iterable[Collection]) -> list[tuple[str, bool]]:
@@ -226,8 +226,8 @@ class MemoryDocuments(Tables):
             ]
 
         return VectorPlaces(
-            own=places(each for each in keyed if each.name == record),
-            live=places(each for each in keyed if each.name == live != record),
+            own=places(each for each in same if each.name == record),
+            live=places(each for each in same if each.name == live != record),
             others=places(others[:limit]),
         )
 

@@ -84,8 +84,6 @@ class ChunkRecord:
     centrality: float | None = None
     """As in :class:`ChunkScores`; ``None`` if the chunk was not analysed."""
     novelty: float | None = None
-    further: Mapping[str, Any] = field(default_factory=dict)
-    """Columns of a later version of this program, which are kept."""
 
 
 ROUNDING: Final = 1e-6
@@ -134,8 +132,6 @@ class SourceRecord:
     """Content hash of the document that a rebuild restored it from."""
     dedup_threshold: float | None = None
     """Minimum cosine at which its chunks are duplicates of others; ``None`` if never."""
-    further: Mapping[str, Any] = field(default_factory=dict)
-    """Columns of a later version of this program, which are kept."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,6 @@ from tests.ability_search.flows.stored import (
     scripts_of,
 )
 
-from ability_search.store.arcadedb.core import source_type
 from ability_search.store.arcadedb.write import known_vectors
 from kadi_client import RemoteError
 
@@ -190,36 +189,3 @@ async def test_of_a_text_that_many_chunks_have_one_vector_comes(network: Network
     collection = await record(network, "docs")
     answer = await scripts_of(network).read(*known_vectors([collection.type], [key, "none"]))
     assert [row["vectorKey"] for row in answer["v0"]] == [key]
-
-
-@pytest.mark.engine
-async def test_a_database_from_before_is_written_to_and_reused_from_its_next_generation_on(
-    start: Start,
-) -> None:
-    async with start(**NO_GRACE) as network:
-        await index(network, "docs", document("a", "Some words.", title=""))
-        await make_old(network, "docs")
-        more = await index(network, "docs", document("b", "Some words.", title=""))
-        assert (more["added"], more["reused"]) == (1, 0)
-        await index(network, "docs", document("c", "In short.", title="", kind="summary", of="a"))
-        await assert_consistent(network, "docs")
-        await network.call("search-reindex", collection="docs")
-        found = await index(network, "docs", document("d", "Some words.", title=""))
-        assert (found["reused"], network.model.texts) == (1, [])
-        await assert_consistent(network, "docs")
-
-
-async def make_old(network: Network, name: str) -> None:
-    """Make the database one that knows no vector keys, as an earlier release left it."""
-    collection = await record(network, name)
-    database = network.settings.database.name
-    for command in (
-        f"DROP INDEX `{collection.type}[vectorKey]`",
-        "DROP PROPERTY Chunk.vectorKey",
-        f"UPDATE `{collection.type}` REMOVE vectorKey",
-        f"UPDATE `{source_type(collection.type)}` REMOVE generated",
-        "UPDATE Collection REMOVE kinds, kindsBy, keyed",
-    ):
-        await network.client.invoke(
-            "arcade-command", {"database": database, "command": command}, timeout=60
-        )

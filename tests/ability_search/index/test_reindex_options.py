@@ -19,7 +19,7 @@ def test_recorded_options_are_read_back_under_the_names_on_disk() -> None:
         "kinds": ["title"],
         "kinds_by": None,
         "force": False,
-        "anew": True,
+        "embed_all": True,
         "dedup_threshold": None,
     }
     assert IndexOptions.model_validate(recorded) == options

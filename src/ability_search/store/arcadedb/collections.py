@@ -146,7 +146,7 @@ class CollectionSql(Database):
 
 
 def from_record(record: Mapping[str, Any]) -> Collection:
-    """Convert a database record; fields missing from an older record get their defaults."""
+    """Convert a database record; fields without a value get their defaults."""
     known = {name: record[wire] for name, wire in _FIELDS.items() if record.get(wire) is not None}
     return Collection(**{**known, "kinds": tuple(known.get("kinds", ()))})
 

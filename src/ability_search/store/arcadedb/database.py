@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -43,18 +42,6 @@ class Database:
 
     def __init__(self, scripts: Scripts) -> None:
         self._scripts = scripts
-        self._amended = False
-        self._amending = asyncio.Lock()
-
-    async def read(self, statement: Statement) -> Any:
-        """Run a read; if a type is missing, create the schema and run it once more.
-
-        This adds the types that a database of an earlier version of this ability lacks.
-
-        Raises:
-            StatementRefused: on the second attempt at the latest.
-        """
-        return await self.amended(partial(self._scripts.read, *statement))
 
     async def rows(self, statement: Statement) -> list[Any]:
         """Read rows; none if nothing was stored yet.
@@ -76,15 +63,6 @@ class Database:
         """
         with _generation(generation):
             return await self._scripts.read(*statement)
-
-    async def current_read(self, generation: str, statement: Statement) -> Any:
-        """Run a read of a generation that also returns the collection's record, as :meth:`read`.
-
-        Raises:
-            GenerationGone: if the generation does not exist.
-        """
-        with _generation(generation):
-            return await self.read(statement)
 
     async def write(self, statement: Statement, *, idempotent: bool = False) -> Any:
         """Write; create the schema first if it is missing, and retry on conflicts.
@@ -111,19 +89,6 @@ class Database:
         """
         with _generation(generation):
             return await insist(partial(self._scripts.write, *statement), "conflict")
-
-    async def amended(self, run: Callable[[], Awaitable[T]]) -> T:
-        """Run statements; if a type is missing, create the schema and run them once more."""
-        try:
-            return await run()
-        except StatementRefused as exc:
-            if exc.reason != "missing_type":
-                raise
-        async with self._amending:
-            if not self._amended:
-                await self._create_schema()
-                self._amended = True
-        return await run()
 
     async def _create_schema(self) -> None:
         # Another worker may be creating it at the same time.

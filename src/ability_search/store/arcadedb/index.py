@@ -85,7 +85,7 @@ class IndexSql(Database):
                 copies=copies,
                 now=self._now(),
             )
-            answer = await self.amended(partial(self._insist, statement))
+            answer = await self._insist(statement)
         except (StatementRefused, GenerationGone):
             # The errors for types being dropped vary, so the record decides.
             current = await self._current(collection.name)
@@ -192,7 +192,7 @@ class IndexSql(Database):
     async def content_hashes(
         self, collection: Collection, sources: Sequence[str]
     ) -> Read[Mapping[str, str]]:
-        answer = await self.current_read(
+        answer = await self.generation_read(
             collection.type, write.source_hashes(collection.name, collection.type, sources)
         )
         record = answer["collection"]

@@ -33,7 +33,7 @@ class OverviewSql(Database):
     async def overview(
         self, collection: Collection, request: OverviewRequest
     ) -> Read[OverviewAnswer]:
-        answer = await self.current_read(
+        answer = await self.generation_read(
             collection.type,
             overview(
                 collection.name,
@@ -65,7 +65,7 @@ class OverviewSql(Database):
         limit: int,
         indexed: int,
     ) -> Read[list[MapPoint]]:
-        answer = await self.current_read(
+        answer = await self.generation_read(
             collection.type,
             map_points(collection.name, collection.type, axes, limit=limit, indexed=indexed),
         )

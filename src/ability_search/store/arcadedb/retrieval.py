@@ -68,7 +68,7 @@ class SearchSql(Database):
             first=first,
         )
         for pause in (*_PAUSES, None):
-            answer = await self.current_read(collection.type, statement)
+            answer = await self.generation_read(collection.type, statement)
             if pause is None or _complete(answer):
                 break
             await asyncio.sleep(pause)
@@ -87,7 +87,7 @@ class SearchSql(Database):
         return await in_halves(read, rids)
 
     async def chunk(self, collection: Collection, chunk_id: str) -> Read[ChunkText | None]:
-        answer = await self.current_read(
+        answer = await self.generation_read(
             collection.type, chunk_embedding(collection.name, collection.type, chunk_id)
         )
         rows = answer["chunk"]

@@ -6,7 +6,7 @@ A duplicate keeps its embedding, terms and weights in *spare* columns, which hav
 from __future__ import annotations
 
 import base64
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from ability_search.store.records import (
@@ -112,18 +112,16 @@ def chunk_row(record: ChunkRecord) -> dict[str, Any]:
     else:
         row |= {spare: row[name] for name, spare in SPARE.items()}
         row |= dict.fromkeys(SPARE)
-    return row | dict(record.further)
+    return row
 
 
 def chunk_record(row: Row) -> ChunkRecord:
-    """Convert a whole row of a chunk; columns that an older row lacks get their defaults."""
+    """Convert a whole row of a chunk."""
     stored = dict(row)
     for name, spare in SPARE.items():
         if stored.get(name) is None:
             stored[name] = stored.get(spare)
-    known = {*CHUNK_COLUMNS.values(), *SPARE.values()}
-    fields = {"metadata": {}, **_fields(stored, CHUNK_COLUMNS)}
-    return ChunkRecord(**fields, further=_further(row, known))
+    return ChunkRecord(**_fields(stored, CHUNK_COLUMNS))
 
 
 def source_row(record: SourceRecord) -> dict[str, Any]:
@@ -133,20 +131,13 @@ def source_row(record: SourceRecord) -> dict[str, Any]:
         "metadata": dict(record.metadata),
         "links": [dict(link) for link in record.links],
         "generated": record.generated or None,
-        **record.further,
     }
 
 
 def source_record(row: Row) -> SourceRecord:
-    """Convert a whole row of a source; columns that an older row lacks get their defaults."""
-    defaults: dict[str, Any] = {
-        "tokens_min": None,
-        "tokens_max": None,
-        "kind": "document",
-        "metadata": {},
-    }
-    fields = {**defaults, **_fields(row, _SOURCE_COLUMNS)}
-    return SourceRecord(**fields, further=_further(row, set(_SOURCE_COLUMNS.values())))
+    """Convert a whole row of a source."""
+    fields = {"tokens_min": None, "tokens_max": None, **_fields(row, _SOURCE_COLUMNS)}
+    return SourceRecord(**fields)
 
 
 def link_row(link: Link) -> dict[str, Any]:
@@ -196,10 +187,3 @@ def statistics_entry(row: Row) -> TermStatisticsEntry:
 def _fields(row: Row, columns: Mapping[str, str]) -> dict[str, Any]:
     """Return the values that a row has, by field."""
     return {name: row[column] for name, column in columns.items() if row.get(column) is not None}
-
-
-def _further(row: Row, known: Collection[str]) -> dict[str, Any]:
-    """Return the columns that this version does not know, without those of the engine."""
-    return {
-        name: value for name, value in row.items() if name not in known and not name.startswith("@")
-    }

@@ -8,6 +8,9 @@ from ability_search.store.arcadedb.core import Statement, kind_type, link_type, 
 def schema() -> Statement:
     """Create the base types and their indexes; harmless if they exist.
 
+    The types of sources and chunks are last. The first collection needs them before anything is
+    stored in it, so it completes a creation that was cut off.
+
     A vector search with a filter is made exact: all embeddings that pass the filter are compared,
     which costs no more than finding them. The graph alone misses some, unless very few pass (by
     default the engine compares up to a fifth of all).

@@ -422,7 +422,7 @@ def vector_places(model: str, record: str, *, limit: int) -> Statement:
     Returns one map: ``own``, ``live`` (if another generation is being built) and ``others``,
     rows ``type, aspects, dimensions``.
     """
-    wanted = f"SELECT {_PLACES} FROM Collection WHERE model = :model AND keyed = true"
+    wanted = f"SELECT {_PLACES} FROM Collection WHERE model = :model"
     queries = {
         "own": f"{wanted} AND name = :record",
         "live": f"{wanted} AND name = :live AND name <> :record",

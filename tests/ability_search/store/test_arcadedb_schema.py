@@ -1,0 +1,45 @@
+"""The base types of a database: their creation may be cut off anywhere between two of them."""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import pytest
+from tests.contract.stored_records import chunk, filled
+
+from ability_search.store.arcadedb.client import BrokerScripts
+from ability_search.store.arcadedb.schema import schema
+from ability_search.store.arcadedb.store import ArcadeStore
+from ability_search.store.records import Use
+from kadi_client import Connection
+from kadi_localnet.broker import serve_broker
+from kadi_localnet.database.embedded import EmbeddedDatabases
+from kadi_localnet.database.tools import database_tools
+
+pytestmark = pytest.mark.engine
+
+SECONDS = 60.0
+
+
+async def test_a_schema_that_was_cut_off_is_completed_by_the_first_write(tmp_path: Path) -> None:
+    statements = schema().text.split(";")
+    cuts = [place for place, each in enumerate(statements) if " TYPE " in each]
+    assert len(cuts) > 10
+    async with AsyncExitStack() as stack:
+        enter = stack.enter_async_context
+        broker = await enter(serve_broker("127.0.0.1", 0))
+        engine = await enter(EmbeddedDatabases(tmp_path, warm_up=False))
+        await enter(Connection(broker.url, name="database", tools=database_tools(engine)))
+        client = await enter(Connection(broker.url, name="worker"))
+        for cut in cuts:
+            scripts = BrokerScripts(client.invoke, database=f"cut{cut}", timeout=SECONDS)
+            await scripts.write(";".join(statements[:cut]) + ";", {})
+            store = ArcadeStore(scripts)
+            assert await store.collections() == []
+            created = await filled(store, chunk("a"), chunk("a/t", of="a", kind="title"))
+            await store.count_uses("agent", [("notes", "notes:a:0")], now=1)
+            assert await store.count_sources(created.type) == (2, 2), cut
+            assert await store.uses("agent", ["notes:a:0"]) == {
+                "notes:a:0": Use("agent", "notes", "notes:a:0", 1, 1)
+            }
