@@ -142,7 +142,7 @@ def _guessed(data: bytes) -> tuple[str, Doubt] | None:
         return None
     best, name, text = ranked[0]
     others = [each for likely, each, other in ranked if likely > _DOUBTFUL * best and other != text]
-    doubt = f"assumed, but it may be {others[0]}: save it as UTF-8" if others else ""
+    doubt = f"read as {name}, but it may be {others[0]}: save it as UTF-8" if others else ""
     return data.decode(name, "replace"), ((f"encoding={name}", doubt),) if doubt else ()
 
 
