@@ -4,10 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import re
-from collections.abc import Mapping
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from typing import Any
 
 import httpx
@@ -20,6 +16,8 @@ from tenacity import (
     wait_random_exponential,
 )
 
+from kadi_client.addresses import route_address
+from kadi_client.backoff import retry_after
 from kadi_localnet.models.config import Upstream
 from kadi_localnet.models.errors import DeadlinePassed, UpstreamFailed
 
@@ -27,8 +25,6 @@ log = logging.getLogger(__name__)
 
 _RETRIED_STATUS = frozenset({408, 429, 500, 502, 503, 504})
 _LONGEST_REASON = 500
-_VERSION = re.compile(r"/v\d+$")
-_LONGEST_PAUSE = 24 * 3600.0
 _backoff = wait_random_exponential(multiplier=0.25, max=8)
 
 
@@ -154,32 +150,3 @@ def _invalid_fields(problems: list[Any]) -> str:
     places = [each.get("loc") for each in problems if isinstance(each, dict)]
     names = [".".join(map(str, place)) for place in places if isinstance(place, list)]
     return f": {', '.join(names)}"[:_LONGEST_REASON] if names else ""
-
-
-def route_address(url: str, route: str) -> str:
-    """Return the address of a route: ``/v1/<route>`` is appended to the base URL unless present.
-
-    A version at the end of the base URL is kept: ``/v2`` (Cohere) becomes ``/v2/<route>``.
-    """
-    base = url.rstrip("/")
-    if base.endswith(f"/{route}"):
-        return base
-    return f"{base}/{route}" if _VERSION.search(base) else f"{base}/v1/{route}"
-
-
-def retry_after(headers: Mapping[str, str]) -> float | None:
-    """Return the seconds of a Retry-After header, given as a number or as a date (RFC 9110).
-
-    At least 0 and at most a day; ``None`` if the header is missing or malformed.
-    """
-    value = headers.get("retry-after", "").strip()
-    if value.isascii() and value.isdigit():
-        return min(float(value), _LONGEST_PAUSE)
-    try:
-        moment = parsedate_to_datetime(value)
-    except (ValueError, OverflowError):
-        return None
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)
-    left = (moment - datetime.now(UTC)).total_seconds()
-    return min(max(0.0, left), _LONGEST_PAUSE)
