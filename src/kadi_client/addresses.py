@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 from urllib.parse import urlsplit, urlunsplit
+
+_VERSION = re.compile(r"/v\d+$")
 
 
 def split_addresses(text: str) -> list[str]:
@@ -25,3 +28,14 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+def route_address(url: str, route: str) -> str:
+    """Return the address of a route: ``/v1/<route>`` is appended to the base URL unless present.
+
+    A version at the end of the base URL is kept: ``/v2`` (Cohere) becomes ``/v2/<route>``.
+    """
+    base = url.rstrip("/")
+    if base.endswith(f"/{route}"):
+        return base
+    return f"{base}/{route}" if _VERSION.search(base) else f"{base}/v1/{route}"

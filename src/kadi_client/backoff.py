@@ -1,9 +1,13 @@
-"""Delays between attempts to connect."""
+"""Delays between attempts."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+
+_LONGEST_PAUSE = 24 * 3600.0
 
 
 class Backoff:
@@ -39,3 +43,21 @@ class Backoff:
         ceiling = min(self._cap, self._base * 2.0 ** min(self._attempts, 32))
         self._attempts += 1
         return self._uniform(0.0, ceiling)
+
+
+def retry_after(headers: Mapping[str, str]) -> float | None:
+    """Return the seconds of a Retry-After header, given as a number or as a date (RFC 9110).
+
+    At least 0 and at most a day; ``None`` if the header is missing or malformed.
+    """
+    value = headers.get("retry-after", "").strip()
+    if value.isascii() and value.isdigit():
+        return min(float(value), _LONGEST_PAUSE)
+    try:
+        moment = parsedate_to_datetime(value)
+    except (ValueError, OverflowError):
+        return None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    left = (moment - datetime.now(UTC)).total_seconds()
+    return min(max(0.0, left), _LONGEST_PAUSE)

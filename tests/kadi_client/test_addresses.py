@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from kadi_client.addresses import is_loopback
+from kadi_client.addresses import is_loopback, route_address
 
 
 @pytest.mark.parametrize(
@@ -21,3 +21,20 @@ from kadi_client.addresses import is_loopback
 )
 def test_loopback_is_recognised(host: str, expected: bool) -> None:
     assert is_loopback(host) is expected
+
+
+@pytest.mark.parametrize(
+    ("base", "address"),
+    [
+        ("http://h:1", "http://h:1/v1/rerank"),
+        ("http://h/", "http://h/v1/rerank"),
+        ("http://h/api/", "http://h/api/v1/rerank"),
+        ("http://h/v1/", "http://h/v1/rerank"),
+        ("https://api.cohere.com/v2", "https://api.cohere.com/v2/rerank"),
+        ("http://h/api/v3/rerank/", "http://h/api/v3/rerank"),
+        ("http://h/rerank", "http://h/rerank"),
+        ("http://h/v1beta", "http://h/v1beta/v1/rerank"),
+    ],
+)
+def test_a_route_is_appended_unless_present(base: str, address: str) -> None:
+    assert route_address(base, "rerank") == address

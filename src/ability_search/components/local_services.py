@@ -34,7 +34,6 @@ from ability_search.legacy.migration import Migration
 from ability_search.legacy.migration_run import MigrationOptions, MigrationRun
 from ability_search.legacy.survey import OldCollection
 from ability_search.network import client_connection
-from ability_search.providers.transports import route_address
 from ability_search.store.arcadedb.client import BrokerScripts
 from ability_search.store.arcadedb.legacy import LegacySql
 from ability_search.sync.trees import Tree
@@ -43,6 +42,7 @@ from ability_search.tools.handlers import Services
 from ability_search.tools.responses import index_result
 from ability_search.worker import open_services, token_counter
 from kadi_client import Connection
+from kadi_client.addresses import route_address
 
 
 @asynccontextmanager

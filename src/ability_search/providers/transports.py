@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from typing import Any, Final, Protocol
 
 import httpx
@@ -25,18 +22,18 @@ from ability_search.providers.provider_errors import (
     refusal_of_text,
     words_of,
 )
+from kadi_client.addresses import route_address
+from kadi_client.backoff import retry_after
 from kadi_client.errors import FrameTooLarge, KadiError, RemoteError, ToolError
 
 STREAM: Final = "stream"
 """Field of a request for an answer in chunks."""
 _EVENT_STREAM = "text/event-stream"
 _DONE = "[DONE]"
-_VERSION = re.compile(r"/v\d+$")
 _AGENTS = 16
 """Maximum number of agents that are asked for a model."""
 _UNLISTED = 3
 """Calls for a model that an agent does not have, where the broker does not list its agents."""
-_LONGEST_PAUSE = 24 * 3600.0
 
 
 class Transport(Protocol):
@@ -298,32 +295,3 @@ def refused_among(
         return []
     text = answer.text
     return [name for name in optional if name in text or f"`{request[name]}`" in text]
-
-
-def route_address(url: str, route: str) -> str:
-    """Return the address of a route: ``/v1/<route>`` is appended to the base URL unless present.
-
-    A version at the end of the base URL is kept: ``/v2`` (Cohere) becomes ``/v2/<route>``.
-    """
-    base = url.rstrip("/")
-    if base.endswith(f"/{route}"):
-        return base
-    return f"{base}/{route}" if _VERSION.search(base) else f"{base}/v1/{route}"
-
-
-def retry_after(headers: Mapping[str, str]) -> float | None:
-    """Return the seconds of a Retry-After header, given as a number or as a date (RFC 9110).
-
-    At least 0 and at most a day; ``None`` if the header is missing or malformed.
-    """
-    value = headers.get("retry-after", "").strip()
-    if value.isascii() and value.isdigit():
-        return min(float(value), _LONGEST_PAUSE)
-    try:
-        moment = parsedate_to_datetime(value)
-    except (ValueError, OverflowError):
-        return None
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)
-    left = (moment - datetime.now(UTC)).total_seconds()
-    return min(max(0.0, left), _LONGEST_PAUSE)
