@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import secrets
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
@@ -376,3 +377,61 @@ async def test_an_embedder_in_javascript_that_fails_is_unavailable(
         await failed(ability, "search-query", "embedding_unavailable", mode="semantic", **wanted)
     finally:
         await network.parts.serve(network.tools)
+
+
+# --- in place of the earlier ability -----------------------------------------------------------
+
+
+async def test_a_caller_of_the_earlier_ability_meets_what_it_expects(
+    ability: RealAbility, files: Path
+) -> None:
+    """The calls of such a caller, one after the other, with the fields that it reads."""
+    name = {"collection": "moved"}
+
+    async def call(tool: str, **tool_input: Any) -> Any:
+        answer = await ability.invoke(tool, tool_input)
+        assert answer.get("success") is not False, answer
+        return answer
+
+    async def stored() -> list[tuple[str, int]]:
+        listed = (await call("search-collections"))["collections"]
+        return [(each["name"], each["chunks"]) for each in listed if each["name"] == "moved"]
+
+    untitled = [{"source": "a.md", "content": "# Cats\n\nCats purr when they are content."}]
+    titled = [{"source": "b.md", "title": "Dogs", "content": "Dogs bark at strangers."}]
+    indexed = await call("search-index", **name, documents=untitled + titled)
+    assert (indexed["indexed"], indexed["collection"]) == (True, "moved")
+    assert (indexed["documents"], indexed["chunks"], indexed["failed"]) == (2, 2, [])
+    assert await stored() == [("moved", 2)]
+    info = await call("search-collection-info", **name)
+    assert (info["chunks"], info["sources"]) == (2, ["a.md", "b.md"])
+    for mode in ("semantic", "keyword", "hybrid", None):
+        given = {} if mode is None else {"mode": mode}
+        found = await call("search-query", **name, query="which cats purr?", limit=1, **given)
+        (hit,) = found["results"]
+        assert (hit["source"], hit["title"], found["count"]) == ("a.md", "Cats", 1)
+        assert found["mode"] == (mode or "hybrid")
+    similar = await call("search-similar", **name, chunkId=hit["chunkId"], limit=5)
+    assert similar["sourceChunk"] == hit["chunkId"]
+    assert [each["source"] for each in similar["results"]] == ["b.md"]
+    assert (await call("search-delete", **name, source="b.md"))["deleted"] == 1
+    assert await stored() == [("moved", 1)]
+    (files / "list.json").write_text(
+        json.dumps([{"source": f"j{n}", "title": f"J{n}", "content": f"Jay {n}."} for n in (1, 2)])
+    )
+    read = await call("search-index-file", **name, path=str(files / "list.json"))
+    (files / "list.json").unlink()
+    assert (read["documents"], read["chunks"], read["failed"]) == (2, 2, [])
+    (jay,) = (await call("search-query", **name, query="J2 jay", mode="keyword", limit=1))[
+        "results"
+    ]
+    assert (jay["source"], jay["title"], jay["content"]) == ("j2", "J2", "Jay 2.")
+    cleared = await call("search-reindex", **name, clear=True)
+    assert (cleared["collection"], cleared["deleted"]) == ("moved", 3)
+    assert isinstance(cleared["message"], str)
+    assert await stored() == [("moved", 0)]
+    assert (await call("search-query", **name, query="cats"))["results"] == []
+    assert (await call("search-index", **name, documents=titled))["added"] == 1
+    assert (await call("search-delete", **name))["deleted"] == 1
+    assert await stored() == []
+    await failed(ability, "search-query", "not_found", **name, query="cats")

@@ -122,8 +122,8 @@ class Importer:
 
         Raises:
             Damaged: if the artifact is invalid.
-            InvalidInput: if the collection exists and ``replacing`` is false, or the name of the
-                collection or of the model is not valid.
+            InvalidInput: if the collection is not empty and ``replacing`` is false, or the name of
+                the collection or of the model is not valid.
             DatabaseUnavailable: if the store did not answer.
         """
         _check_free(name, await self._registry.reload(checked_name(name)), replacing)
@@ -267,10 +267,10 @@ class Importer:
 
 
 def _check_free(name: str, live: Collection | None, replacing: bool) -> None:
-    if live is not None and not replacing:
+    if live is not None and live.sources and not replacing:
         raise InvalidInput(
             "collection",
-            f"{name!r} exists",
+            f"{name!r} exists and is not empty",
             hint="Choose another name with --name, or use --replace.",
         )
 

@@ -36,7 +36,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 DirectoryArgument = Annotated[Path, typer.Argument(metavar="DIR", help="Directory.")]
-ReplaceOption = Annotated[bool, typer.Option("--replace", help="Replace an existing collection.")]
+ReplaceOption = Annotated[
+    bool, typer.Option("--replace", help="Replace a collection that is not empty.")
+]
 
 
 def with_artifacts(

@@ -409,7 +409,7 @@ class ReindexInput(Input):
     def _one_thing(self) -> ReindexInput:
         if self.clear + self.background + self.cancel + self.analyze > 1:
             raise ValueError("clear, background, cancel and analyze are mutually exclusive")
-        for name in ("analyze", "consolidate"):
+        for name in ("clear", "analyze", "consolidate"):
             others = self.model_fields_set - {"collection", name, "job_id"}
             if getattr(self, name) not in (False, None) and others:
                 raise ValueError(

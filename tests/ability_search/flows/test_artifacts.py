@@ -227,6 +227,10 @@ async def test_another_name_and_the_place_of_a_collection(start: Start, tmp_path
         assert await contents(network, "docs") == held
         assert after.generation == before.generation + 1
         assert before.type not in await types(network)
+        await network.call("search-reindex", collection="docs", clear=True)
+        await import_(network, tmp_path / "out", "docs")
+        await assert_consistent(network, "docs")
+        assert await contents(network, "docs") == held
         found = await network.call("search-query", collection="docs", query="amber")
         assert found["collection"] == "docs"
 

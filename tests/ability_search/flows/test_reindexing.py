@@ -288,6 +288,11 @@ async def test_a_cleared_collection_is_empty_and_keeps_its_settings(start: Start
         after = await record(network, "docs")
         assert (after.chunks, after.kind_chunks) == (before.chunks, before.kind_chunks)
         assert after.chunk_strategy == "paragraph"
+        for other in ({"model": "other"}, {"maxTokens": 64}, {"background": True}):
+            wanted = {"collection": "docs", "clear": True, **other}
+            refusal = await network.refused("search-reindex", **wanted)
+            assert (refusal["code"], "clear" in refusal["error"]) == ("invalid_input", True)
+        assert await record(network, "docs") == after
         await network.call("search-delete", collection="docs")
         gone = await network.refused("search-reindex", collection="docs", clear=True)
         assert gone["code"] == "not_found"

@@ -22,7 +22,7 @@ from ability_search.errors import (
 )
 from ability_search.index.preparation import Prepared, Recipe, chunk_records, prepare
 from ability_search.index.writer import Writer, expected_length, new_collection, prepared_bytes
-from ability_search.store.arcadedb import index, rows
+from ability_search.store.arcadedb import database, rows
 from ability_search.store.arcadedb.collections import to_record
 from ability_search.store.arcadedb.store import ArcadeStore
 from ability_search.store.records import chunk_bytes
@@ -81,7 +81,7 @@ class Scripted:
 
 @pytest.fixture(autouse=True)
 def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(index, "_PAUSE", wait_none())
+    monkeypatch.setattr(database, "_LONG_PAUSE", wait_none())
 
 
 def writer_of(
