@@ -9,7 +9,7 @@ import os
 import platform
 from typing import Any
 
-from benchmarks import analysis, growth, hop, latency, overhead, peers, scale, tree
+from benchmarks import analysis, growth, hop, latency, neighbours, overhead, peers, scale, tree
 
 
 async def _run(arguments: argparse.Namespace) -> dict[str, Any]:
@@ -26,6 +26,10 @@ async def _run(arguments: argparse.Namespace) -> dict[str, Any]:
         report["tree"] = await tree.measure(files=arguments.files)
     if arguments.only in (None, "hop"):
         report["hop"] = await hop.measure(calls=arguments.queries, rounds=arguments.rounds)
+    if arguments.only in (None, "neighbours"):
+        report["neighbours"] = await neighbours.measure(
+            chunks=arguments.chunks, queries=arguments.queries, seconds=arguments.seconds
+        )
     if arguments.only == "analysis":  # only on request: it needs the extra analysis
         report["analysis"] = analysis.measure(chunks=arguments.chunks)
     if arguments.only == "peers":  # only on request: it installs packages
@@ -46,7 +50,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument(
         "--only",
-        choices=["latency", "overhead", "tree", "hop", "peers", "scale", "growth", "analysis"],
+        choices=[
+            *("latency", "overhead", "tree", "hop", "neighbours"),
+            *("peers", "scale", "growth", "analysis"),
+        ],
         help="one of them",
     )
     parser.add_argument("--chunks", type=int, default=20_000, help="chunks to search in")
@@ -60,7 +67,9 @@ def main() -> None:
         default=[100_000, 300_000, 1_000_000],
         help="chunks at each step of scale",
     )
-    parser.add_argument("--seconds", type=float, default=30, help="of each load of growth")
+    parser.add_argument(
+        "--seconds", type=float, default=30, help="of each load of growth and neighbours"
+    )
     parser.add_argument("--files", type=int, default=5_000, help="files of a directory")
     print(json.dumps(asyncio.run(_run(parser.parse_args())), indent=2))
 

@@ -28,7 +28,9 @@ from chaos.steps import EVERY, GROUPS, chosen_faults
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m chaos", description=__doc__)
     parser.add_argument("--seed", type=int, help="default: the time")
-    parser.add_argument("--minutes", type=float, default=5.0, help="duration; default: 5")
+    parser.add_argument(
+        "--minutes", type=float, default=5.0, help="duration, from start to stop; default: 5"
+    )
     parser.add_argument("--clients", type=int, default=3, help="clients at once; default: 3")
     parser.add_argument(
         "--faults",
@@ -44,7 +46,7 @@ def _parser() -> argparse.ArgumentParser:
         "--queries",
         type=int,
         default=200,
-        help="searches in calm at the end, for at most half as long; default: 200",
+        help="searches in calm at the end, as many as the time allows; default: 200",
     )
     parser.add_argument("--replay", type=Path, metavar="FILE", help="run the steps of a log again")
     parser.add_argument("--report", type=Path, metavar="FILE", help="write the report as JSON")

@@ -25,14 +25,17 @@ from chaos.faults import Faults
 from chaos.inputs import BATCHES, Inputs
 from chaos.ledger import Ledger
 from chaos.proxy import Proxy, Upstream
-from chaos.report import report_of
+from chaos.report import holds, report_of
 from chaos.searches import search
 from chaos.stack_process import StackProcess, resident_bytes, small_disk, users_of, zombies
 from chaos.steps import Step, attack_step, client_step, fault_step, input_step
 from kadi_client import Connection
 
-SEARCHING = 0.5
-"""Longest time of the searches in calm, as a part of the time with faults."""
+BREAKING = 0.6
+"""Part of the time after the start in which faults begin; the recovery from the last one, the
+comparison in calm, the searches and the stop have the rest."""
+STOPPING_SECONDS = 10.0
+"""Time that the searches leave for the stop."""
 SAMPLE_SECONDS = 2.0
 STATUS_SECONDS = 60.0
 ZOMBIE_SECONDS = 30.0
@@ -48,6 +51,7 @@ class Plan:
 
     seed: int
     minutes: float
+    """Duration of all of it, from the start of the stack to its stop."""
     clients: int
     faults: tuple[str, ...]
     attacks: bool
@@ -146,25 +150,31 @@ class Campaign:
         self._recorded = recorded
         self._ledger = Ledger(home / "steps.jsonl", plan.header)
         self._ends = 0.0
+        """When the last fault begins, of the monotonic clock; :attr:`_until` is the end of all."""
+        self._until = 0.0
 
     async def run(self) -> dict[str, Any]:
         """Run it and return the report."""
         began = time.monotonic()
         plan, disk = self._plan, self._home / "disk"
+        self._until = began + plan.minutes * 60
         with small_disk(disk, DISK_BYTES if "disk-full" in plan.faults else 0) as mounted:
             if "disk-full" in plan.faults and not mounted:
                 self._ledger.notes.append("no disk-full: a file system cannot be mounted here")
             stack = StackProcess(self._home, disk / "data")
             try:
-                start = await stack.start()
+                with self._ledger.phase("start"):
+                    start = await stack.start()
                 self._ledger.restarts["first start"].append(start)
                 async with self._actors(stack, disk if mounted else None) as (clients, actors):
                     await self._act(clients, actors)
             finally:
-                code = await stack.stop()
+                with self._ledger.phase("stop"):
+                    code = await stack.stop()
             self._after_stop(stack, code)
             if mounted and self._ledger.violations:
                 shutil.copytree(stack.data, self._home / "kept-data")
+        self._note_excess()
         self._ledger.close()
         report: dict[str, Any] = report_of(
             self._ledger, plan.header, time.monotonic() - began, stack.log
@@ -174,21 +184,24 @@ class Campaign:
     async def _act(self, clients: Mapping[str, Client], actors: Actors) -> None:
         if self._plan.inputs:
             await actors.inputs.prepare()
-        self._ends = time.monotonic() + self._plan.minutes * 60
+        self._ends = time.monotonic() + (self._until - time.monotonic()) * BREAKING
         watching = asyncio.create_task(self._watch(actors.stack))
-        began = time.monotonic()
         try:
-            async with asyncio.TaskGroup() as others:
-                for each in self._others(actors):
-                    others.create_task(each)
-                async with asyncio.TaskGroup() as group:
-                    for actor, client in clients.items():
-                        group.create_task(self._client(actor, client))
-                await self._ledger.finish()
-            self._ledger.broken_seconds = time.monotonic() - began
-            if await self._verify(clients, actors) and self._plan.queries:
-                plan, seconds = self._plan, self._plan.minutes * 60 * SEARCHING
-                await search(actors.observer, self._ledger, plan.seed, plan.queries, seconds)
+            with self._ledger.phase("faults"):
+                async with asyncio.TaskGroup() as others:
+                    for each in self._others(actors):
+                        others.create_task(each)
+                    async with asyncio.TaskGroup() as group:
+                        for actor, client in clients.items():
+                            group.create_task(self._client(actor, client))
+                    await self._ledger.finish()
+            with self._ledger.phase("comparison"):
+                calm = await self._verify(clients, actors)
+            if calm and self._plan.queries:
+                seconds = self._until - STOPPING_SECONDS - time.monotonic()
+                plan = self._plan
+                with self._ledger.phase("searches"):
+                    await search(actors.observer, self._ledger, plan.seed, plan.queries, seconds)
         finally:
             watching.cancel()
             await asyncio.wait([watching])
@@ -289,10 +302,11 @@ class Campaign:
                 await inputs.run(step)
             return
         number, began = 0, time.monotonic()
+        seconds = self._ends - began
         while not self._over():
             await inputs.run(made(self._plan, "inputs", number))
             number += 1
-            due = self._plan.minutes * 60 * self._ledger.answered / self._plan.inputs
+            due = seconds * self._ledger.answered / self._plan.inputs
             await asyncio.sleep(max(0.05, due - (time.monotonic() - began)))
 
     def _over(self) -> bool:
@@ -321,8 +335,18 @@ class Campaign:
                 self._ledger.violated(Step("watch", 0, "zombies", {}), violation)
             await asyncio.sleep(SAMPLE_SECONDS)
 
+    def _note_excess(self) -> None:
+        """Say how much longer than planned it took, and which part had to be finished."""
+        excess = time.monotonic() - self._until
+        if self._recorded is None and excess > 0:
+            phases = ", ".join(f"{name} {each:.0f} s" for name, each in self._ledger.phases.items())
+            text = f"{excess:.0f} s longer than planned, since steps under way are finished"
+            self._ledger.notes.append(f"{text}: {phases}")
+
     def _after_stop(self, stack: StackProcess, code: int) -> None:
         """Look at what the stack leaves behind."""
+        for violation in holds(stack.log):
+            self._ledger.violated(Step("end", 2, "log", {}), violation)
         step = Step("end", 1, "stop", {})
         left = users_of(stack.data)
         if code != 0 or left:

@@ -8,7 +8,8 @@ import math
 import statistics
 import time
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -112,8 +113,8 @@ class Ledger:
         """Searches in calm, at the end."""
         self.checks: Counter[str] = Counter()
         """What was compared with the model."""
-        self.broken_seconds = 0.0
-        """Duration of the part with faults."""
+        self.phases: dict[str, float] = {}
+        """Seconds that each part of the campaign took."""
         self.notes: list[str] = []
         self.unknown = 0
         self.latency: defaultdict[str, list[float]] = defaultdict(list)
@@ -182,6 +183,15 @@ class Ledger:
             counts.total() - counts["unanswered"] - counts["unavailable"]
             for counts in self.inputs.values()
         )
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        """Record how long the block takes."""
+        began = time.monotonic()
+        try:
+            yield
+        finally:
+            self.phases[name] = time.monotonic() - began
 
     def status(self) -> str:
         """Return the counts so far as one line."""

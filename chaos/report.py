@@ -11,13 +11,30 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from chaos.expectations import CLASSES
+from chaos.expectations import CLASSES, Violation
 from chaos.ledger import Ledger, percentiles
 
 MIB = 2**20
 _TRACEBACK = re.compile(rb"^\s*(?:\|\s*)*Traceback \(most recent call last\)", re.MULTILINE)
-_HELD = re.compile(rb"the event loop was held for ([0-9.]+) s")
+_HELD = re.compile(rb"the event loop was held for ([0-9.]+) s, ([0-9.]+) s of it by its work")
+HELD_SECONDS = 1.0
+"""Longest time for which the work of an event loop may hold it: a second in which a component
+answers nobody. It is processor time of the loop's thread, so that neither a pause of the process
+nor other work on the machine counts."""
 _NEVER_RETRIEVED = b"exception was never retrieved"
+
+
+def holds(log: Path) -> list[Violation]:
+    """Return the times for which the work of a loop held it for too long, as of the stack's log."""
+    lines = log.read_bytes().splitlines() if log.exists() else []
+    return [
+        Violation(
+            f"no event loop to be held for more than {HELD_SECONDS:g} s by its work",
+            line.decode(errors="replace"),
+        )
+        for line in lines
+        if (said := _HELD.search(line)) is not None and float(said[2]) > HELD_SECONDS
+    ]
 
 
 def report_of(ledger: Ledger, header: Mapping[str, Any], seconds: float, log: Path) -> Any:
@@ -33,6 +50,7 @@ def report_of(ledger: Ledger, header: Mapping[str, Any], seconds: float, log: Pa
     return {
         **header,
         "seconds": round(seconds, 1),
+        "phases": {name: round(each, 1) for name, each in ledger.phases.items()},
         "steps": ledger.issued,
         "calls": sum(ledger.calls.values()),
         "operations": dict(ledger.operations.most_common()),
@@ -45,7 +63,9 @@ def report_of(ledger: Ledger, header: Mapping[str, Any], seconds: float, log: Pa
             "while starting": ledger.kills_while_starting,
             **ledger.kills,
         },
-        "killsPerMinute": round(ledger.kills.total() / max(ledger.broken_seconds / 60, 1e-9), 1),
+        "killsPerMinute": round(
+            ledger.kills.total() / max(ledger.phases.get("faults", 0.0) / 60, 1e-9), 1
+        ),
         "attacks": dict(ledger.attacks.most_common()),
         "inputs": {
             "answered": ledger.answered,
@@ -65,7 +85,8 @@ def report_of(ledger: Ledger, header: Mapping[str, Any], seconds: float, log: Pa
             "bytes": len(text),
             "tracebacks": len(_TRACEBACK.findall(text)),
             "neverRetrieved": text.count(_NEVER_RETRIEVED),
-            "eventLoopHeld": percentiles([float(each) for each in _HELD.findall(text)]),
+            "eventLoopHeld": percentiles([float(held) for held, _ in _HELD.findall(text)]),
+            "eventLoopHeldByWork": percentiles([float(work) for _, work in _HELD.findall(text)]),
         },
         "notes": ledger.notes,
         "violations": ledger.violations,
@@ -100,7 +121,16 @@ def show(report: Mapping[str, Any], console: Console) -> None:
         f" {report['seconds']:.0f} s; {report['unknownOutcomes']} of unknown outcome;"
         f" {len(report['violations'])} violations"
     )
-    for title in ("operations", "failures", "faults", "kills", "attacks", "checks", "found"):
+    for title in (
+        "phases",
+        "operations",
+        "failures",
+        "faults",
+        "kills",
+        "attacks",
+        "checks",
+        "found",
+    ):
         counts = ", ".join(f"{name} {count}" for name, count in report[title].items())
         console.print(f"{title}: {counts or 'none'}")
     console.print(f"kills a minute: {report['killsPerMinute']}")

@@ -85,7 +85,7 @@ CLOCKS = {"now", "utcnow", "today"}
 LAYERS = (
     {"documents", "errors", "wire", "bounded_batches", "ops"},
     {"index.charts"},
-    {"retry"},
+    {"retry", "compute_turns"},
     {"filters", "understanding"},
     {"collection"},
     {"text"},
@@ -166,6 +166,7 @@ def test_the_packages_are_there() -> None:
     assert imported_from("ability_search.tools.handlers", "kadi_client") == [
         "kadi_client.tools.Call",
         "kadi_client.tools.Tool",
+        "kadi_client.tools.encodable",
     ]
 
 
@@ -374,3 +375,19 @@ def test_no_module_imports_itself_through_others() -> None:
     )
     sorter.prepare()
     assert sorter.is_active()
+
+
+def test_no_list_of_all_matches_in_a_document_is_made() -> None:
+    """It is made in one step, during which no other thread, such as the event loop, can run."""
+    found = [
+        f"{module}:{node.lineno}"
+        for module in within("ability_search")
+        if module.startswith("ability_search.text.chunkers.")
+        for node in ast.walk(tree_of(FILES[module]))
+        if isinstance(node, ast.Starred | ast.Call)
+        for inner in ([node.value] if isinstance(node, ast.Starred) else node.args)
+        if isinstance(node, ast.Starred) or getattr(node.func, "id", "") in ("list", "tuple")
+        if isinstance(inner, ast.Call)
+        and getattr(inner.func, "attr", "") in ("finditer", "findall")
+    ]
+    assert found == []

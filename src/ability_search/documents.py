@@ -16,6 +16,8 @@ Vector = npt.NDArray[np.float32]
 
 KINDS = ("title", "summary", "keywords", "propositions")
 """Kinds that can be derived from a document, see :attr:`Document.of`."""
+NO_TEXT = "\n"
+"""Content of a file that only holds documents; it has no chunks, only its hash is stored."""
 GENERATED = "#~"
 """Between the source of a document and the kind that was derived from it."""
 
@@ -55,9 +57,11 @@ class Document:
     origin: str | None = None
     """Content hash in the generation that it was restored from."""
     children: tuple[str, ...] | None = None
-    """Sources of the documents in the same file, such as attachments. Stored documents of this one
-    whose source begins with its own and ``#``, and is none of these, are deleted. ``None``: none
-    is deleted."""
+    """Sources of the documents in the same file, such as attachments. Other stored documents of
+    this one that were read from its file (their metadata ``path``) are deleted. ``None``: none is
+    deleted."""
+    dedup_threshold: float | None = None
+    """Minimum cosine at which its chunks are duplicates of others, in (0, 1]; ``None`` if never."""
     created_at: int | None = None
     """When it was indexed first, in epoch milliseconds, if it was restored."""
     preceding: tuple[str, ...] = ()
@@ -69,9 +73,15 @@ class Document:
         return self.file_hash is not None and not self.content
 
     @property
+    def container(self) -> bool:
+        """Return whether it is a file that has no text of its own, only documents in it."""
+        return self.content == NO_TEXT and self.file_hash is not None
+
+    @property
     def blank(self) -> bool:
-        """Return whether there is no text to store."""
-        return not self.unread and not self.content.removeprefix("\ufeff").strip()
+        """Return whether there is nothing to store."""
+        stored = self.unread or self.container
+        return not stored and not self.content.removeprefix("\ufeff").strip()
 
 
 def instant(milliseconds: int) -> str:

@@ -29,7 +29,10 @@ it is logged.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
+
+if TYPE_CHECKING:
+    from ability_search.documents import Vector
 
 
 class SearchError(Exception):
@@ -116,9 +119,24 @@ class EmbeddingUnavailable(SearchError):
 
 
 class TextsRefused(EmbeddingUnavailable):
-    """The embedder refused these texts; it may accept others."""
+    """The embedder refused some texts; it accepts others.
+
+    Attributes:
+        rows: The vector of each text of the call, or the reason why it has none.
+    """
 
     retryable = False
+    default_hint = "Shorten or leave out the text, or use a model that accepts it."
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        hint: str | None = None,
+        rows: Sequence[Vector | TextsRefused] = (),
+    ) -> None:
+        super().__init__(message, hint=hint)
+        self.rows = rows
 
 
 class RerankerUnavailable(SearchError):

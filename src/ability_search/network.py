@@ -50,6 +50,7 @@ def part_connection(
     tools: Iterable[Tool] = (),
     *,
     connect_timeout: float,
+    max_concurrent: int = 64,
     patience: Mapping[str, float] | None = None,
 ) -> Connection:
     """Return a connection of a component to the first broker, under an identity of its own.
@@ -59,6 +60,7 @@ def part_connection(
         component: Name of the component; its key file is next to that of the worker.
         tools: Tools that it serves.
         connect_timeout: Seconds that the broker may take to appear.
+        max_concurrent: Maximum number of calls that its tools handle at a time.
         patience: As ``provider_patience`` of :class:`kadi_client.Connection`.
     """
     return Connection(
@@ -68,6 +70,7 @@ def part_connection(
         name=f"{settings.agent.name}-{component}",
         tools=tools,
         connect_timeout=connect_timeout,
+        max_concurrent=max_concurrent,
         **_options(settings, provider_patience=patience or {}),
     )
 

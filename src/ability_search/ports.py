@@ -20,7 +20,7 @@ class Embedder(Protocol):
 
         Raises:
             EmbeddingUnavailable: if no usable answer came in time.
-            TextsRefused: if the embedder refuses these very texts.
+            TextsRefused: if some texts are refused; it has the vectors of the others.
         """
 
 

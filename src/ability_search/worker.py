@@ -17,6 +17,7 @@ import httpx
 
 from ability_search.analysis.consolidator import Consolidator
 from ability_search.analysis.graph_analyzer import GraphAnalyzer
+from ability_search.compute_turns import ComputeTurns
 from ability_search.config.model_settings import Embedding, Expansion
 from ability_search.config.model_settings import Reranker as Reranking
 from ability_search.config.schema import Settings
@@ -219,12 +220,13 @@ def build_services(
 ) -> Services:
     """Build the services over a store and models; ``publish`` sends events of background jobs."""
     registry = Registry(store)
+    turns = ComputeTurns()
     statistics_cache = StatisticsCache(store)
     counter = token_counter(settings)
     paced = PacedChat(chat)
     ports = IndexPorts(store, registry, embedder, paced, settings, counter, _now, meter)
     query_ports = Ports(
-        store, embedder, reranker, chat, registry, statistics_cache, settings, counter, _now
+        store, embedder, reranker, chat, registry, statistics_cache, settings, counter, _now, turns
     )
     generations = Generations(ports)
     jobs = Jobs(store, lease=settings.jobs.lease)
@@ -242,6 +244,7 @@ def build_services(
         self_repair=SelfRepair(ports, reindexing),
         sessions=Sessions(ports, indexing),
         searcher=Searcher(query_ports),
+        turns=turns,
         maintenance=maintenance,
         analyzer=GraphAnalyzer(store),
         consolidator=Consolidator(store, registry, paced, settings.kinds, _now),

@@ -1,4 +1,4 @@
-"""The context of the current call: an id and a trace that follow it across processes.
+"""The context of the current call: its caller, an id and a trace that follow it across processes.
 
 The context applies to the task that handles the call and to all tasks and threads that it starts.
 Every call made from them carries it in ``_meta``, next to the input; a broker that does not know
@@ -21,6 +21,7 @@ from kadi_client.tools import ROUTING_KEY
 from kadi_client.tracing import TRACEPARENT, traceparent
 
 CALL_ID = "callId"
+ON_BEHALF_OF = "onBehalfOf"
 TRACESTATE = "tracestate"
 REQUEST_ID = "X-Request-Id"
 _HEADERS = {CALL_ID: REQUEST_ID, TRACEPARENT: TRACEPARENT, TRACESTATE: TRACESTATE}
@@ -39,12 +40,14 @@ _UNIQUE_CHARS = 8
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """The id of a call and, if the caller sent it, the parent of its trace."""
+    """The id of a call, its caller and, if the caller sent it, the parent of its trace."""
 
     call: str
     traceparent: str | None = None
     tracestate: str | None = None
     """Vendor data of the trace (W3C ``tracestate``), passed on unchanged."""
+    caller: str | None = None
+    """Id of the calling agent, if the broker named it; on whose behalf further calls are made."""
 
 
 _current: ContextVar[Context | None] = ContextVar("kadi_call", default=None)
@@ -54,6 +57,12 @@ def call_id() -> str | None:
     """Return the id of the current call; ``None`` outside a call."""
     context = _current.get()
     return None if context is None else context.call
+
+
+def caller() -> str | None:
+    """Return the id of the agent whose call is handled; ``None`` if it is not known."""
+    context = _current.get()
+    return None if context is None else context.caller
 
 
 def incident() -> str:
@@ -68,12 +77,15 @@ def usable_id(value: Any) -> str | None:
 
 
 @contextmanager
-def handling(members: Mapping[str, Any], *, otherwise: str = "") -> Iterator[Context]:
+def handling(
+    members: Mapping[str, Any], *, otherwise: str = "", caller: str | None = None
+) -> Iterator[Context]:
     """Set the context of a received call for the block.
 
     Args:
         members: Members of the call's ``_meta`` or ``_kadi``; invalid ones are ignored.
         otherwise: Call id if none was sent; one too short to be unique is replaced by a new id.
+        caller: Id of the calling agent, as far as it is known.
     """
     id_ = usable_id(members.get(CALL_ID))
     if id_ is None and len(otherwise) >= _UNIQUE_CHARS:
@@ -84,7 +96,7 @@ def handling(members: Mapping[str, Any], *, otherwise: str = "") -> Iterator[Con
     state = members.get(TRACESTATE) if parent else None
     if not isinstance(state, str) or not _TRACESTATE.fullmatch(state):
         state = None
-    context = Context(id_ or secrets.token_hex(_ID_BYTES), parent, state)
+    context = Context(id_ or secrets.token_hex(_ID_BYTES), parent, state, caller)
     token = _current.set(context)
     try:
         yield context
@@ -116,12 +128,15 @@ def current() -> dict[str, str]:
         members[TRACEPARENT] = parent
     if context and context.tracestate:
         members[TRACESTATE] = context.tracestate
+    if context and context.caller:
+        members[ON_BEHALF_OF] = context.caller
     return members
 
 
 def headers() -> dict[str, str]:
-    """Return the current context as headers of an HTTP request."""
-    return {_HEADERS[name]: value for name, value in current().items()}
+    """Return the current context, without the caller, as headers of an HTTP request."""
+    members = current()
+    return {header: members[name] for name, header in _HEADERS.items() if name in members}
 
 
 def from_headers(headers: Mapping[str, str]) -> dict[str, str | None]:

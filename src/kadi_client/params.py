@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from kadi_client.context import ON_BEHALF_OF, usable_id
 from kadi_client.errors import INVALID_PARAMS, NoProvider, ProtocolError, ProviderLost, RemoteError
 from kadi_client.messages import ABSENT, NULL, Frame, Raw, decode, error_text, notification
 from kadi_client.tools import UNKNOWN, Origin, Tool
@@ -176,6 +177,7 @@ def _origin(meta: Any) -> Origin:
         session_id=_text(agent.get("sessionId")),
         public_key=_text(agent.get("publicKey")),
         network=_text(meta.get("network")),
+        on_behalf_of=usable_id(meta.get(ON_BEHALF_OF)),
     )
 
 

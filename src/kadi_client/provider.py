@@ -124,10 +124,11 @@ class _McpCaller:
 class Provider:
     """A set of tools and their running calls.
 
-    At most ``max_concurrent`` handlers run at a time, and ``max_queued`` calls wait, at most a
-    quarter of them of one caller. Callers take turns; the calls of one caller are served in order
-    of arrival. Further calls are refused at once. The deadline of a call counts from its arrival,
-    including the wait, and cancels the handler, since the caller no longer waits.
+    At most ``max_concurrent`` handlers run at a time, at most half of them for one caller, and
+    ``max_queued`` calls wait, at most a quarter of them of one caller. Callers take turns; the
+    calls of one caller are served in order of arrival. Further calls are refused at once. The
+    deadline of a call counts from its arrival, including the wait, and cancels the handler, since
+    the caller no longer waits.
 
     Args:
         tools: Tools to serve from the start.
@@ -151,7 +152,7 @@ class Provider:
             raise ValueError("max_concurrent must be at least 1")
         self.tools: tuple[Tool, ...] = ()
         self._by_name: dict[str, Tool] = {}
-        self._slots = FairSlots(max_concurrent, max_waiting=max_queued)
+        self._slots = FairSlots(max_concurrent, max_waiting=max_queued, reserve=True)
         self._max_tasks = max_concurrent + max_queued
         self._on_busy = on_busy
         self._calls: dict[asyncio.Task[None], _Call] = {}
@@ -258,7 +259,11 @@ class Provider:
         tool_input, hints = self._given(invocation)
         name = invocation.tool if invocation.tool in self._by_name else "unknown tool"
         with (
-            handling({**hints, **invocation.context}, otherwise=invocation.request_id) as context,
+            handling(
+                {**hints, **invocation.context},
+                otherwise=invocation.request_id,
+                caller=invocation.origin.agent_id,
+            ) as context,
             tracing.span(name, SpanKind.SERVER, tracing.RPC, parent=context.traceparent) as span,
         ):
             try:

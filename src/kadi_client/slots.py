@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import Counter, OrderedDict, deque
-from collections.abc import AsyncIterator, Hashable
+from collections.abc import AsyncIterator, Callable, Hashable
 from contextlib import asynccontextmanager
 
 
@@ -17,9 +18,12 @@ class Full(Exception):
 
 
 class FairSlots:
-    """A fixed number of slots, granted to the waiting callers that hold the fewest, in turn.
+    """A fixed number of slots, granted to the waiting callers that hold the fewest.
 
-    The calls of one caller are served in order of arrival. Not for several event loops.
+    Of those with equally many, the caller is next whose calls have held slots for the shortest time
+    since it last had none; a newcomer begins with the shortest time of all. So turns are by work:
+    a caller with long calls gets fewer of them. The calls of one caller are served in order of
+    arrival. Not for several event loops.
 
     Args:
         slots: Number of slots.
@@ -29,16 +33,25 @@ class FairSlots:
             them, the next caller half of the rest, and so on, so that a newcomer finds a free slot
             (dynamic thresholds with alpha 1: Choudhury and Hahne, IEEE/ACM Transactions on
             Networking 6(2), 1998).
+        clock: Returns the time in seconds.
     """
 
     def __init__(
-        self, slots: int, *, max_waiting: int, share: float = 0.25, reserve: bool = False
+        self,
+        slots: int,
+        *,
+        max_waiting: int,
+        share: float = 0.25,
+        reserve: bool = False,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._free = slots
         self._max_waiting = max_waiting
         self._max_waiting_each = min(max_waiting, max(1, int(share * max_waiting)))
         self._reserve = reserve
+        self._clock = clock
         self._held: Counter[Hashable] = Counter()
+        self._used: dict[Hashable, float] = {}
         self._queues: OrderedDict[Hashable, deque[asyncio.Future[None]]] = OrderedDict()
         self.waiting = 0
         """Number of calls waiting for a slot."""
@@ -56,15 +69,22 @@ class FairSlots:
             Full: if too many calls are waiting already, in total or of this caller.
             TimeoutError: if no slot was free in time.
         """
-        if caller not in self._queues and self._may_start(caller):
-            self._take(caller)
-        else:
-            async with asyncio.timeout(timeout):
-                await self._wait(caller)
+        self._used.setdefault(caller, min(self._used.values(), default=0.0))
         try:
-            yield
+            if caller not in self._queues and self._may_start(caller):
+                self._take(caller)
+            else:
+                async with asyncio.timeout(timeout):
+                    await self._wait(caller)
+            began = self._clock()
+            try:
+                yield
+            finally:
+                self._used[caller] += self._clock() - began
+                self._release(caller)
         finally:
-            self._release(caller)
+            if caller not in self._held and caller not in self._queues:
+                self._used.pop(caller, None)
 
     async def _wait(self, caller: Hashable) -> None:
         queue = self._queues.get(caller, deque())
@@ -98,7 +118,7 @@ class FairSlots:
         if not self._held[caller]:
             del self._held[caller]
         while self._queues:
-            following = min(self._queues, key=self._held.__getitem__)
+            following = min(self._queues, key=lambda each: (self._held[each], self._used[each]))
             if not self._may_start(following):
                 return
             turn = self._queues[following].popleft()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any, NoReturn
 
@@ -13,6 +14,10 @@ from websockets.http11 import Request, Response
 
 WRITE_BUFFER = 64 * 1024
 """Size of the write buffer in bytes from which the peer counts as slow."""
+_SLICE = 4 * 1024
+"""Bytes that are processed in one piece: at most 680 frames."""
+_TURN_SECONDS = 0.005
+"""Time after which a connection leaves the loop to others, in seconds."""
 
 
 class _Socket(Connection):
@@ -90,6 +95,7 @@ class ServerSocket(_Socket, ServerConnection):
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self.arrived: Callable[[], None] = _nothing
+        self._unread = b""
 
     @property
     def begun(self) -> int:
@@ -97,11 +103,45 @@ class ServerSocket(_Socket, ServerConnection):
         return len(self.protocol.reader.buffer) + len(self._begun)
 
     @property
+    def unsent(self) -> int:
+        """Number of bytes that wait for the peer to read."""
+        return self.transport.get_write_buffer_size()
+
+    @property
     def buffered(self) -> int:
         """Number of bytes in both directions that are buffered."""
-        return self.begun + self.transport.get_write_buffer_size()
+        return self.begun + len(self._unread) + self.unsent
 
     def data_received(self, data: bytes) -> None:
-        """Process data, and report it."""
-        super().data_received(data)
+        """Process data, and report it.
+
+        One reading may hold tens of thousands of frames. It is processed in slices, and what takes
+        too long is left to a later turn of the loop; nothing is read until then.
+        """
+        if self._unread:
+            self._unread += data
+        else:
+            self._process_slices(data)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Drop what is left, and end the connection."""
+        self._unread = b""
+        super().connection_lost(exc)
+
+    def _process_slices(self, data: bytes) -> None:
+        until = time.monotonic() + _TURN_SECONDS
+        for start in range(0, len(data), _SLICE):
+            super().data_received(data[start : start + _SLICE])
+            if time.monotonic() > until:
+                self._unread = data[start + _SLICE :]
+                break
         self.arrived()
+        if self._unread:
+            self.transport.pause_reading()
+            self.loop.call_soon(self._go_on)
+
+    def _go_on(self) -> None:
+        data, self._unread = self._unread, b""
+        if data and not self.transport.is_closing():
+            self.transport.resume_reading()
+            self._process_slices(data)

@@ -54,6 +54,9 @@ class Origin:
     public_key: str | None = None
     network: str | None = None
     """Network that the call came through."""
+    on_behalf_of: str | None = None
+    """Id of the agent whose call the calling agent handles, as it says; to be trusted only where
+    the calling agent is."""
 
     @property
     def agent_id(self) -> str | None:
@@ -172,11 +175,7 @@ class Tool:
                 if isinstance(exc, ValidationError):
                     raise ValueError(validation_text(exc, params)) from exc
                 raise
-            return (
-                answer.model_dump(mode="json", by_alias=True, exclude_none=True)
-                if isinstance(answer, BaseModel)
-                else answer
-            )
+            return encodable(answer) if isinstance(answer, BaseModel) else answer
 
         return cls(
             name=name,
@@ -186,6 +185,11 @@ class Tool:
             output_schema=_schema_of(result, "serialization") if result else None,
             max_values=max_values,
         )
+
+
+def encodable(answer: BaseModel) -> dict[str, Any]:
+    """Return the answer of a tool as JSON values, by alias, without fields that are ``None``."""
+    return answer.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
 @lru_cache(256)

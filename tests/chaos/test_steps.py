@@ -15,7 +15,7 @@ from chaos.clients import damage
 from chaos.expectations import Violation
 from chaos.inputs import BATCHES
 from chaos.ledger import Ledger, Memory, percentiles
-from chaos.report import report_of
+from chaos.report import holds, report_of
 from chaos.steps import COMPONENTS, DEFAULT, DENSE, SHORT, chosen_faults
 
 from chaos import texts
@@ -101,10 +101,13 @@ async def test_the_report_counts_and_keeps_violations(tmp_path: Path) -> None:
     ledger.violated(step, Violation("this", "that", kind="lost"))
     ledger.sent("frames", {"-32700": 5, "unanswered": 2})
     ledger.kills["broker"] += 3
-    ledger.broken_seconds = 30.0
+    ledger.phases["faults"] = 30.0
     ledger.close()
     log = tmp_path / "stack.log"
-    log.write_text("Traceback (most recent call last):\nthe event loop was held for 1.2 s\n")
+    log.write_text(
+        "Traceback (most recent call last):\n"
+        "worker-1: the event loop was held for 1.2 s, 0.9 s of it by its work\n"
+    )
     report = report_of(ledger, PLAN.header, 1.0, log)
     assert report["faults"] == {step.operation: 1}
     assert report["log"]["tracebacks"] == 1
@@ -113,10 +116,24 @@ async def test_the_report_counts_and_keeps_violations(tmp_path: Path) -> None:
     assert report["inputs"] == {"answered": 5, "frames": {"-32700": 5, "unanswered": 2}}
     assert report["found"] == {"lost": 1, "twice": 0, "let in": 0, "other": 0}
     assert report["log"]["eventLoopHeld"]["max"] == 1.2
+    assert report["log"]["eventLoopHeldByWork"]["max"] == 0.9
     (violation,) = report["violations"]
     assert violation["fault"] == step.operation
     assert (violation["expected"], violation["seen"]) == ("this", "that")
     assert json.loads((tmp_path / "steps.jsonl").read_text().splitlines()[-1])["violation"]
+
+
+def test_a_loop_held_by_its_own_work_is_a_violation_and_a_pause_is_none(tmp_path: Path) -> None:
+    log = tmp_path / "stack.log"
+    assert holds(log) == []
+    said = [("7.5", "0.4"), ("1.3", "1.0"), ("2.6", "2.5"), ("40.0", "1.1")]
+    log.write_text(
+        "".join(
+            f"worker-{n}: the event loop was held for {held} s, {work} s of it by its work\n"
+            for n, (held, work) in enumerate(said)
+        )
+    )
+    assert [violation.seen.split(":")[0] for violation in holds(log)] == ["worker-2", "worker-3"]
 
 
 async def test_waiting_for_steps_ends_with_the_last_client(tmp_path: Path) -> None:

@@ -58,6 +58,8 @@ class Part:
     tokens: int
     stand_in: str | None
     """Source whose first chunk stands for this one, if that is stored and indexed."""
+    threshold: float | None
+    """Minimum cosine of duplicates; that of the first part counts for the source."""
 
 
 @dataclass(frozen=True)
@@ -102,6 +104,7 @@ parts = st.builds(
     team=st.sampled_from(TEAMS),
     tokens=st.integers(1, 40),
     stand_in=st.none() | st.sampled_from(SOURCES),
+    threshold=st.none() | st.sampled_from([0.5, 0.9, 1.0]),
 )
 replacements = st.builds(
     Replace,
@@ -205,7 +208,14 @@ class Replay:
         contents = replacement(
             *chunks, gone=[*gone, *made], links=links, stand_ins=stand_ins, indexed_at=number
         )
-        generated = [replace(each, generated=each.of is not None) for each in contents.records]
+        generated = [
+            replace(
+                each,
+                generated=each.of is not None,
+                dedup_threshold=change.parts[each.source][0].threshold if each.of is None else None,
+            )
+            for each in contents.records
+        ]
         return replace(contents, records=generated)
 
     async def switch(self) -> None:
@@ -298,8 +308,9 @@ class Replay:
         wanted: list[Search] = []
         for place, filter in enumerate(filters):
             wanted += [
-                by_vector(towards(0.6), f"v{place}", limit=99, filter=filter),
-                by_terms({1: 1.0, 3: 0.5}, f"t{place}", limit=99, filter=filter),
+                by_vector(towards(0.6), f"v{place}", limit=99, filter=filter, copies=True),
+                by_terms({1: 1.0, 3: 0.5}, f"t{place}", limit=99, filter=filter, copies=True),
+                by_terms({2: 1.0}, f"u{place}", limit=99, filter=filter),
             ]
         if record.kind_chunks:
             wanted.append(by_vector(towards(0.6), "kinds", kinds=True))

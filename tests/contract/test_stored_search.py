@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import random
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from tests.contract.stored_records import (
@@ -93,14 +96,52 @@ async def test_no_terms_find_nothing(store: Store) -> None:
     assert await found(store, stored, by_terms({99: 1.0})) == []
 
 
-async def test_equal_scores_keep_the_order_of_storage(store: Store) -> None:
+async def test_equal_scores_are_in_the_order_of_their_ids(store: Store) -> None:
     names = ["m", "c", "z", "a", "q"]
     stored = await filled(store, *map(chunk, names))
-    expected = [f"notes:{name}:0" for name in names]
+    expected = [f"notes:{name}:0" for name in sorted(names)]
     assert await found_ids(store, stored, by_vector()) == expected
     assert await found_ids(store, stored, by_vector(limit=3)) == expected[:3]
     assert await found_ids(store, stored, by_terms({1: 1.0})) == expected
-    assert await found_ids(store, stored, by_terms({1: 1.0}, limit=3)) == expected[:3]
+    first = await found_ids(store, stored, by_terms({1: 1.0}, limit=3))
+    assert len(first) == 3
+    assert first == sorted(first)
+
+
+@pytest.mark.parametrize("kinds", [("document",), ("document", "code")])
+@pytest.mark.parametrize("by", ["scan", "graph", "terms"])
+async def test_a_longer_list_begins_with_the_shorter_ones(
+    store: Store, by: str, kinds: Sequence[str]
+) -> None:
+    drawn = random.Random(by)
+    chunks = [
+        chunk(
+            f"s{drawn.randrange(10**6)}-{n}",
+            embedding=towards(drawn.randrange(12) / 12),
+            terms=(1, 2, 3),
+            weights=tuple(drawn.choice([0.3, 0.7, 1.1]) for _ in range(3)),
+            kind=drawn.choice(["document", "code"]),
+        )
+        for n in range(300)
+    ]
+    stored = await filled(store, *chunks)
+    limits = [4, 8, 16, 40, 200]
+
+    async def beginning(steps: Sequence[int]) -> list[str]:
+        *heads, limit = steps
+        options: dict[str, Any] = {"limit": limit, "heads": heads}
+        options["filter"] = kind_is(*kinds) if len(kinds) == 1 else None
+        if by == "terms":
+            return await found_ids(store, stored, by_terms({1: 0.1, 2: 0.7, 3: 1.3}, **options))
+        search = by_vector(towards(0.4), exact=by == "scan", **options)
+        return await found_ids(store, stored, replace(search, beam=10))
+
+    whole = await beginning(limits)
+    assert len(set(whole)) == len(whole) >= 100
+    for count in range(1, len(limits)):
+        shorter = await beginning(limits[:count])
+        assert len(shorter) >= limits[count - 1]
+        assert whole[: len(shorter)] == shorter
 
 
 async def test_searches_are_answered_by_name_with_the_record(store: Store) -> None:
@@ -130,12 +171,12 @@ async def test_search_of_a_deleted_record_says_so(store: Store) -> None:
 @pytest.mark.parametrize("exact", [True, False])
 async def test_filter_leaves_out_chunks_before_the_limit(store: Store, exact: bool) -> None:
     chunks = [
-        chunk(f"s{n}", embedding=towards(1 - n / 20), kind="code" if n % 4 == 3 else "document")
+        chunk(f"s{n:02}", embedding=towards(1 - n / 20), kind="code" if n % 4 == 3 else "document")
         for n in range(12)
     ]
     stored = await filled(store, *chunks)
     wanted = kind_is("code")
-    expected = ["notes:s3:0", "notes:s7:0"]
+    expected = ["notes:s03:0", "notes:s07:0"]
     search = by_vector(FIRST, limit=2, filter=wanted, exact=exact)
     assert await found_ids(store, stored, search) == expected
     assert await found_ids(store, stored, by_terms({1: 1.0}, limit=2, filter=wanted)) == expected
@@ -192,6 +233,43 @@ async def test_duplicates_are_not_found(store: Store) -> None:
     stored = await filled(store, chunk("a"), chunk("b", duplicate_of="notes:a:0"))
     assert await found_ids(store, stored, by_vector()) == ["notes:a:0"]
     assert await found_ids(store, stored, by_terms({1: 1.0})) == ["notes:a:0"]
+
+
+async def test_duplicates_are_found_if_the_filter_excludes_their_stand_in(store: Store) -> None:
+    stored = await filled(
+        store,
+        chunk("a", metadata={"team": "red"}),
+        chunk("b", metadata={"team": "red"}, duplicate_of="notes:a:0"),
+        *(
+            chunk(
+                source,
+                metadata={"team": "blue"},
+                embedding=towards(0.8),
+                weights=(3.0, 2.0),
+                duplicate_of="notes:a:0",
+            )
+            for source in "dc"
+        ),
+        chunk("e", metadata={"team": "blue"}, embedding=towards(0.1), terms=(7,), weights=(1.0,)),
+    )
+    columns = Columns(("source", "terms"), {"own": FIRST}, {"heavy": sparse({2: 4.0})})
+    for team, expected in (("red", ["notes:a:0"]), ("blue", ["notes:c:0", "notes:e:0"])):
+        filter = OneOf(Field("metadata", ("team",)), (team,))
+        by_meaning = by_vector(FIRST, filter=filter, copies=True)
+        by_word = by_terms({1: 1.0}, filter=filter, copies=True, products={"one": sparse({1: 3.0})})
+        assert await found_ids(store, stored, by_meaning) == expected
+        assert await found_ids(store, stored, replace(by_meaning, exact=False)) == expected
+        assert await found_ids(store, stored, by_word) == expected[:1]
+        assert await found_ids(store, stored, replace(by_meaning, limit=1)) == expected[:1]
+    near, _ = await found(store, stored, by_meaning, columns, first=1)
+    assert near.score == pytest.approx(0.8, abs=1e-6)
+    assert list(near.columns["embedding"]) == pytest.approx(towards(0.8), abs=1e-6)
+    assert list(near.columns["weights"]) == pytest.approx([3.0, 2.0])
+    (heavy,) = await found(store, stored, by_word, columns)
+    assert heavy.score == pytest.approx(3.0, abs=1e-6)
+    assert (heavy.columns["source"], list(heavy.columns["terms"])) == ("c", [1, 2])
+    numbers = [heavy.columns[name] for name in ("own", "heavy", "one")]
+    assert numbers == pytest.approx([0.8, 8.0, 9.0], abs=1e-6)
 
 
 async def test_rows_have_the_requested_columns(store: Store) -> None:

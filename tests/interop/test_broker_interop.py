@@ -252,8 +252,36 @@ async def test_the_death_of_a_provider_ends_its_calls_at_once(broker: Network) -
     doomed.vanish()
     for request_id in started:
         assert "disconnected" in (await caller.outcome(request_id))["error"]
-    answer = await caller.request("kadi.ability.request", {"toolName": "echo"})
+    answer = await caller.request("kadi.ability.request", {"toolName": "never offered"})
     assert "no provider" in answer["error"]["message"]
+
+
+async def test_a_call_waits_for_a_provider_that_has_left_to_come_back(broker: Network) -> None:
+    leaving = await Peer.join(broker.url, tools=["echo"])
+    callers = [await Peer.join(broker.url) for _ in range(3)]
+    await leaving.leave()
+    await settled(broker, callers[0], tools=0)
+    waiting = [await caller.start("echo", {"n": n}) for n, caller in enumerate(callers)]
+    assert (await callers[0].request("kadi.ability.list"))["tools"] == []
+    back = await Peer.join(broker.url, tools=["echo"])
+    for _ in callers:
+        asked = await back.asked()
+        await back.answer(asked, asked["params"]["toolInput"]["n"])
+    for n, caller in enumerate(callers):
+        assert (await caller.outcome(waiting[n]))["result"] == n
+
+
+async def test_a_call_does_not_wait_longer_than_a_provider_may_be_away(
+    backplane: str | None,
+) -> None:
+    async with running(backplane, absence=0.1) as broker:
+        leaving, caller = await Peer.join(broker.url, tools=["echo"]), await Peer.join(broker.url)
+        await leaving.leave()
+        await settled(broker, caller, tools=0)
+        answer = await caller.request("kadi.ability.request", {"toolName": "echo"})
+        if "error" not in answer:
+            answer = await caller.outcome(answer["requestId"])
+        assert "no provider for tool 'echo'" in str(answer["error"])
 
 
 async def test_the_death_of_a_caller_harms_nobody(broker: Network) -> None:

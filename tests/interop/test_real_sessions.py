@@ -87,17 +87,26 @@ async def test_one_identity_may_hold_two_sessions(real: CreateReal, broker: Netw
     await until(lambda: broker.stats()["sessions"] == 0)
 
 
-async def test_a_client_that_leaves_without_goodbye_is_forgotten(
-    real: CreateReal, broker: Network
+async def test_a_client_that_leaves_without_goodbye_is_awaited_and_then_forgotten(
+    real: CreateReal,
 ) -> None:
-    provider, caller = await real(connected=False), await real()
-    await provider.register_tool("echo")
-    await provider.connect()
-    assert await caller.invoke_remote("echo", {"a": 1}) == {"a": 1}
-    await provider.disconnect()
-    await until(lambda: broker.stats()["tools"] == 0)
-    with pytest.raises(ClientError, match="no provider for tool 'echo'"):
-        await caller.invoke_remote("echo", {})
+    async with serve_broker(port=0, limits=Limits(absence=2.0)) as broker:
+        provider = await real(url=broker.url, connected=False)
+        caller = await real(url=broker.url)
+        await provider.register_tool("echo")
+        await provider.connect()
+        assert await caller.invoke_remote("echo", {"a": 1}) == {"a": 1}
+        await provider.disconnect()
+        await until(lambda: broker.stats()["tools"] == 0)
+        call = asyncio.create_task(caller.invoke_remote("echo", {"a": 2}))
+        await until(lambda: broker.stats()["outstanding_calls"] == 1)
+        await provider.connect()
+        assert await call == {"a": 2}
+        await provider.disconnect()
+        await until(lambda: broker.stats()["tools"] == 0)
+        with pytest.raises(ClientError, match="no provider for tool 'echo'"):
+            await caller.invoke_remote("echo", {})
+        await caller.disconnect()
 
 
 # --- a broker that restarts --------------------------------------------------------------------

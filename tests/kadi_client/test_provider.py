@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from kadi_client.context import call_id
+from kadi_client.context import call_id, current
 from kadi_client.errors import FrameTooLarge, ProtocolError
-from kadi_client.messages import ABSENT, Raw, encode
-from kadi_client.params import Invocation
+from kadi_client.identity import Identity
+from kadi_client.messages import ABSENT, Raw, decode_frame, encode, request
+from kadi_client.params import Invocation, read_invocation
 from kadi_client.provider import Provider
 from kadi_client.tools import Call, Origin, Tool
 
@@ -189,7 +190,7 @@ async def test_the_deadline_counts_while_waiting_for_a_turn() -> None:
 
 async def test_calls_beyond_the_limits_wait_in_order_and_are_then_refused() -> None:
     gate, caller = Gate(), Caller()
-    provider = Provider([tool("t", gate.handle)], max_concurrent=2, max_queued=12)
+    provider = Provider([tool("t", gate.handle)], max_concurrent=4, max_queued=12)
     for number in range(7):
         provider.accept(invocation("t", id_=str(number)), caller)
     refused = [await caller.outcome() for _ in range(2)]
@@ -448,3 +449,24 @@ async def test_an_input_of_too_many_values_is_refused_unread() -> None:
     assert await caller.outcome() == (b"1", 8)
     provider.accept(invocation("echo", {"a": [{}] * 10}), caller)
     assert "more than 10 objects" in (await caller.outcome())[2]
+
+
+async def test_further_calls_are_made_on_behalf_of_the_agent_that_the_broker_names() -> None:
+    key = Identity.generate()
+    passed_on: list[tuple[str | None, dict[str, str]]] = []
+
+    async def handle(_input: Any, call: Call) -> None:
+        passed_on.append((call.origin.on_behalf_of, current()))
+
+    caller = Caller()
+    provider = Provider([tool("t", handle)])
+    claimed = {"onBehalfOf": "another", "callId": "call-1"}
+    params = {"toolName": "t", "toolInput": {}, "requestId": "r1"}
+    for meta in (claimed, {**claimed, "kadi_caller": {"publicKey": key.public_key}}):
+        frame = decode_frame(request(1, "kadi.ability.request", {**params, "_meta": meta}))
+        provider.accept(read_invocation(frame), caller)
+        await caller.outcome()
+    assert passed_on == [
+        ("another", {"callId": "call-1"}),
+        ("another", {"callId": "call-1", "onBehalfOf": key.agent_id}),
+    ]

@@ -38,7 +38,7 @@ class Work:
 
 
 async def test_callers_take_turns_and_the_calls_of_one_keep_their_order() -> None:
-    work = Work(FairSlots(1, max_waiting=100))
+    work = Work(FairSlots(1, max_waiting=100, clock=lambda: 0.0))
     for caller, name in (
         ("a", "a1"),
         ("a", "a2"),
@@ -52,6 +52,29 @@ async def test_callers_take_turns_and_the_calls_of_one_keep_their_order() -> Non
     await work.finish(6)
     assert work.began == ["a1", "a2", "b1", "c1", "a3", "b2"]
     assert work.slots.waiting == 0
+
+
+async def test_turns_are_by_the_time_that_calls_hold_slots() -> None:
+    now = 0.0
+    took = {"long": 10.0, "short": 1.0}
+    began: list[str] = []
+    slots = FairSlots(1, max_waiting=100, share=1.0, clock=lambda: now)
+
+    async def call(caller: str) -> None:
+        nonlocal now
+        async with slots.slot(caller):
+            began.append(caller)
+            await asyncio.sleep(0)
+            now += took[caller]
+
+    callers = ["long"] * 3 + ["short"] * 25
+    async with asyncio.timeout(PATIENCE):
+        await asyncio.gather(*map(call, callers))
+    first, second, third = (place for place, caller in enumerate(began) if caller == "long")
+    assert first == 0
+    # Ten short calls take as long as a long one.
+    assert (second - first, third - second) == (11, 11)
+    assert slots.calls == 0
 
 
 async def test_too_many_waiting_calls_are_refused_in_all_and_of_one_caller() -> None:
@@ -141,7 +164,9 @@ async def crowd() -> AsyncIterator[Callable[..., Crowd]]:
     crowds: list[Crowd] = []
 
     def gather(slots: int, places: int = 512) -> Crowd:
-        crowds.append(Crowd(FairSlots(slots, max_waiting=places, share=0.5, reserve=True)))
+        crowds.append(
+            Crowd(FairSlots(slots, max_waiting=places, share=0.5, reserve=True, clock=lambda: 0.0))
+        )
         return crowds[-1]
 
     yield gather

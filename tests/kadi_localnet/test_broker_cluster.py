@@ -175,6 +175,42 @@ def test_a_provider_that_leaves_ends_the_calls_of_other_brokers() -> None:
     assert len(ends) == 2
     assert set(ends.values()) == {"the provider of 'echo' disconnected before answering"}
     assert late in ends
+
+
+@pytest.mark.parametrize("back", [0, 1, 2])
+def test_a_call_waits_on_every_broker_for_a_provider_that_comes_back_anywhere(back: int) -> None:
+    brokers = Brokers(3)
+    provider, callers = (
+        brokers.provider(0, "echo"),
+        [desk.join() for desk in brokers.desks.values()],
+    )
+    brokers[0].router.disconnect(provider)
+    brokers.run()
+    requests = [brokers.call(index, caller) for index, caller in enumerate(callers)]
+    assert [read(caller) for caller in callers] == [[], [], []]
+    assert brokers[1].send(callers[1], "kadi.ability.list") == {"tools": []}
+    session = brokers[back].join()
+    brokers[back].send(session, "kadi.agent.register", {"tools": [{"name": "echo"}]})
+    brokers.run()
+    asked = [*session.serving, *session.relaying]
+    assert sorted(asked) == sorted(requests)
+    for id_ in asked:
+        brokers[back].answer(session, id_, result=id_)
+    brokers.run()
+    for caller, request in zip(callers, requests, strict=True):
+        assert only(caller)["params"] == {"requestId": request, "result": request}
+    assert all(desk.stat("outstanding_calls") == 0 for desk in brokers.desks.values())
+
+
+def test_calls_that_waited_end_when_nobody_comes_back_to_any_broker() -> None:
+    brokers = Brokers(2)
+    provider, caller = brokers.provider(0, "echo"), brokers[1].join()
+    brokers[0].router.disconnect(provider)
+    brokers.run()
+    request = brokers.call(1, caller)
+    for _ in range(12):
+        brokers.advance(1.0)
+    assert only(caller)["params"]["requestId"] == request
     answer = brokers[1].send(caller, "kadi.ability.request", {"toolName": "echo"})
     assert "no provider" in answer["message"]
 
@@ -279,3 +315,17 @@ def test_a_message_of_somebody_else_is_ignored() -> None:
     for data in (b"", b"\xc1", b'{"jsonrpc": "2.0"}', b"\x92\xa5Hello\x01"):
         brokers[0].router.cluster.receive(data, brokers[0].now)
     assert brokers[0].stat("brokers") == 2
+
+
+def test_events_for_a_slow_broker_are_counted_and_give_way() -> None:
+    brokers = Brokers(2, max_message_bytes=4000, outbox_bytes=90_000, memory_bytes=80_000)
+    publisher = brokers[0].join()
+    memory = brokers[0].router.memory
+    for _ in range(100):
+        event = {"channel": "c", "data": "x" * 3000}
+        brokers[0].send(publisher, "kadi.event.publish", event)
+        assert memory.used <= 40_000
+    assert memory.used > 3000
+    assert brokers[0].stat("events_dropped") > 50
+    brokers[0].router.cluster.lose("b1")
+    assert memory.used == 0

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import socket
 import time
 
 import pytest
@@ -66,6 +68,36 @@ async def test_no_message_holds_the_loop(message: bytes) -> None:
     assert longest < _HELD_S
 
 
+_FRAMES = 60_000
+
+
+@pytest.mark.parametrize(
+    ("frame", "count"),
+    [
+        pytest.param(Frame(Opcode.TEXT, b""), "bad_frames", id="empty"),
+        pytest.param(Frame(Opcode.TEXT, b"{}"), "bad_frames", id="no request"),
+        pytest.param(Frame(Opcode.TEXT, b'{"method":"","id":1}'), "refused", id="no method"),
+    ],
+)
+async def test_a_flood_of_small_frames_is_processed_in_turns_with_others(
+    frame: Frame, count: str
+) -> None:
+    async with serve_broker(port=0) as broker:
+        hostile, other = await Peer.join(broker.url), await Peer.join(broker.url)
+        hostile.socket.transport.write(frame.serialize(mask=True) * _FRAMES)
+        most = before = 0
+        reading = asyncio.create_task(hostile.closed())
+        async with asyncio.timeout(60):
+            while before < _FRAMES:
+                await asyncio.sleep(0)
+                now = broker.stats()[count]
+                most, before = max(most, now - before), now
+        assert most < 5_000  # of the 13,000 to 43,000 that one reading may hold
+        await other.synchronise()
+        hostile.vanish()
+        reading.cancel()
+
+
 async def test_a_message_before_authentication_is_not_awaited_beyond_its_limit() -> None:
     async with serve_broker(port=0) as broker:
         stranger = await Peer.open(broker.url)
@@ -73,8 +105,10 @@ async def test_a_message_before_authentication_is_not_awaited_beyond_its_limit()
         assert await stranger.closed() == 1009
 
 
-async def test_calls_wait_while_memory_is_short_and_are_served_then() -> None:
-    limits = Limits(max_message_bytes=MIB, memory_bytes=4 * MIB, patience=0.2)
+async def test_small_sessions_are_served_while_memory_is_short_and_the_largest_is_closed() -> None:
+    limits = Limits(
+        max_message_bytes=MIB, memory_bytes=4 * MIB, patience=0.2, handshake_timeout=0.5
+    )
     async with serve_broker(port=0, limits=limits) as broker:
         provider, caller = await Peer.join(broker.url, tools=["echo"]), await Peer.join(broker.url)
         greedy = [await Peer.join(broker.url) for _ in range(5)]
@@ -84,8 +118,10 @@ async def test_calls_wait_while_memory_is_short_and_are_served_then() -> None:
         call = asyncio.create_task(caller.call("echo"))
         await provider.answer(await provider.asked(), "served")
         assert (await call)["result"] == "served"
+        async with asyncio.timeout(PATIENCE):
+            while not broker.stats()["overflows"]:
+                await caller.synchronise()
         assert broker.stats()["memory_bytes"] <= 2 * MIB
-        assert broker.stats()["overflows"] == 1
 
 
 async def test_the_rest_of_a_message_is_read_while_memory_is_short() -> None:
@@ -105,3 +141,56 @@ async def test_the_rest_of_a_message_is_read_while_memory_is_short() -> None:
             ended = await each.notified("kadi.ability.response")
             assert ended["params"]["result"] == "served"
         assert broker.stats()["overflows"] == 0
+
+
+_STUCK = 50
+_EVENT = 128 * KIB
+
+
+async def test_subscribers_that_never_read_stop_nobody_and_take_a_bounded_memory(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.WARNING)
+    limits = Limits(max_message_bytes=4 * MIB, memory_bytes=32 * MIB, event_bytes=2 * _EVENT)
+    async with serve_broker(port=0, limits=limits) as broker:
+        provider, caller = await Peer.join(broker.url, tools=["echo"]), await Peer.join(broker.url)
+        publisher, reader = await Peer.join(broker.url), await Peer.join(broker.url)
+        stuck = [await Peer.join(broker.url) for _ in range(_STUCK)]
+        for each in (reader, *stuck):
+            await each.request("kadi.event.subscribe", {"pattern": "#"})
+        for each in stuck:
+            each.socket.transport.pause_reading()
+            buffers = each.socket.transport.get_extra_info("socket")
+            buffers.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 * KIB)
+        number = 0
+        while broker.stats()["events_dropped"] < 20 * _STUCK:
+            number += 1
+            event = {"channel": "c", "data": f"{number:{_EVENT}}"}
+            assert await publisher.request("kadi.event.publish", event) == {"status": "published"}
+            received = await reader.notified("kadi.event.delivery")
+            assert int(received["params"]["data"]) == number
+            call = await caller.start("echo")
+            await provider.answer(await provider.asked(), number)
+            assert (await caller.outcome(call))["result"] == number
+            assert broker.stats()["memory_bytes"] <= limits.memory_bytes // 2
+        assert broker.stats()["sessions"] == 4 + _STUCK
+        said = [record for record in caplog.records if "does not read" in record.getMessage()]
+        assert 0 < len(said) <= _STUCK
+        for each in stuck:
+            each.vanish()
+
+
+async def test_a_session_that_reads_no_answers_to_its_pings_is_cut_off() -> None:
+    limits = Limits(max_message_bytes=MIB, outbox_bytes=MIB, memory_bytes=64 * MIB)
+    async with serve_broker(port=0, limits=limits) as broker:
+        hostile, other = await Peer.join(broker.url), await Peer.join(broker.url)
+        hostile.socket.transport.pause_reading()
+        pings = Frame(Opcode.PING, b"x" * 125).serialize(mask=True) * 1000
+        async with asyncio.timeout(PATIENCE):
+            while broker.stats()["connections"] > 1:
+                if hostile.socket.transport.get_write_buffer_size() < MIB:
+                    hostile.socket.transport.write(pings)
+                await other.synchronise()
+                assert broker.stats()["memory_bytes"] < 2 * MIB
+        assert broker.stats()["overflows"] == 1
+        hostile.vanish()

@@ -693,7 +693,14 @@ def test_the_context_of_a_call_reaches_its_provider(params: Any) -> None:
     assert only(provider)["params"]["_meta"].items() >= CONTEXT.items()
 
 
-@pytest.mark.parametrize("meta", [None, 5, [], "text", {"callId": None}])
+def test_on_whose_behalf_a_call_is_made_reaches_its_provider() -> None:
+    desk = Desk()
+    provider, caller = desk.join(tools=["echo"]), desk.join()
+    desk.call(caller, _meta={"onBehalfOf": "agent-1"})
+    assert only(provider)["params"]["_meta"]["onBehalfOf"] == "agent-1"
+
+
+@pytest.mark.parametrize("meta", [None, 5, [], "text", {"callId": None}, {"onBehalfOf": None}])
 def test_a_context_of_another_form_is_ignored(meta: Any) -> None:
     desk = Desk()
     provider, caller = desk.join(tools=["echo"]), desk.join()
@@ -957,6 +964,195 @@ def test_a_large_error_ends_the_call_with_its_size() -> None:
     assert "30" in only(caller)["params"]["error"]
 
 
+# --- providers that left and come back ---------------------------------------------------------
+
+
+def left(desk: Desk, *tools: str, **register: Any) -> str:
+    """The agent id of a provider that has just left."""
+    session = desk.join(tools=tools, **register)
+    desk.router.disconnect(session)
+    desk.advance(0)
+    assert session.agent_id is not None
+    return session.agent_id
+
+
+@pytest.mark.parametrize("directly", [True, False])
+def test_a_call_waits_for_its_tool_to_come_back(directly: bool) -> None:
+    desk = Desk()
+    left(desk, "echo", "other")
+    caller = desk.join()
+    call = desk.call_directly if directly else desk.call
+    request_id = call(caller, toolInput={"x": 1})
+    assert (read(caller), desk.stat("outstanding_calls"), desk.stat("tools")) == ([], 1, 0)
+    assert desk.send(caller, "kadi.ability.list") == {"tools": []}
+    other = desk.join(tools=["other"])
+    assert read(other) == []
+    provider = desk.join()
+    answer = desk.send(provider, "kadi.agent.register", {"tools": [{"name": "echo"}]})
+    assert answer["status"] == "registered"
+    desk.now += 1
+    assert desk.send(provider, "kadi.session.ping") == "pong"
+    (call_,) = provider.serving.values()
+    assert call_.id == request_id
+    desk.answer(provider, request_id, result="served")
+    answer = only(caller)
+    assert answer.get("result", answer.get("params", {}).get("result")) == "served"
+    assert desk.stat("calls_completed") == desk.stat("calls_started") == 1
+
+
+def test_a_tool_that_stays_away_is_one_that_nobody_offers() -> None:
+    desk = Desk()
+    left(desk, "echo")
+    caller = desk.join()
+    desk.advance(9.9)
+    request_id = desk.call(caller)
+    overdue = desk.call(caller, timeout=50)
+    at = desk.router.next_tick()
+    assert at is not None
+    desk.advance(at - desk.now)
+    assert "within 0.05 s" in only(caller)["params"]["error"]
+    desk.advance(0.1)
+    error = "no provider for tool 'echo' on the networks searched: global"
+    assert only(caller) == ending(request_id, error=error)
+    refused = desk.send(caller, "kadi.ability.request", {"toolName": "echo"})
+    assert refused["message"] == error
+    assert (desk.stat("calls_provider_lost"), desk.stat("calls_timed_out")) == (1, 1)
+    assert overdue not in caller.calling
+
+
+def test_a_tool_that_its_provider_took_back_is_not_awaited() -> None:
+    desk = Desk()
+    session, caller = desk.join(tools=["echo"]), desk.join()
+    desk.send(session, "kadi.agent.register", {"tools": []})
+    refused = desk.send(caller, "kadi.ability.request", {"toolName": "echo"})
+    assert "no provider" in refused["message"]
+
+
+def test_a_call_waits_for_the_agent_that_it_names_even_beside_others() -> None:
+    desk = Desk()
+    agent = left(desk, "echo")
+    other, caller = desk.join(tools=["echo"]), desk.join()
+    desk.call(caller, targetAgent=agent)
+    further = desk.join(tools=["echo"])
+    assert (read(other), read(further)) == ([], [])
+    desk.call(caller)
+    assert len(read(other)) == 1
+    refused = desk.send(
+        caller, "kadi.ability.request", {"toolName": "echo", "targetAgent": "0" * 16}
+    )
+    assert "no provider of agent" in refused["message"]
+
+
+def test_a_call_waits_in_the_networks_of_its_caller_only() -> None:
+    desk = Desk()
+    left(desk, "echo", networks=["x"])
+    refused = desk.send(desk.join(), "kadi.ability.request", {"toolName": "echo"})
+    assert "no provider" in refused["message"]
+    caller = desk.join(tools=[], networks=["x", "y"])
+    desk.call(caller)
+    elsewhere = desk.join(tools=["echo"], networks=["y"])
+    assert elsewhere.serving == {}
+    assert len(desk.join(tools=["echo"], networks=["x"]).serving) == 1
+
+
+def test_few_calls_wait_and_few_places_are_kept() -> None:
+    desk = Desk(waiting=2, places=2)
+    for tool in ("a", "b", "c"):
+        left(desk, tool)
+    caller = desk.join()
+    desk.call(caller, "b")
+    desk.call(caller, "b")
+    overloaded = desk.send(caller, "kadi.ability.request", {"toolName": "b"})
+    assert "try again" in overloaded["message"]
+    unknown = desk.send(caller, "kadi.ability.request", {"toolName": "c"})
+    assert "no provider" in unknown["message"]
+
+
+class Crowd:
+    """Callers and providers that come and go; each method is a step."""
+
+    def __init__(self) -> None:
+        self.desk = Desk()
+        left(self.desk, "echo")
+        self.providers: list[Session] = []
+        self.callers = [self.desk.join() for _ in range(4)]
+        self.started: set[str] = set()
+        self.given_up: set[str] = set()
+        self.asked: list[str] = []
+        self.ended: list[str] = []
+
+    def come(self, _number: int) -> None:
+        self.providers.append(self.desk.join(tools=["echo"]))
+        self.asked += self.providers[-1].serving  # read with the answer to its registration
+
+    def leave(self, number: int) -> None:
+        if self.providers:
+            self.desk.router.disconnect(self.providers.pop(number % len(self.providers)))
+
+    def answer(self, number: int) -> None:
+        if self.providers:
+            provider = self.providers[number % len(self.providers)]
+            for request_id in list(provider.serving)[:1]:
+                self.desk.answer(provider, request_id, result=1)
+
+    def call(self, number: int) -> None:
+        params = {"toolName": "echo", "timeout": 5000}
+        answer = self.desk.send(self.callers[number % 4], "kadi.ability.request", params)
+        if "requestId" in answer:
+            self.started.add(answer["requestId"])
+
+    def cancel(self, number: int) -> None:
+        caller = self.callers[number % 4]
+        for request_id in list(caller.calling)[:1]:
+            self.given_up.add(str(request_id))
+            self.desk.send(caller, "kadi.ability.cancel", {"requestId": request_id})
+
+    def hang_up(self, number: int) -> None:
+        caller = self.callers[number % 4]
+        self.given_up |= set(map(str, caller.calling))
+        self.desk.router.disconnect(caller)
+        self.callers[number % 4] = self.desk.join()
+
+    def wait(self, number: int) -> None:
+        self.desk.advance(number)
+
+    def look(self) -> None:
+        """Read what all were sent."""
+        for session in (*self.providers, *self.callers):
+            for frame in read(session):
+                if frame.get("method") == "kadi.ability.request":
+                    self.asked.append(frame["id"])
+                elif frame.get("method") == "kadi.ability.response":
+                    self.ended.append(frame["params"]["requestId"])
+
+
+@settings(max_examples=200)
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(
+                ["come", "leave", "answer", "call", "call", "cancel", "hang_up", "wait"]
+            ),
+            st.integers(0, 6),
+        ),
+        max_size=40,
+    )
+)
+def test_a_call_is_asked_once_and_ends_once_whoever_comes_and_goes(
+    steps: list[tuple[str, int]],
+) -> None:
+    crowd = Crowd()
+    for step, number in [*steps, ("wait", 10), ("wait", 10)]:
+        getattr(crowd, step)(number)
+        crowd.look()
+    assert len(crowd.asked) == len(set(crowd.asked))
+    assert sorted(crowd.ended) == sorted(crowd.started - crowd.given_up)
+    assert crowd.desk.stat("outstanding_calls") == 0
+    for session in (*crowd.providers, *crowd.callers):
+        crowd.desk.router.disconnect(session)
+    assert crowd.desk.router.memory.used == 0
+
+
 # --- memory -------------------------------------------------------------------------------------
 
 
@@ -977,6 +1173,64 @@ def test_the_session_with_the_most_bytes_is_closed_when_memory_is_full() -> None
     assert desk.router.stats()["memory_bytes"] == sum(
         each.held for each in (calm, provider, greedy)
     )
+
+
+@pytest.mark.parametrize("listed", [True, False])
+def test_listed_providers_are_not_held_up_and_closed_last(listed: bool) -> None:
+    part = Identity.generate()
+    rules = Access(providers={"echo": {agent_id(part.public_key)}} if listed else {})
+    desk = Desk(max_message_bytes=1000, outbox_bytes=3000, memory_bytes=4000, access=rules)
+    provider, large, small = desk.join(part), desk.join(), desk.join()
+    provider.buffer(2200)
+    large.buffer(1700)
+    small.buffer(200)
+    assert [desk.router.may_begin(each) for each in (provider, large, small)] == [
+        listed,
+        False,
+        True,
+    ]
+    desk.router.settle()
+    assert (provider.closing is None, large.closing is None) == (listed, not listed)
+    assert small.closing is None
+
+
+@given(
+    sizes=st.lists(st.integers(500, 3000), min_size=1, max_size=30),
+    readers=st.lists(st.booleans(), min_size=2, max_size=6),
+)
+def test_memory_is_taken_from_the_events_of_those_that_do_not_read(
+    sizes: list[int], readers: list[bool]
+) -> None:
+    desk = Desk(max_message_bytes=4000, outbox_bytes=200_000, memory_bytes=200_000)
+    publisher, provider = desk.join(), desk.join(tools=["echo"])
+    subscribers = [desk.join() for _ in readers]
+    for each in subscribers:
+        desk.send(each, "kadi.event.subscribe", {"channels": ["#"]})
+        desk.call(each)
+    for request in read(provider):
+        desk.answer(provider, request["id"], result="kept")
+    published = 0
+    while desk.stat("events_dropped") == 0 and published < 150:
+        size = sizes[published % len(sizes)]
+        published += 1
+        desk.send(publisher, "kadi.event.publish", {"channel": "c", "data": "x" * size})
+        assert desk.router.memory.used <= 100_000
+        for each, reads in zip(subscribers, readers, strict=True):
+            if reads:
+                assert len(read(each)) == (1 if published > 1 else 2)
+    assert all(readers) == (desk.stat("events_dropped") == 0)
+    for each, reads in zip(subscribers, readers, strict=True):
+        assert each.closing is None
+        assert reads or read(each)[0]["params"]["result"] == "kept"
+
+
+def test_an_event_has_a_size_of_its_own() -> None:
+    desk = Desk(event_bytes=1000)
+    publisher, provider = desk.join(), desk.join(tools=["echo"])
+    error = desk.send(publisher, "kadi.event.publish", {"channel": "c", "data": "x" * 1000})
+    assert "more than the 1000 allowed for an event" in error["message"]
+    desk.call(publisher, toolInput={"x": "y" * 1000})
+    assert only(provider)["method"] == "kadi.ability.request"
 
 
 def test_nothing_is_held_for_sessions_that_have_ended() -> None:

@@ -22,7 +22,7 @@ from kadi_client import (
     Tool,
     ToolError,
 )
-from kadi_localnet.broker import Broker, serve_broker
+from kadi_localnet.broker import Broker, Limits, serve_broker
 
 PATIENCE = 10.0
 NOWHERE = "ws://127.0.0.1:1/kadi"
@@ -30,7 +30,11 @@ NOWHERE = "ws://127.0.0.1:1/kadi"
 
 @pytest.fixture
 async def two() -> AsyncIterator[tuple[Broker, Broker]]:
-    async with serve_broker(port=0) as first, serve_broker(port=0) as second:
+    limits = Limits(absence=0.1)  # what a broker does not wait for, a client does
+    async with (
+        serve_broker(port=0, limits=limits) as first,
+        serve_broker(port=0, limits=limits) as second,
+    ):
         yield first, second
 
 

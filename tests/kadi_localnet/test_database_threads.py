@@ -12,7 +12,7 @@ import pytest
 
 from kadi_client import Connection, Identity, ToolError
 from kadi_client.messages import decode, encode
-from kadi_client.tools import Origin
+from kadi_client.tools import Call, Origin, Tool
 from kadi_localnet.broker import serve_broker
 from kadi_localnet.database.backend import Statement
 from kadi_localnet.database.embedded import EmbeddedDatabases
@@ -20,6 +20,7 @@ from kadi_localnet.database.tools import database_tools, shared_threads
 
 SECONDS = 20.0
 ENDLESS = "SELECT x, (SELECT count(*) FROM T WHERE x <> $parent.$current.x) AS c FROM T ORDER BY c"
+COUNTED = "SELECT count(*) AS n FROM T"
 ANSWERED = [{"n": 5000}]
 
 
@@ -55,11 +56,7 @@ async def test_no_caller_gets_more_than_the_longest_time(engine: EmbeddedDatabas
         assert answer["success"] is False
         assert "no answer within 0.3 s: the statement was stopped" in answer["error"]
     [counted] = decode(
-        encode(
-            await tools["arcade-query"].handler(
-                {"database": "d", "query": "SELECT count(*) AS n FROM T"}, Patient()
-            )
-        )
+        encode(await tools["arcade-query"].handler({"database": "d", "query": COUNTED}, Patient()))
     )["result"]
     assert [counted] == ANSWERED
 
@@ -95,7 +92,7 @@ async def test_endless_statements_of_one_agent_starve_no_other(engine: EmbeddedD
         async with asyncio.timeout(SECONDS):
             while threads.calls < 10:  # noqa: ASYNC110 - nobody tells when a call waits
                 await asyncio.sleep(0)
-            asked = {"database": "d", "query": "SELECT count(*) AS n FROM T"}
+            asked = {"database": "d", "query": COUNTED}
             for _ in range(5):
                 answer = await modest.invoke("arcade-query", asked, timeout=SECONDS)
                 assert answer["result"] == ANSWERED
@@ -105,3 +102,40 @@ async def test_endless_statements_of_one_agent_starve_no_other(engine: EmbeddedD
         for task in hogging:
             task.cancel()
         await asyncio.gather(*hogging, return_exceptions=True)
+
+
+@pytest.mark.engine
+async def test_statements_that_a_worker_runs_for_one_agent_starve_no_other(
+    engine: EmbeddedDatabases,
+) -> None:
+    threads = shared_threads(engine, max_waiting=16)
+    async with AsyncExitStack() as stack:
+        enter = stack.enter_async_context
+        broker = await enter(serve_broker("127.0.0.1", 0))
+        await enter(Connection(broker.url, tools=database_tools(engine, threads=threads)))
+        worker = Connection(broker.url)
+
+        async def query(asked: dict[str, Any], _call: Call) -> Any:
+            return await worker.invoke("arcade-query", {"database": "d", **asked}, timeout=600)
+
+        await enter(worker)
+        await worker.serve([Tool("search", "", {"type": "object"}, query)])
+        greedy = await enter(Connection(broker.url, identity=Identity.generate()))
+        modest = await enter(Connection(broker.url, identity=Identity.generate()))
+        hogging = [
+            asyncio.create_task(greedy.invoke("search", {"query": ENDLESS}, timeout=600))
+            for _ in range(7)
+        ]
+        async with asyncio.timeout(SECONDS):
+            while threads.calls < 7:  # noqa: ASYNC110 - nobody tells when a call waits
+                await asyncio.sleep(0)
+            for _ in range(5):
+                answer = await modest.invoke("search", {"query": COUNTED}, timeout=SECONDS)
+                assert answer["result"] == ANSWERED
+            assert threads.calls == 7
+            for task in hogging:
+                task.cancel()
+            await asyncio.gather(*hogging, return_exceptions=True)
+            # Their statements end with them, waiting or running.
+            while threads.calls:  # noqa: ASYNC110 - nobody tells when a call ends
+                await asyncio.sleep(0)

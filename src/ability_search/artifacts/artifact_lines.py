@@ -55,7 +55,7 @@ class SourceLine(msgspec.Struct, rename="camel", kw_only=True):
     source: _Name
     title: str
     content_hash: Annotated[_Word, Meta(min_length=1)]
-    chunks: _Positive
+    chunks: _Count
     tokens: _Uses
     tokens_min: _Count | None
     tokens_max: _Count | None
@@ -71,6 +71,7 @@ class SourceLine(msgspec.Struct, rename="camel", kw_only=True):
     generated: bool | None = None
     tail: str | None = None
     origin: _Word | None = None
+    dedup_threshold: _Share | None = None
 
     def check(self) -> None:
         """Check what the types leave open.

@@ -170,7 +170,7 @@ class Artifact:
             chunk = parsed(line, ChunkLine, place)
             chunks.append(self._chunk(place, chunk, source, index))
         tokens = [chunk.tokens for chunk in chunks]
-        if (sum(tokens), min(tokens), max(tokens)) != (
+        if (sum(tokens), min(tokens, default=None), max(tokens, default=None)) != (
             source.tokens,
             source.tokens_min,
             source.tokens_max,

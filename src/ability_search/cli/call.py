@@ -12,6 +12,7 @@ from ability_search.cli import output
 from ability_search.cli.app import FAILED, app, command
 from ability_search.cli.clients import with_client
 from ability_search.cli.parameters import BrokerOption, TimeoutOption, json_object
+from ability_search.client.tool_client import check_unicode
 
 
 @command(app, "call")
@@ -36,7 +37,7 @@ def call(
         ability-search call search-index @documents.json --timeout 600
     """
     value = _read(tool_input)
-
+    check_unicode(value)
     answer = with_client(
         broker,
         lambda client: client.connection.invoke(tool, value, timeout=timeout, check=False),

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections.abc import AsyncIterator
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -19,7 +19,7 @@ from ability_search.ops import logs
 if TYPE_CHECKING:
     from ability_search.components.health_checks import Check
 
-_CHECK_COLOURS = {"ok": "green", "warn": "yellow", "fail": "bold red"}
+_CHECK_COLOURS = {"ok": "green", "warn": "yellow", "fail": "bold red", "skip": "yellow"}
 
 
 @command(app, "doctor")
@@ -32,7 +32,8 @@ def doctor(
 
     The checks cover the installation, the settings, the clock, the disk, the
     broker, the tools on the network, a database query, an embedding and the
-    worker.
+    worker. Each is printed as it ends, within about a minute; what depends on one
+    that failed is skipped.
 
     Example:
         ability-search doctor
@@ -41,32 +42,47 @@ def doctor(
     from ability_search.components import health_checks
 
     logs.configure("error", "pretty", component="doctor")
+    made = _Checks(quiet=quiet, shown=not as_json)
+    made.add(*health_checks.check_installation())
     settings, checks = health_checks.check_settings()
-    checks = [*health_checks.check_installation(), *checks]
+    made.add(*checks)
     if settings is not None:
-        checks += health_checks.check_machine(settings)
+        made.add(*health_checks.check_machine(settings))
         try:
             target = choose_target(settings, broker)
         except ConfigurationError as exc:
-            checks.append(health_checks.Check("broker", "fail", str(exc), exc.hint or ""))
+            made.add(health_checks.Check("broker", "fail", str(exc), exc.hint or ""))
         else:
-            checks += asyncio.run(health_checks.check_network(settings, target))
-    _show_checks(checks, quiet=quiet, as_json=as_json)
-    if any(check.state == "fail" for check in checks):
+            asyncio.run(made.add_all(health_checks.check_network(settings, target)))
+    if as_json:
+        output.print_json([asdict(check) for check in made.checks])
+    if any(check.state == "fail" for check in made.checks):
         raise typer.Exit(FAILED)
 
 
-def _show_checks(checks: Sequence[Check], *, quiet: bool, as_json: bool) -> None:
-    if as_json:
-        output.print_json([asdict(check) for check in checks])
-        return
-    out = output.stdout()
-    for check in checks:
-        if quiet and check.state == "ok":
-            continue
-        colour = _CHECK_COLOURS[check.state]
+@dataclass(slots=True)
+class _Checks:
+    """The checks made so far, each printed when it is added if they are ``shown``."""
+
+    quiet: bool
+    shown: bool
+    checks: list[Check] = field(default_factory=list)
+
+    async def add_all(self, checks: AsyncIterator[Check]) -> None:
+        async for check in checks:
+            self.add(check)
+
+    def add(self, *checks: Check) -> None:
+        for check in checks:
+            if self.shown and not (self.quiet and check.state == "ok"):
+                self._show(check)
+            self.checks.append(check)
+
+    def _show(self, check: Check) -> None:
+        """Print a check, and its remedy unless an earlier one has the same."""
+        out, colour = output.stdout(), _CHECK_COLOURS[check.state]
         out.print(
             f"[{colour}]{check.state:<4}[/{colour}] {check.name:<10} {output.plain(check.text)}"
         )
-        if check.remedy:
+        if check.remedy and all(check.remedy != earlier.remedy for earlier in self.checks):
             output.print_indented(out, output.plain(check.remedy), 16)

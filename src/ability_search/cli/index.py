@@ -54,7 +54,7 @@ from ability_search.sync.trees import (
     sweepable,
     trees,
 )
-from ability_search.sync.upload import Outcome, find_place, remove_sources, send_files
+from ability_search.sync.upload import Outcome, Place, find_place, remove_sources, send_files
 from ability_search.sync.watcher import EDITORS, Watcher, changes_of
 from ability_search.text.loaders.encodings import decoded
 from kadi_client import KadiError
@@ -115,7 +115,11 @@ def index(
         typer.Option("--force", help="Index unchanged files, too, and embed every text again."),
     ] = False,
     sweep: Annotated[
-        bool, typer.Option("--sweep", help="Delete sources below PATH whose files no longer exist.")
+        bool,
+        typer.Option(
+            "--sweep",
+            help="Delete sources below PATH whose files no longer exist, or are excluded.",
+        ),
     ] = False,
     yes: YesOption = False,
     server_side: Annotated[
@@ -187,12 +191,11 @@ def index(
         outcome.collection = name = place.collection
         outcome.warnings += place.warnings
         chosen = trees(paths, place.roots, **patterns)
-        removing: set[str] = set()
-        for tree in sweepable(chosen) if sweep else ():
-            lost, unusual = tree.lost(place.sources)
-            if unusual and not yes:
-                _confirm_sweep(tree, len(lost), name)
-            removing.update(lost)
+        if sweep:
+            removing = _swept(chosen, place, confirmed=yes)
+        else:
+            removing = set()
+            outcome.warnings += _excluded(chosen, place)
         wanted = {**options, "collection": name}
         with progress_bar(name, total=count_files(chosen), hidden=as_json) as advance:
             await send_files(client, chosen, wanted, outcome, timeout, advance)
@@ -256,6 +259,27 @@ def _document(
     }
 
 
+def _swept(chosen: Sequence[Tree], place: Place, *, confirmed: bool) -> set[str]:
+    """Return the sources to delete, see :meth:`.Tree.lost`; ask if that has to be confirmed."""
+    removing: set[str] = set()
+    for tree in sweepable(chosen):
+        lost, unusual = tree.lost(place.sources)
+        if unusual and not confirmed:
+            _confirm_sweep(tree, len(lost), place.collection)
+        removing.update(lost)
+    return removing
+
+
+def _excluded(chosen: Sequence[Tree], place: Place) -> list[str]:
+    """Return a warning for each directory with stored sources that are left out now."""
+    return [
+        f"{output.counted(len(excluded), 'source')} in {place.collection} are excluded now, such"
+        f" as {excluded[0]!r}; --sweep deletes them"
+        for tree in chosen
+        if (excluded := tree.excluded(place.sources))
+    ]
+
+
 def _confirm_sweep(tree: Tree, sources: int, collection: str) -> None:
     """Ask before most sources of a directory are deleted.
 
@@ -264,7 +288,9 @@ def _confirm_sweep(tree: Tree, sources: int, collection: str) -> None:
     """
     place = tree.selection.prefix.rstrip("/")
     count = output.counted(sources, "source")
-    problem = f"{place} lacks the files of {count} in {collection}, which would be deleted"
+    problem = (
+        f"{place} lacks or excludes the files of {count} in {collection}, which would be deleted"
+    )
     if not sys.stdin.isatty():
         hint = "Check that its drive is mounted, or delete them with --yes."
         raise InvalidInput("--sweep", problem, hint=hint)
@@ -316,7 +342,8 @@ def watch(
             directories,
             roots,
             include=include or (),
-            exclude=[*EDITORS, *(exclude or ())],
+            exclude=exclude or (),
+            temporary=EDITORS,
             gitignore=not no_gitignore,
         )
 

@@ -17,6 +17,7 @@ from ability_search.client.tool_client import (
     LONG_SECONDS,
     Advance,
     ToolClient,
+    check_unicode,
     client_target,
 )
 from ability_search.client.tool_options import (
@@ -30,15 +31,12 @@ from ability_search.client.tool_options import (
 )
 from ability_search.client.values import CollectionInfo, Collections, Hits, Neighbours
 from ability_search.config.loader import load_settings
-from ability_search.errors import InvalidInput
 from ability_search.tools import inputs, results
 from kadi_client import RemoteError
 from kadi_client.tools import validation_text
 
 R = TypeVar("R", bound=BaseModel)
 
-_AROUND = 4
-"""Characters of JSON around a name and its value."""
 DocumentLike = inputs.DocumentInput | Mapping[str, Any]
 
 _PAGE = 1000
@@ -69,7 +67,8 @@ class SearchClient:
 
     - :class:`ToolError` if the tool reports a failure: ``str()`` is the message, ``hint`` a remedy,
       ``code`` one of the documented codes, ``retryable`` whether a retry may succeed,
-    - :class:`pydantic.ValidationError` if the input is invalid, before anything is sent,
+    - :class:`pydantic.ValidationError` if the input is invalid, and :class:`InvalidInput` if a text
+      has half a character, before anything is sent,
     - another :class:`kadi_client.KadiError` if there is no answer; the client reconnects by itself.
 
     Args:
@@ -443,27 +442,23 @@ class SearchClient:
 
 
 def _document(given: DocumentLike) -> dict[str, Any]:
-    checked = inputs.DocumentInput.model_validate(given)
-    return checked.model_dump(mode="json", by_alias=True, exclude_unset=True)
+    return _json(inputs.DocumentInput.model_validate(given))
 
 
 def _json_bytes(document: Mapping[str, Any]) -> int:
-    size = 0
-    for name, value in document.items():
-        try:
-            size += len(name) + len(msgspec.json.encode(value)) + _AROUND
-        except UnicodeEncodeError as exc:
-            raise InvalidInput(
-                name,
-                f"half a character (a lone surrogate) in document {document['source']!r}",
-                hint="Read the text with errors='replace', or remove it.",
-            ) from exc
-    return size
+    return len(msgspec.json.encode(document))
 
 
 def _wire(takes: type[BaseModel], given: Mapping[str, Any]) -> dict[str, Any]:
     """Validate the input of a tool and omit ``None`` values."""
-    checked = takes.model_validate({name: each for name, each in given.items() if each is not None})
+    return _json(
+        takes.model_validate({key: each for key, each in given.items() if each is not None})
+    )
+
+
+def _json(checked: BaseModel) -> dict[str, Any]:
+    # As JSON, half a character in a name would be replaced.
+    check_unicode(checked.model_dump(by_alias=True, exclude_unset=True))
     return checked.model_dump(mode="json", by_alias=True, exclude_unset=True)
 
 

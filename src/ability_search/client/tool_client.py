@@ -214,7 +214,9 @@ class ToolClient:
         Raises:
             ToolError: if the tool reports a failure.
             KadiError: if the tool does not answer, or the answer is not an object.
+            InvalidInput: if a text in the input is not valid Unicode.
         """
+        check_unicode(tool_input)
         with calling(tool_input):
             log.debug("calling %s", tool)
             answer = await self.connection.invoke(tool, dict(tool_input), timeout=timeout)
@@ -241,6 +243,30 @@ class ToolClient:
             return await self.call(tool, request, timeout=timeout)
         async with progress_of(self.connection, job, advance, before=before):
             return await self.call(tool, request, timeout=timeout)
+
+
+def check_unicode(value: Any, *path: str) -> None:
+    """Check that all texts and names in an input can be sent.
+
+    Raises:
+        InvalidInput: naming the field of the first one that has half a character, a lone surrogate.
+    """
+    if isinstance(value, str):
+        try:
+            value.encode()
+        except UnicodeEncodeError as exc:
+            raise InvalidInput(
+                ".".join(path),
+                "has half a character (a lone surrogate), which is not valid Unicode",
+                hint="Read the text with errors='replace', or remove it.",
+            ) from exc
+    elif isinstance(value, Mapping):
+        for name, inner in value.items():
+            check_unicode(name, *path, repr(name))
+            check_unicode(inner, *path, str(name))
+    elif isinstance(value, list | tuple):
+        for place, inner in enumerate(value):
+            check_unicode(inner, *path, str(place))
 
 
 def client_identity(settings: Settings, target: Target) -> Identity | None:

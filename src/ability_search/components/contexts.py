@@ -136,6 +136,7 @@ async def open_broker(
     size = settings.limits.message_bytes
     limits = Limits(
         max_message_bytes=size,
+        event_bytes=local.event_bytes,
         outbox_bytes=max(Limits().outbox_bytes, 2 * size),
         memory_bytes=max(local.memory, 4 * size),
     )
@@ -203,7 +204,7 @@ async def open_database(
     """
     try:
         from kadi_localnet.database.backend import DatabaseError
-        from kadi_localnet.database.tools import database_tools, shared_threads
+        from kadi_localnet.database.tools import MAX_WAITING, database_tools, shared_threads
 
         backend, address = _backend(settings)
     except ModuleNotFoundError as exc:
@@ -231,8 +232,13 @@ async def open_database(
         if start is not None:
             watch_engine(meter, threads)
         watch_database(meter, backend.counts)
+        # The worker makes all calls, so the turns of those it makes them for are those of threads.
         connection = part_connection(
-            settings, "database", metered_tools(offered, meter), connect_timeout=wait
+            settings,
+            "database",
+            metered_tools(offered, meter),
+            connect_timeout=wait,
+            max_concurrent=4 * MAX_WAITING,
         )
         await stack.enter_async_context(connection)
         yield Component({"address": address}, connection)
@@ -321,7 +327,7 @@ async def open_models(
             )
         except models.ModelSetupError as exc:
             hint = "Correct the settings model_*; `ability-search models list` shows the models."
-            raise ConfigurationError(str(exc), hint=hint) from exc
+            raise ConfigurationError(str(exc), hint=exc.hint or hint) from exc
         app = guarded(served.application(token=token), host)
         url = await stack.enter_async_context(
             serve_http(app, host, port, token=token, prefix="model_http")

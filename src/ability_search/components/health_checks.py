@@ -7,8 +7,8 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
 from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Any, Literal
@@ -40,17 +40,20 @@ _GIB = 1024**3
 _NAME = "ability-search-doctor"
 _CLOCK_SECONDS = 5.0
 _CALL_SECONDS = 15.0
+_ALL_SECONDS = 60.0
 _SKEW_SECONDS = 60.0
 _METRICS_SECONDS = 3.0
 _UNAUTHORIZED = (401, 403)
 _TOKEN = "Set SEARCH_METRICS_TOKEN to the token of the stack."
+_START_BROKER = "Start one with `ability-search up`, or set BROKER_URL."
+_RESTART = "End the stack with `ability-search down`, and start it again."
 _START = "Start the stack with `ability-search up`, or only this with `ability-search {}`."
 _FULL_BYTES = _GIB // 10
 _TIGHT_BYTES = _GIB
 _EXTRAS = ("local", "hub", "code", "languages", "documents", "gateway", "mcp", "watch")
 _BUILT = 1_767_225_600  # 2026-01-01: an earlier clock is wrong
 
-State = Literal["ok", "warn", "fail"]
+State = Literal["ok", "warn", "fail", "skip"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +134,7 @@ def check_machine(settings: Settings) -> Iterator[Check]:
     text = f"{free / _GIB:.1f} GiB free for {directory}"
     remedy = "Free disk space, or set SEARCH_DATA_DIR to another disk."
     if not os.access(place, os.W_OK):
+        remedy = "Let this user write to it, or set SEARCH_DATA_DIR to another directory."
         yield Check("disk", "warn", f"{place} is not writable", remedy)
     elif free < _FULL_BYTES:
         yield Check("disk", "fail", text, remedy)
@@ -140,9 +144,27 @@ def check_machine(settings: Settings) -> Iterator[Check]:
         yield Check("disk", "ok", text)
 
 
-async def check_network(settings: Settings, target: Target) -> list[Check]:
-    """Check the broker and, if it can be reached, each component behind it."""
-    return [check async for check in _check_network(settings, target)]
+async def check_network(settings: Settings, target: Target) -> AsyncIterator[Check]:
+    """Check the broker and, if it can be reached, each component behind it.
+
+    Checks that depend on one that failed are skipped; those not made within 60 s are left out.
+    """
+    checks = _check_network(settings, target)
+    end = asyncio.get_running_loop().time() + _ALL_SECONDS
+    try:
+        while True:
+            async with asyncio.timeout_at(end):
+                check = await anext(checks, None)
+            if check is None:
+                return
+            yield check
+    except TimeoutError:
+        text = f"the checks after these were not made within {_ALL_SECONDS:.0f} s"
+        yield Check("doctor", "fail", text, "Remedy what is slow or failed, and run it again.")
+
+
+def _skipped(name: str, cause: str) -> Check:
+    return Check(name, "skip", f"not checked, as {cause} failed")
 
 
 async def _check_network(settings: Settings, target: Target) -> AsyncIterator[Check]:
@@ -151,23 +173,35 @@ async def _check_network(settings: Settings, target: Target) -> AsyncIterator[Ch
     try:
         await client.connection.open()
     except KadiError as exc:
-        remedy = "Start one with `ability-search up`, or set BROKER_URL."
+        remedy = _RESTART if target.stack else _START_BROKER
         yield Check("broker", "fail", f"{exc} ({target.origin})", remedy)
         return
     ids: dict[str, str | None] = {}
+    failed: set[str] = set()
     try:
         agent = client.connection.agent_id
         text = f"{target.shown} as {agent} in {_since(started)} ({target.origin})"
         yield Check("broker", "ok", text)
-        async for check in _check_components(client):
+        async for check in _check_components(client, failed):
+            if check.state == "fail":
+                failed.add(check.name)
             yield check
-        ids |= await _database_ids(client)
+        if "database" not in failed:
+            ids |= await _database_ids(client)
     except KadiError as exc:
         yield Check("broker", "fail", str(exc), "See the log of the broker.")
     except SearchError as exc:
         yield Check("database", "fail", str(exc), exc.hint)
     finally:
         await client.connection.close()
+    async for check in _check_databases(settings, target, ids):
+        yield check
+
+
+async def _check_databases(
+    settings: Settings, target: Target, ids: dict[str, str | None]
+) -> AsyncIterator[Check]:
+    """Check the additional brokers of the worker, and the databases on them and on this one."""
     if target.url == settings.broker.url.get_secret_value():
         for other in settings.brokers[1:]:
             yield await _check_additional(other, settings, ids)
@@ -205,7 +239,8 @@ async def _check_additional(
     return Check(name, "ok", f"{target.shown}, {tools} visible, {_since(started)}")
 
 
-async def _check_components(client: ToolClient) -> AsyncIterator[Check]:
+async def _check_components(client: ToolClient, failed: Set[str]) -> AsyncIterator[Check]:
+    """Check what is on the network; ``failed`` are the names of the checks that failed so far."""
     settings, target = client.settings, client.target
     yield await _check_broker_clock(target)
     visible = {str(tool.get("name")) for tool in await client.connection.list_tools()}
@@ -218,14 +253,17 @@ async def _check_components(client: ToolClient) -> AsyncIterator[Check]:
             yield Check(name, "fail", text, _START.format(name))
         else:
             yield Check(name, "ok", _counted(len(tools), "tool"))
+    answered = True
     if "arcade-query" in visible:
-        yield await _check_database(client)
+        database = await _check_database(client)
+        answered = database.state == "ok"
+        yield database
     if api or "create-embedding" in visible:
         yield await _check_embedding(client)
     if settings.reranker.transport == "api" or "rerank" in visible:
         yield await _check_reranker(client)
     if "search-collections" in visible:
-        for check in await _check_search(client):
+        async for check in _check_search(client, failed, answered=answered):
             yield check
     if target.stack is not None:
         yield await _check_metrics(target.stack, settings)
@@ -282,8 +320,10 @@ async def _embedded(client: ToolClient, model: str) -> int:
     """Embed a word; return the dimensions of the vector."""
     require_trusted(client.settings, os.environ, "embedding")
     connection = client.connection
+    once = client.settings.embedding.model_copy(update={"attempts": 1})
+    settings = replace(client.settings, embedding=once)
     async with open_embedder(
-        client.settings, connection.invoke, providers=connection.providers
+        settings, connection.invoke, providers=connection.providers
     ) as embedder:
         vectors = await embedder.embed(model, ["doctor"], timeout=_CALL_SECONDS)
     return int(vectors.shape[1])
@@ -291,28 +331,31 @@ async def _embedded(client: ToolClient, model: str) -> int:
 
 async def _check_models(
     client: ToolClient, collections: Sequence[Mapping[str, Any]]
-) -> list[Check]:
-    """Check the models that collections need, beside that of new collections."""
+) -> AsyncIterator[Check]:
+    """Check the models that collections need, beside that of new collections.
+
+    If the model server is away, the others are not asked for.
+    """
     needed: dict[tuple[str, int], list[str]] = {}
     for each in collections:
         needed.setdefault((each["model"], each["dimensions"]), []).append(each["name"])
-    found = []
+    remedy = "Serve it, or embed again: ability-search reindex COLLECTION --model MODEL"
     for (model, dimensions), names in needed.items():
         text = f"{model}, which {', '.join(names)} needs"
-        remedy = f"Serve it, or embed again: ability-search reindex {names[0]} --model MODEL"
         try:
             now = await _embedded(client, model)
-        except ConfigurationError:
-            return []  # the check of the embedding names the problem
         except SearchError as exc:
-            found.append(Check("model", "warn", f"{text}: {exc}", remedy))
+            hint = exc.hint if exc.retryable else remedy
+            yield Check("model", "warn", f"{text}: {exc}", hint or "")
+            if exc.retryable:
+                yield _skipped("model", model)
+                return
         else:
             if now != dimensions:
                 problem = f"{text}: has {now} dimensions, not {dimensions}"
-                found.append(Check("model", "warn", problem, remedy))
+                yield Check("model", "warn", problem, remedy)
             elif model != _default_model(client):
-                found.append(Check("model", "ok", text))
-    return found
+                yield Check("model", "ok", text)
 
 
 async def _check_reranker(client: ToolClient) -> Check:
@@ -330,22 +373,37 @@ async def _check_reranker(client: ToolClient) -> Check:
     return Check("reranker", "ok", f"{model}, {_since(started)}")
 
 
-async def _check_search(client: ToolClient) -> list[Check]:
+async def _check_search(
+    client: ToolClient, failed: Set[str], *, answered: bool
+) -> AsyncIterator[Check]:
+    """Check the worker and, unless a check ``failed``, the models that collections need.
+
+    It is not asked if the database has not ``answered``.
+    """
+    if not answered:
+        yield _skipped("search", "database")
+        return
     started = time.perf_counter()
     try:
         answer = await client.call("search-collections", {}, timeout=_CALL_SECONDS)
     except KadiError as exc:
-        hint = exc.hint if isinstance(exc, ToolError) else ""
-        return [Check("search", "fail", str(exc), hint)]
+        hint = exc.hint if isinstance(exc, ToolError) else "See the log of the worker."
+        yield Check("search", "fail", str(exc), hint)
+        return
     collections = answer.get("collections", ())
     text = f"{_counted(len(collections), 'collection')}, {_since(started)}"
     unfit: dict[str, list[str]] = {}
     for each in collections:
         for warning in each.get("warnings") or ():
             unfit.setdefault(warning, []).append(each["name"])
-    found = [Check("search", "ok", text)]
-    found += [Check("search", "warn", f"{', '.join(names)}: {w}") for w, names in unfit.items()]
-    return [*found, *await _check_models(client, collections)]
+    yield Check("search", "ok", text)
+    for warning, names in unfit.items():
+        yield Check("search", "warn", f"{', '.join(names)}: {warning}")
+    if causes := sorted(failed & {"models", "embedding"}):
+        yield _skipped("model", causes[0])
+        return
+    async for check in _check_models(client, collections):
+        yield check
 
 
 async def _check_metrics(stack: RunningStack, settings: Settings) -> Check:

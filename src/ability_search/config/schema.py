@@ -194,7 +194,7 @@ class Limits(Group):
     )
     concurrent_calls: int = setting(
         32,
-        about="Concurrent calls; further calls are queued.",
+        about="Concurrent calls, at most half of them of one agent; further calls are queued.",
         unit="calls",
         ge=1,
         le=10_000,
@@ -452,9 +452,17 @@ class LocalBroker(Group):
     memory: ByteSize = size(
         512 * MIB,
         about="Memory for the messages and registrations of all sessions; at least four messages."
-        " From half of it on, messages wait; beyond it, the session that holds most is closed.",
+        " From half of it on, events are dropped, those of slow readers first, and messages of"
+        " sessions with more than their share wait; beyond it, the session that holds most is"
+        " closed.",
         ge=MIB,
         le=64 * 1024 * MIB,
+    )
+    event_bytes: ByteSize = size(
+        MIB,
+        about="Maximum size of an event, whatever `max_message_bytes`; a larger one is refused.",
+        ge=KIB,
+        le=64 * MIB,
     )
     backplane: BackplaneUrl | None = setting(
         None,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path, PurePath
@@ -50,10 +50,11 @@ class File:
         documents = []
         for part, child in found.children:
             name = child.metadata.get("attachment", "")
-            if is_secret(name):
+            if child.source is None and is_secret(name):
                 skipped.append(Skipped(f"{self.source}#{part}", SECRET, part=True))
             else:
-                document = self._document(f"{self.source}#{part}", child, name)
+                source = child.source or f"{self.source}#{part}"
+                document = self._document(source, child, child.source or name)
                 documents.append(replace(document, of=self.source))
         children = tuple(each.source for each in documents)
         # With another hash than that of its bytes, the next indexing reads the file again.
@@ -63,7 +64,7 @@ class File:
             self._document(self.source, found, self.source),
             file=True,
             file_hash=text_hash if late else self.hash,
-            children=children if self.format in loaders.CONTAINERS else None,
+            children=children if self.format in loaders.MAY_HOLD_DOCUMENTS else None,
         )
         return [*documents, own], skipped
 
@@ -109,11 +110,15 @@ class Reading:
     skipped: list[Skipped] = field(default_factory=list)
 
 
-def open_extractor(settings: Settings) -> Extractor:
+def open_extractor(
+    settings: Settings, advance: Callable[[str], None] = lambda _: None
+) -> Extractor:
     """Return an extractor with the limits of the settings; close it after use."""
     limits = settings.limits
     bounds = loaders.Bounds(int(limits.document_bytes), int(limits.unpacked_bytes))
-    return Extractor(bounds, timeout=settings.files.timeout)
+    files = settings.files
+    kept = files.cache_dir / "recognised"
+    return Extractor(bounds, timeout=files.timeout, kept=kept, advance=advance)
 
 
 def load(

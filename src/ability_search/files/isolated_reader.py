@@ -15,24 +15,30 @@ import struct
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any, BinaryIO, Self, cast
 
 import msgspec
 
-from ability_search.files.ocr import recognizer
+from ability_search.files.ocr import PageTexts, image_key, recognizer
 from ability_search.text.loaders import (
     FOREIGN,
+    OUT_OF_TIME,
     Bounds,
     Extracted,
+    OutOfTime,
     Unreadable,
     extract,
     too_much_memory,
 )
 
+MOST_TIMES = 60
+"""Number of timeouts that the recognition of all images of a file may take together."""
 _CHILD = "ability_search.files.isolated_reader"
 _STATUS = Path("/proc/self/status")
 _PEAK = "VmPeak:"
@@ -47,6 +53,8 @@ class Request(msgspec.Struct, frozen=True):
     format: str | None
     bounds: Bounds
     timeout: float
+    known: dict[str, str] = {}
+    """Texts of its images that were recognised before, by :func:`.image_key`."""
 
 
 class Reply(msgspec.Struct, frozen=True):
@@ -58,6 +66,8 @@ class Reply(msgspec.Struct, frozen=True):
     """The process has used most of its memory: a new one has to read the next file."""
     busy: bool = False
     """The file is still being read: the recognition of another image begins."""
+    texts: dict[str, str] = {}
+    """Texts of its images, by :func:`.image_key`, if some were left unread for lack of time."""
 
 
 def write_frame(stream: BinaryIO, message: Request | Reply) -> None:
@@ -87,12 +97,24 @@ class Extractor:
 
     Args:
         bounds: Limits for one file.
-        timeout: Maximum seconds for one file; each image in it that is recognised has as many.
+        timeout: Maximum seconds for one file; each image in it that is recognised has as many, all
+            of them together :data:`MOST_TIMES` as many.
+        kept: Directory for the texts of images, see :class:`.PageTexts`.
+        advance: Called before each image is recognised, with the file and the number of the image.
     """
 
-    def __init__(self, bounds: Bounds, *, timeout: float) -> None:
+    def __init__(
+        self,
+        bounds: Bounds,
+        *,
+        timeout: float,
+        kept: Path | None = None,
+        advance: Callable[[str], None] = lambda _: None,
+    ) -> None:
         self._bounds = bounds
         self._timeout = timeout
+        self._kept = PageTexts(kept)
+        self._advance = advance
         self._child: subprocess.Popen[bytes] | None = None
         self._lock = threading.Lock()
         self._closed = False
@@ -111,7 +133,8 @@ class Extractor:
         """
         if format not in FOREIGN:
             return extract(name, data, format, self._bounds)
-        request = Request(name, data, format, self._bounds, self._timeout)
+        known = self._kept.load(data)
+        request = Request(name, data, format, self._bounds, self._timeout, known)
         child = self._running()
         late = threading.Event()
 
@@ -120,7 +143,7 @@ class Extractor:
             _kill(child)
 
         sent: Request | None = request
-        while True:
+        for image in count(1):
             timer = threading.Timer(self._timeout, end)
             timer.start()
             try:
@@ -130,6 +153,7 @@ class Extractor:
             if reply is None or not reply.busy:
                 break
             sent = None
+            self._advance(f"{name}, image {image}")
         if reply is None:
             self._end_child()
             if self._closed:
@@ -141,6 +165,8 @@ class Extractor:
             )
         if reply.spent:
             self._end_child()
+        if known or reply.texts:
+            self._kept.keep(data, reply.texts)
         if reply.found is None:
             raise Unreadable(reply.problem)
         return reply.found
@@ -201,14 +227,33 @@ def _ask(child: subprocess.Popen[bytes], request: Request | None) -> Reply | Non
     return None if body is None else msgspec.msgpack.decode(body, type=Reply)
 
 
-def answer(body: bytes, send: Callable[[Reply], None] = lambda _: None) -> Reply:
-    """Read the file of an encoded request; send that it is busy before each image."""
+def answer(
+    body: bytes,
+    send: Callable[[Reply], None] = lambda _: None,
+    now: Callable[[], float] = time.monotonic,
+) -> Reply:
+    """Read the file of an encoded request; send that it is busy before each image.
+
+    Images that were recognised before are not recognised again. When the time for all images is
+    up, the others are left unread.
+    """
     request = msgspec.msgpack.decode(body, type=Request)
     read = recognizer(request.timeout)
+    most = MOST_TIMES * request.timeout
+    started = now()
+    texts: dict[str, str] = {}
 
     def recognize(image: bytes) -> str:
+        if now() - started > most:
+            problem = f"not read within {most:g} seconds; the next indexing goes on {OUT_OF_TIME}"
+            raise OutOfTime(problem)
         send(Reply(busy=True))
-        return read(image) if read else ""
+        key = image_key(image)
+        if key in request.known:
+            texts[key] = request.known[key]
+        else:
+            texts[key] = read(image) if read else ""
+        return texts[key]
 
     try:
         found = extract(
@@ -218,7 +263,8 @@ def answer(body: bytes, send: Callable[[Reply], None] = lambda _: None) -> Reply
         )
     except Unreadable as exc:
         return Reply(problem=str(exc), spent=_is_spent())
-    return Reply(found, spent=_is_spent())
+    late = any(reason.endswith(OUT_OF_TIME) for _, reason in found.unread)
+    return Reply(found, spent=_is_spent(), texts=texts if late else {})
 
 
 def _is_spent() -> bool:

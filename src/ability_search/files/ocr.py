@@ -6,7 +6,13 @@ import functools
 import os
 import shutil
 import subprocess
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from hashlib import sha256
+from pathlib import Path
+
+import msgspec
 
 from ability_search.text.loaders import OUT_OF_TIME, Unreadable
 
@@ -19,6 +25,49 @@ _UPRIGHT = "1"
 """Page segmentation mode of tesseract that turns a page upright first."""
 _SHARE = 0.9
 """Share of the time for a file or page after which its recognition stops."""
+
+
+class PageTexts:
+    """Texts of the images of files that were not read to their end, so that reading goes on there.
+
+    They are kept on the disk until the file is read to its end. A directory that cannot be written
+    is no error: the next reading begins anew.
+
+    Args:
+        directory: Where they are kept; ``None`` keeps nothing.
+    """
+
+    def __init__(self, directory: Path | None) -> None:
+        self._directory = directory
+
+    def load(self, data: bytes) -> dict[str, str]:
+        """Return the texts kept for a file with these bytes, by :func:`image_key`."""
+        with suppress(OSError, msgspec.DecodeError):
+            if file := self._file(data):
+                return msgspec.json.decode(file.read_bytes(), type=dict[str, str])
+        return {}
+
+    def keep(self, data: bytes, texts: Mapping[str, str]) -> None:
+        """Keep the texts of a file; if there are none, those kept before are deleted."""
+        if (file := self._file(data)) is None:
+            return
+        with suppress(OSError):
+            if not texts:
+                file.unlink(missing_ok=True)
+                return
+            file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            descriptor, name = tempfile.mkstemp(dir=file.parent)
+            with os.fdopen(descriptor, "wb") as temporary:
+                temporary.write(msgspec.json.encode(texts))
+            os.replace(name, file)
+
+    def _file(self, data: bytes) -> Path | None:
+        return self._directory and self._directory / f"{sha256(data).hexdigest()}.json"
+
+
+def image_key(image: bytes) -> str:
+    """Return a hash of an image."""
+    return sha256(image).hexdigest()
 
 
 def is_installed() -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -75,6 +75,8 @@ _CREDENTIALS_IN_JSON = re.compile(
 _CREDENTIALS_BYTES = 16 * 1024
 """Bytes of a file that show whether it is one of credentials."""
 _MANY = 20
+_BRACES = re.compile(r"(?<!\\)\{[^{},]{0,255}+,[^{}]{0,255}\}")
+_HERE = re.compile(r"\A(!?)\./")
 SECRET = "may hold a key, a password or a token: never indexed"
 _LEFT_OUT = (
     ".git/",
@@ -120,6 +122,18 @@ class Selection:
     """Directories that could not be read, files of secrets, and further names of a file."""
     secrets: frozenset[Identity] = frozenset()
     """Key files and files of secrets in the tree, and in the directories above it."""
+    excludes: Callable[[Path], bool] = lambda _: False
+    """Returns whether the patterns to leave out, or ``.gitignore``, leave out a path."""
+    unmatched: frozenset[str] = frozenset()
+    """Patterns of the caller that match no file."""
+
+    def gone(self, sources: Iterable[str]) -> list[str]:
+        """Return the sources whose files no longer exist, or are left out by a pattern now.
+
+        Those that cannot be read are neither, nor are those that ``include`` does not name.
+        """
+        files = ((source, self.root / source) for source in sources)
+        return [source for source, file in files if vanished(file) or self.excludes(file)]
 
     def only(self, files: Set[Path]) -> Selection:
         """Return the selection reduced to these files, without those skipped."""
@@ -165,6 +179,7 @@ def select(
     names_from: Path | None = None,
     include: Sequence[str] = (),
     exclude: Sequence[str] = (),
+    temporary: Sequence[str] = (),
     gitignore: bool = False,
     known_secrets: dict[Path, frozenset[Identity]] | None = None,
 ) -> Selection:
@@ -172,8 +187,8 @@ def select(
 
     Version control, installed packages and secrets are left out; other hidden files are not. Files
     of secrets that would be selected otherwise are named in ``skipped``, and so are links to a file
-    that is selected under another name. Links to places outside the root are not followed. The
-    files are checked again when they are read, see
+    that is selected under another name, and links that are not followed: to directories, and to
+    places outside the root. The files are checked again when they are read, see
     :func:`ability_search.files.file_documents.load`.
 
     Args:
@@ -182,6 +197,7 @@ def select(
         names_from: Directory to which sources are relative. Default: the root.
         include: Patterns of files to select. Default: all files.
         exclude: Patterns of files and directories to leave out.
+        temporary: Further such patterns, which need not match anything.
         gitignore: Also leave out files matched by ``.gitignore`` and ``.git/info/exclude`` files,
             in the path and above it up to the top of the repository.
         known_secrets: Secrets of the directories listed so far, if several paths are selected.
@@ -201,30 +217,43 @@ def select(
         where = Path(exc.filename).relative_to(base).as_posix()
         skipped.append(Skipped(shown(where), exc.strerror or "cannot be read"))
 
-    def leave_out(secret: Path) -> None:
-        skipped.append(Skipped(shown(secret.relative_to(base).as_posix()), SECRET))
+    def leave_out(left: Path, reason: str) -> None:
+        skipped.append(Skipped(shown(left.relative_to(base).as_posix()), reason))
 
-    wanted = _patterns(include, "include") if include else None
-    unwanted = _patterns([*_LEFT_OUT, *exclude], "exclude")
-    ignored = _Ignored(path) if gitignore else None
+    rules = _Rules(path, include, exclude, temporary, gitignore=gitignore)
     files: dict[Path, Path] = {}
-    for file in _walk(path, unwanted, ignored, unreadable, leave_out):
-        relative = file.relative_to(path).as_posix()
-        secret = is_secret(relative)
+    for file in _walk(path, rules, unreadable, leave_out):
+        secret = is_secret(file.relative_to(path).as_posix())
         if secret:
             secrets.update(_identity(file))
-        if (
-            unwanted.match_file(relative)
-            or (ignored is not None and ignored.names(file, directory=False))
-            or (wanted is not None and not wanted.match_file(relative))
-        ):
+        if rules.exclude(file) or not rules.include(file):
             continue
-        if secret:
-            leave_out(file)
-        elif (real := real_path(file)) and real.is_relative_to(root) and real.is_file():
+        if problem := SECRET if secret else _unfollowed(file, root):
+            leave_out(file, problem)
+        elif real := real_path(file):
             files[file] = real
-    selection = Selection(base, tuple(files), prefix, root, tuple(skipped), frozenset(secrets))
+    selection = Selection(
+        *(base, tuple(files), prefix, root, tuple(skipped), frozenset(secrets)),
+        excludes=rules.exclude,
+        unmatched=frozenset(rules.unmatched),
+    )
     return named_once([selection], files)[0]
+
+
+def _unfollowed(file: Path, root: Path) -> str:
+    """Return why a path that is no directory is not read; empty if it is."""
+    real = real_path(file)
+    if real is None:
+        return "a link that leads nowhere" if file.is_symlink() else ""
+    if not real.is_relative_to(root):
+        return "a link that leads outside the directory that may be read; not followed"
+    return "" if real.is_file() else "not a regular file"
+
+
+def unmatched_patterns(selections: Sequence[Selection]) -> tuple[Skipped, ...]:
+    """Return the patterns that match no file of any of the selections."""
+    patterns = frozenset[str].intersection(*(each.unmatched for each in selections))
+    return tuple(Skipped(each, "a pattern that matches no file") for each in sorted(patterns))
 
 
 def named_once(selections: Sequence[Selection], real: Mapping[Path, Path]) -> list[Selection]:
@@ -283,7 +312,7 @@ def needs_consent(gone: int, stored: int, *, files: bool) -> bool:
     twenty or more.
 
     Args:
-        gone: Number of sources whose files no longer exist.
+        gone: Number of sources to remove.
         stored: Number of all sources stored below the directory.
         files: Whether the directory has files.
     """
@@ -321,10 +350,62 @@ def _size(file: Path) -> int:
 
 
 def _patterns(patterns: Sequence[str], name: str) -> GitIgnoreSpec:
+    for pattern in patterns:
+        if _BRACES.search(pattern):
+            problem = f"{pattern}: alternatives in braces are not in gitignore syntax"
+            raise InvalidInput(name, problem, hint="Give each alternative as a pattern.")
     try:
-        return GitIgnoreSpec.from_lines(patterns)
+        return GitIgnoreSpec.from_lines(_HERE.sub(r"\1/", each) for each in patterns)
     except ValueError as exc:
         raise InvalidInput(name, "not in gitignore syntax", hint="Example: *.md") from exc
+
+
+class _Rules:
+    """The patterns of a selection, and which of them match anything.
+
+    Args:
+        top: The directory to which the patterns are relative.
+        include: Patterns of files to select; none select all.
+        exclude: Patterns of files and directories to leave out.
+        temporary: Further such patterns, of which no match is expected.
+        gitignore: Whether files of Git leave out files too.
+    """
+
+    def __init__(
+        self,
+        top: Path,
+        include: Sequence[str],
+        exclude: Sequence[str],
+        temporary: Sequence[str],
+        *,
+        gitignore: bool,
+    ) -> None:
+        self._top = top
+        self._wanted = _patterns(include, "include") if include else None
+        self._unwanted = _patterns([*_LEFT_OUT, *temporary, *exclude], "exclude")
+        self.ignored = _Ignored(top) if gitignore else None
+        specs = {each: _patterns([each], "exclude") for each in (*include, *exclude)}
+        self.unmatched = {
+            pattern: spec
+            for pattern, spec in specs.items()
+            if any(each.include for each in spec.patterns)
+        }
+        """Patterns that have matched nothing so far, without negated ones."""
+
+    def exclude(self, path: Path, *, directory: bool = False) -> bool:
+        """Return whether a path is left out."""
+        if not path.is_relative_to(self._top):
+            return False
+        relative = path.relative_to(self._top).as_posix() + "/" * directory
+        for pattern in [each for each, spec in self.unmatched.items() if spec.match_file(relative)]:
+            del self.unmatched[pattern]
+        ignored = self.ignored is not None and self.ignored.names(path, directory=directory)
+        return ignored or self._unwanted.match_file(relative)
+
+    def include(self, file: Path) -> bool:
+        """Return whether a file is selected if it is not left out."""
+        wanted = self._wanted
+        return wanted is None or wanted.match_file(file.relative_to(self._top).as_posix())
 
 
 class _Ignored:
@@ -414,28 +495,27 @@ def _identity(file: Path) -> Iterator[Identity]:
 
 def _walk(
     top: Path,
-    unwanted: GitIgnoreSpec,
-    ignored: _Ignored | None,
+    rules: _Rules,
     unreadable: Callable[[OSError], None],
-    leave_out: Callable[[Path], None],
+    leave_out: Callable[[Path, str], None],
 ) -> Iterator[Path]:
-    """Yield what is below a directory and is no directory; links to directories are left out.
+    """Yield what is below a directory and is no directory.
 
-    ``leave_out`` is called with each directory of secrets.
+    ``leave_out`` is called with each directory of secrets or link to a directory, and the reason.
     """
     for walked, names, files in os.walk(top, onerror=unreadable):
         here = Path(walked)
-        if ignored is not None:
-            ignored.read(here)
+        if rules.ignored is not None:
+            rules.ignored.read(here)
         within, names[:] = sorted(names), []
         for name in within:
-            relative = f"{(here / name).relative_to(top).as_posix()}/"
-            if unwanted.match_file(relative):
+            directory = here / name
+            if rules.exclude(directory, directory=True):
                 continue
-            if ignored and ignored.names(here / name, directory=True):
-                continue
-            if is_secret(relative):
-                leave_out(here / name)
+            if is_secret(f"{directory.relative_to(top).as_posix()}/"):
+                leave_out(directory, SECRET)
+            elif directory.is_symlink():
+                leave_out(directory, "a link to a directory; not followed")
             else:
                 names.append(name)
         yield from (here / name for name in sorted(files))

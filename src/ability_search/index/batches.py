@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from itertools import groupby
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from ability_search.index.preparation import Prepared
@@ -95,8 +94,3 @@ def slots_of(prepared: Prepared) -> Iterator[Slot]:
     for part in prepared.parts:
         for place in range(len(part.passages)):
             yield Slot(prepared, part, place)
-
-
-def by_part(slots: Sequence[Slot]) -> list[list[Slot]]:
-    """Split a batch into runs of passages of the same document or kind."""
-    return [list(run) for _, run in groupby(slots, key=lambda slot: id(slot.part))]

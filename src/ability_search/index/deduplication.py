@@ -1,7 +1,8 @@
 """Near-duplicate chunks.
 
 A duplicate is stored, so that its document can be restored, but left out of the indexes: an indexed
-chunk, its stand-in, represents it. When the stand-in is deleted, the store indexes the duplicate.
+chunk, its stand-in, represents it. When the stand-in is deleted, the store indexes one of its
+duplicates, which then represents the others.
 """
 
 from __future__ import annotations
@@ -15,14 +16,12 @@ import numpy as np
 from ability_search.collection import Collection
 from ability_search.documents import Vector
 from ability_search.store.port import IndexStore
-from ability_search.store.records import ChunkRecord, Neighbour
+from ability_search.store.records import ROUNDING, ChunkRecord, Neighbour
 
 _PROBES = 32
 """Chunks whose neighbours are requested at once."""
 _NEIGHBOURS = 10
 """Neighbours per chunk; enough that chunks to be replaced seldom hide one that is kept."""
-_ROUNDING = 1e-6
-"""Tolerance for the cosine of equal vectors that are rounded to seven decimals."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,14 +29,19 @@ class Deduplication:
     """Parameters of duplicate detection.
 
     Attributes:
-        threshold: Minimum cosine of a duplicate and its stand-in, in (0, 1].
+        thresholds: Minimum cosine of a duplicate and its stand-in, in (0, 1], by the source of the
+            duplicate; chunks of other sources are none.
         beam: Beam width of the graph search.
         scan_below: Number of chunks below which embeddings are scanned, even if there is a graph.
     """
 
-    threshold: float
+    thresholds: Mapping[str, float]
     beam: int
     scan_below: int
+
+    def least(self, chunk: ChunkRecord) -> float:
+        """Return the minimum cosine of a duplicate, less the tolerance."""
+        return self.thresholds.get(chunk.source, 2.0) - ROUNDING
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +81,8 @@ async def find_duplicates(
     stored = await _stored_neighbours(store, collection, chunks, rule) if collection.chunks else {}
     vectors = _unit(np.array([chunk.embedding for chunk in chunks], dtype=np.float32))
     candidates = [n for n, chunk in enumerate(chunks) if chunk.chunk_id not in stored]
-    repeated = await asyncio.to_thread(_repeated, vectors, candidates, rule.threshold - _ROUNDING)
+    least = [rule.least(chunk) for chunk in chunks]
+    repeated = await asyncio.to_thread(_repeated, vectors, candidates, least)
     stand_ins = {chunk_id: found.chunk_id for chunk_id, found in stored.items()} | {
         chunks[place].chunk_id: chunks[first].chunk_id for place, first in repeated.items()
     }
@@ -89,10 +94,10 @@ async def _stored_neighbours(
 ) -> dict[str, Neighbour]:
     """Return the stored stand-in of each chunk that has one, by chunkId."""
     replaced = {chunk.source for chunk in chunks}
-    least = rule.threshold - _ROUNDING
+    probes = [chunk for chunk in chunks if chunk.source in rule.thresholds]
     found: dict[str, Neighbour] = {}
-    for start in range(0, len(chunks), _PROBES):
-        part = chunks[start : start + _PROBES]
+    for start in range(0, len(probes), _PROBES):
+        part = probes[start : start + _PROBES]
         neighbours = await store.nearest(
             collection.type,
             [chunk.embedding or () for chunk in part],
@@ -102,27 +107,29 @@ async def _stored_neighbours(
         )
         for chunk, nearest in zip(part, neighbours, strict=True):
             near = [
-                each for each in nearest if each.cosine >= least and each.source not in replaced
+                each
+                for each in nearest
+                if each.cosine >= rule.least(chunk) and each.source not in replaced
             ]
             if near:
                 found[chunk.chunk_id] = min(near, key=lambda each: (-each.cosine, each.chunk_id))
     return found
 
 
-def _repeated(vectors: Vector, candidates: Sequence[int], least: float) -> dict[int, int]:
+def _repeated(vectors: Vector, candidates: Sequence[int], least: Sequence[float]) -> dict[int, int]:
     """Return the candidates that repeat an earlier one, mapped to the first that they repeat.
 
     Args:
         vectors: Unit vectors, shape (n, d).
         candidates: Row numbers in ``vectors``, ascending; a repetition is never a stand-in.
-        least: Minimum cosine of a repetition.
+        least: Minimum cosine of each row as a repetition.
     """
     standing = np.empty(len(candidates), dtype=np.intp)
     count = 0
     found: dict[int, int] = {}
     kept = np.empty((len(candidates), vectors.shape[1]), dtype=np.float32)
     for place in candidates:
-        near = np.flatnonzero(kept[:count] @ vectors[place] >= least)
+        near = np.flatnonzero(kept[:count] @ vectors[place] >= least[place])
         if len(near):
             found[place] = int(standing[near[0]])
         else:

@@ -19,7 +19,7 @@ from ability_search.files.selection import (
     needs_consent,
     select,
     slices,
-    vanished,
+    unmatched_patterns,
 )
 from ability_search.index.index_calls import IndexOptions, IndexReport, Progress, Report
 from ability_search.index.index_ports import IndexPorts
@@ -39,7 +39,7 @@ class FileRequest(BaseModel):
     exclude: Sequence[str] = ()
     gitignore: bool = False
     sweep: bool = False
-    """Remove sources under the path whose files are gone."""
+    """Remove sources under the path whose files are gone or excluded now."""
     sweep_all: bool = False
     """Remove them even if :func:`.needs_consent` applies."""
 
@@ -86,7 +86,7 @@ class FileIndexing:
         skipped: list[Skipped] = []
         total = _Total(name, options.model or "", len(selection.files), report, skipped)
         limits = self._settings.limits
-        with open_extractor(self._settings) as extractor:
+        with open_extractor(self._settings, total.stage) as extractor:
             async for changed in self._changed(name, selection, request, options, total, skipped):
                 read = read_files(
                     changed,
@@ -141,6 +141,7 @@ class FileIndexing:
         if not documents:
             return ()
         total.result.documents += sum(each.of is not None for each in documents)
+        total.result.documents -= sum(each.container for each in documents)
         report = await self._indexing.index(name, documents, options, total.report)
         total.add(report)
         return report.wanted
@@ -148,7 +149,7 @@ class FileIndexing:
     def _select(self, request: FileRequest) -> Selection:
         roots = self._settings.files.allowed_roots
         path, root = allowed(request.path, roots, base=self._base)
-        return select(
+        selection = select(
             path,
             root,
             names_from=Path(os.path.commonpath([each.resolve() for each in roots])),
@@ -156,11 +157,13 @@ class FileIndexing:
             exclude=request.exclude,
             gitignore=request.gitignore,
         )
+        unmatched = unmatched_patterns([selection])
+        return replace(selection, skipped=(*selection.skipped, *unmatched))
 
     async def _sweep(
         self, name: str, selection: Selection, warnings: list[str], *, confirmed: bool
     ) -> int:
-        """Remove the sources below the selection whose files are gone; return their number.
+        """Remove the sources below the selection that are gone; return their number.
 
         Nothing is removed if :func:`.needs_consent` applies and it was not confirmed.
         """
@@ -173,15 +176,16 @@ class FileIndexing:
             collection.type, after=floor, limit=_PAGE, files=True
         ):
             below = [source for source in page if source.startswith(selection.prefix)]
-            gone += await asyncio.to_thread(_gone, selection.root, below)
+            gone += await asyncio.to_thread(selection.gone, below)
             stored += len(below)
             if len(below) < _PAGE:
                 break
             floor = below[-1]
         if not confirmed and needs_consent(len(gone), stored, files=bool(selection.files)):
             warnings.append(
-                f"{selection.prefix or name} lacks the files of {len(gone)} of {stored} sources;"
-                " they are kept, because its drive may not be mounted (sweepAll deletes them)"
+                f"{selection.prefix or name} lacks or excludes the files of {len(gone)} of {stored}"
+                " sources; they are kept, because its drive may not be mounted (sweepAll deletes"
+                " them)"
             )
             return 0
         parts = [gone[start : start + _PAGE] for start in range(0, len(gone), _PAGE)]
@@ -197,6 +201,7 @@ class _Total:
         self.result = IndexReport(name, documents, model)
         self._report = report
         self._skipped = skipped
+        self._loop = asyncio.get_running_loop()
 
     def add(self, part: IndexReport) -> None:
         """Add the report of one part."""
@@ -218,6 +223,7 @@ class _Total:
         done = total.done + progress.done + sum(not each.part for each in self._skipped)
         await self._report(Progress(total.collection, done, total.documents, progress.stage))
 
-
-def _gone(root: Path, sources: Sequence[str]) -> list[str]:
-    return [source for source in sources if vanished(root / source)]
+    def stage(self, stage: str) -> None:
+        """Report what is being read, from any thread."""
+        progress = Progress(self.result.collection, 0, self.result.documents, f"reading {stage}")
+        asyncio.run_coroutine_threadsafe(self.report(progress), self._loop)

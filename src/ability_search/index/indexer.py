@@ -8,7 +8,7 @@ import binascii
 import logging
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -46,7 +46,8 @@ from ability_search.index.preparation import (
 from ability_search.index.sequences import with_preceding
 from ability_search.index.writer import Writer
 from ability_search.ops.metrics.metric_table import CHUNKS_DELETED, CHUNKS_INDEXED
-from ability_search.store.records import Replacement
+from ability_search.store.halves import in_halves
+from ability_search.store.records import Replacement, SourceRecord
 from ability_search.text.analyzer import analyzer_for
 from ability_search.text.chunkers.semantic import SentenceWindows
 from ability_search.text.chunkers.strategies import SEMANTIC
@@ -105,13 +106,20 @@ class Indexer:
             DatabaseUnavailable: if the database failed. What was reported as done is stored.
         """
         checked_name(name)
+        if options.dedup_threshold is not None:
+            documents = [
+                replace(each, dedup_threshold=options.dedup_threshold) for each in documents
+            ]
         # With force, stored hashes are not read, so a stale cached record would go unnoticed.
         known = self._registry.reload if options.force else self._registry.find
         collection = await known(name)
         last = {document.source: document for document in documents}.values()
+        moved: list[str] = []
         if collection is not None:
             await self.discard(name, await self._left_children(collection, last))
+            moved = await self._moved(collection, last)
         result = await self.index_into(name, collection, documents, options, report)
+        result.warnings += moved
         await self.discard(name, [each.source for each in last if each.blank])
         return result
 
@@ -125,8 +133,32 @@ class Indexer:
         stored = await self._store.documents_of(collection.type, [each.source for each in holders])
         made = {*generated_sources(each.source for each in holders)}
         kept = made.union(*(each.children or () for each in holders))
-        parts = tuple(f"{each.source}#" for each in holders)
-        return [each for each in stored if each.startswith(parts) and each not in kept]
+        left = [each for each in stored if each not in kept]
+        records = await self._records(collection, left)
+        return [each.source for each in records if each.metadata.get("path") == each.of]
+
+    async def _moved(self, collection: Collection, documents: Iterable[Document]) -> list[str]:
+        """Return warnings for sources of documents in files that are stored as others'."""
+        holders = {
+            each.source: each.of
+            for each in documents
+            if each.of is not None
+            and each.of == each.metadata.get("path")
+            and not each.source.startswith(f"{each.of}#")
+        }
+        records = await self._records(collection, [*holders])
+        return [
+            f"{each.source!r} was {f'in {each.of}' if each.of else 'another document'} and is now"
+            f" in {holders[each.source]}; give each its own source to keep both"
+            for each in records
+            if each.of != holders[each.source]
+        ]
+
+    async def _records(
+        self, collection: Collection, sources: Sequence[str]
+    ) -> Sequence[SourceRecord]:
+        read = partial(self._store.source_records_named, collection.type)
+        return await in_halves(read, sources) if sources else ()
 
     async def index_into(
         self,
@@ -142,7 +174,13 @@ class Indexer:
         detected = await detected_language(documents) if unknown else ""
         recipe = recipe_for(options, collection, self._settings, detected=detected)
         model = self._model(options, collection)
-        result = IndexReport(public_name(record), len(documents), model)
+        counted = sum(not each.container for each in documents)
+        result = IndexReport(public_name(record), counted, model)
+        if (options.max_tokens or 0) > recipe.chunk_size:
+            result.warnings.append(
+                f"chunks have at most {recipe.chunk_size} tokens, not {options.max_tokens}:"
+                f" {model} reads no more (embedding_max_tokens)"
+            )
         call = IndexCall(result, report)
         tasks = await self._hashed(call.distinct(documents), recipe, model)
         if collection is not None and not options.force:
@@ -172,18 +210,16 @@ class Indexer:
             collection=collection,
             model=model,
             recipe=recipe,
-            dedup_threshold=options.dedup_threshold,
         )
-        holders = [task for task in tasks if task.document.children]
-        for some in ([task for task in tasks if not task.document.children], holders):
-            if not some:
-                continue
-            try:
+        try:
+            for some in _children_first(tasks):
+                if writer.collection is None and some[0].document.container:
+                    break
                 await self._run(some, writer, call, recipe, model, embed_all=options.embed_all)
-            except EmbeddingUnavailable as exc:
-                if record == result.collection:
-                    _add_progress(exc, result)
-                raise
+        except EmbeddingUnavailable as exc:
+            if record == result.collection:
+                _add_progress(exc, result)
+            raise
         if writer.collection is not None:
             result.dimensions = writer.collection.dimensions
             language = writer.collection.content_language or detected
@@ -394,14 +430,14 @@ class Indexer:
         short = _length(task.document) <= _SHORT
         prepared = run() if short else await asyncio.to_thread(run)
         result.warnings += prepared.warnings
-        if not prepared.passages:
+        if not prepared.passages and not task.document.container:
             raise InvalidInput("content", "is blank; nothing is stored of it", hint="Send a text.")
         return await kinds.derive(prepared)
 
     async def _write(self, writer: Writer, group: list[Prepared]) -> Written:
         written = await writer.write(group)
         self._meter.add(CHUNKS_INDEXED, written.chunks)
-        return written
+        return Written(0, 0, 0, 0) if group[0].document.container else written
 
     async def list_sources(
         self, name: str, *, limit: int, cursor: str | None, children: bool = True
@@ -440,6 +476,14 @@ def _add_progress(failure: EmbeddingUnavailable, result: IndexReport) -> None:
     failure.args = (f"{failure}; {stored} of {result.documents} documents are stored",)
     remedy = _CHECK_EMBEDDER if failure.hint == failure.default_hint else failure.hint
     failure.hint = f"{remedy} Then call again: what is stored is skipped."
+
+
+def _children_first(tasks: Iterable[Task]) -> list[list[Task]]:
+    """Return documents without children, those with children, and those of children only."""
+    groups: tuple[list[Task], ...] = [], [], []
+    for task in tasks:
+        groups[2 if task.document.container else bool(task.document.children)].append(task)
+    return [group for group in groups if group]
 
 
 async def detected_language(documents: Sequence[Document]) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from dataclasses import replace
 
 from ability_search.collection import Collection
@@ -154,7 +155,7 @@ class Maintenance:
                     return renewed
                 after = ""  # again from the start, for those that could not be written
                 continue
-            changes = [_reweighted(chunk, collection) for chunk in chunks]
+            changes = await asyncio.to_thread(_reweighted, chunks, collection)
             await self._store.set_weights(
                 generation, kinds=kinds, average_length=average, changes=changes
             )
@@ -162,15 +163,20 @@ class Maintenance:
             after = chunks[-1].chunk_id
 
 
-def _reweighted(chunk: WeightedChunk, collection: Collection) -> WeightedChunk:
-    """Return a chunk with weights for the average length of its collection."""
-    weights = reweighted(
-        chunk.terms,
-        chunk.weights,
-        lengths=chunk.lengths,
-        old_average=chunk.average_length,
-        new_average=collection.average_length,
-        k1=collection.bm25_k1,
-        b=collection.bm25_b,
-    )
-    return replace(chunk, weights=weights)
+def _reweighted(chunks: Sequence[WeightedChunk], collection: Collection) -> list[WeightedChunk]:
+    """Return chunks with weights for the average length of their collection."""
+    return [
+        replace(
+            chunk,
+            weights=reweighted(
+                chunk.terms,
+                chunk.weights,
+                lengths=chunk.lengths,
+                old_average=chunk.average_length,
+                new_average=collection.average_length,
+                k1=collection.bm25_k1,
+                b=collection.bm25_b,
+            ),
+        )
+        for chunk in chunks
+    ]

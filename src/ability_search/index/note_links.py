@@ -2,8 +2,8 @@
 
 Each added link has the time at which it was added, so that it can be taken back. A note with the
 added link ``duplicate_of`` is stored, but its chunks are out of the indexes, like those that
-deduplication leaves out (:mod:`ability_search.index.deduplication`); they return if the note that
-represents it is replaced or deleted.
+deduplication leaves out (:mod:`ability_search.index.deduplication`); if the note that represents it
+is replaced or deleted, one of the notes that it represented returns.
 """
 
 from __future__ import annotations
@@ -69,18 +69,14 @@ class NoteLinks:
     ) -> dict[str, LinkedNote]:
         """Return the notes among some sources to which links were added, by source."""
         linked = [each for each in records if any(APPLIED_AT in link for link in each.links)]
-        kept = {each.source: kept_by(each.links) for each in linked}
-        aside: set[str] = set()
-        marked = [each for each in linked if kept[each.source]]
+        marked = [each for each in linked if kept_by(each.links)]
+        behind: defaultdict[str, set[str | None]] = defaultdict(set)
         async for chunks in chunk_pages(self._store, collection.type, marked):
-            aside |= {
-                each.source
-                for each in chunks
-                if each.duplicate_of and source_of(each.duplicate_of) == kept[each.source]
-            }
+            for each in chunks:
+                behind[each.source].add(each.duplicate_of and source_of(each.duplicate_of))
         return {
             each.source: LinkedNote(
-                tuple(each.links), kept[each.source] if each.source in aside else None
+                tuple(each.links), _represented_by(kept_by(each.links), behind[each.source])
             )
             for each in linked
         }
@@ -121,9 +117,6 @@ class NoteLinks:
     ) -> int:
         """Change notes; return the number of those that were still as they were read.
 
-        A note that is written returns its duplicates to the indexes, so that the others are set
-        aside again.
-
         Args:
             collection: Their collection.
             records: The records of all its sources.
@@ -136,14 +129,14 @@ class NoteLinks:
         links = {each.source: each.links for each in records}
         links |= {source: note.links for source, note in changes.items()}
         kept = {source: note.kept for source, note in {**before, **changes}.items()}
-        first = dict.fromkeys(source for source in changes if kept[source] is None)
-        then = [s for s, target in kept.items() if target and (s in changes or target in first)]
+        first = [source for source in changes if kept[source] is None]
+        then = [source for source in changes if kept[source] is not None]
         known = {each.source: each for each in records}
         written = 0
-        for part in (list(first), then):
+        for part in (first, then):
             notes = [known[source] for source in part]
             for group in batches(notes, chunks_of, most=_GROUP, most_bytes=_GROUP):
-                done = await self._write_group(collection, group, links, kept)
+                done = await self._write_group(collection, group, links, kept, before)
                 written += len(done & changes.keys())
         return written
 
@@ -153,6 +146,7 @@ class NoteLinks:
         group: Sequence[SourceRecord],
         links: Mapping[str, Sequence[Mapping[str, Any]]],
         kept: Mapping[str, str | None],
+        before: Mapping[str, LinkedNote],
     ) -> set[str]:
         """Write notes in one transaction; return those that were still as they were read."""
         stored, own = await self._notes(collection, [each.source for each in group])
@@ -177,6 +171,8 @@ class NoteLinks:
         for source in records:
             target = kept.get(source)
             gone = {kept_by(stored[source].links), source if target else None}
+            if source in before and stored[source].dedup_threshold is None:
+                gone.add(before[source].kept)
             standing = {key for key, each in indexed.items() if each.source not in gone}
             stand_ins = [each for each in indexed.values() if each.source == target]
             new[source] = _represented(own[source], standing, stand_ins)
@@ -255,6 +251,16 @@ def _represented(
         each if each.duplicate_of in standing else replace(each, duplicate_of=other)
         for each, other in zip(chunks, nearest, strict=True)
     ]
+
+
+def _represented_by(target: str | None, behind: Values[str | None]) -> str | None:
+    """Return the source of the note that represents one; ``None`` if it is in the indexes.
+
+    Args:
+        target: Source of the note that represented it first.
+        behind: Sources of what represents its chunks, and ``None`` if one is in the indexes.
+    """
+    return target if target in behind else next(iter(behind)) if len(behind) == 1 else None
 
 
 def kept_by(links: Sequence[Mapping[str, Any]]) -> str | None:

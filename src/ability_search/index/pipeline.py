@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from ability_search.documents import Document, Vector
 from ability_search.errors import EmbeddingUnavailable, SearchError, TextsRefused, first_failure
-from ability_search.index.batches import Batches, Lookups, Slot, by_part
+from ability_search.index.batches import Batches, Lookups, Slot
 from ability_search.index.index_calls import IndexCall, Written
 from ability_search.index.preparation import Prepared
 from ability_search.index.writer import prepared_bytes
@@ -117,6 +117,9 @@ class Pipeline:
         waiting = iter(tasks)
         while not self._broken and (some := list(islice(waiting, self._limits.preparing))):
             for prepared in await asyncio.gather(*map(self._prepared, some)):
+                if prepared is not None and not prepared.missing:
+                    await self._finished.put(prepared)
+                    continue
                 for lookup in lookups.add(prepared) if prepared else ():
                     await self._lookups.put(lookup)
         for lookup in lookups.rest():
@@ -170,26 +173,30 @@ class Pipeline:
                 self._broken = exc
 
     async def _embed_batch(self, batch: list[Slot]) -> None:
-        """Embed a batch; if the embedder refuses its texts, find the refused documents.
+        """Embed a batch. Repeated texts are embedded once.
 
-        A refused kind is left out; its document is kept. Repeated texts are embedded once.
+        The document of a refused text fails. A kind with a refused text is left out; its document
+        is kept.
         """
         places = {text: n for n, text in enumerate(dict.fromkeys(slot.text for slot in batch))}
+        rows: Sequence[Vector | TextsRefused]
         try:
-            vectors = await self._steps.embed(list(places))
+            rows = list(await self._steps.embed(list(places)))
         except TextsRefused as exc:
-            parts = by_part(batch)
-            if len(parts) > 1:
-                for part in parts:
-                    await self._embed_batch(part)
-            elif batch[0].part is batch[0].whole:
-                self._call.failed(batch[0].whole.document, exc)
-            else:
-                for slot in batch:
-                    await self._arrived(slot, None)
-            return
+            rows = exc.rows
         for slot in batch:
-            await self._arrived(slot, vectors[places[slot.text]])
+            row = rows[places[slot.text]]
+            if not isinstance(row, TextsRefused):
+                await self._arrived(slot, row)
+                continue
+            what = f"chunk {slot.place + 1} of {len(slot.part.passages)}"
+            if slot.part is slot.whole:
+                error = TextsRefused(f"{what}: {row}", hint=row.hint)
+                self._call.failed(slot.whole.document, error)
+            else:
+                source = slot.part.document.source
+                self._call.result.warnings.append(f"{source} is left out: {what}: {row}")
+                await self._arrived(slot, None)
 
     async def _arrived(self, slot: Slot, vector: Vector | None) -> None:
         """Add a vector; a document with all its vectors is finished."""

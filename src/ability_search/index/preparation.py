@@ -373,6 +373,7 @@ def source_record(prepared: Prepared, *, now: int) -> SourceRecord:
         generated=document.generated,
         tail=document.content[end:],
         origin=document.origin,
+        dedup_threshold=document.dedup_threshold,
     )
 
 
@@ -411,6 +412,7 @@ def restored_document(
         file_hash=record.file_hash,
         generated=record.generated,
         origin=record.content_hash,
+        dedup_threshold=record.dedup_threshold,
         created_at=min((each.created_at for each in passages if each.created_at), default=None),
     )
 

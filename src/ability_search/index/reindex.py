@@ -324,7 +324,7 @@ class Rebuilder:
             update={
                 "model": options.model or live.model,
                 "chunk_strategy": recipe.chunk_strategy,
-                "max_tokens": recipe.chunk_size,
+                "max_tokens": options.max_tokens or recipe.chunk_size,
                 "overlap": recipe.chunk_overlap,
                 "language": recipe.language,
                 "context": recipe.context,
@@ -352,7 +352,7 @@ class Rebuilder:
         )
         vectors = await self._ports.embed(model, [live.name])
         first = await self._store.sources(live.type, after="", limit=_SAMPLE)
-        documents = [each async for _, some in self._restorable(live, first) for each in some]
+        documents = [each async for some in self._restorable(live, first) for each in some]
         detected = await detected_language(documents)
         recipe = replace(
             recipe_for(options, replace(live, language=options.language or ""), self._settings),
@@ -394,6 +394,10 @@ class Rebuilder:
             DatabaseUnavailable: if the database failed, or concurrent writes did not stop.
         """
         totals = _Totals()
+        if (live := await self._current(name)).duplicates:
+            # A stand-in that is not compared itself must be there before its duplicates.
+            built = await self._current(record)
+            await self._catch_up(live, built, options, advance, totals, compared=False)
         verified = False
         linked: int | None = None  # revision of the live generation whose links were copied
         passes = 0
@@ -429,8 +433,12 @@ class Rebuilder:
         options: IndexOptions,
         advance: Advance,
         totals: _Totals,
+        compared: bool = True,
     ) -> int:
-        """Update the new generation to match the live one; return the number of changed sources."""
+        """Update the new generation to match the live one; return the number of changed sources.
+
+        Sources whose chunks may be duplicates of others are included with ``compared`` only.
+        """
         floor, seen, changed = "", 0, 0
         while True:
             page, origins = await self._store.compare_sources(
@@ -440,13 +448,14 @@ class Rebuilder:
                 break
             wanted = [source for source, hash_ in page if origins.get(source) != hash_]
             seen += len(page) - len(wanted)
-            async for sources, documents in self._restorable(live, wanted):
+            async for restored in self._restorable(live, wanted):
+                documents = [each for each in restored if compared or not each.dedup_threshold]
 
                 async def further(progress: Progress, before: int = seen) -> None:
                     await advance(before + progress.done, live.sources, "reindexing")
 
                 totals.add(await self._add(built, documents, options, further))
-                seen += sources
+                seen += len(documents)
             if not wanted:
                 await advance(seen, live.sources, "comparing")
             floor = page[-1][0]
@@ -473,8 +482,8 @@ class Rebuilder:
 
     async def _restorable(
         self, live: Collection, sources: Sequence[str], *, most: int = _PART
-    ) -> AsyncIterator[tuple[int, list[Document]]]:
-        """Yield the contents of ``most`` sources at a time, without deleted ones, and their number.
+    ) -> AsyncIterator[list[Document]]:
+        """Yield the contents of ``most`` sources at a time, without deleted ones.
 
         If they do not fit into a message, there are fewer at a time.
 
@@ -493,7 +502,7 @@ class Rebuilder:
                     )
                     raise _of_source(part[0], exc) from exc.__cause__
             else:
-                yield len(part), documents
+                yield documents
                 continue
             async for fewer in self._restorable(live, part, most=(len(part) + 1) // 2):
                 yield fewer
@@ -578,10 +587,8 @@ def _given_up(job: Job) -> SearchError:
 
 
 def _kept_changing() -> SearchError:
-    return DatabaseUnavailable(
-        "concurrent writes kept changing the collection",
-        hint="Try again when there are fewer writes.",
-    )
+    hint = "Try again when there are fewer writes."
+    return DatabaseUnavailable("concurrent writes kept changing the collection", hint=hint)
 
 
 def _busy(job: Job) -> Busy:

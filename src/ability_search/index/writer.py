@@ -53,7 +53,6 @@ class Writer:
         collection: The collection, if it exists.
         model: Model of the vectors.
         recipe: Recipe recorded in a new collection.
-        dedup_threshold: Minimum cosine of a duplicate; ``None`` disables their detection.
     """
 
     def __init__(
@@ -64,7 +63,6 @@ class Writer:
         collection: Collection | None,
         model: str,
         recipe: Recipe,
-        dedup_threshold: float | None = None,
     ) -> None:
         self._store = ports.store
         self._registry = ports.registry
@@ -74,7 +72,6 @@ class Writer:
         self.collection = collection
         self._model = model
         self._recipe = recipe
-        self._dedup_threshold = dedup_threshold
         self._resumed = collection is not None and collection.name != collection.public_name
 
     async def write(self, group: Sequence[Prepared]) -> Written:
@@ -137,9 +134,11 @@ class Writer:
         now = self._now()
         parts = [part for item in group for part in item.parts if part.complete]
         chunks, statistics = await asyncio.to_thread(_chunks, collection, parts, now)
-        duplicates = await self._duplicates(collection, chunks)
+        duplicates = await self._duplicates(collection, parts, chunks)
         if duplicates is None:
             return None
+        if duplicates.stand_ins:
+            chunks = [[_marked(chunk, duplicates) for chunk in own] for own in chunks]
         made = {part.document.source for part in parts}
         # Kinds that an earlier version of a document had.
         kinds = generated_sources(item.document.source for item in group)
@@ -150,7 +149,7 @@ class Writer:
                 Replacement(
                     sources=[*(part.document.source for part in parts), *gone],
                     records=[source_record(part, now=now) for part in parts],
-                    chunks=[[_marked(chunk, duplicates) for chunk in own] for own in chunks],
+                    chunks=chunks,
                     links=[link for item in group for link in links_of(item.document)],
                     term_statistics=statistics,
                     stand_ins=duplicates.stored,
@@ -168,13 +167,21 @@ class Writer:
         )
 
     async def _duplicates(
-        self, collection: Collection, chunks: Sequence[Sequence[ChunkRecord]]
+        self,
+        collection: Collection,
+        parts: Sequence[Prepared],
+        chunks: Sequence[Sequence[ChunkRecord]],
     ) -> Duplicates | None:
-        """Return the duplicates among chunks except derived kinds; ``None`` as above."""
-        if self._dedup_threshold is None:
+        """Return the duplicates among the chunks of parts except kinds; ``None`` as above."""
+        thresholds = {
+            part.document.source: part.document.dedup_threshold
+            for part in parts
+            if part.document.dedup_threshold is not None
+        }
+        if not thresholds:
             return Duplicates()
         rule = Deduplication(
-            self._dedup_threshold, beam=self._ranking.ef_search, scan_below=self._ranking.scan_below
+            thresholds, beam=self._ranking.ef_search, scan_below=self._ranking.scan_below
         )
         own = [chunk for each in chunks for chunk in each if chunk.of is None]
         try:

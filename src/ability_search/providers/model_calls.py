@@ -100,6 +100,7 @@ class CircuitBreaker:
         self._closed_until = 0.0
         self._probing = False
         self._changed = asyncio.Event()
+        self._last: SearchError | None = None
 
     @property
     def is_open(self) -> bool:
@@ -136,7 +137,9 @@ class CircuitBreaker:
             waited = self._clock() - started
         if wait is not None:
             raise (held_back or unavailable)(
-                f"{who} failed {self.failures} times in a row; next request in {wait:.1f} s",
+                f"{who} failed {self.failures} times in a row; next request in {wait:.1f} s"
+                + (f"; last: {self._last}" if self._last else ""),
+                hint=self._last.hint if self._last else None,
                 retry_after=wait,
             )
         probe = self._probing = self.failures >= self._limit
@@ -145,6 +148,7 @@ class CircuitBreaker:
         except unavailable as exc:
             if exc.retryable:
                 self.failed()
+                self._last = exc
             else:
                 self.succeeded()
             raise

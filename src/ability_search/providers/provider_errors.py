@@ -16,22 +16,31 @@ from kadi_client.errors import CallTimeout, KadiError, NotConnected, RemoteError
 
 E = TypeVar("E", bound=SearchError)
 
-Refusal = Literal["model", "texts", "key", "address", "passing"]
-"""The reason of an error: the model name, the texts, the key, the path of the URL, or a temporary
-failure (passing)."""
+Refusal = Literal["model", "texts", "key", "address", "passing", "failed"]
+"""The reason of an error: the model name, the texts, the key, the path of the URL, a temporary
+failure (passing), or any other failure, temporary or caused by the request (failed)."""
+TEMPORARY: frozenset[Refusal] = frozenset({"passing", "failed"})
 
 _UNKNOWN_MODEL = re.compile(
-    r"model\b.{0,300}\b(not served|not found|unknown|does not exist)|(unknown|invalid) model", re.I
+    r"model\b.{0,300}\b(not served|not found|unknown|does not exist|not supported)"
+    r"|(unknown|invalid|unsupported|no such) model",
+    re.I,
 )
 _REFUSED_TEXTS = re.compile(
-    r"^(input|query|documents)\b|too (large|long)\b|context length"
+    r"^(input|query|documents)\b|too (large|long)\b|context length|batch size|too many inputs"
     r"|exceeds the limit of \d+ bytes",
     re.I,
 )
 _REFUSED_KEY = re.compile(r"api.?key|authenticat|unauthori[sz]ed|forbidden", re.I)
-_BUSY = frozenset({408, 425, 429})
+_BUSY = frozenset({408, 425, 429, 503, 504, 529})
+_BUSY_TEXT = re.compile(
+    r"\b(busy|queued|overloaded|rate limit|too many (requests|calls)|not finished|time(d )?out"
+    r"|unavailable|try again|disconnected|no provider)\b",
+    re.I,
+)
 _MODEL = re.compile(r"\bmodel\b", re.I)
 WRONG_ADDRESS = "Check the path of the API's URL: /v1 and the route are added to it."
+UNREACHED = "Check the API's URL, and that its server runs."
 _REPEATED = 8
 """Minimum characters of a text of a request that is hidden where a server repeats it."""
 _SAID = 300
@@ -85,13 +94,17 @@ def refusal_of_text(text: str) -> Refusal:
         return "model"
     if _REFUSED_TEXTS.search(text):
         return "texts"
-    return "key" if _REFUSED_KEY.search(text) else "passing"
+    if _REFUSED_KEY.search(text):
+        return "key"
+    return "passing" if _BUSY_TEXT.search(text) else "failed"
 
 
 def refusal_of_status(status: int, text: str) -> Refusal:
     """Return the reason of an HTTP error with ``status`` and the body ``text``."""
-    if status in _BUSY or status >= 500:
+    if status in _BUSY:
         return "passing"
+    if status >= 500:
+        return "failed"
     if _UNKNOWN_MODEL.search(text[:2000]) or (status == 404 and _MODEL.search(text[:2000])):
         return "model"
     if status in (404, 405):
@@ -117,7 +130,7 @@ def refused(
         hints: Hints by reason.
     """
     refusal = objection.refusal
-    if refusal == "passing":
+    if refusal in TEMPORARY:
         return kind(objection.quoted(f"{objection.who} could not {what}"))
     named = refusal == "model" and "model" in request
     object_ = f"model {request['model']!r}" if named else refusal

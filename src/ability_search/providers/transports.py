@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -17,6 +17,7 @@ from pydantic import SecretStr
 from ability_search.errors import SearchError
 from ability_search.ports import Invoke, Providers
 from ability_search.providers.provider_errors import (
+    UNREACHED,
     Objection,
     error_text,
     no_answer,
@@ -31,6 +32,10 @@ STREAM: Final = "stream"
 _EVENT_STREAM = "text/event-stream"
 _DONE = "[DONE]"
 _VERSION = re.compile(r"/v\d+$")
+_AGENTS = 16
+"""Maximum number of agents that are asked for a model."""
+_UNLISTED = 3
+"""Calls for a model that an agent does not have, where the broker does not list its agents."""
 _LONGEST_PAUSE = 24 * 3600.0
 
 
@@ -97,49 +102,110 @@ def over_broker(
             several did, to none.
         providers: Lists the agents. Without it, the key goes to whichever agent the broker chooses.
     """
-    key = {"api_key": api_key.get_secret_value()} if api_key else {}
-    trusted: list[str] = []
+    return _BrokerTransport(service, invoke, api_key=api_key, providers=providers)
 
-    async def receiver() -> str | None:
-        """Return the agent that receives the key; ``None`` for any."""
-        if api_key is None or providers is None:
-            return None
-        if not trusted:
-            agents = sorted(await providers(service.tool))
-            if len(agents) > 1:
-                raise service.unavailable(
-                    f"several agents offer {service.tool} ({', '.join(agents)}), and an API key is"
-                    " sent to one only: keep the others out of the networks of this worker"
-                )
-            trusted.extend(agents)
-        return trusted[0] if trusted else None
 
-    async def transport(request: Mapping[str, Any], *, timeout: float) -> Any:
+class _BrokerTransport:
+    """The transport of :func:`over_broker`.
+
+    The broker chooses the agent of a call. If that agent does not have the model, the call goes to
+    the others, and further calls for the model go to the agent that has it.
+    """
+
+    def __init__(
+        self,
+        service: Service,
+        invoke: Invoke,
+        *,
+        api_key: SecretStr | None,
+        providers: Providers | None,
+    ) -> None:
+        self._service = service
+        self._invoke = invoke
+        self._api_key = api_key
+        self._providers = providers
+        self._trusted: str | None = None
+        """The agent that receives the key."""
+        self._serving: dict[Any, str] = {}
+        """An agent that has a model, by models that another agent does not have."""
+
+    async def __call__(self, request: Mapping[str, Any], *, timeout: float) -> Any:
         try:
-            agent = await receiver()
-            # Where agents are listed, an unknown one gets no key.
-            own = key if agent is not None or providers is None else {}
-            whole = {name: value for name, value in request.items() if name != STREAM}
-            answer = await invoke(
-                service.tool, {**whole, **own}, timeout=timeout, target_agent=agent
-            )
+            agent = await self._receiver() or self._serving.get(request.get("model"))
+            answer = await self._ask(request, agent, timeout)
+            if isinstance(answer, Objection) and self._api_key is None:
+                answer = await self._ask_others(request, agent, answer, timeout)
         except (FrameTooLarge, UnicodeEncodeError) as exc:
-            raise service.failure(Objection("texts", cause=exc), request) from exc
-        except (RemoteError, ToolError) as exc:
-            raise service.failure(_objection(str(exc), request, api_key), request) from exc
+            raise self._service.failure(Objection("texts", cause=exc), request) from exc
         except KadiError as exc:
-            raise service.unavailable(no_answer(service.tool, exc)) from exc
-        if isinstance(answer, Mapping) and service.answered not in answer and answer.get("error"):
-            text = error_text(answer["error"])
-            raise service.failure(_objection(text, request, api_key), request)
+            raise self._service.unavailable(no_answer(self._service.tool, exc)) from exc
+        if isinstance(answer, Objection):
+            raise self._service.failure(answer, request)
         return answer
 
-    return transport
+    async def _receiver(self) -> str | None:
+        """Return the agent that receives the key; ``None`` for any."""
+        if self._api_key is None or self._providers is None:
+            return None
+        if self._trusted is None:
+            tool = self._service.tool
+            agents = sorted(await self._providers(tool))
+            if len(agents) > 1:
+                raise self._service.unavailable(
+                    f"several agents offer {tool} ({', '.join(agents)}), and an API key is"
+                    " sent to one only: keep the others out of the networks of this worker"
+                )
+            self._trusted = next(iter(agents), None)
+        return self._trusted
 
+    async def _ask(self, request: Mapping[str, Any], agent: str | None, timeout: float) -> Any:
+        """Return the answer of an agent, which may be an :class:`Objection`."""
+        sent = {name: value for name, value in request.items() if name != STREAM}
+        # Where agents are listed, an unknown one gets no key.
+        if self._api_key and (agent is not None or self._providers is None):
+            sent["api_key"] = self._api_key.get_secret_value()
+        try:
+            answer = await self._invoke(
+                self._service.tool, sent, timeout=timeout, target_agent=agent
+            )
+        except (RemoteError, ToolError) as exc:
+            text = str(exc)
+        else:
+            failed = isinstance(answer, Mapping) and self._service.answered not in answer
+            if not failed or not answer.get("error"):
+                return answer
+            text = error_text(answer["error"])
+        return Objection(refusal_of_text(text), said=words_of(text, request, self._api_key))
 
-def _objection(text: str, request: Mapping[str, Any], key: SecretStr | None) -> Objection:
-    """Return the objection of a model manager by the text of its error."""
-    return Objection(refusal_of_text(text), said=words_of(text, request, key))
+    async def _ask_others(
+        self, request: Mapping[str, Any], asked: str | None, objection: Objection, timeout: float
+    ) -> Any:
+        """Return the answer of another agent that has the model, if any, and remember it.
+
+        Otherwise return a temporary objection if there was one, else ``objection``. Where agents
+        are not listed, the broker chooses again.
+        """
+        remembered = asked is not None and objection.refusal == "passing"
+        if objection.refusal != "model" and not remembered:
+            return objection
+        for agent in await self._others(asked):
+            answer = await self._ask(request, agent, timeout)
+            refusal = answer.refusal if isinstance(answer, Objection) else None
+            if refusal == "passing":
+                objection = answer
+            elif refusal != "model":
+                if agent is not None:
+                    self._serving[request.get("model")] = agent
+                return answer
+        return objection
+
+    async def _others(self, asked: str | None) -> Sequence[str | None]:
+        """Return the other agents that offer the tool; ``None`` for a choice of the broker."""
+        listed: frozenset[str] = frozenset()
+        if self._providers is not None:
+            with suppress(KadiError):
+                listed = await self._providers(self._service.tool)
+        return sorted(listed - {asked})[:_AGENTS] if listed else [None] * _UNLISTED
 
 
 def over_http(
@@ -172,9 +238,9 @@ def over_http(
         except UnicodeEncodeError as exc:
             raise service.failure(Objection("texts", service.api, cause=exc), request) from exc
         except httpx.HTTPError as exc:
-            raise service.unavailable(
-                f"{service.api} did not answer: {type(exc).__name__}"
-            ) from exc
+            said = words_of(f"{type(exc).__name__}: {exc}", request, api_key)
+            who = Objection("passing", service.api, url=address).who
+            raise service.unavailable(f"{who} did not answer: {said}", hint=UNREACHED) from exc
         if not answer.is_success:
             optional = (name for name in service.optional if name in fields)
             if refused_fields := refused_among(optional, fields, answer):

@@ -50,6 +50,8 @@ class Candidate:
     """Rank by each retriever that found it, from 1."""
     values: dict[str, float] = field(default_factory=dict)
     """Raw score by each retriever that found it."""
+    depth: int = 0
+    """The least depth of the plan at which a retriever found it."""
     columns: Mapping[str, Any] = field(default_factory=dict)
     """Columns requested by the stages."""
     collection: Collection = field(kw_only=True)
@@ -139,6 +141,11 @@ class Candidates:
     clock: Timings = field(default_factory=lambda: Timings())
 
     @property
+    def work(self) -> int:
+        """Estimated work of a stage, in candidates."""
+        return len(self.found)
+
+    @property
     def chunks(self) -> list[Candidate]:
         """The chunks to return, each once; a chunk of a kind is replaced by the one it represents.
 
@@ -178,6 +185,12 @@ class Answer:
     """Keyword gap of a first search, which decides on query expansion."""
     warnings: list[str] = field(default_factory=list)
     clock: Timings = field(default_factory=lambda: Timings())
+
+    @property
+    def work(self) -> int:
+        """Estimated work of a stage, in candidates; to analyze a text takes as long as some ten."""
+        marked = 10 * len(self.ranked) + self.query.work if self.query.asked.highlights else 0
+        return max(len(self.ranked), marked)
 
 
 class Timings:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import exp, inf, isfinite, nan
+from math import exp, isfinite, nan
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -302,9 +302,10 @@ async def fuse(candidates: Candidates, _ports: Ports) -> None:
             continue
         lists = _lists(reached, plan, depth, weights)
         # The first page decides, so that all pages are of one list.
-        candidates.weights = candidates.weights or _trusted(lists, candidates)
+        candidates.weights = candidates.weights or _trusted(lists, reached, candidates)
         lists = [replace(each, weight=candidates.weights[each.name]) for each in lists]
         fused = _fused(lists, len(reached), query.asked.fusion, ranking)
+        traced = _traces(lists, fused, query.asked.fusion, ranking) if query.asked.explain else ()
         block = []
         scored = zip(reached, fused.scores.tolist(), fused.found.tolist(), strict=True)
         for place, (item, score, seen) in enumerate(scored):
@@ -312,9 +313,10 @@ async def fuse(candidates: Candidates, _ports: Ports) -> None:
             if item.chunk_id in listed or not known:
                 continue
             listed.add(item.chunk_id)
+            item.depth = depth
             item.fused = item.score = score
-            if query.asked.explain:
-                item.trace["fusion"] = _trace(place, lists, fused, query.asked.fusion, ranking)
+            if traced:
+                item.trace["fusion"] = traced[place]
             block.append(item)
         if block:
             blocks.append(block)
@@ -349,53 +351,44 @@ async def fuse_phrasings(lists: Sequence[Candidates], ports: Ports) -> None:
     first = lists[0]
     found = [{item.chunk_id: item for item in own.ranked} for own in lists]
     chunk_ids = sorted(set().union(*found))
-    levels = np.array([_levels(own, chunk_ids) for own in lists], np.float64)
-    scores, places = (
+    depths, scores, places = (
         np.array([[getattr(items.get(each), name, nan) for each in chunk_ids] for items in found])
-        for name in ("score", "place")
+        for name in ("depth", "score", "place")
     )
-    earliest = levels.min(axis=0)
+    least = np.fmin.reduce(depths)
     blocks: list[list[Candidate]] = []
-    for level in np.unique(earliest).astype(int).tolist():
-        reached = np.flatnonzero(earliest <= level)
+    for depth in np.unique(least).astype(int).tolist():
+        reached = np.flatnonzero(least <= depth)
         ranked = [
             _ranked_list(
                 own,
-                np.where(levels[n] <= level, scores[n], nan)[reached],
+                np.where(depths[n] <= depth, scores[n], nan)[reached],
                 places[n, reached],
-                level,
+                depth,
             )
             for n, own in enumerate(lists)
         ]
         fused = _fused(ranked, len(reached), first.query.asked.fusion, first.ranking).scores
         found_by = _found_by(ranked)
         blocks.append([])
-        for place in np.flatnonzero(earliest[reached] == level).tolist():
+        for place in np.flatnonzero(least[reached] == depth).tolist():
             chunk_id = chunk_ids[reached[place]]
-            item = _best([items[chunk_id] for items in found if chunk_id in items])
+            known = [items[chunk_id] for items in found if chunk_id in items]
+            item = _best([each for each in known if each.depth == depth])
             adjust(item, "queries", float(fused[place]), foundBy=found_by[place])
             blocks[-1].append(item)
     first.blocks = blocks
     await join_blocks(first, ports)
     first.degraded = next((own.degraded for own in lists if own.degraded), None)
     first.warnings = list(dict.fromkeys(text for own in lists for text in own.warnings))
-    known = [own.relevance for own in lists if own.relevance is not None]
-    first.relevance = max(known, default=None)
+    relevances = [own.relevance for own in lists if own.relevance is not None]
+    first.relevance = max(relevances, default=None)
     for own in lists[1:]:
         first.clock.at_least(own.clock)
 
 
-def _levels(own: Candidates, chunk_ids: Sequence[str]) -> list[float]:
-    """Return the block in which each chunk was found, from 0; infinity if it is not ranked."""
-    ranked = {item.chunk_id for item in own.ranked}
-    blocks = enumerate(own.blocks)
-    known = {item.chunk_id: level for level, block in blocks for item in block}
-    return [known[each] if each in ranked else inf for each in chunk_ids]
-
-
-def _ranked_list(own: Candidates, scores: Floats, places: Floats, level: int) -> RankedList:
+def _ranked_list(own: Candidates, scores: Floats, places: Floats, depth: int) -> RankedList:
     """Return the ranking of a phrasing as one list; scores are NaN for what it did not find."""
-    depth = own.plan.depths[min(level, len(own.plan.depths) - 1)]
     unseen = unseen_score(scores, depth)
     return RankedList(own.query.asked.query, scores, unseen=unseen, order=-places)
 
@@ -418,8 +411,8 @@ def _found_by(ranked: Sequence[RankedList]) -> list[list[dict[str, Any]]]:
     return found
 
 
-FUSION = Stage("ranking", fuse, step="ranking")
-JOIN = Stage("ranking", join_blocks, step="ranking")
+FUSION = Stage("ranking", fuse, step="ranking", computes=True)
+JOIN = Stage("ranking", join_blocks, step="ranking", computes=True)
 
 
 def retriever_weights(candidates: Candidates) -> dict[str, float]:
@@ -437,7 +430,9 @@ def retriever_weights(candidates: Candidates) -> dict[str, float]:
     return dict.fromkeys(weights, 1.0) if len(weights) == 1 else weights
 
 
-def _trusted(lists: Sequence[RankedList], candidates: Candidates) -> dict[str, float]:
+def _trusted(
+    lists: Sequence[RankedList], reached: Sequence[Candidate], candidates: Candidates
+) -> dict[str, float]:
     """Return the weights of the retrievers, by default adapted to the evidence in their lists."""
     weights, ranking = {each.name: each.weight for each in lists}, candidates.ranking
     adapts = candidates.query.asked.fusion is None and ranking.fusion == "convex"
@@ -445,7 +440,7 @@ def _trusted(lists: Sequence[RankedList], candidates: Candidates) -> dict[str, f
         return weights
     semantic, keyword = lists
     found = np.where(np.isnan(keyword.scores), keyword.unseen, keyword.scores)
-    cosine = max((item.cosine or 0.0 for item in candidates.found), default=0.0)
+    cosine = max((item.cosine or 0.0 for item in reached), default=0.0)
     best = float(found.max(initial=0.0))
     candidates.relevance = relevance(cosine, best, candidates.plan.specificity)
     share = weights["semantic"] / sum(weights.values())
@@ -466,20 +461,33 @@ def fold_kinds(blocks: Sequence[Sequence[Candidate]]) -> list[list[Candidate]]:
     for block in blocks:
         best: dict[str, Candidate] = {}
         for item in block:
-            chunk_id = (item.stands_for or item).chunk_id
-            other = best.get(chunk_id)
-            if chunk_id not in listed and (other is None or item.score > other.score):
-                best[chunk_id] = item
+            target = item.stands_for or item
+            if target.chunk_id in listed:
+                continue
+            if target is not item:
+                _record_kind(item, target)
+            other = best.get(target.chunk_id)
+            if other is None or item.score > other.score:
+                best[target.chunk_id] = item
         listed |= best.keys()
         if best:
             folded.append([_replaced(item) for item in best.values()])
     return folded
 
 
+def _record_kind(item: Candidate, target: Candidate) -> None:
+    """Record the kinds by which a chunk was found, with the best raw score of each."""
+    for kind, raw in item.kinds.items():
+        target.kinds[kind] = max(raw, target.kinds.get(kind, raw))
+    if item.kind_cosine is not None:
+        target.kind_cosine = max(item.kind_cosine, target.kind_cosine or -1.0)
+
+
 def _replaced(item: Candidate) -> Candidate:
     target = item.stands_for
     if target is None:
         return item
+    target.depth = item.depth
     target.fused = target.score = item.score
     target.trace |= item.trace
     target.trace["extended"] = {
@@ -534,21 +542,21 @@ def _weight(option: Fusion | None, retriever: Retriever, default: float) -> floa
     return float(option.weights.get(retriever, default)) if option else float(default)
 
 
-def _trace(
-    place: int, lists: Sequence[RankedList], fused: Fused, option: Fusion | None, ranking: Ranking
-) -> dict[str, Any]:
-    """Return how the score of the candidate at this place was computed."""
-    parts = {}
+def _traces(
+    lists: Sequence[RankedList], fused: Fused, option: Fusion | None, ranking: Ranking
+) -> list[dict[str, Any]]:
+    """Return for each candidate how its score was computed."""
+    method = option.method if option else ranking.fusion
+    found: list[dict[str, Any]] = [
+        {"method": method, "score": score, "arms": {}} for score in fused.scores.tolist()
+    ]
     for each in lists:
-        score, rank = float(each.scores[place]), float(each.ranks[place])
-        share = fused.shares.get(each.name)
-        parts[each.name] = {
-            "rank": None if np.isnan(rank) else int(rank),
-            "normalized": each.unseen if np.isnan(score) else score,
-            "share": 0.0 if share is None else float(share[place]),
-        }
-    return {
-        "method": option.method if option else ranking.fusion,
-        "score": float(fused.scores[place]),
-        "arms": parts,
-    }
+        shares = fused.shares.get(each.name, np.zeros(len(found)))
+        values = zip(each.ranks.tolist(), each.scores.tolist(), shares.tolist(), strict=True)
+        for own, (rank, score, share) in zip(found, values, strict=True):
+            own["arms"][each.name] = {
+                "rank": int(rank) if isfinite(rank) else None,
+                "normalized": score if isfinite(score) else each.unseen,
+                "share": share,
+            }
+    return found

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from functools import partial
 from typing import Any
 
 from ability_search.collection import Collection
+from ability_search.compute_turns import computed
 from ability_search.errors import ModelMismatch, first_failure
 from ability_search.search.candidates import Answer, Candidate, Candidates, Timings
 from ability_search.search.fusion import FUSION, JOIN, fuse_phrasings
@@ -42,7 +43,7 @@ from ability_search.search.stages.limits import (
     SCORE_FLOOR,
     SIGNAL_FLOOR,
     SOURCE_LIMIT,
-    count_limited,
+    limited,
     reached_floor,
 )
 from ability_search.search.stages.phrase_match import PHRASE_MATCH
@@ -110,8 +111,8 @@ _PROVISIONAL = (FUSION, *SCORERS, JOIN)
 _ATTEMPTS = 12
 """Maximum number of searches of a collection for one query."""
 _DEEPER = 4
-_DEEPEST = 10_000
-"""Maximum number of candidates per retriever for a refill."""
+_DEEPEST = 20_000
+"""Number of candidates per retriever beyond which there is no refill: the end of the last page."""
 
 
 async def run(stages: Sequence[Stage[C]], candidates: C, ports: Ports) -> None:
@@ -120,11 +121,11 @@ async def run(stages: Sequence[Stage[C]], candidates: C, ports: Ports) -> None:
         if not stage.applies(candidates):
             continue
         if not stage.step:
-            await stage.run(candidates, ports)
+            await perform(stage, candidates, ports)
             continue
         started = time.perf_counter()
         with candidates.clock.step(stage.step):
-            await stage.run(candidates, ports)
+            await perform(stage, candidates, ports)
         if isinstance(candidates, Answer) or not candidates.query.asked.explain:
             continue
         scored = any(stage.name in item.trace for block in candidates.blocks for item in block)
@@ -132,43 +133,64 @@ async def run(stages: Sequence[Stage[C]], candidates: C, ports: Ports) -> None:
             candidates.clock.add(stage.name, time.perf_counter() - started)
 
 
+async def perform(stage: Stage[C], candidates: C, ports: Ports) -> None:
+    """Run a stage; one that only computes in a thread, if there are many candidates."""
+    if stage.computes:
+        await ports.turns.run(lambda: computed(stage.run(candidates, ports)), work=candidates.work)
+    else:
+        await stage.run(candidates, ports)
+
+
 async def rank(name: str, query: Query, embeddings: QueryVectors, ports: Ports) -> Candidates:
     """Return the ranked candidates of a collection, those of several phrasings fused.
+
+    The search is repeated deeper (refill) if an option would leave the page short.
 
     Raises:
         ModelMismatch: if the query names another model than the collection's.
     """
-    if len(query.phrasings) == 1:  # A task costs more than some stages.
-        return await rank_phrasing(name, query.phrasings[0], embeddings, ports)
-    try:
-        async with asyncio.TaskGroup() as group:
-            ranked = [
-                group.create_task(rank_phrasing(name, each, embeddings, ports))
-                for each in query.phrasings
-            ]
-    except ExceptionGroup as failures:
-        raise first_failure(failures) from failures
-    lists = [task.result() for task in ranked]
-    await fuse_phrasings(lists, ports)
+    depth: int | None = query.end
+    clocks = [Timings() for _ in query.phrasings]
+    while depth is not None:
+        rankings = [
+            rank_phrasing(name, each, depth, embeddings, ports, clock)
+            for each, clock in zip(query.phrasings, clocks, strict=True)
+        ]
+        # A task costs more than some stages.
+        one = len(rankings) == 1
+        lists = [await rankings[0]] if one else await _fused(rankings, ports)
+        depth = refill_depth(lists)
     return lists[0]
 
 
+async def _fused(
+    rankings: Sequence[Coroutine[Any, Any, Candidates]], ports: Ports
+) -> list[Candidates]:
+    """Return the candidates of all phrasings, those of the first one ranked by all."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(ranking) for ranking in rankings]
+    except ExceptionGroup as failures:
+        raise first_failure(failures) from failures
+    lists = [task.result() for task in tasks]
+    work = sum(candidates.work for candidates in lists)
+    await ports.turns.run(lambda: computed(fuse_phrasings(lists, ports)), work=work)
+    return lists
+
+
 async def rank_phrasing(
-    name: str, query: Query, embeddings: QueryVectors, ports: Ports
+    name: str, query: Query, depth: int, embeddings: QueryVectors, ports: Ports, clock: Timings
 ) -> Candidates:
     """Return the ranked candidates of a collection for one phrasing of a query.
 
     The stages run again if the collection moved to another generation than the one that vector
-    and terms were made for, and deeper (refill) if an option would leave the page short.
+    and terms were made for.
 
     Raises:
         ModelMismatch: if the query names another model than the collection's.
     """
-    asked, clock = query.asked, Timings()
-    depth: int | None = query.end
-    attempts = 0
-    while depth is not None and attempts < _ATTEMPTS:
-        attempts += 1
+    asked = query.asked
+    for _ in range(_ATTEMPTS):
         collection = await ports.registry.get(name)
         if asked.model and asked.model != collection.model:
             raise ModelMismatch(name, recorded=collection.model, requested=asked.model)
@@ -180,7 +202,7 @@ async def rank_phrasing(
         await run((*CANDIDATES, *RANKING), candidates, ports)
         current = candidates.collection
         if current.type == collection.type and all_searched(query, collection, current):
-            depth = refill_depth(candidates)
+            break
     return candidates
 
 
@@ -205,7 +227,7 @@ async def rank_provisionally(candidates: Candidates, ports: Ports) -> list[Candi
         item.trace = dict(trace)
     for stage in _PROVISIONAL:
         if stage.applies(candidates):
-            await stage.run(candidates, ports)
+            await perform(stage, candidates, ports)
     for item, trace in traces:
         item.trace = trace
     return candidates.ranked
@@ -217,22 +239,24 @@ def wanted_fields(query: Query) -> list[str]:
     return list(dict.fromkeys(name for stage in stages for name in stage.fields(query)))
 
 
-def refill_depth(candidates: Candidates) -> int | None:
+def refill_depth(lists: Sequence[Candidates]) -> int | None:
     """Return how many candidates to request per retriever to fill the page.
+
+    Args:
+        lists: The ranked candidates of each phrasing; the first has those of all, fused.
 
     Returns:
         ``None`` if the page is full, or if there is nothing more to find.
     """
-    query, depth = candidates.query, candidates.plan.depths[-1]
-    if candidates.exhausted or depth >= _DEEPEST or reached_floor(candidates):
+    query, ranked, depth = lists[0].query, lists[0].ranked, lists[0].plan.depths[-1]
+    if depth >= _DEEPEST or all(own.exhausted or reached_floor(own) for own in lists):
         return None
-    ranked = candidates.ranked
+    kept = [item for item, _ in limited(ranked, query.asked.max_per_source)]
     counts = [
-        (count_limited(ranked, query), len(ranked)),
-        (count_merged(ranked, query), len(ranked)),
-        (count_chunks(candidates), len(candidates.found)),
+        (count_merged(kept, query), len(ranked)),
+        *((count_chunks(own), len(own.found)) for own in lists),
     ]
-    short = [kept < before and kept < query.end for kept, before in counts]
+    short = [left < before and left < query.end for left, before in counts]
     return min(_DEEPER * depth, _DEEPEST) if any(short) else None
 
 

@@ -41,6 +41,7 @@ class Plan:
     depths: tuple[int, ...] = (0,)
     """Candidates per retriever: for the first page, then in steps up to the number needed."""
     beam: int = 0
+    """Minimum beam width of the vector search."""
     scan_below: int = 0
     """Number of chunks below which embeddings are scanned even if there is a graph."""
     fields: Sequence[str] = ()
@@ -80,18 +81,25 @@ class Plan:
 
     def searches(self, collection: Collection) -> list[Search]:
         """Return the searches: of all retrievers, of kinds, and of the requested period."""
-        used, depth = self.retrievers, self.depths[-1]
-        found = [self._search(by, by, depth, self.filter, collection) for by in used]
+        used, depths = self.retrievers, self.depths
+        *heads, depth = depths
+        copies = collection.duplicates > 0
+        found = [
+            self._search(by, by, depths, self.filter, collection, copies=copies) for by in used
+        ]
         if FULL_TEXT in self.products:
-            found.append(TermSearch(FULL_TEXT, self.products[FULL_TEXT], depth, self.filter))
+            in_fields = self.products[FULL_TEXT]
+            found.append(
+                TermSearch(FULL_TEXT, in_fields, depth, self.filter, heads=heads, copies=copies)
+            )
         if self.kinds is not None:
             found += [
-                self._search(by, f"{by}Aspects", depth, self.kinds, collection, kinds=True)
+                self._search(by, f"{by}Aspects", depths, self.kinds, collection, kinds=True)
                 for by in used
             ]
         if self.dated is not None:
-            limit = min(DATED, self.depths[0])
-            found.append(self._search(used[0], "dated", limit, self.dated, collection))
+            limits = (min(DATED, depths[0]),)
+            found.append(self._search(used[0], "dated", limits, self.dated, collection))
         return found
 
     def exact(self, collection: Collection) -> bool:
@@ -107,16 +115,20 @@ class Plan:
         self,
         by: Retriever,
         name: str,
-        limit: int,
+        limits: Sequence[int],
         filter: Filter | None,
         collection: Collection,
         *,
         kinds: bool = False,
+        copies: bool = False,
     ) -> Search:
+        *heads, limit = limits
         if by == "semantic" and self.vector is not None:
             exact = (
                 collection.kinds_scanned(below=self.scan_below) if kinds else self.exact(collection)
             )
-            return VectorSearch(name, self.vector, limit, self.beam, exact, filter, kinds)
+            return VectorSearch(
+                name, self.vector, limit, self.beam, exact, filter, kinds, heads, copies
+            )
         assert self.terms is not None
-        return TermSearch(name, self.terms, limit, filter, kinds, self.words)
+        return TermSearch(name, self.terms, limit, filter, kinds, heads, self.words, copies)

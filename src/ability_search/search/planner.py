@@ -52,7 +52,7 @@ def planned(candidates: Candidates, query: Query, vectors: Vectors | None) -> Pl
         kinds=kind_filter(query),
         dated=dated_filter(query),
         depths=depths,
-        beam=max(ranking.ef_search, depths[-1]),
+        beam=ranking.ef_search,
         scan_below=ranking.scan_below,
         fields=candidates.fields,
         first=query.feedback.chunks if query.feedback else 0,
@@ -108,15 +108,16 @@ def _named(
 
 
 def _depths(query: Query, depth: int, candidates: int) -> tuple[int, ...]:
-    """Return the depths of the plan: enough for the page and for what options read on any page."""
+    """Return the depths of the plan: enough for the page and for what options read on any page.
+
+    The page decides only how many there are.
+    """
     wanted = [depth]
-    if query.feedback is not None:
-        wanted.append(query.feedback.chunks)
     if query.asked.reranker is not None:
         wanted.append(query.asked.reranker.top)
     if query.diversity is not None:
         wanted.append(reach_of(query.end))
-    depths = [candidates]
+    depths = [max(candidates, query.feedback.chunks if query.feedback else 0)]
     while depths[-1] < max(wanted):
         depths.append(2 * depths[-1])
     return tuple(depths)

@@ -101,6 +101,11 @@ class Query:
         return self.asked.collection == "*" or not isinstance(self.asked.collection, str)
 
     @property
+    def work(self) -> int:
+        """Estimated work of its analysis, in candidates."""
+        return sum(len(each.asked.query) for each in (self, *self.others)) // 10
+
+    @property
     def full_text(self) -> FullText | None:
         """The option ``fullText``, if it has an effect."""
         option = self.asked.full_text

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -12,7 +13,7 @@ from ability_search.collection import ModelInput
 from ability_search.documents import Vector
 
 Embed = Callable[[ModelInput], Awaitable[Sequence[Vector]]]
-Unrelated = Callable[[ModelInput], Awaitable[Vector]]
+Unrelated = Callable[[ModelInput], Coroutine[Any, Any, Vector]]
 
 
 class QueryVectors:
@@ -28,12 +29,16 @@ class QueryVectors:
         self._embed = embed
         self._unrelated = unrelated
         self._requests: dict[ModelInput, asyncio.Task[Sequence[Vector]]] = {}
+        self._comparisons: dict[ModelInput, asyncio.Task[Vector]] = {}
         self._milliseconds: dict[ModelInput, float] = {}
 
     def request(self, model: ModelInput) -> None:
-        """Start the request to ``model``, unless already started."""
-        if model not in self._requests:
-            self._requests[model] = asyncio.create_task(self._measured(model))
+        """Start the requests to ``model``, unless already started."""
+        if model in self._requests:
+            return
+        self._requests[model] = asyncio.create_task(self._measured(model))
+        if self._unrelated is not None:
+            self._comparisons[model] = asyncio.create_task(self._unrelated(model))
 
     async def of(self, model: ModelInput, phrasing: int = 0) -> Vector:
         """Return the vectors of a phrasing, shape (n, d); raise the error of the request."""
@@ -48,7 +53,8 @@ class QueryVectors:
         """
         if self._unrelated is None:
             return 0.0
-        unrelated, vectors = await asyncio.gather(self._unrelated(model), self.of(model, phrasing))
+        vectors = await self.of(model, phrasing)
+        unrelated = await asyncio.shield(self._comparisons[model])
         length = float(np.linalg.norm(vectors[0])) or 1.0
         return max(0.0, float((unrelated @ vectors[0]).mean()) / length)
 
@@ -58,9 +64,10 @@ class QueryVectors:
 
     async def close(self) -> None:
         """Cancel pending requests and wait for them."""
-        for request in self._requests.values():
+        requests: list[asyncio.Task[Any]] = [*self._requests.values(), *self._comparisons.values()]
+        for request in requests:
             request.cancel()
-        await asyncio.gather(*self._requests.values(), return_exceptions=True)
+        await asyncio.gather(*requests, return_exceptions=True)
 
     async def _measured(self, model: ModelInput) -> Sequence[Vector]:
         started = time.perf_counter()

@@ -24,6 +24,8 @@ Lists = Mapping[str, Sequence[Row]]
 async def retrieve(candidates: Candidates, plan: Plan, ports: Ports) -> None:
     """Replace the candidates by those of a plan; the failure of one search leaves the others.
 
+    A search that was too slow, or conflicted, is not repeated.
+
     Raises:
         NotFound: if the collection is gone.
         DatabaseUnavailable: if all searches failed.
@@ -33,7 +35,7 @@ async def retrieve(candidates: Candidates, plan: Plan, ports: Ports) -> None:
     try:
         current, lists = await _search(candidates.collection, plan, names, ports)
     except StatementRefused as exc:
-        if len(names) < 2:
+        if len(names) < 2 or exc.reason != "other":
             raise
         log.warning("combined search failed, searching each retriever: %s", exc.detail[:500])
         current = candidates.collection
@@ -49,7 +51,10 @@ async def retrieve(candidates: Candidates, plan: Plan, ports: Ports) -> None:
             raise last from exc
     candidates.plan = plan
     candidates.collection = current
-    candidates.found = pooled(lists, current, compared=plan.names("semantic"))
+    candidates.found = await ports.turns.run(
+        lambda: pooled(lists, current, compared=plan.names("semantic")),
+        work=sum(map(len, lists.values())),
+    )
     candidates.failed = failed
     candidates.exhausted = all(
         len(lists.get(each.name, ())) < each.limit
@@ -81,15 +86,14 @@ def pooled(
     """Merge the rows of all retrievers, each chunk once.
 
     Args:
-        lists: Rows by retriever name, in the order of the searches; if a chunk was replaced in
-            between, the last search wins.
+        lists: Rows by retriever name, best first, in the order of the searches; if a chunk was
+            replaced in between, the last search wins.
         collection: Their collection.
         compared: The retrievers whose scores are cosines to the query vector.
     """
     pool: dict[str, Candidate] = {}
     for name, rows in lists.items():
-        ordered = sorted(rows, key=lambda row: (-row.score, row.chunk_id))
-        for rank, row in enumerate(ordered, start=1):
+        for rank, row in enumerate(rows, start=1):
             candidate = pool.get(row.chunk_id)
             if candidate is None or candidate.rid != row.rid:
                 cosine = row.score if name in compared else row.columns.get("cosine")

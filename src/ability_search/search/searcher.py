@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import heapq
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 from functools import partial
 from itertools import chain
@@ -60,6 +61,8 @@ _UNRELATED = (
 """Texts on different subjects, to measure the cosines that a model gives to unrelated texts."""
 _MEAN_OF = 100
 """Maximum number of chunks of a source that stand for it."""
+_COUNTED = 100
+"""Work of counting the tokens of a hit, in candidates."""
 _COLLECTIONS_AT_ONCE = 8
 """Maximum number of collections searched concurrently."""
 
@@ -71,7 +74,7 @@ class Searcher:
         self._ports = ports
         self._uses = UseCounter(ports.store, now=ports.now)
         self._unrelated_vectors: dict[ModelInput, Vector] = {}
-        self._embedding_unrelated = asyncio.Lock()
+        self._embedding_unrelated: defaultdict[ModelInput, asyncio.Lock] = defaultdict(asyncio.Lock)
 
     async def query(self, query: Query) -> QueryResult:
         """Search a collection, several, or all (``*``).
@@ -89,22 +92,23 @@ class Searcher:
         understood = Answer(query)
         await run(QUERY, understood, self._ports)
         names = await self._names(query)
-        compared = await self._compares_models(names, query)
-        answer, searched = await self._answer(names, understood, compared=compared)
+        models = await self._models(names, query)
+        answer, searched = await self._answer(names, understood, models)
         if query.expander is not None and query.expander.below is not None:
             answer.keyword_gap = understood.keyword_gap = _keyword_gap(searched)
             known = len(understood.warnings)
             await run((QUERY_EXPANSION,), understood, self._ports)
             if understood.query.expansion:
-                answer, searched = await self._answer(names, understood, compared=compared)
+                answer, searched = await self._answer(names, understood, models)
             else:
                 answer.warnings += understood.warnings[known:]
         result = response(answer, searched)
         if query.asked.max_result_tokens is not None:
             result.timings[NAME] = 0.0
             with answer.clock.step(NAME):
-                result = await asyncio.to_thread(
-                    fit_answer, result, query.asked.max_result_tokens, self._ports.counter
+                result = await self._ports.turns.run(
+                    partial(fit_answer, result, query.asked.max_result_tokens, self._ports.counter),
+                    work=_COUNTED * result.count,
                 )
             measured = rounded(answer.clock)
             result.timings = {step: measured[step] for step in result.timings}
@@ -117,13 +121,19 @@ class Searcher:
         return result
 
     async def _answer(
-        self, names: Sequence[str], understood: Answer, *, compared: bool
+        self, names: Sequence[str], understood: Answer, models: Set[ModelInput]
     ) -> tuple[Answer, Mapping[str, Candidates]]:
-        """Return the answer from collections, and the candidates of each."""
+        """Return the answer from collections, and the candidates of each.
+
+        All of several models embed the query at once, so that those that hang delay it once.
+        """
+        compared = len(models) > 1
         embeddings = QueryVectors(
             partial(self._embed, understood.query), self._unrelated if compared else None
         )
         try:
+            for model in models if compared else ():
+                embeddings.request(model)
             for _ in range(_ATTEMPTS):
                 answer = replace(understood, warnings=list(understood.warnings))
                 searched = await self._search(names, answer, embeddings)
@@ -247,16 +257,18 @@ class Searcher:
         unit: list[float] = (mean / (np.linalg.norm(mean) or 1.0)).tolist()
         return unit
 
-    async def _compares_models(self, names: Sequence[str], query: Query) -> bool:
-        """Return whether cosines under several models are compared."""
+    async def _models(self, names: Sequence[str], query: Query) -> set[ModelInput]:
+        """Return the models of several collections that a query is embedded with."""
         if len(names) < 2 or query.asked.mode == "keyword":
-            return False
+            return set()
         found = await asyncio.gather(*map(self._ports.registry.find, names), return_exceptions=True)
-        return len({each.model_input for each in found if isinstance(each, Collection)}) > 1
+        collections = [each for each in found if isinstance(each, Collection)]
+        named = query.asked.model
+        return {each.model_input for each in collections if named in (None, each.model)}
 
     async def _unrelated(self, model: ModelInput) -> Vector:
         """Return the vectors of some unrelated texts, of unit length, shape (n, d)."""
-        async with self._embedding_unrelated:
+        async with self._embedding_unrelated[model]:
             if model not in self._unrelated_vectors:
                 texts = [model.passage_prefix + text for text in _UNRELATED]
                 timeout = self._ports.settings.embedding.fallback_after
@@ -309,13 +321,13 @@ class Searcher:
                 return lists[name]
 
         lists = await _survivors(names, ranked, answer)
-        answer.ranked = together(own.ranked for own in lists.values())
+        answer.ranked = await self._together(lists.values())
         await run(RERANKING, answer, self._ports)
         if answer.query.asked.reranker is not None:
             for own in lists.values():
                 own.ranked.sort(key=lambda item: (-item.score, item.chunk_id if item.score else ""))
         lists = await _survivors(list(lists), selected, answer)
-        answer.ranked = together(own.ranked for own in lists.values())
+        answer.ranked = await self._together(lists.values())
         slowest = Timings()
         for own in lists.values():
             slowest.at_least(own.clock)
@@ -323,6 +335,11 @@ class Searcher:
             answer.clock.add(step, took / 1e3)
         await run(PAGE, answer, self._ports)
         return lists
+
+    async def _together(self, lists: Iterable[Candidates]) -> list[Candidate]:
+        ranked = [own.ranked for own in lists]
+        work = sum(map(len, ranked)) if len(ranked) > 1 else 0
+        return await self._ports.turns.run(lambda: together(ranked), work=work)
 
 
 def not_found(chunk_id: str | None, source: str | None) -> NotFound:

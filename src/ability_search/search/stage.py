@@ -6,6 +6,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
+from ability_search.compute_turns import ComputeTurns
 from ability_search.config.schema import Settings
 from ability_search.ports import Chat, Embedder, Reranker
 from ability_search.search.candidates import Answer, Candidate, Candidates
@@ -38,6 +39,7 @@ class Ports:
     """Counts tokens, the same one as for the chunks."""
     now: Callable[[], int]
     """Returns the time in epoch milliseconds."""
+    turns: ComputeTurns
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +52,8 @@ class Stage(Generic[C]):
         applies: Return whether the stage runs.
         fields: Return the fields that the stage needs of each candidate.
         step: Name in ``timings``; an empty one is not timed.
+        computes: Whether ``run`` never waits; it then runs in a thread if there are many
+            candidates.
     """
 
     name: str
@@ -57,6 +61,7 @@ class Stage(Generic[C]):
     applies: Callable[[C], bool] = lambda _: True
     fields: Callable[[Query], Sequence[str]] = lambda _: ()
     step: str = ""
+    computes: bool = False
 
 
 def option_stage(
@@ -67,6 +72,7 @@ def option_stage(
     when: Callable[[C], bool] = lambda _: True,
     fields: Callable[[Option], Sequence[str]] = lambda _: (),
     step: str | None = None,
+    computes: bool = False,
 ) -> Stage[C]:
     """Return a stage of an option of the query.
 
@@ -77,6 +83,7 @@ def option_stage(
         when: Return whether the stage runs if the option has an effect.
         fields: Return the fields of candidates that the option needs.
         step: Name in ``timings``, by default ``name``.
+        computes: See :attr:`Stage.computes`.
     """
 
     async def run_option(candidates: C, ports: Ports) -> None:
@@ -94,6 +101,7 @@ def option_stage(
         lambda candidates: option(candidates.query) is not None and when(candidates),
         needed,
         name if step is None else step,
+        computes,
     )
 
 
@@ -109,4 +117,4 @@ def scorer(
         for block in candidates.blocks:
             score(chosen, block, candidates)
 
-    return option_stage(name, option, run, fields=fields, step="ranking")
+    return option_stage(name, option, run, fields=fields, step="ranking", computes=True)

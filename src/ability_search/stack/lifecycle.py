@@ -133,13 +133,15 @@ async def _tick(meter: Meter, beat: Callable[[], None] | None) -> None:
     beats = time.monotonic()
     while True:
         # The clock of the loop may stand still during a callback.
-        due = time.monotonic() + _TICK_SECONDS
+        due, worked = time.monotonic() + _TICK_SECONDS, time.thread_time()
         await asyncio.sleep(_TICK_SECONDS)
         now = time.monotonic()
         held = max(0.0, now - due)
         meter.observe(LOOP_HELD_SECONDS, held)
         if held > _WARNING_SECONDS:
-            log.warning("the event loop was held for %.1f s", held)
+            # The rest is time in which the process was paused, or had no processor.
+            own = min(held, time.thread_time() - worked)
+            log.warning("the event loop was held for %.1f s, %.1f s of it by its work", held, own)
         if beat is not None and now >= beats:
             beat()
             beats = now + BEAT_SECONDS

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -19,6 +19,7 @@ from ability_search.store.memory_tables import (
     selected,
 )
 from ability_search.store.records import (
+    ROUNDING,
     ChunkRecord,
     ChunkScores,
     ChunkVector,
@@ -62,12 +63,12 @@ class MemoryDocuments(Tables):
         gone_kinds = stored.delete_chunks(concerned, kinds=True)
         kept_links = [link for link in stored.links if link.source not in concerned]
         gone_links = len(stored.links) - len(kept_links)
-        returned = _return_duplicates(stored, {chunk.record.chunk_id for chunk in gone})
         inserted = [chunk for chunks in replacement.chunks for chunk in chunks]
         for source in replacement.records:
             stored.add_source(source)
         for chunk in inserted:
             stored.add_chunk(chunk)
+        returned = _renew_stand_ins(stored, gone, concerned)
         stored.links = [*kept_links, *replacement.links]
         sources = [each.record for each in stored.sources.values()]
         left = sum(not chunk.indexed for chunk in gone)
@@ -378,12 +379,43 @@ def _stand_ins_unchanged(generation: Generation, stand_ins: Mapping[str, int]) -
     )
 
 
-def _return_duplicates(generation: Generation, gone: set[str]) -> int:
-    """Return the duplicates of chunks that are gone to the indexes; return their number."""
-    returned = [chunk for chunk in generation.chunks.values() if chunk.record.duplicate_of in gone]
-    for chunk in returned:
-        chunk.record = replace(chunk.record, duplicate_of=None)
-    return len(returned)
+def _renew_stand_ins(
+    generation: Generation, gone: Sequence[StoredChunk], replaced: Container[str]
+) -> int:
+    """Give the duplicates of chunks that are gone another stand-in; return how many it indexed."""
+    new: list[StoredChunk] = []
+    left: dict[str, list[StoredChunk]] = {}
+    for chunk in _by_id(generation.chunks.values()):
+        if chunk.record.source in replaced:
+            new.append(chunk)
+        elif chunk.record.duplicate_of:
+            left.setdefault(chunk.record.duplicate_of, []).append(chunk)
+    returned = 0
+    for before, copies in [(c.record, left.get(c.record.chunk_id)) for c in gone]:
+        if not copies:
+            continue
+        standing = _next_stand_in(generation, before, copies[0], new)
+        if standing is None:
+            standing, returned = copies[0].record.chunk_id, returned + 1
+        for chunk in copies:
+            other = None if chunk.record.chunk_id == standing else standing
+            chunk.record = replace(chunk.record, duplicate_of=other)
+    return returned
+
+
+def _next_stand_in(
+    generation: Generation, before: ChunkRecord, first: StoredChunk, new: Sequence[StoredChunk]
+) -> str | None:
+    """Return the chunkId of the stand-in among new chunks for duplicates, of which one is first."""
+    threshold = generation.sources[first.record.source].record.dedup_threshold
+    least = 2.0 if threshold is None else threshold - ROUNDING
+
+    near = [
+        (2.0 if chunk.record.vector_key == before.vector_key is not None else cosine, chunk.record)
+        for chunk, cosine in nearest_chunks(new, first.embedding or (), limit=len(new))
+    ]
+    greatest, best = max(near, key=lambda each: each[0], default=(0.0, before))
+    return best.duplicate_of or best.chunk_id if greatest >= least else None
 
 
 def _known(values: Iterable[int | None]) -> Iterator[int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
 
@@ -14,12 +14,12 @@ from ability_search.store.memory_tables import (
     StoredChunk,
     Tables,
     cosine,
-    heaviest_chunks,
     nearest_chunks,
     passage_of,
     properties,
     row_of,
     selected,
+    weighed_chunks,
 )
 from ability_search.store.records import (
     TEXT_FIELDS,
@@ -74,7 +74,7 @@ class MemorySearch(Tables):
 
     async def embeddings(self, generation: str, rids: Sequence[str]) -> dict[str, Sequence[float]]:
         found = self._generation(generation).chunks_at(rids)
-        embeddings = {chunk.rid: chunk.embedding for chunk in found if chunk.indexed}
+        embeddings = {chunk.rid: chunk.embedding for chunk in found}
         return {rid: each for rid, each in embeddings.items() if each is not None}
 
     async def passages(
@@ -190,12 +190,28 @@ def _search(
 
 def _found(generation: Generation, search: Search) -> list[tuple[StoredChunk, float]]:
     """Return the chunks that a search finds with their scores, best first."""
-    chunks = selected(generation.table(kinds=search.kinds).values(), search.filter)
+    table = generation.table(kinds=search.kinds)
+    chunks = selected(table.values(), search.filter)
+    if search.copies and search.filter is not None:
+        chunks += _copies(table.values(), search.filter, {c.record.chunk_id for c in chunks})
     match search:
         case VectorSearch():
-            return nearest_chunks(chunks, search.vector, limit=search.limit)
+            every = nearest_chunks(chunks, search.vector, limit=len(chunks))
         case TermSearch():
-            return heaviest_chunks(chunks, search.terms, limit=search.limit)
+            every = weighed_chunks(chunks, search.terms)
+    return sorted(every, key=lambda found: (-found[1], found[0].record.chunk_id))[: search.limit]
+
+
+def _copies(
+    chunks: Iterable[StoredChunk], filter: Filter, found: Container[str]
+) -> Iterable[StoredChunk]:
+    """Return the first duplicate that a filter matches of each stand-in that is not found."""
+    first: dict[str, StoredChunk] = {}
+    for chunk in sorted(chunks, key=lambda chunk: chunk.record.chunk_id):
+        other = chunk.record.duplicate_of
+        if other and other not in found and matches(filter, properties(chunk.record)):
+            first.setdefault(other, chunk)
+    return first.values()
 
 
 def _text(chunk: StoredChunk, cosines: Sequence[float | None] = ()) -> ChunkText:

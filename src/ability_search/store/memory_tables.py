@@ -258,16 +258,12 @@ def nearest_chunks(
     return [(embedded[place], float(scores[place])) for place in best]
 
 
-def heaviest_chunks(
-    chunks: Iterable[StoredChunk], terms: SparseVector, *, limit: int
+def weighed_chunks(
+    chunks: Iterable[StoredChunk], terms: SparseVector
 ) -> list[tuple[StoredChunk, float]]:
-    """Return the chunks of the greatest dot product with terms, the greatest first.
-
-    Equal ones keep their order. Chunks that share no term are left out.
-    """
+    """Return the chunks that share a term, in order, with their dot products with the terms."""
     scored = [(chunk, product(chunk.record, terms)) for chunk in chunks]
-    shared = [(chunk, score) for chunk, score in scored if score is not None]
-    return sorted(shared, key=lambda each: -each[1])[:limit]
+    return [(chunk, score) for chunk, score in scored if score is not None]
 
 
 def row_of(

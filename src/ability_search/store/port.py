@@ -147,8 +147,8 @@ class SearchStore(Protocol):
                 ``embedding``, in every search that finds them.
 
         Returns:
-            Rows by the name of the search, best first, equal ones in the order of storage: that of
-            insertion, but for rows that take the place of deleted ones. They are consistent: a
+            Rows by the name of the search, best first, equal ones by chunkId; with ``heads``, those
+            of a head come before those that only a greater limit finds. They are consistent: a
             commit that is being indexed is waited for.
 
         Raises:
@@ -209,8 +209,11 @@ class IndexStore(Protocol):
     async def replace(self, collection: Collection, replacement: Replacement) -> Replaced | None:
         """Replace the contents of some sources in one transaction.
 
-        Duplicates in other sources return to the indexes if the chunk that represents them is
-        deleted. Counts and revision of the record change with it.
+        Duplicates in other sources whose stand-in is replaced get another: the new chunk of the
+        same vector key, or else the one nearest to the first of them by chunkId if that source's
+        ``dedup_threshold`` allows it; or, if that is a duplicate, its stand-in. Else the first of
+        them returns to the indexes and stands in for the others. Counts and revision of the record
+        change with it.
 
         Returns:
             ``None`` if the generation is gone, the average length that the weights assume is no

@@ -86,6 +86,10 @@ class ChunkRecord:
     novelty: float | None = None
 
 
+ROUNDING: Final = 1e-6
+"""Tolerance for the cosine of equal vectors that are rounded to seven decimals."""
+
+
 def source_of(chunk_id: str) -> str:
     """Return the source of a chunk."""
     return chunk_id.partition(":")[2].rpartition(":")[0]
@@ -126,6 +130,8 @@ class SourceRecord:
     """Text after the last chunk."""
     origin: str | None = None
     """Content hash of the document that a rebuild restored it from."""
+    dedup_threshold: float | None = None
+    """Minimum cosine at which its chunks are duplicates of others; ``None`` if never."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,12 +165,17 @@ class VectorSearch:
     name: str
     vector: Sequence[float]
     limit: int
+    """Maximum number of chunks."""
     beam: int
-    """Beam width of the graph search."""
+    """Minimum beam width of the graph search."""
     exact: bool
     """Compare all embeddings instead of searching the graph."""
     filter: Filter | None = None
     kinds: bool = False
+    heads: Sequence[int] = ()
+    """Lower limits, ascending: the list begins with what a search with only these finds."""
+    copies: bool = False
+    """As in :class:`TermSearch`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,8 +187,13 @@ class TermSearch:
     limit: int
     filter: Filter | None = None
     kinds: bool = False
+    heads: Sequence[int] = ()
+    """As that of :class:`VectorSearch`."""
     products: Mapping[str, SparseVector] = field(default_factory=dict)
     """As those of :class:`Columns`, for the candidates of this search only."""
+    copies: bool = False
+    """Whether duplicates are found whose stand-in the filter excludes: of several with one stand-in
+    the first by chunkId that the filter allows."""
 
 
 Search = VectorSearch | TermSearch

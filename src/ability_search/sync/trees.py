@@ -20,6 +20,7 @@ from ability_search.files.selection import (
     needs_consent,
     real_path,
     select,
+    unmatched_patterns,
     vanished,
 )
 
@@ -49,14 +50,20 @@ class Tree:
         return replace(self, selection=self.selection.only(files))
 
     def lost(self, sources: Sequence[str]) -> tuple[list[str], bool]:
-        """Return the sources in this directory whose files no longer exist.
+        """Return the sources in this directory whose files no longer exist or are left out now.
 
         Also returns whether their removal has to be confirmed, see :func:`.needs_consent`.
         """
         selection = self.selection
         stored = [source for source in sources if source.startswith(selection.prefix)]
-        gone = [source for source in stored if vanished(selection.root / source)]
+        gone = selection.gone(stored)
         return gone, needs_consent(len(gone), len(stored), files=bool(selection.files))
+
+    def excluded(self, sources: Sequence[str]) -> list[str]:
+        """Return the sources whose files are left out now, although they exist."""
+        root = self.selection.root
+        left = [each for each in sources if self.selection.excludes(root / each)]
+        return [each for each in left if not vanished(root / each)]
 
 
 def collection_name(path: Path) -> str:
@@ -122,6 +129,7 @@ def trees(
     *,
     include: Sequence[str] = (),
     exclude: Sequence[str] = (),
+    temporary: Sequence[str] = (),
     gitignore: bool = False,
 ) -> list[Tree]:
     """Return the files of each path, see :func:`ability_search.files.selection.select`.
@@ -146,12 +154,16 @@ def trees(
             names_from=chosen.directory,
             include=include,
             exclude=exclude,
+            temporary=temporary,
             gitignore=gitignore,
             known_secrets=known_secrets,
         )
         files = tuple(file for file in selection.files if file not in seen)
         seen.update(dict.fromkeys(files))
         found.append(replace(selection, files=files))
+    if found:
+        first = found[0]
+        found[0] = replace(first, skipped=(*first.skipped, *unmatched_patterns(found)))
     if len(found) > 1:
         found = named_once(found, {file: real_path(file) or file for file in seen})
     return [Tree(selection, path.is_dir()) for path, selection in zip(paths, found, strict=True)]

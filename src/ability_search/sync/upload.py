@@ -102,7 +102,7 @@ async def send_files(
         outcome.skip(tree.selection.skipped)
     limits = client.settings.limits
     upload = _Upload(client, options, outcome, timeout, advance, count_files(chosen))
-    with open_extractor(client.settings) as extractor:
+    with open_extractor(client.settings, upload.stage) as extractor:
         for selection in by_root(chosen):
             async for changed in upload.changed(selection, most_documents(limits)):
                 readings = read_selection(changed, limits, extractor)
@@ -176,6 +176,10 @@ class _Upload:
         )
         self.outcome.add(answer)
         return answer
+
+    def stage(self, stage: str) -> None:
+        """Show what is being read, from any thread."""
+        self.advance(self.done, self.total, f"reading {stage}")
 
     def _skip(self, files: Sequence[Skipped]) -> None:
         self.outcome.skip(files)

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from ability_search.client.tool_client import Advance, Call, ToolClient
 from ability_search.errors import SearchError
-from ability_search.files.selection import left_out, vanished
+from ability_search.files.selection import left_out, needs_consent, vanished
 from ability_search.sync.trees import Root, Tree, count_files
 from ability_search.sync.upload import Outcome, Place, remove_sources, send_files
 from kadi_client import KadiError, ToolError
@@ -159,7 +159,7 @@ class Watcher:
             with shown as advance:
                 await send_files(self.client, chosen, options, outcome, self.timeout, advance)
         lost = {source: file for source, file in self._known.items() if source not in current}
-        gone = await asyncio.to_thread(_gone, lost)
+        gone = await asyncio.to_thread(_gone, lost, trees, len(self._known), outcome)
         removing = {*gone, *outcome.stale}
         if not self._swept:
             removing &= {*place.sources}
@@ -230,16 +230,31 @@ def _stamps(trees: Sequence[Tree]) -> dict[str, Known]:
     return found
 
 
-def _gone(lost: Mapping[str, Known]) -> list[str]:
-    """Return the sources whose files no longer exist.
+def _gone(
+    lost: Mapping[str, Known], trees: Sequence[Tree], known: int, outcome: Outcome
+) -> list[str]:
+    """Return the sources whose files no longer exist, or are left out by a pattern now.
 
-    Others are excluded now, unreadable, or on a drive that is no longer mounted.
+    Others are unreadable, or on a drive that is no longer mounted. Most of the ``known`` ones are
+    not left out without consent; they are warned about.
     """
-    return [
+    gone = [
         source
         for source, file in lost.items()
         if vanished(file.path) and _device_of(file.path) == file.device
     ]
+    excluded = [
+        source
+        for source, file in lost.items()
+        if any(tree.selection.excludes(file.path) for tree in trees)
+    ]
+    if needs_consent(len(excluded), known, files=True):
+        outcome.warnings.append(
+            f"{len(excluded):,} of {known:,} sources are excluded now; they stay searchable,"
+            " `ability-search index --sweep` deletes them"
+        )
+        return gone
+    return list({*gone, *excluded})
 
 
 def _device_of(path: Path) -> int:
@@ -248,7 +263,7 @@ def _device_of(path: Path) -> int:
 
 
 def _vanished(trees: Sequence[Tree], place: Place, outcome: Outcome) -> set[str]:
-    """Return the stored sources of directories whose files no longer exist.
+    """Return the stored sources of directories whose files no longer exist, or are left out now.
 
     None if they are most of a directory, because its drive may not be mounted, and none of a root
     directory, because every source would count as one of its files; both are warned about.
@@ -260,7 +275,7 @@ def _vanished(trees: Sequence[Tree], place: Place, outcome: Outcome) -> set[str]
         if prefix and not unusual:
             found.update(lost)
         elif lost:
-            reason = "lacks most of its files" if prefix else "is the root of the sources"
+            reason = "lacks or excludes its files" if prefix else "is the root of the sources"
             outcome.warnings.append(
                 f"{prefix or tree.selection.root} {reason}: {len(lost):,} sources without a file"
                 f" stay in {place.collection}; `ability-search delete` deletes them"

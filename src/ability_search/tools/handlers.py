@@ -13,6 +13,7 @@ from pydantic import BaseModel
 
 from ability_search.analysis.consolidator import Consolidator
 from ability_search.analysis.graph_analyzer import GraphAnalyzer
+from ability_search.compute_turns import ComputeTurns
 from ability_search.errors import Cancelled, DeadlineExceeded, SearchError
 from ability_search.filters.predicate import matches
 from ability_search.index.file_indexing import FileIndexing, FileRequest
@@ -36,7 +37,7 @@ from ability_search.tools import inputs, requests, responses, results
 from ability_search.tools.boundary import failure
 from ability_search.tools.table import TOOLS, ToolRow
 from ability_search.wire import COMPLETED, FAILED, PROGRESS
-from kadi_client.tools import Call, Tool
+from kadi_client.tools import Call, Tool, encodable
 
 _TO_ANSWER = 0.1
 """Share of a caller's timeout that is reserved for sending the answer."""
@@ -47,7 +48,7 @@ _TO_ANSWER_AT_MOST = 1.0
 _SHORT_RUN = 2.0
 """Seconds up to which a search-index leaves no record: recording takes three round trips."""
 
-Handler = Callable[[Any, "_Admitted"], Awaitable[BaseModel]]
+Handler = Callable[[Any, "_Admitted"], Awaitable[BaseModel | Mapping[str, Any]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +64,7 @@ class Services:
     self_repair: SelfRepair
     sessions: Sessions
     searcher: Searcher
+    turns: ComputeTurns
     maintenance: Maintenance
     analyzer: GraphAnalyzer
     consolidator: Consolidator
@@ -153,12 +155,12 @@ class _Table:
         ):
             yield _Recorded(job, recorded)
 
-    async def query(self, value: inputs.QueryInput, _call: _Admitted) -> QueryResult:
+    async def query(self, value: inputs.QueryInput, _call: _Admitted) -> Mapping[str, Any]:
         """search-query."""
         query = requests.query(value, self._limits, self._policy)
         result = await self._services.searcher.query(query)
         _meter(self._services.ports.meter, result)
-        return result
+        return await self._services.turns.run(lambda: encodable(result), work=result.count)
 
     async def similar(self, value: inputs.SimilarInput, _call: _Admitted) -> SimilarResult:
         """search-similar."""

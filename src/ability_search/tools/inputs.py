@@ -101,9 +101,9 @@ DedupThreshold = Annotated[
         gt=0,
         le=1,
         description="Near-duplicate threshold: a chunk whose nearest neighbour in the collection"
-        " has at least this cosine is not searched; .95 is usual. The neighbour represents it, in"
-        " filters too, until it is replaced or deleted. Unchanged documents are left as they"
-        " are, unless force is set.",
+        " has at least this cosine is found only by filters that exclude the neighbour; .95 is"
+        " usual. If the neighbour is replaced or deleted, one of those that it represents takes its"
+        " place. Unchanged documents are left as they are, unless force is set.",
     ),
 ]
 JobId = Annotated[
@@ -176,8 +176,8 @@ class DocumentInput(Input):
         None,
         max_length=100_000,
         description="Sources of the documents that were read from the same file, such as"
-        " attachments; index them first. Stored documents of this one (of) that are not listed, and"
-        " whose source begins with its own and #, are deleted. Default: none is deleted.",
+        " attachments; index them first. Other stored documents of this one (of) whose metadata"
+        " path is its source are deleted. Default: none is deleted.",
     )
     format: Format | None = Field(
         None,
@@ -299,7 +299,7 @@ class IndexFileInput(Input):
     kinds_by: KindsBy = None
     force: bool = Field(False, description="Index unchanged files too, and embed every text again.")
     sweep: bool = Field(
-        False, description="Delete sources under this directory whose files are gone."
+        False, description="Delete sources below path whose files are gone or excluded."
     )
     sweep_all: bool = Field(
         False,

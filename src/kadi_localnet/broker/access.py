@@ -35,6 +35,10 @@ class Access:
     """Tools that only these agents may offer, by name or pattern (``arcade-*``), and those that
     look like them. If several patterns match a name, the agent must be listed for each of them."""
 
+    def names(self, agent_id: str | None) -> bool:
+        """Return whether an agent is listed as a provider."""
+        return any(agent_id in agents for agents in self.providers.values())
+
     def may_join(self, network: str, agent_id: str | None) -> bool:
         """Return whether an agent may join a network; ``None`` is an unauthenticated session."""
         if self.networks and network not in self.networks and network not in self.members:

@@ -22,6 +22,7 @@ from kadi_client.messages import request as request_frame
 from kadi_client.params import CALLER_LOST
 from kadi_localnet.broker.deadlines import Deadlines
 from kadi_localnet.broker.limits import Limits
+from kadi_localnet.broker.outbox import Memory
 from kadi_localnet.broker.params import (
     AbilityRequest,
     Cancel,
@@ -32,7 +33,7 @@ from kadi_localnet.broker.params import (
     take_hints,
 )
 from kadi_localnet.broker.registry import Registry
-from kadi_localnet.broker.session import Call, Provider, Refused, Session
+from kadi_localnet.broker.session import Absent, Call, Provider, Refused, Session
 
 log = logging.getLogger(__name__)
 
@@ -63,14 +64,29 @@ class Calls:
     Every request id starts with ``prefix``, so that ids of an earlier broker process are unknown.
     """
 
-    __slots__ = ("_deadlines", "_limits", "_prefix", "_registry", "_serial", "by_tool", "discarded")
+    __slots__ = (
+        "_deadlines",
+        "_left",
+        "_limits",
+        "_memory",
+        "_places",
+        "_prefix",
+        "_registry",
+        "_serial",
+        "by_tool",
+        "discarded",
+    )
 
-    def __init__(self, limits: Limits, registry: Registry, prefix: str) -> None:
+    def __init__(self, limits: Limits, registry: Registry, memory: Memory, prefix: str) -> None:
         self._limits = limits
         self._registry = registry
+        self._memory = memory
         self._prefix = prefix
         self._serial = count(1)
         self._deadlines: Deadlines[Call] = Deadlines()
+        self._places: Deadlines[Absent] = Deadlines()
+        self._left: list[Absent] = []
+        """Places whose time begins with the next :meth:`expire`."""
         self.by_tool: dict[str, CallCounts] = {}
         self.discarded = 0
         """Number of answers that arrived after their call had ended."""
@@ -82,6 +98,8 @@ class Calls:
 
         The answer follows as a notification, or as the response to the request with the JSON-RPC
         id ``direct``.
+
+        It waits while the providers of the tool are those that have left a short time ago.
 
         Raises:
             Refused: if the request is invalid, no provider is found, or there is no room.
@@ -95,7 +113,8 @@ class Calls:
             raise invalid("id", f"has more than {self._limits.name_length} characters")
         timeout = self._timeout(params.timeout)
         tool_input, hints = take_hints(params.input)
-        candidates = self._candidates(caller, params, hints)
+        agents = _named(params, hints)
+        candidates = self._candidates(caller, params.tool, agents)
         serial = next(self._serial)
         id_ = f"{self._prefix}-{serial}"
         request_id = self.request_id(caller, params, otherwise=id_)
@@ -127,7 +146,9 @@ class Calls:
             params.tool,
             follows,
             caller,
+            agents,
             provider,
+            candidates[provider],
             now,
             timeout,
             direct.copy(),  # a slice would keep the whole frame in memory
@@ -185,14 +206,55 @@ class Calls:
             self._counts(call).cancelled += 1
 
     def remove_provider(self, provider: Provider) -> None:
-        """End all calls that a provider served."""
+        """Remove a provider and its tools, and end all calls that it served.
+
+        Further calls wait in its place for some time, see :class:`Absent`.
+        """
         for call in list(provider.serving.values()):
             self._forget(call)
             self._counts(call).provider_lost += 1
             self._reply_error(call, f"the provider of {call.tool!r} disconnected before answering")
+        if provider.tools:
+            place = Absent(provider, self._limits, self._memory)
+            if self._registry.leave(provider, place):
+                self._left.append(place)
+
+    def resume(self, provider: Provider) -> None:
+        """Forward to a provider the calls that wait for its tools."""
+        for tool in provider.tools:
+            for place in self._registry.places(tool):
+                for call in [each for each in place.serving.values() if each.tool == tool]:
+                    frame = place.frames[call.id]
+                    if self._suits(provider, call) and provider.has_room(len(frame)):
+                        self._take(call, provider, frame)
+
+    def _suits(self, provider: Provider, call: Call) -> bool:
+        network = self._registry.providers(call.tool, call.caller).get(provider)
+        return network == call.network and _is(provider, call.agents)
+
+    def _take(self, call: Call, provider: Provider, frame: bytes) -> None:
+        """Forward a call that has waited."""
+        del call.provider.serving[call.id]
+        call.provider.abandon(call)
+        call.provider = provider
+        provider.serving[call.id] = call
+        provider.begin(call, frame)
+
+    def _give_up(self, place: Absent) -> None:
+        """End the calls that wait in a place, and remove it."""
+        self._registry.remove(place)
+        for call in list(place.serving.values()):
+            self._abandon(call)
+            self._counts(call).provider_lost += 1
+            self._reply_error(call, str(_no_provider(call.caller, call.tool, call.agents)))
 
     def expire(self, now: float) -> None:
-        """End the calls whose deadline has passed."""
+        """End the calls whose deadline has passed, or whose tool has not come back."""
+        for place in self._left:
+            self._places.set(place, now + self._limits.absence)
+        self._left.clear()
+        for place in self._places.due(now):
+            self._give_up(place)
         for call in self._deadlines.due(now):
             self._abandon(call)
             self._counts(call).timed_out += 1
@@ -206,8 +268,11 @@ class Calls:
             )
 
     def next_deadline(self) -> float | None:
-        """Return the time at which to call :meth:`expire` next; ``None`` without calls."""
-        return self._deadlines.next()
+        """Return the time at which to call :meth:`expire` next; ``None`` if it need not be."""
+        if self._left:
+            return 0.0
+        times = (self._deadlines.next(), self._places.next())
+        return min((at for at in times if at is not None), default=None)
 
     def __len__(self) -> int:
         return len(self._deadlines)
@@ -226,28 +291,24 @@ class Calls:
         return min(milliseconds / _MILLISECONDS, self._limits.max_timeout)
 
     def _candidates(
-        self, caller: Session, params: AbilityRequest, hints: Hints
+        self, caller: Session, tool: str, agents: tuple[str, ...]
     ) -> dict[Provider, str]:
         """Return the eligible providers, each with the network through which it is reached.
+
+        Those that have left are eligible if there are no others.
 
         Raises:
             Refused: if there are none.
         """
-        # An empty pin is one that its caller does not know: it must not reach anybody.
-        named = (params.target_agent or None, hints.require_provider, hints.require_agent)
-        required = dict.fromkeys(agent for agent in named if agent is not None)
-        candidates = {
-            session: network
-            for session, network in self._registry.providers(params.tool, caller).items()
-            if all(agent in (session.agent_id, session.id) for agent in required)
+        eligible = {
+            provider: network
+            for provider, network in self._registry.providers(tool, caller).items()
+            if _is(provider, agents)
         }
-        if not candidates:
-            by = f" of agent {' and '.join(map(repr, required))}" if required else ""
-            raise Refused(
-                f"no provider{by} for tool {params.tool!r}"
-                f" on the networks searched: {', '.join(caller.networks)}"
-            )
-        return candidates
+        if not eligible:
+            raise _no_provider(caller, tool, agents)
+        there = {each: eligible[each] for each in eligible if not isinstance(each, Absent)}
+        return there or eligible
 
     def _choose(
         self, tool: str, candidates: Mapping[Provider, str], encoded: Callable[[str], bytes]
@@ -305,6 +366,26 @@ class Calls:
     @staticmethod
     def _reply_error(call: Call, text: str) -> None:
         call.caller.send(call.failed(text))
+
+
+def _named(params: AbilityRequest, hints: Hints) -> tuple[str, ...]:
+    """Return the agents that a caller names as the provider.
+
+    An empty name is one that its caller does not know: it must not reach anybody.
+    """
+    named = (params.target_agent or None, hints.require_provider, hints.require_agent)
+    return tuple(dict.fromkeys(agent for agent in named if agent is not None))
+
+
+def _is(provider: Provider, agents: tuple[str, ...]) -> bool:
+    return all(agent in (provider.agent_id, provider.id) for agent in agents)
+
+
+def _no_provider(caller: Session, tool: str, agents: tuple[str, ...]) -> Refused:
+    by = f" of agent {' and '.join(map(repr, agents))}" if agents else ""
+    return Refused(
+        f"no provider{by} for tool {tool!r} on the networks searched: {', '.join(caller.networks)}"
+    )
 
 
 def _following(call: Call) -> dict[str, str]:

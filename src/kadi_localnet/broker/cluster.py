@@ -73,13 +73,16 @@ _BARRIER_SECONDS = 2.0
 class _Broker:
     """Another broker."""
 
-    def __init__(self, id_: str, limits: Limits) -> None:
+    def __init__(self, id_: str, limits: Limits, memory: Memory) -> None:
         self.id = id_
         self.sessions: dict[str, RemoteSession] = {}
         self.relayed: dict[str, Session] = {}
         """Calls of its callers, and the sessions here that serve them."""
         self.outbox = Outbox(
-            Memory(), max_frames=limits.outbox_frames, max_bytes=limits.outbox_bytes
+            memory,
+            max_frames=limits.outbox_frames,
+            max_bytes=limits.outbox_bytes,
+            reader=f"broker {id_}",
         )
         self.rest = b""
         """The unsent part of a divided message."""
@@ -161,6 +164,7 @@ class Cluster:
         registry: Its registry, which also holds the tools of remote sessions.
         calls: The calls of its callers.
         events: The subscriptions of its sessions.
+        memory: Counts what is queued for other brokers.
     """
 
     def __init__(
@@ -170,8 +174,10 @@ class Cluster:
         registry: Registry,
         calls: Calls,
         events: Events,
+        memory: Memory,
     ) -> None:
         self._limits = limits
+        self._memory = memory
         self._sessions = sessions
         self._registry = registry
         self._calls = calls
@@ -191,6 +197,11 @@ class Cluster:
 
     def __len__(self) -> int:
         return len(self._brokers)
+
+    @property
+    def outboxes(self) -> list[Outbox]:
+        """The messages queued for other brokers."""
+        return [broker.outbox for broker in self._brokers.values()]
 
     @property
     def complete(self) -> bool:
@@ -399,7 +410,7 @@ class Cluster:
             case Gone(id_):
                 session = broker.sessions.pop(id_, None)
                 if session is not None:
-                    self._withdraw(session)
+                    self._calls.remove_provider(session)
             case Publication(channel, data, networks, timestamp, source):
                 self._events.deliver(Event(channel, Raw(data), networks, timestamp, source))
             case _:
@@ -423,7 +434,7 @@ class Cluster:
     # --- other brokers -------------------------------------------------------------------------
 
     def _meet(self, id_: str, now: float) -> _Broker:
-        broker = self._brokers[id_] = _Broker(id_, self._limits)
+        broker = self._brokers[id_] = _Broker(id_, self._limits, self._memory)
         self._leases.set(id_, now + self._limits.lease)
         offers = []
         for session in self._sessions.values():
@@ -438,19 +449,16 @@ class Cluster:
     def _forget(self, broker: _Broker, why: str) -> None:
         log.info("broker %s is gone: %s", broker.id, why)
         del self._brokers[broker.id]
+        broker.outbox.clear()
         self._named.discard(broker.id)
         self._leases.discard(broker.id)
         for session in broker.sessions.values():
-            self._withdraw(session)
+            self._calls.remove_provider(session)
         for call, served in broker.relayed.items():
             served.relaying.pop(call, None)
             _cancel(served, call, {"reason": CALLER_LOST})
         for number in list(self._registrations):
             self._applied(number, broker.id)
-
-    def _withdraw(self, session: RemoteSession) -> None:
-        self._registry.remove(session)
-        self._calls.remove_provider(session)
 
     def _apply(self, broker: _Broker, offer: Offer) -> None:
         """Enter the tools of a remote session; the rules of this broker hold for them, too."""
@@ -462,6 +470,7 @@ class Cluster:
             params = read(Register, Raw(offer.params))
             params.networks = list(offer.networks)
             self._registry.register(session, params)
+            self._calls.resume(session)
         except Refused as exc:
             log.warning(
                 "tools of agent %s at broker %s are not listed here: %s",

@@ -109,11 +109,12 @@ class Events:
         event = Event(params.channel, params.data, networks, timestamp, session.agent_id)
         longest = max(networks, key=len, default="")
         size = len(event.data) + len(event.frame(longest, NULL)) - len(NULL)
-        if size > self._limits.max_message_bytes:
+        most = min(self._limits.event_bytes, self._limits.max_message_bytes)
+        if size > most:
             raise invalid(
                 "data",
-                f"results in a delivery of {size} bytes,"
-                f" more than the {self._limits.max_message_bytes} allowed",
+                f"results in a delivery of {size} bytes, more than the {most} allowed for an"
+                " event: offer large data as the answer of a tool",
             )
         self.deliver(event)
         self.published += 1

@@ -20,6 +20,9 @@ class Limits:
     """Maximum size of a message without its payload, which is the input or the answer of a tool,
     or the data of an event; a registration with all its schemas has none."""
 
+    event_bytes: int = 1024 * 1024
+    """Maximum size of an event, which is held for every subscriber that does not read it."""
+
     unauthenticated_size: int = 64 * 1024
     """Maximum characters of a message before authentication; a longer one ends the session."""
 
@@ -31,9 +34,10 @@ class Limits:
 
     memory_bytes: int = 512 * 1024 * 1024
     """Maximum size of what is held for all sessions: unsent messages, messages that have arrived
-    in part, registrations and subscriptions, which may have an eighth. From half of it on, no
-    session may begin another message; beyond it, or if it stays at half for ``patience``, the
-    session with the most bytes is closed."""
+    in part, registrations and subscriptions, which may have an eighth. From half of it on, events
+    are dropped, those of the slowest readers first. If that is not enough, sessions with more than
+    their share may begin no message; beyond it, or if it stays at half for ``patience``, the
+    session with the most bytes is closed. Listed providers are not held up."""
 
     patience: float = 2.0
     """See ``memory_bytes``."""
@@ -61,6 +65,15 @@ class Limits:
 
     name_length: int = 256
     """Maximum length in characters of the name of a tool, network, channel, pattern or agent."""
+
+    absence: float = 10.0
+    """Time for which calls wait for the tools of a provider that has left."""
+
+    places: int = 64
+    """Maximum number of such providers; listed ones are not counted."""
+
+    waiting: int = 1024
+    """Maximum number of calls that wait for one of them."""
 
     default_timeout: float = 600.0
     """Timeout of a call if the caller sets none."""

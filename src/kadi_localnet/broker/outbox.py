@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import logging
 from collections import deque
+
+log = logging.getLogger(__name__)
 
 
 class Memory:
-    """The bytes that a broker holds for its sessions."""
+    """The bytes that a broker holds for its sessions and for other brokers."""
 
-    __slots__ = ("used",)
+    __slots__ = ("dropped", "used")
 
     def __init__(self) -> None:
         self.used = 0
+        self.dropped = 0
+        """Number of events dropped, by all outboxes."""
 
 
 class Outbox:
@@ -20,29 +25,34 @@ class Outbox:
     When there is no room, the oldest events are dropped and counted in ``dropped``. Replies are
     never dropped; if there is still no room for a reply, it is refused and the session must be
     closed. While no reply is queued, a frame of any size is accepted. Their bytes are counted in
-    ``memory``.
+    ``memory``, as are the events dropped. The first drop is logged with the name of the ``reader``.
     """
 
     __slots__ = (
-        "_event_bytes",
         "_events",
         "_max_bytes",
         "_max_frames",
         "_memory",
+        "_reader",
         "_replies",
         "_reply_bytes",
         "_serial",
         "dropped",
+        "event_bytes",
     )
 
-    def __init__(self, memory: Memory, *, max_frames: int, max_bytes: int) -> None:
+    def __init__(
+        self, memory: Memory, *, max_frames: int, max_bytes: int, reader: str = "a session"
+    ) -> None:
         self._memory = memory
         self._max_frames = max_frames
         self._max_bytes = max_bytes
+        self._reader = reader
         self._replies: deque[tuple[int, bytes]] = deque()
         self._events: deque[tuple[int, bytes]] = deque()
         self._reply_bytes = 0
-        self._event_bytes = 0
+        self.event_bytes = 0
+        """Total size of the queued events."""
         self._serial = 0
         self.dropped = 0
 
@@ -56,7 +66,7 @@ class Outbox:
         """Queue a frame that must not be dropped; return False if there is no room for it."""
         if not self.has_room(len(frame)):
             return False
-        self._drop_events(len(frame))
+        self._make_room(len(frame))
         self._replies.append(self._numbered(frame))
         self._reply_bytes += len(frame)
         self._memory.used += len(frame)
@@ -65,20 +75,17 @@ class Outbox:
     def put_event(self, frame: bytes) -> None:
         """Queue an event, dropping older events for it; without room, drop the event itself."""
         if not self.has_room(len(frame)):
-            self.dropped += 1
+            self._count_drop()
             return
-        self._drop_events(len(frame))
+        self._make_room(len(frame))
         self._events.append(self._numbered(frame))
-        self._event_bytes += len(frame)
+        self.event_bytes += len(frame)
         self._memory.used += len(frame)
 
     def pop(self) -> bytes | None:
         """Remove and return the oldest frame; ``None`` if the queue is empty."""
         if self._events and (not self._replies or self._events[0][0] < self._replies[0][0]):
-            frame = self._events.popleft()[1]
-            self._event_bytes -= len(frame)
-            self._memory.used -= len(frame)
-            return frame
+            return self._pop_event()
         if not self._replies:
             return None
         frame = self._replies.popleft()[1]
@@ -86,12 +93,18 @@ class Outbox:
         self._memory.used -= len(frame)
         return frame
 
+    def drop_events(self) -> None:
+        """Drop all events."""
+        while self._events:
+            self._pop_event()
+            self._count_drop()
+
     def clear(self) -> None:
         """Remove all frames."""
         self._memory.used -= self.size
         self._replies.clear()
         self._events.clear()
-        self._reply_bytes = self._event_bytes = 0
+        self._reply_bytes = self.event_bytes = 0
 
     def __len__(self) -> int:
         return len(self._replies) + len(self._events)
@@ -99,18 +112,28 @@ class Outbox:
     @property
     def size(self) -> int:
         """Total size of the queued frames in bytes."""
-        return self._reply_bytes + self._event_bytes
+        return self._reply_bytes + self.event_bytes
 
     def _numbered(self, frame: bytes) -> tuple[int, bytes]:
         self._serial += 1
         return self._serial, frame
 
-    def _drop_events(self, size: int) -> None:
+    def _pop_event(self) -> bytes:
+        frame = self._events.popleft()[1]
+        self.event_bytes -= len(frame)
+        self._memory.used -= len(frame)
+        return frame
+
+    def _make_room(self, size: int) -> None:
         """Drop the oldest events until a frame of ``size`` bytes fits, or none is left."""
         while self._events and (
             len(self) >= self._max_frames or self.size + size > self._max_bytes
         ):
-            frame = self._events.popleft()[1]
-            self._event_bytes -= len(frame)
-            self._memory.used -= len(frame)
-            self.dropped += 1
+            self._pop_event()
+            self._count_drop()
+
+    def _count_drop(self) -> None:
+        if not self.dropped:
+            log.warning("%s does not read fast enough: events to it are dropped", self._reader)
+        self.dropped += 1
+        self._memory.dropped += 1

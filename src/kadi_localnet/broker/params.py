@@ -59,11 +59,12 @@ class Register(msgspec.Struct, rename="camel"):
 
 
 class CallContext(msgspec.Struct, rename="camel"):
-    """The id and trace that follow a call across agents, see :mod:`kadi_client.context`."""
+    """The members that follow a call across agents, see :mod:`kadi_client.context`."""
 
     call_id: Raw = ABSENT
     traceparent: Raw = msgspec.field(default=ABSENT, name="traceparent")
     tracestate: Raw = msgspec.field(default=ABSENT, name="tracestate")
+    on_behalf_of: Raw = ABSENT
 
 
 class Hints(CallContext, rename="camel"):
@@ -264,12 +265,13 @@ def _without(hints: Raw, tool_input: bytes) -> Raw | None:
 
 
 def call_context(meta: Raw, hints: Hints) -> dict[str, Raw]:
-    """Return id and trace of a call as members of ``_meta``; ``_meta`` overrides ``_kadi``."""
+    """Return the members of ``_meta`` that follow a call; ``_meta`` overrides ``_kadi``."""
     own = _object(CallContext, meta)
     found = {
         "callId": own.call_id if present(own.call_id) else hints.call_id,
         "traceparent": own.traceparent if present(own.traceparent) else hints.traceparent,
         "tracestate": own.tracestate if present(own.tracestate) else hints.tracestate,
+        "onBehalfOf": own.on_behalf_of,
     }
     return {name: value for name, value in found.items() if present(value)}
 

@@ -11,7 +11,7 @@ from kadi_client.messages import Raw
 from kadi_localnet.broker.access import Access, Networks, check_name
 from kadi_localnet.broker.limits import Limits
 from kadi_localnet.broker.params import Discovery, Register, ToolEntry, invalid, present
-from kadi_localnet.broker.session import Provider, Session
+from kadi_localnet.broker.session import Absent, Provider, Session
 
 RESERVED_PREFIX = "kadi."
 _ANY_INPUT = Raw(b'{"type":"object"}')
@@ -29,13 +29,14 @@ class Offer:
 class Registry:
     """Tools by name and provider; a tool's description comes from its earliest provider."""
 
-    __slots__ = ("_access", "_limits", "_networks", "_providers")
+    __slots__ = ("_absent", "_access", "_limits", "_networks", "_providers")
 
     def __init__(self, limits: Limits, access: Access) -> None:
         self._limits = limits
         self._access = access
         self._networks = Networks(limits, access)
         self._providers: dict[str, dict[Provider, Offer]] = {}
+        self._absent: set[Provider] = set()
 
     def register(self, session: Provider, params: Register) -> dict[str, Any]:
         """Replace the tools of ``session``.
@@ -79,11 +80,28 @@ class Registry:
             if not providers:
                 del self._providers[name]
         session.tools = ()
+        self._absent.discard(session)
+
+    def leave(self, session: Provider, place: Absent) -> bool:
+        """Remove all tools of ``session``; return whether there is room to keep its place."""
+        offers = [(name, self._providers[name][session].networks) for name in session.tools]
+        self.remove(session)
+        if len(self._absent) >= self._limits.places and not self._access.names(place.agent_id):
+            return False
+        self._absent.add(place)
+        for name, networks in offers:
+            self._providers.setdefault(name, {})[place] = Offer(ToolEntry(name), networks)
+        return True
+
+    def places(self, tool: str) -> list[Absent]:
+        """Return the places of providers of ``tool`` that have left."""
+        return [each for each in self._providers.get(tool, ()) if isinstance(each, Absent)]
 
     def providers(self, tool: str, caller: Session) -> dict[Provider, str]:
         """Return the providers of ``tool`` visible to the caller, in order of registration.
 
-        Each is mapped to the first of the caller's networks on which the tool is visible.
+        Each is mapped to the first of the caller's networks on which the tool is visible. Those
+        that have left are among them.
         """
         found = {}
         for session, offer in self._providers.get(tool, {}).items():
@@ -108,7 +126,7 @@ class Registry:
     @property
     def tool_count(self) -> int:
         """Number of distinct tool names."""
-        return len(self._providers)
+        return sum(not offers.keys() <= self._absent for offers in self._providers.values())
 
     def _describe(
         self, name: str, networks: Collection[str], *, with_providers: bool
@@ -116,7 +134,8 @@ class Registry:
         visible = {
             session: offer
             for session, offer in self._providers.get(name, {}).items()
-            if any(network in networks for network in offer.networks)
+            if session not in self._absent
+            and any(network in networks for network in offer.networks)
         }
         if not visible:
             return None

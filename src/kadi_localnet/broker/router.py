@@ -63,6 +63,7 @@ class Router:
     ) -> None:
         rules = access or Access()
         self.limits = limits
+        self._access = rules
         self._networks = Networks(limits, rules)
         self._wall_clock = wall_clock
         self._sessions: dict[str, Session] = {}
@@ -70,12 +71,14 @@ class Router:
         self._changes = Changes()
         self._registry = Registry(limits, rules)
         self._events = Events(limits)
-        self._calls = Calls(limits, self._registry, secrets.token_hex(_ID_BYTES))
-        self.cluster = Cluster(limits, self._sessions, self._registry, self._calls, self._events)
+        self._calls = Calls(limits, self._registry, self.memory, secrets.token_hex(_ID_BYTES))
+        self.cluster = Cluster(
+            limits, self._sessions, self._registry, self._calls, self._events, self.memory
+        )
         """The other brokers of the network; without a backplane there are none."""
         self._liveness: Deadlines[Session] = Deadlines()
         self._counts = dict.fromkeys(
-            ("connected", "events_dropped", "overflows", "silent", "bad_frames", "refused"), 0
+            ("connected", "overflows", "silent", "bad_frames", "refused"), 0
         )
         self._open_methods: dict[str, _Method] = {
             "kadi.session.hello": self._hello,
@@ -181,10 +184,6 @@ class Router:
 
     def stats(self) -> dict[str, int]:
         """Return counters since the start and current numbers; sizes in bytes."""
-        counts = dict(self._counts)
-        counts["events_dropped"] += sum(
-            session.outbox.dropped for session in self._sessions.values()
-        )
         return {
             "brokers": 1 + len(self.cluster),
             "sessions": len(self._sessions),
@@ -199,8 +198,9 @@ class Router:
             "outbox_bytes": sum(session.outbox.size for session in self._sessions.values()),
             "events_published": self._events.published,
             "events_delivered": self._events.delivered,
+            "events_dropped": self.memory.dropped,
             **self._call_counts(),
-            **counts,
+            **self._counts,
         }
 
     def calls_by_tool(self) -> dict[str, CallCounts]:
@@ -280,7 +280,10 @@ class Router:
         session.enter(bytes(frame.params))
         log.info("session %s registered %d tools", session.id, len(session.tools))
         answer = response(frame.id, result) if frame.has_id else b""
-        return None if self.cluster.announce(session, answer, now) else result
+        if not self.cluster.announce(session, answer, now) and answer:
+            session.send(answer)
+        self._calls.resume(session)
+        return None
 
     def _request(self, session: Session, frame: Frame, now: float) -> Any:
         params = self._read(AbilityRequest, frame.params)
@@ -330,6 +333,7 @@ class Router:
         """Clean up closing sessions, which may close others in turn; return the ready ones."""
         ended = self._changes.ended
         self.cluster.settle()
+        self._drop_events()
         if self.memory.used > self.limits.memory_bytes:
             self._close_fullest()
         while ended:
@@ -341,9 +345,37 @@ class Router:
         ready, self._changes.ready = self._changes.ready, {}
         return ready.keys()
 
+    def may_begin(self, session: Session) -> bool:
+        """Return whether a session may begin a message while half of the memory is used.
+
+        It may not if it holds more than its share of that half, unless the access rules name its
+        agent as a provider: many callers wait for those.
+        """
+        if self._access.names(session.agent_id):
+            return True
+        return session.held * len(self._sessions) <= self.limits.memory_bytes // 2
+
+    def _drop_events(self) -> None:
+        """Drop events while more than half of the memory is used, those of slow readers first."""
+        most = self.limits.memory_bytes // 2
+        if self.memory.used <= most:
+            return
+        unread = {each.outbox: each.buffered for each in self._sessions.values()}
+        unread |= dict.fromkeys(self.cluster.outboxes, 0)
+        waiting = [outbox for outbox in unread if outbox.event_bytes]
+        for outbox in sorted(waiting, key=lambda each: -each.event_bytes - unread[each]):
+            if self.memory.used <= most:
+                return
+            outbox.drop_events()
+
     def _close_fullest(self) -> None:
-        session = max(self._sessions.values(), key=lambda each: each.held, default=None)
-        if session is None or not session.held:
+        """Close the session for which the most is held, of those that the rules do not name."""
+        session = max(
+            (each for each in self._sessions.values() if each.held),
+            key=lambda each: (not self._access.names(each.agent_id), each.held),
+            default=None,
+        )
+        if session is None:
             return
         log.warning(
             "%d bytes are held for sessions: session %s of agent %s is closed, with %d of them",
@@ -361,11 +393,9 @@ class Router:
         if self._sessions.pop(session.id, None) is None:
             return
         self._liveness.discard(session)
-        self._registry.remove(session)
         self._events.remove(session)
         self._calls.remove(session)
         self.cluster.remove(session)
-        self._counts["events_dropped"] += session.outbox.dropped
 
 
 def _pending(request_id: str | int) -> dict[str, Any]:

@@ -78,6 +78,10 @@ class _Peer:
         """Note what is buffered."""
         self.session.buffer(self.connection.buffered)
 
+    def overflows(self, most: int) -> bool:
+        """Return whether more than ``most`` bytes, and what is sent at once, wait to be read."""
+        return self.connection.unsent > most + WRITE_BUFFER
+
     def pause(self) -> None:
         """Read no more, unless a message has begun that takes more than one reading."""
         if self.connection.begun <= WRITE_BUFFER:
@@ -309,35 +313,45 @@ class Broker:
             peer = self._peers[session]
             peer.flush()
             if session.closing is not None and peer.cut is None:
-                peer.cut = self._loop.call_later(
-                    self._limits.handshake_timeout, peer.connection.transport.abort
-                )
+                # What nobody counts any more, or is too much, is not held for a farewell.
+                most = self._limits.outbox_bytes if session.buffered else 0
+                delay = 0.0 if peer.overflows(most) else self._limits.handshake_timeout
+                peer.cut = self._loop.call_later(delay, peer.connection.transport.abort)
         self._outgoing.set()
         self._arm()
 
     def _watch(self, peer: _Peer) -> None:
         """Measure a connection on which data has arrived; raise an alarm if memory is short."""
         peer.measure()
+        if peer.overflows(self._limits.outbox_bytes):
+            peer.session.overflow()  # of answers to its pings, which are in no outbox
         used, most = self._router.memory.used, self._limits.memory_bytes
-        if used > most:
+        if used > most or peer.session.closing is not None:
             self._apply(self._router.settle())
         if self._alarm is not None:
-            peer.pause()
+            self._hold_up(peer)
         elif used > most // 2:
-            log.warning("%d of %d bytes are held for sessions: no message may begin", used, most)
+            log.warning("%d of %d bytes are held for sessions: large ones wait", used, most)
             self._guard(self._loop.time() + self._limits.patience)
 
+    def _hold_up(self, peer: _Peer) -> None:
+        """Let a session begin a message only if it may while memory is short."""
+        if self._router.may_begin(peer.session):
+            peer.connection.transport.resume_reading()
+        else:
+            peer.pause()
+
     def _guard(self, until: float) -> None:
-        """Let no message begin while memory is short, and at ``until`` close a session."""
+        """Hold up large sessions while memory is short, and at ``until`` close one."""
         for peer in self._peers.values():
             peer.measure()
         if self._router.memory.used > self._limits.memory_bytes // 2:
             now = self._loop.time()
-            for peer in self._peers.values():
-                peer.pause()
             if now >= until:
                 until = now + self._limits.patience
                 self._apply(self._router.shed())
+            for peer in self._peers.values():
+                self._hold_up(peer)
             self._alarm = self._loop.call_later(_ALARM_SECONDS, self._guard, until)
             return
         self._alarm = None

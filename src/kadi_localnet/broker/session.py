@@ -86,6 +86,43 @@ class Provider:
         raise NotImplementedError
 
 
+class Absent(Provider):
+    """The place of a provider that has left, where calls wait for their tools to come back.
+
+    They wait only while less than half of the memory is used.
+    """
+
+    __slots__ = ("_limits", "_memory", "frames")
+
+    def __init__(self, provider: Provider, limits: Limits, memory: Memory) -> None:
+        super().__init__(provider.agent_id or "", provider.networks)
+        self.agent_id = provider.agent_id
+        self.tools = provider.tools
+        self.frames: dict[str, bytes] = {}
+        """The frames of the calls that wait, by call id."""
+        self._limits = limits
+        self._memory = memory
+
+    @property
+    def load(self) -> int:
+        """See :class:`Provider`."""
+        return len(self.frames)
+
+    def has_room(self, size: int) -> bool:
+        """See :class:`Provider`."""
+        room = self._limits.memory_bytes // 2 - self._memory.used
+        return len(self.frames) < self._limits.waiting and size <= room
+
+    def begin(self, call: Call, frame: bytes) -> None:
+        """See :class:`Provider`."""
+        self.frames[call.id] = frame
+        self._memory.used += len(frame)
+
+    def abandon(self, call: Call, **why: str) -> None:
+        """See :class:`Provider`."""
+        self._memory.used -= len(self.frames.pop(call.id))
+
+
 class Session(Provider):
     """The state of one connection."""
 
@@ -136,7 +173,12 @@ class Session(Provider):
         self.calling: dict[str | int, Call] = {}
         self.relaying: dict[str, str] = {}
         """Calls that it serves for callers of other brokers, and the ids of these."""
-        self.outbox = Outbox(memory, max_frames=limits.outbox_frames, max_bytes=limits.outbox_bytes)
+        self.outbox = Outbox(
+            memory,
+            max_frames=limits.outbox_frames,
+            max_bytes=limits.outbox_bytes,
+            reader=f"session {id_}",
+        )
         self.buffered = 0
         """Bytes in the buffers of its connection, as last measured."""
         self._memory = memory
@@ -194,7 +236,11 @@ class Session(Provider):
             return
         if self.outbox.put_reply(frame):
             self._changes.ready[self] = None
-            return
+        else:
+            self.overflow()
+
+    def overflow(self) -> None:
+        """Close the session, which does not read fast enough; drop what is queued."""
         self.outbox.clear()
         self.close(CloseCode.TRY_AGAIN_LATER, "outbox is full: messages are not read fast enough")
 
@@ -223,7 +269,11 @@ class Call:
     follows: str
     """Id for the log that follows the call across agents; ``id`` if the caller sent none."""
     caller: Session
+    agents: tuple[str, ...]
+    """Agents or sessions that the caller names, all of which the provider must be."""
     provider: Provider
+    network: str
+    """The first network of the caller on which that provider shows the tool."""
     started: float
     timeout: float
     direct: Raw

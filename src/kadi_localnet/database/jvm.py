@@ -18,6 +18,9 @@ from arcadedb_embedded.jvm import start_jvm
 
 from kadi_localnet.database.backend import DatabaseError
 
+_REGEX_MILLISECONDS = 30_000
+"""Time for all regular expressions of a statement, as for the statement itself by default; that of
+the engine, 1 s, is too short for filters of many patterns over a large collection."""
 MINIMUM_VERSION = (26, 10, 2)
 """Earlier engines have no registry of running queries, so a call cannot be stopped at its deadline.
 Those before 26.10.1 also cannot filter a sparse vector search by rows."""
@@ -136,6 +139,8 @@ def start(*, heap_mb: int, crash_directory: Path) -> None:
             _separate_collectors()
             _yield_when_compiling()
             _confine_engine(crash_directory)
+            settings = jpype.JClass("com.arcadedb.GlobalConfiguration")
+            settings.COMMAND_REGEX_TIMEOUT.setValue(_REGEX_MILLISECONDS)
             log.info("engine %s started, heap %d MiB", _engine_version(), heap_mb)
         check_version(_engine_version())
 

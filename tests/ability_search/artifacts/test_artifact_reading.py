@@ -448,6 +448,7 @@ SOURCE = SourceRecord(
     generated=True,
     tail="end",
     origin="o",
+    dedup_threshold=0.75,
 )
 CHUNK = ChunkRecord(
     chunk_id="docs:d#~summary:1",

@@ -57,7 +57,7 @@ async def burst(*named: set[Path]) -> AsyncIterator[set[Path]]:
 
 
 def find(roots: Sequence[Root]) -> list[Tree]:
-    return trees([Path("d")], roots, exclude=EDITORS, gitignore=True)
+    return trees([Path("d")], roots, temporary=EDITORS, gitignore=True)
 
 
 @asynccontextmanager
@@ -123,10 +123,23 @@ async def test_files_of_editors_and_ignored_ones_are_left_out(ready: Any) -> Non
     async with watching_d(ready) as watched:
         assert (await watched.look())[0] == ["d/a.md", "d/keep.log"]
         at("d/.gitignore").write_text("*.log\nbuild/\n.gitignore\n")
-        # It still exists: what is only left out from now on is not taken away.
+        # What is left out from now on is deleted, although its file exists.
+        assert await watched.look("d/.gitignore") == ([], ["d/keep.log"])
+        at("d/.gitignore").write_text("build/\n.gitignore\n")
+        assert await watched.look("d/.gitignore") == (["d/keep.log"], [])
+        # Not most of a directory, nor what cannot be read.
+        at("d/.gitignore").write_text("*")
         assert await watched.look("d/.gitignore") == ([], [])
         at("d/keep.log").unlink()
         assert await watched.look("d/keep.log") == ([], ["d/keep.log"])
+
+
+async def test_what_became_excluded_while_nobody_watched_is_deleted(ready: Any) -> None:
+    ready.answers["search-collection-info"] = lambda _: {"sources": ["d/a.md", "d/b.md", "d/c.md"]}
+    write("d/a.md", "d/b.md", "d/c.md")
+    at("d/.gitignore").write_text("b.md\n.gitignore\n")
+    async with watching_d(ready) as watched:
+        assert await watched.look() == (["d/a.md", "d/c.md"], ["d/b.md"])
 
 
 async def test_a_failure_that_passes_is_tried_again_and_loses_nothing(
@@ -303,7 +316,9 @@ async def test_a_directory_without_its_files_is_not_swept_at_the_start(
     async with watching_d(ready) as watched:
         assert await watched.look() == ([*junk], [])
     (line,) = map(json.loads, capsys.readouterr().out.splitlines())
-    assert "d/ lacks most of its files: 2 sources without a file stay in c" in line["warnings"][0]
+    assert (
+        "d/ lacks or excludes its files: 2 sources without a file stay in c" in line["warnings"][0]
+    )
 
 
 async def test_files_of_a_drive_that_is_no_longer_mounted_are_kept(

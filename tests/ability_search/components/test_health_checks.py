@@ -37,9 +37,9 @@ async def test_metrics_are_served_refused_or_gone(
             stack = RunningStack(1, broker.url, ("global",), "now", parts=(part,))
             target = Target(broker.url, ("global",), "test", stack)
             if up:
-                checks = await check_network(settings, target)
+                checks = [each async for each in check_network(settings, target)]
         if not up:
-            checks = await check_network(settings, target)
+            checks = [each async for each in check_network(settings, target)]
     (found,) = [each for each in checks if each.name == "metrics"]
     assert (found.state, found.text) == (state, text)
     assert ("SEARCH_METRICS_TOKEN" in found.remedy) is (token == "other")

@@ -12,11 +12,20 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from itertools import count
 from pathlib import Path
 
 import msgspec
+import openpyxl
 import pytest
-from tests.ability_search.text.loaders.samples import compressed_pdf, pdf, replaced, scan, word
+from tests.ability_search.text.loaders.samples import (
+    compressed_pdf,
+    pdf,
+    replaced,
+    saved,
+    scan,
+    word,
+)
 
 from ability_search.files import isolated_reader, ocr
 from ability_search.files.isolated_reader import (
@@ -129,6 +138,17 @@ def test_a_file_that_needs_too_much_memory_is_named_as_such_and_does_not_affect_
         assert extractor.extract("a.html", b"<p>small", "html").text == "small"
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems do not limit the memory")
+def test_a_sheet_whose_cells_lie_too_far_apart_does_not_affect_the_next_file(
+    extractor: Extractor,
+) -> None:
+    book = openpyxl.Workbook()
+    book.worksheets[0]["A1"] = book.worksheets[0]["XFD1048576"] = "far"
+    with pytest.raises(Unreadable, match="MiB of memory allowed for reading a file; split it"):
+        extractor.extract("a.xlsx", saved(book), "xlsx")
+    assert extractor.extract("a.html", b"<p>small", "html").text == "small"
+
+
 def _children(pid: int) -> list[int]:
     return [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
@@ -222,3 +242,58 @@ def test_closing_ends_a_read_in_progress() -> None:
     with pytest.raises(Unreadable, match="stopped"):
         extractor.extract("a.html", b"<p>x", "html")
     assert extractor.extract("a.md", b"x", "markdown").text == "x"
+
+
+@pytest.mark.skipif(not ocr.is_installed(), reason="needs tesseract")
+def test_pages_beyond_the_time_of_a_file_are_named_and_the_next_reading_goes_on_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    birds = ("walrus", "pelican", "ostrich", "flamingo", "penguin")
+    request = Request("a.pdf", scan(*birds), "pdf", BOUNDS, 60)
+    recognized: list[bytes] = []
+    read = ocr.recognizer(60)
+    assert read is not None
+
+    def noted(image: bytes) -> str:
+        recognized.append(image)
+        return read(image)
+
+    monkeypatch.setattr(isolated_reader, "recognizer", lambda _: noted)
+    # Time for three pages and a half.
+    clock = count(0, isolated_reader.MOST_TIMES * request.timeout / 3.5)
+    reply = answer(msgspec.msgpack.encode(request), now=clock.__next__)
+    assert reply.found is not None
+    assert reply.found.text.split() == [*birds[:3]]
+    ((part, reason),) = reply.found.unread
+    assert (part, reason) == (
+        "page=4-5",
+        "not read within 3600 seconds; the next indexing goes on (file_timeout)",
+    )
+    assert len(reply.texts) == len(recognized) == 3
+    following = answer(msgspec.msgpack.encode(msgspec.structs.replace(request, known=reply.texts)))
+    assert following.found is not None
+    assert following.found.text.split() == [*birds]
+    assert (following.found.unread, following.texts) == ((), {})
+    assert len(recognized) == len({*recognized}) == 5
+
+
+@pytest.mark.skipif(not ocr.is_installed(), reason="needs tesseract")
+def test_texts_are_kept_only_until_a_file_is_read_to_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept, data = tmp_path / "kept", scan("walrus", "pelican")
+    image = ocr.PageTexts(kept)
+    image.keep(data, {"other": "text"})
+    (file,) = kept.iterdir()
+    assert (file.stat().st_mode & 0o777, kept.stat().st_mode & 0o777) == (0o600, 0o700)
+    seen: list[str] = []
+    with Extractor(BOUNDS, timeout=60, kept=kept, advance=seen.append) as extractor:
+        assert extractor.extract("a.pdf", data, "pdf").text.split() == ["walrus", "pelican"]
+    assert seen == ["a.pdf, image 1", "a.pdf, image 2"]
+    assert [*kept.iterdir()] == []
+    image.keep(data, {"other": "text"})
+    file.write_text("corrupt")
+    assert (image.load(data), image.load(b"other")) == ({}, {})
+    nowhere = ocr.PageTexts(file / "a file")
+    nowhere.keep(data, {"other": "text"})
+    assert nowhere.load(data) == {}

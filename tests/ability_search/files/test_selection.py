@@ -10,7 +10,13 @@ import pytest
 
 from ability_search.errors import ForbiddenPath, InvalidInput
 from ability_search.files.file_documents import load
-from ability_search.files.selection import SECRET, allowed, parts, select
+from ability_search.files.selection import (
+    SECRET,
+    allowed,
+    parts,
+    select,
+    unmatched_patterns,
+)
 
 
 def test_links_are_followed_before_the_root_is_checked(tmp_path: Path) -> None:
@@ -194,3 +200,55 @@ def test_a_link_that_is_removed_while_it_is_followed_is_left_out(
 
     monkeypatch.setattr(os, "readlink", gone)
     assert select(tmp_path, tmp_path).files == (tmp_path / "a.md",)
+
+
+def test_patterns_that_match_nothing_and_links_that_are_not_followed_are_named(
+    tmp_path: Path,
+) -> None:
+    outside, top = tmp_path / "outside", tmp_path / "top"
+    for path in (outside / "o.md", top / "docs" / "a.md", top / "b.txt"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("text")
+    (top / "away.md").symlink_to(outside / "o.md")
+    (top / "broken.md").symlink_to("nowhere.md")
+    (top / "elsewhere").symlink_to(outside)
+    (top / "inside").symlink_to(top / "docs")
+    (top / "left").symlink_to(outside)
+    os.mkfifo(top / "pipe.md")
+    include = ["./docs/a.md", "*.md", "./a.md", "docs/none.md", "!b.md", "# a comment"]
+    found = select(top, top, include=include, exclude=["left/", "drafts/"])
+    assert found.files == (top / "docs" / "a.md",)
+    assert {each.path: each.reason for each in found.skipped} == {
+        "away.md": "a link that leads outside the directory that may be read; not followed",
+        "broken.md": "a link that leads nowhere",
+        "elsewhere": "a link to a directory; not followed",
+        "inside": "a link to a directory; not followed",
+        "pipe.md": "not a regular file",
+    }
+    assert {each.path for each in unmatched_patterns([found])} == {
+        *("./a.md", "docs/none.md", "drafts/"),
+    }
+    other = select(outside, outside, include=["./a.md", "docs/none.md"])
+    # Of several directories, a pattern has to match in one.
+    assert {each.path for each in unmatched_patterns([found, other])} == {"./a.md", "docs/none.md"}
+
+
+@pytest.mark.parametrize("pattern", ["{a,b}.md", "docs/*.{md,txt}", "!{a,b}", "x{,y}"])
+def test_alternatives_in_braces_are_refused(tmp_path: Path, pattern: str) -> None:
+    for include, exclude in (([pattern], []), ([], ["*.md", pattern])):
+        with pytest.raises(InvalidInput, match="braces") as caught:
+            select(tmp_path, tmp_path, include=include, exclude=exclude)
+        assert pattern in str(caught.value)
+    (tmp_path / "{a}.md").write_text("text")
+    assert select(tmp_path, tmp_path, include=["{a}.md"]).files == (tmp_path / "{a}.md",)
+
+
+def test_a_source_is_gone_if_its_file_is_or_a_pattern_leaves_it_out(tmp_path: Path) -> None:
+    for name in ("a.md", "b.log", "sub/c.log", "sub/d.md", "sub/deep/e.md"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("text")
+    (tmp_path / ".gitignore").write_text("*.log\n")
+    (tmp_path / "sub" / ".gitignore").write_text("!c.log\n")
+    found = select(tmp_path, tmp_path, include=["*.md"], exclude=["deep/"], gitignore=True)
+    sources = ["a.md", "b.log", "sub/c.log", "sub/d.md", "sub/deep/e.md", "sub/gone.md", "/etc"]
+    assert found.gone(sources) == ["b.log", "sub/deep/e.md", "sub/gone.md", "/etc"]

@@ -340,3 +340,17 @@ def test_two_filters_live_in_one_statement(filter_engine: Engine) -> None:
         first_params | second_params,
     )
     assert [row["source"] for row in found.to_list()] == ["b"]
+
+
+@pytest.mark.parametrize(
+    "filter",
+    [
+        source_filter([f"docs/*{n}*/**" for n in range(100)], None),
+        parse_filter({"$or": [{"title": {"$contains": f"no {n}"}} for n in range(100)]}),
+    ],
+)
+def test_a_row_is_matched_once_with_all_patterns_of_a_field(filter: Filter) -> None:
+    where, params = to_sql(filter)
+    assert where.count("MATCHES") == 1
+    [regex] = [value for value in params.values() if "|" in value]
+    assert regex.count("|") == 99

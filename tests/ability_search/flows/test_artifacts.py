@@ -68,6 +68,9 @@ def corpus() -> list[dict[str, Any]]:
         for n in range(24)
     ]
     found += [document(f"copy{n}", found[n]["content"]) for n in range(5)]
+    # A file that only holds documents has no chunks.
+    holder = document("list.json", "\n", fileHash=64 * "0", children=["in list"])
+    found += [document("in list", "One of a list.", of="list.json"), holder]
     found += [
         document(name, f"Odd name {name} in May 2026.\n")
         for name in ("a", "a:1", "a:10", "é/ü", "\ue000", "\U0001f600", "with \\ and '")

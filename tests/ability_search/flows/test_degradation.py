@@ -276,3 +276,30 @@ async def test_a_broker_that_restarts_is_found_again(library: Network) -> None:
     added = [document("c", "birds")]
     await library.call("search-index", collection="docs", documents=added)
     assert (await search(library, "hybrid"))["count"] == 3
+
+
+def words_fail(request: dict[str, Any]) -> None:
+    if any("cursed" in text for text in request["input"]):
+        raise RuntimeError("unsupported value: NaN")
+    if len(request["input"]) > 8:
+        raise RuntimeError("batch size is larger than the maximum allowed batch size 8")
+
+
+async def test_the_document_of_a_refused_text_fails_alone_and_again_at_once(start: Start) -> None:
+    """The rest of a call is indexed, and a long document needs no larger requests."""
+    long = "\n\n".join(f"Paragraph {n} {'word ' * 30}" for n in range(40))
+    documents = [document(f"d{n}", f"plain text {n}") for n in range(30)]
+    documents += [document("bad", "a cursed text"), document("long", long)]
+    async with start() as network:
+        network.model.failure = words_fail
+        options = {"collection": "docs", "documents": documents, "maxTokens": 40, "overlap": 0}
+        for added in (31, 0):
+            requests = network.model.requests
+            answer = await network.call("search-index", **options)
+            assert answer["added"] == added
+            (failed,) = answer["failed"]
+            assert failed["source"] == "bad"
+            assert "unsupported value: NaN" in failed["error"]
+        assert network.model.requests - requests <= 6, "the repetition is short"
+        found = await network.call("search-query", collection="docs", query="plain text 3")
+        assert "degraded" not in found

@@ -122,6 +122,24 @@ async def test_documents_of_a_file_are_swept_only_with_the_file(
     assert await sources(network, "notes") == ["notes/a.md", "notes/a.md/1", "notes/sub/b.md"]
 
 
+async def test_what_is_excluded_now_is_named_and_swept(network: Network, home: Path) -> None:
+    await command(network, "index", "notes")
+    again = ("index", "notes", "--exclude", "sub/")
+    _, kept, _ = await command(network, *again)
+    (warning,) = kept["warnings"]
+    assert "1 source in notes are excluded now, such as 'notes/sub/b.md'" in warning
+    (home / "notes/sub").chmod(0)  # by its name alone: it need not be readable
+    _, swept, _ = await command(network, *again, "--sweep")
+    assert (swept["removed"], swept["warnings"]) == (1, [])
+    assert await sources(network, "notes") == ["notes/a.md", "notes/c.md"]
+    # What include does not name is neither excluded nor deleted.
+    _, other, _ = await command(network, "index", "notes", "--include", "a.md", "--sweep")
+    assert (other["removed"], other["warnings"]) == (0, [])
+    (home / "notes/.gitignore").write_text("*.md\n")
+    code, _, message = await command(network, "index", "notes", "--gitignore", "--sweep")
+    assert (code, "notes lacks or excludes the files of 2 sources" in message) == (2, True)
+
+
 @pytest.mark.parametrize("junk", [(), (".DS_Store", "desktop.ini")])
 async def test_a_sweep_does_not_empty_a_collection_unasked(
     network: Network, home: Path, junk: tuple[str, ...]
@@ -133,7 +151,9 @@ async def test_a_sweep_does_not_empty_a_collection_unasked(
         (home / "notes" / name).write_bytes(b"\0\0\0\1Bud1")
     code, _, message = await command(network, "index", "notes", "--sweep")
     assert code == 2
-    assert "notes lacks the files of 3 sources in notes, which would be deleted" in message
+    assert (
+        "notes lacks or excludes the files of 3 sources in notes, which would be deleted" in message
+    )
     assert "--yes" in message
     assert len(await sources(network, "notes")) == 3
     code, indexed, _ = await command(network, "index", "notes", "--sweep", "--yes")

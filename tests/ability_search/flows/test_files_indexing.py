@@ -76,6 +76,21 @@ async def test_gitignore_files_are_followed_where_asked(network: Network, tmp_pa
     assert await sources(network) == {"d/a.md"}
 
 
+async def test_what_is_excluded_now_is_swept(network: Network, tmp_path: Path) -> None:
+    write(tmp_path, **{f"d__{name}_DOT_md": name for name in "abc"}, d__e__x_DOT_md="x")
+    wanted = {"collection": "docs", "path": "d"}
+    await network.call("search-index-file", **wanted)
+    write(tmp_path, d___DOT_gitignore="/b.md\n.gitignore\n")
+    swept = {"exclude": ["./e/"], "gitignore": True, "sweep": True}
+    answer = await network.call("search-index-file", **wanted, **swept)
+    assert (answer["removed"], answer["unchanged"], answer["skipped"]) == (2, 2, [])
+    assert await sources(network) == {"d/a.md", "d/c.md"}
+    excluded = {"exclude": ["*.md", ".gitignore"], "sweep": True}
+    kept = await network.call("search-index-file", **wanted, **excluded)
+    assert (kept["removed"], "excludes the files of 2 of 2" in kept["warnings"][0]) == (0, True)
+    await assert_consistent(network, "docs")
+
+
 async def test_paths_outside_the_allowed_roots_are_forbidden(start: Start, tmp_path: Path) -> None:
     inside, outside = tmp_path / "inside", tmp_path / "outside"
     write(inside, a_DOT_md="alpha")
@@ -123,7 +138,7 @@ async def test_files_that_are_no_text_are_skipped_with_the_reason(
     async with start(SEARCH_MAX_FILE_BYTES="4096") as network:
         answer = await network.call("search-index-file", collection="docs", path="d")
         reasons = {item["path"]: item["reason"] for item in answer["skipped"]}
-        assert set(reasons) == {"d/binary", "d/empty.md", "d/large.md", "d/bad?.md"}
+        assert set(reasons) == {"d/binary", "d/empty.md", "d/large.md", "d/bad?.md", "d/pipe"}
         assert "max_file_bytes" in reasons["d/large.md"]
         assert answer["files"] == 3
         stored = {row["source"]: row["content"] for row in await chunks(network, "docs")}
@@ -178,7 +193,9 @@ async def test_an_emptied_directory_or_file_is_handled_apart(
     (tmp_path / "e" / "c.md").unlink()
     answer = await network.call("search-index-file", collection="docs", path="e", sweep=True)
     assert answer["removed"] == 0
-    assert "e/ lacks the files of 1 of 1 sources; they are kept" in answer["warnings"][0]
+    assert (
+        "e/ lacks or excludes the files of 1 of 1 sources; they are kept" in answer["warnings"][0]
+    )
     assert await sources(network) == {"d/b.md", "e/c.md"}
     await assert_consistent(network, "docs")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from email.message import EmailMessage
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 import pypdfium2
 import pytest
 from tests.ability_search.flows.conftest import Network, Start, document
-from tests.ability_search.flows.stored import assert_consistent
+from tests.ability_search.flows.stored import assert_consistent, chunks
 from tests.ability_search.flows.test_files_indexing import sources
 from tests.ability_search.text.loaders.samples import (
     book,
@@ -146,11 +147,73 @@ async def test_attachments_are_updated_and_deleted_with_their_message(
     changed = await index(a_eml=letter("Hello", c_docx=word("A pelican"), e_txt=b"An owl"))
     assert (changed["added"], changed["updated"], changed["unchanged"]) == (1, 1, 2)
     assert await sources(network) == {
-        *("d/a.eml", "d/a.eml#attachment=c.docx", "d/a.eml#attachment=e.txt", "a note", "d/z.md"),
+        *("d/a.eml", "d/a.eml#attachment=c.docx", "d/a.eml#attachment=e.txt", "d/z.md"),
+        *("a note", "d/a.eml#2"),
     }
     (tmp_path / "d" / "a.eml").unlink()
     assert (await index())["removed"] == 1
     assert await sources(network) == {"d/z.md"}
+    await assert_consistent(network, "docs")
+
+
+def listed(*documents: dict[str, Any]) -> bytes:
+    return json.dumps(documents).encode()
+
+
+CATS = {"source": "pets/cats.md", "title": "Cats", "content": "Cats purr."}
+DOGS = {"source": "https://pets.example/dogs", "content": "Dogs bark.", "metadata": {"legs": 4}}
+BIRDS = {"source": "birds", "title": "", "content": "# On birds\n\nBirds sing in M\u00fcnster."}
+
+
+async def test_a_list_of_documents_is_that_many_documents_with_their_sources(
+    network: Network, tmp_path: Path
+) -> None:
+    async def index(**files: bytes) -> dict[str, Any]:
+        write(tmp_path, **files)
+        wanted = {"collection": "docs", "path": "d", "sweep": True}
+        answer: dict[str, Any] = await network.call("search-index-file", **wanted)
+        return answer
+
+    names = ("files", "documents", "chunks", "added", "updated", "unchanged", "failed", "skipped")
+    answer = await index(list_json=listed(CATS, DOGS))
+    assert [answer[name] for name in names] == [1, 2, 2, 2, 0, 0, [], []]
+    dogs, cats = await chunks(network, "docs")
+    assert (dogs["source"], dogs["title"]) == (DOGS["source"], DOGS["source"])
+    assert dogs["metadata"] == {"legs": 4, "path": "d/list.json", "extension": ""}
+    assert [cats[name] for name in ("source", "title", "content")] == [*CATS.values()]
+    again = await index()
+    assert [again[name] for name in names] == [1, 1, 0, 0, 0, 1, [], []]
+    note = document("note", "A note on cats.", of="d/list.json")
+    await network.call("search-index", collection="docs", documents=[note])
+    # A document that leaves the file is deleted, what others said of the file is kept.
+    changed = await index(list_json=listed(BIRDS, CATS))
+    assert [changed[name] for name in names] == [1, 2, 1, 1, 0, 1, [], []]
+    assert await sources(network) == {"birds", "note", "pets/cats.md"}
+    rebuilt = await network.call("search-reindex", collection="docs", maxTokens=64)
+    assert rebuilt["chunks"] == 3
+    assert (await index())["unchanged"] == 1
+    found = await network.call("search-query", collection="docs", query="birds sing")
+    assert (found["results"][0]["title"], found["results"][0]["of"]) == ("On birds", "d/list.json")
+    # Another shape is read as before, and the documents are gone.
+    await index(list_json=json.dumps([{"source": "a", "text": "b"}]).encode())
+    assert await sources(network) == {"d/list.json", "note"}
+    await index(list_json=listed(CATS), z_md=b"other")
+    assert await sources(network) == {"d/z.md", "note", "pets/cats.md"}
+    (tmp_path / "d" / "list.json").unlink()
+    assert (await index())["removed"] == 1
+    assert await sources(network) == {"d/z.md"}
+    await assert_consistent(network, "docs")
+
+
+async def test_two_files_with_the_same_source_are_named(network: Network, tmp_path: Path) -> None:
+    write(tmp_path, a_json=listed(CATS, DOGS), b_json=listed(CATS | {"content": "Lions roar."}))
+    both = await network.call("search-index-file", collection="docs", path="d")
+    assert both["documents"] == both["added"] + len(both["failed"]) == 3
+    assert [each["source"] for each in both["failed"]] == [CATS["source"]]
+    assert await sources(network) == {CATS["source"], DOGS["source"]}
+    write(tmp_path, a_json=listed(CATS))
+    other = await network.call("search-index-file", collection="docs", path="d")
+    assert "'pets/cats.md' was in d/b.json and is now in d/a.json" in other["warnings"][0]
     await assert_consistent(network, "docs")
 
 

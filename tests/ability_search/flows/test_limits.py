@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 
+import pytest
 from tests.ability_search.flows.conftest import Network, Start, document
 
 
@@ -65,7 +66,7 @@ async def test_a_batch_has_limits(start: Start) -> None:
 
 
 async def test_only_so_many_calls_at_a_time(start: Start) -> None:
-    async with start(SEARCH_MAX_CONCURRENT_CALLS="3", SEARCH_MAX_WAITING_CALLS="0") as network:
+    async with start(SEARCH_MAX_CONCURRENT_CALLS="6", SEARCH_MAX_WAITING_CALLS="0") as network:
         await seeded(network)
         network.model.requests = 0
         network.model.gate = asyncio.Event()
@@ -109,3 +110,22 @@ async def test_a_query_ends_by_its_deadline(network: Network) -> None:
     # What it held is free again.
     network.model.gate = None
     await network.call("search-query", collection="docs", query="words")
+
+
+@pytest.mark.parametrize("mode", ["semantic", "hybrid", "keyword"])
+async def test_what_the_model_does_not_read_is_said(start: Start, mode: str) -> None:
+    async with start(SEARCH_EMBEDDING_MAX_TOKENS="64") as network:
+        options = {"collection": "docs", "documents": [document("a", "cats and dogs " * 200)]}
+        indexed = await network.call("search-index", maxTokens=64, **options)
+        assert "warnings" not in indexed
+        for tool in ("search-index", "search-reindex"):
+            further = options if tool == "search-index" else {"collection": "docs"}
+            answer = await network.call(tool, maxTokens=65, **further)
+            (warning,) = answer["warnings"]
+            assert "at most 64 tokens, not 65" in warning
+        query = {"collection": "docs", "mode": mode}
+        for words, cut in ((30, False), (62, False), (63, True), (400, True)):
+            for word in ("cat ", "🦊", "ก"):
+                found = await network.call("search-query", query=word * words, **query)
+                warnings = [text for text in found.get("warnings", []) if "64 tokens" in text]
+                assert len(warnings) == (cut and mode != "keyword"), (word, words)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -9,11 +10,14 @@ from tests.ability_search.flows.conftest import (
     DIMENSIONS,
     MODEL,
     Network,
+    Start,
     document,
     down,
     word_vector,
 )
 from tests.ability_search.flows.oracle import Oracle, assert_ranked, corpus
+
+from kadi_client import Call
 
 Documents = list[dict[str, Any]]
 
@@ -109,9 +113,54 @@ async def test_a_model_that_is_away_degrades_its_own_collection_only(network: Ne
     assert "collections" not in alone["degraded"]
 
 
+@pytest.mark.parametrize("hanging", [1, 12])
+@pytest.mark.parametrize("mode", ["hybrid", "semantic"])
+@pytest.mark.parametrize("at_query", [True, False])
+async def test_models_that_hang_leave_the_other_collections_their_vectors(
+    start: Start, hanging: int, mode: str, at_query: bool
+) -> None:
+    """And the query waits for all of them at the same time."""
+    hung = [f"away{n}" for n in range(hanging)]
+    times = {"SEARCH_EMBEDDING_FALLBACK_AFTER": "0.5", "SEARCH_EMBEDDING_QUERY_TIMEOUT": "0.5"}
+    waiting: set[str] = set()
+    most = 0
+    async with start(**times) as network:
+        for name in (*hung, "docs"):
+            model = MODEL if name == "docs" else f"{name}-64"
+            await index(network, name, [document("a", "some words")], model=model)
+
+        async def hang(tool_input: dict[str, Any], call: Call) -> Any:
+            nonlocal most
+            if tool_input["model"] != MODEL and (at_query or tool_input["input"] != ["words"]):
+                waiting.add(tool_input["model"])
+                most = max(most, len(waiting))
+                try:
+                    await asyncio.Event().wait()
+                finally:
+                    waiting.discard(tool_input["model"])
+            return await network.model.handle(tool_input, call)
+
+        network.instead["create-embedding"] = hang
+        for _ in range(3):
+            most = 0
+            options = {"collection": "*", "mode": mode, "limit": 20}
+            answer = await network.call("search-query", query="words", **options)
+            assert most == hanging
+            scores = {hit["collection"]: hit["scores"] for hit in answer["results"]}
+            assert "semantic" in scores["docs"]
+            if not at_query:
+                assert all("semantic" in each for each in scores.values())
+                assert len(answer["warnings"]) == hanging, "their scores are not comparable"
+            elif mode == "hybrid":
+                assert sorted(answer["degraded"]["collections"]) == sorted(hung)
+            else:
+                assert set(scores) == {"docs"}
+                assert len(answer["warnings"]) == hanging
+
+
 async def test_models_that_cannot_be_compared_are_named(network: Network) -> None:
     def only_queries(tool_input: dict[str, Any]) -> None:
-        if len(tool_input["input"]) > 1:
+        if tool_input["input"] != ["words"]:
             down(tool_input)
 
     network.model.models["other-32"] = 32

@@ -101,7 +101,7 @@ async def test_doctor_names_the_databases_that_differ(bench: Bench) -> None:
     target = Target(bench.broker.url, ("global",), "test")
 
     async def failures() -> list[str]:
-        checks = await check_network(settings, target)
+        checks = [each async for each in check_network(settings, target)]
         return [each.text for each in checks if (each.name, each.state) == ("database", "fail")]
 
     async with bench.database(0, FIRST):

@@ -21,7 +21,7 @@ EMPTY = new_collection(
     "docs", model="m", dimensions=2, recipe=RECIPE, average_length=9.0, k1=1.2, b=0.75, now=1
 )
 FILLED = replace(EMPTY, chunks=5)
-RULE = Deduplication(0.95, beam=100, scan_below=1000)
+RULE = Deduplication(dict.fromkeys("abc", 0.95), beam=100, scan_below=1000)
 
 
 class Neighbours:
@@ -96,7 +96,7 @@ async def test_what_is_replaced_or_too_far_does_not_stand_in() -> None:
 
 
 async def test_equal_vectors_are_duplicates_at_a_threshold_of_one() -> None:
-    rule = replace(RULE, threshold=1.0)
+    rule = replace(RULE, thresholds={"a": 1.0})
     store = Neighbours(neighbour("x", 0.9999998))
     assert (await duplicates_of(store, FILLED, row("a", 3), rule)).stored == {"docs:x:0": 7}
     found = await find_duplicates(

@@ -85,9 +85,18 @@ class Stages:
         self.most_embedding = max(self.most_embedding, self.embedding)
         await asyncio.sleep(0)
         self.embedding -= 1
-        self.refuse(texts)
+        rows: list[Vector | TextsRefused] = []
+        for text in texts:
+            try:
+                self.refuse([text])
+            except TextsRefused as exc:
+                rows.append(exc)
+            else:
+                rows.append(vector_of(text))
         self.embedded.append(texts)
-        return np.array([vector_of(text) for text in texts])
+        if any(isinstance(row, TextsRefused) for row in rows):
+            raise TextsRefused("no", rows=rows)
+        return np.array(rows)
 
     async def write(self, group: list[Prepared]) -> Written:
         for item in group:
@@ -187,7 +196,8 @@ async def test_a_document_with_a_refused_text_fails_alone_though_others_share_it
     stages = Stages(refuse=refuse)
     await stages.run("a b", "c poison d e f g", "h", "i j")
     assert stages.stored == ["d0", "d2", "d3"]
-    assert isinstance(stages.failed["d1"], TextsRefused)
+    assert str(stages.failed["d1"]) == "chunk 2 of 6: no"
+    assert len(stages.embedded) == 3, "the other texts are not embedded again"
 
 
 async def test_an_embedder_that_gives_out_ends_the_run_after_storing_what_was_complete() -> None:

@@ -281,6 +281,8 @@ async def test_unreachable_servers_are_unavailable() -> None:
     async with httpx.AsyncClient() as client:
         error = await failure(over_http(RERANK, client, "http://127.0.0.1:1", api_key=None))
     assert error.retryable
+    assert "at 127.0.0.1:1 did not answer: ConnectError" in str(error)
+    assert "URL" in error.hint
     async with serve_broker("127.0.0.1", 0) as broker, Connection(broker.url) as client:
         error = await failure(over_broker(RERANK, client.invoke, api_key=None))
         assert error.retryable

@@ -25,7 +25,7 @@ from tests.ability_search.model_servers import (
 )
 
 from ability_search.errors import EmbeddingUnavailable, TextsRefused
-from ability_search.providers.embedder import EMBEDDINGS, RemoteEmbedder
+from ability_search.providers.embedder import EMBEDDINGS, RemoteEmbedder, RequestFailed
 from ability_search.providers.transports import Transport, over_broker, over_http
 from kadi_client import Connection
 from kadi_localnet.broker import serve_broker
@@ -221,7 +221,7 @@ async def test_the_broker_forwards_the_request_with_the_key() -> None:
         (RuntimeError("maximum context length is 512 tokens"), TextsRefused, False),
         (RuntimeError("Incorrect API key provided"), EmbeddingUnavailable, False),
         (Overloaded("too many texts are queued"), EmbeddingUnavailable, True),
-        (RuntimeError("the GPU caught fire"), EmbeddingUnavailable, True),
+        (RuntimeError("the GPU caught fire"), RequestFailed, True),
     ],
     ids=str,
 )

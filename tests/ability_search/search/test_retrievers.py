@@ -11,6 +11,7 @@ import pytest
 from tests.ability_search.search.values import candidates_of, query_of
 
 from ability_search.collection import Collection
+from ability_search.compute_turns import ComputeTurns
 from ability_search.errors import DatabaseUnavailable, NotFound, StatementRefused
 from ability_search.search.candidates import Candidate, Candidates
 from ability_search.search.plan import Plan
@@ -74,7 +75,9 @@ def found_row(name: str, score: float, rid: str | None = None, **columns: float)
 
 async def find(database: Fake, wanted: Plan) -> Candidates:
     store = ArcadeStore(database)
-    ports = cast(Ports, SimpleNamespace(store=store, registry=Registry(store)))
+    ports = cast(
+        Ports, SimpleNamespace(store=store, registry=Registry(store), turns=ComputeTurns())
+    )
     candidates = replace(candidates_of(query_of(), Plan()), collection=DOCS)
     await retrieve(candidates, wanted, ports)
     return candidates
@@ -85,8 +88,8 @@ def pool(**lists: list[Row]) -> list[Candidate]:
 
 
 def test_each_chunk_occurs_once_with_the_scores_of_both_retrievers() -> None:
-    semantic = [found_row("b", 0.5), found_row("a", 0.9), found_row("c", 0.5)]
-    keyword = [found_row("d", 1.0, cosine=0.1), found_row("b", 4.0, cosine=0.5)]
+    semantic = [found_row("a", 0.9), found_row("b", 0.5), found_row("c", 0.5)]
+    keyword = [found_row("b", 4.0, cosine=0.5), found_row("d", 1.0, cosine=0.1)]
     found = {item.chunk_id: item for item in pool(semantic=semantic, keyword=keyword)}
     assert list(found) == ["a", "b", "c", "d"]
     assert found["a"].ranks == {"semantic": 1}

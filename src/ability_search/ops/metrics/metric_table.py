@@ -198,7 +198,7 @@ BROKER_MEMORY_BYTES = Metric(
 BROKER_EVENTS = Metric(
     "ability_search_broker_events_total",
     "counter",
-    "Events by outcome: `published`, `delivered` (once per subscriber), `dropped`.",
+    "Events by outcome: `published`, `delivered` (once per subscriber), `dropped` (unread).",
     _BROKER,
     ("outcome",),
 )

@@ -178,4 +178,5 @@ CONTEXT_EXPANSION = option_stage(
     lambda query: query.context,
     merge_adjacent,
     fields=lambda option: ("section",) if option.mode == "section" else (),
+    computes=True,
 )

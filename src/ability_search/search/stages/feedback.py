@@ -167,4 +167,4 @@ FEEDBACK = Stage(
     lambda candidates: feedback_applies(candidates) and not candidates.query.intent.excluded,
     step=NAME,
 )
-FEEDBACK_LEVEL = Stage(LEVEL, keep_level, lambda candidates: candidates.rise > 1)
+FEEDBACK_LEVEL = Stage(LEVEL, keep_level, lambda candidates: candidates.rise > 1, computes=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 from typing import Final
 
@@ -13,16 +12,22 @@ from ability_search.search.query import understood
 from ability_search.search.response import Degraded
 from ability_search.search.retrievers import retrieve
 from ability_search.search.stage import Ports, Stage
+from ability_search.text.chunkers.chunk_packing import CHARS_PER_TOKEN
 
 _OTHER: Final[Mapping[str, str]] = {"semantic": "keyword", "keyword": "semantic"}
 
-_LONG = 4000
-"""Characters of a query from which on its analysis takes more than some ten milliseconds."""
+_TOKENS_OF_CHARACTER = 3
+"""Maximum number of tokens of a character; that of some Korean syllables."""
+_SPECIAL_TOKENS = 2
+"""Tokens that a model adds to its input."""
 
 
 async def understand(answer: Answer, ports: Ports) -> None:
     """Read exclusions and times out of the query."""
-    answer.query = understood(answer.query, now=ports.now())
+    query = answer.query
+    answer.query = await ports.turns.run(
+        lambda: understood(query, now=ports.now()), work=query.work
+    )
 
 
 async def read_statistics(candidates: Candidates, ports: Ports) -> None:
@@ -30,7 +35,7 @@ async def read_statistics(candidates: Candidates, ports: Ports) -> None:
     candidates.statistics = await ports.statistics_cache.of(candidates.collection)
 
 
-async def embed(candidates: Candidates, _ports: Ports) -> None:
+async def embed(candidates: Candidates, ports: Ports) -> None:
     """Wait for the query vectors; without them, a hybrid query searches by keywords alone.
 
     Raises:
@@ -47,6 +52,7 @@ async def embed(candidates: Candidates, _ports: Ports) -> None:
                 collection.name, recorded=collection.dimensions, received=received
             )
         candidates.vectors = dict(zip(candidates.query.texts, vectors.tolist(), strict=True))
+        candidates.warnings += _cut_queries(candidates, ports)
     except (EmbeddingUnavailable, DimensionMismatch) as exc:
         if candidates.query.asked.mode == "semantic":
             raise
@@ -62,16 +68,27 @@ async def embed(candidates: Candidates, _ports: Ports) -> None:
         candidates.warnings.append(f"scores under different models are not comparable: {exc}")
 
 
-async def search(candidates: Candidates, ports: Ports) -> None:
-    """Run all searches of the query in one call of the store.
+def _cut_queries(candidates: Candidates, ports: Ports) -> list[str]:
+    """Return a warning if a text of the query is longer than what its model reads."""
+    model, longest = candidates.collection.model_input, ports.settings.embedding.max_tokens
+    if longest is None:
+        return []
+    for text in candidates.query.texts.values():
+        read = model.query_prefix + text[: longest * CHARS_PER_TOKEN]
+        if len(read) * _TOKENS_OF_CHARACTER + _SPECIAL_TOKENS <= longest:
+            continue
+        if ports.counter.count(read) + _SPECIAL_TOKENS > longest:
+            return [
+                f"the query is longer than the {longest} tokens that {model.model} reads: its end"
+                " counts for keyword search only"
+            ]
+    return []
 
-    A long query, whose analysis takes up to half a second, is planned in a thread.
-    """
+
+async def search(candidates: Candidates, ports: Ports) -> None:
+    """Run all searches of the query in one call of the store."""
     query, vectors = candidates.query, candidates.vectors
-    if len(query.intent.topic) + len(query.intent.words) > _LONG:
-        plan = await asyncio.to_thread(planned, candidates, query, vectors)
-    else:
-        plan = planned(candidates, query, vectors)
+    plan = await ports.turns.run(lambda: planned(candidates, query, vectors), work=query.work)
     await retrieve(candidates, plan, ports)
 
 

@@ -33,11 +33,11 @@ def score_boost(
     Args:
         weights: Weight of each value, > 0.
         items: The candidates to score.
-        candidates: All candidates of the collection, which the mean is that of.
+        candidates: All candidates of the collection; the mean is that of the first block.
     """
     means: dict[str, float] = {}
     for name in weights:
-        stored = [item.columns.get(name) for item in candidates.chunks]
+        stored = [item.columns.get(name) for item in candidates.blocks[0]]
         known = [value for value in stored if value is not None]
         if known:
             means[name] = sum(known) / len(known)

@@ -9,6 +9,7 @@ from typing import Final
 from ability_search.documents import instant
 from ability_search.search.candidates import Answer, Candidate, Candidates, best_first
 from ability_search.search.options import Expand
+from ability_search.search.plan import FULL_TEXT
 from ability_search.search.query import Query
 from ability_search.search.response import Highlight, Hit
 from ability_search.search.stage import Ports, Stage
@@ -69,18 +70,37 @@ async def read_page(answer: Answer, ports: Ports) -> None:
 
 async def build_hits(answer: Answer, _ports: Ports) -> None:
     """Build the hits of the page."""
-    answer.hits = [hit_of(item, answer.query) for item in answer.ranked]
+    query = answer.query
+    analyzers = {item.collection.language for item in answer.ranked if query.asked.highlights}
+    marked = {name: _marked(query.intent.topic, analyzer_for(name)) for name in analyzers}
+    answer.hits = [
+        hit_of(item, query, marked.get(item.collection.language)) for item in answer.ranked
+    ]
 
 
 PAGE_ROWS = Stage("rows", read_page, step="rows")
-HITS = Stage("rows", build_hits, step="rows")
+HITS = Stage("rows", build_hits, step="rows", computes=True)
 
 
-def hit_of(item: Candidate, query: Query) -> Hit:
+_Marked = tuple[frozenset[str], Analyzer]
+"""Terms to highlight, and the analyzer that finds them."""
+
+
+def _marked(topic: str, analyzer: Analyzer) -> _Marked:
+    return frozenset(analyzer.query_terms(topic)), analyzer
+
+
+def hit_of(item: Candidate, query: Query, marked: _Marked | None) -> Hit:
     """Return the hit of a candidate whose row was read, with the details the query requests."""
     row = item.row
     assert row is not None
-    raw = item.values | item.kinds | {"semantic": item.cosine}
+    found_by = [name for name, rank in item.ranks.items() if rank <= item.depth]
+    values = {
+        name: score
+        for name, score in item.values.items()
+        if name in found_by or name not in item.ranks or name == FULL_TEXT
+    }
+    raw = values | item.kinds | {"semantic": item.cosine}
     return Hit(
         chunk_id=row.chunk_id,
         collection=item.collection.public_name if query.several else None,
@@ -99,8 +119,8 @@ def hit_of(item: Candidate, query: Query) -> Hit:
         end_line=row.end_line,
         created_at=None if row.created_at is None else instant(row.created_at),
         scores={name: score for name, score in raw.items() if score is not None},
-        matched_via=[*item.ranks, *item.kinds],
-        highlights=_highlights(item, query) if query.asked.highlights else None,
+        matched_via=[*found_by, *item.kinds],
+        highlights=None if marked is None else _highlights(row.content, *marked),
         context=item.context,
         merged=[each.chunk_id for each in item.merged] or None,
         explain=dict(item.trace) if query.asked.explain else None,
@@ -149,9 +169,7 @@ def _adjoins(content: str, end: int, start: int) -> bool:
     return start <= end or (start == end + 1 and (content[end] == "-" or content[end].isspace()))
 
 
-def _highlights(item: Candidate, query: Query) -> list[Highlight]:
+def _highlights(content: str, terms: Collection[str], analyzer: Analyzer) -> list[Highlight]:
     """Return the matches in a hit's content."""
-    content = item.row.content if item.row else ""
-    analyzer = analyzer_for(item.collection.language)
-    found = matches(content, analyzer.query_terms(query.intent.topic), analyzer)
+    found = matches(content, terms, analyzer)
     return [Highlight(start=first, end=last, text=content[first:last]) for first, last in found]

@@ -40,9 +40,10 @@ def chunk_filter(query: Query) -> Filter | None:
 def all_searched(query: Query, assumed: Collection, current: Collection) -> bool:
     """Return whether the assumption that a collection has kinds, or none, still holds.
 
-    Always true if the query searches no kinds.
+    The same for duplicates. Always true if the query searches no kinds and has no filter.
     """
-    return not query.kinds or bool(assumed.kind_chunks) == bool(current.kind_chunks)
+    kinds = not query.kinds or bool(assumed.kind_chunks) == bool(current.kind_chunks)
+    return kinds and (query.filter is None or bool(assumed.duplicates) == bool(current.duplicates))
 
 
 def count_chunks(candidates: Candidates) -> int:
@@ -87,7 +88,8 @@ async def resolve_kinds(_kinds: object, candidates: Candidates, ports: Ports) ->
         item.stands_for = made or targets.get(item.columns["of"])
         if item.stands_for is not None:
             raw = item.cosine if by == "cosine" else max(item.values.values())
-            _record_kind(item, item.stands_for, raw)
+            item.kinds = {} if raw is None else {item.columns["kind"]: raw}
+            item.kind_cosine = item.cosine
             candidates.found.append(item)
 
 
@@ -95,15 +97,6 @@ def _origin(item: Candidate, collection: Collection) -> str | None:
     """Return the chunkId of the chunk that a kind was made of; ``None`` if it is not one chunk."""
     index = item.columns.get("of_chunk")
     return None if index is None else f"{collection.public_name}:{item.columns['of']}:{index}"
-
-
-def _record_kind(item: Candidate, target: Candidate, raw: float | None) -> None:
-    """Record the kinds by which a chunk was found, with the best raw score of each."""
-    if raw is not None:
-        kind = item.columns["kind"]
-        target.kinds[kind] = max(raw, target.kinds.get(kind, raw))
-    if item.cosine is not None:
-        target.kind_cosine = max(item.cosine, target.kind_cosine or -1.0)
 
 
 def _compared(plan: Plan) -> tuple[Columns, str]:

@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Sequence
 
 from ability_search.search.candidates import Candidate, Candidates
-from ability_search.search.query import Query
 from ability_search.search.stage import Ports, option_stage
 
 
@@ -61,27 +60,32 @@ async def require_signals(least: int, candidates: Candidates, _ports: Ports) -> 
     ]
 
 
-def count_limited(ranked: Sequence[Candidate], query: Query) -> int:
-    """Return the number of hits left with the maximum per source."""
-    most = query.asked.max_per_source
-    if most is None:
-        return len(ranked)
-    return sum(min(count, most) for count in Counter(item.source for item in ranked).values())
+def limited(ranked: Sequence[Candidate], most: int | None) -> list[tuple[Candidate, int]]:
+    """Return the hits up to the maximum per source, with their places among those of the source."""
+    seen: Counter[str] = Counter()
+    kept = []
+    for item in ranked:
+        seen[item.source] += 1
+        if most is None or seen[item.source] <= most:
+            kept.append((item, seen[item.source]))
+    return kept
 
 
 async def limit_sources(most: int, candidates: Candidates, _ports: Ports) -> None:
     """Drop hits beyond the maximum of their source."""
-    seen: Counter[str] = Counter()
-    kept = []
-    for item in candidates.ranked:
-        seen[item.source] += 1
-        if seen[item.source] <= most:
-            item.trace[PER_SOURCE] = {"ofSource": seen[item.source], "most": most}
-            kept.append(item)
-    candidates.ranked = kept
+    kept = limited(candidates.ranked, most)
+    for item, place in kept:
+        item.trace[PER_SOURCE] = {"ofSource": place, "most": most}
+    candidates.ranked = [item for item, _ in kept]
 
 
 PER_SOURCE = "maxPerSource"
-SIGNAL_FLOOR = option_stage("ranking", lambda query: query.asked.min_signals, require_signals)
-SCORE_FLOOR = option_stage("ranking", lambda query: query.asked.min_score, apply_floor)
-SOURCE_LIMIT = option_stage(PER_SOURCE, lambda query: query.asked.max_per_source, limit_sources)
+SIGNAL_FLOOR = option_stage(
+    "ranking", lambda query: query.asked.min_signals, require_signals, computes=True
+)
+SCORE_FLOOR = option_stage(
+    "ranking", lambda query: query.asked.min_score, apply_floor, computes=True
+)
+SOURCE_LIMIT = option_stage(
+    PER_SOURCE, lambda query: query.asked.max_per_source, limit_sources, computes=True
+)

@@ -7,8 +7,8 @@ type, because the engine converts between types when it compares (``1.5 = true``
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ability_search.filters.facets import facet
@@ -71,7 +71,7 @@ class _Writer:
             case And(parts):
                 return " AND ".join(map(self._inner, parts)) or "true"
             case Or(parts):
-                return " OR ".join(map(self._inner, parts)) or "false"
+                return " OR ".join(map(self._inner, _joined(parts))) or "false"
             case Not(part):
                 return f"NOT ({self.write(part)})"
             case Exists(where):
@@ -151,6 +151,36 @@ class _Writer:
         name = f"{self.prefix}{len(self.params)}"
         self.params[name] = value
         return f":{name}"
+
+
+def _joined(parts: Sequence[Filter]) -> list[Filter]:
+    """Join alternative patterns of a field to one, which a row is matched with once.
+
+    Those of sources are joined only if they use the same part of the index.
+    """
+    joined: dict[object, list[Filter]] = {}
+    for part in _alternatives(parts):
+        key: object = part
+        if isinstance(part, Pattern):
+            key = part.field, part.prefix if part.field.name == "source" else ""
+        joined.setdefault(key, []).append(part)
+    return [_one_of_patterns(same) for same in joined.values()]
+
+
+def _alternatives(parts: Sequence[Filter]) -> Iterator[Filter]:
+    for part in parts:
+        if isinstance(part, Or):
+            yield from _alternatives(part.parts)
+        else:
+            yield part
+
+
+def _one_of_patterns(same: Sequence[Filter]) -> Filter:
+    first = same[0]
+    if len(same) == 1 or not isinstance(first, Pattern):
+        return first
+    regexes = [part.regex for part in same if isinstance(part, Pattern)]
+    return replace(first, regex="|".join(f"(?:{regex})" for regex in regexes))
 
 
 def _after_prefix(prefix: str) -> str | None:

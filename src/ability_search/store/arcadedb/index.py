@@ -7,7 +7,7 @@ import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from ability_search.bounded_batches import batches
 from ability_search.collection import Collection
@@ -38,6 +38,7 @@ from ability_search.store.records import (
 from kadi_client.errors import NoProvider, RemoteError
 
 Row = Mapping[str, Any]
+T = TypeVar("T")
 
 _ATTEMPTS = 8
 _LOSSES = 3
@@ -115,7 +116,7 @@ class IndexSql(Database):
         staged = {False: 0, True: 0}
         room = self._message_bytes
         for own in per_source:
-            size = sum(map(chunk_bytes, own))
+            size = await _of_chunks(_bytes, own)
             of_kind = bool(own and own[0].of)
             if size <= room:
                 inline[of_kind] += own
@@ -124,7 +125,7 @@ class IndexSql(Database):
                 tokens[of_kind].append(await self._stage(own))
                 staged[of_kind] += len(own)
         chunks, kinds = [
-            write.Rows(await _rows(inline[of_kind]), tokens[of_kind], staged[of_kind])
+            write.Rows(await _of_chunks(_rows, inline[of_kind]), tokens[of_kind], staged[of_kind])
             for of_kind in (False, True)
         ]
         return chunks, kinds
@@ -134,7 +135,7 @@ class IndexSql(Database):
         token = secrets.token_hex(8)
         sized = batches(own, chunk_bytes, most=len(own), most_bytes=self._message_bytes)
         for part in sized:
-            await self._insist(write.stage_rows(token, await _rows(part)))
+            await self._insist(write.stage_rows(token, await _of_chunks(_rows, part)))
         return token
 
     async def _create_types(
@@ -379,11 +380,19 @@ def _chunk_type(generation: str, *, kinds: bool) -> str:
     return kind_type(generation) if kinds else generation
 
 
-async def _rows(chunks: Sequence[ChunkRecord]) -> list[dict[str, Any]]:
-    """Return the rows of chunks; many are converted in a thread, 500 take some 10 ms."""
-    if len(chunks) <= _FEW:
-        return list(map(rows.chunk_row, chunks))
-    return await asyncio.to_thread(lambda: list(map(rows.chunk_row, chunks)))
+async def _of_chunks(
+    compute: Callable[[Sequence[ChunkRecord]], T], chunks: Sequence[ChunkRecord]
+) -> T:
+    """Return what is computed of chunks; of many in a thread, as 500 take some 10 ms."""
+    return compute(chunks) if len(chunks) <= _FEW else await asyncio.to_thread(compute, chunks)
+
+
+def _rows(chunks: Sequence[ChunkRecord]) -> list[dict[str, Any]]:
+    return list(map(rows.chunk_row, chunks))
+
+
+def _bytes(chunks: Sequence[ChunkRecord]) -> int:
+    return sum(map(chunk_bytes, chunks))
 
 
 def _weighted(row: Row) -> WeightedChunk:

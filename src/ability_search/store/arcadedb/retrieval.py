@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from ability_search.collection import Collection
@@ -13,11 +14,13 @@ from ability_search.store.arcadedb.database import Database
 from ability_search.store.arcadedb.graph import best_chunks, context_rows, links, walk
 from ability_search.store.arcadedb.rows import CHUNK_COLUMNS, CHUNK_FIELDS, link, passage
 from ability_search.store.arcadedb.search import (
+    COPIES,
     candidates,
     chunk_embedding,
     embeddings,
     hit_rows,
     metadata_names,
+    steps,
 )
 from ability_search.store.halves import in_halves
 from ability_search.store.records import (
@@ -56,7 +59,11 @@ class SearchSql(Database):
         statement = candidates(
             collection.name,
             collection.type,
-            [each for each in searches if collection.kind_chunks or not each.kinds],
+            [
+                each if collection.duplicates else replace(each, copies=False)
+                for each in searches
+                if collection.kind_chunks or not each.kinds
+            ],
             columns,
             first=first,
         )
@@ -65,8 +72,7 @@ class SearchSql(Database):
             if pause is None or _complete(answer):
                 break
             await asyncio.sleep(pause)
-        names = [each.name for each in searches]
-        return Read(_record(answer), _lists(answer, names, metadata_names(columns)))
+        return Read(_record(answer), _lists(answer, searches, metadata_names(columns)))
 
     async def chunks(
         self, generation: str, rids: Sequence[str], *, compared: Sequence[str] = ()
@@ -147,17 +153,34 @@ def _record(answer: Mapping[str, Any]) -> Collection | None:
 
 
 def _lists(
-    answer: Mapping[str, Any], names: Sequence[str], keys: Mapping[str, str]
+    answer: Mapping[str, Any], searches: Sequence[Search], keys: Mapping[str, str]
 ) -> dict[str, Sequence[Row]]:
     """Return the rows of each search, with the further columns of its first rows."""
+    lists = {each.name: _ranked(answer, each) for each in searches}
+    names = (name + copies for name in lists for copies in ("", COPIES))
     first = {row["rid"]: row for name in names for row in answer.get(f"first_{name}") or ()}
     return {
         name: [
             _row({**row, **first.get(row["rid"], {})} if first else row, row["score"], keys)
-            for row in answer.get(name) or ()
+            for row in rows
         ]
-        for name in names
+        for name, rows in lists.items()
     }
+
+
+def _ranked(answer: Mapping[str, Any], search: Search) -> Sequence[Mapping[str, Any]]:
+    """Return the rows of a search, best first in each of its steps, each chunk once.
+
+    Duplicates that it finds rank among those of each step.
+    """
+    copies = answer.get(search.name + COPIES) or []
+    ranked: dict[str, Mapping[str, Any]] = {}
+    for name, limit in steps(search).items():
+        rows = [*(answer.get(name) or ()), *copies]
+        rows.sort(key=lambda row: (-(row["score"] or 0.0), row["chunkId"]))
+        for row in rows[:limit]:
+            ranked.setdefault(row["chunkId"], row)
+    return list(ranked.values())
 
 
 def _row(row: Mapping[str, Any], score: float | None, keys: Mapping[str, str]) -> Row:

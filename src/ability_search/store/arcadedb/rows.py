@@ -58,8 +58,9 @@ CHUNK_COLUMNS = {
 }
 """Fields of a :class:`ChunkRecord` -> columns, in the order of new rows."""
 CHUNK_FIELDS = {column: name for name, column in CHUNK_COLUMNS.items()}
-_SPARE = {"embedding": "spareEmbedding", "terms": "spareTerms", "weights": "spareWeights"}
-STORED_COLUMNS = ", ".join([*CHUNK_COLUMNS.values(), *_SPARE.values()])
+SPARE = {"embedding": "spareEmbedding", "terms": "spareTerms", "weights": "spareWeights"}
+"""Columns of indexed chunks -> those in which a duplicate has the same."""
+STORED_COLUMNS = ", ".join([*CHUNK_COLUMNS.values(), *SPARE.values()])
 """All columns of a stored chunk."""
 
 
@@ -93,6 +94,7 @@ _SOURCE_COLUMNS = {
     "generated": "generated",
     "tail": "tail",
     "origin": "origin",
+    "dedup_threshold": "dedupThreshold",
 }
 """Fields of a :class:`SourceRecord` -> columns, in the order of new rows."""
 
@@ -108,15 +110,15 @@ def chunk_row(record: ChunkRecord) -> dict[str, Any]:
     if record.duplicate_of is None:
         del row["duplicateOf"]
     else:
-        row |= {spare: row[name] for name, spare in _SPARE.items()}
-        row |= dict.fromkeys(_SPARE)
+        row |= {spare: row[name] for name, spare in SPARE.items()}
+        row |= dict.fromkeys(SPARE)
     return row
 
 
 def chunk_record(row: Row) -> ChunkRecord:
     """Convert a whole row of a chunk."""
     stored = dict(row)
-    for name, spare in _SPARE.items():
+    for name, spare in SPARE.items():
         if stored.get(name) is None:
             stored[name] = stored.get(spare)
     return ChunkRecord(**_fields(stored, CHUNK_COLUMNS))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain, count
 from typing import Any
 
@@ -11,7 +11,7 @@ from ability_search.filters.tree import Filter
 from ability_search.store.arcadedb.commit_visibility import NOTES
 from ability_search.store.arcadedb.core import Predicate, Statement, kind_type, rows_together
 from ability_search.store.arcadedb.filter_sql import to_sql
-from ability_search.store.arcadedb.rows import CHUNK_COLUMNS, HIT_COLUMNS, shorter
+from ability_search.store.arcadedb.rows import CHUNK_COLUMNS, HIT_COLUMNS, SPARE, shorter
 from ability_search.store.records import (
     VALUE_LENGTH,
     Columns,
@@ -27,8 +27,11 @@ _COLLECTION = "SELECT FROM Collection WHERE name = :name"
 # The comparison refuses to be without one, and asking for the embedding itself reads it twice.
 _HAS_EMBEDDING = "duplicateOf IS NULL"
 
-
+_VECTOR = "ifnull(embedding, spareEmbedding)"
 _TERMS = "`vector.sparseCreate`(terms, weights)"
+_SPARE_TERMS = "`vector.sparseCreate`(spareTerms, spareWeights)"
+COPIES = "Copies"
+"""Suffix of the name of a search, for the duplicates that it finds."""
 
 _PREFIXES = "fghijkl"
 """Prefixes of the parameters of the first filters in one statement."""
@@ -41,11 +44,14 @@ class ColumnSql:
     columns: Columns = field(default_factory=Columns)
     shared: Mapping[str, str] = field(default_factory=dict)
     """Names of parameters, bound elsewhere, that hold the vectors of these columns."""
+    spare: bool = False
+    """Whether the chunks are duplicates."""
 
     def value(self, column: str, *, terms: str = _TERMS) -> str:
         """Return the expression of a column; ``terms`` is that of the chunk's sparse vector."""
         if column in self.columns.cosines:
-            return f"vectorCosineSimilarity(embedding, :{self.shared.get(column, f'{column}_v')})"
+            vector = SPARE["embedding"] if self.spare else "embedding"
+            return f"vectorCosineSimilarity({vector}, :{self.shared.get(column, f'{column}_v')})"
         if column in self.columns.products:
             return f"vectorSparseDot({terms}, `vector.sparseCreate`(:{column}_di, :{column}_dw))"
         return column
@@ -57,11 +63,14 @@ class ColumnSql:
         """
         cosines = (name for name, by in self.columns.cosines.items() if by is not but)
         computed = (*self.columns.products, *cosines)
-        fields = (name for name in self.columns.fields if metadata_key(name) is None)
+        names = [name for name in self.columns.fields if metadata_key(name) is None]
+        fields = [CHUNK_COLUMNS.get(name, name) for name in names]
+        if self.spare:
+            fields = [f"{SPARE[name]} AS {name}" if name in SPARE else name for name in fields]
         values = ((f"metadata[:{name}_k]", name) for name in metadata_names(self.columns))
         return "".join(
             [
-                *(f", {CHUNK_COLUMNS.get(name, name)}" for name in fields),
+                *(f", {name}" for name in fields),
                 *(f", {shorter(value, VALUE_LENGTH)} AS {name}" for value, name in values),
                 *(f", {self.value(name, terms='$terms')} AS {name}" for name in computed),
             ]
@@ -70,7 +79,8 @@ class ColumnSql:
     @property
     def variables(self) -> str:
         """Return what is computed once for each row, as it follows the target of the query."""
-        return f" LET $terms = {_TERMS}" if self.columns.products else ""
+        terms = _SPARE_TERMS if self.spare else _TERMS
+        return f" LET $terms = {terms}" if self.columns.products else ""
 
     @property
     def params(self) -> dict[str, Any]:
@@ -111,9 +121,10 @@ def candidates(
             returned, too.
 
     Returns one map: ``collection`` (its record as it was before), ``unindexed`` (a row if a commit
-    was being indexed then), ``later`` (its revision after the searches) and, by the name of each
-    search, its rows ``rid, chunkId, score`` and the columns, best first; by ``first_`` and that
-    name the further columns.
+    was being indexed then), ``later`` (its revision after the searches) and, by the names of the
+    :func:`steps` of each search, rows ``rid, chunkId, score`` and the columns, best first; by
+    ``first_`` and the name of the search the further columns. The duplicates that it finds are
+    apart, by its name and :data:`COPIES`.
     """
     queries = {"collection": _COLLECTION, "unindexed": NOTES}
     answer = ["collection", "unindexed"]
@@ -132,25 +143,45 @@ def candidates(
         if isinstance(search, VectorSearch):
             params[f"{search.name}_v"] = list(search.vector)
             further = shown.text(but=search.vector), shown.variables
-            queries[search.name] = _vector_search(searched, search, predicate, further, rids)
         else:
             params[f"{search.name}_i"] = list(search.terms.ids)
             params[f"{search.name}_w"] = list(search.terms.weights)
             own = ColumnSql(Columns(products=search.products))
             params |= own.params
             further = shown.text() + own.text(), shown.variables or own.variables
-            queries[search.name] = _term_search(searched, search, further, *_within(rids))
-            if rids:
-                narrower[search.name] = _narrower(searched, search, further, rids)
-        answer.append(search.name)
+        for name, limit in steps(search).items():
+            step = replace(search, limit=limit)
+            if isinstance(step, VectorSearch):
+                queries[name] = _vector_search(searched, step, predicate, further, rids)
+            else:
+                queries[name] = _term_search(searched, step, further, *_within(rids))
+                if rids:
+                    narrower[name] = _narrower(name, searched, step, further, rids)
+            answer.append(name)
         if first:
             queries[f"first_{search.name}"] = (
                 "SELECT @rid AS rid, terms, weights, embedding FROM"
                 f" (SELECT expand(rid) FROM (SELECT expand(${search.name})) LIMIT {first:d})"
             )
             answer.append(f"first_{search.name}")
+    copies = _copy_searches(chunk_type, searches, predicates, shown, first)
+    queries |= copies
+    answer += [each for each in copies if each.endswith(COPIES)]
     queries["later"] = "SELECT revision FROM Collection WHERE name = :name"
     return Statement(_text(queries, narrower, [*answer, "later"]), params)
+
+
+def steps(search: Search) -> dict[str, int]:
+    """Return the limits of the queries of a search by their names, in ascending order.
+
+    The first has the name of the search. The indexes begin a long list otherwise than a short one:
+    which of equal chunks they find, the last digits of scores, and what a wider beam meets depend
+    on the limit. So each head of a list is what a query of its own finds.
+    """
+    exact = isinstance(search, VectorSearch) and search.exact
+    limits = [search.limit] if exact else [*search.heads, search.limit]
+    names = [search.name, *(f"{search.name}_{place}" for place in range(1, len(limits)))]
+    return dict(zip(names, limits, strict=True))
 
 
 def _type_of(search: Search, chunk_type: str) -> str:
@@ -222,16 +253,13 @@ def _vector_search(
             f" expand(vectorNeighbors('{chunk_type}[embedding]', :{search.name}_v,"
             f" {search.limit:d}, {{{options}}}))){variables}"
         )
-    score = f"vectorCosineSimilarity(embedding, :{search.name}_v) AS score"
+    score = f"vectorCosineSimilarity(embedding, :{search.name}_v)"
     where = _HAS_EMBEDDING + (f" AND ({predicate.text})" if predicate else "")
-    scan = (
-        f"SELECT {columns}, {score} FROM `{chunk_type}` WHERE {where}"
-        f" ORDER BY score DESC LIMIT {search.limit:d}"
-    )
+    scan = _scan(chunk_type, score, where, search.limit)
     if computed:
         # Further columns are computed for the chunks found only, not for all that are scanned.
         found = f"(SELECT expand(rid) FROM ({scan}))"
-        scan = f"SELECT {columns}, {score}{computed} FROM {found}{variables}"
+        scan = f"SELECT {columns}, {score} AS score{computed} FROM {found}{variables}"
     return scan
 
 
@@ -245,13 +273,81 @@ def _term_search(chunk_type: str, search: TermSearch, further: _Further, *option
     )
 
 
-def _narrower(chunk_type: str, search: TermSearch, further: _Further, allowed: str) -> str:
+def _copy_searches(
+    chunk_type: str,
+    searches: Sequence[Search],
+    predicates: Mapping[Filter, Predicate],
+    columns: ColumnSql,
+    first: int,
+) -> dict[str, str]:
+    """Return queries for the duplicates that searches find. They are in no index, so they are read.
+
+    The names of those that are answered end with :data:`COPIES`.
+    """
+    queries: dict[str, str] = {}
+    shown = replace(columns, spare=True)
+    filters = dict.fromkeys(each.filter for each in searches if each.copies)
+    for place, filter in enumerate(each for each in filters if each is not None):
+        queries |= _represented(chunk_type, predicates[filter].text, f"{place}")
+        for search in (each for each in searches if each.copies and each.filter == filter):
+            if isinstance(search, VectorSearch):
+                score = f"vectorCosineSimilarity(spareEmbedding, :{search.name}_v)"
+                least, further = "", shown.text(but=search.vector)
+            else:
+                words = f"`vector.sparseCreate`(:{search.name}_i, :{search.name}_w)"
+                score = f"vectorSparseDot({_SPARE_TERMS}, {words})"
+                own = ColumnSql(Columns(products=search.products), spare=True)
+                least, further = f" AND {score} > 0", shown.text() + own.text()
+            within = f"$copies{place}.chunkId"
+            scan = _scan(chunk_type, score, f"chunkId IN {within}{least}", search.limit)
+            queries[f"{search.name}{COPIES}"] = (
+                f"SELECT @rid AS rid, chunkId, {score} AS score{further} FROM"
+                f" (SELECT expand(rid) FROM ({scan})) LET $terms = {_SPARE_TERMS}"
+            )
+            if first:
+                queries[f"first_{search.name}{COPIES}"] = (
+                    "SELECT @rid AS rid, spareTerms AS terms, spareWeights AS weights,"
+                    " spareEmbedding AS embedding FROM (SELECT expand(rid) FROM"
+                    f" (SELECT expand(${search.name}{COPIES})) LIMIT {first:d})"
+                )
+    return queries
+
+
+def _represented(chunk_type: str, condition: str, place: str) -> dict[str, str]:
+    """Return queries for the duplicates to search, ``copies`` and ``place``: rows ``chunkId``.
+
+    They match a condition, their stand-ins do not, and of several of one stand-in the first is
+    selected.
+    """
+    groups, standing = f"groups{place}", f"standing{place}"
+    return {
+        # The comparison, unlike IS NOT NULL, is made in the index.
+        groups: f"SELECT duplicateOf, min(chunkId) AS chunkId FROM `{chunk_type}`"
+        f" WHERE duplicateOf > '' AND ({condition}) GROUP BY duplicateOf",
+        standing: f"SELECT set(chunkId) AS ids FROM `{chunk_type}`"
+        f" WHERE chunkId IN ${groups}.duplicateOf AND ({condition})",
+        f"copies{place}": f"SELECT chunkId FROM (SELECT expand(${groups}))"
+        f" WHERE duplicateOf NOT IN ifnull(${standing}[0].ids, [])",
+    }
+
+
+def _scan(chunk_type: str, score: str, condition: str, limit: int) -> str:
+    """Return a query that compares all chunks that match a condition: ``rid, chunkId, score``."""
+    return (
+        f"SELECT @rid AS rid, chunkId, {score} AS score FROM `{chunk_type}` WHERE {condition}"
+        f" ORDER BY score DESC, chunkId LIMIT {limit:d}"
+    )
+
+
+def _narrower(
+    name: str, chunk_type: str, search: TermSearch, further: _Further, allowed: str
+) -> str:
     # The engine takes some multiple of the limit from the whole index and drops what does not
     # match, which is everything if few chunks match. In groups, here of one chunk each, it
     # searches among the matches; that costs more, and is not needed if the list is full.
     groups = "groupBy: 'chunkId'", "groupSize: 1"
     again = _term_search(chunk_type, search, further, *groups, *_within(allowed))
-    return f"IF (${search.name}.size() < {search.limit:d}) {{ LET {search.name} = {again}; }}"
+    return f"IF (${name}.size() < {search.limit:d}) {{ LET {name} = {again}; }}"
 
 
 def _within(allowed: str) -> list[str]:
@@ -310,13 +406,15 @@ def hit_rows(chunk_type: str, rids: Sequence[str], *, compared: Sequence[str] = 
         return Statement(text, {"rids": list(rids)})
     queries, likeness = {}, []
     for place in range(len(compared)):
-        queries[f"e{place}"] = f"SELECT embedding FROM `{chunk_type}` WHERE @rid = :compared{place}"
+        queries[f"e{place}"] = (
+            f"SELECT {_VECTOR} AS embedding FROM `{chunk_type}` WHERE @rid = :compared{place}"
+        )
         # The comparison refuses to be without one; if that chunk is gone, its row is missing too.
         other = f"ifnull($e{place}[0].embedding, $embedding)"
         likeness.append(f"vectorCosineSimilarity($embedding, {other}) AS like{place}")
     queries["rows"] = (
         f"SELECT @rid AS rid, {HIT_COLUMNS}, {', '.join(likeness)}"
-        f" FROM `{chunk_type}` LET $embedding = embedding WHERE @rid IN :rids"
+        f" FROM `{chunk_type}` LET $embedding = {_VECTOR} WHERE @rid IN :rids"
     )
     return Statement(
         rows_together(queries, ["rows"]),
@@ -326,7 +424,7 @@ def hit_rows(chunk_type: str, rids: Sequence[str], *, compared: Sequence[str] = 
 
 def chunk_embedding(name: str, chunk_type: str, chunk_id: str) -> Statement:
     """Select one chunk with its embedding, and the current record of the collection."""
-    columns = f"@rid AS rid, {HIT_COLUMNS}, ifnull(embedding, spareEmbedding) AS embedding"
+    columns = f"@rid AS rid, {HIT_COLUMNS}, {_VECTOR} AS embedding"
     queries = {
         "collection": _COLLECTION,
         "chunk": f"SELECT {columns} FROM `{chunk_type}` WHERE chunkId = :chunkId",
@@ -337,7 +435,7 @@ def chunk_embedding(name: str, chunk_type: str, chunk_id: str) -> Statement:
 def embeddings(chunk_type: str, rids: Sequence[str]) -> Statement:
     """Select the vectors of chunks by record id: rows ``rid, embedding``, in any order."""
     return Statement(
-        f"SELECT @rid AS rid, embedding FROM `{chunk_type}` WHERE @rid IN :rids",
+        f"SELECT @rid AS rid, {_VECTOR} AS embedding FROM `{chunk_type}` WHERE @rid IN :rids",
         {"rids": list(rids)},
     )
 

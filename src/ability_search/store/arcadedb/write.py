@@ -17,7 +17,7 @@ from ability_search.store.arcadedb.core import (
     source_type,
 )
 from ability_search.store.arcadedb.rows import STORED_COLUMNS, link_row, source_row
-from ability_search.store.records import ChunkScores, Replacement
+from ability_search.store.records import ROUNDING, ChunkScores, Replacement
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,8 +104,8 @@ def replace_sources(
 ) -> Statement:
     """Replace all stored data of sources by chunks and records, in one transaction.
 
-    Without chunks and records, it deletes the sources. It is idempotent. Duplicates
-    in other sources return to the indexes when the chunk that represents them is replaced.
+    Without chunks and records, it deletes the sources. It is idempotent. Duplicates in other
+    sources whose stand-in is replaced get another one, see :func:`_renew_stand_ins`.
 
     Args:
         collection: The collection.
@@ -136,6 +136,7 @@ def replace_sources(
         {_insert(chunk_type, chunks, "chunks")}
         {_insert(kind_type(chunk_type), kinds, "aspects")}
         {records}
+        {_renew_stand_ins(chunk_type)}
         {links}
         {_update_totals(source_t)}
         {"UPDATE Collection SET nested = true WHERE name = :name;" if replacement.nested else ""}
@@ -168,17 +169,12 @@ def _check_stand_ins(chunk_type: str) -> str:
 def _delete_sources(chunk_type: str) -> str:
     """Return SQL that deletes what is stored of the sources, and sets ``$gone``."""
     return f"""
-        LET gone = SELECT chunkId, ifnull(terms, spareTerms) AS terms, lengths
+        LET gone = SELECT chunkId, vectorKey, ifnull(terms, spareTerms) AS terms, lengths
             FROM `{chunk_type}` WHERE source IN :sources;
         IF ($c[0].duplicates > 0) {{
             LET left = SELECT count(*) AS n FROM `{chunk_type}`
                 WHERE source IN :sources AND duplicateOf IS NOT NULL;
-            LET back = UPDATE `{chunk_type}` SET embedding = spareEmbedding, terms = spareTerms,
-                weights = spareWeights, spareEmbedding = null, spareTerms = null,
-                spareWeights = null, duplicateOf = null
-                WHERE duplicateOf IN $gone.chunkId AND source NOT IN :sources;
-            UPDATE Collection SET duplicates = duplicates - $left[0].n - $back[0].count
-                WHERE name = :name;
+            UPDATE Collection SET duplicates = duplicates - $left[0].n WHERE name = :name;
         }}
         DELETE FROM `{chunk_type}` WHERE source IN :sources;
         IF ($c[0].aspects > 0) {{
@@ -190,6 +186,46 @@ def _delete_sources(chunk_type: str) -> str:
             UPDATE Collection SET links = links - $dl[0].count WHERE name = :name;
         }}
         DELETE FROM `{source_type(chunk_type)}` WHERE source IN :sources;
+        """
+
+
+def _renew_stand_ins(chunk_type: str) -> str:
+    """Return SQL that gives the duplicates of other sources whose stand-in is ``$gone`` a new one.
+
+    That is the new chunk of the same text, or the one that is nearest to the first of them if it is
+    as near as its source requires, or what stands in for that chunk. Else the first of them
+    returns to the indexes, and stands in for the others.
+    """
+    return f"""
+        IF ($c[0].duplicates > 0) {{
+            LET kept = SELECT duplicateOf, min(chunkId) AS heir, list(chunkId) AS copies
+                FROM `{chunk_type}` WHERE duplicateOf IN $gone.chunkId AND source NOT IN :sources
+                GROUP BY duplicateOf;
+            FOREACH ($group IN $kept) {{
+                LET was = SELECT vectorKey FROM (SELECT expand($gone))
+                    WHERE chunkId = $group.duplicateOf;
+                LET heir = SELECT source, spareEmbedding FROM `{chunk_type}`
+                    WHERE chunkId = $group.heir;
+                LET rule = SELECT dedupThreshold FROM `{source_type(chunk_type)}`
+                    WHERE source = $heir[0].source;
+                LET next = SELECT ifnull(duplicateOf, chunkId) AS chunkId FROM (
+                    SELECT chunkId, duplicateOf, CASE WHEN vectorKey = $was[0].vectorKey THEN 2
+                        ELSE vectorCosineSimilarity(ifnull(embedding, spareEmbedding),
+                            $heir[0].spareEmbedding) END AS near
+                    FROM `{chunk_type}` WHERE source IN :sources)
+                    WHERE near >= ifnull($rule[0].dedupThreshold, 2) - :rounding
+                    ORDER BY near DESC, chunkId LIMIT 1;
+                IF ($next.size() = 0) {{
+                    UPDATE `{chunk_type}` SET embedding = spareEmbedding, terms = spareTerms,
+                        weights = spareWeights, spareEmbedding = null, spareTerms = null,
+                        spareWeights = null, duplicateOf = null WHERE chunkId = $group.heir;
+                    UPDATE Collection SET duplicates = duplicates - 1 WHERE name = :name;
+                }}
+                LET standing = ifnull($next[0].chunkId, $group.heir);
+                UPDATE `{chunk_type}` SET duplicateOf = $standing
+                    WHERE chunkId IN $group.copies AND duplicateOf IS NOT NULL;
+            }}
+        }}
         """
 
 
@@ -242,6 +278,7 @@ def _parameters(
         "standIns": list(stand_ins),
         "standInTimes": list(set(stand_ins.values())),
         "standInCount": len(stand_ins),
+        "rounding": ROUNDING,
     }
 
 

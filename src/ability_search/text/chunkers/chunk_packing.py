@@ -7,14 +7,12 @@ that no paragraph is split only to fill the previous chunk.
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
 from typing import NamedTuple
-
-import numpy as np
 
 from ability_search.documents import Passage
 from ability_search.errors import TooLarge
@@ -25,8 +23,7 @@ from ability_search.text.token_counter import TokenCounter
 CHARS_PER_TOKEN = 10
 """Maximum characters of a chunk per token of its limit.
 
-WordPiece counts a word outside its vocabulary as one token and whitespace as none, however long.
-Prose has three to five characters per token.
+WordPiece counts whitespace as no token, however long. Prose has three to five characters per token.
 """
 
 # Ranks of boundaries, coarse to fine. Structure below a block has ranks from ITEM up.
@@ -75,7 +72,9 @@ class Ruler:
         """Maximum tokens that a sliding window repeats of the previous one."""
         self.max_chars = max_tokens * CHARS_PER_TOKEN
         self._counter = counter
-        self._sums = counter.cumulative(text)
+        # bisect keeps the interpreter lock: whoever releases it for microseconds, thousands of
+        # times, as searches in numpy do, keeps other threads from ever getting it.
+        self._sums: Sequence[int] = counter.cumulative(text)  # type: ignore[assignment]
         self._prefaces: list[tuple[int, int, str, int]] = []
         self._turns: list[int] = []
 
@@ -123,13 +122,14 @@ class Ruler:
 
     def furthest(self, start: int, tokens: int) -> int:
         """Return the last offset at which a span from ``start`` has at most ``tokens`` tokens."""
-        end = int(np.searchsorted(self._sums, self._sums[start] + tokens, side="right")) - 1
-        return max(start, min(end, start + tokens * CHARS_PER_TOKEN))
+        last = min(len(self.text), start + tokens * CHARS_PER_TOKEN)
+        most = int(self._sums[start]) + tokens
+        return max(start, bisect_right(self._sums, most, start, last + 1) - 1)
 
     def earliest(self, end: int, tokens: int) -> int:
         """Return the first offset from which a span to ``end`` has at most ``tokens`` tokens."""
-        start = int(np.searchsorted(self._sums, self._sums[end] - tokens, side="left"))
-        return min(end, max(start, end - tokens * CHARS_PER_TOKEN))
+        first = max(0, end - tokens * CHARS_PER_TOKEN)
+        return min(end, bisect_left(self._sums, int(self._sums[end]) - tokens, first, end + 1))
 
     def overrun(self, start: int, end: int) -> tuple[int, float]:
         """Return the tokens of the span, and the share of it that fits (1 or more if all of it)."""

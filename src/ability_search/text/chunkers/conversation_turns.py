@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain, pairwise
 from typing import Final
 
 from ability_search.documents import Passage
@@ -81,12 +82,13 @@ def chunk_conversation(ruler: Ruler) -> list[Passage]:
     breadcrumb. Text before the first turn has no metadata.
     """
     text, passages = ruler.text, Passages(ruler)
-    heads = [*_HEAD.finditer(text)]
     made: list[Passage] = []
     title, number = "", 0
-    first = heads[0].start() if heads else len(text)
-    made += _passages(ruler, passages, 0, first)
-    for head, following in zip(heads, [*heads[1:], None], strict=False):
+    head = _HEAD.search(text)
+    made += _passages(ruler, passages, 0, head.start() if head else len(text))
+    # One by one: a list of all would be made in one step, which no other thread can interrupt.
+    for head, following in pairwise(chain(_HEAD.finditer(text), [None])):
+        assert head is not None
         end = following.start() if following else len(text)
         if head["title"] is not None:
             title, number = head["title"].strip(), 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from operator import attrgetter
@@ -81,28 +81,26 @@ def _repeat_header(ruler: Ruler, table: Block) -> None:
     ruler.add_preface(dashes[1], table.end, f"{names}\n")
 
 
-def _sections(blocks: Sequence[Block]) -> list[Section]:
+def _sections(blocks: Sequence[Block]) -> Iterator[Section]:
     """Group blocks by heading, in order; levels may be skipped."""
-    sections: list[Section] = []
     path: list[tuple[int, str]] = []
     current: list[Block] = []
-
-    def close() -> None:
-        if current:
-            sections.append(Section(tuple(title for _, title in path if title), tuple(current)))
-            current.clear()
-
     for block in blocks:
         if block.level:
             bare = bool(current) and all(each.level for each in current)
-            if not (bare and block.level > current[-1].level):
-                close()
+            if current and not (bare and block.level > current[-1].level):
+                yield Section(_titles(path), tuple(current))
+                current.clear()
             while path and path[-1][0] >= block.level:
                 path.pop()
             path.append((block.level, block.title))
         current.append(block)
-    close()
-    return sections
+    if current:
+        yield Section(_titles(path), tuple(current))
+
+
+def _titles(path: Sequence[tuple[int, str]]) -> tuple[str, ...]:
+    return tuple(title for _, title in path if title)
 
 
 def _units(ruler: Ruler, blocks: Sequence[Block]) -> Iterator[Unit]:
@@ -141,7 +139,7 @@ def chunk_fences(ruler: Ruler, blocks: Sequence[Block], fences: Sequence[Fence])
 
 
 def _by_fence(
-    ruler: Ruler, sections: Sequence[Section], fences: Sequence[Fence]
+    ruler: Ruler, sections: Iterable[Section], fences: Sequence[Fence]
 ) -> Iterator[Passage]:
     passages = Passages(ruler)
     coming = iter((*fences, None))

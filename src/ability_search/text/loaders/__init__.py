@@ -20,6 +20,7 @@ from ability_search.text.loaders.extracts import (
     OUT_OF_TIME,
     Bounds,
     Extracted,
+    OutOfTime,
     Recognize,
     Unreadable,
     too_much_memory,
@@ -44,14 +45,15 @@ from ability_search.text.loaders.text_files import (
 )
 
 __all__ = [
-    "CONTAINERS",
     "EMPTY",
     "FOREIGN",
+    "MAY_HOLD_DOCUMENTS",
     "NO_RECOGNITION",
     "OUT_OF_TIME",
     "VERSION",
     "Bounds",
     "Extracted",
+    "OutOfTime",
     "Unreadable",
     "decoded",
     "extract",
@@ -59,7 +61,7 @@ __all__ = [
     "too_much_memory",
 ]
 
-VERSION = "8"
+VERSION = "9"
 """Version of the loaders; a change of the extracted text needs a new one."""
 
 FOREIGN = frozenset(
@@ -69,6 +71,9 @@ FOREIGN = frozenset(
 
 CONTAINERS = {"email": read_email, "mbox": read_mbox}
 """Formats of files that hold others, which become documents of their own."""
+
+MAY_HOLD_DOCUMENTS = frozenset((*CONTAINERS, "json"))
+"""Formats of files that hold documents, or may have held some before they changed."""
 
 _READERS: dict[str, Callable[[str, bytes, Bounds], Extracted]] = {
     "docx": read_docx,
@@ -134,7 +139,7 @@ def extract(
             raise too_much_memory(bounds) from exc
         raise Unreadable("corrupt, or not what its name says") from exc
     text = _valid(found.text)
-    if not text.strip():
+    if not text.strip() and not found.children:
         raise Unreadable(EMPTY)
     if len(text.encode()) > bounds.text:
         raise too_much_text(bounds)
@@ -165,7 +170,8 @@ def _read(
     if format in _READERS:
         return _READERS[format](name, data, bounds)
     text, doubt = detected(data)
-    return replace(_TEXT_READERS[format](name, text, bounds), unread=doubt)
+    found = _TEXT_READERS[format](name, text, bounds)
+    return replace(found, unread=(*doubt, *found.unread))
 
 
 def _read_image(data: bytes, recognize: Recognize | None) -> Extracted:

@@ -20,6 +20,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
+from itertools import chain, pairwise
 from typing import Any
 
 import msgspec
@@ -31,6 +32,7 @@ from ability_search.text.chunkers.conversation_turns import (
     conversation_text,
     is_conversation,
 )
+from ability_search.text.loaders.document_lists import read_document_list
 from ability_search.text.loaders.extracts import Bounds, Extracted, Unreadable
 from ability_search.text.loaders.text_files import read_plain
 
@@ -56,7 +58,9 @@ _FEW = 2
 
 
 def read_json(name: str, text: str, bounds: Bounds) -> Extracted:
-    """Read JSON or JSON Lines: a conversation, or else the text unchanged."""
+    """Read JSON or JSON Lines: documents, a conversation, or else the text unchanged."""
+    if (documents := read_document_list(text, bounds)) is not None:
+        return documents
     found = _conversation(text, _json_conversations) if _begins(text, _MESSAGE.search) else None
     return found or read_plain(name, text, bounds, format="json")
 
@@ -290,10 +294,10 @@ def _slack_bot(message: Mapping[str, Any]) -> str:
 def _whatsapp_conversations(text: str) -> list[Conversation]:
     if not _WHATSAPP.match(text):
         return []
-    heads = [*_WHATSAPP.finditer(text)]
-    day_first = not any(int(each["b"]) > 12 for each in heads)
+    day_first = not any(int(each["b"]) > 12 for each in _WHATSAPP.finditer(text))
     turns = []
-    for head, following in zip(heads, [*heads[1:], None], strict=True):
+    for head, following in pairwise(chain(_WHATSAPP.finditer(text), [None])):
+        assert head is not None
         speaker, colon, begin = head["rest"].partition(": ")
         if colon:  # without one, it is a notice such as "Ann created the group"
             end = following.start() if following else len(text)

@@ -29,6 +29,10 @@ class Unreadable(ValueError):
     """No text can be read from a file; the message is the reason."""
 
 
+class OutOfTime(Unreadable):
+    """No further image of the file is read; the next indexing goes on with it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Bounds:
     """Limits for one file, in bytes."""
@@ -58,6 +62,8 @@ class Extracted:
     children: tuple[tuple[str, Extracted], ...] = ()
     """Documents in the file, each after its name, such as ``attachment=a.pdf``; none of them has
     children or unread parts."""
+    source: str | None = None
+    """Source of a document in a file, if it is not named after the file."""
 
 
 Recognize = Callable[[bytes], str]

@@ -73,10 +73,6 @@ _RTF_TEXT = re.compile(
 _RTF_TITLE = re.compile(r"\{\\title ([^{}]*)\}")
 _CONTINUED = "continue"
 """A cell that is merged with the one above."""
-_MERGED = re.compile(
-    rb"<(?:\w+:)?mergeCell\b[^<>]{0,99}?\bref=[\"']([A-Z]{1,3}\d{1,7}:[A-Z]{1,3}\d{1,7})[\"']"
-)
-"""A range of merged cells in the XML of a sheet."""
 _CHART = "{http://schemas.openxmlformats.org/drawingml/2006/chart}"
 _A = "{http://schemas.openxmlformats.org/drawingml/2006/main}"
 _DIAGRAM = "{http://schemas.openxmlformats.org/drawingml/2006/diagram}"
@@ -136,19 +132,22 @@ def read_xlsx(_name: str, data: bytes, bounds: Bounds) -> Extracted:
     Raises:
         Unreadable: if it is encrypted, or too large when unpacked.
     """
-    openpyxl = library("openpyxl", reads="XLSX files")
+    calamine = library("python_calamine", reads="XLSX files")
     file = checked_archive(data, bounds)
-    book = openpyxl.load_workbook(file, read_only=True, data_only=True, keep_links=False)
     composer = Composer(bounds)
-    for sheet in book.worksheets:
-        # The dimensions declared in the file may be wrong.
-        sheet.reset_dimensions()
-        composer.heading(2, sheet.title)
-        rows = ([_shown(value) for value in row] for row in sheet.values)
-        with zipfile.ZipFile(file) as archive:
-            found = _MERGED.findall(archive.read(sheet._worksheet_path))
-        ranges = [openpyxl.utils.range_boundaries(each.decode()) for each in found]
-        composer.table(unmerged(rows, ranges) if ranges else rows)
+    with calamine.CalamineWorkbook.from_filelike(io.BytesIO(data)) as book:
+        for name in book.sheet_names:
+            composer.heading(2, name)
+            sheet = book.get_sheet_by_name(name)
+            rows = ([_shown(value) for value in row] for row in sheet.to_python())
+            # Both count from the first cell with a value; a range before it is empty.
+            top, left = sheet.start or (0, 0)
+            ranges = [
+                (first[1] - left + 1, first[0] - top + 1, last[1] - left + 1, last[0] - top + 1)
+                for first, last in sheet.merged_cell_ranges or ()
+                if first[0] >= top and first[1] >= left
+            ]
+            composer.table(unmerged(rows, ranges) if ranges else rows)
     return _extracted(file, composer)
 
 
@@ -469,7 +468,9 @@ def _add_diagram(composer: Composer, data: Any) -> None:
 
 
 def _shown(value: object) -> object:
-    """Return the value of a cell as a person would write it."""
+    """Return the value of a cell as a person would write it; ``None`` for an empty one."""
+    if value == "":
+        return None
     if isinstance(value, datetime) and value.time() == time():
         return value.date().isoformat()
     if isinstance(value, date | time):

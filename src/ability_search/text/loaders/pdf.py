@@ -12,6 +12,7 @@ from ability_search.text.loaders.extracts import (
     PAGE_END,
     Bounds,
     Extracted,
+    OutOfTime,
     Recognize,
     Unreadable,
     known,
@@ -80,13 +81,15 @@ def _pages(
 ) -> Iterator[str]:
     """Yield the text of each page; add the numbers of unreadable ones, with the reason."""
     room = bounds.text
+    read = recognize or Unreadable(f"scanned; {NO_RECOGNITION}")
     for number in range(len(document)):
         page = _flattened(pdfium, document, number)
         text = _cleaned(page.get_textpage().get_text_bounded())
         try:
-            text = text or _recognized(page, recognize)
+            text = text or _recognized(page, read)
         except Unreadable as exc:
             unread.append((number + 1, str(exc)))
+            read = exc if isinstance(exc, OutOfTime) else read
         page.close()
         room -= len(text.encode("utf-8", "replace")) + len(PAGE_END)
         if room < 0:
@@ -114,17 +117,21 @@ def _page_ranges(unread: Sequence[tuple[int, str]]) -> Iterator[tuple[str, str]]
         yield f"page={numbers[0]}{last}", reason
 
 
-def _recognized(page: Any, recognize: Recognize | None) -> str:
-    """Return the text of a page with images, and of any other page nothing."""
+def _recognized(page: Any, read: Recognize | Unreadable) -> str:
+    """Return the text of a page with images, and of any other page nothing.
+
+    Raises:
+        Unreadable: if the page cannot be read; ``read`` is the reason if no page can be.
+    """
     if next(page.get_objects(filter=[_IMAGE]), None) is None:
         return ""
-    if recognize is None:
-        raise Unreadable(f"scanned; {NO_RECOGNITION}")
+    if isinstance(read, Unreadable):
+        raise read
     width, height = page.get_size()
     scale = min(_DOTS_PER_INCH / 72, (_MOST_PIXELS / (width * height)) ** 0.5)
     pixels = page.render(scale=scale, grayscale=True).to_numpy()
     head = f"P5 {pixels.shape[1]} {pixels.shape[0]} 255\n"
-    return _cleaned(recognize(head.encode() + pixels.tobytes()))
+    return _cleaned(read(head.encode() + pixels.tobytes()))
 
 
 def _cleaned(text: str) -> str:

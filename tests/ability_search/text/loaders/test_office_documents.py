@@ -32,6 +32,7 @@ from tests.ability_search.text.loaders.samples import (
 
 from ability_search.text.loaders import Bounds, Extracted, Unreadable, extract, format_of
 
+TRANSITIONAL = b"http://schemas.openxmlformats.org/spreadsheetml/2006/main"
 PRESENTATION = "http://schemas.openxmlformats.org/presentationml/2006/main"
 PIXEL = bytes.fromhex(
     "47494638396101000100800000ffffff00000021f90401000000002c00000000010001000002024401003b"
@@ -390,6 +391,26 @@ def test_sheets_are_sections_and_rows_name_their_columns() -> None:
         "## People\n\n- Staff\n- name: Ada; since: 2026-03-01; hours: 7.5\n\n## Empty\n\n"
         "## Numbers\n\n- 1; 2\n- 3; True"
     )
+
+
+@pytest.mark.parametrize(
+    ("part", "old", "new"),
+    [
+        ("xl/workbook.xml", TRANSITIONAL, b"http://purl.oclc.org/ooxml/spreadsheetml/main"),
+        ("xl/styles.xml", b"<cellXfs", b'<cellXfs made="by another program"'),
+        ("xl/styles.xml", b"<cellStyle ", b'<cellStyle xr="1" extra="2" '),
+        ("docProps/core.xml", b"</cp:coreProperties>", b"<dc:x/></cp:coreProperties>"),
+    ],
+)
+def test_workbooks_of_other_programs_are_read(part: str, old: bytes, new: bytes) -> None:
+    data = workbook(Names=[["Ada", 1815], ["Alan", 1912]])
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    assert old in members[part]
+    for name, content in members.items():
+        if name == part or old == TRANSITIONAL:
+            data = replaced(data, name, content.replace(old, new))
+    assert "Ada; 1815" in read("a.xlsx", data).text.replace("Ada: ", "Ada; ")
 
 
 def test_a_table_with_more_text_than_allowed_is_rejected_early() -> None:

@@ -1,0 +1,143 @@
+"""Several agents that offer models of their own under one tool name."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from tests.ability_search.flows.conftest import MODEL, Network, Start, WordModel, document
+from tests.ability_search.model_servers import embedder
+
+from ability_search.errors import EmbeddingUnavailable
+from ability_search.providers.embedder import EMBEDDINGS
+from ability_search.providers.transports import over_broker
+from kadi_client import Connection, Tool
+from kadi_localnet.broker import serve_broker
+
+Refusal = Callable[[str], Any]
+
+
+def raised(model: str) -> Any:
+    raise RuntimeError(f"model {model!r} not found, try pulling it first")
+
+
+def in_openai_shape(model: str) -> Any:
+    return {"error": {"message": f"The model `{model}` does not exist", "type": "x"}}
+
+
+def as_a_failure(model: str) -> Any:
+    return {"success": False, "error": f"model: {model!r} is not served here; served: none"}
+
+
+REFUSALS = [raised, in_openai_shape, as_a_failure]
+
+
+class OneModel(WordModel):
+    """A model manager with one model; it refuses all others."""
+
+    def __init__(self, name: str, refusal: Refusal = raised) -> None:
+        super().__init__()
+        self.name = name
+        self.refusal = refusal
+        self.asked = 0
+
+    async def handle(self, tool_input: dict[str, Any], call: Any) -> Any:
+        self.asked += 1
+        if tool_input["model"] != self.name:
+            return self.refusal(tool_input["model"])
+        return await super().handle(tool_input, call)
+
+
+@asynccontextmanager
+async def two_managers(
+    start: Start, refusal: Refusal = raised
+) -> AsyncIterator[tuple[Network, OneModel, OneModel]]:
+    """A network whose model manager is replaced by two agents with a model each."""
+    first, second = OneModel(MODEL, refusal), OneModel("others-64", refusal)
+    async with start(SEARCH_EMBEDDING_CONCURRENCY="4", SEARCH_EMBEDDING_BATCH_TEXTS="4") as network:
+        await network.parts.serve([t for t in network.tools if t.name != "create-embedding"])
+        async with (
+            Connection(network.url, name="first", role="ability", tools=[first.tool]),
+            Connection(network.url, name="second", role="ability", tools=[second.tool]),
+        ):
+            yield network, first, second
+
+
+@pytest.mark.parametrize("refusal", REFUSALS)
+async def test_calls_go_to_the_agent_that_has_the_model(start: Start, refusal: Refusal) -> None:
+    texts = [document(f"d{n}", f"cats and dogs, number {n}") for n in range(60)]
+    async with two_managers(start, refusal) as (network, *managers):
+        for manager in managers:
+            options = {"collection": manager.name, "documents": texts, "model": manager.name}
+            answer = await network.call("search-index", **options)
+            assert (answer["added"], answer["failed"]) == (60, [])
+        for manager in managers:
+            manager.asked = manager.requests = 0
+        queries = [
+            network.call("search-query", collection=manager.name, query=f"cats {n}", mode=mode)
+            for n in range(10)
+            for manager in managers
+            for mode in ("hybrid", "semantic")
+        ]
+        for found in await asyncio.gather(*queries):
+            assert found["count"] > 0
+            assert "degraded" not in found
+        assert [m.asked for m in managers] == [m.requests for m in managers], "it is remembered"
+
+
+async def test_a_model_that_moves_to_another_agent_is_asked_for_there(start: Start) -> None:
+    async with two_managers(start) as (network, first, second):
+        documents = [document("a", "cats and dogs")]
+        await network.call("search-index", collection="docs", documents=documents)
+        for moved in range(3):
+            first.name, second.name = second.name, first.name
+            query = {"collection": "docs", "query": f"cats {moved}", "mode": "semantic"}
+            assert (await network.call("search-query", **query))["count"] == 1
+
+
+async def test_a_model_whose_agent_is_away_is_not_refused_for_good(start: Start) -> None:
+    """The other agent does not have it, but the agent that had it may return."""
+    async with two_managers(start) as (network, first, _second):
+        documents = [document("a", "cats and dogs")]
+        await network.call("search-index", collection="docs", documents=documents)
+        query = {"collection": "docs", "mode": "semantic"}
+        first.name = "none"
+        third = OneModel(MODEL)
+        async with Connection(network.url, name="third", role="ability", tools=[third.tool]):
+            found = await network.call("search-query", query="cats", **query)
+            assert found["count"] == 1
+        refused = await network.refused("search-query", query="dogs", **query)
+        assert refused["retryable"] is True
+        first.name = MODEL
+        assert (await network.call("search-query", query="dogs", **query))["count"] == 1
+
+
+async def test_a_model_that_no_agent_has_is_refused_at_once(start: Start) -> None:
+    async with two_managers(start) as (network, first, second):
+        options = {"collection": "docs", "documents": [document("a", "cats")], "model": "unknown"}
+        refused = await network.refused("search-index", **options)
+        assert refused["retryable"] is False
+        assert "'unknown' is not served" in refused["error"]
+        assert first.asked + second.asked <= 3
+
+
+async def test_where_agents_are_not_listed_the_broker_chooses_again() -> None:
+    first, second = OneModel("one"), OneModel("two")
+    tools: list[Tool] = [first.tool, second.tool]
+    async with (
+        serve_broker("127.0.0.1", 0) as broker,
+        Connection(broker.url, tools=tools[:1]),
+        Connection(broker.url, tools=tools[1:]),
+        Connection(broker.url) as caller,
+    ):
+        client = embedder(over_broker(EMBEDDINGS, caller.invoke, api_key=None))
+        for n in range(8):
+            for model in ("one", "one", "two", "two", "two"):
+                assert (await client.embed(model, [f"text {n}"], timeout=10)).shape[0] == 1
+        asked = first.asked + second.asked
+        with pytest.raises(EmbeddingUnavailable, match="not served"):
+            await client.embed("three", ["text"], timeout=10)
+        assert first.asked + second.asked - asked <= 4

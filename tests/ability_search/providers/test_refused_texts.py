@@ -1,0 +1,208 @@
+"""Texts at which a server fails, and servers that accept few texts, over both transports."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.ability_search.model_servers import asking, embedder, http_api, manager
+
+from ability_search.errors import EmbeddingUnavailable, TextsRefused
+from ability_search.providers.embedder import EMBEDDINGS, RemoteEmbedder
+from ability_search.providers.provider_errors import Objection, refusal_of_status
+from ability_search.providers.transports import Transport
+from kadi_client.errors import RemoteError
+
+Request = Mapping[str, Any]
+Answer = dict[str, Any]
+Fault = Callable[[Answer], Any]
+WORDS = "json: unsupported value: NaN"
+
+
+def vector_of(text: str) -> list[float]:
+    return [float(len(text)), float(sum(map(ord, text)) % 997), 1.0]
+
+
+def http_error(status: int) -> Fault:
+    def fault(_answer: Answer) -> Any:
+        objection = Objection(refusal_of_status(status, WORDS), "the API", status, said=WORDS)
+        raise EMBEDDINGS.failure(objection, {"model": "m"})
+
+    return fault
+
+
+def nothing(_answer: Answer) -> Any:
+    return None
+
+
+def null_rows(answer: Answer) -> Any:
+    return {"data": [{**row, "embedding": None} for row in answer["data"]]}
+
+
+def not_a_number(answer: Answer) -> Any:
+    return {"data": [{**row, "embedding": [math.nan] * 3} for row in answer["data"]]}
+
+
+def zeros(answer: Answer) -> Any:
+    return {"data": [{**row, "embedding": [0.0] * 3} for row in answer["data"]]}
+
+
+def too_few(answer: Answer) -> Any:
+    return {"data": answer["data"][1:]}
+
+
+FAULTS = [*map(http_error, (400, 413, 422, 500, 502)), nothing, null_rows, not_a_number, zeros]
+FAULTS.append(too_few)
+
+
+@dataclass
+class Server:
+    """A transport to a server that fails at requests with one of ``bad`` or more than ``most``."""
+
+    fault: Fault
+    bad: frozenset[str] = frozenset()
+    most: int = 10**9
+    refusal: Fault = field(default_factory=lambda: http_error(413))
+    sizes: list[int] = field(default_factory=list)
+
+    async def __call__(self, request: Request, *, timeout: float) -> Any:
+        texts = request["input"]
+        self.sizes.append(len(texts))
+        answer = {
+            "data": [{"index": n, "embedding": vector_of(text)} for n, text in enumerate(texts)]
+        }
+        if len(texts) > self.most:
+            return self.refusal(answer)
+        return answer if self.bad.isdisjoint(texts) else self.fault(answer)
+
+
+def client_of(server: Transport, batch: int = 64, **options: Any) -> RemoteEmbedder:
+    return embedder(server, batch_texts=batch, batch_bytes=10**6, attempts=None, **options)
+
+
+def assert_rows(refused: TextsRefused, texts: list[str], bad: frozenset[str]) -> None:
+    """Every text has its vector, except the bad ones."""
+    for text, row in zip(texts, refused.rows, strict=True):
+        if isinstance(row, TextsRefused):
+            assert text in bad
+        else:
+            vector = np.array(vector_of(text))
+            np.testing.assert_allclose(row, vector / np.linalg.norm(vector), rtol=1e-5)
+            assert text not in bad
+
+
+@settings(max_examples=40)
+@given(
+    st.sampled_from(FAULTS), st.integers(1, 150), st.sets(st.integers(0, 149)), st.integers(1, 80)
+)
+async def test_only_the_texts_at_which_the_server_fails_are_lost(
+    fault: Fault, count: int, places: set[int], most: int
+) -> None:
+    texts = [f"text number {n}" for n in range(count)]
+    bad = frozenset(texts[n] for n in places if n < count)
+    server = Server(fault, bad, most)
+    client = client_of(server, breaker_failures=2)
+    if not bad:
+        assert (await client.embed("m", texts, timeout=20)).shape == (count, 3)
+        return
+    with pytest.raises(TextsRefused) as raised:
+        await client.embed("m", texts, timeout=20)
+    assert_rows(raised.value, texts, bad)
+    assert not client.breakers.any_open, "queries are not held back"
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("place", [0, 31, 63])
+async def test_a_refused_text_costs_few_requests(fault: Fault, place: int) -> None:
+    texts = [f"text number {n}" for n in range(64)]
+    server = Server(fault, frozenset({texts[place]}))
+    with pytest.raises(TextsRefused) as raised:
+        await client_of(server).embed("m", texts, timeout=20)
+    assert_rows(raised.value, texts, server.bad)
+    assert len(server.sizes) <= 24
+    server.sizes.clear()
+    with pytest.raises(TextsRefused):
+        await client_of(server).embed("m", [texts[place]], timeout=20)
+    assert len(server.sizes) <= 6, "three attempts, and the text that is known to work"
+
+
+@pytest.mark.parametrize("limit", [1, 2, 31, 32, 50, 63])
+@pytest.mark.parametrize("refusal", [*map(http_error, (400, 413, 422)), nothing, too_few])
+async def test_the_number_of_texts_that_a_server_accepts_is_learned(
+    limit: int, refusal: Fault
+) -> None:
+    server = Server(nothing, most=limit, refusal=refusal)
+    client = client_of(server)
+    texts = [f"text number {n}" for n in range(200)]
+    assert (await client.embed("m", texts, timeout=20)).shape == (200, 3)
+    server.sizes.clear()
+    assert (await client.embed("m", texts, timeout=20)).shape == (200, 3)
+    assert limit / 2 <= max(server.sizes) <= limit, "no request is refused any more"
+    server.sizes.clear()
+    server.most = 64
+    await client.embed("another", texts, timeout=20)
+    assert max(server.sizes) == 64, "other models keep theirs"
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+async def test_a_server_that_fails_at_every_text_refuses_none(fault: Fault) -> None:
+    server = Server(fault, most=0, refusal=fault)
+    with pytest.raises(EmbeddingUnavailable) as raised:
+        await client_of(server).embed("m", ["a", "b"], timeout=0.3)
+    assert not isinstance(raised.value, TextsRefused)
+
+
+async def test_a_failure_that_passes_loses_no_text() -> None:
+    server = Server(http_error(500), frozenset({"text"}), most=0, refusal=http_error(500))
+
+    async def transport(request: Request, *, timeout: float) -> Any:
+        if len(server.sizes) == 6:
+            server.most, server.bad = 64, frozenset()
+        return await server(request, timeout=timeout)
+
+    assert (await client_of(transport).embed("m", ["a"] * 8, timeout=20)).shape == (8, 3)
+
+
+@asynccontextmanager
+async def served(over: str, bad: str) -> AsyncIterator[Transport]:
+    """The way to a real server that fails at a text, and accepts 32 texts as TEI does."""
+
+    def answer(request: Request) -> Any:
+        texts = request["input"]
+        if bad in texts:
+            raise RemoteError(WORDS)
+        if len(texts) > 32:
+            raise RemoteError(f"batch size {len(texts)} > maximum allowed batch size 32")
+        return {"data": [{"index": n, "embedding": vector_of(t)} for n, t in enumerate(texts)]}
+
+    if over == "broker":
+        async with manager(EMBEDDINGS, answer) as transport:
+            yield transport
+        return
+    async with http_api(answer) as api, asking(EMBEDDINGS, api) as transport:
+
+        async def checked(request: Request, *, timeout: float) -> Any:
+            try:
+                api.answer(request)
+            except RemoteError as exc:
+                status = 500 if str(exc) == WORDS else 413
+                api.prepare(status, {"error": str(exc)})
+            return await transport(request, timeout=timeout)
+
+        yield checked
+
+
+@pytest.mark.parametrize("over", ["http", "broker"])
+async def test_real_servers_lose_one_text_and_say_why(over: str) -> None:
+    texts = [f"text number {n}" for n in range(100)]
+    async with served(over, texts[70]) as transport:
+        with pytest.raises(TextsRefused, match="unsupported value") as raised:
+            await client_of(transport, concurrency=1).embed("m", texts, timeout=30)
+    assert_rows(raised.value, texts, frozenset({texts[70]}))
