@@ -43,8 +43,8 @@ from ability_search.search.stages.limits import (
     SCORE_FLOOR,
     SIGNAL_FLOOR,
     SOURCE_LIMIT,
+    floor_depth,
     limited,
-    reached_floor,
 )
 from ability_search.search.stages.phrase_match import PHRASE_MATCH
 from ability_search.search.stages.pseudo_relevance import PSEUDO_RELEVANCE
@@ -250,15 +250,18 @@ def refill_depth(lists: Sequence[Candidates]) -> int | None:
         ``None`` if the page is full, or if there is nothing more to find.
     """
     query, ranked, depth = lists[0].query, lists[0].ranked, lists[0].plan.depths[-1]
-    if depth >= _DEEPEST or all(own.exhausted or reached_floor(own) for own in lists):
+    if depth >= _DEEPEST or all(own.exhausted or floor_depth(own) <= depth for own in lists):
         return None
+    reranker = query.asked.reranker
+    read = max(query.end, reranker.top if reranker else 0)
     kept = [item for item, _ in limited(ranked, query.asked.max_per_source)]
     counts = [
-        (count_merged(kept, query), len(ranked)),
-        *((count_chunks(own), len(own.found)) for own in lists),
+        (count_merged(kept, query), len(ranked), query.end),
+        (len(ranked), len(ranked) + sum(own.below for own in lists), read),
+        *((count_chunks(own), len(own.found), read) for own in lists),
     ]
-    short = [left < before and left < query.end for left, before in counts]
-    return min(_DEEPER * depth, _DEEPEST) if any(short) else None
+    short = any(left < before and left < needed for left, before, needed in counts)
+    return min(_DEEPER * depth, _DEEPEST) if short else None
 
 
 def explained(candidates: Candidates) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from math import inf
 
 from ability_search.search.candidates import Candidate, Candidates
 from ability_search.search.stage import Ports, option_stage
@@ -23,16 +24,20 @@ def above(items: Sequence[Candidate], floor: float, *, mode: str) -> list[Candid
     ]
 
 
-def reached_floor(candidates: Candidates) -> bool:
-    """Return whether a retriever reached candidates below ``minScore``; deeper ones are too."""
+def floor_depth(candidates: Candidates) -> float:
+    """Return the least depth at which a retriever reached candidates below ``minScore``.
+
+    Those that only a deeper search finds are below it too. Infinity if none was reached.
+    """
     floor, plan = candidates.query.asked.min_score, candidates.plan
-    if floor is None:
-        return False
-    if plan.vector is None:
-        return any("keyword" in item.ranks and item.fused < floor for item in candidates.found)
-    names = plan.names("semantic")
-    cosines = [item.cosine for item in candidates.found if not item.ranks.keys().isdisjoint(names)]
-    return any(cosine is None or cosine < floor for cosine in cosines)
+    if floor is None or not candidates.weights.get("semantic", 1.0):
+        return inf
+    names = ["keyword"] if plan.vector is None else ["semantic", "semanticAspects"]
+    found = (item for item in candidates.found if not item.ranks.keys().isdisjoint(names))
+    scores = ((item, item.fused if plan.vector is None else item.cosine) for item in found)
+    return min(
+        (item.depth for item, score in scores if score is None or score < floor), default=inf
+    )
 
 
 async def apply_floor(floor: float, candidates: Candidates, _ports: Ports) -> None:
@@ -43,7 +48,9 @@ async def apply_floor(floor: float, candidates: Candidates, _ports: Ports) -> No
             f"minScore: {floor} was compared with normalized keyword scores,"
             " because the query has no vector"
         )
-    candidates.ranked = above(candidates.ranked, floor, mode=candidates.mode)
+    reached = floor_depth(candidates)
+    ranked = above(candidates.ranked, floor, mode=candidates.mode)
+    candidates.ranked = [item for item in ranked if item.depth <= reached]
     candidates.below = every - len(candidates.ranked)
 
 
