@@ -35,9 +35,9 @@ Complete = Callable[[Settings], Awaitable[Settings]]
 
 _COLLECTOR = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 """These apply to every program of the machine, so a missing extra is only a warning."""
-_SWITCH_SECONDS = 0.0005
-"""Time after which a thread that computes hands over to the event loop, a tenth of the default: a
-query beside such threads has some ten turns in the loop."""
+SWITCH_SECONDS = 0.00005
+"""Time after which a thread that computes hands over to the event loop. A thread that itself lets
+go of the interpreter lock more often, as calls of NumPy do, would keep it from the loop."""
 
 
 def prepare(name: str, *, join: bool = True) -> Settings:
@@ -81,7 +81,7 @@ async def run_component(
     """
     if complete is not None:
         settings = await complete(settings)
-    sys.setswitchinterval(_SWITCH_SECONDS)
+    sys.setswitchinterval(SWITCH_SECONDS)
     with traced(settings, name):
         async with (
             metered(settings, name) as metering,

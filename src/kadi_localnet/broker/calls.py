@@ -295,20 +295,22 @@ class Calls:
     ) -> dict[Provider, str]:
         """Return the eligible providers, each with the network through which it is reached.
 
-        Those that have left are eligible if there are no others.
+        Those that have left are eligible if no other offers the tool: whoever names an agent may
+        prefer another one.
 
         Raises:
             Refused: if there are none.
         """
+        offering = self._registry.providers(tool, caller)
+        there = {each: offering[each] for each in offering if not isinstance(each, Absent)}
         eligible = {
             provider: network
-            for provider, network in self._registry.providers(tool, caller).items()
+            for provider, network in (there or offering).items()
             if _is(provider, agents)
         }
         if not eligible:
             raise _no_provider(caller, tool, agents)
-        there = {each: eligible[each] for each in eligible if not isinstance(each, Absent)}
-        return there or eligible
+        return eligible
 
     def _choose(
         self, tool: str, candidates: Mapping[Provider, str], encoded: Callable[[str], bytes]

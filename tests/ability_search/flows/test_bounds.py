@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import sys
+from collections.abc import Iterator
 from time import perf_counter, process_time
 
 import pytest
 from tests.ability_search.flows.conftest import Network, Start, document
+
+from ability_search.components.component_run import SWITCH_SECONDS
 
 _BEAT_S = 0.005
 _HELD_S = 0.25
@@ -31,13 +35,17 @@ async def longest_hold(network: Network, task: asyncio.Task[object]) -> tuple[fl
 
 
 @pytest.fixture
-def young_heap() -> None:
-    """Let the garbage collector pass over only new objects, as a worker does after its start.
+def young_heap() -> Iterator[None]:
+    """Let the garbage collector pass over new objects only, and threads take turns, as in a worker.
 
     The objects of all earlier tests would otherwise be traversed, which holds the loop too.
     """
     gc.collect()
     gc.freeze()
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(SWITCH_SECONDS)
+    yield
+    sys.setswitchinterval(before)
 
 
 @pytest.mark.usefixtures("young_heap")

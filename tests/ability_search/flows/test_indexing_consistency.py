@@ -245,30 +245,6 @@ async def test_a_search_is_repeated_for_a_while_while_the_indexes_are_told_of_a_
     assert len(await rows(network, "SELECT FROM Unindexed")) == 2
 
 
-async def test_a_database_of_an_earlier_version_is_given_what_it_lacks(network: Network) -> None:
-    await network.call("search-index", collection="docs", documents=[document("a", "ant")])
-    await command(network, "DROP TYPE Unindexed UNSAFE")
-    real = tool_of(network, "arcade-command")
-
-    async def slowly(given: dict[str, Any], call: Any) -> Any:
-        await asyncio.sleep(0.5)  # for all that go on without it
-        return await real(given, call)
-
-    network.instead["arcade-command"] = slowly
-    question = {"collection": "docs", "query": "ant"}
-    together = [network.call("search-query", **question) for _ in range(8)]
-    for answer in await asyncio.gather(*together):
-        assert (answer["count"], answer.get("degraded")) == (1, None)
-    assert await rows(network, "SELECT FROM Unindexed") == []
-
-
-async def test_writing_to_a_database_of_an_earlier_version(network: Network) -> None:
-    await network.call("search-index", collection="docs", documents=[document("a", "ant")])
-    await command(network, "DROP TYPE Unindexed UNSAFE")
-    await network.call("search-index", collection="docs", documents=[document("b", "bee")])
-    await assert_consistent(network, "docs")
-
-
 async def test_rows_are_read_although_one_that_others_are_compared_with_was_replaced(
     network: Network,
 ) -> None:

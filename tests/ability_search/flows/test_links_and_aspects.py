@@ -113,17 +113,6 @@ async def test_what_is_left_of_a_generation_is_swept(network: Network, tmp_path:
     assert len(await types(network)) == 4
 
 
-@pytest.mark.engine
-async def test_a_database_that_knows_no_links_yet_learns_them(network: Network) -> None:
-    await index(network, document("a", "Text."))
-    for command in ("DROP TYPE Link UNSAFE", "DROP PROPERTY Source.aspectOf"):
-        await network.client.invoke(
-            "arcade-command", {"database": network.settings.database.name, "command": command}
-        )
-    await index(network, linked("b", "a"))
-    assert (await assert_consistent(network, "docs")).links == 1
-
-
 async def test_aspects_are_stored_apart_and_counted(network: Network) -> None:
     answer = await index(
         network,

@@ -125,12 +125,14 @@ def test_a_run_of_any_script_has_about_a_token_for_each_character(
     counter: TokenCounter, script: str, random: random.Random, length: int
 ) -> None:
     """Such a run is one unknown token of WordPiece, or none at all."""
-    letters = [c for c in map(chr, range(*SCRIPTS[script])) if unicodedata.name(c, "x")]
-    text = "".join(random.choices(letters, k=length * 20))
+    named = [c for c in map(chr, range(*SCRIPTS[script])) if unicodedata.name(c, "")]
+    # Marks are taken off the letters before them, which leaves fewer tokens.
+    letters = [c for c in named if unicodedata.category(c) != "Mn"] or named
+    text = "".join(random.choices(letters or ["\ue000"], k=length * 20))
     assert counter.count(text) >= 0.8 * len(text.strip())
     for size in (50, 100):
         for passage in chunk(text, max_tokens=size, overlap=0, count=counter):
-            assert len(passage.content) <= 1.3 * size
+            assert len(passage.content) <= 1.4 * size
 
 
 @pytest.mark.model
