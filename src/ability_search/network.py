@@ -50,7 +50,7 @@ def part_connection(
     tools: Iterable[Tool] = (),
     *,
     connect_timeout: float,
-    max_concurrent: int = 64,
+    max_concurrent: int = 128,
     patience: Mapping[str, float] | None = None,
 ) -> Connection:
     """Return a connection of a component to the first broker, under an identity of its own.

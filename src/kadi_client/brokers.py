@@ -122,7 +122,7 @@ class Brokers(Invoker):
         name: str | None = None,
         tools: Iterable[Tool] = (),
         connect_timeout: float = 0.0,
-        max_concurrent: int = 64,
+        max_concurrent: int = 128,
         max_queued: int = 1024,
         observe: Observe = noted,
         on_busy: OnBusy | None = None,

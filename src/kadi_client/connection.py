@@ -71,7 +71,7 @@ class Connection(Invoker):
         connect_timeout: Seconds to keep trying to get the first session; 0 tries once. Before the
             first session, a refused identity is not tried again.
         grace: Seconds for running handlers to finish on closing.
-        max_concurrent: Maximum number of handlers running at a time.
+        max_concurrent: Maximum number of handlers running at a time, half of them for one caller.
         max_queued: Maximum number of calls waiting for a handler; more are refused.
         provider: Provider that runs the handlers, shared by several connections of one agent;
             ``tools``, ``max_concurrent``, ``max_queued`` and ``observe`` are then ignored.
@@ -100,7 +100,7 @@ class Connection(Invoker):
         open_timeout: float = 10.0,
         connect_timeout: float = 0.0,
         grace: float = 10.0,
-        max_concurrent: int = 64,
+        max_concurrent: int = 128,
         max_queued: int = 1024,
         max_backoff: float | None = None,
         provider_patience: Mapping[str, float] | None = None,

@@ -132,7 +132,7 @@ class Provider:
 
     Args:
         tools: Tools to serve from the start.
-        max_concurrent: Maximum number of handlers running at a time.
+        max_concurrent: Maximum number of handlers running at a time, half of them for one caller.
         max_queued: Maximum number of calls waiting for a handler.
         observe: Callback for each call that has ended.
         on_busy: Returns the answer to a refused call, given the name of its tool; if not given,
@@ -143,7 +143,7 @@ class Provider:
         self,
         tools: Iterable[Tool] = (),
         *,
-        max_concurrent: int = 64,
+        max_concurrent: int = 128,
         max_queued: int = 1024,
         observe: Observe = noted,
         on_busy: OnBusy | None = None,

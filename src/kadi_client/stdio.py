@@ -49,7 +49,7 @@ async def serve_stdio(
     stdin: BinaryIO | None = None,
     stdout: BinaryIO | None = None,
     max_message_bytes: int = MAX_MESSAGE_BYTES,
-    max_concurrent: int = 64,
+    max_concurrent: int = 128,
     max_queued: int = 1024,
     grace: float = 10.0,
     observe: Observe = noted,

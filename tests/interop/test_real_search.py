@@ -50,7 +50,8 @@ async def running(tmp_path_factory: pytest.TempPathFactory, files: Path) -> Asyn
     start = starting(tmp_path_factory.mktemp("databases"), tmp_path_factory.mktemp("home"))
     limits = {
         "SEARCH_MAX_QUERY_BYTES": "256",
-        "SEARCH_MAX_CONCURRENT_CALLS": "2",
+        "SEARCH_MAX_CONCURRENT_CALLS": "4",  # half of them for one agent
+        "SEARCH_EMBEDDING_BREAKER_FAILURES": "50",  # some tests let the model fail
         "SEARCH_MAX_WAITING_CALLS": "0",
         "SEARCH_JOB_LEASE": "1",  # a third of it until a cancelled job ends
     }
