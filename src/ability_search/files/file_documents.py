@@ -59,11 +59,10 @@ class File:
         children = tuple(each.source for each in documents)
         # With another hash than that of its bytes, the next indexing reads the file again.
         text_hash = sha256(f"{self.hash} {found.text}".encode()).hexdigest()
-        late = any(reason.endswith(loaders.OUT_OF_TIME) for _, reason in found.unread)
         own = replace(
             self._document(self.source, found, self.source),
             file=True,
-            file_hash=text_hash if late else self.hash,
+            file_hash=text_hash if found.late else self.hash,
             children=children if self.format in loaders.MAY_HOLD_DOCUMENTS else None,
         )
         return [*documents, own], skipped

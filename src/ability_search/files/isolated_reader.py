@@ -263,8 +263,7 @@ def answer(
         )
     except Unreadable as exc:
         return Reply(problem=str(exc), spent=_is_spent())
-    late = any(reason.endswith(OUT_OF_TIME) for _, reason in found.unread)
-    return Reply(found, spent=_is_spent(), texts=texts if late else {})
+    return Reply(found, spent=_is_spent(), texts=texts if found.late else {})
 
 
 def _is_spent() -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from email.message import EmailMessage
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -103,6 +104,14 @@ async def test_files_of_all_formats_are_found_and_a_broken_one_is_named(
     await assert_consistent(network, "docs")
 
 
+async def index_files(network: Network, base: Path, **files: bytes) -> dict[str, Any]:
+    """Write files, and index and sweep their directory."""
+    write(base, **files)
+    wanted = {"collection": "docs", "path": "d", "sweep": True}
+    answer: dict[str, Any] = await network.call("search-index-file", **wanted)
+    return answer
+
+
 def letter(text: str, **attachments: bytes) -> bytes:
     message = EmailMessage()
     message["From"], message["Subject"] = "ada@example.com", "Birds"
@@ -116,11 +125,7 @@ def letter(text: str, **attachments: bytes) -> bytes:
 async def test_attachments_are_updated_and_deleted_with_their_message(
     network: Network, tmp_path: Path
 ) -> None:
-    async def index(**files: bytes) -> dict[str, Any]:
-        write(tmp_path, **files)
-        wanted = {"collection": "docs", "path": "d", "sweep": True}
-        answer: dict[str, Any] = await network.call("search-index-file", **wanted)
-        return answer
+    index = partial(index_files, network, tmp_path)
 
     async def note(source: str) -> None:
         of = {"of": "d/a.eml", "source": source}
@@ -168,11 +173,7 @@ BIRDS = {"source": "birds", "title": "", "content": "# On birds\n\nBirds sing in
 async def test_a_list_of_documents_is_that_many_documents_with_their_sources(
     network: Network, tmp_path: Path
 ) -> None:
-    async def index(**files: bytes) -> dict[str, Any]:
-        write(tmp_path, **files)
-        wanted = {"collection": "docs", "path": "d", "sweep": True}
-        answer: dict[str, Any] = await network.call("search-index-file", **wanted)
-        return answer
+    index = partial(index_files, network, tmp_path)
 
     names = ("files", "documents", "chunks", "added", "updated", "unchanged", "failed", "skipped")
     answer = await index(list_json=listed(CATS, DOGS))

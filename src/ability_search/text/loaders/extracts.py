@@ -65,6 +65,11 @@ class Extracted:
     source: str | None = None
     """Source of a document in a file, if it is not named after the file."""
 
+    @property
+    def late(self) -> bool:
+        """Return whether parts are unread for lack of time."""
+        return any(reason.endswith(OUT_OF_TIME) for _, reason in self.unread)
+
 
 Recognize = Callable[[bytes], str]
 """Returns the text in an image; raises :class:`Unreadable`."""
