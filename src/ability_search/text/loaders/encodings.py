@@ -15,7 +15,7 @@ import chardet
 from ability_search.text.loaders.extracts import Unreadable
 
 _WINDOWS = ("cp1250", "cp1251", "cp1253", "cp1254", "cp1255", "cp1256", "cp1257", "cp1258", "cp874")
-_CHINESE_JAPANESE_KOREAN = ("gb18030", "big5", "shift_jis", "euc-jp", "cp949")
+_CHINESE_JAPANESE_KOREAN = ("gb18030", "big5", "cp932", "euc-jp", "cp949")
 _COMMON = ("iso8859-2", "iso8859-7", "koi8-r", "koi8-u", *_CHINESE_JAPANESE_KOREAN)
 _RARE = ("cp850", "cp852", "cp866", "iso8859-5", "iso8859-6", "iso8859-13", "iso8859-15")
 _RAREST = ("cp857", "cp855", "iso8859-3", "iso8859-4", "iso8859-10", "iso8859-16")
@@ -35,7 +35,7 @@ _ESCAPED = ("iso2022_jp_2", "iso2022_kr")
 """Encodings of ASCII bytes, with escape sequences."""
 _NEIGHBOURS = 2
 """Words before and after one beyond ASCII that help to detect its language."""
-_SAMPLE = 1 << 16
+_SAMPLE = 1 << 13
 """Bytes by which an encoding is detected."""
 _DOUBTFUL = 0.8
 """Share of the best encoding's likelihood from which another one leaves a doubt."""

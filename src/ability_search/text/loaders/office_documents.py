@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import io
+import posixpath
 import re
 import zipfile
+import zlib
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
@@ -48,8 +50,13 @@ _TERMS = "{http://purl.org/dc/terms/}"
 _CP = "{http://schemas.openxmlformats.org/package/2006/metadata/core-properties}"
 _ODF = "{urn:oasis:names:tc:opendocument:xmlns:"
 _OFFICE, _TEXT, _TABLE = f"{_ODF}office:1.0}}", f"{_ODF}text:1.0}}", f"{_ODF}table:1.0}}"
+_SVG = f"{_ODF}svg-compatible:1.0}}"
 _META, _DRAW = f"{_ODF}meta:1.0}}", f"{_ODF}drawing:1.0}}"
 _MANIFEST = "META-INF/manifest.xml"
+_OPEN_ENCRYPTED = re.compile(
+    rb"full-path=\"(?:content\.xml|encrypted-package)\"[^>]*+>\s*+<(?:\w+:)?encryption-data"
+)
+"""Matches if the text is encrypted; that of single macros does not matter."""
 _OPEN_SILENT = frozenset(
     {
         f"{_OFFICE}annotation",
@@ -60,6 +67,7 @@ _OPEN_SILENT = frozenset(
         f"{_ODF}presentation:1.0}}notes",
     }
 )
+_OPEN_BLOCKS = frozenset((f"{_TEXT}p", f"{_TEXT}h", f"{_SVG}title", f"{_SVG}desc"))
 _OPEN_BINARY = re.compile(rb"(?<=<office:binary-data>)[^<]++")
 """An image in base64 in a single XML file."""
 _OPEN_SPACES = {f"{_TEXT}s": " ", f"{_TEXT}tab": " ", f"{_TEXT}line-break": "\n"}
@@ -77,6 +85,11 @@ _CHART = "{http://schemas.openxmlformats.org/drawingml/2006/chart}"
 _A = "{http://schemas.openxmlformats.org/drawingml/2006/main}"
 _DIAGRAM = "{http://schemas.openxmlformats.org/drawingml/2006/diagram}"
 _RELATIONS = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}"
+_CHART_PLACE, _DIAGRAM_PLACE = f"{_CHART}chart", f"{_DIAGRAM}relIds"
+_DATA = f"{_RELATIONS}dm"
+_MAIN_PART = "word/document.xml"
+_STRICT = re.compile(rb"http://purl\.oclc\.org/ooxml/(\w+)/(\w+)")
+"""Names of elements in strict Open XML."""
 _HEADING = re.compile(r"heading ([1-9])", re.IGNORECASE)
 _DAY = len("2026-03-01")
 
@@ -89,11 +102,13 @@ def read_docx(_name: str, data: bytes, bounds: Bounds) -> Extracted:
     Raises:
         Unreadable: if it is encrypted, or too large when unpacked.
     """
-    docx = library("docx", reads="DOCX files")
     file = checked_archive(data, bounds)
-    document = docx.Document(file)
     composer = Composer(bounds)
-    _Document(document, composer).add(document.element.body)
+    with zipfile.ZipFile(file) as archive:
+        parts = _Parts(archive)
+        main = next(parts.related("", "officeDocument"), (_MAIN_PART, ""))[0]
+        body = parts.read(main).find(f"{_W}body")
+        _Document(parts, main, composer).add(body)
     return _extracted(file, composer, title=composer.first_heading)
 
 
@@ -194,9 +209,12 @@ def _open_parts(data: bytes, bounds: Bounds) -> tuple[Any, Any]:
         return document, document.find(f"{_OFFICE}meta")
     with zipfile.ZipFile(checked_archive(data, bounds)) as archive:
         names = archive.namelist()
-        if _MANIFEST in names and b"encryption-data" in archive.read(_MANIFEST):
+        manifest = archive.read(_MANIFEST) if _MANIFEST in names else b""
+        if _OPEN_ENCRYPTED.search(manifest):
             raise Unreadable("encrypted: needs a password")
-        meta = parse(archive.read("meta.xml")) if "meta.xml" in names else None
+        meta = None
+        with suppress(KeyError, zipfile.BadZipFile, zlib.error):
+            meta = parse(archive.read("meta.xml"))
         return parse(archive.read("content.xml")), meta
 
 
@@ -206,7 +224,7 @@ def _add_open(composer: Composer, container: Any, *, depth: int) -> None:
         tag = element.tag
         if tag == f"{_TEXT}h":
             composer.heading(int(element.get(f"{_TEXT}outline-level") or 1), _open_text(element))
-        elif tag == f"{_TEXT}p":
+        elif tag in _OPEN_BLOCKS:
             if depth:
                 composer.item(_open_text(element), depth=depth - 1)
             else:
@@ -214,15 +232,21 @@ def _add_open(composer: Composer, container: Any, *, depth: int) -> None:
         elif tag == f"{_TEXT}list":
             _add_open(composer, element, depth=depth + 1)
         elif tag == f"{_TABLE}table":
-            if container.tag == f"{_OFFICE}spreadsheet":
-                composer.heading(2, element.get(f"{_TABLE}name") or "")
-            composer.table(_open_rows(element))
+            _add_open_table(composer, element, sheet=container.tag == f"{_OFFICE}spreadsheet")
         elif tag == f"{_DRAW}page":
             composer.heading(2, element.get(f"{_DRAW}name") or "")
             _add_open(composer, element, depth=0)
             composer.end_page()
         elif tag not in _OPEN_SILENT:
             _add_open(composer, element, depth=depth)
+
+
+def _add_open_table(composer: Composer, table: Any, *, sheet: bool) -> None:
+    if sheet:
+        composer.heading(2, table.get(f"{_TABLE}name") or "")
+    composer.table(_open_rows(table))
+    for shapes in table.iterchildren(f"{_TABLE}shapes"):
+        _add_open(composer, shapes, depth=0)
 
 
 def _open_rows(table: Any) -> Iterable[list[object]]:
@@ -265,7 +289,8 @@ def _open_text(element: Any) -> str:
         elif tag in _OPEN_SPACES:
             parts.append(_OPEN_SPACES[tag])
         elif isinstance(tag, str) and tag not in _OPEN_SILENT:
-            parts.append(_open_text(child))
+            text = _open_text(child)
+            parts.append(f" {text} " if tag in _OPEN_BLOCKS else text)
         parts.append(child.tail or "")
     return "".join(parts)
 
@@ -300,44 +325,74 @@ def _nearest(container: Any, *tags: str) -> Iterator[Any]:
             yield from _nearest(element, *tags)
 
 
-class _Document:
-    """The text of a DOCX document, with its styles and notes."""
+class _Parts:
+    """The parts of an Office Open XML file; those that it names but does not have are left out."""
 
-    def __init__(self, document: Any, composer: Composer) -> None:
+    def __init__(self, archive: zipfile.ZipFile) -> None:
+        self._archive = archive
+        self._parse = xml_parser(reads="Office files")
+        self._names = {name.replace("\\", "/").lower(): name for name in archive.namelist()}
+
+    def read(self, name: str) -> Any:
+        """Return the root of a part; elements of strict Open XML get their usual names."""
+        data = self._archive.read(self._names[name.lower()])
+        return self._parse(_STRICT.sub(rb"http://schemas.openxmlformats.org/\1/2006/\2", data))
+
+    def related(self, part: str, *kinds: str) -> Iterator[tuple[str, str]]:
+        """Yield the names of the parts to which a part has relations of a kind, and their ids."""
+        folder, name = posixpath.split(part)
+        relations = posixpath.join(folder, "_rels", f"{name}.rels")
+        for each in self.read(relations) if relations.lower() in self._names else ():
+            target = posixpath.join("/", folder, each.get("Target", "").replace("\\", "/"))
+            target = posixpath.normpath(target).lstrip("/")
+            kind = each.get("Type", "").rpartition("/")[2]
+            if kind in kinds and target.lower() in self._names:
+                yield target, each.get("Id")
+
+
+class _Document:
+    """The text of a DOCX document, with its styles, notes, charts and diagrams."""
+
+    def __init__(self, parts: _Parts, main: str, composer: Composer) -> None:
         self._composer = composer
         self._styles = {
-            each.styleId: each.name_val or "" for each in document.styles.element.style_lst
+            style.get(f"{_W}styleId"): _value(style, "name")
+            for name, _ in parts.related(main, "styles")
+            for style in parts.read(name).iter(f"{_W}style")
         }
-        self._notes: dict[tuple[str, str], str] = {}
-        for relation in document.part.rels.values():
-            kind = relation.reltype.rpartition("/")[2]
-            if kind in _NOTES.values() and not relation.is_external:
-                for note in xml_parser(reads="DOCX files")(relation.target_part.blob):
-                    self._notes[kind, note.get(f"{_W}id")] = self._joined(note)
+        self._notes = {
+            (kind, note.get(f"{_W}id")): self._joined(note)
+            for kind in _NOTES.values()
+            for name, _ in parts.related(main, kind)
+            for note in parts.read(name)
+        }
+        self._drawings = {
+            id: parts.read(name) for name, id in parts.related(main, "chart", "diagramData")
+        }
 
     def add(self, container: Any) -> None:
-        """Add the blocks of a container; a text box comes after the paragraph that holds it."""
+        """Add the blocks of a container; what a paragraph holds beside its text comes after it."""
         for block in _nearest(container, *_BLOCKS):
             if block.tag == f"{_W}tbl":
                 self._composer.table(self._rows(block))
                 continue
             self._add_paragraph(block)
-            for box in _nearest(block, _BOX):
-                self.add(box)
+            for inner in _nearest(block, _BOX, _CHART_PLACE, _DIAGRAM_PLACE):
+                drawing = self._drawings.get(inner.get(f"{_RELATIONS}id") or inner.get(_DATA))
+                if inner.tag == _BOX:
+                    self.add(inner)
+                elif drawing is not None:
+                    add = _add_chart if inner.tag == _CHART_PLACE else _add_diagram
+                    add(self._composer, drawing)
 
     def _add_paragraph(self, paragraph: Any) -> None:
-        style = self._styles.get(paragraph.style, "")
+        style = self._styles.get(_value(paragraph, "pPr", "pStyle"), "")
         heading = _HEADING.match(style)
         text = self._text(paragraph)
-        properties = paragraph.pPr
-        numbering = properties.numPr if properties is not None else None
         if heading or style.lower() == "title":
             self._composer.heading(int(heading[1]) if heading else 1, text)
-        elif numbering is not None or style.startswith("List"):
-            depth = (
-                numbering.ilvl.val if numbering is not None and numbering.ilvl is not None else 0
-            )
-            self._composer.item(text, depth=depth)
+        elif paragraph.find(f"{_W}pPr/{_W}numPr") is not None or style.startswith("List"):
+            self._composer.item(text, depth=_number(paragraph, "pPr", "numPr", "ilvl"))
         else:
             self._composer.paragraph(text)
 
@@ -353,7 +408,7 @@ class _Document:
                 note = self._notes.get((_NOTES[child.tag], child.get(f"{_W}id")))
                 parts.append(f" ({note})" if note else "")
             elif child.tag == _PICTURE:
-                parts.append(child.get("descr") or "")
+                parts.append(f" {child.get('descr') or ''} ")
             elif child.tag not in _SILENT and child.tag != _BOX:
                 parts.append(self._text(child))
         return "".join(parts)
@@ -372,14 +427,17 @@ class _Document:
         closed: list[Range] = []
         kept = (row for row in _nearest(table, f"{_W}tr") if row.find(f"{_W}trPr/{_W}del") is None)
         for number, row in enumerate(kept, start=1):
-            texts: list[object] = [None] * min(row.grid_before, MOST_REPEATED)
+            texts: list[object] = [None] * min(_number(row, "trPr", "gridBefore"), MOST_REPEATED)
             for cell in _nearest(row, f"{_W}tc"):
                 first = len(texts) + 1
-                last = first + min(cell.grid_span, MOST_REPEATED) - 1
+                span = _number(cell, "tcPr", "gridSpan") or 1
+                last = first + min(span, MOST_REPEATED) - 1
                 texts.append(self._joined(cell) or None)
                 texts += [None] * (last - first)
                 above = ranges.get(first)
-                if above is not None and cell.vMerge == _CONTINUED and above[2] == last:
+                merged = cell.find(f"{_W}tcPr/{_W}vMerge")
+                continued = merged is not None and merged.get(f"{_W}val", _CONTINUED) == _CONTINUED
+                if above is not None and continued and above[2] == last:
                     ranges[first] = (first, above[1], last, number)
                 else:
                     closed += [above] if above else []
@@ -387,6 +445,17 @@ class _Document:
             rows.append(texts)
         found = [each for each in (*closed, *ranges.values()) if each[:2] != each[2:]]
         return unmerged(rows, found) if found else rows
+
+
+def _value(element: Any, *path: str) -> str:
+    """Return the value of an element within another one; empty if there is none."""
+    found = element.find("/".join(f"{_W}{tag}" for tag in path))
+    return "" if found is None else found.get(f"{_W}val", "")
+
+
+def _number(element: Any, *path: str) -> int:
+    value = _value(element, *path)
+    return int(value) if value.isdecimal() else 0
 
 
 def _shapes(shapes: Any) -> Iterator[Any]:
@@ -405,10 +474,11 @@ def _add_shape(composer: Composer, shape: Any) -> None:
     elif getattr(shape, "has_table", False):
         composer.table(_slide_rows(shape.table))
     elif getattr(shape, "has_chart", False):
-        _add_chart(composer, shape.chart)
+        _add_chart(composer, shape.chart.element)
     else:
-        for relation in shape.element.iter(f"{_DIAGRAM}relIds"):
-            _add_diagram(composer, shape.part.related_part(relation.get(f"{_RELATIONS}dm")))
+        for relation in shape.element.iter(_DIAGRAM_PLACE):
+            data = shape.part.related_part(relation.get(_DATA)).blob
+            _add_diagram(composer, xml_parser(reads="PPTX files")(data))
 
 
 def _slide_rows(table: Any) -> Iterable[list[object]]:
@@ -426,10 +496,10 @@ def _slide_rows(table: Any) -> Iterable[list[object]]:
 
 
 def _add_chart(composer: Composer, chart: Any) -> None:
-    """Add the titles of a chart and its values, one item for each category."""
-    for title in chart.element.iter(f"{_CHART}title"):
-        composer.paragraph("".join(each.text or "" for each in title.iter(f"{_A}t")))
-    for plot in chart.element.iter(f"{_CHART}plotArea"):
+    """Add the titles and labels of a chart and its values, one item for each category."""
+    for paragraph in chart.iter(f"{_A}p"):
+        composer.paragraph("".join(each.text or "" for each in paragraph.iter(f"{_A}t")))
+    for plot in chart.iter(f"{_CHART}plotArea"):
         for group in plot.iterchildren("*"):
             series = list(group.iterchildren(f"{_CHART}ser"))
             names = next(filter(None, (_points(each, "cat", "xVal") for each in series)), {})
@@ -462,7 +532,7 @@ def _rounded(text: str) -> str:
 
 def _add_diagram(composer: Composer, data: Any) -> None:
     """Add the texts of a diagram, in the order of its data."""
-    for text in xml_parser(reads="PPTX files")(data.blob).iter(f"{_DIAGRAM}t"):
+    for text in data.iter(f"{_DIAGRAM}t"):
         for paragraph in text.iter(f"{_A}p"):
             composer.item("".join(each.text or "" for each in paragraph.iter(f"{_A}t")))
 

@@ -106,6 +106,7 @@ _SPACES = " ".join(
     f'xmlns:{name}="{_ODF}{name}:1.0"'
     for name in ("office", "text", "table", "meta", "presentation")
 )
+_SPACES += f' xmlns:svg="{_ODF}svg-compatible:1.0"'
 _SPACES += f' xmlns:draw="{_ODF}drawing:1.0" xmlns:dc="http://purl.org/dc/elements/1.1/"'
 
 

@@ -111,6 +111,80 @@ def test_properties_of_a_document_are_metadata() -> None:
     assert (found.metadata["author"], found.metadata["created"]) == ("Ada", "2026-03-01")
 
 
+_TYPES, _RELATIONS = "[Content_Types].xml", "word/_rels/document.xml.rels"
+_OPEN_XML = b"http://schemas.openxmlformats.org/"
+
+
+@pytest.mark.parametrize(
+    ("part", "old", "new"),
+    [
+        (_TYPES, b"wordprocessingml.document.main", b"macroEnabled.main"),
+        (_TYPES, b"wordprocessingml.document.main", b"wordprocessingml.template.main"),
+        (_TYPES, b'Extension="xml"', b'Extension="none"'),
+        (_RELATIONS, b"</Relationships>", b'<Relationship Target="lost.xml"/></Relationships>'),
+        (_RELATIONS, b'"styles.xml"', b'"/word/Styles.xml"'),
+        (_RELATIONS, b'"styles.xml"', b'"..\\word\\styles.xml"'),
+        ("_rels/.rels", b"docProps/core.xml", b"docProps/thumbnail.jpeg"),
+        (
+            "",
+            _OPEN_XML + b"wordprocessingml/2006/",
+            b"http://purl.oclc.org/ooxml/wordprocessingml/",
+        ),
+        ("", _OPEN_XML + b"officeDocument/2006/", b"http://purl.oclc.org/ooxml/officeDocument/"),
+    ],
+)
+@pytest.mark.parametrize("name", ["a.docx", "a.docm", "a.dotx"])
+def test_documents_of_other_programs_are_read(name: str, part: str, old: bytes, new: bytes) -> None:
+    data = word("text")
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        members = {each: archive.read(each) for each in archive.namelist()}
+    assert any(old in content for each, content in members.items() if part in ("", each))
+    for each, content in members.items():
+        if part in ("", each):
+            data = replaced(data, each, content.replace(old, new))
+    assert read(name, data).text == "# Guide\n\ntext"
+
+
+def test_words_beside_a_described_picture_stay_apart() -> None:
+    document = docx.Document()
+    paragraph = document.add_paragraph("before")
+    shape = paragraph.add_run().add_picture(io.BytesIO(PIXEL))
+    shape._inline.docPr.set("descr", "A ferry")
+    paragraph.add_run("after")
+    assert read("a.docx", saved(document)).text == "before A ferry after"
+
+
+def test_charts_and_diagrams_of_a_document_are_read() -> None:
+    main = "http://schemas.openxmlformats.org/drawingml/2006"
+    relations = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
+    words = "<a:p><a:r><a:t>{}</a:t></a:r></a:p>"
+    point = '<c:pt idx="0"><c:v>{}</c:v></c:pt>'
+    parts = {
+        "chart": (
+            f'<c:chartSpace xmlns:c="{main}/chart" xmlns:a="{main}/main"><c:title>'
+            f"{words.format('Revenue')}</c:title><c:plotArea><c:barChart><c:ser><c:cat>"
+            f"{point.format('East')}</c:cat><c:val>{point.format(8)}</c:val></c:ser></c:barChart>"
+            "</c:plotArea></c:chartSpace>",
+            f'<c:chart xmlns:c="{main}/chart" xmlns:r="{relations}" r:id="{{}}"/>',
+        ),
+        "diagramData": (
+            f'<d:dataModel xmlns:d="{main}/diagram" xmlns:a="{main}/main"><d:t>'
+            f"{words.format('Draft')}</d:t></d:dataModel>",
+            f'<d:relIds xmlns:d="{main}/diagram" xmlns:r="{relations}" r:dm="{{}}"/>',
+        ),
+    }
+    document = docx.Document()
+    run = document.add_paragraph("before").add_run()
+    for kind, (data, place) in parts.items():
+        uri = docx.opc.packuri.PackURI(f"/word/charts/{kind}.xml")
+        part = docx.opc.part.Part(uri, "text/xml", data.encode(), document.part.package)
+        related = document.part.relate_to(part, f"{relations}/{kind}")
+        run._r.append(parse_xml(place.format(related)))
+    document.add_paragraph("after")
+    text = read("a.docx", saved(document)).text
+    assert text == "before\n\nRevenue\n\n- East; 8\n- Draft\n\nafter"
+
+
 _W = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
 _RUN = "<w:r><w:t>word</w:t></w:r>"
 _BOX = f"<w:txbxContent><w:p>{_RUN}</w:p></w:txbxContent>"
@@ -430,8 +504,8 @@ def test_exponential_entities_are_not_expanded() -> None:
             if name == "docProps/core.xml":
                 data = laughs.encode() + data.partition(b"?>")[2].replace(b"Titled", b"&e11;")
             archive.writestr(name, data)
-    with pytest.raises(Unreadable, match="corrupt"):
-        read("a.docx", buffer.getvalue())
+    found = read("a.docx", buffer.getvalue())
+    assert (found.title, found.text) == ("Guide", "# Guide\n\ntext")
 
 
 _SLIDE = "ppt/slides/slide1.xml"
@@ -522,9 +596,30 @@ def test_slides_of_opendocument_are_pages_and_sheets_are_sections() -> None:
 
 
 def test_an_encrypted_opendocument_file_is_named_as_such() -> None:
-    data = opendocument("", manifest="<manifest:encryption-data/>")
+    entry = '<manifest:file-entry manifest:full-path="{}">\n<manifest:encryption-data/>'
+    data = opendocument("", manifest=entry.format("content.xml"))
     with pytest.raises(Unreadable, match="encrypted: needs a password"):
         read("a.odt", data)
+    macro = opendocument("<text:p>read</text:p>", manifest=entry.format("Basic/Protected.xml"))
+    assert read("a.odt", macro).text == "read"
+
+
+def test_words_in_drawings_of_an_opendocument_file_are_read_apart() -> None:
+    cell = "<table:table-row><table:table-cell><text:p>ostrich</text:p></table:table-cell>"
+    words = "<draw:text-box><text:p>a</text:p><text:p>b</text:p></draw:text-box>"
+    box = f"<draw:frame>{words}<svg:title>Map</svg:title></draw:frame>"
+    table = f"{cell}</table:table-row><table:shapes>{box}</table:shapes>"
+    sheet = f'<table:table table:name="Birds">{table}</table:table>'
+    assert read("a.ods", opendocument(sheet, kind="spreadsheet")).text.split() == (
+        ["##", "Birds", "-", "ostrich", "a", "b", "Map"]
+    )
+    text = read("a.odt", opendocument(f"<text:p>see{box}below</text:p>")).text
+    assert text.split() == ["see", "a", "b", "Map", "below"]
+
+
+def test_an_opendocument_file_with_corrupt_properties_is_read() -> None:
+    data = opendocument("<text:p>read</text:p>", meta="<dc:title>Lost</dc:title>")
+    assert read("a.odt", data.replace(b"Lost", b"LOST")).text == "read"
 
 
 def test_an_opendocument_file_is_bounded_when_unpacked() -> None:
