@@ -11,7 +11,7 @@ from email.message import EmailMessage, MIMEPart
 from mimetypes import guess_extension
 from typing import Any
 
-from ability_search.text.loaders.encodings import decoded
+from ability_search.text.loaders.encodings import decoded, read_as
 from ability_search.text.loaders.extracts import (
     EMPTY,
     Bounds,
@@ -234,7 +234,7 @@ def _bytes(part: MIMEPart) -> bytes:
 def _decoded(data: bytes, charset: str) -> str:
     """Decode bytes by their charset, if that is valid, else by detection."""
     try:
-        return data.decode(charset)
+        return read_as(data, charset)
     except (LookupError, UnicodeDecodeError):
         return decoded(data)
 

@@ -22,11 +22,32 @@ _RAREST = ("cp857", "cp855", "iso8859-3", "iso8859-4", "iso8859-10", "iso8859-16
 _PRIORS = {
     "cp1252": 1.4,
     **dict.fromkeys(_WINDOWS + _COMMON, 1.0),
-    **dict.fromkeys((*_RARE, "mac-cyrillic", "mac-latin2"), 0.95),
+    **dict.fromkeys((*_RARE, "mac-latin2"), 0.95),
     "mac-roman": 0.9,
+    "mac-cyrillic": 0.9,
     **dict.fromkeys(_RAREST, 0.85),
 }
 """Encodings that are detected, and by which factor each is more likely than others."""
+_SUPERSETS = {
+    **dict.fromkeys(("ascii", "iso8859-1"), "cp1252"),
+    **dict.fromkeys(("shift_jis", "shift_jis_2004", "shift_jisx0213"), "cp932"),
+    **dict.fromkeys(("gb2312", "gbk"), "gb18030"),
+    **dict.fromkeys(("iso8859-11", "tis-620"), "cp874"),
+    "big5": "big5hkscs",
+    "euc_kr": "cp949",
+    "iso8859-9": "cp1254",
+}
+"""What is meant by the name of an encoding, as browsers read it (encoding.spec.whatwg.org)."""
+_DECLARED = re.compile(
+    rb"\s*<\?xml[^>]+encoding=[\"']|<meta(?=[^>]+charset)[^>]+charset=[\"']?"
+    rb"|\A(?:[^\n]*\n)?[ \t\f]*(?:#|//|/\*|;|%|--|\"|\.\.)[^\n]*coding[:=][ \t]*"
+    rb"|\A@charset \"|^\"Content-Type:[^\n]+charset=",
+    re.IGNORECASE | re.MULTILINE,
+)
+"""Where a text names its encoding: XML, HTML, source code, CSS, catalogues of translations."""
+_NAME = re.compile(rb"[\w.:-]+")
+_HEAD = 4096
+_ASCII = rb"A\\ +~{}"
 _MARKS = (
     ((codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE), "utf-32"),
     ((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE), "utf-16"),
@@ -46,6 +67,7 @@ _FIRST_LETTER = 0xC0
 """Byte of the first accented letter of Windows-1252."""
 _WRONG = re.compile(r"[\udc80-\udcff]++")
 _CONTROL = re.compile(r"[\0-\x08\x0e-\x1a\x1c-\x1f\ufffe\uffff]")
+_NO_FIT = "some bytes do not fit"
 _BINARY = "binary, not text"
 _PLAIN = bytes(range(32, 127)) + b"\t\r\n"
 _LATIN = "LATIN"
@@ -61,7 +83,7 @@ def decoded(data: bytes) -> str:
 
 
 def detected(data: bytes) -> tuple[str, Doubt]:
-    """Decode UTF-8, UTF-16 or UTF-32 with a byte order mark, or an encoding that is detected.
+    """Decode UTF-8, UTF-16 or UTF-32, else the encoding that is declared, else the likeliest one.
 
     Wrong bytes of UTF-8 become U+FFFD. If several stand alone, as the accented letters of Western
     languages do, they are read as Windows-1252, beside the words that are UTF-8. Zero bytes in a
@@ -74,8 +96,8 @@ def detected(data: bytes) -> tuple[str, Doubt]:
         if data.startswith(marks):
             return _marked(data, encoding), ()
     if b"\0" in data:
-        if not _is_padded(data):
-            return _unmarked_utf16(data), ()
+        if wide := _unmarked_utf32(data) or not _is_padded(data) and _unmarked_utf16(data):
+            return wide, ()
         data = data.replace(b"\0", b" ")
         if _CONTROL.search(data.decode("latin-1")):
             raise Unreadable(_BINARY)
@@ -85,13 +107,38 @@ def detected(data: bytes) -> tuple[str, Doubt]:
         return data.decode("utf-8-sig"), ()
     except UnicodeDecodeError:
         text = data.decode("utf-8-sig", "replace")
-    if mixed := _mixed(data.decode("utf-8-sig", "surrogateescape")):
-        return mixed, ()
+    if known := _as_declared(data) or _mixed(data.decode("utf-8-sig", "surrogateescape")):
+        return known, ()
     # Other encodings hardly ever have the byte sequences of UTF-8 beyond ASCII.
     wrong = text.count("\ufffd")
     if 2 * wrong <= sum(not char.isascii() for char in text):
-        return text, ()
+        return text, _doubt("utf-8", _NO_FIT)
     return _guessed(data) or _mostly_utf8(text, wrong)
+
+
+def read_as(data: bytes, name: str) -> str:
+    """Decode bytes in an encoding that is named, as browsers do.
+
+    Raises:
+        LookupError: if it is not known.
+        UnicodeDecodeError: if the bytes are not in it.
+    """
+    return data.decode(_superset(name))
+
+
+def _superset(name: str) -> str:
+    known = codecs.lookup(name).name
+    return _SUPERSETS.get(known, known)
+
+
+def _as_declared(data: bytes) -> str:
+    """Return the text in the encoding that it names; empty if it does not fit."""
+    place = _DECLARED.search(data[:_HEAD])
+    name = _NAME.match(data, place.end()) if place else None
+    with suppress(LookupError, UnicodeError):
+        if name and read_as(_ASCII, name[0].decode()) == _ASCII.decode():
+            return read_as(data, name[0].decode())
+    return ""
 
 
 def _marked(data: bytes, encoding: str) -> str:
@@ -114,7 +161,12 @@ def _unescaped(data: bytes) -> str:
 def _mostly_utf8(text: str, wrong: int) -> tuple[str, Doubt]:
     if wrong > _MOST_WRONG * len(text):
         raise Unreadable("text in an encoding that could not be recognised")
-    return text, ()
+    return text, _doubt("utf-8", _NO_FIT)
+
+
+def _doubt(encoding: str, reason: str) -> Doubt:
+    about = f"read as {encoding}, but {reason}: save it as UTF-8"
+    return ((f"encoding={encoding}", about),) if reason else ()
 
 
 def _guessed(data: bytes) -> tuple[str, Doubt] | None:
@@ -135,15 +187,18 @@ def _guessed(data: bytes) -> tuple[str, Doubt] | None:
         sample, ignore_threshold=True, compat_names=False, include_encodings=_PRIORS
     ):
         if name := guess["encoding"]:
-            likely = guess["confidence"] * _PRIORS.get(name, 1.0) * _plausibility(sample, name)
-            ranked.append((likely, name, sample.decode(name, "replace")))
+            text = sample.decode(name, "replace")
+            likely = guess["confidence"] * _PRIORS.get(name, 1.0) * _plausibility(text)
+            ranked.append((likely, name, text))
     ranked.sort(reverse=True)
     if not ranked:
         return None
     best, name, text = ranked[0]
     others = [each for likely, each, other in ranked if likely > _DOUBTFUL * best and other != text]
-    doubt = f"read as {name}, but it may be {others[0]}: save it as UTF-8" if others else ""
-    return data.decode(name, "replace"), ((f"encoding={name}", doubt),) if doubt else ()
+    doubt = f"it may be {others[0]}" if others else ""
+    if not best or "\ufffd" in text[:-2]:
+        doubt = _NO_FIT
+    return data.decode(name, "replace"), _doubt(name, doubt)
 
 
 def _joined(parts: Iterator[bytes]) -> bytes:
@@ -155,9 +210,8 @@ def _joined(parts: Iterator[bytes]) -> bytes:
     return bytes(sample[:_SAMPLE])
 
 
-def _plausibility(sample: bytes, encoding: str) -> float:
+def _plausibility(text: str) -> float:
     """Return the share of characters beyond ASCII that fit to the next one."""
-    text = sample.decode(encoding, "replace")
     odd = sum(_is_odd(*pair) for pair in pairwise(text))
     return max(0.0, 1 - odd / max(1, sum(not char.isascii() for char in text)))
 
@@ -204,12 +258,13 @@ def _mixed(escaped: str) -> str:
     western = {char for char in set(escaped) if not char.isascii() and _is_western(char)}
     if all(char.isascii() or char in western for char in escaped):
         return ""
-    return escaped.translate(
+    text = escaped.translate(
         {
             ord(char): char.encode("utf-8", "surrogateescape").decode("cp1252", "replace")
             for char in western
         }
     )
+    return text if _plausibility(text) > _DOUBTFUL else ""
 
 
 def _is_western(char: str) -> bool:
@@ -240,6 +295,16 @@ def _is_padded(data: bytes) -> bool:
     except UnicodeDecodeError:
         return False
     return not _CONTROL.search(rest.decode("latin-1"))
+
+
+def _unmarked_utf32(data: bytes) -> str:
+    """Return a text in UTF-32, of which at least half of the bytes are zero; empty otherwise."""
+    with suppress(UnicodeDecodeError):
+        if 2 * data.count(0) >= len(data):
+            is_little = data[3::4].count(0) >= data[::4].count(0)
+            text = data.decode("utf-32-le" if is_little else "utf-32-be")
+            return "" if _CONTROL.search(text) else text
+    return ""
 
 
 def _unmarked_utf16(data: bytes) -> str:

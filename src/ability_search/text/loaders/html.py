@@ -23,11 +23,6 @@ from ability_search.text.loaders.extracts import (
 from ability_search.text.loaders.markdown_writer import Composer
 from ability_search.text.loaders.merged_cells import spread
 
-# A tag without an encoding is matched as a whole, so that nothing within it is read as a tag.
-_META = re.compile(rb"<meta(?:[^>]+charset=[\"']?([\w.:-]+)|[^>]*+)", re.IGNORECASE)
-_DECLARED = re.compile(rb"^\s*<\?xml[^>]+encoding=[\"']([\w.:-]+)")
-_HEAD = 4096
-
 _SILENT = frozenset(
     re.findall(
         r"\S+",
@@ -62,7 +57,7 @@ def read_html(_name: str, data: bytes, bounds: Bounds) -> Extracted:
     """
     etree = library("lxml.etree", reads="HTML files")
     parser = etree.HTMLParser(encoding="utf-8", no_network=True, huge_tree=True)
-    root = etree.fromstring(_text(data).encode("utf-8", "replace") or b" ", parser)
+    root = etree.fromstring(decoded(data).encode("utf-8", "replace") or b" ", parser)
     if root is None:
         raise Unreadable(EMPTY)
     main = _main(root)
@@ -166,25 +161,6 @@ def _path(package: str, reference: str) -> str:
     """Return the name of a member that the package refers to."""
     path = unquote(urldefrag(reference).url)
     return posixpath.normpath(posixpath.join(posixpath.dirname(package), path))
-
-
-def _text(data: bytes) -> str:
-    """Decode a page by the encoding that it names, if that is valid, else by detection."""
-    name = _named_encoding(data[:_HEAD])
-    if name and not data.startswith((b"\xff\xfe", b"\xfe\xff", b"\xef\xbb\xbf")):
-        try:
-            return data.decode(name.decode("ascii"))
-        except (LookupError, UnicodeError):
-            pass
-    return decoded(data)
-
-
-def _named_encoding(head: bytes) -> bytes:
-    """Return the encoding named at the beginning of a page; empty if there is none."""
-    declared = _DECLARED.search(head)
-    if declared:
-        return declared[1]
-    return next((found[1] for found in _META.finditer(head) if found[1]), b"")
 
 
 def _main(root: Any) -> Any:

@@ -30,7 +30,8 @@ def described(header: Sequence[str], cells: Sequence[str]) -> str:
 def column_names(rows: Sequence[Sequence[str]]) -> tuple[int, list[str], bool]:
     """Return the number of titles above a table, its column names, and whether it has labels.
 
-    Names are distinct texts, or years and dates above other values; the first may be blank.
+    Names are distinct texts that are no values below, or years and dates above other values; the
+    first may be blank.
     Two columns are keys with values, without names, if the second mixes numbers and texts.
 
     Args:
@@ -61,7 +62,9 @@ def _are_names(cells: Sequence[str], body: Sequence[Sequence[str]]) -> bool:
     if not cells[0] and not (body and len(cells) > 1):
         return False
     for column, cell in enumerate(cells):
-        below = [row[column] for row in body if len(row) > column and row[column]]
+        below = [row[column] for row in body if row[column:] and row[column] and row != cells]
+        if cell in below and cell:
+            return False
         is_label = _LABEL.fullmatch(cell) and not all(map(_LABEL.fullmatch, below))
         if _is_value(cell) and not (is_label and column) and (cell or column):
             return False

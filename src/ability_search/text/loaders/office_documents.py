@@ -285,7 +285,7 @@ def _open_text(element: Any) -> str:
     for child in element:
         tag = child.tag
         if tag == f"{_TEXT}note":
-            parts += [" (", *(_open_text(each) for each in child.iter(f"{_TEXT}p")), ")"]
+            parts.append(f" ({' '.join(_open_text(each) for each in child.iter(f'{_TEXT}p'))})")
         elif tag in _OPEN_SPACES:
             parts.append(_OPEN_SPACES[tag])
         elif isinstance(tag, str) and tag not in _OPEN_SILENT:
@@ -374,6 +374,8 @@ class _Document:
         """Add the blocks of a container; what a paragraph holds beside its text comes after it."""
         for block in _nearest(container, *_BLOCKS):
             if block.tag == f"{_W}tbl":
+                for about in ("tblCaption", "tblDescription"):
+                    self._composer.paragraph(_value(block, "tblPr", about))
                 self._composer.table(self._rows(block))
                 continue
             self._add_paragraph(block)

@@ -122,9 +122,11 @@ def _delimiter(name: str, text: str) -> str:
 
 
 def _rows(text: str, delimiter: str, bounds: Bounds) -> list[str]:
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
+    reader, first = (
+        csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, skipinitialspace=True)
+        for _ in range(2)
+    )
     lines: list[str] = []
-    first = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
     cells = filter(any, ([flat(cell) for cell in row] for row in first))
     titles, header, labels = column_names([*islice(cells, FIRST_ROWS)])
     room = bounds.text

@@ -19,6 +19,7 @@ from ability_search.filters.facets import facets_of
 from ability_search.text.chunkers.strategies import chunk
 from ability_search.text.front_matter import markdown_metadata
 from ability_search.text.loaders import Bounds, Extracted, Unreadable, decoded, extract, format_of
+from ability_search.text.loaders.encodings import detected
 
 
 @pytest.mark.parametrize(
@@ -127,6 +128,55 @@ def test_zero_bytes_in_a_text_become_spaces(text: str, places: list[int]) -> Non
         text = f"{text[:place]}\0{text[place:]}"
     if text.lower().count("\0") * 4 < len(text):
         assert decoded(text.encode()) == text.replace("\0", " ")
+
+
+@pytest.mark.parametrize(
+    ("text", "named", "encoding"),
+    [
+        ('<?xml version="1.0" encoding="{}"?><a>Отчёт</a>', "windows-1251", "cp1251"),
+        ('<meta charset="{}"><p>“Señor”, it’s 5 €', "iso-8859-1", "cp1252"),
+        ("<meta http-equiv=Content-Type content='text/html; charset={}'>①㈱", "Shift_JIS", "cp932"),
+        ("#!/usr/bin/python\n# -*- coding: {} -*-\n# Größe Straße", "latin-1", "latin-1"),
+        ('@charset "{}";\na::after {{ content: "żółć" }}', "iso-8859-2", "iso8859-2"),
+        ('msgid ""\nmsgstr ""\n"Content-Type: text/plain; charset={}\\n"\n#: 镕', "GB2312", "gbk"),
+        ("<meta charset={}><p>Größe", "utf-16", "utf-8"),
+        ("<meta charset={}><p>Größe, Straße, Öl", "UTF-8", "cp1252"),
+        ("<meta charset={}><p>Größe, Straße, Öl", "unicode_escape", "cp1252"),
+    ],
+)
+def test_a_declared_encoding_is_read_as_browsers_do(text: str, named: str, encoding: str) -> None:
+    text = text.format(named)
+    assert decoded(text.encode(encoding)) == text
+
+
+def test_words_about_an_encoding_declare_none() -> None:
+    text = 'How we moved from charset=koi8-r: "encoding=cp866" was wrong. Größe für Bücher.'
+    assert decoded(text.encode("cp1252")) == text
+
+
+@pytest.mark.parametrize("encoding", ["utf-32-le", "utf-32-be"])
+@pytest.mark.parametrize("text", ["a,b\r\n1,Größe\r\n", "Привет 😀", "会议记录: x"])
+def test_unmarked_utf32_is_read(encoding: str, text: str) -> None:
+    assert decoded(text.encode(encoding)) == text
+
+
+def test_signs_of_japanese_are_those_of_windows() -> None:
+    text = "会議は①番の部屋です。～5％－C:\\dir~1、日本語のテキスト。"
+    assert decoded(text.encode("cp932")) == text
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        "Decided to go to 飲茶 with my dad, so we drove to it".encode("gb18030"),
+        "Größe ".encode() * 9 + b"\xff",
+        ("Größ " * 9).encode()[:-2],
+    ],
+)
+def test_bytes_that_fit_no_encoding_are_said(data: bytes) -> None:
+    text, doubt = detected(data)
+    assert "\ufffd" in text
+    assert "some bytes do not fit" in doubt[0][1]
 
 
 def test_a_doubtful_encoding_is_reported() -> None:
@@ -386,6 +436,9 @@ def test_rows_name_their_columns_on_the_lines_of_the_file() -> None:
             "Region,2023,2024\nEast,1,2",
             "Region, 2023, 2024\nRegion: East; 2023: 1; 2024: 2",
         ),
+        ("a.csv", 'a, b\nAda, "x, y"\n', "a, b\na: Ada; b: x, y"),
+        ("a.csv", "red;Rose;cut\nred;Tulip;sow", "red; Rose; cut\nred; Tulip; sow"),
+        ("a.csv", "a,b\nx,y\na,b\nx,z", "a, b\na: x; b: y\na: a; b: b\na: x; b: z"),
         ("a.csv", "Ada,1990\nBob,1985", "Ada; 1990\nBob; 1985"),
         ("a.csv", "Name,Ada\nBorn,1815\nCity,London", "Name: Ada\nBorn: 1815\nCity: London"),
         ("a.csv", "sep=;\r\na,b;c\r\n1;2\r\n", "\na,b, c\na,b: 1; c: 2"),
