@@ -18,16 +18,18 @@ from ability_search.filters.facets import facets_of
 
 FRONT_MATTER = re.compile(
     r"\ufeff?(?P<fence>---|\+\+\+)[ \t]*(?:\r\n?|\n)"
-    r"(?:#|[\w\"'][^:=\r\n]*[:=]).*?(?<=[\r\n])"
+    r"\s*+(?:#|[\w\"'][^:=\r\n]*[:=]).*?(?<=[\r\n])"
     r"(?:(?P=fence)|\.\.\.)[ \t]*(?=\r|\n|\Z)",
     re.DOTALL,
 )
 _LONGEST = 1 << 16
 _DEEPEST = 8
-_ENTRY = re.compile(r"(?P<key>[^\W\d][\w-]*|\"[^\"]+\"|'[^']+')[ \t]*[:=](?:[ \t]+(?P<value>.*))?")
-_ITEM = re.compile(r"[ \t]*-[ \t]+(.*\S)[ \t]*")
-_NO_TEXT = "[{&*!|>"
-"""First characters of YAML that is no text; a list of links to notes is an exception."""
+_ENTRY = re.compile(
+    r"(?P<key>[^\W\d](?:[\w -]{0,40}[\w-])?|\"[^\"]+\"|'[^']+')[ \t]*[:=](?:[ \t]+(?P<value>.*))?"
+)
+_ITEM = re.compile(r"[ \t]*-[ \t]*(.*\S)[ \t]*")
+_NO_TEXT = re.compile(r"\[(?!.*\]\()|\{(?!\{)|[&!|>]|\*\w+$")
+"""Beginning of YAML that is no text: lists but no links, mappings but no templates, aliases."""
 _WIKI_LINKS = re.compile(r"\[\[[^\[\]]+\]\](?:[ \t]*,[ \t]*\[\[[^\[\]]+\]\])*")
 _UNREADABLE = (yaml.YAMLError, ValueError, AttributeError, RecursionError)
 _MOST_TAGS = 100
@@ -140,11 +142,10 @@ def _as_text(entry: list[str]) -> str | list[str] | None:
     if not value:
         items = [found[1] for line in rest if (found := _ITEM.fullmatch(line))]
         return items if len(items) == len(rest) else None
-    if rest:
-        return None
+    value = " ".join([value, *map(str.strip, rest)])
     if _WIKI_LINKS.fullmatch(value):
         return [f"[[{name.strip()}]]" for name in re.findall(r"\[\[([^\[\]]*+)\]\]", value)]
-    return None if value[0] in _NO_TEXT else value
+    return None if _NO_TEXT.match(value) else value
 
 
 def _line(value: Any) -> str:

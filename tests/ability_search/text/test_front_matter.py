@@ -21,6 +21,12 @@ GOOD = "tags: [a, b]\naliases:\n  - One\n  - Two\nyear: 2026\n"
         ("open: [a, b", "open", None),
         ("names:\n  - @a\n  - b: c: d", "names", ["@a", "b: c: d"]),
         ("link: *other", "link", None),
+        ("stars: *very* good", "stars", "*very* good"),
+        ("made by: me: you", "made by", "me: you"),
+        ("link: [here](http://a.b)", "link", "[here](http://a.b)"),
+        ("made: {{ date }}", "made", "{{ date }}"),
+        ("sum: one\n  two: three", "sum", "one two: three"),
+        ("names:\n- @a\n-b", "names", ["@a", "b"]),
     ],
 )
 @pytest.mark.parametrize("place", [0, 1, 2])
@@ -45,6 +51,11 @@ def test_malformed_toml_names_its_line() -> None:
 
     assert found.metadata == {"tags": ["a"], "year": 2026}
     assert found.malformed == (3,)
+
+
+@pytest.mark.parametrize("start", ["\n", "\n  \n", "  ", "\r\n"])
+def test_front_matter_may_begin_with_blanks(start: Any) -> None:
+    assert read_front_matter(f"---\n{start}tags: [a]\n---\nText").metadata == {"tags": ["a"]}
 
 
 def test_well_formed_front_matter_has_no_warning() -> None:

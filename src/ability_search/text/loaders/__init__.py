@@ -61,7 +61,7 @@ __all__ = [
     "too_much_memory",
 ]
 
-VERSION = "9"
+VERSION = "10"
 """Version of the loaders; a change of the extracted text needs a new one."""
 
 FOREIGN = frozenset(

@@ -94,7 +94,7 @@ def detected(data: bytes) -> tuple[str, Doubt]:
     """
     for marks, encoding in _MARKS:
         if data.startswith(marks):
-            return _marked(data, encoding), ()
+            return _marked(data, encoding)
     if b"\0" in data:
         if wide := _unmarked_utf32(data) or not _is_padded(data) and _unmarked_utf16(data):
             return wide, ()
@@ -141,11 +141,12 @@ def _as_declared(data: bytes) -> str:
     return ""
 
 
-def _marked(data: bytes, encoding: str) -> str:
-    try:
-        return data.decode(encoding)
-    except UnicodeDecodeError as exc:
-        raise Unreadable("not in the encoding that its byte order mark names") from exc
+def _marked(data: bytes, encoding: str) -> tuple[str, Doubt]:
+    text = data.decode(encoding, "replace")
+    wrong = text.count("\ufffd")
+    if wrong > _MOST_WRONG * len(text):
+        raise Unreadable("not in the encoding that its byte order mark names")
+    return text, _doubt(encoding, _NO_FIT if wrong else "")
 
 
 def _unescaped(data: bytes) -> str:

@@ -65,12 +65,12 @@ def read_html(_name: str, data: bytes, bounds: Bounds) -> Extracted:
     if main is not None:
         text = _composed(etree, main, bounds, _AROUND - {"header"})
     text = text or _composed(etree, root, bounds, _AROUND) or _composed(etree, root, bounds)
-    return Extracted(text, "markdown", title=_title(root) or None, metadata=_about(root))
+    return Extracted(text, "markdown", title=_title(etree, root) or None, metadata=_about(root))
 
 
-def _title(root: Any) -> str:
+def _title(etree: Any, root: Any) -> str:
     """Return the only ``h1`` with the ``title``, unless one has the words of the other."""
-    headings = [words for each in root.findall(".//h1") if (words := _words(each))]
+    headings = [words for each in root.findall(".//h1") if (words := _line(etree, each))]
     title = _words(root.find(".//title"))
     if not headings or (title and len(headings) > 1):
         return title
@@ -191,10 +191,11 @@ def _words(element: Any) -> str:
     return "" if element is None else " ".join("".join(element.itertext()).split())
 
 
-def _cells(row: Any) -> list[tuple[str, int, int]]:
-    """Return the text of each cell of a row, and how many columns and rows it takes."""
-    cells = row.xpath("./th | ./td")
-    return [(_words(each), _span(each, "colspan"), _span(each, "rowspan")) for each in cells]
+def _line(etree: Any, element: Any) -> str:
+    """Return the words of an element as one line; those of different blocks are apart."""
+    line = _Line()
+    _walk(etree, element, line)
+    return " ".join("".join(line.words).split())
 
 
 def _span(cell: Any, attribute: str) -> int:
@@ -203,7 +204,15 @@ def _span(cell: Any, attribute: str) -> int:
 
 
 def _composed(etree: Any, root: Any, bounds: Bounds, left_out: frozenset[str] = frozenset()) -> str:
-    writer = _Writer(Composer(bounds))
+    writer = _Writer(etree, Composer(bounds))
+    _walk(etree, root, writer, left_out)
+    writer.flush()
+    return writer.composer.text
+
+
+def _walk(
+    etree: Any, root: Any, writer: _Writer | _Line, left_out: frozenset[str] = frozenset()
+) -> None:
     walk = etree.iterwalk(root, events=("start", "end", "comment", "pi"))
     for event, element in walk:
         if event == "start":
@@ -218,8 +227,6 @@ def _composed(etree: Any, root: Any, bounds: Bounds, left_out: frozenset[str] = 
                 writer.close(element.tag)
             if element is not root:
                 writer.text(element.tail)
-    writer.flush()
-    return writer.composer.text
 
 
 def _is_silent(element: Any) -> bool:
@@ -230,10 +237,34 @@ def _is_silent(element: Any) -> bool:
     )
 
 
+class _Line:
+    """A writer that collects all words."""
+
+    def __init__(self) -> None:
+        self.words: list[str] = []
+
+    def open(self, element: Any) -> bool:
+        """Begin an element; return whether to visit its content."""
+        if element.tag in _BLOCKS or element.tag == "br":
+            self.words.append(" ")
+        elif element.tag == "img":
+            self.text(element.get("alt"))
+        return True
+
+    def close(self, tag: str) -> None:
+        """End an element."""
+        self.words += [" "] * (tag in _BLOCKS)
+
+    def text(self, text: str | None) -> None:
+        """Add text."""
+        self.words.append(text or "")
+
+
 class _Writer:
     """A writer that collects words until a block ends."""
 
-    def __init__(self, composer: Composer) -> None:
+    def __init__(self, etree: Any, composer: Composer) -> None:
+        self._etree = etree
         self.composer = composer
         self._words: list[str] = []
         self._lists: list[str] = []
@@ -245,15 +276,7 @@ class _Writer:
         """Begin an element; return whether to visit its content."""
         tag = element.tag
         if tag == "table" and element.xpath("./tr/th | ./*/tr/th"):
-            self.flush()
-            rows = element.xpath("./tr | ./*/tr")
-            tags = [[cell.tag for cell in row.xpath("./th | ./td")] for row in rows]
-            names = next((n for n, each in enumerate(tags) if "td" in each), len(tags))
-            first = next((each for each in tags if len(each) > 1), [])
-            headed: bool | None = "td" not in first
-            if first[:1] == ["td"] or (not headed and "th" in first[1:]):
-                headed = None
-            self.composer.table(spread(map(_cells, rows), names=names or None), headed=headed)
+            self._add_table(element)
             return False
         if tag in _BLOCKS:
             self.flush()
@@ -270,6 +293,29 @@ class _Writer:
         elif tag == "img":
             self.text(element.get("alt"))
         return True
+
+    def _add_table(self, table: Any) -> None:
+        """Add the caption of a table with names, its rows, and tables between them."""
+        self.flush()
+        for caption in table.iterchildren("caption"):
+            self.composer.paragraph(_line(self._etree, caption))
+        rows = [row.xpath("./th | ./td") for row in table.xpath("./tr | ./*[not(self::table)]/tr")]
+        tags = [[cell.tag for cell in row] for row in rows]
+        names = next((n for n, each in enumerate(tags) if "td" in each), len(tags))
+        first = next((each for each in tags if len(each) > 1), [])
+        headed: bool | None = "td" not in first
+        if first[:1] == ["td"] or (not headed and "th" in first[1:]):
+            headed = None
+        cells = (
+            [
+                (_line(self._etree, cell), _span(cell, "colspan"), _span(cell, "rowspan"))
+                for cell in row
+            ]
+            for row in rows
+        )
+        self.composer.table(spread(cells, names=names or None), headed=headed)
+        for inner in table.xpath("./table | ./*/table"):
+            _walk(self._etree, inner, self)
 
     def close(self, tag: str) -> None:
         """End an element."""

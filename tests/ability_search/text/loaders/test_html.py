@@ -186,3 +186,33 @@ def test_no_cell_of_a_table_is_lost(rows: list[list[tuple[str, int]]]) -> None:
     text = read("a.html", f"{page}</table>".encode()).text
     words = {f"w{number}x{column}" for number, row in enumerate(rows) for column in range(len(row))}
     assert words <= set(re.findall(r"w\dx\d", text))
+
+
+@pytest.mark.parametrize(
+    "gap",
+    [
+        "<br>",
+        "<br/>and<br>",
+        "</p><p>",
+        "</li><li>",
+        "</div><div>",
+        "<hr>",
+        "<script>x</script> ",
+        " ",
+    ],
+)
+@pytest.mark.parametrize("place", ["<h1>{}</h1>", "<table><tr><th>{}<td>2</table>", "<p>{}</p>"])
+def test_words_of_different_lines_stay_apart(place: str, gap: str) -> None:
+    found = read("a.html", place.format(f"first{gap}last").encode())
+    words = found.text.replace(":", " ").split()
+    assert "first" in words
+    assert "last" in words
+
+
+def test_captions_and_misplaced_tables_are_read() -> None:
+    inner = "<table><caption>Inner<tr><th>Sum<th>Of<tr><td>7<td>8</table>"
+    page = (
+        f"<table><caption>Outer</caption><thead><tr><th>Name<th>Born</thead>{inner}<tbody></table>"
+    )
+    text = read("a.html", page.encode()).text
+    assert text == "Outer\n\n- Name; Born\n\nInner\n\n- Sum: 7; Of: 8"

@@ -13,6 +13,8 @@ import docx
 import openpyxl
 import pptx
 import pytest
+from docx.opc.packuri import PackURI as WordURI
+from docx.opc.part import Part as WordPart
 from docx.oxml import parse_xml
 from docx.oxml.ns import qn
 from openpyxl.utils import range_boundaries
@@ -176,8 +178,8 @@ def test_charts_and_diagrams_of_a_document_are_read() -> None:
     document = docx.Document()
     run = document.add_paragraph("before").add_run()
     for kind, (data, place) in parts.items():
-        uri = docx.opc.packuri.PackURI(f"/word/charts/{kind}.xml")
-        part = docx.opc.part.Part(uri, "text/xml", data.encode(), document.part.package)
+        uri = WordURI(f"/word/charts/{kind}.xml")
+        part = WordPart(uri, "text/xml", data.encode(), document.part.package)
         related = document.part.relate_to(part, f"{relations}/{kind}")
         run._r.append(parse_xml(place.format(related)))
     document.add_paragraph("after")

@@ -171,6 +171,7 @@ def test_signs_of_japanese_are_those_of_windows() -> None:
         "Decided to go to 飲茶 with my dad, so we drove to it".encode("gb18030"),
         "Größe ".encode() * 9 + b"\xff",
         ("Größ " * 9).encode()[:-2],
+        ("Größe " * 99).encode("utf-16")[:-1],
     ],
 )
 def test_bytes_that_fit_no_encoding_are_said(data: bytes) -> None:
