@@ -1157,15 +1157,15 @@ def test_a_call_is_asked_once_and_ends_once_whoever_comes_and_goes(
 
 
 def test_the_session_with_the_most_bytes_is_closed_when_memory_is_full() -> None:
-    desk = Desk(max_message_bytes=1000, outbox_bytes=3000, memory_bytes=4000)
+    desk = Desk(max_message_bytes=10_000, outbox_bytes=30_000, memory_bytes=40_000)
     provider = desk.join(tools=["echo"])
     calm, greedy = desk.join(), desk.join()
     calls = [desk.call(greedy) for _ in range(3)]
     for request_id in calls:
-        desk.answer(provider, request_id, result="x" * 800)
+        desk.answer(provider, request_id, result="x" * 8000)
     assert greedy.closing is None
-    assert greedy.held > 2400
-    calm.buffer(1900)
+    assert greedy.held > 24_000
+    calm.buffer(19_000)
     desk.router.settle()
     assert (calm.closing, provider.closing) == (None, None)
     assert greedy.closing is not None
@@ -1441,7 +1441,7 @@ def test_subscriptions_stay_within_their_memory_and_all_of_it_is_returned(
             sessions[number] = desk.join(identities[number % 2])
         else:
             desk.send(session, f"kadi.event.{method}", {"channels": channels})
-        held = [each.subscribed for each in sessions]
+        held = [each.kept("subscriptions") for each in sessions]
         assert held[0] + held[2] <= own
         assert held[1] + held[3] <= own
         assert sum(held) <= most

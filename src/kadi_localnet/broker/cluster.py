@@ -25,7 +25,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from kadi_client.messages import Frame, Raw, decode_frame, error_response, notification
+from kadi_client.messages import Frame, Raw, decode_frame, error_response
 from kadi_client.params import CALLER_LOST
 from kadi_localnet.broker.calls import Calls, text_of
 from kadi_localnet.broker.cluster_messages import (
@@ -90,12 +90,10 @@ class _Broker:
         self.received = 0
         self.begun = bytearray()
         self.welcomed = False
-        self.overflowed = False
 
     def send(self, body: Body) -> None:
-        """Queue a message that must not be dropped; without room the broker is given up."""
-        if not self.outbox.put_reply(encode(body)):
-            self.overflowed = True
+        """Queue a message that must not be dropped; see :attr:`Cluster.behind`."""
+        self.outbox.put_always(encode(body))
 
     def report(self, loads: Mapping[str, int]) -> None:
         """Note the calls in progress of its sessions; those not named have none."""
@@ -133,7 +131,7 @@ class RemoteSession(Provider):
         """Note the number of its calls in progress, those of this broker's callers included."""
         self._elsewhere = max(0, load - len(self.serving))
 
-    def has_room(self, size: int) -> bool:
+    def has_room(self, size: int, caller: Session) -> bool:
         """See :class:`Provider`."""
         return self._broker.outbox.has_room(size)
 
@@ -202,6 +200,19 @@ class Cluster:
     def outboxes(self) -> list[Outbox]:
         """The messages queued for other brokers."""
         return [broker.outbox for broker in self._brokers.values()]
+
+    @property
+    def behind(self) -> bool:
+        """True while much is queued for a broker.
+
+        Who sends a large message, or any to another broker, must then wait.
+        """
+        return any(outbox.crowded for outbox in self.outboxes)
+
+    @property
+    def queued(self) -> int:
+        """Number of messages that were ever queued for the brokers that are known."""
+        return sum(outbox.queued for outbox in self.outboxes)
 
     @property
     def complete(self) -> bool:
@@ -321,11 +332,6 @@ class Cluster:
             else:
                 self._hear(message, now)
 
-    def settle(self) -> None:
-        """Forget the brokers that do not take their messages fast enough."""
-        for broker in [each for each in self._brokers.values() if each.overflowed]:
-            self._forget(broker, "it does not take messages fast enough")
-
     def expire(self, now: float) -> None:
         """Send what is due, and forget brokers that are silent.
 
@@ -424,7 +430,7 @@ class Cluster:
                 served = broker.relayed.pop(call, None)
                 if served is not None:
                     del served.relaying[call]
-                    _cancel(served, call, why)
+                    served.cancel(call, why)
             case Answer(id_, frame, load):
                 session = broker.sessions.get(id_)
                 if session is not None:
@@ -456,7 +462,7 @@ class Cluster:
             self._calls.remove_provider(session)
         for call, served in broker.relayed.items():
             served.relaying.pop(call, None)
-            _cancel(served, call, {"reason": CALLER_LOST})
+            served.cancel(call, {"reason": CALLER_LOST})
         for number in list(self._registrations):
             self._applied(number, broker.id)
 
@@ -499,7 +505,7 @@ class Cluster:
         problem = None
         if session is None or session.closing is not None:
             problem = f"the provider of {start.tool!r} disconnected before answering"
-        elif not session.has_room(len(start.frame)):
+        elif not session.outbox.has_room(len(start.frame)):
             problem = f"all providers of {start.tool!r} are overloaded: try again in a moment"
         if session is None or problem is not None:
             frame = error_response(start.call, problem or "")
@@ -517,7 +523,7 @@ class Cluster:
             session.agent_id,
             session.display_name,
             session.networks,
-            session.registration,
+            bytes(session.registration),
         )
 
     def _loads(self) -> dict[str, int]:
@@ -529,7 +535,3 @@ class Cluster:
 
 def _no_tools(session: Session) -> Offer:
     return Offer(session.id, session.agent_id or "", session.display_name, session.networks, b"{}")
-
-
-def _cancel(session: Session, call: str, why: Mapping[str, str]) -> None:
-    session.send(notification("kadi.ability.cancel", {"requestId": call, **why}))
