@@ -54,13 +54,12 @@ class Events:
     a network goes to all networks of its publisher. No session receives an event twice.
     """
 
-    __slots__ = ("_limits", "_standing", "_subscribers", "_topics", "delivered", "published")
+    __slots__ = ("_limits", "_standing", "_topics", "delivered", "published")
 
     def __init__(self, limits: Limits, standing: Standing) -> None:
         self._limits = limits
         self._standing = standing
         self._topics: Topics[tuple[Session, str | None]] = Topics()
-        self._subscribers: set[Session] = set()
         self.published = 0
         self.delivered = 0
 
@@ -75,12 +74,12 @@ class Events:
         new = {(pattern, network) for pattern in patterns} - session.subscriptions
         if len(session.subscriptions) + len(new) > self._limits.subscriptions:
             raise self._too_many()
-        self._make_room(session, session.kept("subscriptions") + _size(new))
+        size = session.kept("subscriptions") + _size(new)
+        self._standing.make_room(session, "subscriptions", size)
         for pattern, _ in new:
             self._topics.add(pattern, (session, network))
         session.subscriptions |= new
-        session.keep("subscriptions", session.kept("subscriptions") + _size(new))
-        self._subscribers.add(session)
+        session.keep("subscriptions", size)
         return {"status": "subscribed", "channels": patterns}
 
     def unsubscribe(self, session: Session, params: Subscription) -> dict[str, Any]:
@@ -178,23 +177,6 @@ class Events:
                 f"has {wildcards} wildcards, more than the {most} allowed: use one '#' for several",
             )
 
-    def _make_room(self, session: Session, size: int) -> None:
-        """Allow the subscriptions of a session to take ``size`` bytes.
-
-        Raises:
-            Refused: if its agent would have too many, and as :meth:`Standing.make_room` does.
-        """
-        others = self._subscribers - {session}
-        mine = size + sum(
-            each.kept("subscriptions") for each in others if each.agent_id == session.agent_id
-        )
-        if mine > self._limits.subscription_bytes:
-            raise Refused(
-                f"the subscriptions of this agent would take {mine} bytes, more than the"
-                f" {self._limits.subscription_bytes} allowed: unsubscribe from some"
-            )
-        self._standing.make_room(session, "subscriptions", size)
-
     def _too_many(self) -> Refused:
         return Refused(
             f"too many subscriptions: {self._limits.subscriptions} are allowed per session,"
@@ -206,8 +188,6 @@ class Events:
             self._topics.remove(pattern, (session, network))
         session.subscriptions -= gone
         session.keep("subscriptions", session.kept("subscriptions") - _size(gone))
-        if not session.subscriptions:
-            self._subscribers.discard(session)
 
     @staticmethod
     def _joined(session: Session, network: str | None) -> str | None:

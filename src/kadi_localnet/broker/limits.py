@@ -55,9 +55,6 @@ class Limits:
     subscriptions: int = 1000
     """Maximum number of event patterns of one session."""
 
-    subscription_bytes: int = 4 * 1024 * 1024
-    """Maximum size of the subscriptions of one agent, those of all its sessions together."""
-
     channel_words: int = 16
     """Maximum number of words, separated by dots, of a channel or a pattern."""
 

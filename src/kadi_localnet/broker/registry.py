@@ -18,7 +18,7 @@ from kadi_localnet.broker.session import Absent, Provider, Session
 RESERVED_PREFIX = "kadi."
 _ANY_INPUT = Raw(b'{"type":"object"}')
 _NO_TEXT = Raw(b'""')
-_TOOL_BYTES = 2048
+_TOOL_BYTES = 1024
 """Bytes of a tool besides what was sent of it; above the measured ones."""
 _LISTED = 4096
 """Maximum number of tools in a list, and of their providers."""

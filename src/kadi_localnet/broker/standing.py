@@ -48,5 +48,5 @@ class Standing:
 
 
 def text_bytes(texts: Iterable[str]) -> int:
-    """Return the bytes that texts take."""
-    return sum(map(sys.getsizeof, texts))
+    """Return the bytes that texts take, with their encoded form, which is kept with them."""
+    return sum(sys.getsizeof(text) + len(text.encode()) for text in texts)
