@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from itertools import count
@@ -23,7 +22,7 @@ from kadi_client.messages import request as request_frame
 from kadi_client.params import CALLER_LOST
 from kadi_localnet.broker.deadlines import Deadlines
 from kadi_localnet.broker.limits import Limits
-from kadi_localnet.broker.outbox import Memory
+from kadi_localnet.broker.outbox import Memory, text_bytes
 from kadi_localnet.broker.params import (
     AbilityRequest,
     Cancel,
@@ -424,7 +423,7 @@ def text_of(raw: Raw) -> str:
 
 def _size(call: Call) -> int:
     """Return the bytes that a call in flight takes at most."""
-    return _CALL_BYTES + sys.getsizeof(call.request_id) + len(call.direct)
+    return _CALL_BYTES + text_bytes(str(call.request_id)) + len(call.direct)
 
 
 def _error_message(error: Raw, most: int) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +10,7 @@ from kadi_client.messages import NULL, Raw, notification
 from kadi_client.patterns import ANY_WORDS, ONE_WORD
 from kadi_localnet.broker.access import check_name
 from kadi_localnet.broker.limits import Limits
+from kadi_localnet.broker.outbox import text_bytes
 from kadi_localnet.broker.params import Publication, Subscription, invalid
 from kadi_localnet.broker.registry import first_shared
 from kadi_localnet.broker.session import Refused, Session
@@ -207,6 +207,6 @@ class Events:
 def _size(subscriptions: Iterable[tuple[str, str | None]]) -> int:
     """Return the bytes that subscriptions take at most."""
     return sum(
-        _PATTERN_BYTES + 2 * sys.getsizeof(pattern) + _WORD_BYTES * (pattern.count(".") + 1)
+        _PATTERN_BYTES + 2 * text_bytes(pattern) + _WORD_BYTES * (pattern.count(".") + 1)
         for pattern, _ in subscriptions
     )

@@ -10,9 +10,9 @@ from kadi_client.identity import agent_id, verify
 from kadi_client.messages import Raw, encode
 from kadi_localnet.broker.access import Networks, check_name
 from kadi_localnet.broker.limits import Limits
+from kadi_localnet.broker.outbox import text_bytes
 from kadi_localnet.broker.params import Authenticate, Hello
 from kadi_localnet.broker.session import CloseCode, Refused, Session
-from kadi_localnet.broker.standing import text_bytes
 
 _NONCE_BYTES = 32
 
@@ -35,7 +35,7 @@ def hello(
     if params.networks is not None:
         session.networks, _ = networks.admitted(params.networks, None)
         session.asked_networks = tuple(params.networks)
-        session.keep("networks", text_bytes(session.asked_networks))
+        session.keep("networks", sum(map(text_bytes, session.asked_networks)))
     session.display_name = params.name
     session.nonce = secrets.token_urlsafe(_NONCE_BYTES)
     session.nonce_expires = now + limits.nonce_lifetime

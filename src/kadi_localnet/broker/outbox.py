@@ -9,6 +9,11 @@ from collections.abc import Hashable
 log = logging.getLogger(__name__)
 
 
+def text_bytes(text: str) -> int:
+    """Return the bytes that a text takes at most, with its encoded form, which is kept with it."""
+    return 64 + (len(text) if text.isascii() else 4 * len(text) + len(text.encode()))
+
+
 class Memory:
     """The bytes that a broker holds for its sessions and for other brokers."""
 

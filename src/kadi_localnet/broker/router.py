@@ -26,7 +26,7 @@ from kadi_localnet.broker.cluster import Cluster
 from kadi_localnet.broker.deadlines import Deadlines
 from kadi_localnet.broker.events import Events
 from kadi_localnet.broker.limits import Limits
-from kadi_localnet.broker.outbox import Memory
+from kadi_localnet.broker.outbox import Memory, text_bytes
 from kadi_localnet.broker.params import (
     AbilityRequest,
     Authenticate,
@@ -40,7 +40,7 @@ from kadi_localnet.broker.params import (
 )
 from kadi_localnet.broker.registry import Registry, registered_bytes
 from kadi_localnet.broker.session import Changes, CloseCode, Refused, Session, answered
-from kadi_localnet.broker.standing import Standing, text_bytes
+from kadi_localnet.broker.standing import Standing
 
 log = logging.getLogger(__name__)
 
@@ -286,7 +286,7 @@ class Router:
         result = self._registry.register(session, register)
         session.registration = params
         session.keep("registration", size)
-        session.keep("networks", text_bytes(session.networks))
+        session.keep("networks", sum(map(text_bytes, session.networks)))
         log.info("session %s registered %d tools", session.id, len(session.tools))
         answer = response(frame.id, result) if frame.has_id else b""
         if not self.cluster.announce(session, answer, now) and answer:

@@ -117,7 +117,8 @@ class Absent(Provider):
     def has_room(self, size: int, caller: Session) -> bool:
         """See :class:`Provider`."""
         free = self._limits.waiting - len(self.frames)
-        own = sum(call.provider is self for call in caller.calling.values())
+        mine = (call.provider for call in caller.calling.values())
+        own = sum(isinstance(each, Absent) and each.frames is self.frames for each in mine)
         memory = self._limits.memory_bytes // 2 - self._memory.used
         return 0 < free >= own and size <= memory
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from kadi_localnet.broker.limits import Limits
 from kadi_localnet.broker.session import CloseCode, Kept, Refused, Session
@@ -45,8 +44,3 @@ class Standing:
             CloseCode.TRY_AGAIN_LATER,
             f"memory for {what} is full, and most of it is held for this session",
         )
-
-
-def text_bytes(texts: Iterable[str]) -> int:
-    """Return the bytes that texts take, with their encoded form, which is kept with them."""
-    return sum(sys.getsizeof(text) + len(text.encode()) for text in texts)
