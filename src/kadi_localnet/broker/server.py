@@ -52,6 +52,8 @@ _TURN_BYTES = 2 * 1024 * 1024
 """Bytes that are sent in one turn of the loop; the rest of an event for many follows in others."""
 _SENDING_BYTES = 16 * 1024
 """Bytes as long as whose sending it takes to send anything."""
+_MOST_AFTER_END = 1024 * 1024
+"""Bytes of a message that may arrive in part after the end of a session."""
 _OTHER_FILES = 64
 """Files that the process needs besides its connections."""
 SOCKET_PATHS = ("/kadi", "/")
@@ -411,7 +413,7 @@ class Broker:
     def _watch(self, peer: _Peer) -> None:
         """Measure a connection on which data has arrived; raise an alarm if memory is short."""
         peer.measure()
-        if peer.session.closing is not None and peer.connection.begun > WRITE_BUFFER:
+        if peer.session.closing is not None and peer.connection.begun > _MOST_AFTER_END:
             peer.connection.transport.abort()  # nobody counts what arrives after the end
         if peer.overflows(self._limits.outbox_bytes):
             peer.session.overflow()  # of answers to its pings, which are in no outbox
