@@ -16,10 +16,11 @@ from kadi_client.errors import CallTimeout, KadiError, NotConnected, RemoteError
 
 E = TypeVar("E", bound=SearchError)
 
-Refusal = Literal["model", "texts", "key", "address", "passing", "failed"]
+Refusal = Literal["model", "texts", "key", "address", "passing", "lost", "failed"]
 """The reason of an error: the model name, the texts, the key, the path of the URL, a temporary
-failure (passing), or any other failure, temporary or caused by the request (failed)."""
-TEMPORARY: frozenset[Refusal] = frozenset({"passing", "failed"})
+failure (passing), the end of the server while it worked on the request (lost), or any other
+failure, temporary or caused by the request (failed)."""
+TEMPORARY: frozenset[Refusal] = frozenset({"passing", "lost", "failed"})
 
 _UNKNOWN_MODEL = re.compile(
     r"model\b.{0,300}\b(not served|not found|unknown|does not exist|not supported)"
@@ -35,7 +36,12 @@ _REFUSED_KEY = re.compile(r"api.?key|authenticat|unauthori[sz]ed|forbidden", re.
 _BUSY = frozenset({408, 425, 429, 503, 504, 529})
 _BUSY_TEXT = re.compile(
     r"\b(busy|queued|overloaded|rate limit|too many (requests|calls)|not finished|time(d )?out"
-    r"|unavailable|try again|disconnected|no provider)\b",
+    r"|unavailable|try again|no provider)\b",
+    re.I,
+)
+_LOST_TEXT = re.compile(
+    r"\b(disconnected|connection (was )?(closed|lost|reset)"
+    r"|(provider|agent|session|process|worker)\b.{0,60}\b(left|died|ended|crashed|gone))\b",
     re.I,
 )
 _MODEL = re.compile(r"\bmodel\b", re.I)
@@ -96,6 +102,8 @@ def refusal_of_text(text: str) -> Refusal:
         return "texts"
     if _REFUSED_KEY.search(text):
         return "key"
+    if _LOST_TEXT.search(text):
+        return "lost"
     return "passing" if _BUSY_TEXT.search(text) else "failed"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 import httpx
@@ -36,6 +36,10 @@ _UNLISTED = 3
 """Calls for a model that an agent does not have, where the broker does not list its agents."""
 
 
+_BROKEN_OFF = (httpx.ReadError, httpx.ReadTimeout, httpx.RemoteProtocolError, httpx.WriteError)
+"""Errors of a connection after the server had accepted it."""
+
+
 class Transport(Protocol):
     """A function that sends one request to a model server.
 
@@ -60,12 +64,14 @@ class Service:
         answered: A field present in every answer.
         unavailable: Class of the error if there is no answer.
         failure: Returns the error for a refused or failed request.
+        unanswered: Class of the error if the server ended while it worked on the request.
     """
 
     tool: str
     answered: str
     unavailable: type[SearchError]
     failure: Callable[[Objection, Mapping[str, Any]], SearchError]
+    unanswered: type[SearchError] | None = field(default=None, kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,13 +188,13 @@ class _BrokerTransport:
         Otherwise return a temporary objection if there was one, else ``objection``. Where agents
         are not listed, the broker chooses again.
         """
-        remembered = asked is not None and objection.refusal == "passing"
+        remembered = asked is not None and objection.refusal in ("passing", "lost")
         if objection.refusal != "model" and not remembered:
             return objection
         for agent in await self._others(asked):
             answer = await self._ask(request, agent, timeout)
             refusal = answer.refusal if isinstance(answer, Objection) else None
-            if refusal == "passing":
+            if refusal in ("passing", "lost"):
                 objection = answer
             elif refusal != "model":
                 if agent is not None:
@@ -237,7 +243,9 @@ def over_http(
         except httpx.HTTPError as exc:
             said = words_of(f"{type(exc).__name__}: {exc}", request, api_key)
             who = Objection("passing", service.api, url=address).who
-            raise service.unavailable(f"{who} did not answer: {said}", hint=UNREACHED) from exc
+            kind = service.unanswered if isinstance(exc, _BROKEN_OFF) else None
+            problem = f"{who} did not answer: {said}"
+            raise (kind or service.unavailable)(problem, hint=UNREACHED) from exc
         if not answer.is_success:
             optional = (name for name in service.optional if name in fields)
             if refused_fields := refused_among(optional, fields, answer):
