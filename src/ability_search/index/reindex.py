@@ -27,6 +27,7 @@ from ability_search.index.indexer import Indexer, detected_language
 from ability_search.index.jobs import Jobs, Publish, Run, new_record
 from ability_search.index.maintenance import Maintenance
 from ability_search.index.note_links import NoteLinks
+from ability_search.index.partial_vectors import NEUTRAL
 from ability_search.index.preparation import prepare, restored_document
 from ability_search.index.sequences import with_preceding
 from ability_search.index.verification import verify
@@ -350,7 +351,7 @@ class Rebuilder:
         model, query_prefix, passage_prefix = model_input(
             options.model or live.model, self._settings
         )
-        vectors = await self._ports.embed(model, [live.name])
+        vectors = await self._ports.embed(model, [NEUTRAL])
         first = await self._store.sources(live.type, after="", limit=_SAMPLE)
         documents = [each async for some in self._restorable(live, first) for each in some]
         detected = await detected_language(documents)
@@ -474,7 +475,12 @@ class Rebuilder:
     ) -> IndexReport:
         """Index restored documents in the new generation."""
         part = await self._indexing.index_into(
-            built.name, await self._current(built.name), documents, options, report
+            built.name,
+            await self._current(built.name),
+            documents,
+            options,
+            report,
+            keep_refused=True,
         )
         if part.failed:
             raise _of_source(part.failed[0].source, part.failed[0].error)
@@ -543,10 +549,15 @@ class _Totals:
     """Totals for the result, counted since the build was last started or resumed."""
 
     reused: int = 0
+    failed: list[dict[str, str]] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
 
     def add(self, part: IndexReport) -> None:
         self.reused += part.reused
+        self.failed += [
+            {"source": each.source, "error": f"kept, but {each.error}", "code": each.error.code}
+            for each in part.kept
+        ]
         self.warnings += [each for each in part.warnings if each not in self.warnings]
 
 
@@ -559,6 +570,7 @@ def _result(live: Collection, built: Collection, totals: _Totals) -> dict[str, A
         "model": built.model,
         "dimensions": built.dimensions,
         "reused": totals.reused,
+        "failed": totals.failed,
         "warnings": totals.warnings,
     }
 

@@ -447,7 +447,7 @@ class _RefusedTexts:
     def get(self, model: str, text: str) -> TextsRefused | None:
         """Return the error for a text; ``None`` if it can be sent."""
         until, reason = self._texts.get((model, text), (0.0, ""))
-        return TextsRefused(reason) if until > time.monotonic() else None
+        return TextsRefused(reason, unanswered=True) if until > time.monotonic() else None
 
     def add(self, model: str, text: str, exc: Unanswered) -> TextsRefused:
         """Add a text that stayed without an answer."""
@@ -455,7 +455,7 @@ class _RefusedTexts:
             del self._texts[next(iter(self._texts))]
         reason = f"{exc}, each time that it was asked to embed this text, and no other one"
         self._texts[model, text] = time.monotonic() + _REMEMBERED, reason
-        return TextsRefused(reason)
+        return TextsRefused(reason, unanswered=True)
 
 
 def _halves(texts: Sequence[str], unanswered: int) -> list[tuple[Sequence[str], int]]:

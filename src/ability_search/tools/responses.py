@@ -110,6 +110,7 @@ def reindex_result(job: Job) -> results.ReindexResult:
             "message": f"rebuilt {result['documents']} sources in generation"
             f" {result['generation']}",
             "state": job.state,
+            "failed": result.get("failed") or None,
             "warnings": result["warnings"] or None,
             "job_id": job.id,
             "took_ms": job.updated_at - job.started_at,
