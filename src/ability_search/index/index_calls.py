@@ -127,6 +127,10 @@ class Failure:
     source: str
     error: SearchError
 
+    def recorded(self) -> dict[str, str]:
+        """Return the failure as it is reported."""
+        return {"source": self.source, "error": str(self.error), "code": self.error.code}
+
 
 @dataclass(slots=True)
 class IndexReport:

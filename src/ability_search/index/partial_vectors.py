@@ -16,7 +16,7 @@ from ability_search.errors import TextsRefused
 Embed = Callable[[list[str]], Awaitable[Vector]]
 
 _DEPTH = 5
-"""How often a text is halved: 32 parts."""
+"""Number of times that a text is halved, into 32 parts."""
 _LONG_WORD = 16
 """Characters from which a text without spaces is halved, too."""
 NEUTRAL = "text"

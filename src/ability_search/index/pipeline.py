@@ -196,7 +196,7 @@ class Pipeline:
             if not isinstance(row, TextsRefused):
                 if error := errors.get(slot.text):
                     slot.part.partial.add(slot.place)
-                    self._call.kept(slot.part.document, error.of(what))
+                    self._call.kept(slot.part.document, error.of(f"kept, but {what}"))
                 await self._arrived(slot, row)
             elif slot.part is slot.whole:
                 self._call.failed(slot.whole.document, row.of(what))

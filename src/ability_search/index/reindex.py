@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -474,13 +474,9 @@ class Rebuilder:
         report: Report,
     ) -> IndexReport:
         """Index restored documents in the new generation."""
+        current = await self._current(built.name)
         part = await self._indexing.index_into(
-            built.name,
-            await self._current(built.name),
-            documents,
-            options,
-            report,
-            keep_refused=True,
+            built.name, current, documents, options, report, keep_refused=True
         )
         if part.failed:
             raise _of_source(part.failed[0].source, part.failed[0].error)
@@ -496,7 +492,8 @@ class Rebuilder:
         Raises:
             TooLarge: if one source does not fit into a message.
         """
-        for part in _parts(sources, most):
+        for start in range(0, len(sources), most):
+            part = sources[start : start + most]
             try:
                 records = await self._store.source_records_named(live.type, part)
                 documents = await self._restored(live, records)
@@ -554,10 +551,7 @@ class _Totals:
 
     def add(self, part: IndexReport) -> None:
         self.reused += part.reused
-        self.failed += [
-            {"source": each.source, "error": f"kept, but {each.error}", "code": each.error.code}
-            for each in part.kept
-        ]
+        self.failed += [each.recorded() for each in part.kept]
         self.warnings += [each for each in part.warnings if each not in self.warnings]
 
 
@@ -573,11 +567,6 @@ def _result(live: Collection, built: Collection, totals: _Totals) -> dict[str, A
         "failed": totals.failed,
         "warnings": totals.warnings,
     }
-
-
-def _parts(sources: Sequence[str], most: int) -> Iterator[Sequence[str]]:
-    for start in range(0, len(sources), most):
-        yield sources[start : start + most]
 
 
 def _of_source(source: str, error: SearchError) -> SearchError:

@@ -24,10 +24,7 @@ def index_result(report: IndexReport, job_id: str) -> results.IndexResult:
     return results.IndexResult.model_validate(
         _shared(report, results.IndexResult)
         | {
-            "failed": [
-                {"source": item.source, "error": str(item.error), "code": item.error.code}
-                for item in report.failed
-            ],
+            "failed": [item.recorded() for item in report.failed],
             "warnings": report.warnings or None,
             "wanted": report.wanted or None,
             "job_id": job_id,
