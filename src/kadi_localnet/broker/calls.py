@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, fields
 from itertools import count
 from typing import Any
@@ -215,12 +215,18 @@ class Calls:
             self._abandon(call, reason=CALLER_LOST)
             self._counts(call).cancelled += 1
 
-    def remove_provider(self, provider: Provider) -> None:
-        """Remove a provider and its tools, and end all calls that it served.
+    def remove_provider(self, provider: Provider, lost: Collection[str] | None = None) -> None:
+        """Remove a provider and its tools, and end the calls that it served.
 
         Further calls wait in its place for some time, see :class:`Absent`.
+
+        Args:
+            provider: The provider.
+            lost: Ids of the calls that it received, if it did not receive all.
         """
         for call in list(provider.serving.values()):
+            if lost is not None and call.id not in lost:
+                continue
             self._forget(call)
             self._counts(call).provider_lost += 1
             self._reply_error(call, f"the provider of {call.tool!r} disconnected before answering")
@@ -230,6 +236,19 @@ class Calls:
             place = Absent(provider, self._limits, self._memory, room)
             if self._registry.leave(provider, place):
                 self._left.append(place)
+
+    def forward_again(self, call: Call, frame: bytes) -> None:
+        """Forward a call that its provider did not receive; it may have to wait, as a new one."""
+        try:
+            candidates = self._candidates(call.caller, call.tool, call.agents)
+            fitting = {each: n for each, n in candidates.items() if n == call.network}
+            provider, _ = self._choose(call.tool, fitting, lambda _network: frame)
+        except Refused as exc:
+            self._forget(call)
+            self._counts(call).provider_lost += 1
+            self._reply_error(call, str(exc))
+        else:
+            self._take(call, provider, frame)
 
     def resume(self, provider: Provider) -> None:
         """Forward to a provider the calls that wait for its tools."""

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 import msgspec
@@ -43,6 +43,7 @@ from kadi_localnet.broker.cluster_messages import (
     Piece,
     Probe,
     Publication,
+    Return,
     Start,
     Stranger,
     Welcome,
@@ -76,6 +77,8 @@ class _Broker:
     def __init__(self, id_: str, limits: Limits, memory: Memory) -> None:
         self.id = id_
         self.sessions: dict[str, RemoteSession] = {}
+        self.left: dict[str, RemoteSession] = {}
+        """Sessions that have ended, with calls that the broker will return."""
         self.relayed: dict[str, Session] = {}
         """Calls of its callers, and the sessions here that serve them."""
         self.outbox = Outbox(
@@ -269,13 +272,16 @@ class Cluster:
 
     def remove(self, session: Session) -> None:
         """Tell the others that a session has ended; they end its calls."""
+        lost: dict[str, list[str]] = {}
         for call, id_ in session.relaying.items():
-            if id_ in self._brokers:
-                self._brokers[id_].relayed.pop(call, None)
+            lost.setdefault(id_, []).append(call)
         session.relaying.clear()
-        if session.announced:
-            for broker in self._brokers.values():
-                broker.send(Gone(session.id))
+        for id_, broker in self._brokers.items():
+            calls = lost.get(id_, [])
+            for call in calls:
+                broker.relayed.pop(call, None)
+            if session.announced:
+                broker.send(Gone(session.id, calls))
 
     def answer(self, session: Session, frame: Frame, data: bytes | str) -> bool:
         """Pass on the answer to a call of another broker; return False if it is none of them."""
@@ -413,19 +419,32 @@ class Cluster:
                 broker.send(Applied(number))
             case Applied(number):
                 self._applied(number, broker.id)
-            case Gone(id_):
-                session = broker.sessions.pop(id_, None)
-                if session is not None:
-                    self._calls.remove_provider(session)
+            case Gone(id_, lost):
+                self._left(broker, id_, lost)
             case Publication(channel, data, networks, timestamp, source):
                 self._events.deliver(Event(channel, Raw(data), networks, timestamp, source))
             case _:
                 self._relay(broker, message, now)
 
-    def _relay(self, broker: _Broker, message: Start | Cancel | Answer, now: float) -> None:
+    def _left(self, broker: _Broker, id_: str, lost: Collection[str]) -> RemoteSession | None:
+        """Remove a session that has ended; the calls that it did not receive will be returned."""
+        session = broker.sessions.pop(id_, None) or broker.left.get(id_)
+        if session is not None:
+            self._calls.remove_provider(session, lost)
+            broker.left[id_] = session
+        broker.left = {each.id: each for each in broker.left.values() if each.serving}
+        return session
+
+    def _relay(
+        self, broker: _Broker, message: Start | Return | Cancel | Answer, now: float
+    ) -> None:
         match message:
             case Start():
                 self._start(broker, message)
+            case Return(id_, call, frame):
+                ended = self._left(broker, id_, ())
+                if ended is not None and call in ended.serving:
+                    self._calls.forward_again(ended.serving[call], frame)
             case Cancel(call, why):
                 served = broker.relayed.pop(call, None)
                 if served is not None:
@@ -458,7 +477,7 @@ class Cluster:
         broker.outbox.clear()
         self._named.discard(broker.id)
         self._leases.discard(broker.id)
-        for session in broker.sessions.values():
+        for session in (*broker.sessions.values(), *broker.left.values()):
             self._calls.remove_provider(session)
         for call, served in broker.relayed.items():
             served.relaying.pop(call, None)
@@ -502,14 +521,12 @@ class Cluster:
 
     def _start(self, broker: _Broker, start: Start) -> None:
         session = self._sessions.get(start.session)
-        problem = None
         if session is None or session.closing is not None:
-            problem = f"the provider of {start.tool!r} disconnected before answering"
-        elif not session.outbox.has_room(len(start.frame)):
+            broker.send(Return(start.session, start.call, start.frame))
+            return
+        if not session.outbox.has_room(len(start.frame)):
             problem = f"all providers of {start.tool!r} are overloaded: try again in a moment"
-        if session is None or problem is not None:
-            frame = error_response(start.call, problem or "")
-            broker.send(Answer(start.session, frame, 0))
+            broker.send(Answer(start.session, error_response(start.call, problem), 0))
             return
         session.relaying[start.call] = broker.id
         broker.relayed[start.call] = session
