@@ -9,7 +9,7 @@ _HEAD = rb"\A(?:[^\S\n]*+(?:[#;][^\n]*+)?\n)*+\s*+"
 _CREDENTIALS = re.compile(
     _HEAD + rb"(?:PuTTY-User-Key-File-|AGE-(?:SECRET-KEY|PLUGIN)-"
     rb"|-{4,5} ?BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY|untrusted comment: [^\n]*secret key"
-    rb"|(?:machine\s++\S++|default)\s++(?:login\s++\S++\s++)?password\s"
+    rb"|(?:machine\s++\S++|default)\s++(?:login\s++\S++\s++password|password\s++\S++\s++login)\s"
     rb"|https?://[^\s:/@]*+:[^\s/@]++@\S++\s*+(?:\Z|https?:)|//\S+/:_(?:authToken|password|auth)="
     rb"|[\w.-]++:(?:\$(?:apr1|2[aby]|5|6|y)\$|\{S?SHA\})\S"
     rb"|(?:User name,[^\n]*)?Access key ID,Secret access key|credentials \"[^\"\n]+\" \{)"

@@ -121,8 +121,9 @@ class Selection:
         for source in missing:
             above = (each for each in (self.root / source).parents if _exists(each))
             directory = next(above)
-            place = f"{directory.relative_to(self.root).as_posix()}/"
-            if place.startswith(self.prefix) and _is_empty(directory, known):
+            below = directory != self.root and directory.is_relative_to(self.root)
+            place = f"{directory.relative_to(self.root).as_posix()}/" if below else ""
+            if below and place.startswith(self.prefix) and _is_empty(directory, known):
                 found.setdefault(place, []).append(source)
         return {place: sources for place, sources in found.items() if len(sources) > 1}
 

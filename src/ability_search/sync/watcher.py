@@ -267,7 +267,7 @@ def _gone(
     held: set[str] = set()
     for tree in trees:
         doubtful = tree.selection.emptied(silent)
-        outcome.warnings += _kept(doubtful)
+        outcome.warnings += _kept(doubtful, outcome.collection)
         held.update(*doubtful.values())
     gone = [source for source in missing if source not in held]
     excluded = [
@@ -300,7 +300,7 @@ def _vanished(trees: Sequence[Tree], place: Place, outcome: Outcome) -> set[str]
         swept = tree.selection.swept(place.sources)
         if tree.selection.prefix:
             found.update(swept.gone)
-            outcome.warnings += _kept(swept.doubtful)
+            outcome.warnings += _kept(swept.doubtful, place.collection)
         elif lost := [*swept.gone, *chain(*swept.doubtful.values())]:
             outcome.warnings.append(
                 f"{tree.selection.root} is the root of the sources: {len(lost):,} sources without a"
@@ -314,10 +314,11 @@ def _vanished(trees: Sequence[Tree], place: Place, outcome: Outcome) -> set[str]
     return found
 
 
-def _kept(doubtful: Mapping[str, Sequence[str]]) -> list[str]:
+def _kept(doubtful: Mapping[str, Sequence[str]], collection: str) -> list[str]:
     return [
-        f"{directory} lacks or excludes its files: {len(sources):,} sources stay searchable,"
-        " because its drive may not be mounted; `ability-search index --sweep` deletes them"
+        f"{directory} lacks or excludes its files: {len(sources):,} sources without a file stay in"
+        f" {collection}, as its drive may not be mounted; `ability-search index --sweep` deletes"
+        " them"
         for directory, sources in doubtful.items()
     ]
 
