@@ -65,6 +65,8 @@ if TYPE_CHECKING:
     from ability_search.tools.handlers import Services
 
 _STDIN = Path("-")
+_PATIENCE = 60.0
+"""Seconds that `index` waits for components that are away, such as a database that restarts."""
 _RETURN_SECONDS = 2.0
 """Pause between two looks for a directory that is gone."""
 
@@ -209,9 +211,14 @@ def index(
         with progress_bar(name, total=len(removing), hidden=as_json) as advance:
             outcome.removed += await remove_sources(call, name, sorted(removing), advance)
 
+    work = send_text if document else read_there if server_side else read_here
+
+    async def work_patiently(client: ToolClient) -> None:
+        client.patience = _PATIENCE
+        await work(client)
+
     try:
-        work = send_text if document else read_there if server_side else read_here
-        with_client(broker, work)
+        with_client(broker, work_patiently)
     finally:
         # Earlier calls may have succeeded before one failed.
         if outcome.model is not None or outcome.skipped or outcome.removed:

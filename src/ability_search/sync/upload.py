@@ -275,13 +275,13 @@ async def remove_sources(
     The collection may be missing: an emptied file is deleted whether or not it was stored.
     """
     removed = 0
-    while part := sources[removed : removed + _REMOVED_AT_ONCE]:
-        advance(removed, len(sources), "deleting")
+    for start in range(0, len(sources), _REMOVED_AT_ONCE):
+        part = sources[start : start + _REMOVED_AT_ONCE]
+        advance(start, len(sources), "deleting")
         try:
             await call("search-delete", {"collection": collection, "sources": part})
+            removed += len(part)
         except ToolError as exc:
             if exc.code != "not_found":
                 raise
-            break
-        removed += len(part)
     return removed
