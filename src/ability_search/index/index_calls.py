@@ -38,7 +38,7 @@ class IndexOptions(BaseModel):
     embed_all: bool = False
     """Embed every text, without stored vectors."""
     dedup_threshold: float | None = None
-    """Minimum cosine of a near-duplicate, in (0, 1]; ``None`` disables the detection."""
+    """Minimum cosine of a near-duplicate, in (0, 1]."""
 
 
 def recipe_for(
@@ -89,9 +89,15 @@ def recipe_for(
         kinds_by=options.kinds_by or (collection.kinds_by if collection else settings.kinds.by),
         turns=context if isinstance(context, int) else chunking.context,
         context=context,
+        dedup_threshold=dedup_threshold(options, collection),
         query_prefix=query_prefix,
         passage_prefix=passage_prefix,
     )
+
+
+def dedup_threshold(options: IndexOptions, collection: Collection | None) -> float | None:
+    """Return the minimum cosine of a near-duplicate of a call; ``None`` if there are none."""
+    return options.dedup_threshold or (collection.dedup_threshold if collection else None)
 
 
 def model_input(model: str | None, settings: Settings) -> ModelInput:

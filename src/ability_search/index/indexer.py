@@ -32,6 +32,7 @@ from ability_search.index.index_calls import (
     IndexReport,
     Report,
     Written,
+    dedup_threshold,
     recipe_for,
 )
 from ability_search.index.index_ports import IndexPorts
@@ -109,13 +110,11 @@ class Indexer:
             DatabaseUnavailable: if the database failed. What was reported as done is stored.
         """
         checked_name(name)
-        if options.dedup_threshold is not None:
-            documents = [
-                replace(each, dedup_threshold=options.dedup_threshold) for each in documents
-            ]
         # With force, stored hashes are not read, so a stale cached record would go unnoticed.
         known = self._registry.reload if options.force else self._registry.find
         collection = await known(name)
+        threshold = dedup_threshold(options, collection)
+        documents = [replace(each, dedup_threshold=threshold) for each in documents]
         last = {document.source: document for document in documents}.values()
         moved: list[str] = []
         if collection is not None:
@@ -277,6 +276,16 @@ class Indexer:
                     return deleted
             await self._registry.reload(name)
         return 0
+
+    async def stored(self, name: str, sources: Sequence[str]) -> list[str]:
+        """Return those of the sources that are stored."""
+        collection = await self._registry.find(name) if sources else None
+        if collection is None:
+            return []
+        found = await self._registry.consult(
+            collection, partial(self._store.content_hashes, sources=sources)
+        )
+        return list(found[1]) if found else []
 
     async def discard(self, name: str, sources: Sequence[str]) -> int:
         """Delete sources, if they are stored; return how many were."""

@@ -59,6 +59,8 @@ class Recipe:
     """Maximum number of turns that a turn of a conversation is embedded and searched with."""
     context: Context | None = None
     """The same for chunks that are no turns; ``None`` for no context."""
+    dedup_threshold: float | None = None
+    """Minimum cosine of a near-duplicate; it does not determine the chunks themselves."""
     query_prefix: str = ""
     """Prefix of each query for the model."""
     passage_prefix: str = ""

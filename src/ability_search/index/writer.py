@@ -273,6 +273,7 @@ def new_collection(
         context=recipe.context,
         kinds=recipe.kinds,
         kinds_by=recipe.kinds_by,
+        dedup_threshold=recipe.dedup_threshold,
         content_language=recipe.content_language,
         query_prefix=recipe.query_prefix,
         passage_prefix=recipe.passage_prefix,
