@@ -14,8 +14,9 @@ from typing import Any
 from ability_search.collection import Collection
 from ability_search.compute_turns import computed
 from ability_search.errors import ModelMismatch, first_failure
-from ability_search.search.candidates import Answer, Candidate, Candidates, Timings
+from ability_search.search.candidates import Answer, Candidate, Candidates, Timings, best_first
 from ability_search.search.fusion import DEPTHS, FUSION, JOIN, fuse_phrasings
+from ability_search.search.planner import ranked_for
 from ability_search.search.query import Query
 from ability_search.search.query_vectors import QueryVectors
 from ability_search.search.retrievers import explained_retrieval
@@ -38,12 +39,12 @@ from ability_search.search.stages.full_text import FULL_TEXT_SCORES
 from ability_search.search.stages.graph_boost import GRAPH_BOOST
 from ability_search.search.stages.graph_expansion import GRAPH_EXPANSION, GRAPH_SCORES
 from ability_search.search.stages.hit_rows import HITS, PAGE_ROWS
-from ability_search.search.stages.kind_search import KIND_SEARCH, all_searched, count_chunks
+from ability_search.search.stages.kind_search import KIND_SEARCH, all_searched
 from ability_search.search.stages.limits import (
     SCORE_FLOOR,
     SIGNAL_FLOOR,
     SOURCE_LIMIT,
-    floor_depth,
+    complete,
     limited,
 )
 from ability_search.search.stages.phrase_match import PHRASE_MATCH
@@ -108,7 +109,7 @@ PAGE = (
     HITS,
 )
 
-_PROVISIONAL = (FUSION, *SCORERS, JOIN)
+_PROVISIONAL = (FUSION, *SCORERS)
 _ATTEMPTS = 12
 """Maximum number of searches of a collection for one query."""
 _DEEPER = 4
@@ -219,7 +220,7 @@ def candidates_of(query: Query, collection: Collection, depth: int, ports: Ports
 
 
 async def rank_provisionally(candidates: Candidates, ports: Ports) -> list[Candidate]:
-    """Return the candidates as scored so far, best first, for stages that need the first hits.
+    """Return the first block as scored so far, best first, for stages that need the first hits.
 
     Nothing is recorded for ``explain``.
     """
@@ -231,7 +232,7 @@ async def rank_provisionally(candidates: Candidates, ports: Ports) -> list[Candi
             await perform(stage, candidates, ports)
     for item, trace in traces:
         item.trace = trace
-    return candidates.ranked
+    return best_first(candidates.blocks[0]) if candidates.blocks else []
 
 
 def wanted_fields(query: Query) -> list[str]:
@@ -249,19 +250,13 @@ def refill_depth(lists: Sequence[Candidates]) -> int | None:
     Returns:
         ``None`` if the page is full, or if there is nothing more to find.
     """
-    query, ranked, depth = lists[0].query, lists[0].ranked, lists[0].plan.depths[-1]
-    if depth >= _DEEPEST or all(own.exhausted or floor_depth(own) <= depth for own in lists):
+    first, depth = lists[0], lists[0].plan.depths[-1]
+    if depth >= _DEEPEST or all(map(complete, lists)):
         return None
-    reranker = query.asked.reranker
-    read = max(query.end, reranker.top if reranker else 0)
-    kept = [item for item, _ in limited(ranked, query.asked.max_per_source)]
-    counts = [
-        (count_merged(kept, query), len(ranked), query.end),
-        (len(ranked), len(ranked) + sum(own.below for own in lists), read),
-        *((count_chunks(own), len(own.found), read) for own in lists),
-    ]
-    short = any(left < before and left < needed for left, before, needed in counts)
-    return min(_DEEPER * depth, _DEEPEST) if short else None
+    query = first.query
+    kept = [item for item, _ in limited(first.ranked, query.asked.max_per_source)]
+    full = count_merged(kept, query) >= query.end and len(first.ranked) >= ranked_for(query)
+    return None if full else min(_DEEPER * depth, _DEEPEST)
 
 
 def explained(candidates: Candidates) -> dict[str, Any]:
