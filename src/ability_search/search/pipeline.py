@@ -111,6 +111,9 @@ PAGE = (
 _PROVISIONAL = (FUSION, *SCORERS, JOIN)
 _ATTEMPTS = 12
 """Maximum number of searches of a collection for one query."""
+_SEARCHED_AT_ONCE = 2000
+"""Candidates per retriever that the phrasings of a query search for concurrently. The rows of all
+are in the database's memory, and its garbage collector stops all queries to move them."""
 _DEEPER = 4
 _DEEPEST = 20_000
 """Number of candidates per retriever beyond which there is no refill: the end of the last page."""
@@ -159,18 +162,24 @@ async def rank(name: str, query: Query, embeddings: QueryVectors, ports: Ports) 
         ]
         # A task costs more than some stages.
         one = len(rankings) == 1
-        lists = [await rankings[0]] if one else await _fused(rankings, ports)
+        lists = [await rankings[0]] if one else await _fused(rankings, depth, ports)
         depth = refill_depth(lists)
     return lists[0]
 
 
 async def _fused(
-    rankings: Sequence[Coroutine[Any, Any, Candidates]], ports: Ports
+    rankings: Sequence[Coroutine[Any, Any, Candidates]], depth: int, ports: Ports
 ) -> list[Candidates]:
     """Return the candidates of all phrasings, those of the first one ranked by all."""
+    slots = asyncio.Semaphore(max(2, _SEARCHED_AT_ONCE // depth))
+
+    async def ranked(ranking: Coroutine[Any, Any, Candidates]) -> Candidates:
+        async with slots:
+            return await ranking
+
     try:
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(ranking) for ranking in rankings]
+            tasks = [group.create_task(ranked(ranking)) for ranking in rankings]
     except ExceptionGroup as failures:
         raise first_failure(failures) from failures
     lists = [task.result() for task in tasks]
