@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import sys
 from asyncio.events import Handle
 from collections.abc import Iterator
@@ -118,6 +119,27 @@ async def test_no_query_holds_the_loop(network: Network, query: str) -> None:
         answer = await network.client.invoke("search-query", asked, timeout=_PATIENCE)
     assert answer["query"]
     assert turns.most < _MOST_CALLS
+
+
+async def test_cancelled_queries_leave_nothing_to_the_garbage_collector(network: Network) -> None:
+    documents = [document(f"d{n}", f"word{n % 7} and word{n % 13}") for n in range(300)]
+    await network.call("search-index", collection="docs", documents=documents)
+    asked = {"collection": "docs", "query": "word1", "queries": ["word2", "word3"], "limit": 200}
+    await network.call("search-query", **asked)
+    gc.collect()
+    gc.disable()
+    try:
+        for turns in range(0, 160, 4):
+            task = asyncio.create_task(network.client.invoke("search-query", asked))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            task.cancel()
+            await asyncio.wait([task])
+            del task
+        await network.call("search-query", **asked)  # after the cancelled ones
+        assert gc.collect() < 1_000
+    finally:
+        gc.enable()
 
 
 async def test_a_document_of_too_many_chunks_fails_and_the_others_do_not(start: Start) -> None:
