@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any
 
 from ability_search.collection import Collection
 from ability_search.compute_turns import computed
-from ability_search.errors import ModelMismatch, first_failure
+from ability_search.errors import ModelMismatch
 from ability_search.search.candidates import Answer, Candidate, Candidates, Timings, best_first
 from ability_search.search.fusion import DEPTHS, FUSION, JOIN, fuse_phrasings
 from ability_search.search.planner import ranked_for
@@ -112,9 +112,16 @@ PAGE = (
 _PROVISIONAL = (FUSION, *SCORERS)
 _ATTEMPTS = 12
 """Maximum number of searches of a collection for one query."""
+_SEARCHED_AT_ONCE = 2000
+"""Candidates per retriever that the phrasings of a query search for concurrently. The rows of all
+are in the database's memory, and its garbage collector stops all queries to move them."""
 _DEEPER = 4
 _DEEPEST = 20_000
 """Number of candidates per retriever beyond which there is no refill: the end of the last page."""
+
+
+Ranking = Callable[[], Awaitable[Candidates]]
+"""Ranks the candidates of a phrasing."""
 
 
 async def run(stages: Sequence[Stage[C]], candidates: C, ports: Ports) -> None:
@@ -155,26 +162,33 @@ async def rank(name: str, query: Query, embeddings: QueryVectors, ports: Ports) 
     clocks = [Timings() for _ in query.phrasings]
     while depth is not None:
         rankings = [
-            rank_phrasing(name, each, depth, embeddings, ports, clock)
+            partial(rank_phrasing, name, each, depth, embeddings, ports, clock)
             for each, clock in zip(query.phrasings, clocks, strict=True)
         ]
         # A task costs more than some stages.
         one = len(rankings) == 1
-        lists = [await rankings[0]] if one else await _fused(rankings, ports)
+        lists = [await rankings[0]()] if one else await _fused(rankings, depth, ports)
         depth = refill_depth(lists)
     return lists[0]
 
 
-async def _fused(
-    rankings: Sequence[Coroutine[Any, Any, Candidates]], ports: Ports
-) -> list[Candidates]:
+async def _fused(rankings: Sequence[Ranking], depth: int, ports: Ports) -> list[Candidates]:
     """Return the candidates of all phrasings, those of the first one ranked by all."""
+    slots = asyncio.Semaphore(max(2, _SEARCHED_AT_ONCE // depth))
+
+    async def ranked(ranking: Ranking) -> Candidates:
+        async with slots:
+            return await ranking()
+
+    # A TaskGroup of Python 3.11 that is cancelled keeps all candidates in a reference cycle.
+    tasks = [asyncio.create_task(ranked(ranking)) for ranking in rankings]
     try:
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(ranking) for ranking in rankings]
-    except ExceptionGroup as failures:
-        raise first_failure(failures) from failures
-    lists = [task.result() for task in tasks]
+        lists = await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+        tasks.clear()
     work = sum(candidates.work for candidates in lists)
     await ports.turns.run(lambda: computed(fuse_phrasings(lists, ports)), work=work)
     return lists
