@@ -65,6 +65,8 @@ class Collection:
     prose, and the turns of the settings."""
     kinds_by: str = "local"
     """The way to make them: ``local`` extraction, or a language model (``chat``)."""
+    dedup_threshold: float | None = None
+    """Minimum cosine of a near-duplicate, in (0, 1]; ``None`` if there are none."""
     query_prefix: str = ""
     """Prefix of each query for the model."""
     passage_prefix: str = ""

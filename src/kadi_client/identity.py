@@ -73,7 +73,7 @@ class Identity:
     def _create(cls, path: Path) -> Identity:
         identity = cls.generate()
         pem = identity._private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-        path.parent.mkdir(parents=True, exist_ok=True)
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
         with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
             file.write(pem)

@@ -300,6 +300,7 @@ def _new_collection(
         context=origin.context,
         kinds=origin.kinds,
         kinds_by=origin.kinds_by,
+        dedup_threshold=origin.dedup_threshold,
         content_language=origin.content_language,
         query_prefix=origin.query_prefix,
         passage_prefix=origin.passage_prefix,

@@ -111,6 +111,8 @@ class Origin(_Record):
     )
     """Kinds that are derived from each document."""
     kinds_by: Literal["local", "chat"] = "local"
+    dedup_threshold: float | None = Field(None, gt=0, le=1)
+    """Minimum cosine of a near-duplicate."""
     content_language: str = Field("", max_length=8)
     """Language of its texts, as ISO 639 code; empty if it is not known."""
     query_prefix: str = Field("", max_length=1024)
@@ -213,6 +215,7 @@ def origin_of(collection: Collection, counter: str) -> Origin:
         "context": collection.context,
         "kinds": collection.kinds,
         "kinds_by": collection.kinds_by,
+        "dedup_threshold": collection.dedup_threshold,
         "content_language": collection.content_language,
         "query_prefix": collection.query_prefix,
         "passage_prefix": collection.passage_prefix,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -65,6 +65,8 @@ if TYPE_CHECKING:
     from ability_search.tools.handlers import Services
 
 _STDIN = Path("-")
+_PATIENCE = 60.0
+"""Seconds that `index` waits for components that are away, such as a database that restarts."""
 _RETURN_SECONDS = 2.0
 """Pause between two looks for a directory that is gone."""
 
@@ -195,17 +197,28 @@ def index(
             removing = _swept(chosen, place, confirmed=yes)
         else:
             removing = set()
-            outcome.warnings += _excluded(chosen, place)
+            outcome.warnings += _left(
+                chosen, place, Tree.excluded, "excluded now, --sweep deletes them"
+            )
+        outcome.warnings += _left(
+            chosen, place, Tree.unnamed, "not named by --include, they stay as they are"
+        )
         wanted = {**options, "collection": name}
         with progress_bar(name, total=count_files(chosen), hidden=as_json) as advance:
             await send_files(client, chosen, wanted, outcome, timeout, advance)
         removing.update({*outcome.stale}.intersection(place.sources))
+        outcome.keep(place.sources)
         with progress_bar(name, total=len(removing), hidden=as_json) as advance:
             outcome.removed += await remove_sources(call, name, sorted(removing), advance)
 
+    work = send_text if document else read_there if server_side else read_here
+
+    async def work_patiently(client: ToolClient) -> None:
+        client.patience = _PATIENCE
+        await work(client)
+
     try:
-        work = send_text if document else read_there if server_side else read_here
-        with_client(broker, work)
+        with_client(broker, work_patiently)
     finally:
         # Earlier calls may have succeeded before one failed.
         if outcome.model is not None or outcome.skipped or outcome.removed:
@@ -260,33 +273,39 @@ def _document(
 
 
 def _swept(chosen: Sequence[Tree], place: Place, *, confirmed: bool) -> set[str]:
-    """Return the sources to delete, see :meth:`.Tree.lost`; ask if that has to be confirmed."""
+    """Return the sources to delete, see :class:`.Sweep`; ask if that has to be confirmed."""
     removing: set[str] = set()
     for tree in sweepable(chosen):
-        lost, unusual = tree.lost(place.sources)
-        if unusual and not confirmed:
-            _confirm_sweep(tree, len(lost), place.collection)
-        removing.update(lost)
+        swept = tree.selection.swept(place.sources)
+        removing.update(swept.gone)
+        for directory, sources in swept.doubtful.items():
+            if not confirmed:
+                _confirm_sweep(directory.rstrip("/"), len(sources), place.collection)
+            removing.update(sources)
     return removing
 
 
-def _excluded(chosen: Sequence[Tree], place: Place) -> list[str]:
-    """Return a warning for each directory with stored sources that are left out now."""
+def _left(
+    chosen: Sequence[Tree],
+    place: Place,
+    find: Callable[[Tree, Sequence[str]], Sequence[str]],
+    problem: str,
+) -> list[str]:
+    """Return a warning for each directory with stored sources that are not selected now."""
     return [
-        f"{output.counted(len(excluded), 'source')} in {place.collection} are excluded now, such"
-        f" as {excluded[0]!r}; --sweep deletes them"
+        f"{output.counted(len(left), 'source')} in {place.collection}, such as {left[0]!r}:"
+        f" {problem}"
         for tree in chosen
-        if (excluded := tree.excluded(place.sources))
+        if (left := find(tree, place.sources))
     ]
 
 
-def _confirm_sweep(tree: Tree, sources: int, collection: str) -> None:
-    """Ask before most sources of a directory are deleted.
+def _confirm_sweep(place: str, sources: int, collection: str) -> None:
+    """Ask before the sources of a directory are deleted that may be on a drive not mounted.
 
     Raises:
         InvalidInput: if nobody can be asked.
     """
-    place = tree.selection.prefix.rstrip("/")
     count = output.counted(sources, "source")
     problem = (
         f"{place} lacks or excludes the files of {count} in {collection}, which would be deleted"

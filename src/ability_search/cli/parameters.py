@@ -116,7 +116,8 @@ DedupThresholdOption = Annotated[
         "--dedup-threshold",
         metavar="COSINE",
         help="Do not search a chunk whose nearest neighbour in the collection has at least this"
-        " cosine, above 0 and at most 1, such as .95; the neighbour represents it.",
+        " cosine, above 0 and at most 1, such as .95; the neighbour represents it.  [default: the"
+        " collection's, or none]",
     ),
 ]
 KindsByOption = Annotated[

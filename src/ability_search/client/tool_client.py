@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from urllib.parse import urlsplit
 from ability_search.config.schema import Settings
 from ability_search.config.setting_fields import Url
 from ability_search.config.trust import require_trusted
-from ability_search.errors import ConfigurationError, InvalidInput
+from ability_search.errors import ConfigurationError, DatabaseUnavailable, InvalidInput
 from ability_search.network import client_connection
 from ability_search.stack.data_directory import (
     CLIENT,
@@ -24,9 +25,11 @@ from ability_search.stack.data_directory import (
     read_running,
 )
 from ability_search.wire import PROGRESS, PUBLISHER
-from kadi_client import Connection, Identity, RemoteError
+from kadi_client import Connection, Identity, KadiError, RemoteError, ToolError
 from kadi_client.addresses import is_loopback, split_addresses
+from kadi_client.backoff import Backoff
 from kadi_client.context import calling
+from kadi_client.errors import NoProvider, NotConnected, ProviderLost
 
 log = logging.getLogger(__name__)
 
@@ -198,6 +201,10 @@ class ToolClient:
             open_timeout=open_timeout,
             identity=client_identity(settings, target),
         )
+        self.patience = 0.0
+        """Seconds for which a call is repeated if components are away that answered before; for
+        callers whose calls are all idempotent."""
+        self._answered = False
 
     async def __aenter__(self) -> ToolClient:
         await self.connection.open()
@@ -217,12 +224,25 @@ class ToolClient:
             InvalidInput: if a text in the input is not valid Unicode.
         """
         check_unicode(tool_input)
-        with calling(tool_input):
-            log.debug("calling %s", tool)
-            answer = await self.connection.invoke(tool, dict(tool_input), timeout=timeout)
-        if not isinstance(answer, dict):
-            raise RemoteError(f"{tool} returned an answer that is not an object")
-        return answer
+        backoff, last = Backoff(base=0.5, cap=5.0), None
+        while True:
+            try:
+                with calling(tool_input):
+                    log.debug("calling %s", tool)
+                    answer = await self.connection.invoke(tool, dict(tool_input), timeout=timeout)
+            except KadiError as exc:
+                self._answered = self._answered or not is_away(exc)
+                now = time.monotonic()
+                last = now + self.patience if last is None else last
+                if now >= last or not self._answered or not is_away(exc):
+                    raise
+                log.info("%s is repeated: %s", tool, exc)
+                await asyncio.sleep(backoff.delay(0.0))
+            else:
+                self._answered = True
+                if not isinstance(answer, dict):
+                    raise RemoteError(f"{tool} returned an answer that is not an object")
+                return answer
 
     async def run_job(
         self,
@@ -243,6 +263,13 @@ class ToolClient:
             return await self.call(tool, request, timeout=timeout)
         async with progress_of(self.connection, job, advance, before=before):
             return await self.call(tool, request, timeout=timeout)
+
+
+def is_away(exc: KadiError) -> bool:
+    """Return whether the broker, the worker or its database did not answer."""
+    if isinstance(exc, ToolError):
+        return exc.code == DatabaseUnavailable.code
+    return isinstance(exc, NotConnected | NoProvider | ProviderLost)
 
 
 def check_unicode(value: Any, *path: str) -> None:

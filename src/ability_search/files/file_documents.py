@@ -11,6 +11,7 @@ from pathlib import Path, PurePath
 from ability_search.bounded_batches import batches, text_bytes
 from ability_search.config.schema import Limits, Settings
 from ability_search.documents import Document
+from ability_search.files.credentials import holds_credentials
 from ability_search.files.isolated_reader import Extractor
 from ability_search.files.ocr import is_installed
 from ability_search.files.regular_files import open_beneath
@@ -18,7 +19,6 @@ from ability_search.files.selection import (
     SECRET,
     Selection,
     Skipped,
-    holds_credentials,
     is_secret,
     parts,
     shown,
@@ -161,7 +161,7 @@ def _opened(
                 raise loaders.Unreadable(f"an image; {loaders.NO_RECOGNITION}")
         except (OSError, loaders.Unreadable) as exc:
             reason = exc.strerror if isinstance(exc, OSError) and exc.strerror else str(exc)
-            yield path, Skipped(source, reason, stale=reason == loaders.EMPTY)
+            yield path, _unread(source, reason)
         else:
             yield path, File(source, data, kind)
 
@@ -244,11 +244,17 @@ def _documents(
         try:
             found = extractor.extract(file.source, file.data, file.format)
         except loaders.Unreadable as exc:
-            skipped.append(Skipped(file.source, str(exc), stale=str(exc) == loaders.EMPTY))
+            skipped.append(_unread(file.source, str(exc)))
             continue
         documents, unread = file.documents(found)
         skipped += unread
         yield from documents
+
+
+def _unread(source: str, reason: str) -> Skipped:
+    """Return why a file is not read; the earlier text of one that is no text now is stale."""
+    stale = reason in (loaders.EMPTY, SECRET) or reason.endswith(loaders.NOT_TEXT)
+    return Skipped(source, reason, stale=stale)
 
 
 def _text_bytes(document: Document) -> int:

@@ -34,49 +34,10 @@ _SECRETS = (
     *("**/huggingface/token", "**/.azure/**", "**/gcloud/**/credentials.db", "**/.oci/config"),
 )
 """Files of keys, passwords and tokens, which are never indexed."""
-_HEAD = rb"\A(?:[^\S\n]*+(?:[#;][^\n]*+)?\n)*+\s*+"
-"""Comments and blank lines."""
-_CREDENTIALS = re.compile(
-    _HEAD + rb"(?:PuTTY-User-Key-File-|AGE-(?:SECRET-KEY|PLUGIN)-"
-    rb"|-{4,5} ?BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY|untrusted comment: [^\n]*secret key"
-    rb"|(?:machine\s++\S++|default)\s++login\s++\S++\s++password\s"
-    rb"|https?://[^\s:/@]*+:[^\s/@]++@\S++\s*+(?:\Z|https?:)|//\S+/:_(?:authToken|password|auth)="
-    rb"|[\w.-]++:\$(?:apr1|2[aby]|5|6|y)\$\S"
-    rb"|(?:User name,[^\n]*)?Access key ID,Secret access key|credentials \"[^\"\n]+\" \{)"
-)
-"""The beginning of a file of keys or passwords: of PuTTY, age, SSH, minisign, netrc, Git, npm,
-htpasswd, AWS and Terraform."""
-_KEYED = tuple(
-    (re.compile(_HEAD + rb"(?:" + head + rb")"), re.compile(field, re.MULTILINE))
-    for head, field in (
-        (rb"Bag Attributes\b|-----BEGIN ", rb"^-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY"),
-        (
-            rb"\[[^\]\n]++\]",
-            rb"^[^\S\n]*+(?:aws_secret_access_key|aws_session_token|PrivateKey|secret_key)"
-            rb"[^\S\n]*+=[^\S\n]*+\S",
-        ),
-        (
-            rb"\[(?:client|mysql|distutils|pypi)\]",
-            rb"^[^\S\n]*+password[^\S\n]*+=[^\S\n]*+\S",
-        ),
-        (
-            rb"(?:apiVersion|clusters|contexts|current-context|kind|users):",
-            rb"^[^\S\n-]*+(?:-[^\S\n]++)?+(?:client-key-data|token):[^\S\n]++\S",
-        ),
-    )
-)
-"""Beginnings of files that may hold keys or passwords, and the lines with one: of OpenSSL, AWS,
-WireGuard, S3, MySQL, PyPI and Kubernetes."""
-_UTF_16 = b"\xff\xfe", b"\xfe\xff"
-_CREDENTIALS_IN_JSON = re.compile(
-    rb'"private_key"\s*+:\s*+"-----BEGIN|"auths"\s*+:\s*+\{[^}]{0,300}?"auth"\s*+:\s*+"[^"]'
-    rb'|"SecretAccessKey"\s*+:\s*+"[^"]|"kty"\s*+:[^}]{0,300}?"d"\s*+:\s*+"[^"]'
-)
-_CREDENTIALS_BYTES = 16 * 1024
-"""Bytes of a file that show whether it is one of credentials."""
-_MANY = 20
+_SEVERAL = 4
 _BRACES = re.compile(r"(?<!\\)\{[^{},]{0,255}+,[^{}]{0,255}\}")
 _HERE = re.compile(r"\A(!?)\./")
+_NOWHERE = "a link that leads nowhere"
 SECRET = "may hold a key, a password or a token: never indexed"
 _LEFT_OUT = (
     ".git/",
@@ -123,21 +84,61 @@ class Selection:
     secrets: frozenset[Identity] = frozenset()
     """Key files and files of secrets in the tree, and in the directories above it."""
     excludes: Callable[[Path], bool] = lambda _: False
-    """Returns whether the patterns to leave out, or ``.gitignore``, leave out a path."""
+    """Returns whether the patterns to leave out, or ``.gitignore``, leave out a path, or it is a
+    secret or behind a link to a directory."""
+    includes: Callable[[Path], bool] = lambda _: True
+    """Returns whether the patterns to include name a path, or there are none."""
     unmatched: frozenset[str] = frozenset()
     """Patterns of the caller that match no file."""
 
-    def gone(self, sources: Iterable[str]) -> list[str]:
-        """Return the sources whose files no longer exist, or are left out by a pattern now.
+    def swept(self, sources: Iterable[str]) -> Sweep:
+        """Return which stored sources are removed because their files vanished or are left out now.
 
-        Those that cannot be read are neither, nor are those that ``include`` does not name.
+        Files that cannot be read are neither, nor are those that ``include`` does not name.
         """
-        files = ((source, self.root / source) for source in sources)
-        return [source for source, file in files if vanished(file) or self.excludes(file)]
+        stored = [source for source in sources if source.startswith(self.prefix)]
+        selected = {file.relative_to(self.root).as_posix() for file in self.files}
+        others = [(source, self.root / source) for source in stored if source not in selected]
+        missing = [source for source, file in others if vanished(file)]
+        known = {*missing}
+        gone = missing + [
+            source for source, file in others if source not in known and self.excludes(file)
+        ]
+        if needs_consent(len(gone), len(stored), files=bool(self.files)):
+            return Sweep((), {self.prefix: gone})
+        doubtful = self.emptied(missing)
+        held = {source for some in doubtful.values() for source in some}
+        return Sweep([source for source in gone if source not in held], doubtful)
+
+    def emptied(self, missing: Iterable[str]) -> dict[str, list[str]]:
+        """Return, by directory, the missing sources of directories that are there, but empty.
+
+        Such a directory below the path may be that of a drive that is not mounted, if several
+        sources are missing in it. Hidden files do not count.
+        """
+        known: dict[Path, bool] = {}
+        found: dict[str, list[str]] = {}
+        for source in missing:
+            above = (each for each in (self.root / source).parents if _exists(each))
+            directory = next(above)
+            below = directory != self.root and directory.is_relative_to(self.root)
+            place = f"{directory.relative_to(self.root).as_posix()}/" if below else ""
+            if below and place.startswith(self.prefix) and _is_empty(directory, known):
+                found.setdefault(place, []).append(source)
+        return {place: sources for place, sources in found.items() if len(sources) > 1}
 
     def only(self, files: Set[Path]) -> Selection:
         """Return the selection reduced to these files, without those skipped."""
         return replace(self, files=tuple(file for file in self.files if file in files), skipped=())
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """The stored sources of a directory that a sweep removes."""
+
+    gone: Sequence[str]
+    doubtful: Mapping[str, Sequence[str]]
+    """Sources that are removed only if that is confirmed, by directory."""
 
 
 def allowed(path: str, roots: Sequence[Path], *, base: Path) -> tuple[Path, Path]:
@@ -217,8 +218,8 @@ def select(
         where = Path(exc.filename).relative_to(base).as_posix()
         skipped.append(Skipped(shown(where), exc.strerror or "cannot be read"))
 
-    def leave_out(left: Path, reason: str) -> None:
-        skipped.append(Skipped(shown(left.relative_to(base).as_posix()), reason))
+    def leave_out(left: Path, reason: str, stale: bool = False) -> None:
+        skipped.append(Skipped(shown(left.relative_to(base).as_posix()), reason, stale=stale))
 
     rules = _Rules(path, include, exclude, temporary, gitignore=gitignore)
     files: dict[Path, Path] = {}
@@ -229,12 +230,14 @@ def select(
         if rules.exclude(file) or not rules.include(file):
             continue
         if problem := SECRET if secret else _unfollowed(file, root):
-            leave_out(file, problem)
+            # What a link that leads nowhere leads to may be on a drive that is not mounted.
+            leave_out(file, problem, stale=problem != _NOWHERE)
         elif real := real_path(file):
             files[file] = real
     selection = Selection(
         *(base, tuple(files), prefix, root, tuple(skipped), frozenset(secrets)),
-        excludes=rules.exclude,
+        excludes=rules.leave_out,
+        includes=rules.include,
         unmatched=frozenset(rules.unmatched),
     )
     return named_once([selection], files)[0]
@@ -244,7 +247,7 @@ def _unfollowed(file: Path, root: Path) -> str:
     """Return why a path that is no directory is not read; empty if it is."""
     real = real_path(file)
     if real is None:
-        return "a link that leads nowhere" if file.is_symlink() else ""
+        return _NOWHERE if file.is_symlink() else ""
     if not real.is_relative_to(root):
         return "a link that leads outside the directory that may be read; not followed"
     return "" if real.is_file() else "not a regular file"
@@ -308,26 +311,58 @@ def real_path(file: Path) -> Path | None:
 def needs_consent(gone: int, stored: int, *, files: bool) -> bool:
     """Return whether a sweep is refused unless it is confirmed: a drive may not be mounted.
 
-    It is if there are no files, if all of several sources would be removed, or more than half of
-    twenty or more.
+    It is if there are no files, or if all of several sources would be removed, or four or more
+    that are more than half.
 
     Args:
         gone: Number of sources to remove.
         stored: Number of all sources stored below the directory.
         files: Whether the directory has files.
     """
-    most = stored >= _MANY and 2 * gone > stored
+    most = gone >= _SEVERAL and 2 * gone > stored
     return gone > 0 and (not files or most or gone == stored > 1)
 
 
+def kept_texts(sources: Sequence[str]) -> list[str]:
+    """Return a warning for files that could not be read, of which an earlier text is stored."""
+    if not sources:
+        return []
+    some = ", ".join(map(repr, sources[:3])) + ", ..." * (len(sources) > 3)
+    return [f"skipped files keep the text that was read before, {len(sources):,}: {some}"]
+
+
 def vanished(file: Path) -> bool:
-    """Return whether a file no longer exists; false if that cannot be determined."""
+    """Return whether a file no longer exists; false if that cannot be determined.
+
+    It is false for what cannot be the name of a file, because that never was one.
+    """
     try:
         return not stat.S_ISREG(file.stat().st_mode)
     except (FileNotFoundError, NotADirectoryError):
         return True
-    except OSError:
+    except (OSError, ValueError):
         return False
+
+
+def _is_empty(directory: Path, known: dict[Path, bool]) -> bool:
+    """Return whether a directory has nothing but hidden files, and directories without others.
+
+    Args:
+        directory: The directory.
+        known: The answers so far, which are completed.
+    """
+    if directory not in known:
+        try:
+            with os.scandir(directory) as entries:
+                known[directory] = all(
+                    _is_empty(Path(each.path), known)
+                    if each.is_dir(follow_symlinks=False)
+                    else each.name.startswith(".")
+                    for each in entries
+                )
+        except OSError:
+            known[directory] = False
+    return known[directory]
 
 
 def _exists(path: Path) -> bool:
@@ -384,23 +419,25 @@ class _Rules:
         self._wanted = _patterns(include, "include") if include else None
         self._unwanted = _patterns([*_LEFT_OUT, *temporary, *exclude], "exclude")
         self.ignored = _Ignored(top) if gitignore else None
-        specs = {each: _patterns([each], "exclude") for each in (*include, *exclude)}
         self.unmatched = {
-            pattern: spec
-            for pattern, spec in specs.items()
-            if any(each.include for each in spec.patterns)
+            each: _patterns([each.removeprefix("!")], "exclude") for each in (*include, *exclude)
         }
-        """Patterns that have matched nothing so far, without negated ones."""
+        """Patterns that have matched nothing so far; negated ones match what they bring back."""
 
     def exclude(self, path: Path, *, directory: bool = False) -> bool:
         """Return whether a path is left out."""
-        if not path.is_relative_to(self._top):
-            return False
         relative = path.relative_to(self._top).as_posix() + "/" * directory
         for pattern in [each for each, spec in self.unmatched.items() if spec.match_file(relative)]:
             del self.unmatched[pattern]
         ignored = self.ignored is not None and self.ignored.names(path, directory=directory)
         return ignored or self._unwanted.match_file(relative)
+
+    def leave_out(self, file: Path) -> bool:
+        """Return whether a file is left out, is a secret, or is behind a link to a directory."""
+        if not file.is_relative_to(self._top):
+            return False
+        secret = is_secret(file.relative_to(self._top).as_posix())
+        return secret or self.exclude(file) or os.path.realpath(file.parent) != str(file.parent)
 
     def include(self, file: Path) -> bool:
         """Return whether a file is selected if it is not left out."""
@@ -451,23 +488,6 @@ def left_out(path: str) -> bool:
 def is_secret(path: str) -> bool:
     """Return whether a relative path names a key file or file of secrets, in either case."""
     return _SECRET.match_file(path.lower())
-
-
-def holds_credentials(data: bytes) -> bool:
-    """Return True if a file is one of keys or passwords by its content, whatever its name.
-
-    It begins as the files of a known program do, or is JSON or YAML with its fields. A text that
-    only quotes credentials is no such file. A byte order mark may come first.
-    """
-    if data.startswith(_UTF_16):
-        data = data[2:].replace(b"\0", b"")
-    data = data.removeprefix(b"\xef\xbb\xbf")
-    if data[:100].lstrip().startswith(b"{"):
-        return bool(_CREDENTIALS_IN_JSON.search(data))
-    head = data[:_CREDENTIALS_BYTES]
-    if _CREDENTIALS.match(head):
-        return True
-    return any(begins.match(head) and line.search(head) for begins, line in _KEYED)
 
 
 def _secrets_above(path: Path, root: Path, known: dict[Path, frozenset[Identity]]) -> set[Identity]:

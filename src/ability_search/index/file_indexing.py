@@ -16,7 +16,7 @@ from ability_search.files.selection import (
     Selection,
     Skipped,
     allowed,
-    needs_consent,
+    kept_texts,
     select,
     slices,
     unmatched_patterns,
@@ -41,7 +41,7 @@ class FileRequest(BaseModel):
     sweep: bool = False
     """Remove sources under the path whose files are gone or excluded now."""
     sweep_all: bool = False
-    """Remove them even if :func:`.needs_consent` applies."""
+    """Remove those too that :meth:`.Selection.swept` doubts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,14 +99,16 @@ class FileIndexing:
                 while (reading := await asyncio.to_thread(next, read, None)) is not None:
                     skipped += reading.skipped
                     await self._store_documents(name, reading.documents, options, total)
-        stale = [each.path for each in (*selection.skipped, *skipped) if each.stale]
-        removed = await self._indexing.discard(name, stale)
+        unread = [*selection.skipped, *skipped]
+        removed = await self._indexing.discard(name, [each.path for each in unread if each.stale])
+        kept = await self._indexing.stored(name, [each.path for each in unread if not each.stale])
+        total.result.warnings += kept_texts(kept)
         if request.sweep:
             removed += await self._sweep(
                 name, selection, total.result.warnings, confirmed=request.sweep_all
             )
         taken = len(selection.files) - sum(not each.part for each in skipped)
-        return FileReport(total.result, taken, [*selection.skipped, *skipped], removed)
+        return FileReport(total.result, taken, unread, removed)
 
     async def _changed(
         self,
@@ -165,29 +167,32 @@ class FileIndexing:
     ) -> int:
         """Remove the sources below the selection that are gone; return their number.
 
-        Nothing is removed if :func:`.needs_consent` applies and it was not confirmed.
+        What :meth:`.Selection.swept` doubts is kept, unless it was confirmed.
         """
         collection = await self._registry.reload(name)
         if collection is None:
             return 0
-        gone: list[str] = []
-        stored, floor = 0, selection.prefix
+        stored: list[str] = []
+        floor = selection.prefix
         while page := await self._store.sources(
             collection.type, after=floor, limit=_PAGE, files=True
         ):
             below = [source for source in page if source.startswith(selection.prefix)]
-            gone += await asyncio.to_thread(selection.gone, below)
-            stored += len(below)
+            stored += below
             if len(below) < _PAGE:
                 break
             floor = below[-1]
-        if not confirmed and needs_consent(len(gone), stored, files=bool(selection.files)):
+        swept = await asyncio.to_thread(selection.swept, stored)
+        gone = [*swept.gone]
+        for directory, sources in swept.doubtful.items():
+            if confirmed:
+                gone += sources
+                continue
             warnings.append(
-                f"{selection.prefix or name} lacks or excludes the files of {len(gone)} of {stored}"
-                " sources; they are kept, because its drive may not be mounted (sweepAll deletes"
-                " them)"
+                f"{directory or name} lacks or excludes the files of {len(sources)} of"
+                f" {len(stored)} sources; they are kept, because its drive may not be mounted"
+                " (sweepAll deletes them)"
             )
-            return 0
         parts = [gone[start : start + _PAGE] for start in range(0, len(gone), _PAGE)]
         return sum([await self._indexing.discard(name, part) for part in parts])
 

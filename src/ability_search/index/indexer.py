@@ -32,6 +32,7 @@ from ability_search.index.index_calls import (
     IndexReport,
     Report,
     Written,
+    dedup_threshold,
     recipe_for,
 )
 from ability_search.index.index_ports import IndexPorts
@@ -109,13 +110,11 @@ class Indexer:
             DatabaseUnavailable: if the database failed. What was reported as done is stored.
         """
         checked_name(name)
-        if options.dedup_threshold is not None:
-            documents = [
-                replace(each, dedup_threshold=options.dedup_threshold) for each in documents
-            ]
         # With force, stored hashes are not read, so a stale cached record would go unnoticed.
         known = self._registry.reload if options.force else self._registry.find
         collection = await known(name)
+        threshold = dedup_threshold(options, collection)
+        documents = [replace(each, dedup_threshold=threshold) for each in documents]
         last = {document.source: document for document in documents}.values()
         moved: list[str] = []
         if collection is not None:
@@ -170,8 +169,14 @@ class Indexer:
         documents: Sequence[Document],
         options: IndexOptions,
         report: Report,
+        *,
+        keep_refused: bool = False,
     ) -> IndexReport:
-        """Index as :meth:`index` does, into the generation of a record, which may be new."""
+        """Index as :meth:`index` does, into the generation of a record, which may be new.
+
+        With ``keep_refused`` documents are stored although the embedder refuses texts of them, see
+        :mod:`.partial_vectors`.
+        """
         started = time.perf_counter()
         unknown = collection is None or not collection.content_language
         detected = await detected_language(documents) if unknown else ""
@@ -194,7 +199,9 @@ class Indexer:
                 )
             if current is None or current.type != collection.type:
                 # Another generation may be chunked and embedded differently: start over with it.
-                return await self.index_into(record, current, documents, options, report)
+                return await self.index_into(
+                    record, current, documents, options, report, keep_refused=keep_refused
+                )
             collection = current
         result.wanted = [task.document.source for task in tasks if task.document.unread]
         tasks = [task for task in tasks if not task.document.unread]
@@ -218,7 +225,15 @@ class Indexer:
             for some in _children_first(tasks):
                 if writer.collection is None and some[0].document.container:
                     break
-                await self._run(some, writer, call, recipe, model, embed_all=options.embed_all)
+                await self._run(
+                    some,
+                    writer,
+                    call,
+                    recipe,
+                    model,
+                    embed_all=options.embed_all,
+                    keep_refused=keep_refused,
+                )
         except EmbeddingUnavailable as exc:
             if record == result.collection:
                 _add_progress(exc, result)
@@ -261,6 +276,16 @@ class Indexer:
                     return deleted
             await self._registry.reload(name)
         return 0
+
+    async def stored(self, name: str, sources: Sequence[str]) -> list[str]:
+        """Return those of the sources that are stored."""
+        collection = await self._registry.find(name) if sources else None
+        if collection is None:
+            return []
+        found = await self._registry.consult(
+            collection, partial(self._store.content_hashes, sources=sources)
+        )
+        return list(found[1]) if found else []
 
     async def discard(self, name: str, sources: Sequence[str]) -> int:
         """Delete sources, if they are stored; return how many were."""
@@ -365,6 +390,7 @@ class Indexer:
         model: str,
         *,
         embed_all: bool,
+        keep_refused: bool,
     ) -> None:
         """Prepare, embed and store documents."""
         embedding, database = self._settings.embedding, self._settings.database
@@ -381,6 +407,7 @@ class Indexer:
             find_vectors=cache.find,
             embed=partial(self._ports.embed, model),
             write=partial(self._write, writer),
+            keep_refused=keep_refused,
         )
         limits = Limits(
             preparing=kinds.concurrency,

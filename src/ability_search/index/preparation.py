@@ -59,6 +59,8 @@ class Recipe:
     """Maximum number of turns that a turn of a conversation is embedded and searched with."""
     context: Context | None = None
     """The same for chunks that are no turns; ``None`` for no context."""
+    dedup_threshold: float | None = None
+    """Minimum cosine of a near-duplicate; it does not determine the chunks themselves."""
     query_prefix: str = ""
     """Prefix of each query for the model."""
     passage_prefix: str = ""
@@ -100,6 +102,8 @@ class Prepared:
     periods: Sequence[Sequence[Period]] = ()
     """Periods of time mentioned in each passage."""
     vectors: list[Vector | None] = field(default_factory=list)
+    partial: set[int] = field(default_factory=set)
+    """Passages that the embedder refuses, with vectors as of :mod:`.partial_vectors`."""
     missing: int = 0
     """Number of vectors not yet added, including those of derived kinds."""
     warnings: Sequence[str] = ()
@@ -320,7 +324,9 @@ def chunk_records(prepared: Prepared, collection: Collection, *, now: int) -> li
                 facets=[*prepared.facets, *facets_of(passage.metadata), *buckets(periods)],
                 dates=to_numbers(periods),
                 embedding=_rounded_vector(prepared.vectors[index]),
-                vector_key=vector_key(collection.model, prepared.texts[index]),
+                vector_key=None
+                if index in prepared.partial
+                else vector_key(collection.model, prepared.texts[index]),
                 terms=ids.tolist(),
                 weights=_rounded(weights, 5),
                 lengths=[len(prepared.title_terms), len(terms)],

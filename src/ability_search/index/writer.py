@@ -172,11 +172,14 @@ class Writer:
         parts: Sequence[Prepared],
         chunks: Sequence[Sequence[ChunkRecord]],
     ) -> Duplicates | None:
-        """Return the duplicates among the chunks of parts except kinds; ``None`` as above."""
+        """Return the duplicates among the chunks of parts except kinds; ``None`` as above.
+
+        Partial vectors say too little to call a text a duplicate.
+        """
         thresholds = {
             part.document.source: part.document.dedup_threshold
             for part in parts
-            if part.document.dedup_threshold is not None
+            if part.document.dedup_threshold is not None and not part.partial
         }
         if not thresholds:
             return Duplicates()
@@ -270,6 +273,7 @@ def new_collection(
         context=recipe.context,
         kinds=recipe.kinds,
         kinds_by=recipe.kinds_by,
+        dedup_threshold=recipe.dedup_threshold,
         content_language=recipe.content_language,
         query_prefix=recipe.query_prefix,
         passage_prefix=recipe.passage_prefix,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -17,7 +17,6 @@ from ability_search.files.selection import (
     Identity,
     Selection,
     named_once,
-    needs_consent,
     real_path,
     select,
     unmatched_patterns,
@@ -49,21 +48,22 @@ class Tree:
         """Return the tree restricted to these files."""
         return replace(self, selection=self.selection.only(files))
 
-    def lost(self, sources: Sequence[str]) -> tuple[list[str], bool]:
-        """Return the sources in this directory whose files no longer exist or are left out now.
-
-        Also returns whether their removal has to be confirmed, see :func:`.needs_consent`.
-        """
-        selection = self.selection
-        stored = [source for source in sources if source.startswith(selection.prefix)]
-        gone = selection.gone(stored)
-        return gone, needs_consent(len(gone), len(stored), files=bool(selection.files))
-
     def excluded(self, sources: Sequence[str]) -> list[str]:
         """Return the sources whose files are left out now, although they exist."""
-        root = self.selection.root
-        left = [each for each in sources if self.selection.excludes(root / each)]
-        return [each for each in left if not vanished(root / each)]
+        return self._present(sources, self.selection.excludes)
+
+    def unnamed(self, sources: Sequence[str]) -> list[str]:
+        """Return the sources whose files exist, but are not named by a pattern to include."""
+        selection = self.selection
+        return self._present(
+            sources, lambda file: not selection.includes(file) and not selection.excludes(file)
+        )
+
+    def _present(self, sources: Sequence[str], wanted: Callable[[Path], bool]) -> list[str]:
+        selection = self.selection
+        files = ((each, selection.root / each) for each in sources)
+        below = (each for each in files if each[0].startswith(selection.prefix))
+        return [source for source, file in below if wanted(file) and not vanished(file)]
 
 
 def collection_name(path: Path) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from ability_search.client.tool_client import Advance, Call, ToolClient
 from ability_search.config.schema import Settings
 from ability_search.documents import Document
 from ability_search.files.file_documents import Reading, open_extractor, prints
-from ability_search.files.selection import Selection, Skipped, slices
+from ability_search.files.selection import Selection, Skipped, kept_texts, slices
 from ability_search.sync.trees import (
     Root,
     Tree,
@@ -67,11 +67,16 @@ class Outcome:
             if file.stale:
                 self.stale.append(file.path)
 
+    def keep(self, sources: Collection[str]) -> None:
+        """Warn of the skipped files of which an earlier text is stored that is not deleted."""
+        kept = {each["path"] for each in self.skipped}.difference(self.stale)
+        self.warnings += kept_texts(sorted(kept.intersection(sources)))
+
     @property
     def is_notable(self) -> bool:
-        """Return whether anything changed, failed or was skipped."""
+        """Return whether anything changed, failed, was skipped or needs attention."""
         changes = self.counts["added"] + self.counts["updated"] + self.removed
-        return bool(changes or self.failed or self.skipped)
+        return bool(changes or self.failed or self.skipped or self.warnings)
 
     def as_json(self) -> dict[str, Any]:
         """Return the outcome as a JSON object."""
@@ -270,13 +275,13 @@ async def remove_sources(
     The collection may be missing: an emptied file is deleted whether or not it was stored.
     """
     removed = 0
-    while part := sources[removed : removed + _REMOVED_AT_ONCE]:
-        advance(removed, len(sources), "deleting")
+    for start in range(0, len(sources), _REMOVED_AT_ONCE):
+        part = sources[start : start + _REMOVED_AT_ONCE]
+        advance(start, len(sources), "deleting")
         try:
             await call("search-delete", {"collection": collection, "sources": part})
+            removed += len(part)
         except ToolError as exc:
             if exc.code != "not_found":
                 raise
-            break
-        removed += len(part)
     return removed

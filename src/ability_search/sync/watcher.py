@@ -4,10 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Mapping,
+    Sequence,
+    Set,
+)
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -99,6 +108,7 @@ class Watcher:
     _known: dict[str, Known] = field(default_factory=dict)
     _named: set[Path] = field(default_factory=set)
     _swept: bool = False
+    _warned: set[str] = field(default_factory=set)
     _failures: int = 0
     _not_before: float = 0.0
 
@@ -131,6 +141,8 @@ class Watcher:
             self.report.postponed(exc, seconds)
             return
         self._failures = 0
+        outcome.warnings = [each for each in outcome.warnings if each not in self._warned]
+        self._warned.update(outcome.warnings)
         if first or outcome.is_notable:
             self.report.applied(outcome, time.monotonic() - started)
 
@@ -159,8 +171,9 @@ class Watcher:
             with shown as advance:
                 await send_files(self.client, chosen, options, outcome, self.timeout, advance)
         lost = {source: file for source, file in self._known.items() if source not in current}
-        gone = await asyncio.to_thread(_gone, lost, trees, len(self._known), outcome)
+        gone = await asyncio.to_thread(_gone, lost, trees, len(self._known), named, outcome)
         removing = {*gone, *outcome.stale}
+        outcome.keep({*place.sources, *self._known})
         if not self._swept:
             removing &= {*place.sources}
             removing |= await asyncio.to_thread(_vanished, trees, place, outcome)
@@ -231,18 +244,32 @@ def _stamps(trees: Sequence[Tree]) -> dict[str, Known]:
 
 
 def _gone(
-    lost: Mapping[str, Known], trees: Sequence[Tree], known: int, outcome: Outcome
+    lost: Mapping[str, Known],
+    trees: Sequence[Tree],
+    known: int,
+    named: Set[Path],
+    outcome: Outcome,
 ) -> list[str]:
     """Return the sources whose files no longer exist, or are left out by a pattern now.
 
-    Others are unreadable, or on a drive that is no longer mounted. Most of the ``known`` ones are
-    not left out without consent; they are warned about.
+    Others are unreadable, or on a drive that is no longer mounted: on another device, or all in a
+    directory that is empty without an event that says so. Most of the ``known`` ones are not left
+    out without consent. The two latter are warned about.
     """
-    gone = [
+    missing = [
         source
         for source, file in lost.items()
         if vanished(file.path) and _device_of(file.path) == file.device
     ]
+    silent = [
+        each for each in missing if named.isdisjoint((lost[each].path, *lost[each].path.parents))
+    ]
+    held: set[str] = set()
+    for tree in trees:
+        doubtful = tree.selection.emptied(silent)
+        outcome.warnings += _kept(doubtful, outcome.collection)
+        held.update(*doubtful.values())
+    gone = [source for source in missing if source not in held]
     excluded = [
         source
         for source, file in lost.items()
@@ -265,22 +292,35 @@ def _device_of(path: Path) -> int:
 def _vanished(trees: Sequence[Tree], place: Place, outcome: Outcome) -> set[str]:
     """Return the stored sources of directories whose files no longer exist, or are left out now.
 
-    None if they are most of a directory, because its drive may not be mounted, and none of a root
-    directory, because every source would count as one of its files; both are warned about.
+    None that :meth:`.Selection.swept` doubts, and none of a root directory, because every source
+    would count as one of its files; both are warned about.
     """
     found: set[str] = set()
     for tree in trees:
-        prefix = tree.selection.prefix
-        lost, unusual = tree.lost(place.sources)
-        if prefix and not unusual:
-            found.update(lost)
-        elif lost:
-            reason = "lacks or excludes its files" if prefix else "is the root of the sources"
+        swept = tree.selection.swept(place.sources)
+        if tree.selection.prefix:
+            found.update(swept.gone)
+            outcome.warnings += _kept(swept.doubtful, place.collection)
+        elif lost := [*swept.gone, *chain(*swept.doubtful.values())]:
             outcome.warnings.append(
-                f"{prefix or tree.selection.root} {reason}: {len(lost):,} sources without a file"
-                f" stay in {place.collection}; `ability-search delete` deletes them"
+                f"{tree.selection.root} is the root of the sources: {len(lost):,} sources without a"
+                f" file stay in {place.collection}; `ability-search delete` deletes them"
+            )
+        if unnamed := tree.unnamed(place.sources):
+            outcome.warnings.append(
+                f"{len(unnamed):,} sources, such as {unnamed[0]!r}, are not named by --include;"
+                " they stay as they are"
             )
     return found
+
+
+def _kept(doubtful: Mapping[str, Sequence[str]], collection: str) -> list[str]:
+    return [
+        f"{directory} lacks or excludes its files: {len(sources):,} sources without a file stay in"
+        f" {collection}, as its drive may not be mounted; `ability-search index --sweep` deletes"
+        " them"
+        for directory, sources in doubtful.items()
+    ]
 
 
 def _is_transient(exc: KadiError) -> bool:

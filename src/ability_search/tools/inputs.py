@@ -103,7 +103,8 @@ DedupThreshold = Annotated[
         description="Near-duplicate threshold: a chunk whose nearest neighbour in the collection"
         " has at least this cosine is found only by filters that exclude the neighbour; .95 is"
         " usual. If the neighbour is replaced or deleted, one of those that it represents takes its"
-        " place. Unchanged documents are left as they are, unless force is set.",
+        " place. Unchanged documents are left as they are, unless force is set. Default: that which"
+        " the collection was created with, if any.",
     ),
 ]
 JobId = Annotated[

@@ -8,6 +8,7 @@ import pytest
 from tests.ability_search.cli.conftest import Network, Run
 
 from ability_search.tools.results import FailedDocument, IndexResult
+from kadi_client.backoff import Backoff
 
 
 def write(*names: str, text: str = "Some words.") -> None:
@@ -228,3 +229,56 @@ def test_wrong_options_of_a_text_are_named(
     assert refused.exit_code == 2
     assert named in refused.stderr
     assert not network.asked
+
+
+@pytest.mark.parametrize(
+    ("code", "repeated"), [("database_unavailable", True), ("embedding_unavailable", False)]
+)
+def test_indexing_goes_on_when_the_database_was_away(
+    network: Network, run: Run, monkeypatch: pytest.MonkeyPatch, code: str, repeated: bool
+) -> None:
+    monkeypatch.setattr(Backoff, "delay", lambda *_: 0.0)
+    write("notes/a.md", "notes/b.md")
+    away = [{"success": False, "error": "away", "code": code, "retryable": True}] * 3
+    network.answers["search-index"] = lambda given: away.pop() if away else answered(given)
+    done = run("index", "notes", "--json", broker=network.url)
+    assert (done.exit_code, len(away)) == ((0, 0) if repeated else (1, 2)), done.stderr
+    if repeated:
+        assert json.loads(done.stdout)["added"] == 2
+
+
+def test_a_network_that_never_answered_is_not_waited_for(network: Network, run: Run) -> None:
+    write("notes/a.md")
+    failure = {"success": False, "error": "away", "code": "database_unavailable", "retryable": True}
+    network.answers["search-collection-info"] = lambda _: failure
+    done = run("index", "notes", "--json", broker=network.url)
+    assert (done.exit_code, len(network.inputs("search-collection-info"))) == (1, 1)
+
+
+def test_most_sources_and_those_of_an_empty_directory_are_swept_with_consent(
+    network: Network, run: Run
+) -> None:
+    write(*(f"notes/{n}.md" for n in range(8)))
+    Path("notes/mnt").mkdir()
+    stored = [*(f"notes/{n}.md" for n in range(8)), "notes/mnt/a.md", "notes/mnt/b.md"]
+    network.answers["search-index"] = answered
+    network.answers["search-collection-info"] = lambda _: {"sources": stored}
+    network.answers["search-delete"] = lambda _: {"deleted": 1}
+    done = run("index", "notes", "--sweep", broker=network.url)
+    assert done.exit_code == 2
+    assert "notes/mnt lacks or excludes the files of 2 sources" in done.stderr
+    assert not network.inputs("search-index") and not network.inputs("search-delete")
+    done = run("index", "notes", "--sweep", "--yes", broker=network.url)
+    assert done.exit_code == 0, done.stderr
+    assert network.inputs("search-delete") == [
+        {"collection": "notes", "sources": ["notes/mnt/a.md", "notes/mnt/b.md"]}
+    ]
+
+
+def test_sources_that_include_does_not_name_any_more_are_named(network: Network, run: Run) -> None:
+    write("notes/a.md", "notes/b.txt")
+    network.answers["search-index"] = answered
+    network.answers["search-collection-info"] = lambda _: {"sources": ["notes/a.md", "notes/b.txt"]}
+    done = run("index", "notes", "--include", "*.md", broker=network.url)
+    assert "1 source in notes, such as 'notes/b.txt': not named by --include" in done.stderr
+    assert not network.inputs("search-delete")

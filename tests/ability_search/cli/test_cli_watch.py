@@ -321,6 +321,23 @@ async def test_a_directory_without_its_files_is_not_swept_at_the_start(
     )
 
 
+async def test_a_directory_that_is_empty_without_an_event_may_be_a_drive(
+    ready: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write("d/a.md", "d/mnt/b.md", "d/mnt/c.md")
+    async with watching_d(ready) as watched:
+        await watched.look()
+        for name in ("d/mnt/b.md", "d/mnt/c.md"):
+            at(name).unlink()
+        capsys.readouterr()
+        for name in ("d/a.md", "d/a.md"):
+            assert (await watched.look(name))[1] == []
+        lines = map(json.loads, capsys.readouterr().out.splitlines())
+        (warning,) = [each for line in lines for each in line["warnings"]]
+        assert "d/mnt/ lacks or excludes its files: 2 sources" in warning
+        assert await watched.look("d/mnt/b.md", "d/mnt") == ([], ["d/mnt/b.md", "d/mnt/c.md"])
+
+
 async def test_files_of_a_drive_that_is_no_longer_mounted_are_kept(
     ready: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

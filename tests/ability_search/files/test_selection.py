@@ -12,6 +12,7 @@ from ability_search.errors import ForbiddenPath, InvalidInput
 from ability_search.files.file_documents import load
 from ability_search.files.selection import (
     SECRET,
+    Sweep,
     allowed,
     parts,
     select,
@@ -226,11 +227,19 @@ def test_patterns_that_match_nothing_and_links_that_are_not_followed_are_named(
         "pipe.md": "not a regular file",
     }
     assert {each.path for each in unmatched_patterns([found])} == {
-        *("./a.md", "docs/none.md", "drafts/"),
+        *("./a.md", "docs/none.md", "drafts/", "!b.md", "# a comment"),
     }
     other = select(outside, outside, include=["./a.md", "docs/none.md"])
     # Of several directories, a pattern has to match in one.
     assert {each.path for each in unmatched_patterns([found, other])} == {"./a.md", "docs/none.md"}
+
+
+@pytest.mark.parametrize("pattern", ["[", "#a.md", "", " ", "!x*", "docs//a.md", "/tmp/a.md", "/"])
+def test_a_pattern_without_effect_is_named(tmp_path: Path, pattern: str) -> None:
+    (tmp_path / "a.md").write_text("text")
+    for options in ({"include": [pattern]}, {"exclude": ["*.log", pattern]}):
+        found = select(tmp_path, tmp_path, **options)
+        assert pattern in {each.path for each in unmatched_patterns([found])}
 
 
 @pytest.mark.parametrize("pattern", ["{a,b}.md", "docs/*.{md,txt}", "!{a,b}", "x{,y}"])
@@ -251,4 +260,43 @@ def test_a_source_is_gone_if_its_file_is_or_a_pattern_leaves_it_out(tmp_path: Pa
     (tmp_path / "sub" / ".gitignore").write_text("!c.log\n")
     found = select(tmp_path, tmp_path, include=["*.md"], exclude=["deep/"], gitignore=True)
     sources = ["a.md", "b.log", "sub/c.log", "sub/d.md", "sub/deep/e.md", "sub/gone.md", "/etc"]
-    assert found.gone(sources) == ["b.log", "sub/deep/e.md", "sub/gone.md", "/etc"]
+    swept = found.swept([*sources, "a\0.md", "x" * 300])
+    assert swept == Sweep(["sub/gone.md", "/etc", "b.log", "sub/deep/e.md"], {})
+
+
+@pytest.mark.parametrize(
+    ("left", "doubtful"),
+    [
+        ((), True),
+        ((".DS_Store",), True),
+        (("lost+found/",), True),
+        (("deep/er/.hidden",), True),
+        (("b.png",), False),
+        (("deep/er/b.png",), False),
+    ],
+)
+def test_the_sources_of_a_directory_that_is_there_but_empty_are_doubtful(
+    tmp_path: Path, left: tuple[str, ...], doubtful: bool
+) -> None:
+    """It may be the place of a drive that is not mounted; a directory that is gone is none."""
+    for name in (*(f"{n}.md" for n in range(9)), *(f"mnt/{each}" for each in left)):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).mkdir() if name.endswith("/") else (tmp_path / name).write_text("text")
+    (tmp_path / "mnt").mkdir(exist_ok=True)
+    drive = ["mnt/a.md", "mnt/sub/b.md", "mnt/sub/c.md"]
+    sources = [*(f"{n}.md" for n in range(9)), *drive, "gone/d.md", "gone/e.md"]
+    found = select(tmp_path, tmp_path)
+    swept = found.swept(sources)
+    assert swept.doubtful == ({"mnt/": drive} if doubtful else {})
+    assert sorted([*swept.gone, *drive * doubtful]) == sorted([*drive, "gone/d.md", "gone/e.md"])
+
+
+def test_sources_that_became_secrets_or_are_behind_a_link_are_swept(tmp_path: Path) -> None:
+    for name in ("a.md", "b.env", "real/c.md", "d.md", "e.md", "f.md", "g.md"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("text")
+    (tmp_path / "link").symlink_to("real")
+    sources = ["a.md", "b.env", "link/c.md", "real/c.md", "d.md", "e.md", "f.md", "g.md"]
+    found = select(tmp_path, tmp_path)
+    assert found.swept(sources) == Sweep(["b.env", "link/c.md"], {})
+    assert {each.path: each.stale for each in found.skipped} == {"b.env": True, "link": False}

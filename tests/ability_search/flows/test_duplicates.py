@@ -258,6 +258,18 @@ async def test_reindexing_finds_the_duplicates_again(network: Network) -> None:
     assert (await found(network))["keyword"] == {"a"}
 
 
+async def test_a_cleared_collection_keeps_its_threshold(network: Network) -> None:
+    await indexed(network, titled("a", FOX), dedupThreshold=0.95)
+    await network.call("search-reindex", collection="docs")
+    await network.call("search-reindex", collection="docs", clear=True)
+    again = await indexed(network, titled("a", FOX), titled("b", NEAR_FOX), dedupThreshold=None)
+    assert again["deduplicated"] == 1
+    strict = await indexed(network, titled("c", f"{FOX} {FOX} anew"), dedupThreshold=1.0)
+    assert strict["deduplicated"] == 0
+    assert (await record(network, "docs")).dedup_threshold == 0.95
+    await assert_consistent(network, "docs")
+
+
 async def test_reindexing_keeps_the_stand_in_of_a_later_source(network: Network) -> None:
     await indexed(network, titled("z", FOX), dedupThreshold=None)
     await indexed(network, titled("a", FOX))

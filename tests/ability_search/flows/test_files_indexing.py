@@ -200,7 +200,9 @@ async def test_an_emptied_directory_or_file_is_handled_apart(
     await assert_consistent(network, "docs")
 
 
-@pytest.mark.parametrize(("stored", "left"), [(1, 0), (5, 0), (19, 1), (20, 9), (60, 29)])
+@pytest.mark.parametrize(
+    ("stored", "left"), [(1, 0), (5, 0), (5, 2), (7, 3), (8, 4), (19, 1), (20, 9), (60, 29)]
+)
 async def test_a_sweep_of_most_sources_needs_consent(
     network: Network, tmp_path: Path, stored: int, left: int
 ) -> None:
@@ -214,7 +216,7 @@ async def test_a_sweep_of_most_sources_needs_consent(
     if stored > 1:
         (tmp_path / "d/.DS_Store").write_bytes(b"\0\0\0\1Bud1")
     swept = await network.call("search-index-file", collection="docs", path="d", sweep=True)
-    unusual = left == 0 or stored >= 20
+    unusual = left == 0 or (stored - left > 3 and left < stored - left)
     assert swept["removed"] == (0 if unusual else stored - left)
     assert any("sweepAll" in each for each in swept.get("warnings", ())) == unusual
     if unusual:
@@ -223,6 +225,27 @@ async def test_a_sweep_of_most_sources_needs_consent(
         )
         assert swept["removed"] == stored - left
     assert len(await sources(network)) == left
+
+
+async def test_a_file_that_is_no_text_now_loses_its_earlier_text(
+    network: Network, tmp_path: Path
+) -> None:
+    """One that cannot be read for now keeps it, which is said."""
+    write(tmp_path, **{f"d__{name}_DOT_md": f"text of {name}" for name in "abcdef"})
+    await network.call("search-index-file", collection="docs", path="d")
+    write(
+        tmp_path,
+        d__a_DOT_md=b"\x7fELF\0\1\2\3",
+        d__b_DOT_md="-----BEGIN PRIVATE KEY-----\nabc\n",
+        d__c_DOT_md=bytes(range(256)) * 9,
+        d__d_DOT_md=" \n",
+        d__e_DOT_md="x" * 20_000_000,
+    )
+    answer = await network.call("search-index-file", collection="docs", path="d")
+    assert answer["removed"] == 4
+    assert await sources(network) == {"d/e.md", "d/f.md"}
+    assert any("keep the text that was read before, 1: 'd/e.md'" in w for w in answer["warnings"])
+    await assert_consistent(network, "docs")
 
 
 async def test_copies_of_a_file_are_not_searched_where_asked(

@@ -28,6 +28,7 @@ _WIRE = {
     "chunk_size": "chunkSize",
     "chunk_overlap": "chunkOverlap",
     "kinds_by": "kindsBy",
+    "dedup_threshold": "dedupThreshold",
     "content_language": "contentLanguage",
     "query_prefix": "queryPrefix",
     "passage_prefix": "passagePrefix",

@@ -17,6 +17,7 @@ from ability_search.text.loaders.encodings import decoded, detected
 from ability_search.text.loaders.extracts import (
     EMPTY,
     NO_RECOGNITION,
+    NOT_TEXT,
     OUT_OF_TIME,
     Bounds,
     Extracted,
@@ -48,6 +49,7 @@ __all__ = [
     "EMPTY",
     "FOREIGN",
     "MAY_HOLD_DOCUMENTS",
+    "NOT_TEXT",
     "NO_RECOGNITION",
     "OUT_OF_TIME",
     "VERSION",

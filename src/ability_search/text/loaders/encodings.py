@@ -12,7 +12,7 @@ from itertools import pairwise
 
 import chardet
 
-from ability_search.text.loaders.extracts import Unreadable
+from ability_search.text.loaders.extracts import NOT_TEXT, Unreadable
 
 _WINDOWS = ("cp1250", "cp1251", "cp1253", "cp1254", "cp1255", "cp1256", "cp1257", "cp1258", "cp874")
 _CHINESE_JAPANESE_KOREAN = ("gb18030", "big5", "cp932", "euc-jp", "cp949")
@@ -68,7 +68,7 @@ _FIRST_LETTER = 0xC0
 _WRONG = re.compile(r"[\udc80-\udcff]++")
 _CONTROL = re.compile(r"[\0-\x08\x0e-\x1a\x1c-\x1f\ufffe\uffff]")
 _NO_FIT = "some bytes do not fit"
-_BINARY = "binary, not text"
+_BINARY = "binary" + NOT_TEXT
 _PLAIN = bytes(range(32, 127)) + b"\t\r\n"
 _LATIN = "LATIN"
 _EAST_ASIAN = frozenset(("CJK", "HIRAGANA", "KATAKANA", "HANGUL", "KATAKANA-HIRAGANA", "FULLWIDTH"))

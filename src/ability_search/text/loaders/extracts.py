@@ -16,6 +16,9 @@ PAGE_END = "\n\f\n"
 EMPTY = "empty"
 """Why a file without text is unreadable; its source is deleted if an earlier text is stored."""
 
+NOT_TEXT = ", not text"
+"""End of the reason why a binary file is unreadable; likewise."""
+
 OUT_OF_TIME = "(file_timeout)"
 """End of the reason why a part is unreadable that may be read when the file is read again."""
 

@@ -6,7 +6,7 @@ import re
 from pathlib import PurePath
 from urllib.parse import urlsplit
 
-from ability_search.text.loaders.extracts import EMPTY, Unreadable
+from ability_search.text.loaders.extracts import EMPTY, NOT_TEXT, Unreadable
 
 _FORMATS = {
     ".csv": "csv",
@@ -145,7 +145,7 @@ def format_of(name: str, data: bytes) -> str | None:
     if found is not None and named is None:
         return found
     if what:
-        raise Unreadable(f"{what}, not text")
+        raise Unreadable(what + NOT_TEXT)
     return named
 
 
