@@ -242,7 +242,7 @@ class Calls:
         try:
             candidates = self._candidates(call.caller, call.tool, call.agents)
             fitting = {each: n for each, n in candidates.items() if n == call.network}
-            provider, _ = self._choose(call.tool, fitting, lambda _network: frame)
+            provider, _ = self._choose(call.tool, call.caller, fitting, lambda _network: frame)
         except Refused as exc:
             self._forget(call)
             self._counts(call).provider_lost += 1
