@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import random
 import statistics
 import sys
 import time
@@ -31,6 +32,11 @@ HEAVY: dict[str, tuple[int, dict[str, Any]]] = {
         {"filter": {"$or": [{"title": {"$contains": f"no {n}"}} for n in range(120)]}},
     ),
     "4 with 8 phrasings": (4, {"limit": 1000, "explain": True, "queries": _PHRASINGS[1:]}),
+    "8 of 1,000 with sections": (
+        8,
+        {"limit": 1000, "expand": "section", "highlights": True, "prf": True, "fullText": {}},
+    ),
+    "2 of 1,000 documents": (2, {"tool": "search-index"}),
 }
 """The heavy callers: how many calls run at a time, and what is special about them."""
 
@@ -118,9 +124,13 @@ async def _call_heavily(url: str, name: str) -> None:
         nonlocal slowest
         while True:
             wanted = {"collection": "bench", "query": _PHRASINGS[0], **options}
+            tool = wanted.pop("tool", "search-query")
+            if tool == "search-index":
+                documents = texts.documents(1000, seed=random.randrange(1 << 30))
+                wanted = {"collection": "neighbour", "documents": list(documents)}
             began = time.perf_counter()
             try:
-                await connection.invoke("search-query", wanted, timeout=120)
+                await connection.invoke(tool, wanted, timeout=120)
                 outcome = "ok"
             except KadiError as exc:
                 outcome = str(exc)[:80]

@@ -164,9 +164,10 @@ def offences(modules: list[str], *packages: str) -> dict[str, list[str]]:
 def test_the_packages_are_there() -> None:
     assert all(within(package) for package in ("kadi_client", "kadi_localnet", "ability_search"))
     assert imported_from("ability_search.tools.handlers", "kadi_client") == [
+        "kadi_client.Raw",
         "kadi_client.tools.Call",
         "kadi_client.tools.Tool",
-        "kadi_client.tools.encodable",
+        "kadi_client.tools.encoded",
     ]
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
 from contextvars import copy_context
 from typing import Any, TypeVar
 
@@ -16,6 +17,8 @@ T = TypeVar("T")
 
 _LITTLE = 400
 """Work up to which a computation takes only some milliseconds."""
+_LARGE_CALLS = 2
+"""Number of large calls at a time: one computes while the other waits for the database."""
 
 
 class ComputeTurns:
@@ -28,6 +31,7 @@ class ComputeTurns:
 
     def __init__(self) -> None:
         self._slots = FairSlots(1, max_waiting=sys.maxsize, share=1.0)
+        self._large = FairSlots(_LARGE_CALLS, max_waiting=sys.maxsize, share=1.0)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="compute")
 
     async def run(self, compute: Callable[[], T], *, work: int) -> T:
@@ -42,6 +46,19 @@ class ComputeTurns:
         async with self._slots.slot(caller()):
             loop = asyncio.get_running_loop()
             return await loop.run_in_executor(self._thread, copy_context().run, compute)
+
+    @asynccontextmanager
+    async def call(self, *, work: int) -> AsyncIterator[None]:
+        """Run a call in the block; one of much work waits for its turn among those.
+
+        So the candidates of a few large calls are in memory at a time, and their statements in the
+        database, however many are made.
+        """
+        if work <= _LITTLE:
+            yield
+            return
+        async with self._large.slot(caller()):
+            yield
 
 
 def computed(coroutine: Coroutine[Any, Any, T]) -> T:

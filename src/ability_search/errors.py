@@ -123,6 +123,7 @@ class TextsRefused(EmbeddingUnavailable):
 
     Attributes:
         rows: The vector of each text of the call, or the reason why it has none.
+        unanswered: Whether the embedder ended or hung at the text, instead of refusing it.
     """
 
     retryable = False
@@ -134,9 +135,15 @@ class TextsRefused(EmbeddingUnavailable):
         *,
         hint: str | None = None,
         rows: Sequence[Vector | TextsRefused] = (),
+        unanswered: bool = False,
     ) -> None:
         super().__init__(message, hint=hint)
         self.rows = rows
+        self.unanswered = unanswered
+
+    def of(self, what: str) -> TextsRefused:
+        """Return the same error for what the text is."""
+        return TextsRefused(f"{what}: {self}", hint=self.hint, unanswered=self.unanswered)
 
 
 class RerankerUnavailable(SearchError):

@@ -39,7 +39,7 @@ def call_result(result: Any, *, structured: bool) -> Mapping[str, Any]:
         "isError": failed,
     }
     if structured and isinstance(value, Mapping) and not failed:
-        shaped["structuredContent"] = value
+        shaped["structuredContent"] = result
     return shaped
 
 

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import re
 from collections.abc import Callable, Hashable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -245,6 +246,10 @@ class Provider:
             caller.confirm(invocation.id, self._on_busy(invocation.tool))
 
     def _forget(self, task: asyncio.Task[None]) -> None:
+        # A cancelled task keeps the traceback of its error until that is asked for, and with it the
+        # values of all frames, some of which refer to the task.
+        with suppress(asyncio.CancelledError):
+            task.exception()
         call = self._calls.pop(task)
         key = call.session, call.request_id
         if self._by_request.get(key) is task:

@@ -91,7 +91,9 @@ class ClientSocket(_Socket, ClientConnection):
 
 
 class ServerSocket(_Socket, ServerConnection):
-    """The server end of a connection; ``arrived`` is called whenever data has arrived.
+    """The server end of a connection.
+
+    ``arrived`` is called whenever data has arrived, and ``ended`` when the connection has ended.
 
     One reading may hold tens of thousands of messages. They are delivered for a short time, and the
     rest in later turns of the loop; nothing is read until then.
@@ -100,6 +102,7 @@ class ServerSocket(_Socket, ServerConnection):
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self.arrived: Callable[[], None] = _nothing
+        self.ended: Callable[[], Any] = _nothing
         self.held = False
         """While true, no message is delivered; then call :meth:`go_on`."""
         self.messages: deque[bytes] = deque()
@@ -147,9 +150,10 @@ class ServerSocket(_Socket, ServerConnection):
         super().eof_received()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Process the end of the connection."""
+        """Process the end of the connection, and report it."""
         self._unread.clear()
         super().connection_lost(exc)
+        self.ended()
 
     def go_on(self) -> None:
         """Deliver messages for a short time, and leave the rest to the next turn of the loop."""

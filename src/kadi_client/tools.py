@@ -14,7 +14,7 @@ from pydantic.json_schema import JsonSchemaMode
 
 from kadi_client.errors import AuthenticationError
 from kadi_client.identity import agent_id
-from kadi_client.messages import Raw, decode
+from kadi_client.messages import Raw, decode, encode
 
 P = TypeVar("P", bound=BaseModel)
 
@@ -37,6 +37,8 @@ _IN_WORDS = {
 
 _FEW = 10
 """Maximum number of fields that an error lists."""
+_SHORT = 32
+"""Maximum number of objects in a list that are encoded at once."""
 _MOST_ERRORS = 1000
 """Maximum number of errors of an input that are read; pydantic gives all of them or none."""
 _MOST_PATHS = 50
@@ -136,7 +138,7 @@ class Tool:
         name: str,
         description: str,
         params: type[P],
-        handler: Callable[[P, Call], Awaitable[BaseModel | Mapping[str, Any]]],
+        handler: Callable[[P, Call], Awaitable[BaseModel | Raw | Mapping[str, Any]]],
         *,
         result: type[BaseModel] | None = None,
         on_error: OnError | None = None,
@@ -175,7 +177,7 @@ class Tool:
                 if isinstance(exc, ValidationError):
                     raise ValueError(validation_text(exc, params)) from exc
                 raise
-            return encodable(answer) if isinstance(answer, BaseModel) else answer
+            return encoded(answer) if isinstance(answer, BaseModel) else answer
 
         return cls(
             name=name,
@@ -187,9 +189,33 @@ class Tool:
         )
 
 
-def encodable(answer: BaseModel) -> dict[str, Any]:
-    """Return the answer of a tool as JSON values, by alias, without fields that are ``None``."""
-    return answer.model_dump(mode="json", by_alias=True, exclude_none=True)
+def encoded(answer: BaseModel) -> Raw:
+    """Return the answer of a tool as JSON, by alias, without fields that are ``None``.
+
+    The members of a long list are encoded one by one: to encode all of them at once may take
+    tenths of a second in which no other thread runs.
+    """
+    values = {name: getattr(answer, name) for name in type(answer).model_fields}
+    lists = {name for name, value in values.items() if _is_long(value)}
+    if not lists:
+        return Raw(_json(answer))
+    members = []
+    for name, field in type(answer).model_fields.items():
+        if name in lists:
+            items = b",".join(map(_json, values[name]))
+            members.append(b"%b:[%b]" % (encode(field.serialization_alias or name), items))
+        elif values[name] is not None:
+            members.append(_json(answer, include={name})[1:-1])
+    return Raw(b"{%b}" % b",".join(members))
+
+
+def _is_long(value: Any) -> bool:
+    return isinstance(value, list) and len(value) > _SHORT and isinstance(value[0], BaseModel)
+
+
+def _json(value: BaseModel, *, include: set[str] | None = None) -> bytes:
+    text = value.model_dump_json(by_alias=True, exclude_none=True, include=include)
+    return text.encode()
 
 
 @lru_cache(256)

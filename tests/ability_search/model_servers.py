@@ -56,10 +56,16 @@ class Api:
                 if self.hang is not None:
                     await self.hang.wait()
                 status, further, content = self._answer(body)
+                if not status:  # breaks the connection off
+                    break
                 fields = {"content-length": str(len(content)), **further}
+                if "transfer-encoding" in fields:
+                    del fields["content-length"]
                 text = "".join(f"{name}: {value}\r\n" for name, value in fields.items())
                 writer.write(f"HTTP/1.1 {status} X\r\n{text}\r\n".encode("latin-1") + content)
                 await writer.drain()
+                if fields.get("connection") == "close":
+                    break
         except (asyncio.IncompleteReadError, ConnectionError):
             pass
         finally:

@@ -61,6 +61,30 @@ async def test_a_caller_with_few_computations_does_not_wait_for_all_of_another()
     assert began == ["m0", "f", "m1", "m2", "m4"]
 
 
+async def test_few_large_calls_run_at_a_time_and_small_ones_beside_them() -> None:
+    turns, running, most = ComputeTurns(), 0, 0
+    may_end = asyncio.Event()
+
+    async def call(work: int) -> None:
+        nonlocal running, most
+        async with turns.call(work=work):
+            running += 1
+            most = max(most, running)
+            await may_end.wait()
+            running -= 1
+
+    large = [asyncio.create_task(call(MUCH)) for _ in range(20)]
+    await asyncio.sleep(0)
+    assert running == 2
+    small = [asyncio.create_task(call(LITTLE)) for _ in range(20)]
+    await asyncio.sleep(0)
+    assert running == 22
+    may_end.set()
+    async with asyncio.timeout(PATIENCE):
+        await asyncio.gather(*large, *small)
+    assert most == 22
+
+
 async def test_only_coroutines_that_do_not_wait_run_without_a_loop() -> None:
     async def add(first: int, second: int) -> int:
         return first + second

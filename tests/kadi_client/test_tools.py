@@ -4,9 +4,12 @@ from typing import Annotated, Any, Literal
 from unittest.mock import patch
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
-from kadi_client.tools import Tool, validation_text, without_routing
+from kadi_client.messages import decode, encode
+from kadi_client.tools import Tool, encoded, validation_text, without_routing
 
 
 class Params(BaseModel):
@@ -30,9 +33,59 @@ async def _fail(_params: Params, _call: Any) -> Result:
 NO_CALL: Any = None
 
 
+class Item(BaseModel):
+    model_config = ConfigDict(populate_by_name=True)
+
+    name: str = Field(alias="Name")
+    scores: dict[str, float] = {}
+    about: Any = None
+
+
+class Listing(BaseModel):
+    """Lists of any length between other fields; some of which may be ``None``."""
+
+    model_config = ConfigDict(populate_by_name=True)
+
+    first: list[Item] = Field([], alias='First "of" all')
+    note: str | None = None
+    single: Item | None = None
+    second: list[Item] | None = None
+    numbers: list[int] = Field([], alias="Numbers")
+
+
+ITEMS = st.builds(
+    Item,
+    name=st.text(),
+    scores=st.dictionaries(st.text(), st.floats()),
+    about=st.none() | st.floats() | st.lists(st.text() | st.integers(-(2**53), 2**53)),
+)
+
+
+def _repeated(items: list[Item], times: int) -> list[Item]:
+    return items * times
+
+
+MANY_ITEMS = st.builds(_repeated, st.lists(ITEMS, max_size=4), st.sampled_from([1, 20]))
+
+
+@given(
+    st.builds(
+        Listing,
+        first=MANY_ITEMS,
+        note=st.none() | st.text(),
+        single=st.none() | ITEMS,
+        second=st.none() | MANY_ITEMS,
+        numbers=st.lists(st.integers(0, 9)) | st.just([1] * 100),
+    )
+)
+def test_an_answer_is_encoded_in_pieces_as_in_one(answer: Listing) -> None:
+    whole = answer.model_dump(mode="json", by_alias=True, exclude_none=True)
+    assert list(decode(encoded(answer)).items()) == list(decode(encode(whole)).items())
+
+
 async def test_a_typed_tool_validates_calls_and_dumps() -> None:
     tool = Tool.typed("double", "Doubles", Params, _double, result=Result)
-    assert await tool.handler({"Size": 4}, NO_CALL) == {"Doubled": 8}
+    assert decode(await tool.handler({"Size": 4}, NO_CALL)) == {"Doubled": 8}
     assert tool.input_schema["required"] == ["Size"]
     assert tool.output_schema is not None
     assert "Doubled" in tool.output_schema["properties"]

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from tests.kadi_localnet.test_broker_router import Desk, cancellation, only, read
 
 from kadi_localnet.broker.access import Access
@@ -167,14 +169,109 @@ def test_a_cancelled_and_an_overdue_call_are_cancelled_at_the_provider() -> None
 def test_a_provider_that_leaves_ends_the_calls_of_other_brokers() -> None:
     brokers = Brokers(2)
     provider, caller = brokers.provider(0, "echo"), brokers[1].join()
-    brokers.call(1, caller)
+    begun = brokers.call(1, caller)
     brokers[0].router.disconnect(provider)
     late = brokers[1].call(caller)  # before the news arrive
     brokers.run()
-    ends = {frame["params"]["requestId"]: frame["params"]["error"] for frame in read(caller)}
-    assert len(ends) == 2
-    assert set(ends.values()) == {"the provider of 'echo' disconnected before answering"}
-    assert late in ends
+    assert only(caller)["params"] == {
+        "requestId": begun,
+        "error": "the provider of 'echo' disconnected before answering",
+    }
+    for _ in range(12):
+        brokers.advance(1.0)
+    end = only(caller)["params"]
+    assert end["requestId"] == late, "it was not received, so it has waited"
+    assert end["error"].startswith("no provider")
+
+
+class Crossing:
+    """Calls and cancellations on three brokers, and the end of the provider of their tool."""
+
+    def __init__(self) -> None:
+        self.brokers = Brokers(3)
+        self.provider = self.brokers.provider(0, "echo")
+        self.callers = [desk.join() for desk in self.brokers.desks.values()]
+        self.asked: dict[str, int] = {}
+        self.received: set[str] = set()
+        """Calls that the provider had when it ended."""
+
+    def request(self, index: int, method: str, **params: Any) -> None:
+        frame = {"id": 1, "method": method, "params": params}
+        desk = self.brokers[index]
+        desk.router.receive(self.callers[index], json.dumps(frame), desk.now)
+
+    def call(self, index: int) -> None:
+        request_id = f"r{len(self.asked)}"
+        self.asked[request_id] = index
+        self.request(index, "kadi.ability.request", toolName="echo", requestId=request_id)
+
+    def cancel(self, index: int) -> None:
+        for request_id in [each for each, place in self.asked.items() if place == index][:1]:
+            self.request(index, "kadi.ability.cancel", requestId=request_id)
+
+    def end(self, _index: int) -> None:
+        if self.provider.id in self.brokers[0].router._sessions:
+            self.received = {*self.provider.serving, *self.provider.relaying}
+            self.brokers[0].router.disconnect(self.provider)
+
+    def deliver(self, index: int) -> None:
+        self.brokers._deliver(f"b{index}")
+
+    def begin(self, index: int) -> None:
+        """Another provider comes."""
+        desk = self.brokers[index]
+        desk.send(desk.join(), "kadi.agent.register", {"tools": [{"name": "echo"}]})
+        self.brokers.run()
+
+    def answer_all(self) -> None:
+        for index, desk in enumerate(self.brokers.desks.values()):
+            for session in list(desk.router._sessions.values()):
+                for id_ in [*session.serving, *session.relaying]:
+                    self.brokers[index].answer(session, id_, result=id_)
+        self.brokers.run()
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["call", "call", "end", "deliver", "deliver", "cancel"]),
+            st.integers(0, 2),
+        ),
+        max_size=30,
+    ),
+    st.sampled_from([None, 0, 1, 2]),
+    st.integers(0, 2),
+)
+def test_calls_that_cross_the_news_of_an_end_wait_or_go_elsewhere(
+    steps: list[tuple[str, int]], other: int | None, back: int
+) -> None:
+    """Every call ends once, and only one that the provider has received ends with it."""
+    crossing = Crossing()
+    if other is not None:
+        crossing.begin(other)
+    for step, index in steps:
+        getattr(crossing, step)(index)
+    crossing.brokers.run()
+    crossing.begin(back)
+    crossing.answer_all()
+    ended: list[str] = []
+    for caller in crossing.callers:
+        for frame in read(caller):
+            if frame.get("method") == "kadi.ability.response":
+                ended.append(frame["params"]["requestId"])
+                failed = frame["params"].get("error", "")
+                assert not failed or (crossing.received and "disconnected before" in failed)
+    assert len(ended) == len(set(ended))
+    cancelled = set(crossing.asked) - set(ended)
+    assert len(cancelled) <= sum(step == "cancel" for step, _ in steps)
+    assert all(desk.stat("outstanding_calls") == 0 for desk in crossing.brokers.desks.values())
+    assert all(
+        not session.serving
+        for desk in crossing.brokers.desks.values()
+        for broker in desk.router.cluster._brokers.values()
+        for session in broker.left.values()
+    )
 
 
 @pytest.mark.parametrize("back", [0, 1, 2])

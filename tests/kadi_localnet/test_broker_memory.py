@@ -217,3 +217,43 @@ async def test_a_session_that_reads_no_answers_to_its_pings_is_cut_off() -> None
                 assert broker.stats()["memory_bytes"] < 2 * MIB
         assert broker.stats()["overflows"] == 1
         hostile.vanish()
+
+
+async def test_connections_that_do_not_authenticate_give_way_to_others() -> None:
+    async with serve_broker(port=0, limits=Limits(connections=6)) as broker:
+        provider = await Peer.join(broker.url, tools=["echo"])
+        port = int(broker.url.rpartition(":")[2].partition("/")[0])
+        strangers = [await asyncio.open_connection("127.0.0.1", port) for _ in range(20)]
+        half_open = [await Peer.open(broker.url) for _ in range(10)]
+        caller = await Peer.join(broker.url)
+        call = asyncio.create_task(caller.call("echo"))
+        await provider.answer(await provider.asked(), "served")
+        assert (await call)["result"] == "served"
+        assert broker.stats()["connections"] <= 6
+        for _, writer in strangers:
+            writer.transport.abort()
+        for each in half_open:
+            each.vanish()
+
+
+async def test_a_large_event_for_many_is_sent_in_turns_with_others() -> None:
+    async with serve_broker(port=0) as broker:
+        publisher = await Peer.join(broker.url)
+        subscribers = [await Peer.join(broker.url) for _ in range(40)]
+        for each in subscribers:
+            await each.request("kadi.event.subscribe", {"pattern": "#"})
+        event = {"channel": "c", "data": "x" * 500 * KIB}
+        frame = {"id": "p", "method": "kadi.event.publish", "params": event}
+        await publisher.send(frame)
+        waiting, most, turns = 0, 0, 0
+        async with asyncio.timeout(PATIENCE):
+            while broker.stats()["events_delivered"] < 40 or waiting:
+                await asyncio.sleep(0)
+                now = broker.stats()["outbox_bytes"]
+                most, turns = max(most, waiting - now), turns + (now < waiting)
+                waiting = now
+        assert turns > 1
+        assert most <= 3 * MIB
+        for each in subscribers:
+            delivered = await each.notified("kadi.event.delivery")
+            assert len(delivered["params"]["data"]) == 500 * KIB

@@ -204,5 +204,7 @@ def reindex(
         output.print_json(answer)
     else:
         output.stdout().print(output.plain(answer["message"]))
+    for item in answer.get("failed") or ():
+        output.warn(f"{item['source']}: {item['error']}")
     for warning in answer.get("warnings") or ():
         output.warn(warning)

@@ -352,6 +352,7 @@ def _plan_json(run: MigrationRun, survey: Survey) -> dict[str, Any]:
                 "embedded": each.embedded_again,
                 "incompleteSources": each.incomplete,
                 "leftOut": dict(each.left_out),
+                "refused": each.refused,
             }
             for each in survey.collections
         ],
@@ -415,6 +416,10 @@ def _remarks(survey: Survey) -> list[str]:
             found.append(
                 f"{each.name}: incomplete sources, to be indexed again: {each.incomplete:,}"
             )
+        found += [
+            f"{each.name}: {source} is kept, but the model refuses a text of it: {reason}"
+            for source, reason in each.refused.items()
+        ]
         found += _left_out(each.name, each.left_out)
     return found + _left_out("without a collection", survey.unassigned)
 

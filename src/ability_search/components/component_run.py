@@ -35,6 +35,9 @@ Complete = Callable[[Settings], Awaitable[Settings]]
 
 _COLLECTOR = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 """These apply to every program of the machine, so a missing extra is only a warning."""
+_FULL_COLLECTIONS = 1_000_000
+"""Number of younger collections before a full one, which never comes: it would traverse the
+candidates of all running queries for up to 1.5 s, and find nothing. ``heartbeat`` collects."""
 SWITCH_SECONDS = 0.00005
 """Time after which a thread that computes hands over to the event loop. A thread that itself lets
 go of the interpreter lock more often, as calls of NumPy do, would keep it from the loop."""
@@ -89,6 +92,7 @@ async def run_component(
         ):
             # Objects created so far are permanent. Full collections traversed them for 50 to 75 ms.
             gc.freeze()
+            gc.set_threshold(*gc.get_threshold()[:2], _FULL_COLLECTIONS)
             if supervised:
                 announce({"ready": {**component.details, **metering.details}})
             log.info("ready: %s", component.details.get("address", ""))

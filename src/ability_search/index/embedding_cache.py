@@ -11,11 +11,12 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from itertools import islice
 
 import numpy as np
 
 from ability_search.documents import Vector
-from ability_search.errors import GenerationGone, SearchError
+from ability_search.errors import GenerationGone, SearchError, TextsRefused
 from ability_search.index.index_ports import IndexPorts
 from ability_search.index.preparation import vector_key
 from ability_search.ops.metrics.metric_table import EMBEDDING_TEXTS
@@ -26,6 +27,8 @@ _COLLECTIONS = 16
 """Maximum number of other collections to search."""
 _MISSES = 4
 """Consecutive lookups without a hit after which another collection is no longer searched."""
+_CHECKED = 4
+"""Texts that are embedded again for the check of a model, until it accepts one."""
 _PATIENCE = 10.0
 """Timeout of a lookup in seconds, so that it does not delay embedding for longer."""
 _UNIT = 1e-3
@@ -131,9 +134,19 @@ class EmbeddingCache:
         return has_length and self._dimensions in (None, len(vector))
 
     async def _confirmed(self, found: dict[str, Vector]) -> dict[str, Vector]:
-        """Return the vectors found if the model still produces the same ones, else nothing."""
-        text, known = next(iter(found.items()))
-        (vector,) = await self._ports.embed(self._model, [text])
+        """Return the vectors found if the model still produces the same ones, else nothing.
+
+        Those of texts that it now refuses cannot be checked, and are all that there is of them.
+        """
+        refused: dict[str, Vector] = {}
+        for text, known in islice(found.items(), _CHECKED):
+            try:
+                (vector,) = await self._ports.embed(self._model, [text])
+                break
+            except TextsRefused:
+                refused[text] = known
+        else:
+            return refused
         self._dimensions = len(vector)
         if len(known) == len(vector) and float(known @ vector) >= _SAME:
             self._trusted = True

@@ -128,10 +128,14 @@ class Written:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A document that was not indexed, and the reason."""
+    """A document that was not indexed, or not completely, and the reason."""
 
     source: str
     error: SearchError
+
+    def recorded(self) -> dict[str, str]:
+        """Return the failure as it is reported."""
+        return {"source": self.source, "error": str(self.error), "code": self.error.code}
 
 
 @dataclass(slots=True)
@@ -153,6 +157,8 @@ class IndexReport:
     wanted: list[str] = field(default_factory=list)
     """Sources that are new or changed, but came without text (:attr:`Document.unread`)."""
     failed: list[Failure] = field(default_factory=list)
+    kept: list[Failure] = field(default_factory=list)
+    """Documents that were stored although the embedder refuses a text of them."""
     warnings: list[str] = field(default_factory=list)
     seconds: float = 0.0
 
@@ -196,8 +202,11 @@ class IndexCall:
 
     def failed(self, document: Document, error: SearchError) -> None:
         """Record a document that is not indexed; the first reason is kept."""
-        if all(failure.source != document.source for failure in self.result.failed):
-            self.result.failed.append(Failure(document.source, error))
+        _add_first(self.result.failed, Failure(document.source, error))
+
+    def kept(self, document: Document, error: SearchError) -> None:
+        """Record a document that is stored with a refused text; the first reason is kept."""
+        _add_first(self.result.kept, Failure(document.source, error))
 
     async def stored(self, written: Written) -> None:
         """Record the result of a transaction and publish the progress."""
@@ -211,3 +220,8 @@ class IndexCall:
         """Publish the progress of the call."""
         result = self.result
         await self._report(Progress(result.collection, result.done, result.documents, stage))
+
+
+def _add_first(failures: list[Failure], failure: Failure) -> None:
+    if all(each.source != failure.source for each in failures):
+        failures.append(failure)

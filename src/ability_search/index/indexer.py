@@ -169,8 +169,14 @@ class Indexer:
         documents: Sequence[Document],
         options: IndexOptions,
         report: Report,
+        *,
+        keep_refused: bool = False,
     ) -> IndexReport:
-        """Index as :meth:`index` does, into the generation of a record, which may be new."""
+        """Index as :meth:`index` does, into the generation of a record, which may be new.
+
+        With ``keep_refused`` documents are stored although the embedder refuses texts of them, see
+        :mod:`.partial_vectors`.
+        """
         started = time.perf_counter()
         unknown = collection is None or not collection.content_language
         detected = await detected_language(documents) if unknown else ""
@@ -193,7 +199,9 @@ class Indexer:
                 )
             if current is None or current.type != collection.type:
                 # Another generation may be chunked and embedded differently: start over with it.
-                return await self.index_into(record, current, documents, options, report)
+                return await self.index_into(
+                    record, current, documents, options, report, keep_refused=keep_refused
+                )
             collection = current
         result.wanted = [task.document.source for task in tasks if task.document.unread]
         tasks = [task for task in tasks if not task.document.unread]
@@ -217,7 +225,15 @@ class Indexer:
             for some in _children_first(tasks):
                 if writer.collection is None and some[0].document.container:
                     break
-                await self._run(some, writer, call, recipe, model, embed_all=options.embed_all)
+                await self._run(
+                    some,
+                    writer,
+                    call,
+                    recipe,
+                    model,
+                    embed_all=options.embed_all,
+                    keep_refused=keep_refused,
+                )
         except EmbeddingUnavailable as exc:
             if record == result.collection:
                 _add_progress(exc, result)
@@ -374,6 +390,7 @@ class Indexer:
         model: str,
         *,
         embed_all: bool,
+        keep_refused: bool,
     ) -> None:
         """Prepare, embed and store documents."""
         embedding, database = self._settings.embedding, self._settings.database
@@ -390,6 +407,7 @@ class Indexer:
             find_vectors=cache.find,
             embed=partial(self._ports.embed, model),
             write=partial(self._write, writer),
+            keep_refused=keep_refused,
         )
         limits = Limits(
             preparing=kinds.concurrency,

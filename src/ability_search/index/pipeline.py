@@ -18,6 +18,7 @@ from ability_search.documents import Document, Vector
 from ability_search.errors import EmbeddingUnavailable, SearchError, TextsRefused, first_failure
 from ability_search.index.batches import Batches, Lookups, Slot
 from ability_search.index.index_calls import IndexCall, Written
+from ability_search.index.partial_vectors import every_vector, vectors_or_refusals
 from ability_search.index.preparation import Prepared
 from ability_search.index.writer import prepared_bytes
 
@@ -61,12 +62,15 @@ class Steps:
         find_vectors: Returns the stored vectors of texts, by text; never raises.
         embed: Returns the vectors of texts.
         write: Stores documents with their vectors in one transaction.
+        keep_refused: Whether documents with texts that the embedder refuses are stored all the
+            same, see :mod:`.partial_vectors`.
     """
 
     prepare: Callable[[Task], Awaitable[Prepared]]
     find_vectors: Callable[[list[str]], Awaitable[Mapping[str, Vector]]]
     embed: Callable[[list[str]], Awaitable[Vector]]
     write: Callable[[list[Prepared]], Awaitable[Written]]
+    keep_refused: bool = False
 
 
 class Pipeline:
@@ -175,24 +179,27 @@ class Pipeline:
     async def _embed_batch(self, batch: list[Slot]) -> None:
         """Embed a batch. Repeated texts are embedded once.
 
-        The document of a refused text fails. A kind with a refused text is left out; its document
-        is kept.
+        The document of a refused text fails, unless it is kept. A kind with a refused text is left
+        out; its document is kept.
         """
-        places = {text: n for n, text in enumerate(dict.fromkeys(slot.text for slot in batch))}
-        rows: Sequence[Vector | TextsRefused]
-        try:
-            rows = list(await self._steps.embed(list(places)))
-        except TextsRefused as exc:
-            rows = exc.rows
+        texts = list(dict.fromkeys(slot.text for slot in batch))
+        if self._steps.keep_refused:
+            vectors, refused = await every_vector(self._steps.embed, texts)
+            rows: Mapping[str, Vector | TextsRefused] = dict(zip(texts, vectors, strict=True))
+        else:
+            found = await vectors_or_refusals(self._steps.embed, texts)
+            rows, refused = dict(zip(texts, found, strict=True)), {}
+        errors = {texts[place]: error for place, error in refused.items()}
         for slot in batch:
-            row = rows[places[slot.text]]
-            if not isinstance(row, TextsRefused):
-                await self._arrived(slot, row)
-                continue
+            row = rows[slot.text]
             what = f"chunk {slot.place + 1} of {len(slot.part.passages)}"
-            if slot.part is slot.whole:
-                error = TextsRefused(f"{what}: {row}", hint=row.hint)
-                self._call.failed(slot.whole.document, error)
+            if not isinstance(row, TextsRefused):
+                if error := errors.get(slot.text):
+                    slot.part.partial.add(slot.place)
+                    self._call.kept(slot.part.document, error.of(f"kept, but {what}"))
+                await self._arrived(slot, row)
+            elif slot.part is slot.whole:
+                self._call.failed(slot.whole.document, row.of(what))
             else:
                 source = slot.part.document.source
                 self._call.result.warnings.append(f"{source} is left out: {what}: {row}")

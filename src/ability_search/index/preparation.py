@@ -102,6 +102,8 @@ class Prepared:
     periods: Sequence[Sequence[Period]] = ()
     """Periods of time mentioned in each passage."""
     vectors: list[Vector | None] = field(default_factory=list)
+    partial: set[int] = field(default_factory=set)
+    """Passages that the embedder refuses, with vectors as of :mod:`.partial_vectors`."""
     missing: int = 0
     """Number of vectors not yet added, including those of derived kinds."""
     warnings: Sequence[str] = ()
@@ -322,7 +324,9 @@ def chunk_records(prepared: Prepared, collection: Collection, *, now: int) -> li
                 facets=[*prepared.facets, *facets_of(passage.metadata), *buckets(periods)],
                 dates=to_numbers(periods),
                 embedding=_rounded_vector(prepared.vectors[index]),
-                vector_key=vector_key(collection.model, prepared.texts[index]),
+                vector_key=None
+                if index in prepared.partial
+                else vector_key(collection.model, prepared.texts[index]),
                 terms=ids.tolist(),
                 weights=_rounded(weights, 5),
                 lengths=[len(prepared.title_terms), len(terms)],

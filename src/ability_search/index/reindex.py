@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -27,6 +27,7 @@ from ability_search.index.indexer import Indexer, detected_language
 from ability_search.index.jobs import Jobs, Publish, Run, new_record
 from ability_search.index.maintenance import Maintenance
 from ability_search.index.note_links import NoteLinks
+from ability_search.index.partial_vectors import NEUTRAL
 from ability_search.index.preparation import prepare, restored_document
 from ability_search.index.sequences import with_preceding
 from ability_search.index.verification import verify
@@ -350,7 +351,7 @@ class Rebuilder:
         model, query_prefix, passage_prefix = model_input(
             options.model or live.model, self._settings
         )
-        vectors = await self._ports.embed(model, [live.name])
+        vectors = await self._ports.embed(model, [NEUTRAL])
         first = await self._store.sources(live.type, after="", limit=_SAMPLE)
         documents = [each async for some in self._restorable(live, first) for each in some]
         detected = await detected_language(documents)
@@ -473,8 +474,9 @@ class Rebuilder:
         report: Report,
     ) -> IndexReport:
         """Index restored documents in the new generation."""
+        current = await self._current(built.name)
         part = await self._indexing.index_into(
-            built.name, await self._current(built.name), documents, options, report
+            built.name, current, documents, options, report, keep_refused=True
         )
         if part.failed:
             raise _of_source(part.failed[0].source, part.failed[0].error)
@@ -490,7 +492,8 @@ class Rebuilder:
         Raises:
             TooLarge: if one source does not fit into a message.
         """
-        for part in _parts(sources, most):
+        for start in range(0, len(sources), most):
+            part = sources[start : start + most]
             try:
                 records = await self._store.source_records_named(live.type, part)
                 documents = await self._restored(live, records)
@@ -543,10 +546,12 @@ class _Totals:
     """Totals for the result, counted since the build was last started or resumed."""
 
     reused: int = 0
+    failed: list[dict[str, str]] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
 
     def add(self, part: IndexReport) -> None:
         self.reused += part.reused
+        self.failed += [each.recorded() for each in part.kept]
         self.warnings += [each for each in part.warnings if each not in self.warnings]
 
 
@@ -559,13 +564,9 @@ def _result(live: Collection, built: Collection, totals: _Totals) -> dict[str, A
         "model": built.model,
         "dimensions": built.dimensions,
         "reused": totals.reused,
+        "failed": totals.failed,
         "warnings": totals.warnings,
     }
-
-
-def _parts(sources: Sequence[str], most: int) -> Iterator[Sequence[str]]:
-    for start in range(0, len(sources), most):
-        yield sources[start : start + most]
 
 
 def _of_source(source: str, error: SearchError) -> SearchError:

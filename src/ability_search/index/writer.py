@@ -172,11 +172,14 @@ class Writer:
         parts: Sequence[Prepared],
         chunks: Sequence[Sequence[ChunkRecord]],
     ) -> Duplicates | None:
-        """Return the duplicates among the chunks of parts except kinds; ``None`` as above."""
+        """Return the duplicates among the chunks of parts except kinds; ``None`` as above.
+
+        Partial vectors say too little to call a text a duplicate.
+        """
         thresholds = {
             part.document.source: part.document.dedup_threshold
             for part in parts
-            if part.document.dedup_threshold is not None
+            if part.document.dedup_threshold is not None and not part.partial
         }
         if not thresholds:
             return Duplicates()

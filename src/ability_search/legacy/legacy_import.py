@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from hashlib import sha256
@@ -14,7 +14,7 @@ import numpy as np
 from ability_search.artifacts.artifact_reader import Item
 from ability_search.artifacts.manifest import VECTORS, VERSION, Counts, Manifest, Origin, origin_of
 from ability_search.documents import Vector
-from ability_search.errors import DatabaseUnavailable
+from ability_search.errors import DatabaseUnavailable, TextsRefused
 from ability_search.index.index_calls import IndexOptions, recipe_for
 from ability_search.index.index_ports import IndexPorts
 from ability_search.index.preparation import analyzed, chunk_records, source_record
@@ -33,7 +33,8 @@ class Reach:
 
     rows: Callable[[Sequence[str]], list[dict[str, Any]]]
     """Return rows by record id, in any order."""
-    embed: Callable[[Sequence[str]], Vector]
+    embed: Callable[[list[str]], tuple[list[Vector], Mapping[int, TextsRefused]]]
+    """Return a vector for every text, and errors by place, see :func:`.every_vector`."""
 
 
 class LegacyArtifact:
@@ -141,12 +142,13 @@ class LegacyArtifact:
     def _item(self, pieces: list[Piece]) -> Item:
         tokens = [self._counter.count(piece.content) for piece in pieces]
         self._tokens += sum(tokens)
-        vectors = self._vectors(pieces)
+        vectors, partial = self._vectors(pieces)
         document, passages = assembled(pieces, tokens)
         prepared = analyzed(
             document, passages, content_hash=_hash(pieces, vectors), analyzer=self._analyzer
         )
         prepared.vectors = list(vectors)
+        prepared.partial = partial
         moment = max(piece.created_at for piece in pieces) or self._now
         chunks = [
             # The line numbers are unknown.
@@ -155,8 +157,11 @@ class LegacyArtifact:
         ]
         return Item(source_record(prepared, now=moment), chunks, vectors)
 
-    def _vectors(self, pieces: Sequence[Piece]) -> Vector:
-        """Return the embeddings, with new ones for unusable ones; shape (len(pieces), d)."""
+    def _vectors(self, pieces: Sequence[Piece]) -> tuple[Vector, set[int]]:
+        """Return the embeddings, with new ones for unusable ones; shape (len(pieces), d).
+
+        The places of the texts that the model refuses follow; the collection names their sources.
+        """
         vectors = [
             piece.vector
             if piece.vector is not None and len(piece.vector) == self._old.dimensions
@@ -164,11 +169,13 @@ class LegacyArtifact:
             for piece in pieces
         ]
         missing = [place for place, vector in enumerate(vectors) if vector is None]
+        refused: Mapping[int, TextsRefused] = {}
         if missing:
-            embedded = self._reach.embed([pieces[place].content for place in missing])
+            embedded, refused = self._reach.embed([pieces[place].content for place in missing])
             for place, vector in zip(missing, embedded, strict=True):
                 vectors[place] = vector
-        return np.asarray(vectors, dtype=np.float32)
+            self._old.refused |= {pieces[missing[n]].source: str(refused[n]) for n in refused}
+        return np.asarray(vectors, dtype=np.float32), {missing[n] for n in refused}
 
 
 def _hash(pieces: Sequence[Piece], vectors: Vector) -> str:

@@ -13,14 +13,21 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
+from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from ability_search.artifacts.importer import Importer
 from ability_search.collection import Collection as Live
 from ability_search.documents import Vector
-from ability_search.errors import DatabaseUnavailable, EarlierLayout, EmbeddingUnavailable
+from ability_search.errors import (
+    DatabaseUnavailable,
+    EarlierLayout,
+    EmbeddingUnavailable,
+    TextsRefused,
+)
 from ability_search.index.index_calls import Progress, Report
 from ability_search.index.index_ports import IndexPorts
+from ability_search.index.partial_vectors import every_vector
 from ability_search.legacy.legacy_import import LegacyArtifact, Reach
 from ability_search.legacy.survey import OldCollection, State, Survey, Surveyor
 
@@ -214,7 +221,7 @@ class Migration:
 
         return Reach(
             rows=lambda rids: waited(self._old.rows(chunk_type, rids)),
-            embed=lambda texts: waited(self._ports.embed(model, texts)),
+            embed=lambda texts: waited(every_vector(partial(self._ports.embed, model), texts)),
         )
 
     async def _check_name(self, survey: Survey, old: OldCollection) -> None:
@@ -250,11 +257,11 @@ class Migration:
             return
         configured = self._ports.settings.embedding.model
         models = [self._model] if self._model else [configured, *sorted(await self._served())]
-        answers: dict[str, Vector] = {}
+        answers: dict[str, tuple[list[Vector], Mapping[int, TextsRefused]]] = {}
         failures: list[str] = []
         for model in dict.fromkeys(models):
             try:
-                answers[model] = await self._ports.embed(model, texts)
+                answers[model] = await every_vector(partial(self._ports.embed, model), texts)
             except EmbeddingUnavailable as exc:
                 failures.append(str(exc))
         if not answers:
@@ -264,7 +271,14 @@ class Migration:
         done = 0
         for old in due:
             end = done + len(old.probes())
-            offered = {name: vectors[done:end] for name, vectors in answers.items()}
+            places = range(done, end)
+            offered = {
+                name: {
+                    place - done: vectors[place]
+                    for place in [each for each in places if each not in refused] or places
+                }
+                for name, (vectors, refused) in answers.items()
+            }
             if warning := old.choose(offered, named=self._model):
                 survey.warnings.append(warning)
             done = end

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
-from ability_search.errors import InvalidInput, NotFound
+from ability_search.errors import EmbeddingUnavailable, InvalidInput, NotFound
 from ability_search.index.index_calls import Report
 from ability_search.legacy.migration import Migration
 from ability_search.legacy.survey import OldCollection, State, Survey
@@ -84,7 +84,10 @@ class MigrationRun:
             )
 
     async def perform(self) -> Survey:
-        """Migrate, or delete the old data; raises as :meth:`plan` and :meth:`check_droppable`."""
+        """Migrate, or delete the old data; raises as :meth:`plan` and :meth:`check_droppable`.
+
+        A collection is left, with the reason, if its model fails.
+        """
         if self.options.drop_old:
             survey = await self.plan()
             self.check_droppable(survey)
@@ -95,9 +98,13 @@ class MigrationRun:
         survey = await self.plan()
         for each in survey.collections:
             if each.state is State.TO_MOVE:
-                with self.progress(each.becomes) as report:
-                    await self.migration.move(survey, each, report)
-                self.moved(each)
+                try:
+                    with self.progress(each.becomes) as report:
+                        await self.migration.move(survey, each, report)
+                except EmbeddingUnavailable as exc:  # its model; others may have another one
+                    each.state, each.reason = State.REFUSED, str(exc)
+                else:
+                    self.moved(each)
         return survey
 
     @property

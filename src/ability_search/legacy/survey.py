@@ -70,6 +70,8 @@ class OldCollection:
     """Why it cannot be migrated."""
     model: str = ""
     """Model that its embeddings come from; empty until it was chosen."""
+    refused: dict[str, str] = field(default_factory=dict)
+    """Sources with a text that the model refuses, and its reason; they are kept."""
     similarity: float | None = None
     """Median cosine between stored embeddings and those of the model of the same texts."""
 
@@ -82,12 +84,14 @@ class OldCollection:
         """Return texts to embed for the comparison of models, at least one."""
         return [text for text, _ in self.samples] or self.texts[:1]
 
-    def choose(self, offered: Mapping[str, Vector], *, named: str | None = None) -> str:
+    def choose(
+        self, offered: Mapping[str, Mapping[int, Vector]], *, named: str | None = None
+    ) -> str:
         """Choose the model that made the embeddings, or refuse the collection if none did.
 
         Args:
-            offered: Embeddings of the probes by each model that answered; shape (n, d). The first
-                one is the model of a collection that has no usable embedding.
+            offered: Embeddings of probes by place, of each model that answered. The first one is
+                the model of a collection that has no usable embedding.
             named: Model that the user named; it only needs to have the right dimensions.
 
         Returns:
@@ -99,14 +103,14 @@ class OldCollection:
         cosines = {
             name: self._similarity(vectors)
             for name, vectors in offered.items()
-            if vectors.shape[1] == (self.dimensions or vectors.shape[1])
+            if self.dimensions in (0, _dimensions(vectors))
         }
         best = max(cosines, key=cosines.__getitem__, default=None)
         if best is None or (cosines[best] < _SAME_MODEL and not named):
             tried = ", ".join(
                 f"{name} (cosine {cosines[name]:.2f})"
                 if name in cosines
-                else f"{name} ({vectors.shape[1]} dimensions)"
+                else f"{name} ({_dimensions(vectors)} dimensions)"
                 for name, vectors in offered.items()
             )
             self.state = State.REFUSED
@@ -116,7 +120,7 @@ class OldCollection:
             )
             return ""
         self.model = best
-        self.dimensions = offered[best].shape[1]
+        self.dimensions = _dimensions(offered[best])
         self.similarity = cosines[best] if self.samples else None
         if cosines[best] >= _SAME_MODEL:
             return ""
@@ -125,10 +129,11 @@ class OldCollection:
             f" embeddings and those of that model is {cosines[best]:.2f}"
         )
 
-    def _similarity(self, vectors: Vector) -> float:
+    def _similarity(self, vectors: Mapping[int, Vector]) -> float:
         """Return the median cosine of stored and given vectors; 1 without stored ones."""
-        pairs = zip(self.samples, vectors, strict=False)
-        return float(np.median([stored @ vector for (_, stored), vector in pairs] or [1.0]))
+        pairs = [(stored, vectors.get(n)) for n, (_, stored) in enumerate(self.samples)]
+        cosines = [float(stored @ vector) for stored, vector in pairs if vector is not None]
+        return float(np.median(cosines or [1.0]))
 
 
 @dataclass(slots=True)
@@ -302,6 +307,10 @@ def new_names(names: Iterable[str], prefix: str) -> dict[str, str]:
 def rid_of(bucket: int, position: int) -> str:
     """Return the record id of a place in the database's notation."""
     return f"#{bucket}:{position}"
+
+
+def _dimensions(vectors: Mapping[int, Vector]) -> int:
+    return len(next(iter(vectors.values())))
 
 
 def _hashed(source: str) -> int:

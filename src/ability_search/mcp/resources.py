@@ -46,9 +46,9 @@ _URI = re.compile(
 _JSON = "application/json"
 _TEXT = "text/plain"
 _PAGE = 200
-"""Chunks per query."""
+"""Chunks per call."""
 _DEEPEST = 10_000
-"""Maximum number of chunks shown of a source: the largest offset of a query."""
+"""Maximum number of chunks shown of a source."""
 _TEMPLATES = (
     (COLLECTION, "A collection", "Its size, its model and its sources.", _JSON),
     (SOURCE, "A source", "The indexed text of one source of a collection.", _TEXT),
@@ -202,38 +202,45 @@ class Resources:
 
     async def _text(self, collection: str, source: str) -> str:
         """Return the chunks of a source in text order, separated by empty lines."""
-        hits = await self._chunks(collection, source)
-        if not hits:
-            raise NotFound("source", source)
-        hits.sort(key=lambda hit: int(hit["chunkIndex"]))
-        return "\n\n".join(hit["content"] for hit in hits)
+        texts: dict[int, str] = {}
+        place, total = 0, 1
+        while place < total:
+            # Its neighbours in the source come with it.
+            near = await self._near(collection, f"{collection}:{source}:{place}", source=source)
+            if near is None and not place:
+                raise NotFound("source", source)
+            texts[place] = near["sourceContent"] if near else ""  # replaced meanwhile
+            for hit in near["results"] if near else ():
+                texts[hit["chunkIndex"]] = hit["content"]
+                total = min(hit["totalChunks"], _DEEPEST)
+            while place in texts:
+                place += 1
+        return "\n\n".join(texts[place] for place in sorted(texts))
 
     async def _chunk(self, collection: str, chunk: str) -> str:
         """Return the text of a chunk."""
-        source = chunk.removeprefix(f"{collection}:").rpartition(":")[0]
-        for hit in await self._chunks(collection, source):
-            if hit["chunkId"] == chunk:
-                return str(hit["content"])
-        raise NotFound("chunk", chunk, hint="Use the chunkId of a search-query hit.")
+        near = await self._near(collection, chunk)
+        if near is None:
+            raise NotFound("chunk", chunk, hint="Use the chunkId of a search-query hit.")
+        return str(near["sourceContent"])
 
-    async def _chunks(self, collection: str, source: str) -> list[dict[str, Any]]:
-        """Return the chunks of a source as hits, in no order."""
-        hits: list[dict[str, Any]] = []
-        query = {
-            "collection": collection,
-            "query": source,
-            "mode": "semantic",
-            "filter": {"source": source},
-            "understand": False,
-            "limit": _PAGE,
-        }
-        for offset in range(0, _DEEPEST, _PAGE):
-            answer = await self._caller.read("search-query", {**query, "offset": offset})
-            page = answer["results"]
-            hits += page
-            if len(page) < _PAGE:
-                break
-        return hits
+    async def _near(
+        self, collection: str, chunk: str, *, source: str | None = None
+    ) -> dict[str, Any] | None:
+        """Return the chunks of ``source`` nearest to a chunk; ``None`` if there is no such chunk.
+
+        This needs no embedder.
+        """
+        asked: dict[str, Any] = {"collection": collection, "chunkId": chunk, "limit": 1}
+        if source is not None:
+            asked |= {"limit": _PAGE, "filter": {"source": source}}
+        try:
+            answer: dict[str, Any] = await self._caller.read("search-similar", asked)
+        except ToolError as exc:
+            if exc.code == "not_found" and str(exc).startswith("no chunk"):
+                return None
+            raise
+        return answer
 
 
 def _description(tool: str) -> str:

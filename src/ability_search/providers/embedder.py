@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import base64
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from ability_search.providers.model_calls import ModelClient
 from ability_search.providers.provider_errors import TEMPORARY, WRONG_ADDRESS, Objection
 from ability_search.providers.transports import HttpService, Transport
 from ability_search.retry import growing, retry
-from kadi_client.errors import FrameTooLarge
+from kadi_client.errors import CallTimeout, FrameTooLarge
 from kadi_client.tracing import Value, span
 
 _QUICK = 0.25
@@ -31,6 +32,13 @@ _RETRIES = 2
 """Retries of single texts at which the server fails, in one call."""
 _KNOWN_TEXT = "text"
 """A text that every model embeds."""
+_MOST_UNANSWERED = 40
+"""Requests of one call that a server may leave unanswered, although it embeds other texts."""
+_TWICE = 2
+"""Requests with a single text that the server leaves unanswered until the text is refused."""
+_REMEMBERED = 600.0
+"""Seconds in which a text is not sent again that left the server without an answer."""
+_MOST_REMEMBERED = 1000
 
 Row = Vector | TextsRefused
 """The vector of a text, or the reason why it has none."""
@@ -57,6 +65,25 @@ class RequestFailed(EmbeddingUnavailable):
     """The server failed at a request: for the moment, or at one of its texts."""
 
 
+class Unanswered(EmbeddingUnavailable):
+    """The server ended or hung while it worked on a request, maybe because of one of its texts.
+
+    Attributes:
+        texts: Number of texts of the request.
+        late: Whether it hung, as a model does that is too slow for so many texts.
+    """
+
+    def __init__(
+        self, message: str, *, hint: str | None = None, texts: int = 1, late: bool = False
+    ) -> None:
+        super().__init__(message, hint=hint)
+        self.texts = texts
+        self.late = late
+
+
+_KINDS: Mapping[str, type[EmbeddingUnavailable]] = {"failed": RequestFailed, "lost": Unanswered}
+
+
 def _failure(objection: Objection, request: Mapping[str, Any]) -> EmbeddingUnavailable:
     refusal = objection.refusal
     if refusal == "texts":
@@ -69,7 +96,7 @@ def _failure(objection: Objection, request: Mapping[str, Any]) -> EmbeddingUnava
         problem = "the model manager refused the key"
     else:
         problem = "the model manager could not embed"
-    kind = RequestFailed if refusal == "failed" else EmbeddingUnavailable
+    kind = _KINDS.get(refusal, EmbeddingUnavailable)
     error = kind(objection.quoted(problem), hint=_HINTS.get(refusal))
     error.retryable = refusal in TEMPORARY
     return error
@@ -90,6 +117,7 @@ EMBEDDINGS = HttpService(
     answered="data",
     unavailable=EmbeddingUnavailable,
     failure=_failure,
+    unanswered=Unanswered,
     api="the embedding API",
     route="embeddings",
     optional=("encoding_format",),
@@ -105,6 +133,10 @@ class RemoteEmbedder(ModelClient):
     A request that the server refuses, or fails at although it embeds another text, is repeated
     with half of the texts, down to single ones. If the server then accepts every text, it limits
     the number of texts; later requests to the model respect this.
+
+    A request at which the server ends or hangs is repeated when the server embeds another text
+    again, at first as it was, then with half of the texts, one such request at a time. A single
+    text that stays without an answer is refused, and not sent again for ten minutes.
 
     Args:
         transport: Sends requests to the server.
@@ -154,6 +186,10 @@ class RemoteEmbedder(ModelClient):
         """Number of texts in a request that the server of a model accepts, if it refused more."""
         self._sizes: dict[str, int] = {}
         """Maximum number of texts in a request to a model that is too slow for more."""
+        self._suspecting: dict[str, asyncio.Lock] = {}
+        """Held by model while texts are sent that may end the server, to tell whose fault it is."""
+        self._refused = _RefusedTexts()
+        self._dimensions: dict[str, int] = {}
 
     async def embed(self, model: str, texts: Sequence[str], *, timeout: float) -> Vector:
         """Embed ``texts``, in several concurrent requests if the limits require it.
@@ -162,69 +198,93 @@ class RemoteEmbedder(ModelClient):
         """
         if not texts:
             return np.zeros((0, 0), dtype=np.float32)
-        deadline = time.monotonic() + timeout
-        runs = batches(texts, text_bytes, most=self._most(model), most_bytes=self._batch_bytes)
+        known = [self._refused.get(model, text) for text in texts]
+        sent = [text for text, row in zip(texts, known, strict=True) if row is None]
+        runs = batches(sent, text_bytes, most=self._most(model), most_bytes=self._batch_bytes)
         slots = asyncio.Semaphore(self._concurrency)
-        retries = iter(range(_RETRIES))
-
-        async def request(some: Sequence[str]) -> Vector:
-            nonlocal deadline
-            try:
-                return await self._request(model, some, deadline, retries)
-            finally:
-                deadline = time.monotonic() + timeout
+        call = _Call(timeout)
 
         async def in_turn(run: Sequence[str]) -> list[Row]:
             async with slots:
-                return await self._rows(model, run, request)
+                return await self._rows(model, run, call)
 
         try:
             async with asyncio.TaskGroup() as group:
                 parts = [group.create_task(in_turn(run)) for run in runs]
         except ExceptionGroup as failures:
             raise first_failure(failures) from failures
-        return _joined([row for part in parts for row in part.result()])
+        rows = iter([row for part in parts for row in part.result()])
+        return self._joined(model, [next(rows) if row is None else row for row in known])
 
-    async def _rows(
-        self,
-        model: str,
-        texts: Sequence[str],
-        request: Callable[[Sequence[str]], Awaitable[Vector]],
-    ) -> list[Row]:
+    async def _rows(self, model: str, texts: Sequence[str], call: _Call) -> list[Row]:
         """Return the rows of texts, from requests with fewer texts where the server refuses many.
 
-        ``request`` embeds the first of the texts.
+        A request embeds the first of the texts.
         """
         rows: list[Row] = []
-        waiting = [texts]
+        waiting: list[tuple[Sequence[str], int]] = [(texts, 0)]
         accepted, limited = 0, False
         while waiting:
-            some = waiting.pop()
+            some, unanswered = waiting.pop()
+            if not some:
+                continue
             try:
-                vectors = await request(some)
+                vectors = await self._requested(model, some, call, suspected=unanswered > 0)
             except TextsRefused as exc:
                 if len(some) == 1:
                     rows.append(exc)
                     continue
-                half = len(some) // 2
-                waiting += some[half:], some[:half]
+                waiting += _halves(some, unanswered)
                 limited = limited or not exc.retryable
+            except Unanswered as exc:
+                call.count(exc)
+                waiting.append((some[exc.texts :], 0))
+                some = some[: exc.texts]
+                if len(some) == 1 and unanswered >= _TWICE:
+                    rows.append(self._refused.add(model, some[0], exc))
+                elif len(some) == 1 or not unanswered:
+                    waiting.append((some, unanswered + 1))
+                else:
+                    waiting += _halves(some, unanswered)
             else:
                 rows.extend(vectors)
                 accepted = max(accepted, len(vectors))
-                if len(vectors) < len(some):
-                    waiting.append(some[len(vectors) :])
+                waiting.append((some[len(vectors) :], unanswered))
         if limited and not any(isinstance(row, TextsRefused) for row in rows):
             self._limits[model] = accepted
         return rows
 
-    async def _request(
-        self, model: str, texts: Sequence[str], deadline: float, retries: Iterator[int]
+    async def _requested(
+        self, model: str, texts: Sequence[str], call: _Call, *, suspected: bool
     ) -> Vector:
+        """Embed the first ``texts``; suspected ones when the server embeds another text again."""
+        async with AsyncExitStack() as stack:
+            if suspected:
+                lock = self._suspecting.setdefault(model, asyncio.Lock())
+                await stack.enter_async_context(lock)
+                await self._wait_for_server(model, call)
+            try:
+                vectors = await self._request(model, texts, call)
+            except TextsRefused:
+                call.extend()
+                raise
+        call.extend()
+        return vectors
+
+    async def _wait_for_server(self, model: str, call: _Call) -> None:
+        """Return when the server embeds a text; raises as :meth:`embed` if it does not."""
+        call.extend(self._timeout * _QUICK if call.timeout > self._timeout else 0.0)
+        try:
+            await self._request(model, [_KNOWN_TEXT], call)
+        except Unanswered as exc:
+            raise EmbeddingUnavailable(str(exc), hint=exc.hint) from exc.__cause__
+        call.extend()
+
+    async def _request(self, model: str, texts: Sequence[str], call: _Call) -> Vector:
         """Embed the first ``texts`` in one request, as many as the speed of the model allows.
 
         There is no retry after the deadline. A single text at which the server fails is repeated
-        as long as there are ``retries``.
+        as long as the call has retries.
         """
 
         def passing(exc: BaseException) -> bool:
@@ -232,38 +292,49 @@ class RemoteEmbedder(ModelClient):
                 return False
             if isinstance(exc, TextsRefused):
                 single = len(texts) == 1 and exc.retryable
-                return single and next(retries, None) is not None
+                return single and next(call.retries, None) is not None
+            if isinstance(exc, Unanswered):
+                return texts == [_KNOWN_TEXT] or (exc.late and exc.texts > 1)
             return exc.retryable
 
         async def run() -> Vector:
             some = texts[: self._sizes.get(model)]
             with span("embed", attributes=_notes(model, some)):
-                return await self._try(model, some, deadline)
+                return await self._try(model, some, call)
 
         return await retry(
             run,
             when=passing,
             attempts=self._attempts,
             pause=growing(0.5, longest=5),
-            within=max(0.0, deadline - time.monotonic()),
+            within=call.left,
             meter=self._meter,
             target="embedder",
         )
 
-    async def _try(self, model: str, texts: Sequence[str], deadline: float) -> Vector:
-        left = deadline - time.monotonic()
-        if left <= 0:
+    async def _try(self, model: str, texts: Sequence[str], call: _Call) -> Vector:
+        if not call.left:
             raise EmbeddingUnavailable(f"{self.who} did not answer in time")
         started = time.monotonic()
         try:
-            vectors = await self._vectors(model, texts, left)
+            vectors = await self._vectors(model, texts, call.left)
+            await self._check_dimensions(model, vectors, call)
         except EmbeddingUnavailable as exc:
             self._resize(model, len(texts), time.monotonic() - started, failed=True)
-            raise await self._judged(exc, model, deadline) from exc.__cause__
+            raise await self._judged(exc, model, texts, call) from exc.__cause__
         self._resize(model, len(texts), time.monotonic() - started)
         self._meter.add(EMBEDDING_BATCHES, 1)
         self._meter.add(EMBEDDING_TEXTS, len(texts), "embedded")
         return vectors
+
+    async def _check_dimensions(self, model: str, vectors: Vector, call: _Call) -> None:
+        """Check that vectors have the dimensions of the model, which another text shows."""
+        usual = self._dimensions.setdefault(model, vectors.shape[1])
+        if vectors.shape[1] != usual:
+            known = await self._vectors(model, [_KNOWN_TEXT], call.left)
+            self._dimensions[model] = known.shape[1]
+            if vectors.shape[1] != known.shape[1]:
+                raise UnusableAnswer(_other_dimensions(vectors.shape[1], known.shape[1]))
 
     async def _vectors(self, model: str, texts: Sequence[str], timeout: float) -> Vector:
         request = {"model": model, "input": list(texts), "encoding_format": "base64"}
@@ -271,18 +342,21 @@ class RemoteEmbedder(ModelClient):
         return unit_vectors(answer, expected=len(texts))
 
     async def _judged(
-        self, exc: EmbeddingUnavailable, model: str, deadline: float
+        self, exc: EmbeddingUnavailable, model: str, texts: Sequence[str], call: _Call
     ) -> EmbeddingUnavailable:
         """Return the error for a failed request.
 
         It is a :class:`TextsRefused` only if the model embeds another text at the same time.
         """
+        late = isinstance(exc.__cause__, TimeoutError | CallTimeout)
+        if late or isinstance(exc, Unanswered):
+            return Unanswered(str(exc), hint=exc.hint, texts=len(texts), late=late)
         refused = isinstance(exc, TextsRefused)
         failed = isinstance(exc, RequestFailed | UnusableAnswer) and exc.retry_after is None
         if not (refused or failed):
             return exc
         try:
-            await self._vectors(model, [_KNOWN_TEXT], max(0.0, deadline - time.monotonic()))
+            await self._vectors(model, [_KNOWN_TEXT], call.left)
         except EmbeddingUnavailable as other:
             if refused and not isinstance(other, TextsRefused):
                 return other
@@ -290,6 +364,24 @@ class RemoteEmbedder(ModelClient):
         result = TextsRefused(str(exc))
         result.retryable = exc.retryable
         return result
+
+    def _joined(self, model: str, rows: Sequence[Row]) -> Vector:
+        """Return the vectors of rows, of which those of other dimensions are refused."""
+        usual = self._dimensions.get(model)
+        judged: list[Row] = []
+        vectors: list[Vector] = []
+        for row in rows:
+            if isinstance(row, TextsRefused):
+                judged.append(row)
+            elif len(row) != usual:
+                judged.append(TextsRefused(_other_dimensions(len(row), usual)))
+            else:
+                judged.append(row)
+                vectors.append(row)
+        for row in judged:
+            if isinstance(row, TextsRefused):
+                raise TextsRefused(str(row), hint=row.hint, rows=judged)
+        return np.stack(vectors)
 
     def _most(self, model: str) -> int:
         """Return the maximum number of texts in a request to a model."""
@@ -310,19 +402,75 @@ class RemoteEmbedder(ModelClient):
             self._sizes.pop(model, None)
 
 
+class _Call:
+    """The time and the attempts that are left of a call; each answer extends its deadline.
+
+    Attributes:
+        timeout: Seconds until the deadline at first, and after each extension.
+        retries: Retries of single texts that are left.
+    """
+
+    def __init__(self, timeout: float) -> None:
+        self.timeout = timeout
+        self.retries = iter(range(_RETRIES))
+        self._deadline = time.monotonic() + timeout
+        self._unanswered = 0
+
+    @property
+    def left(self) -> float:
+        """The seconds that are left."""
+        return max(0.0, self._deadline - time.monotonic())
+
+    def extend(self, seconds: float | None = None) -> None:
+        """Leave at least ``seconds``; by default those of the timeout."""
+        more = self.timeout if seconds is None else seconds
+        self._deadline = max(self._deadline, time.monotonic() + more)
+
+    def count(self, exc: Unanswered) -> None:
+        """Count a request without an answer.
+
+        Raises:
+            EmbeddingUnavailable: if there were too many.
+        """
+        self._unanswered += 1
+        if self._unanswered >= _MOST_UNANSWERED:
+            problem = f"{exc}; this happened {self._unanswered} times in one call"
+            raise EmbeddingUnavailable(problem, hint=exc.hint) from exc
+
+
+class _RefusedTexts:
+    """The texts, by model, that are not sent again for some time, and the reasons."""
+
+    def __init__(self) -> None:
+        self._texts: dict[tuple[str, str], tuple[float, str]] = {}
+
+    def get(self, model: str, text: str) -> TextsRefused | None:
+        """Return the error for a text; ``None`` if it can be sent."""
+        until, reason = self._texts.get((model, text), (0.0, ""))
+        return TextsRefused(reason, unanswered=True) if until > time.monotonic() else None
+
+    def add(self, model: str, text: str, exc: Unanswered) -> TextsRefused:
+        """Add a text that stayed without an answer."""
+        while len(self._texts) >= _MOST_REMEMBERED:
+            del self._texts[next(iter(self._texts))]
+        reason = f"{exc}, each time that it was asked to embed this text, and no other one"
+        self._texts[model, text] = time.monotonic() + _REMEMBERED, reason
+        return TextsRefused(reason, unanswered=True)
+
+
+def _halves(texts: Sequence[str], unanswered: int) -> list[tuple[Sequence[str], int]]:
+    """Return the halves of texts, the second one first."""
+    middle = len(texts) // 2
+    return [(texts[middle:], unanswered), (texts[:middle], unanswered)]
+
+
+def _other_dimensions(received: int, usual: int | None) -> str:
+    return f"the embedder's vectors differ in dimensions: {received} for a text, {usual} for others"
+
+
 def _notes(model: str, texts: Sequence[str]) -> dict[str, Value]:
     """Return the span attributes of a request: the number of texts, never the texts."""
     return {"gen_ai.request.model": model, "ability_search.texts": len(texts)}
-
-
-def _joined(rows: Sequence[Row]) -> Vector:
-    vectors = [row for row in rows if not isinstance(row, TextsRefused)]
-    if len(set(map(len, vectors))) > 1:
-        raise UnusableAnswer("the embedder's vectors differ in dimensions")
-    for row in rows:
-        if isinstance(row, TextsRefused):
-            raise TextsRefused(str(row), hint=row.hint, rows=rows)
-    return np.stack(vectors)
 
 
 def unit_vectors(answer: Any, *, expected: int) -> Vector:

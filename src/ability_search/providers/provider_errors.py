@@ -16,10 +16,11 @@ from kadi_client.errors import CallTimeout, KadiError, NotConnected, RemoteError
 
 E = TypeVar("E", bound=SearchError)
 
-Refusal = Literal["model", "texts", "key", "address", "passing", "failed"]
+Refusal = Literal["model", "texts", "key", "address", "passing", "lost", "failed"]
 """The reason of an error: the model name, the texts, the key, the path of the URL, a temporary
-failure (passing), or any other failure, temporary or caused by the request (failed)."""
-TEMPORARY: frozenset[Refusal] = frozenset({"passing", "failed"})
+failure (passing), the end of the server while it worked on the request (lost), or any other
+failure, temporary or caused by the request (failed)."""
+TEMPORARY: frozenset[Refusal] = frozenset({"passing", "lost", "failed"})
 
 _UNKNOWN_MODEL = re.compile(
     r"model\b.{0,300}\b(not served|not found|unknown|does not exist|not supported)"
@@ -35,12 +36,22 @@ _REFUSED_KEY = re.compile(r"api.?key|authenticat|unauthori[sz]ed|forbidden", re.
 _BUSY = frozenset({408, 425, 429, 503, 504, 529})
 _BUSY_TEXT = re.compile(
     r"\b(busy|queued|overloaded|rate limit|too many (requests|calls)|not finished|time(d )?out"
-    r"|unavailable|try again|disconnected|no provider)\b",
+    r"|unavailable|try again|no provider)\b",
+    re.I,
+)
+_LOST_TEXT = re.compile(
+    r"\b(disconnected|connection (was )?(closed|lost|reset)"
+    r"|(provider|agent|session|process|worker)\b.{0,60}\b(left|died|ended|crashed|gone))\b",
     re.I,
 )
 _MODEL = re.compile(r"\bmodel\b", re.I)
 WRONG_ADDRESS = "Check the path of the API's URL: /v1 and the route are added to it."
 UNREACHED = "Check the API's URL, and that its server runs."
+_MESSAGES = ("error", "message", "detail", "errors", "error_message", "fault")
+"""Members with the message of an error, in the order in which they are read."""
+_DETAILS = ("description", "reason", "faultstring", "text", "content", "title", "type")
+"""Members with the message of an object that is an error."""
+_MARKUP = re.compile(r"<(style|script)\b.*?</\1\s*>|<[^>]*>", re.I | re.S)
 _REPEATED = 8
 """Minimum characters of a text of a request that is hidden where a server repeats it."""
 _SAID = 300
@@ -96,6 +107,8 @@ def refusal_of_text(text: str) -> Refusal:
         return "texts"
     if _REFUSED_KEY.search(text):
         return "key"
+    if _LOST_TEXT.search(text):
+        return "lost"
     return "passing" if _BUSY_TEXT.search(text) else "failed"
 
 
@@ -107,8 +120,10 @@ def refusal_of_status(status: int, text: str) -> Refusal:
         return "failed"
     if _UNKNOWN_MODEL.search(text[:2000]) or (status == 404 and _MODEL.search(text[:2000])):
         return "model"
-    if status in (404, 405):
+    if status in (404, 405, 406, 410, 411, 415):
         return "address"
+    if status == 400 and _REFUSED_KEY.search(text[:2000]):
+        return "key"
     return "texts" if status in (400, 413, 422) else "key"
 
 
@@ -140,16 +155,35 @@ def refused(
     return error
 
 
-def error_text(error: Any) -> str:
-    """Return the text of a returned error: a string, or OpenAI's object with a ``message``."""
-    return str(error.get("message", "")) if isinstance(error, Mapping) else str(error)
+def message_in(value: Any, *, error: bool = True) -> str:
+    """Return the message in an error of any common shape; empty if there is none.
+
+    That is a text, the first three messages of a list, or the member of an object that is named
+    ``error``, ``message`` or alike, at any depth. Validation errors are named by their place.
+
+    Args:
+        value: The error.
+        error: Whether it is one; of another object only members that errors have are read.
+    """
+    if isinstance(value, str):
+        return value.strip() if error else ""
+    if isinstance(value, list | tuple):
+        return "; ".join(filter(None, (message_in(each, error=error) for each in value[:3])))
+    if not isinstance(value, Mapping):
+        return ""
+    if isinstance(value.get("msg"), str):
+        place = value.get("loc")
+        at = ".".join(map(str, place)) if isinstance(place, list | tuple) else ""
+        return f"{at}: {value['msg']}" if at else str(value["msg"])
+    names = _MESSAGES + _DETAILS if error else _MESSAGES
+    return next(filter(None, (message_in(value.get(name)) for name in names)), "")
 
 
 def words_of(text: str, request: Mapping[str, Any], key: SecretStr | None = None) -> str:
     """Return what a server said in an error, on one line of at most 300 characters.
 
-    Of a JSON body it is the message. The key, other credentials, paths of its machine, and texts
-    of the request that it repeats are replaced by ``...``.
+    Of a JSON body it is the message, of HTML the text. The key, other credentials, paths of its
+    machine, and texts of the request that it repeats are replaced by ``...``.
 
     Args:
         text: The error, or the body of the response.
@@ -158,13 +192,10 @@ def words_of(text: str, request: Mapping[str, Any], key: SecretStr | None = None
     """
     found = text[:_READ]
     try:
-        body = json.loads(text) if len(text) <= _READ else text
+        found = message_in(json.loads(text))[:_READ] or found if len(text) <= _READ else found
     except ValueError:
-        body = text
-    if isinstance(body, Mapping):
-        names = ("error", "message", "detail")
-        first = next((body[name] for name in names if body.get(name)), text)
-        found = (error_text(first) or str(first))[:_READ]
+        if found.lstrip()[:1] == "<":
+            found = _MARKUP.sub(" ", found)
     hidden = [key.get_secret_value()] if key else []
     hidden += [each for each in _texts(request) if len(each) >= _REPEATED]
     for each in hidden:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 import httpx
@@ -15,8 +15,9 @@ from ability_search.errors import SearchError
 from ability_search.ports import Invoke, Providers
 from ability_search.providers.provider_errors import (
     UNREACHED,
+    WRONG_ADDRESS,
     Objection,
-    error_text,
+    message_in,
     no_answer,
     refusal_of_status,
     refusal_of_text,
@@ -34,6 +35,10 @@ _AGENTS = 16
 """Maximum number of agents that are asked for a model."""
 _UNLISTED = 3
 """Calls for a model that an agent does not have, where the broker does not list its agents."""
+
+
+_BROKEN_OFF = (httpx.ReadError, httpx.ReadTimeout, httpx.RemoteProtocolError, httpx.WriteError)
+"""Errors of a connection after the server had accepted it."""
 
 
 class Transport(Protocol):
@@ -60,12 +65,14 @@ class Service:
         answered: A field present in every answer.
         unavailable: Class of the error if there is no answer.
         failure: Returns the error for a refused or failed request.
+        unanswered: Class of the error if the server ended while it worked on the request.
     """
 
     tool: str
     answered: str
     unavailable: type[SearchError]
     failure: Callable[[Objection, Mapping[str, Any]], SearchError]
+    unanswered: type[SearchError] | None = field(default=None, kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,13 +172,15 @@ class _BrokerTransport:
             answer = await self._invoke(
                 self._service.tool, sent, timeout=timeout, target_agent=agent
             )
-        except (RemoteError, ToolError) as exc:
+        except ToolError as exc:
+            text = message_in(exc.answer) or str(exc)
+        except RemoteError as exc:
             text = str(exc)
         else:
-            failed = isinstance(answer, Mapping) and self._service.answered not in answer
-            if not failed or not answer.get("error"):
+            answer = _unwrapped(answer)
+            text = _failure_in(self._service, answer)
+            if not text:
                 return answer
-            text = error_text(answer["error"])
         return Objection(refusal_of_text(text), said=words_of(text, request, self._api_key))
 
     async def _ask_others(
@@ -182,13 +191,13 @@ class _BrokerTransport:
         Otherwise return a temporary objection if there was one, else ``objection``. Where agents
         are not listed, the broker chooses again.
         """
-        remembered = asked is not None and objection.refusal == "passing"
+        remembered = asked is not None and objection.refusal in ("passing", "lost")
         if objection.refusal != "model" and not remembered:
             return objection
         for agent in await self._others(asked):
             answer = await self._ask(request, agent, timeout)
             refusal = answer.refusal if isinstance(answer, Objection) else None
-            if refusal == "passing":
+            if refusal in ("passing", "lost"):
                 objection = answer
             elif refusal != "model":
                 if agent is not None:
@@ -237,7 +246,9 @@ def over_http(
         except httpx.HTTPError as exc:
             said = words_of(f"{type(exc).__name__}: {exc}", request, api_key)
             who = Objection("passing", service.api, url=address).who
-            raise service.unavailable(f"{who} did not answer: {said}", hint=UNREACHED) from exc
+            kind = service.unanswered if isinstance(exc, _BROKEN_OFF) else None
+            problem = f"{who} did not answer: {said}"
+            raise (kind or service.unavailable)(problem, hint=UNREACHED) from exc
         if not answer.is_success:
             optional = (name for name in service.optional if name in fields)
             if refused_fields := refused_among(optional, fields, answer):
@@ -256,12 +267,56 @@ def over_http(
             if error.retry_after:
                 error.hint = f"{service.api} asks to wait {error.retry_after:.0f} s."
             raise error
-        try:
-            return answer.json()
-        except ValueError as exc:
-            raise service.unavailable(f"{service.api} did not return JSON") from exc
+        return _result(service, answer, request, api_key)
 
     return transport
+
+
+def _result(
+    service: HttpService,
+    answer: httpx.Response,
+    request: Mapping[str, Any],
+    key: SecretStr | None,
+) -> Any:
+    """Return the JSON of a successful response; raises as :class:`Transport` does."""
+    url = str(answer.url)
+    try:
+        result = answer.json()
+    except ValueError as exc:
+        said = words_of(answer.text, request, key)
+        objection = Objection("failed", service.api, answer.status_code, said=said, url=url)
+        problem = objection.quoted(f"{objection.who} did not return JSON")
+        raise (service.unanswered or service.unavailable)(problem, hint=WRONG_ADDRESS) from exc
+    if text := _failure_in(service, result):
+        said = words_of(text, request, key)
+        refusal = refusal_of_text(text)
+        objection = Objection(refusal, service.api, answer.status_code, said=said, url=url)
+        raise service.failure(objection, request)
+    return result
+
+
+def _failure_in(service: Service, answer: Any) -> str:
+    """Return the message of an answer that is a failure; empty if it may be a result."""
+    if not isinstance(answer, Mapping) or service.answered in answer:
+        return ""
+    failed = bool(answer.get("isError")) or answer.get("success") is False
+    return message_in(answer, error=failed)
+
+
+def _unwrapped(answer: Any) -> Any:
+    """Return the result in an answer of an MCP server, which may be JSON in a text."""
+    if not isinstance(answer, Mapping) or answer.get("isError"):
+        return answer
+    if isinstance(answer.get("structuredContent"), Mapping):
+        return answer["structuredContent"]
+    content = answer.get("content")
+    if isinstance(content, list) and len(content) == 1 and isinstance(content[0], Mapping):
+        text = content[0].get("text")
+        try:
+            return json.loads(text) if isinstance(text, str) else answer
+        except ValueError:
+            return {"error": text}
+    return answer
 
 
 async def _chunks(service: HttpService, answer: httpx.Response) -> AsyncGenerator[Any]:

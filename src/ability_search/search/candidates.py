@@ -126,8 +126,8 @@ class Candidates:
     """The chunks that the retrievers found, each once."""
     failed: dict[str, str] = field(default_factory=dict)
     """Retrievers that failed, with the reasons."""
-    exhausted: bool = True
-    """Whether a deeper search would find nothing more."""
+    unfinished: Sequence[str] = ()
+    """Searches that would find more if they were deeper."""
     weights: Mapping[str, float] = field(default_factory=dict)
     """Weights of the retrievers in the fused scores."""
     trust: Mapping[str, float] | None = None
@@ -143,7 +143,7 @@ class Candidates:
     below: int = 0
     """Number of candidates that ``minScore`` removed."""
     provisional: Callable[[Candidates], Awaitable[list[Candidate]]] | None = None
-    """Ranks the candidates as if no further stage searched, for stages that need the first hits."""
+    """Ranks the first block as if no further stage searched, for stages that need first hits."""
     degraded: Degraded | None = None
     warnings: list[str] = field(default_factory=list)
     clock: Timings = field(default_factory=lambda: Timings())

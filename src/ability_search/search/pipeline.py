@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any
 
 from ability_search.collection import Collection
 from ability_search.compute_turns import computed
-from ability_search.errors import ModelMismatch, first_failure
-from ability_search.search.candidates import Answer, Candidate, Candidates, Timings
+from ability_search.errors import ModelMismatch
+from ability_search.search.candidates import Answer, Candidate, Candidates, Timings, best_first
 from ability_search.search.fusion import DEPTHS, FUSION, JOIN, fuse_phrasings
+from ability_search.search.planner import ranked_for
 from ability_search.search.query import Query
 from ability_search.search.query_vectors import QueryVectors
 from ability_search.search.retrievers import explained_retrieval
@@ -38,12 +39,12 @@ from ability_search.search.stages.full_text import FULL_TEXT_SCORES
 from ability_search.search.stages.graph_boost import GRAPH_BOOST
 from ability_search.search.stages.graph_expansion import GRAPH_EXPANSION, GRAPH_SCORES
 from ability_search.search.stages.hit_rows import HITS, PAGE_ROWS
-from ability_search.search.stages.kind_search import KIND_SEARCH, all_searched, count_chunks
+from ability_search.search.stages.kind_search import KIND_SEARCH, all_searched
 from ability_search.search.stages.limits import (
     SCORE_FLOOR,
     SIGNAL_FLOOR,
     SOURCE_LIMIT,
-    floor_depth,
+    complete,
     limited,
 )
 from ability_search.search.stages.phrase_match import PHRASE_MATCH
@@ -108,12 +109,19 @@ PAGE = (
     HITS,
 )
 
-_PROVISIONAL = (FUSION, *SCORERS, JOIN)
+_PROVISIONAL = (FUSION, *SCORERS)
 _ATTEMPTS = 12
 """Maximum number of searches of a collection for one query."""
+_SEARCHED_AT_ONCE = 2000
+"""Candidates per retriever that the phrasings of a query search for concurrently. The rows of all
+are in the database's memory, and its garbage collector stops all queries to move them."""
 _DEEPER = 4
 _DEEPEST = 20_000
 """Number of candidates per retriever beyond which there is no refill: the end of the last page."""
+
+
+Ranking = Callable[[], Awaitable[Candidates]]
+"""Ranks the candidates of a phrasing."""
 
 
 async def run(stages: Sequence[Stage[C]], candidates: C, ports: Ports) -> None:
@@ -154,26 +162,33 @@ async def rank(name: str, query: Query, embeddings: QueryVectors, ports: Ports) 
     clocks = [Timings() for _ in query.phrasings]
     while depth is not None:
         rankings = [
-            rank_phrasing(name, each, depth, embeddings, ports, clock)
+            partial(rank_phrasing, name, each, depth, embeddings, ports, clock)
             for each, clock in zip(query.phrasings, clocks, strict=True)
         ]
         # A task costs more than some stages.
         one = len(rankings) == 1
-        lists = [await rankings[0]] if one else await _fused(rankings, ports)
+        lists = [await rankings[0]()] if one else await _fused(rankings, depth, ports)
         depth = refill_depth(lists)
     return lists[0]
 
 
-async def _fused(
-    rankings: Sequence[Coroutine[Any, Any, Candidates]], ports: Ports
-) -> list[Candidates]:
+async def _fused(rankings: Sequence[Ranking], depth: int, ports: Ports) -> list[Candidates]:
     """Return the candidates of all phrasings, those of the first one ranked by all."""
+    slots = asyncio.Semaphore(max(2, _SEARCHED_AT_ONCE // depth))
+
+    async def ranked(ranking: Ranking) -> Candidates:
+        async with slots:
+            return await ranking()
+
+    # A TaskGroup of Python 3.11 that is cancelled keeps all candidates in a reference cycle.
+    tasks = [asyncio.create_task(ranked(ranking)) for ranking in rankings]
     try:
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(ranking) for ranking in rankings]
-    except ExceptionGroup as failures:
-        raise first_failure(failures) from failures
-    lists = [task.result() for task in tasks]
+        lists = await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+        tasks.clear()
     work = sum(candidates.work for candidates in lists)
     await ports.turns.run(lambda: computed(fuse_phrasings(lists, ports)), work=work)
     return lists
@@ -219,7 +234,7 @@ def candidates_of(query: Query, collection: Collection, depth: int, ports: Ports
 
 
 async def rank_provisionally(candidates: Candidates, ports: Ports) -> list[Candidate]:
-    """Return the candidates as scored so far, best first, for stages that need the first hits.
+    """Return the first block as scored so far, best first, for stages that need the first hits.
 
     Nothing is recorded for ``explain``.
     """
@@ -231,7 +246,7 @@ async def rank_provisionally(candidates: Candidates, ports: Ports) -> list[Candi
             await perform(stage, candidates, ports)
     for item, trace in traces:
         item.trace = trace
-    return candidates.ranked
+    return best_first(candidates.blocks[0]) if candidates.blocks else []
 
 
 def wanted_fields(query: Query) -> list[str]:
@@ -249,19 +264,13 @@ def refill_depth(lists: Sequence[Candidates]) -> int | None:
     Returns:
         ``None`` if the page is full, or if there is nothing more to find.
     """
-    query, ranked, depth = lists[0].query, lists[0].ranked, lists[0].plan.depths[-1]
-    if depth >= _DEEPEST or all(own.exhausted or floor_depth(own) <= depth for own in lists):
+    first, depth = lists[0], lists[0].plan.depths[-1]
+    if depth >= _DEEPEST or all(map(complete, lists)):
         return None
-    reranker = query.asked.reranker
-    read = max(query.end, reranker.top if reranker else 0)
-    kept = [item for item, _ in limited(ranked, query.asked.max_per_source)]
-    counts = [
-        (count_merged(kept, query), len(ranked), query.end),
-        (len(ranked), len(ranked) + sum(own.below for own in lists), read),
-        *((count_chunks(own), len(own.found), read) for own in lists),
-    ]
-    short = any(left < before and left < needed for left, before, needed in counts)
-    return min(_DEEPER * depth, _DEEPEST) if short else None
+    query = first.query
+    kept = [item for item, _ in limited(first.ranked, query.asked.max_per_source)]
+    full = count_merged(kept, query) >= query.end and len(first.ranked) >= ranked_for(query)
+    return None if full else min(_DEEPER * depth, _DEEPEST)
 
 
 def explained(candidates: Candidates) -> dict[str, Any]:

@@ -107,18 +107,18 @@ def _named(
     return {f"word{place}": word for place, word in enumerate(words)}
 
 
-def _depths(query: Query, depth: int, candidates: int) -> tuple[int, ...]:
-    """Return the depths of the plan: enough for the page and for what options read on any page.
+def ranked_for(query: Query) -> int:
+    """Return how many ranked candidates the page and the options read."""
+    asked = query.asked
+    read = asked.reranker.top if asked.reranker is not None else 0
+    compared = reach_of(query.end) if query.diversity is not None else 0
+    return max(query.end, read, compared)
 
-    The page decides only how many there are.
-    """
-    wanted = [depth]
-    if query.asked.reranker is not None:
-        wanted.append(query.asked.reranker.top)
-    if query.diversity is not None:
-        wanted.append(reach_of(query.end))
+
+def _depths(query: Query, depth: int, candidates: int) -> tuple[int, ...]:
+    """Return the depths of the plan; the page decides only how many there are."""
     depths = [max(candidates, query.feedback.chunks if query.feedback else 0)]
-    while depths[-1] < max(wanted):
+    while depths[-1] < max(depth, ranked_for(query)):
         depths.append(2 * depths[-1])
     return tuple(depths)
 

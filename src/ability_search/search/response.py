@@ -165,4 +165,5 @@ class SimilarResult(Result):
     results: list[Hit]
     count: int
     source_chunk: str = Field(description="Its chunkId; of a source, that of its first chunk.")
+    source_content: str | None = Field(None, description="Text of that chunk.")
     connection: SourceConnection | None = Field(None, description="Set if to is given.")

@@ -57,11 +57,11 @@ async def retrieve(candidates: Candidates, plan: Plan, ports: Ports) -> None:
         work=sum(map(len, lists.values())),
     )
     candidates.failed = failed
-    candidates.exhausted = all(
-        len(lists.get(each.name, ())) < each.limit
+    candidates.unfinished = [
+        each.name
         for each in plan.searches(current)
-        if each.limit == plan.depths[-1]
-    )
+        if each.limit == plan.depths[-1] and len(lists.get(each.name, ())) >= each.limit
+    ]
 
 
 async def _search(

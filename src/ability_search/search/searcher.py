@@ -185,7 +185,10 @@ class Searcher:
         answer = Answer(query, ranked=candidates.ranked)
         await run(PAGE, answer, self._ports)
         return SimilarResult(
-            results=answer.hits, count=len(answer.hits), source_chunk=chunk.chunk_id
+            results=answer.hits,
+            count=len(answer.hits),
+            source_chunk=chunk.chunk_id,
+            source_content=chunk.content,
         )
 
     async def connection(
@@ -220,7 +223,13 @@ class Searcher:
         connected = await connect(
             self._ports.store, collection, source, to, hops=hops, limit=limit, shown=shown
         )
-        return SimilarResult(results=[], count=0, source_chunk=chunk.chunk_id, connection=connected)
+        return SimilarResult(
+            results=[],
+            count=0,
+            source_chunk=chunk.chunk_id,
+            source_content=chunk.content,
+            connection=connected,
+        )
 
     async def _chunk(
         self, name: str, chunk_id: str, source: str | None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
+import gc
 import logging
 import os
 import signal
@@ -22,7 +23,7 @@ log = logging.getLogger(__name__)
 BEAT_SECONDS = 5.0
 """Interval between two signs of life."""
 _RETURN_SECONDS = 30.0
-"""Interval at which freed memory is returned."""
+"""Interval at which garbage is collected and freed memory is returned."""
 _TICK_SECONDS = 0.1
 _WARNING_SECONDS = 1.0
 _SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP")
@@ -141,6 +142,7 @@ async def heartbeat(meter: Meter, beat: Callable[[], None] | None = None) -> Asy
 async def _return_memory() -> None:
     while True:
         await asyncio.sleep(_RETURN_SECONDS)
+        gc.collect()
         await asyncio.to_thread(return_freed_memory)
 
 

@@ -37,7 +37,8 @@ from ability_search.tools import inputs, requests, responses, results
 from ability_search.tools.boundary import failure
 from ability_search.tools.table import TOOLS, ToolRow
 from ability_search.wire import COMPLETED, FAILED, PROGRESS
-from kadi_client.tools import Call, Tool, encodable
+from kadi_client import Raw
+from kadi_client.tools import Call, Tool, encoded
 
 _TO_ANSWER = 0.1
 """Share of a caller's timeout that is reserved for sending the answer."""
@@ -48,7 +49,7 @@ _TO_ANSWER_AT_MOST = 1.0
 _SHORT_RUN = 2.0
 """Seconds up to which a search-index leaves no record: recording takes three round trips."""
 
-Handler = Callable[[Any, "_Admitted"], Awaitable[BaseModel | Mapping[str, Any]]]
+Handler = Callable[[Any, "_Admitted"], Awaitable[BaseModel]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,10 +91,12 @@ class _Table:
     def tool(self, row: ToolRow, handler: Handler) -> Tool:
         """Return the tool of a row; its failures are returned, not raised."""
 
-        async def admitted(value: BaseModel, call: Call) -> BaseModel | Mapping[str, Any]:
+        async def admitted(value: BaseModel, call: Call) -> Raw | Mapping[str, Any]:
+            turns = self._services.turns
             try:
-                async with _in_time(call) as limit:
-                    return await handler(value, _Admitted(call, limit))
+                async with _in_time(call) as limit, turns.call(work=requests.work_of(value)):
+                    answer = await handler(value, _Admitted(call, limit))
+                    return await turns.run(lambda: encoded(answer), work=_entries(answer))
             except Exception as exc:  # noqa: BLE001 - the boundary, see failure()
                 return failure(exc, row.name, _collection_of(value))
 
@@ -155,12 +158,12 @@ class _Table:
         ):
             yield _Recorded(job, recorded)
 
-    async def query(self, value: inputs.QueryInput, _call: _Admitted) -> Mapping[str, Any]:
+    async def query(self, value: inputs.QueryInput, _call: _Admitted) -> QueryResult:
         """search-query."""
         query = requests.query(value, self._limits, self._policy)
         result = await self._services.searcher.query(query)
         _meter(self._services.ports.meter, result)
-        return await self._services.turns.run(lambda: encodable(result), work=result.count)
+        return result
 
     async def similar(self, value: inputs.SimilarInput, _call: _Admitted) -> SimilarResult:
         """search-similar."""
@@ -405,6 +408,11 @@ class _Recorded:
         """Record the result."""
         self._recorded.done = self._recorded.total = total
         self._recorded.result = result
+
+
+def _entries(answer: BaseModel) -> int:
+    """Return the number of objects in the lists of an answer."""
+    return sum(len(value) for _, value in answer if isinstance(value, list))
 
 
 def _meter(meter: Meter, result: QueryResult) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from pydantic import BaseModel
+
 from ability_search.bounded_batches import text_bytes
 from ability_search.config.schema import Limits, Reading
 from ability_search.documents import Document
@@ -27,6 +29,15 @@ from ability_search.text.loaders.file_types import language_of, named_format
 from ability_search.text.loaders.text_files import markdown_title
 from ability_search.tools import inputs
 from ability_search.tools.boundary import invalid_item
+
+_LEAST = 40
+"""Number of candidates that a search of few hits has."""
+_ALL = 8
+"""Number of collections for which ``*`` counts: that many are searched at a time."""
+_CHARACTERS = 10
+"""Characters of a query that are analyzed in the time of a candidate."""
+_LEAF = 5
+"""Work of a value in a filter, which the database compares with each row, in candidates."""
 
 
 def documents(value: inputs.IndexInput, limits: Limits) -> tuple[list[Document], list[Failure]]:
@@ -163,6 +174,35 @@ def query(value: inputs.QueryInput, limits: Limits, policy: Filter | None) -> Qu
     return parse_query(
         value, combined_filter(value.filter, value.sources, value.exclude_sources, limits, policy)
     )
+
+
+def work_of(value: BaseModel) -> int:
+    """Return the estimated work of a call, in candidates of a query; 0 for what is no search."""
+    if isinstance(value, inputs.CollectionInfoInput):
+        return value.map_points if "map" in value.include else 0
+    if isinstance(value, inputs.SimilarInput):
+        return value.limit + _filter_work(value.filter)
+    if not isinstance(value, inputs.QueryInput):
+        return 0
+    texts = [value.query, *value.queries]
+    several = isinstance(value.collection, list)
+    collections = len(value.collection) if several else _ALL if value.collection == "*" else 1
+    found = max(value.offset + value.limit, _LEAST) * len(texts) * collections
+    conditions = value.filter, value.sources, value.exclude_sources
+    return found + sum(map(len, texts)) // _CHARACTERS + _filter_work(*conditions)
+
+
+def _filter_work(*conditions: Any) -> int:
+    leaves, rest = 0, list(conditions)
+    while rest:
+        value = rest.pop()
+        if isinstance(value, Mapping):
+            rest += value.values()
+        elif isinstance(value, list | tuple):
+            rest += value
+        else:
+            leaves += value is not None
+    return _LEAF * leaves
 
 
 def limit(wanted: int, limits: Limits) -> int:

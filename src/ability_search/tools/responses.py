@@ -24,10 +24,7 @@ def index_result(report: IndexReport, job_id: str) -> results.IndexResult:
     return results.IndexResult.model_validate(
         _shared(report, results.IndexResult)
         | {
-            "failed": [
-                {"source": item.source, "error": str(item.error), "code": item.error.code}
-                for item in report.failed
-            ],
+            "failed": [item.recorded() for item in report.failed],
             "warnings": report.warnings or None,
             "wanted": report.wanted or None,
             "job_id": job_id,
@@ -110,6 +107,7 @@ def reindex_result(job: Job) -> results.ReindexResult:
             "message": f"rebuilt {result['documents']} sources in generation"
             f" {result['generation']}",
             "state": job.state,
+            "failed": result.get("failed") or None,
             "warnings": result["warnings"] or None,
             "job_id": job.id,
             "took_ms": job.updated_at - job.started_at,

@@ -14,7 +14,7 @@ from ability_search.wire import Result
 
 
 class FailedDocument(Result):
-    """A document that was not indexed."""
+    """A document that was not indexed, or not completely."""
 
     source: str
     error: str
@@ -84,6 +84,11 @@ class ReindexResult(Result):
     dimensions: int | None = None
     reused: int | None = Field(
         None, description="Chunks whose vectors were reused instead of computed."
+    )
+    failed: list[FailedDocument] | None = Field(
+        None,
+        description="Sources of which the embedder refuses a text. They are kept: keyword search"
+        " finds the text, semantic search what the embedder accepts of it.",
     )
     warnings: list[str] | None = None
     job_id: str | None = None

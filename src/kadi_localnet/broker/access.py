@@ -16,7 +16,7 @@ DEFAULT_NETWORKS = ("global",)
 _SIMILAR = str.maketrans({"1": "l", "|": "l", "i": "l", "0": "o"})
 _PAIRS = (("rn", "m"), ("vv", "w"))
 _BREAKS = re.compile(r"[^a-z0-9*?\[\]]+")
-_OTHER_STYLE = re.compile(r"[a-z0-9]+(?:_[a-z0-9]+)+|[a-z]+[0-9]*(?:[A-Z][a-z0-9]*)+")
+_OTHER_STYLE = re.compile(r"[a-z0-9]++(?:_[a-z0-9]++)++|[a-z]++[0-9]*+(?:[A-Z][a-z0-9]*+)++")
 """``search_query`` and ``searchQuery``: what other tools are called that have such words."""
 
 
@@ -48,10 +48,8 @@ class Access:
 
     def reserved(self, tool: str, agent_id: str | None) -> str | None:
         """Return the pattern by which an agent may not offer a tool; ``None`` if it may."""
-        for pattern, agents in self.providers.items():
-            if agent_id not in agents and looks_like(tool, pattern):
-                return pattern
-        return None
+        forbidden = (each for each, agents in self.providers.items() if agent_id not in agents)
+        return next((pattern for pattern in forbidden if looks_like(tool, pattern)), None)
 
 
 class Networks:
@@ -112,18 +110,19 @@ def looks_like(name: str, pattern: str) -> bool:
     """
     if fnmatchcase(name, pattern):
         return True
-    if _OTHER_STYLE.fullmatch(name):
-        return False
-    skeleton, wanted = _skeleton(name), _skeleton(pattern)
-    if fnmatchcase(skeleton, wanted):
-        return True
-    return "*" not in wanted and skeleton.replace("-", "") == wanted.replace("-", "")
+    (skeleton, joined), (wanted, word) = _skeleton(name), _skeleton(pattern)
+    alike = fnmatchcase(skeleton, wanted) or ("*" not in wanted and joined == word)
+    return alike and not _OTHER_STYLE.fullmatch(name)
 
 
 @lru_cache(maxsize=4096)
-def _skeleton(name: str) -> str:
-    """Return a name with one letter for all that look like it, and hyphens between its words."""
+def _skeleton(name: str) -> tuple[str, str]:
+    """Return a name with one letter for all that look like it, and hyphens between its words.
+
+    The second text is without the hyphens.
+    """
     text = name.lower().translate(_SIMILAR)
     for pair, letter in _PAIRS:
         text = text.replace(pair, letter)
-    return _BREAKS.sub("-", text).strip("-")
+    skeleton = _BREAKS.sub("-", text).strip("-")
+    return skeleton, skeleton.replace("-", "")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, fields
 from itertools import count
 from typing import Any
@@ -22,7 +22,7 @@ from kadi_client.messages import request as request_frame
 from kadi_client.params import CALLER_LOST
 from kadi_localnet.broker.deadlines import Deadlines
 from kadi_localnet.broker.limits import Limits
-from kadi_localnet.broker.outbox import Memory
+from kadi_localnet.broker.outbox import Memory, text_bytes
 from kadi_localnet.broker.params import (
     AbilityRequest,
     Cancel,
@@ -38,6 +38,10 @@ from kadi_localnet.broker.session import Absent, Call, Provider, Refused, Sessio
 log = logging.getLogger(__name__)
 
 _MILLISECONDS = 1000
+_ERROR_BYTES = 64 * 1024
+"""Size up to which a provider's error is read."""
+_CALL_BYTES = 2048
+"""Bytes of a call in flight besides its request id, above the measured ones."""
 _TOOLS = 512
 """Maximum number of tools with separate counts; the calls of all others are counted together."""
 OTHER_TOOLS = "other"
@@ -73,6 +77,7 @@ class Calls:
         "_prefix",
         "_registry",
         "_serial",
+        "_waiting",
         "by_tool",
         "discarded",
     )
@@ -87,6 +92,8 @@ class Calls:
         self._places: Deadlines[Absent] = Deadlines()
         self._left: list[Absent] = []
         """Places whose time begins with the next :meth:`expire`."""
+        self._waiting: dict[str, bytes] = {}
+        """The room that all places of agents that are not listed share."""
         self.by_tool: dict[str, CallCounts] = {}
         self.discarded = 0
         """Number of answers that arrived after their call had ended."""
@@ -132,6 +139,7 @@ class Calls:
         }
         provider, frame = self._choose(
             params.tool,
+            caller,
             candidates,
             lambda network: request_frame(
                 id_,
@@ -154,6 +162,7 @@ class Calls:
             direct.copy(),  # a slice would keep the whole frame in memory
         )
         caller.calling[request_id] = provider.serving[id_] = call
+        caller.keep("calls", caller.kept("calls") + _size(call))
         provider.last_routed = serial
         self._counts(call).started += 1
         self._deadlines.set(call, now + timeout)
@@ -182,7 +191,8 @@ class Calls:
         self._forget(call)
         if present(frame.error):
             self._counts(call).failed += 1
-            self._reply_error(call, _error_message(frame.error, self._limits.control_bytes))
+            most = min(_ERROR_BYTES, self._limits.control_bytes)
+            self._reply_error(call, _error_message(frame.error, most))
         else:
             self._counts(call).completed += 1
             self._reply(call, frame.result if present(frame.result) else NULL)
@@ -205,31 +215,51 @@ class Calls:
             self._abandon(call, reason=CALLER_LOST)
             self._counts(call).cancelled += 1
 
-    def remove_provider(self, provider: Provider) -> None:
-        """Remove a provider and its tools, and end all calls that it served.
+    def remove_provider(self, provider: Provider, lost: Collection[str] | None = None) -> None:
+        """Remove a provider and its tools, and end the calls that it served.
 
         Further calls wait in its place for some time, see :class:`Absent`.
+
+        Args:
+            provider: The provider.
+            lost: Ids of the calls that it received, if it did not receive all.
         """
         for call in list(provider.serving.values()):
+            if lost is not None and call.id not in lost:
+                continue
             self._forget(call)
             self._counts(call).provider_lost += 1
             self._reply_error(call, f"the provider of {call.tool!r} disconnected before answering")
         if provider.tools:
-            place = Absent(provider, self._limits, self._memory)
+            listed = self._registry.listed(provider)
+            room = {} if listed else self._waiting
+            place = Absent(provider, self._limits, self._memory, room)
             if self._registry.leave(provider, place):
                 self._left.append(place)
 
+    def forward_again(self, call: Call, frame: bytes) -> None:
+        """Forward a call that its provider did not receive; it may have to wait, as a new one."""
+        try:
+            candidates = self._candidates(call.caller, call.tool, call.agents)
+            fitting = {each: n for each, n in candidates.items() if n == call.network}
+            provider, _ = self._choose(call.tool, call.caller, fitting, lambda _network: frame)
+        except Refused as exc:
+            self._forget(call)
+            self._counts(call).provider_lost += 1
+            self._reply_error(call, str(exc))
+        else:
+            self._take(call, provider, frame)
+
     def resume(self, provider: Provider) -> None:
         """Forward to a provider the calls that wait for its tools."""
-        for tool in provider.tools:
-            for place in self._registry.places(tool):
-                for call in [each for each in place.serving.values() if each.tool == tool]:
-                    frame = place.frames[call.id]
-                    if self._suits(provider, call) and provider.has_room(len(frame)):
-                        self._take(call, provider, frame)
+        for place in self._registry.absent:
+            for call in list(place.serving.values()):
+                frame = place.frames[call.id]
+                if self._suits(provider, call) and provider.has_room(len(frame), call.caller):
+                    self._take(call, provider, frame)
 
     def _suits(self, provider: Provider, call: Call) -> bool:
-        network = self._registry.providers(call.tool, call.caller).get(provider)
+        network = self._registry.network(call.tool, provider, call.caller)
         return network == call.network and _is(provider, call.agents)
 
     def _take(self, call: Call, provider: Provider, frame: bytes) -> None:
@@ -313,7 +343,11 @@ class Calls:
         return eligible
 
     def _choose(
-        self, tool: str, candidates: Mapping[Provider, str], encoded: Callable[[str], bytes]
+        self,
+        tool: str,
+        caller: Session,
+        candidates: Mapping[Provider, str],
+        encoded: Callable[[str], bytes],
     ) -> tuple[Provider, bytes]:
         """Return the candidate with the fewest outstanding calls, and the frame for it.
 
@@ -330,7 +364,7 @@ class Calls:
                     f"results in a message of {len(frame)} bytes,"
                     f" more than the {self._limits.max_message_bytes} allowed",
                 )
-            if session.has_room(len(frame)):
+            if session.has_room(len(frame), caller):
                 return session, frame
         raise Refused(f"all providers of {tool!r} are overloaded: try again in a moment")
 
@@ -348,6 +382,7 @@ class Calls:
         del call.caller.calling[call.request_id]
         del call.provider.serving[call.id]
         self._deadlines.discard(call)
+        call.caller.keep("calls", call.caller.kept("calls") - _size(call))
 
     def _abandon(self, call: Call, **why: str) -> None:
         """Forget a call and cancel it at its provider."""
@@ -403,6 +438,11 @@ def text_of(raw: Raw) -> str:
         return str(decode(raw))
     except ProtocolError:
         return ""
+
+
+def _size(call: Call) -> int:
+    """Return the bytes that a call in flight takes at most."""
+    return _CALL_BYTES + text_bytes(str(call.request_id)) + len(call.direct)
 
 
 def _error_message(error: Raw, most: int) -> str:

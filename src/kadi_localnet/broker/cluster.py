@@ -20,12 +20,12 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 import msgspec
 
-from kadi_client.messages import Frame, Raw, decode_frame, error_response, notification
+from kadi_client.messages import Frame, Raw, decode_frame, error_response
 from kadi_client.params import CALLER_LOST
 from kadi_localnet.broker.calls import Calls, text_of
 from kadi_localnet.broker.cluster_messages import (
@@ -43,6 +43,7 @@ from kadi_localnet.broker.cluster_messages import (
     Piece,
     Probe,
     Publication,
+    Return,
     Start,
     Stranger,
     Welcome,
@@ -76,6 +77,8 @@ class _Broker:
     def __init__(self, id_: str, limits: Limits, memory: Memory) -> None:
         self.id = id_
         self.sessions: dict[str, RemoteSession] = {}
+        self.left: dict[str, RemoteSession] = {}
+        """Sessions that have ended, with calls that the broker will return."""
         self.relayed: dict[str, Session] = {}
         """Calls of its callers, and the sessions here that serve them."""
         self.outbox = Outbox(
@@ -90,12 +93,10 @@ class _Broker:
         self.received = 0
         self.begun = bytearray()
         self.welcomed = False
-        self.overflowed = False
 
     def send(self, body: Body) -> None:
-        """Queue a message that must not be dropped; without room the broker is given up."""
-        if not self.outbox.put_reply(encode(body)):
-            self.overflowed = True
+        """Queue a message that must not be dropped; see :attr:`Cluster.behind`."""
+        self.outbox.put_always(encode(body))
 
     def report(self, loads: Mapping[str, int]) -> None:
         """Note the calls in progress of its sessions; those not named have none."""
@@ -133,7 +134,7 @@ class RemoteSession(Provider):
         """Note the number of its calls in progress, those of this broker's callers included."""
         self._elsewhere = max(0, load - len(self.serving))
 
-    def has_room(self, size: int) -> bool:
+    def has_room(self, size: int, caller: Session) -> bool:
         """See :class:`Provider`."""
         return self._broker.outbox.has_room(size)
 
@@ -204,6 +205,19 @@ class Cluster:
         return [broker.outbox for broker in self._brokers.values()]
 
     @property
+    def behind(self) -> bool:
+        """True while much is queued for a broker.
+
+        Who sends a large message, or any to another broker, must then wait.
+        """
+        return any(outbox.crowded for outbox in self.outboxes)
+
+    @property
+    def queued(self) -> int:
+        """Number of messages that were ever queued for the brokers that are known."""
+        return sum(outbox.queued for outbox in self.outboxes)
+
+    @property
     def complete(self) -> bool:
         """True if every broker that is known to another has introduced itself."""
         ready = {each.id for each in self._brokers.values() if each.welcomed}
@@ -258,13 +272,16 @@ class Cluster:
 
     def remove(self, session: Session) -> None:
         """Tell the others that a session has ended; they end its calls."""
+        lost: dict[str, list[str]] = {}
         for call, id_ in session.relaying.items():
-            if id_ in self._brokers:
-                self._brokers[id_].relayed.pop(call, None)
+            lost.setdefault(id_, []).append(call)
         session.relaying.clear()
-        if session.announced:
-            for broker in self._brokers.values():
-                broker.send(Gone(session.id))
+        for id_, broker in self._brokers.items():
+            calls = lost.get(id_, [])
+            for call in calls:
+                broker.relayed.pop(call, None)
+            if session.announced:
+                broker.send(Gone(session.id, calls))
 
     def answer(self, session: Session, frame: Frame, data: bytes | str) -> bool:
         """Pass on the answer to a call of another broker; return False if it is none of them."""
@@ -320,11 +337,6 @@ class Cluster:
                 self._take(message, now)
             else:
                 self._hear(message, now)
-
-    def settle(self) -> None:
-        """Forget the brokers that do not take their messages fast enough."""
-        for broker in [each for each in self._brokers.values() if each.overflowed]:
-            self._forget(broker, "it does not take messages fast enough")
 
     def expire(self, now: float) -> None:
         """Send what is due, and forget brokers that are silent.
@@ -407,24 +419,37 @@ class Cluster:
                 broker.send(Applied(number))
             case Applied(number):
                 self._applied(number, broker.id)
-            case Gone(id_):
-                session = broker.sessions.pop(id_, None)
-                if session is not None:
-                    self._calls.remove_provider(session)
+            case Gone(id_, lost):
+                self._left(broker, id_, lost)
             case Publication(channel, data, networks, timestamp, source):
                 self._events.deliver(Event(channel, Raw(data), networks, timestamp, source))
             case _:
                 self._relay(broker, message, now)
 
-    def _relay(self, broker: _Broker, message: Start | Cancel | Answer, now: float) -> None:
+    def _left(self, broker: _Broker, id_: str, lost: Collection[str]) -> RemoteSession | None:
+        """Remove a session that has ended; the calls that it did not receive will be returned."""
+        session = broker.sessions.pop(id_, None) or broker.left.get(id_)
+        if session is not None:
+            self._calls.remove_provider(session, lost)
+            broker.left[id_] = session
+        broker.left = {each.id: each for each in broker.left.values() if each.serving}
+        return session
+
+    def _relay(
+        self, broker: _Broker, message: Start | Return | Cancel | Answer, now: float
+    ) -> None:
         match message:
             case Start():
                 self._start(broker, message)
+            case Return(id_, call, frame):
+                ended = self._left(broker, id_, ())
+                if ended is not None and call in ended.serving:
+                    self._calls.forward_again(ended.serving[call], frame)
             case Cancel(call, why):
                 served = broker.relayed.pop(call, None)
                 if served is not None:
                     del served.relaying[call]
-                    _cancel(served, call, why)
+                    served.cancel(call, why)
             case Answer(id_, frame, load):
                 session = broker.sessions.get(id_)
                 if session is not None:
@@ -452,11 +477,11 @@ class Cluster:
         broker.outbox.clear()
         self._named.discard(broker.id)
         self._leases.discard(broker.id)
-        for session in broker.sessions.values():
+        for session in (*broker.sessions.values(), *broker.left.values()):
             self._calls.remove_provider(session)
         for call, served in broker.relayed.items():
             served.relaying.pop(call, None)
-            _cancel(served, call, {"reason": CALLER_LOST})
+            served.cancel(call, {"reason": CALLER_LOST})
         for number in list(self._registrations):
             self._applied(number, broker.id)
 
@@ -496,14 +521,12 @@ class Cluster:
 
     def _start(self, broker: _Broker, start: Start) -> None:
         session = self._sessions.get(start.session)
-        problem = None
         if session is None or session.closing is not None:
-            problem = f"the provider of {start.tool!r} disconnected before answering"
-        elif not session.has_room(len(start.frame)):
+            broker.send(Return(start.session, start.call, start.frame))
+            return
+        if not session.outbox.has_room(len(start.frame)):
             problem = f"all providers of {start.tool!r} are overloaded: try again in a moment"
-        if session is None or problem is not None:
-            frame = error_response(start.call, problem or "")
-            broker.send(Answer(start.session, frame, 0))
+            broker.send(Answer(start.session, error_response(start.call, problem), 0))
             return
         session.relaying[start.call] = broker.id
         broker.relayed[start.call] = session
@@ -517,7 +540,7 @@ class Cluster:
             session.agent_id,
             session.display_name,
             session.networks,
-            session.registration,
+            bytes(session.registration),
         )
 
     def _loads(self) -> dict[str, int]:
@@ -529,7 +552,3 @@ class Cluster:
 
 def _no_tools(session: Session) -> Offer:
     return Offer(session.id, session.agent_id or "", session.display_name, session.networks, b"{}")
-
-
-def _cancel(session: Session, call: str, why: Mapping[str, str]) -> None:
-    session.send(notification("kadi.ability.cancel", {"requestId": call, **why}))

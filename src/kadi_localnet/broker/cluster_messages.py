@@ -80,9 +80,10 @@ class Applied(_Message):
 
 
 class Gone(_Message):
-    """A session has ended."""
+    """A session has ended, without an answer to some calls of the receiver's callers."""
 
     session: str
+    lost: list[str]
 
 
 class Start(_Message):
@@ -91,6 +92,14 @@ class Start(_Message):
     session: str
     call: str
     tool: str
+    frame: bytes
+
+
+class Return(_Message):
+    """A call for a session that has ended before it came; ``frame`` is that of its start."""
+
+    session: str
+    call: str
     frame: bytes
 
 
@@ -120,7 +129,7 @@ class Publication(_Message):
 
 
 Control = Hello | Beat | Leave | Probe | Stranger | Piece
-Body = Welcome | Announcement | Applied | Gone | Start | Cancel | Answer | Publication
+Body = Welcome | Announcement | Applied | Gone | Start | Return | Cancel | Answer | Publication
 
 encode = msgspec.msgpack.Encoder().encode
 controls: msgspec.msgpack.Decoder[Control] = msgspec.msgpack.Decoder(Control)

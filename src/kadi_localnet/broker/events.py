@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,8 +10,11 @@ from kadi_client.messages import NULL, Raw, notification
 from kadi_client.patterns import ANY_WORDS, ONE_WORD
 from kadi_localnet.broker.access import check_name
 from kadi_localnet.broker.limits import Limits
+from kadi_localnet.broker.outbox import text_bytes
 from kadi_localnet.broker.params import Publication, Subscription, invalid
-from kadi_localnet.broker.session import CloseCode, Refused, Session
+from kadi_localnet.broker.registry import first_shared
+from kadi_localnet.broker.session import Refused, Session
+from kadi_localnet.broker.standing import Standing
 from kadi_localnet.broker.topics import Topics
 
 _PATTERN_BYTES = 768
@@ -50,12 +54,12 @@ class Events:
     a network goes to all networks of its publisher. No session receives an event twice.
     """
 
-    __slots__ = ("_limits", "_subscribers", "_topics", "delivered", "published")
+    __slots__ = ("_limits", "_standing", "_topics", "delivered", "published")
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: Limits, standing: Standing) -> None:
         self._limits = limits
+        self._standing = standing
         self._topics: Topics[tuple[Session, str | None]] = Topics()
-        self._subscribers: set[Session] = set()
         self.published = 0
         self.delivered = 0
 
@@ -67,15 +71,15 @@ class Events:
         """
         patterns = self._patterns(params)
         network = self._joined(session, params.network_id)
-        wanted = session.subscriptions | {(pattern, network) for pattern in patterns}
-        if len(wanted) > self._limits.subscriptions:
+        new = {(pattern, network) for pattern in patterns} - session.subscriptions
+        if len(session.subscriptions) + len(new) > self._limits.subscriptions:
             raise self._too_many()
-        size = _size(wanted)
-        self._make_room(session, size)
-        for pattern in patterns:
+        size = session.kept("subscriptions") + _size(new)
+        self._standing.make_room(session, "subscriptions", size)
+        for pattern, _ in new:
             self._topics.add(pattern, (session, network))
-        session.subscribe(wanted, size)
-        self._subscribers.add(session)
+        session.subscriptions |= new
+        session.keep("subscriptions", size)
         return {"status": "subscribed", "channels": patterns}
 
     def unsubscribe(self, session: Session, params: Subscription) -> dict[str, Any]:
@@ -85,17 +89,18 @@ class Events:
             Refused: removing none, if a pattern is invalid, or there are too many.
         """
         patterns = self._patterns(params)
+        named = set(patterns)
         gone = {
             (pattern, network)
             for pattern, network in session.subscriptions
-            if pattern in patterns and params.network_id in (None, network)
+            if pattern in named and params.network_id in (None, network)
         }
         self._remove(session, gone)
         return {"status": "unsubscribed", "channels": patterns}
 
     def remove(self, session: Session) -> None:
         """Remove all subscriptions of ``session``."""
-        self._remove(session, session.subscriptions)
+        self._remove(session, session.subscriptions.copy())
 
     def publish(self, session: Session, params: Publication, timestamp: float) -> Event:
         """Deliver an event, and return it for the other brokers; ``timestamp`` is Unix time.
@@ -131,16 +136,18 @@ class Events:
 
     def _routes(self, channel: str, networks: tuple[str, ...]) -> dict[Session, str]:
         """Return the receivers, each with the first of ``networks`` that reaches it."""
-        order = {network: place for place, network in enumerate(networks)}
-        routes: dict[Session, int] = {}
+        places = {network: place for place, network in enumerate(networks)}
+        routes: dict[Session, str] = {}
         for receiver, subscribed in self._topics.match(channel):
-            joined = receiver.networks
-            if subscribed is not None:
-                joined = (subscribed,) if subscribed in joined else ()
-            places = [order[network] for network in joined if network in order]
-            if places:
-                routes[receiver] = min(*places, routes.get(receiver, len(order)))
-        return {receiver: networks[place] for receiver, place in routes.items()}
+            if subscribed is None:
+                network = first_shared(places, receiver.networks)
+            else:
+                there = subscribed in places and subscribed in receiver.networks
+                network = subscribed if there else None
+            if network is not None:
+                before = routes.setdefault(receiver, network)
+                routes[receiver] = min(before, network, key=places.__getitem__)
+        return routes
 
     def _patterns(self, params: Subscription) -> list[str]:
         channels = params.channels or []
@@ -170,36 +177,6 @@ class Events:
                 f"has {wildcards} wildcards, more than the {most} allowed: use one '#' for several",
             )
 
-    def _make_room(self, session: Session, size: int) -> None:
-        """Allow the subscriptions of a session to take ``size`` bytes.
-
-        If those of all sessions would take too much, the session with the most is closed.
-
-        Raises:
-            Refused: if its agent would have too many, or the session itself would have the most.
-        """
-        others = self._subscribers - {session}
-        mine = size + sum(each.subscribed for each in others if each.agent_id == session.agent_id)
-        if mine > self._limits.subscription_bytes:
-            raise Refused(
-                f"the subscriptions of this agent would take {mine} bytes, more than the"
-                f" {self._limits.subscription_bytes} allowed: unsubscribe from some"
-            )
-        total = size + sum(each.subscribed for each in others)
-        if size <= session.subscribed or total <= self._limits.memory_bytes // 8:
-            return
-        largest = max(others, key=lambda each: each.subscribed, default=session)
-        if largest is session or largest.subscribed <= size:
-            raise Refused(
-                "the broker's memory for subscriptions is full, and most of it would be held for"
-                " this session: unsubscribe from some, or use wider patterns"
-            )
-        self.remove(largest)
-        largest.close(
-            CloseCode.TRY_AGAIN_LATER,
-            "memory for subscriptions is full, and most of it is held for this session",
-        )
-
     def _too_many(self) -> Refused:
         return Refused(
             f"too many subscriptions: {self._limits.subscriptions} are allowed per session,"
@@ -209,27 +186,27 @@ class Events:
     def _remove(self, session: Session, gone: set[tuple[str, str | None]]) -> None:
         for pattern, network in gone:
             self._topics.remove(pattern, (session, network))
-        left = session.subscriptions - gone
-        session.subscribe(left, _size(left))
-        if not left:
-            self._subscribers.discard(session)
+        session.subscriptions -= gone
+        session.keep("subscriptions", session.kept("subscriptions") - _size(gone))
 
     @staticmethod
     def _joined(session: Session, network: str | None) -> str | None:
         if not network:
             return None
-        if network not in session.networks:
+        # The session's own text is kept, not another one for each subscription.
+        joined = next((each for each in session.networks if each == network), None)
+        if joined is None:
             raise invalid(
                 "networkId",
                 f"{network!r} is not a network of this session"
                 f" ({', '.join(session.networks)}): register with it first",
             )
-        return network
+        return joined
 
 
-def _size(subscriptions: set[tuple[str, str | None]]) -> int:
+def _size(subscriptions: Iterable[tuple[str, str | None]]) -> int:
     """Return the bytes that subscriptions take at most."""
     return sum(
-        _PATTERN_BYTES + 2 * len(pattern) + _WORD_BYTES * (pattern.count(".") + 1)
+        _PATTERN_BYTES + 2 * text_bytes(pattern) + _WORD_BYTES * (pattern.count(".") + 1)
         for pattern, _ in subscriptions
     )

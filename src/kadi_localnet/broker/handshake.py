@@ -10,6 +10,7 @@ from kadi_client.identity import agent_id, verify
 from kadi_client.messages import Raw, encode
 from kadi_localnet.broker.access import Networks, check_name
 from kadi_localnet.broker.limits import Limits
+from kadi_localnet.broker.outbox import text_bytes
 from kadi_localnet.broker.params import Authenticate, Hello
 from kadi_localnet.broker.session import CloseCode, Refused, Session
 
@@ -34,6 +35,7 @@ def hello(
     if params.networks is not None:
         session.networks, _ = networks.admitted(params.networks, None)
         session.asked_networks = tuple(params.networks)
+        session.keep("networks", sum(map(text_bytes, session.asked_networks)))
     session.display_name = params.name
     session.nonce = secrets.token_urlsafe(_NONCE_BYTES)
     session.nonce_expires = now + limits.nonce_lifetime
@@ -71,6 +73,7 @@ def authenticate(
     except AuthenticationError as exc:
         raise _failed(str(exc)) from exc
     session.networks, _ = networks.admitted(session.asked_networks, session.agent_id)
+    session.asked_networks = ()
     return {"agentId": session.agent_id}
 
 

@@ -26,6 +26,10 @@ class Limits:
     unauthenticated_size: int = 64 * 1024
     """Maximum characters of a message before authentication; a longer one ends the session."""
 
+    connections: int = 4096
+    """Maximum number of connections, fewer if the process may not open as many files. Beyond it
+    the oldest one that has not authenticated is cut, or one of the agent with the most."""
+
     outbox_frames: int = 4096
     """Maximum number of unsent messages of one session."""
 
@@ -34,10 +38,10 @@ class Limits:
 
     memory_bytes: int = 512 * 1024 * 1024
     """Maximum size of what is held for all sessions: unsent messages, messages that have arrived
-    in part, registrations and subscriptions, which may have an eighth. From half of it on, events
-    are dropped, those of the slowest readers first. If that is not enough, sessions with more than
-    their share may begin no message; beyond it, or if it stays at half for ``patience``, the
-    session with the most bytes is closed. Listed providers are not held up."""
+    in part, calls in flight, and registrations and subscriptions, which may have an eighth. From
+    half of it on, events are dropped, those of the slowest readers first. If that is not enough,
+    sessions with more than their share may begin no message; beyond it, or if it stays at half for
+    ``patience``, the session with the most bytes is closed. Listed providers are not held up."""
 
     patience: float = 2.0
     """See ``memory_bytes``."""
@@ -50,9 +54,6 @@ class Limits:
 
     subscriptions: int = 1000
     """Maximum number of event patterns of one session."""
-
-    subscription_bytes: int = 4 * 1024 * 1024
-    """Maximum size of the subscriptions of one agent, those of all its sessions together."""
 
     channel_words: int = 16
     """Maximum number of words, separated by dots, of a channel or a pattern."""

@@ -4,8 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections import deque
+from collections.abc import Hashable
 
 log = logging.getLogger(__name__)
+
+
+def text_bytes(text: str) -> int:
+    """Return the bytes that a text takes at most, with its encoded form, which is kept with it."""
+    return 64 + (len(text) if text.isascii() else 4 * len(text) + len(text.encode()))
 
 
 class Memory:
@@ -26,6 +32,9 @@ class Outbox:
     never dropped; if there is still no room for a reply, it is refused and the session must be
     closed. While no reply is queued, a frame of any size is accepted. Their bytes are counted in
     ``memory``, as are the events dropped. The first drop is logged with the name of the ``reader``.
+
+    A reply may have an owner, on whose behalf it is sent. An owner must leave as much room to
+    others as it takes, and large frames a quarter: so a few owners cannot fill it.
     """
 
     __slots__ = (
@@ -33,6 +42,7 @@ class Outbox:
         "_max_bytes",
         "_max_frames",
         "_memory",
+        "_owned",
         "_reader",
         "_replies",
         "_reply_bytes",
@@ -48,7 +58,9 @@ class Outbox:
         self._max_frames = max_frames
         self._max_bytes = max_bytes
         self._reader = reader
-        self._replies: deque[tuple[int, bytes]] = deque()
+        self._replies: deque[tuple[int, bytes, Hashable]] = deque()
+        self._owned: dict[Hashable, tuple[int, int]] = {}
+        """Number and size of the replies of each owner that are queued."""
         self._events: deque[tuple[int, bytes]] = deque()
         self._reply_bytes = 0
         self.event_bytes = 0
@@ -56,21 +68,40 @@ class Outbox:
         self._serial = 0
         self.dropped = 0
 
-    def has_room(self, size: int) -> bool:
+    def has_room(self, size: int, owner: Hashable = None) -> bool:
         """Return True if a frame of ``size`` bytes fits, if necessary by dropping all events."""
-        return not self._replies or (
-            len(self._replies) < self._max_frames and self._reply_bytes + size <= self._max_bytes
-        )
+        if not self._replies:
+            return True
+        frames, owned = self._owned.get(owner, (0, 0))
+        free = self._max_bytes - self._reply_bytes - size
+        if owner is not None and size > self._max_bytes // self._max_frames:
+            free -= self._max_bytes // 4
+        return 0 < self._max_frames - len(self._replies) >= frames and owned <= free
 
-    def put_reply(self, frame: bytes) -> bool:
-        """Queue a frame that must not be dropped; return False if there is no room for it."""
-        if not self.has_room(len(frame)):
+    def put_reply(self, frame: bytes, owner: Hashable = None) -> bool:
+        """Queue a frame that must not be dropped; return False if there is no room for it.
+
+        That of an owner has room if :meth:`has_room` was asked before.
+        """
+        if owner is None and not self.has_room(len(frame)):
             return False
         self._make_room(len(frame))
-        self._replies.append(self._numbered(frame))
-        self._reply_bytes += len(frame)
-        self._memory.used += len(frame)
+        self._append(frame, owner)
         return True
+
+    def put_always(self, frame: bytes) -> None:
+        """Queue a reply, whether there is room or not."""
+        self._append(frame, None)
+
+    @property
+    def queued(self) -> int:
+        """Number of frames that were ever queued."""
+        return self._serial
+
+    @property
+    def crowded(self) -> bool:
+        """True if a quarter of it is full."""
+        return 4 * len(self._replies) > self._max_frames or 4 * self._reply_bytes > self._max_bytes
 
     def put_event(self, frame: bytes) -> None:
         """Queue an event, dropping older events for it; without room, drop the event itself."""
@@ -78,7 +109,8 @@ class Outbox:
             self._count_drop()
             return
         self._make_room(len(frame))
-        self._events.append(self._numbered(frame))
+        self._serial += 1
+        self._events.append((self._serial, frame))
         self.event_bytes += len(frame)
         self._memory.used += len(frame)
 
@@ -88,9 +120,10 @@ class Outbox:
             return self._pop_event()
         if not self._replies:
             return None
-        frame = self._replies.popleft()[1]
+        _, frame, owner = self._replies.popleft()
         self._reply_bytes -= len(frame)
         self._memory.used -= len(frame)
+        self._own(owner, -1, -len(frame))
         return frame
 
     def drop_events(self) -> None:
@@ -103,6 +136,7 @@ class Outbox:
         """Remove all frames."""
         self._memory.used -= self.size
         self._replies.clear()
+        self._owned.clear()
         self._events.clear()
         self._reply_bytes = self.event_bytes = 0
 
@@ -114,9 +148,20 @@ class Outbox:
         """Total size of the queued frames in bytes."""
         return self._reply_bytes + self.event_bytes
 
-    def _numbered(self, frame: bytes) -> tuple[int, bytes]:
+    def _append(self, frame: bytes, owner: Hashable) -> None:
         self._serial += 1
-        return self._serial, frame
+        self._replies.append((self._serial, frame, owner))
+        self._reply_bytes += len(frame)
+        self._memory.used += len(frame)
+        self._own(owner, 1, len(frame))
+
+    def _own(self, owner: Hashable, frames: int, size: int) -> None:
+        """Note that an owner has more or fewer replies."""
+        if owner is None:
+            return
+        before = self._owned.pop(owner, (0, 0))
+        if before[0] + frames:
+            self._owned[owner] = before[0] + frames, before[1] + size
 
     def _pop_event(self) -> bytes:
         frame = self._events.popleft()[1]

@@ -40,13 +40,13 @@ class Authenticate(msgspec.Struct, rename="camel"):
 
 
 class ToolEntry(msgspec.Struct, rename="camel"):
-    """A tool as registered by its provider; the schemas are not interpreted."""
+    """A tool as registered by its provider; what is only passed on is not decoded."""
 
     name: str
-    description: str | None = None
+    description: Raw = ABSENT
     input_schema: Raw = ABSENT
     output_schema: Raw = ABSENT
-    tags: list[str] | None = None
+    tags: Raw = ABSENT
     networks: list[str] | None = None
 
 

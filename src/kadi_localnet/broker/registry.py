@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from itertools import islice
 from typing import Any
 
-from kadi_client.messages import Raw
+from kadi_client.messages import Raw, encode
 from kadi_localnet.broker.access import Access, Networks, check_name
 from kadi_localnet.broker.limits import Limits
 from kadi_localnet.broker.params import Discovery, Register, ToolEntry, invalid, present
@@ -15,6 +17,11 @@ from kadi_localnet.broker.session import Absent, Provider, Session
 
 RESERVED_PREFIX = "kadi."
 _ANY_INPUT = Raw(b'{"type":"object"}')
+_NO_TEXT = Raw(b'""')
+_TOOL_BYTES = 1024
+"""Bytes of a tool besides what was sent of it; above the measured ones."""
+_LISTED = 4096
+"""Maximum number of tools in a list, and of their providers."""
 _SOURCE = "kadi-agent"
 
 
@@ -29,14 +36,16 @@ class Offer:
 class Registry:
     """Tools by name and provider; a tool's description comes from its earliest provider."""
 
-    __slots__ = ("_absent", "_access", "_limits", "_networks", "_providers")
+    __slots__ = ("_access", "_limits", "_networks", "_present", "_providers", "absent")
 
     def __init__(self, limits: Limits, access: Access) -> None:
         self._limits = limits
         self._access = access
         self._networks = Networks(limits, access)
         self._providers: dict[str, dict[Provider, Offer]] = {}
-        self._absent: set[Provider] = set()
+        self._present: dict[Provider, None] = {}
+        self.absent: dict[Absent, None] = {}
+        """The places of providers that have left, in the order in which they left."""
 
     def register(self, session: Provider, params: Register) -> dict[str, Any]:
         """Replace the tools of ``session``.
@@ -55,12 +64,17 @@ class Registry:
         if params.networks is not None:
             session.networks, dropped = self._networks.admitted(params.networks, session.agent_id)
         self.remove(session)
+        joined = frozenset(session.networks)
         for name, tool in tools.items():
-            asked = tool.networks or session.networks
-            visible = tuple(network for network in asked if network in session.networks)
-            dropped += [network for network in asked if network not in session.networks]
+            visible = session.networks
+            if tool.networks:
+                asked, tool.networks = dict.fromkeys(tool.networks), None
+                visible = tuple(network for network in visible if network in asked)
+                dropped += [network for network in asked if network not in joined]
             self._providers.setdefault(name, {})[session] = Offer(tool, visible)
         session.tools = tuple(tools)
+        if tools:
+            self._present[session] = None
         session.display_name = params.display_name or session.display_name
         answer = {
             "status": "registered",
@@ -80,22 +94,29 @@ class Registry:
             if not providers:
                 del self._providers[name]
         session.tools = ()
-        self._absent.discard(session)
+        self._present.pop(session, None)
+        if isinstance(session, Absent):
+            self.absent.pop(session, None)
 
     def leave(self, session: Provider, place: Absent) -> bool:
         """Remove all tools of ``session``; return whether there is room to keep its place."""
         offers = [(name, self._providers[name][session].networks) for name in session.tools]
         self.remove(session)
-        if len(self._absent) >= self._limits.places and not self._access.names(place.agent_id):
+        if len(self.absent) >= self._limits.places and not self.listed(place):
             return False
-        self._absent.add(place)
+        self.absent[place] = None
         for name, networks in offers:
             self._providers.setdefault(name, {})[place] = Offer(ToolEntry(name), networks)
         return True
 
-    def places(self, tool: str) -> list[Absent]:
-        """Return the places of providers of ``tool`` that have left."""
-        return [each for each in self._providers.get(tool, ()) if isinstance(each, Absent)]
+    def listed(self, provider: Provider) -> bool:
+        """Return whether the access rules name a provider."""
+        return self._access.names(provider.agent_id)
+
+    def network(self, tool: str, provider: Provider, caller: Session) -> str | None:
+        """Return the first network of the caller on which a provider shows a tool."""
+        offer = self._providers.get(tool, {}).get(provider)
+        return None if offer is None else first_shared(_places(caller.networks), offer.networks)
 
     def providers(self, tool: str, caller: Session) -> dict[Provider, str]:
         """Return the providers of ``tool`` visible to the caller, in order of registration.
@@ -103,68 +124,71 @@ class Registry:
         Each is mapped to the first of the caller's networks on which the tool is visible. Those
         that have left are among them.
         """
-        found = {}
+        places, found = _places(caller.networks), {}
         for session, offer in self._providers.get(tool, {}).items():
-            for network in caller.networks:
-                if network in offer.networks:
-                    found[session] = network
-                    break
+            network = first_shared(places, offer.networks)
+            if network is not None:
+                found[session] = network
         return found
 
     def describe(self, caller: Session, params: Discovery) -> dict[str, Any]:
-        """Describe the tools visible to ``caller``, ordered by name, or only ``params.tool``."""
-        names: Iterable[str] = sorted(self._providers) if params.tool is None else [params.tool]
-        networks = caller.networks
+        """Describe the tools visible to ``caller``, ordered by name, or only ``params.tool``.
+
+        If they are too many, or too large for a quarter of a message, ``truncated`` is true, and
+        those of the agents with the most tools are left out.
+        """
+        networks = frozenset(caller.networks)
         if params.networks is not None:
-            networks = tuple(each for each in networks if each in params.networks)
-        described = (
-            self._describe(name, networks, with_providers=bool(params.include_providers))
-            for name in names
-        )
-        return {"tools": [tool for tool in described if tool is not None]}
+            networks &= frozenset(params.networks)
+        names = self._fewest_first(networks) if params.tool is None else [params.tool]
+        described: dict[str, Raw] = {}
+        bytes_left, entries_left = self._limits.max_message_bytes // 4, _LISTED
+        for name in names:
+            offers = self._visible(name, networks, entries_left)
+            if not offers or name in described:
+                continue
+            entry = _described(name, offers, networks if params.include_providers else None)
+            bytes_left -= len(entry)
+            entries_left -= len(offers)
+            if bytes_left < 0:
+                break
+            described[name] = entry
+            if entries_left <= 0:
+                break
+        tools = [described[name] for name in sorted(described)]
+        left_out = bytes_left < 0 or entries_left <= 0
+        return {"tools": tools, "truncated": True} if left_out else {"tools": tools}
 
     @property
     def tool_count(self) -> int:
         """Number of distinct tool names."""
-        return sum(not offers.keys() <= self._absent for offers in self._providers.values())
+        left = {name for place in self.absent for name in place.tools}
+        gone = self.absent.keys()
+        return len(self._providers) - sum(self._providers[name].keys() <= gone for name in left)
 
-    def _describe(
-        self, name: str, networks: Collection[str], *, with_providers: bool
-    ) -> dict[str, Any] | None:
-        visible = {
-            session: offer
-            for session, offer in self._providers.get(name, {}).items()
-            if session not in self._absent
-            and any(network in networks for network in offer.networks)
-        }
-        if not visible:
-            return None
-        tool = next(iter(visible.values())).tool
-        description: dict[str, Any] = {
-            "name": name,
-            "description": tool.description or "",
-            "inputSchema": tool.input_schema if present(tool.input_schema) else _ANY_INPUT,
-        }
-        if present(tool.output_schema):
-            description["outputSchema"] = tool.output_schema
-        if tool.tags:
-            description["tags"] = tool.tags
-        if with_providers:
-            description["providers"] = [
-                {
-                    "sessionId": session.id,
-                    "source": _SOURCE,
-                    "displayName": session.display_name or session.agent_id,
-                    "agentId": session.agent_id,
-                    "networks": [each for each in offer.networks if each in networks],
-                }
-                for session, offer in visible.items()
-            ]
-        return description
+    def _fewest_first(self, networks: AbstractSet[str]) -> Iterable[str]:
+        """Return the names of tools, those of the providers with the fewest tools first."""
+        for provider in sorted(self._present, key=lambda each: len(each.tools)):
+            if not networks.isdisjoint(provider.networks):
+                yield from provider.tools
+
+    def _visible(self, name: str, networks: AbstractSet[str], most: int) -> dict[Provider, Offer]:
+        """Return the offers of a tool on some networks, at most ``most``."""
+        offers = (
+            (provider, offer)
+            for provider, offer in self._providers.get(name, {}).items()
+            if not isinstance(provider, Absent) and not networks.isdisjoint(offer.networks)
+        )
+        return dict(islice(offers, most))
 
     def _checked_tools(
         self, tools: Sequence[ToolEntry], agent_id: str | None
     ) -> dict[str, ToolEntry]:
+        """Return the tools of a registration by name.
+
+        Raises:
+            Refused: if one is invalid, or the agent may not offer it.
+        """
         if len(tools) > self._limits.tools:
             raise invalid(
                 "tools", f"holds {len(tools)}, more than the {self._limits.tools} allowed"
@@ -189,5 +213,58 @@ class Registry:
                 )
             if tool.name in named:
                 raise invalid(member, f"repeats {tool.name!r}: register each tool once")
+            for of_tool, raw, first in (
+                ("description", tool.description, b'"'),
+                ("tags", tool.tags, b"["),
+            ):
+                if present(raw) and bytes(memoryview(raw)[:1]) != first:
+                    kind = "a string" if first == b'"' else "a list"
+                    raise invalid(f"tools.{position}.{of_tool}", f"must be {kind}")
+            if len(tool.networks or ()) > self._limits.networks:
+                raise invalid(
+                    f"tools.{position}.networks",
+                    f"holds more than the {self._limits.networks} networks allowed",
+                )
             named[tool.name] = tool
         return named
+
+
+def registered_bytes(params: Register, raw: bytes) -> int:
+    """Return the bytes that a registration takes at most."""
+    return len(raw) + _TOOL_BYTES * len(params.tools or ())
+
+
+def first_shared(places: Mapping[str, int], networks: Iterable[str]) -> str | None:
+    """Return the one of ``networks`` with the first of ``places``; ``None`` if none has one."""
+    shared = [network for network in networks if network in places]
+    return min(shared, key=places.__getitem__, default=None)
+
+
+def _places(networks: Sequence[str]) -> dict[str, int]:
+    return {network: place for place, network in enumerate(networks)}
+
+
+def _described(name: str, offers: Mapping[Provider, Offer], listed: AbstractSet[str] | None) -> Raw:
+    """Encode the description of a tool; with its providers if ``listed`` names networks."""
+    tool = next(iter(offers.values())).tool
+    description: dict[str, Any] = {
+        "name": name,
+        "description": tool.description if present(tool.description) else _NO_TEXT,
+        "inputSchema": tool.input_schema if present(tool.input_schema) else _ANY_INPUT,
+    }
+    if present(tool.output_schema):
+        description["outputSchema"] = tool.output_schema
+    if present(tool.tags):
+        description["tags"] = tool.tags
+    if listed is not None:
+        description["providers"] = [
+            {
+                "sessionId": session.id,
+                "source": _SOURCE,
+                "displayName": session.display_name or session.agent_id,
+                "agentId": session.agent_id,
+                "networks": [each for each in offer.networks if each in listed],
+            }
+            for session, offer in offers.items()
+        ]
+    return Raw(encode(description))

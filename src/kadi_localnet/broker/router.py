@@ -18,7 +18,7 @@ from dataclasses import asdict
 from typing import Any, TypeVar
 
 from kadi_client.errors import INVALID_REQUEST, METHOD_NOT_FOUND, PARSE_ERROR, ProtocolError
-from kadi_client.messages import Frame, Raw, decode_frame, error_response, response
+from kadi_client.messages import ABSENT, Frame, Raw, decode_frame, error_response, response
 from kadi_localnet.broker import handshake
 from kadi_localnet.broker.access import Access, Networks
 from kadi_localnet.broker.calls import FATES, CallCounts, Calls
@@ -26,7 +26,7 @@ from kadi_localnet.broker.cluster import Cluster
 from kadi_localnet.broker.deadlines import Deadlines
 from kadi_localnet.broker.events import Events
 from kadi_localnet.broker.limits import Limits
-from kadi_localnet.broker.outbox import Memory
+from kadi_localnet.broker.outbox import Memory, text_bytes
 from kadi_localnet.broker.params import (
     AbilityRequest,
     Authenticate,
@@ -38,8 +38,9 @@ from kadi_localnet.broker.params import (
     Subscription,
     read_within,
 )
-from kadi_localnet.broker.registry import Registry
+from kadi_localnet.broker.registry import Registry, registered_bytes
 from kadi_localnet.broker.session import Changes, CloseCode, Refused, Session, answered
+from kadi_localnet.broker.standing import Standing
 
 log = logging.getLogger(__name__)
 
@@ -70,7 +71,8 @@ class Router:
         self.memory = Memory()
         self._changes = Changes()
         self._registry = Registry(limits, rules)
-        self._events = Events(limits)
+        self._standing = Standing(limits, self._sessions)
+        self._events = Events(limits, self._standing)
         self._calls = Calls(limits, self._registry, self.memory, secrets.token_hex(_ID_BYTES))
         self.cluster = Cluster(
             limits, self._sessions, self._registry, self._calls, self._events, self.memory
@@ -265,6 +267,7 @@ class Router:
         result = handshake.authenticate(
             session, self._read(Authenticate, frame.params), self._networks, now
         )
+        session.listed = self._access.names(session.agent_id)
         self._liveness.set(session, self._alive_until(session))
         log.info("session %s authenticated as agent %s", session.id, session.agent_id)
         return result
@@ -276,8 +279,14 @@ class Router:
         return {"status": "goodbye"}
 
     def _register(self, session: Session, frame: Frame, now: float) -> Any:
-        result = self._registry.register(session, self._read(Register, frame.params))
-        session.enter(bytes(frame.params))
+        params = frame.params.copy()  # what is kept of a slice would keep the whole frame
+        register = self._read(Register, params)
+        size = registered_bytes(register, params)
+        self._standing.make_room(session, "registration", size)
+        result = self._registry.register(session, register)
+        session.registration = params
+        session.keep("registration", size)
+        session.keep("networks", sum(map(text_bytes, session.networks)))
         log.info("session %s registered %d tools", session.id, len(session.tools))
         answer = response(frame.id, result) if frame.has_id else b""
         if not self.cluster.announce(session, answer, now) and answer:
@@ -332,7 +341,6 @@ class Router:
     def settle(self) -> AbstractSet[Session]:
         """Clean up closing sessions, which may close others in turn; return the ready ones."""
         ended = self._changes.ended
-        self.cluster.settle()
         self._drop_events()
         if self.memory.used > self.limits.memory_bytes:
             self._close_fullest()
@@ -341,7 +349,6 @@ class Router:
             if session.closing is not None and session.closing.code is CloseCode.TRY_AGAIN_LATER:
                 self._counts["overflows"] += 1
             self._remove(session)
-            self.cluster.settle()
         ready, self._changes.ready = self._changes.ready, {}
         return ready.keys()
 
@@ -351,7 +358,7 @@ class Router:
         It may not if it holds more than its share of that half, unless the access rules name its
         agent as a provider: many callers wait for those.
         """
-        if self._access.names(session.agent_id):
+        if session.listed:
             return True
         return session.held * len(self._sessions) <= self.limits.memory_bytes // 2
 
@@ -372,7 +379,7 @@ class Router:
         """Close the session for which the most is held, of those that the rules do not name."""
         session = max(
             (each for each in self._sessions.values() if each.held),
-            key=lambda each: (not self._access.names(each.agent_id), each.held),
+            key=lambda each: (not each.listed, each.held),
             default=None,
         )
         if session is None:
@@ -396,6 +403,9 @@ class Router:
         self._events.remove(session)
         self._calls.remove(session)
         self.cluster.remove(session)
+        session.registration = ABSENT
+        session.keep("registration", 0)
+        session.keep("networks", 0)
 
 
 def _pending(request_id: str | int) -> dict[str, Any]:

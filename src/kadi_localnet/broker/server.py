@@ -6,12 +6,15 @@ import asyncio
 import contextlib
 import ipaddress
 import logging
+import math
+import resource
 import secrets
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import AsyncExitStack
 from http import HTTPStatus
-from typing import cast
+from typing import Any, cast
 from urllib.parse import urlsplit
 
 from websockets.asyncio.server import Server, ServerConnection, serve
@@ -45,6 +48,14 @@ _LARGE = 256 * 1024
 _ALARM_SECONDS = 0.05
 """Interval at which memory is measured while there is an alarm."""
 _ID_BYTES = 6
+_TURN_BYTES = 2 * 1024 * 1024
+"""Bytes that are sent in one turn of the loop; the rest of an event for many follows in others."""
+_SENDING_BYTES = 16 * 1024
+"""Bytes as long as whose sending it takes to send anything."""
+_MOST_AFTER_END = 1024 * 1024
+"""Bytes of a message that may arrive in part after the end of a session."""
+_OTHER_FILES = 64
+"""Files that the process needs besides its connections."""
 SOCKET_PATHS = ("/kadi", "/")
 HEALTH_PATH = "/health"
 
@@ -52,7 +63,7 @@ HEALTH_PATH = "/health"
 class _Peer:
     """A connection and the sending of its outbox."""
 
-    __slots__ = ("awake", "connection", "cut", "large", "session")
+    __slots__ = ("awake", "connection", "cut", "held_up", "large", "session")
 
     def __init__(self, connection: ServerSocket, session: Session) -> None:
         self.connection = connection
@@ -60,6 +71,8 @@ class _Peer:
         self.awake = asyncio.Event()
         self.large = b""
         """A large message that is being processed; it holds the connection."""
+        self.held_up = False
+        """Whether it waits until the other brokers have taken their messages."""
         self.cut: asyncio.TimerHandle | None = None
 
     def flush(self) -> None:
@@ -75,7 +88,8 @@ class _Peer:
 
     def measure(self) -> None:
         """Note what is buffered."""
-        self.session.buffer(self.connection.buffered)
+        waiting = len(self.large) if self.held_up else 0
+        self.session.buffer(self.connection.buffered + waiting)
 
     def overflows(self, most: int) -> bool:
         """Return whether more than ``most`` bytes, and what is sent at once, wait to be read."""
@@ -107,6 +121,13 @@ class Broker:
         self._router = Router(limits, wall_clock=time.time, access=access)
         self._loop = asyncio.get_running_loop()
         self._peers: dict[Session, _Peer] = {}
+        self._sockets: dict[ServerSocket, Session | None] = {}
+        """All connections, the oldest first; without a session those that are being opened."""
+        self._most_sockets = _most_connections(limits.connections)
+        self._held_up: list[_Peer] = []
+        """Connections that are read again when the other brokers have taken their messages."""
+        self._unsent: dict[Session, None] = {}
+        """Sessions whose output is sent in later turns of the loop."""
         self._outgoing = asyncio.Event()
         """Set if there may be messages for other brokers, or the backplane is to be left."""
         self._backplane_lost = False
@@ -130,7 +151,7 @@ class Broker:
             self._serve_connection,
             host,
             port,
-            create_connection=ServerSocket,
+            create_connection=cast(type[ServerConnection], self._create_socket),
             origins=[None, *map(Origin, origins)],
             compression=None,
             process_request=self._process_request,
@@ -203,6 +224,7 @@ class Broker:
                 log.warning("%s; only sessions of this broker are served", exc)
             finally:
                 cluster.leave()
+                self._let_go_on()
                 self._apply(self._router.settle())
             if not self._stopping:
                 await asyncio.sleep(backoff.delay(clock() - began))
@@ -214,6 +236,8 @@ class Broker:
             self._outgoing.clear()
             while (message := cluster.pop()) is not None:
                 await send(*message)
+                if self._held_up and not cluster.behind:
+                    self._let_go_on()
             if self._backplane_lost:
                 raise BackplaneLost("the connection to the backplane is lost")
             if cluster.forgotten:
@@ -251,6 +275,7 @@ class Broker:
         socket = cast(ServerSocket, connection)
         session = self._router.connect(self._loop.time())
         peer = self._peers[session] = _Peer(socket, session)
+        self._sockets[socket] = session
         socket.arrived = lambda: self._watch(peer)
         log.info("session %s connected", session.id)
         self._arm()
@@ -270,6 +295,27 @@ class Broker:
             writer.cancel()
             await asyncio.wait([writer])
 
+    def _create_socket(self, *args: Any, **options: Any) -> ServerSocket:
+        """Create a connection; if there are too many, another one is cut.
+
+        That is the oldest that has not authenticated, or that of the agent with the most.
+        """
+        if len(self._sockets) >= self._most_sockets:
+            agents = Counter(each.agent_id for each in self._sockets.values() if each)
+            cut = max(
+                (socket for socket, each in self._sockets.items() if not (each and each.listed)),
+                key=lambda socket: _claim(self._sockets[socket], agents),
+                default=None,
+            )
+            if cut is not None:
+                log.warning("there are %d connections: one is cut", len(self._sockets))
+                cut.transport.abort()
+                self._sockets.pop(cut)
+        created = ServerSocket(*args, **options)
+        created.ended = lambda: self._sockets.pop(created, None)
+        self._sockets[created] = None
+        return created
+
     def _take(self, peer: _Peer, message: bytes) -> None:
         """Process a message; of a large one, leave each step to a turn of the loop of its own."""
         if len(message) <= _LARGE:
@@ -279,15 +325,37 @@ class Broker:
         peer.connection.held = True
         self._loop.call_soon(self._decode_large, peer)
 
+    def _wait_for_others(self, peer: _Peer) -> None:
+        """Read a connection no further until the other brokers have taken their messages."""
+        peer.connection.held = peer.held_up = True
+        self._held_up.append(peer)
+        peer.measure()
+
+    def _let_go_on(self) -> None:
+        """Read the connections again that were held up for other brokers."""
+        held, self._held_up = self._held_up, []
+        for peer in held:
+            peer.held_up = False
+            if peer.large:
+                self._loop.call_soon(self._decode_large, peer)
+            else:
+                peer.connection.held = False
+                peer.connection.go_on()
+
     def _process(self, peer: _Peer, message: bytes) -> None:
-        session = peer.session
+        session, cluster = peer.session, self._router.cluster
+        queued = cluster.queued
         ready = self._router.receive(session, message, self._loop.time())
+        if cluster.queued > queued and cluster.behind and not peer.connection.held:
+            self._wait_for_others(peer)
         if session.agent_id is not None:
             peer.connection.protocol.max_message_size = self._limits.max_message_bytes
         self._apply(ready)
 
     def _decode_large(self, peer: _Peer) -> None:
-        if peer.large:
+        if peer.large and self._router.cluster.behind:
+            self._wait_for_others(peer)
+        elif peer.large:
             frame = self._router.decode(peer.session, peer.large, self._loop.time())
             self._loop.call_soon(self._perform_large, peer, frame)
 
@@ -306,20 +374,47 @@ class Broker:
 
     def _apply(self, ready: Iterable[Session]) -> None:
         """Send the output of these sessions; abort closing ones that do not close in time."""
-        for session in ready:
-            peer = self._peers[session]
-            peer.flush()
-            if session.closing is not None and peer.cut is None:
-                # What nobody counts any more, or is too much, is not held for a farewell.
-                most = self._limits.outbox_bytes if session.buffered else 0
-                delay = 0.0 if peer.overflows(most) else self._limits.handshake_timeout
-                peer.cut = self._loop.call_later(delay, peer.connection.transport.abort)
+        late = self._send_some(ready)
+        if late and not self._unsent:
+            self._loop.call_soon(self._send_late)
+        self._unsent.update(dict.fromkeys(late))
         self._outgoing.set()
         self._arm()
+
+    def _send_late(self) -> None:
+        """Send the output of the sessions that others were before."""
+        late = list(self._unsent)
+        self._unsent = dict.fromkeys(self._send_some(late))
+        if self._unsent:
+            self._loop.call_soon(self._send_late)
+
+    def _send_some(self, ready: Iterable[Session]) -> list[Session]:
+        """Send the output of sessions for a turn of the loop; return those that are left."""
+        rest, sent = iter(ready), 0
+        for session in rest:
+            size = session.outbox.size
+            if session in self._peers:
+                self._send(self._peers[session])
+            sent += size - session.outbox.size + _SENDING_BYTES
+            if sent >= _TURN_BYTES:
+                break
+        return list(rest)
+
+    def _send(self, peer: _Peer) -> None:
+        """Send the output of a session; if it ends, abort it unless it closes in time."""
+        session = peer.session
+        peer.flush()
+        if session.closing is not None and peer.cut is None:
+            # What nobody counts any more, or is too much, is not held for a farewell.
+            most = self._limits.outbox_bytes if session.buffered else 0
+            delay = 0.0 if peer.overflows(most) else self._limits.handshake_timeout
+            peer.cut = self._loop.call_later(delay, peer.connection.transport.abort)
 
     def _watch(self, peer: _Peer) -> None:
         """Measure a connection on which data has arrived; raise an alarm if memory is short."""
         peer.measure()
+        if peer.session.closing is not None and peer.connection.begun > _MOST_AFTER_END:
+            peer.connection.transport.abort()  # nobody counts what arrives after the end
         if peer.overflows(self._limits.outbox_bytes):
             peer.session.overflow()  # of answers to its pings, which are in no outbox
         used, most = self._router.memory.used, self._limits.memory_bytes
@@ -426,6 +521,25 @@ async def serve_broker(
         server = await broker._open(host, port, origins)
         stack.push_async_callback(broker._close, server)
         yield broker
+
+
+def _most_connections(wanted: int) -> int:
+    """Return how many connections the files of the process allow, after raising their limit."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < wanted + _OTHER_FILES and soft != resource.RLIM_INFINITY:
+        with contextlib.suppress(ValueError, OSError):
+            more = wanted + _OTHER_FILES
+            more = more if hard == resource.RLIM_INFINITY else min(more, hard)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (more, hard))
+            soft = more
+    return wanted if soft == resource.RLIM_INFINITY else max(1, min(wanted, soft - _OTHER_FILES))
+
+
+def _claim(session: Session | None, agents: Counter[str | None]) -> float:
+    """Return how soon a connection is cut: first those that have not authenticated."""
+    if session is None or session.agent_id is None:
+        return math.inf
+    return agents[session.agent_id]
 
 
 def _url(host: str, port: int) -> str:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Any
+from typing import Any, Literal
 
 from kadi_client.errors import SERVER_ERROR, KadiError
-from kadi_client.messages import Raw, error_response, notification, response
+from kadi_client.messages import ABSENT, Raw, error_response, notification, response
 from kadi_localnet.broker.limits import Limits
 from kadi_localnet.broker.outbox import Memory, Outbox
 
@@ -73,8 +74,11 @@ class Provider:
         """Number of its calls in progress, whichever broker they come from."""
         raise NotImplementedError
 
-    def has_room(self, size: int) -> bool:
-        """Return True if a frame of ``size`` bytes can be sent to it."""
+    def has_room(self, size: int, caller: Session) -> bool:
+        """Return True if a frame of ``size`` bytes can be sent to it.
+
+        A caller for which much is waiting must leave room to others.
+        """
         raise NotImplementedError
 
     def begin(self, call: Call, frame: bytes) -> None:
@@ -94,24 +98,29 @@ class Absent(Provider):
 
     __slots__ = ("_limits", "_memory", "frames")
 
-    def __init__(self, provider: Provider, limits: Limits, memory: Memory) -> None:
+    def __init__(
+        self, provider: Provider, limits: Limits, memory: Memory, frames: dict[str, bytes]
+    ) -> None:
         super().__init__(provider.agent_id or "", provider.networks)
         self.agent_id = provider.agent_id
         self.tools = provider.tools
-        self.frames: dict[str, bytes] = {}
-        """The frames of the calls that wait, by call id."""
+        self.frames = frames
+        """The frames of the calls that wait here, or in other places with the same room."""
         self._limits = limits
         self._memory = memory
 
     @property
     def load(self) -> int:
         """See :class:`Provider`."""
-        return len(self.frames)
+        return len(self.serving)
 
-    def has_room(self, size: int) -> bool:
+    def has_room(self, size: int, caller: Session) -> bool:
         """See :class:`Provider`."""
-        room = self._limits.memory_bytes // 2 - self._memory.used
-        return len(self.frames) < self._limits.waiting and size <= room
+        free = self._limits.waiting - len(self.frames)
+        mine = (call.provider for call in caller.calling.values())
+        own = sum(isinstance(each, Absent) and each.frames is self.frames for each in mine)
+        memory = self._limits.memory_bytes // 2 - self._memory.used
+        return 0 < free >= own and size <= memory
 
     def begin(self, call: Call, frame: bytes) -> None:
         """See :class:`Provider`."""
@@ -123,11 +132,16 @@ class Absent(Provider):
         self._memory.used -= len(self.frames.pop(call.id))
 
 
+Kept = Literal["calls", "networks", "registration", "subscriptions"]
+"""What is kept for a session besides messages."""
+
+
 class Session(Provider):
     """The state of one connection."""
 
     __slots__ = (
         "_changes",
+        "_kept",
         "_memory",
         "announced",
         "asked_networks",
@@ -136,13 +150,13 @@ class Session(Provider):
         "closing",
         "credentials",
         "last_seen",
+        "listed",
         "nonce",
         "nonce_expires",
         "opened",
         "outbox",
         "registration",
         "relaying",
-        "subscribed",
         "subscriptions",
     )
 
@@ -163,13 +177,11 @@ class Session(Provider):
         self.nonce: str | None = None
         self.nonce_expires = now
         self.asked_networks: tuple[str, ...] = ()
-        self.registration = b""
+        self.registration = ABSENT
         """The parameters of its last registration, for other brokers."""
         self.announced = False
         """Whether other brokers have been told of its tools."""
         self.subscriptions: set[tuple[str, str | None]] = set()
-        self.subscribed = 0
-        """Bytes that they take."""
         self.calling: dict[str | int, Call] = {}
         self.relaying: dict[str, str] = {}
         """Calls that it serves for callers of other brokers, and the ids of these."""
@@ -181,7 +193,10 @@ class Session(Provider):
         )
         self.buffered = 0
         """Bytes in the buffers of its connection, as last measured."""
+        self._kept: dict[Kept, int] = {}
         self._memory = memory
+        self.listed = False
+        """Whether the access rules name its agent as a provider: many callers wait for it."""
         self.closing: Closing | None = None
         self._changes = changes
 
@@ -190,24 +205,33 @@ class Session(Provider):
         """See :class:`Provider`."""
         return len(self.serving) + len(self.relaying)
 
-    def has_room(self, size: int) -> bool:
+    def has_room(self, size: int, caller: Session) -> bool:
         """See :class:`Provider`."""
-        return self.outbox.has_room(size)
+        return self.outbox.has_room(size, caller.owner)
+
+    @property
+    def owner(self) -> Session | None:
+        """Itself, whose calls must leave room to others, or ``None`` for a listed agent."""
+        return None if self.listed else self
 
     @property
     def held(self) -> int:
         """Number of bytes held for it."""
-        return self.outbox.size + len(self.registration) + self.subscribed + self.buffered
+        return self.outbox.size + self.buffered + sum(self._kept.values())
 
-    def enter(self, registration: bytes) -> None:
-        """Keep the parameters of its last registration."""
-        self._memory.used += len(registration) - len(self.registration)
-        self.registration = registration
+    @property
+    def standing(self) -> int:
+        """Number of bytes kept until it ends or changes them."""
+        return sum(self._kept.values()) - self.kept("calls")
 
-    def subscribe(self, subscriptions: set[tuple[str, str | None]], size: int) -> None:
-        """Keep its subscriptions, which take ``size`` bytes."""
-        self._memory.used += size - self.subscribed
-        self.subscriptions, self.subscribed = subscriptions, size
+    def kept(self, what: Kept) -> int:
+        """Return the number of bytes kept for it as ``what``."""
+        return self._kept.get(what, 0)
+
+    def keep(self, what: Kept, size: int) -> None:
+        """Count ``size`` bytes as ``what``, instead of those of before."""
+        self._memory.used += size - self.kept(what)
+        self._kept[what] = size
 
     def buffer(self, size: int) -> None:
         """Note the number of bytes in the buffers of its connection, until it begins to close."""
@@ -216,25 +240,37 @@ class Session(Provider):
             self.buffered = size
 
     def release(self) -> None:
-        """Drop everything that is held for it."""
+        """Drop all messages that are held for it."""
         self.outbox.clear()
-        self.enter(b"")
         self._memory.used -= self.buffered
         self.buffered = 0
 
     def begin(self, call: Call, frame: bytes) -> None:
         """See :class:`Provider`."""
-        self.send(frame)
+        self.send(frame, call.caller.owner)
 
     def abandon(self, call: Call, **why: str) -> None:
         """See :class:`Provider`."""
-        self.send(notification("kadi.ability.cancel", {"requestId": call.id, **why}))
+        self.cancel(call.id, why)
 
-    def send(self, frame: bytes) -> None:
-        """Queue a frame that must not be dropped; if there is no room, close the session."""
+    def cancel(self, call: str, why: Mapping[str, str]) -> None:
+        """Queue the cancellation of a call that it serves, for which there is always room.
+
+        Otherwise callers could have a provider closed that does not read for a moment.
+        """
+        if self.closing is None:
+            frame = notification("kadi.ability.cancel", {"requestId": call, **why})
+            self.outbox.put_always(frame)
+            self._changes.ready[self] = None
+
+    def send(self, frame: bytes, owner: Session | None = None) -> None:
+        """Queue a frame that must not be dropped; if there is no room, close the session.
+
+        ``owner`` is the caller whose call it is, see :meth:`has_room`.
+        """
         if self.closing is not None:
             return
-        if self.outbox.put_reply(frame):
+        if self.outbox.put_reply(frame, owner):
             self._changes.ready[self] = None
         else:
             self.overflow()

@@ -125,15 +125,13 @@ class _Grammar:
     """The engine's parser."""
 
     def __init__(self) -> None:
-        package = "com.arcadedb.query.sql"
-        antlr = "org.antlr.v4.runtime"
-        self._engine = jpype.JClass(f"{package}.antlr.SQLAntlrParser")(None)
-        self._lexer = jpype.JClass(f"{package}.grammar.SQLLexer")
-        self._parser = jpype.JClass(f"{package}.grammar.SQLParser")
-        self._characters = jpype.JClass(f"{antlr}.CharStreams").fromString
-        self._tokens = jpype.JClass(f"{antlr}.CommonTokenStream")
-        self._bail = jpype.JClass(f"{antlr}.BailErrorStrategy")
-        self._find = jpype.JClass(f"{antlr}.tree.Trees").findAllRuleNodes
+        self._engine = jpype.JClass("com.arcadedb.query.sql.antlr.SQLAntlrParser")(None)
+        self._lexer = jpype.JClass("com.arcadedb.query.sql.grammar.SQLLexer")
+        self._parser = jpype.JClass("com.arcadedb.query.sql.grammar.SQLParser")
+        self._characters = jpype.JClass("org.antlr.v4.runtime.CharStreams").fromString
+        self._tokens = jpype.JClass("org.antlr.v4.runtime.CommonTokenStream")
+        self._bail = jpype.JClass("org.antlr.v4.runtime.BailErrorStrategy")
+        self._find = jpype.JClass("org.antlr.v4.runtime.tree.Trees").findAllRuleNodes
         self._rules = {str(name): i for i, name in enumerate(self._parser.ruleNames)}
 
     def parse(self, text: str, is_script: bool) -> _Tree:

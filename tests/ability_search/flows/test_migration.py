@@ -330,3 +330,47 @@ async def test_nothing_is_dropped_while_the_earlier_ability_still_writes(
     await migration.drop(survey)
     assert await migration.survey(unheard) is None
     assert (await assert_consistent(network, "docs")).chunks == 4
+
+
+async def test_a_text_that_the_model_refuses_is_moved_and_named(
+    network: Network, tmp_path: Path
+) -> None:
+    """As a probe of the model it counts for nothing; to be embedded, it is by its parts."""
+    poison = "A poison that no model reads, and a unicorn."
+    await write_legacy(
+        network,
+        [
+            *source("docs", "first", *(f"{poison} {n}" for n in range(3)), "Pelicans carry fish."),
+            chunk("docs", "bad", 0, poison, embedding=None),
+            chunk("docs", "none", 0, "Flamingo.", embedding=None),
+            chunk("bare", "s", 0, poison, embedding=None),
+        ],
+        strict=False,
+    )
+
+    def refuse(asked: dict[str, Any]) -> None:
+        if any("poison" in text for text in asked["input"]):
+            raise RemoteError("json: unsupported value: NaN")
+
+    network.model.failure = refuse
+    survey = await migrate(migration_of(network, tmp_path), embed_missing=True)
+    moved = {each.name: each for each in survey.collections}
+    assert {name: (each.state, each.model) for name, each in moved.items()} == {
+        "docs": (State.MOVED, MODEL),
+        "bare": (State.MOVED, MODEL),
+    }
+    assert moved["docs"].similarity == pytest.approx(1.0)
+    assert moved["docs"].refused.keys() == {"bad"}
+    assert moved["bare"].refused.keys() == {"s"}
+    assert "unsupported value" in moved["bare"].refused["s"]
+    for name, place in (("docs", "bad"), ("bare", "s")):
+        await assert_consistent(network, name)
+        for mode in ("keyword", "hybrid"):
+            found = await network.call(
+                "search-query",
+                collection=name,
+                query="unicorn",
+                mode=mode,
+                filter={"source": place},
+            )
+            assert [hit["source"] for hit in found["results"]] == [place]

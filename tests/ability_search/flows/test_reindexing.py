@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.ability_search.flows.conftest import MODEL, PATIENCE, Network, Start, document, down
+from tests.ability_search.flows.conftest import (
+    DIMENSIONS,
+    MODEL,
+    PATIENCE,
+    Network,
+    Start,
+    document,
+    down,
+    word_vector,
+)
 from tests.ability_search.flows.stored import (
     assert_consistent,
     bound_answers,
@@ -24,6 +34,7 @@ from ability_search.index import preparation
 from ability_search.index.index_calls import IndexOptions
 from ability_search.store.arcadedb.core import source_type
 from ability_search.tools.handlers import Services
+from kadi_client import RemoteError
 from kadi_client.tools import Handler
 from kadi_localnet.database.tools import database_tools
 
@@ -402,3 +413,62 @@ async def test_metadata_of_before_its_limit_is_rebuilt_or_its_source_named(
         del network.instead["arcade-query"]
         again = await network.call("search-index", collection="docs", documents=documents)
         assert again["unchanged"] == 6
+
+
+def poisoned(answer: str) -> Handler:
+    """Return a model that fails at every text with the word "poison", in one of several ways."""
+
+    def vector(text: str) -> Any:
+        if "poison" not in text:
+            return [float(each) for each in word_vector(text)]
+        return {"null": None, "nan": [math.nan] * DIMENSIONS, "short": [1.0]}[answer]
+
+    async def handle(given: dict[str, Any], _call: Any) -> Any:
+        if answer == "error" and any("poison" in text for text in given["input"]):
+            raise RemoteError("json: unsupported value: NaN")
+        data = [{"index": n, "embedding": vector(text)} for n, text in enumerate(given["input"])]
+        return {"data": data, "model": given["model"]}
+
+    return handle
+
+
+@pytest.mark.parametrize("answer", ["error", "null", "nan", "short"])
+@pytest.mark.parametrize("options", [{"maxTokens": 24}, {"model": "other"}])
+async def test_a_text_that_the_model_refuses_is_kept_and_named(
+    start: Start, answer: str, options: dict[str, Any]
+) -> None:
+    async with start(**NO_GRACE) as network:
+        await fill(network)
+        bad = document("bad", prose("dog", 4) + " Here is poison, and a unicorn.")
+        alone = document("poison", "poison")
+        await network.call("search-index", collection="docs", documents=[bad, alone])
+        before = {(row["source"]) for row in await chunks(network, "docs")}
+        network.instead["create-embedding"] = poisoned(answer)
+        rebuilt = await network.call("search-reindex", collection="docs", **options)
+        kept = {item["source"]: item["error"] for item in rebuilt["failed"]}
+        # The chunk of the other source is not cut anew, so its vector is reused.
+        assert kept.keys() == ({"bad", "poison"} if "model" in options else {"bad"})
+        assert all(error.startswith("kept, but chunk ") for error in kept.values())
+        assert {row["source"] for row in await chunks(network, "docs")} == before
+        await assert_consistent(network, "docs")
+        found = await network.call("search-query", collection="docs", query="unicorn", limit=1)
+        assert found["results"][0]["source"] == "bad"
+        meant = {"query": "dog number", "mode": "semantic", "limit": 1}
+        found = await network.call("search-query", collection="docs", **meant)
+        assert found["results"][0]["source"] == "bad", "the vector of what the model accepts"
+
+        # The partial vectors are not taken for those of their texts: the next rebuild asks again.
+        network.instead.clear()
+        again = await network.call("search-reindex", collection="docs")
+        assert "failed" not in again
+        exact = {"query": "poison poison", "mode": "semantic", "limit": 1}
+        found = await network.call("search-query", collection="docs", **exact)
+        assert found["results"][0]["source"] == "poison"
+
+
+async def test_a_collection_whose_name_the_model_refuses_is_rebuilt(start: Start) -> None:
+    async with start(**NO_GRACE) as network:
+        await network.call("search-index", collection="poison", documents=[document("a", "Cats.")])
+        network.instead["create-embedding"] = poisoned("error")
+        rebuilt = await network.call("search-reindex", collection="poison", model="other")
+        assert (rebuilt["documents"], rebuilt.get("failed")) == (1, None)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 import pytest
 from tests.ability_search.flows.conftest import MODEL, Network, Start, WordModel, document
 from tests.ability_search.model_servers import embedder
+from tests.interop.relay import relaying
 
 from ability_search.errors import EmbeddingUnavailable
 from ability_search.providers.embedder import EMBEDDINGS
@@ -141,3 +142,57 @@ async def test_where_agents_are_not_listed_the_broker_chooses_again() -> None:
         with pytest.raises(EmbeddingUnavailable, match="not served"):
             await client.embed("three", ["text"], timeout=10)
         assert first.asked + second.asked - asked <= 4
+
+
+async def test_a_provider_that_dies_while_it_embeds_is_waited_for_or_replaced(start: Start) -> None:
+    """Beside an agent with another model and one with none; the model comes back elsewhere."""
+    texts = [document(f"d{n}", f"cats and dogs, number {n}") for n in range(40)]
+    async with two_managers(start) as (network, _first, _second):
+        none = OneModel("none")
+        async with (
+            Connection(network.url, role="ability", tools=[none.tool]),
+            relaying(network.url) as relay,
+        ):
+            dying = OneModel("mortal")
+            deaths = iter(range(2))
+
+            async def handle(tool_input: dict[str, Any], call: Any) -> Any:
+                if dying.requests == 4 and next(deaths, None) is not None:
+                    relay.cut()
+                return await OneModel.handle(dying, tool_input, call)
+
+            tool = Tool("create-embedding", "", {"type": "object"}, handle)
+            async with Connection(relay.url, role="ability", tools=[tool]):
+                options = {"collection": "mortal", "documents": texts, "model": "mortal"}
+                answer = await network.call("search-index", **options)
+                assert (answer["added"], answer["failed"]) == (40, [])
+
+
+async def test_two_models_that_are_away_leave_the_vectors_of_the_others(start: Start) -> None:
+    managers = [OneModel(f"model-{n}") for n in range(4)]
+    async with start() as network:
+        await network.parts.serve([t for t in network.tools if t.name != "create-embedding"])
+        async with AsyncExitStack() as stack:
+            agents = [
+                await stack.enter_async_context(
+                    Connection(network.url, role="ability", tools=[manager.tool], grace=0.0)
+                )
+                for manager in managers
+            ]
+            for n, manager in enumerate(managers):
+                documents = [document(f"s{n}", f"cats and dogs at the gate of house {n}")]
+                options = {"collection": f"c{n}", "documents": documents, "model": manager.name}
+                await network.call("search-index", **options)
+            for agent in agents[:2]:
+                await agent.close()
+            names = [f"c{n}" for n in range(4)]
+            for attempt in range(3):
+                found = await network.call(
+                    "search-query", collection=names, query=f"dogs {attempt}", limit=8, explain=True
+                )
+                assert {hit["collection"] for hit in found["results"]} == set(names)
+                for hit in found["results"]:
+                    assert ("semantic" in hit["scores"]) == (hit["collection"] in ("c2", "c3"))
+                assert "c0" in str(found["degraded"])
+                assert "c1" in str(found["degraded"])
+                assert "c2" not in str(found["degraded"])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import math
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -13,12 +15,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.ability_search.model_servers import asking, embedder, http_api, manager
+from tests.interop.relay import relaying
 
 from ability_search.errors import EmbeddingUnavailable, TextsRefused
 from ability_search.providers.embedder import EMBEDDINGS, RemoteEmbedder
 from ability_search.providers.provider_errors import Objection, refusal_of_status
-from ability_search.providers.transports import Transport
+from ability_search.providers.transports import Transport, over_broker
+from kadi_client import Call, Connection, Tool
 from kadi_client.errors import RemoteError
+from kadi_localnet.broker import serve_broker
 
 Request = Mapping[str, Any]
 Answer = dict[str, Any]
@@ -206,3 +211,169 @@ async def test_real_servers_lose_one_text_and_say_why(over: str) -> None:
         with pytest.raises(TextsRefused, match="unsupported value") as raised:
             await client_of(transport, concurrency=1).embed("m", texts, timeout=30)
     assert_rows(raised.value, texts, frozenset({texts[70]}))
+
+
+# Texts at which the server ends or hangs
+
+
+@dataclass
+class Mortal:
+    """A transport to a server that ends at some texts, and is away for some requests then."""
+
+    deadly: frozenset[str]
+    away: int = 2
+    ended: int = 0
+    sizes: list[int] = field(default_factory=list)
+    _left: int = 0
+
+    async def __call__(self, request: Request, *, timeout: float) -> Any:
+        texts = request["input"]
+        if self._left:
+            self._left -= 1
+            raise EmbeddingUnavailable("no provider", retry_after=0.0)
+        self.sizes.append(len(texts))
+        if not self.deadly.isdisjoint(texts):
+            self.ended, self._left = self.ended + 1, self.away
+            raise EMBEDDINGS.failure(Objection("lost", said="it disconnected"), request)
+        return {"data": [{"index": n, "embedding": vector_of(t)} for n, t in enumerate(texts)]}
+
+
+@settings(max_examples=30)
+@given(st.integers(1, 150), st.sets(st.integers(0, 149), max_size=3), st.integers(0, 4))
+async def test_only_the_texts_at_which_the_server_ends_are_lost(
+    count: int, places: set[int], away: int
+) -> None:
+    texts = [f"text number {n}" for n in range(count)]
+    server = Mortal(frozenset(texts[n] for n in places if n < count), away)
+    client = client_of(server, breaker_failures=50)
+    for _ in range(2):
+        before = server.ended
+        if not server.deadly:
+            assert (await client.embed("m", texts, timeout=20)).shape == (count, 3)
+            continue
+        with pytest.raises(TextsRefused, match="disconnected") as raised:
+            await client.embed("m", texts, timeout=20)
+        assert_rows(raised.value, texts, server.deadly)
+        assert server.ended - before <= (10 * len(server.deadly) if not before else 0)
+    assert not client.breakers.any_open
+
+
+async def test_a_server_that_ends_once_loses_no_text() -> None:
+    server = Mortal(frozenset({"text number 3"}))
+
+    async def transport(request: Request, *, timeout: float) -> Any:
+        if server.ended:
+            server.deadly = frozenset()
+        return await server(request, timeout=timeout)
+
+    texts = [f"text number {n}" for n in range(64)]
+    assert (await client_of(transport).embed("m", texts, timeout=20)).shape == (64, 3)
+    assert 32 not in server.sizes, "it is repeated whole"
+
+
+async def test_texts_of_other_calls_are_not_lost_with_the_one_at_which_the_server_ends() -> None:
+    server = Mortal(frozenset({"deadly"}))
+    client = client_of(server, breaker_failures=50)
+    mine = [f"mine {n}" for n in range(40)]
+    answers = await asyncio.gather(
+        client.embed("m", [*mine, "deadly"], timeout=20),
+        *(client.embed("m", [f"{n} {text}" for text in mine], timeout=20) for n in range(4)),
+        return_exceptions=True,
+    )
+    assert isinstance(answers[0], TextsRefused)
+    assert_rows(answers[0], [*mine, "deadly"], server.deadly)
+    for answer in answers[1:]:
+        assert isinstance(answer, np.ndarray)
+        assert answer.shape == (40, 3)
+
+
+async def test_a_server_that_ends_at_every_text_refuses_none() -> None:
+    server = Mortal(frozenset({"a", "b", "text"}), away=0)
+    with pytest.raises(EmbeddingUnavailable) as raised:
+        await client_of(server).embed("m", ["a", "b"], timeout=0.5)
+    assert not isinstance(raised.value, TextsRefused)
+
+
+async def test_a_text_at_which_the_model_hangs_is_refused() -> None:
+    async def transport(request: Request, *, timeout: float) -> Any:
+        if "endless" in request["input"]:
+            await asyncio.Event().wait()
+        texts = request["input"]
+        return {"data": [{"index": n, "embedding": vector_of(t)} for n, t in enumerate(texts)]}
+
+    texts = [f"text number {n}" for n in range(63)]
+    texts.insert(40, "endless")
+    with pytest.raises(TextsRefused, match="did not answer within") as raised:
+        await client_of(transport, timeout=0.1).embed("m", texts, timeout=0.15)
+    assert_rows(raised.value, texts, frozenset({"endless"}))
+
+
+@settings(max_examples=30)
+@given(st.integers(2, 90), st.integers(0, 89), st.integers(1, 5))
+async def test_a_vector_of_other_dimensions_loses_its_text_only(
+    count: int, place: int, size: int
+) -> None:
+    texts = [f"text number {n}" for n in range(count)]
+    odd = texts[place % count]
+
+    async def transport(request: Request, *, timeout: float) -> Any:
+        rows = [[1.0] * size if t == odd else vector_of(t) for t in request["input"]]
+        return {"data": [{"index": n, "embedding": row} for n, row in enumerate(rows)]}
+
+    client = client_of(transport)
+    if size == 3:
+        assert (await client.embed("m", texts, timeout=20)).shape == (count, 3)
+        return
+    for _ in range(2):
+        with pytest.raises(TextsRefused, match="differ in dimensions") as raised:
+            await client.embed("m", texts, timeout=20)
+        refused = [isinstance(row, TextsRefused) for row in raised.value.rows]
+        assert refused == [text == odd for text in texts]
+
+
+def answer_of(request: Request) -> Answer:
+    texts = request["input"]
+    return {"data": [{"index": n, "embedding": vector_of(t)} for n, t in enumerate(texts)]}
+
+
+@asynccontextmanager
+async def mortal(how: str, deadly: str) -> AsyncIterator[Transport]:
+    """The way to a real server whose connection ends at a text."""
+    if how == "broker":
+        async with serve_broker("127.0.0.1", 0) as broker, relaying(broker.url) as relay:
+
+            async def handle(tool_input: dict[str, Any], _call: Call) -> Any:
+                if deadly in tool_input["input"]:
+                    relay.cut()
+                    await asyncio.Event().wait()
+                return answer_of(tool_input)
+
+            tool = Tool(EMBEDDINGS.tool, "Of models.", {"type": "object"}, handle)
+            async with Connection(relay.url, tools=[tool]), Connection(broker.url) as client:
+                yield over_broker(EMBEDDINGS, client.invoke, api_key=None)
+        return
+    async with http_api(answer_of) as api, asking(EMBEDDINGS, api) as transport:
+
+        async def checked(request: Request, *, timeout: float) -> Any:
+            if deadly in request["input"]:
+                body = json.dumps(answer_of(request)).encode()
+                if how == "body cut":
+                    api.prepare(200, body[:40], content_length=str(len(body)), connection="close")
+                elif how == "chunk cut":
+                    chunk = b"%x\r\n" % len(body) + body[:40]
+                    api.prepare(200, chunk, transfer_encoding="chunked", connection="close")
+                else:
+                    api.prepare(0)
+            return await transport(request, timeout=timeout)
+
+        yield checked
+
+
+@pytest.mark.parametrize("how", ["broker", "reset", "body cut", "chunk cut"])
+async def test_real_servers_that_end_at_a_text_lose_it_only(how: str) -> None:
+    texts = [f"text number {n}" for n in range(70)]
+    async with mortal(how, texts[40]) as transport:
+        client = client_of(transport, concurrency=2)
+        with pytest.raises(TextsRefused, match="each time that it was asked") as raised:
+            await client.embed("m", texts, timeout=30)
+    assert_rows(raised.value, texts, frozenset({texts[40]}))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import email.utils
+import json
 import logging
 import time
 from collections.abc import AsyncIterator, Mapping
@@ -318,3 +319,91 @@ async def test_a_key_goes_to_the_agent_that_offered_the_tool_first_and_to_no_oth
     early = over_broker(EMBEDDINGS, invoke, api_key=key, providers=providers)
     await early({}, timeout=1)
     assert asked[3:] == [(None, False)]
+
+
+WORDS = "You exceeded your current quota"
+
+
+def shaped(words: str) -> list[Any]:
+    """Errors in the shapes of several servers, libraries and agents."""
+    return [
+        {"error": words},
+        {"error": {"message": words, "type": "insufficient_quota"}},
+        {"error": {"code": 400, "error": {"message": words}}},
+        {"error": True, "message": words},
+        {"errors": [{"message": words}]},
+        {"errors": [words]},
+        {"detail": words},
+        {"detail": [{"loc": ["body", "input"], "msg": words, "type": "value_error"}]},
+        {"title": "Bad Request", "status": 400, "detail": words},
+        [{"error": {"code": 400, "message": words}}],
+        {"message": words},
+        {"message": {"error": words}},
+        {"error_message": words},
+        {"fault": {"faultstring": words}},
+        {"success": False, "message": words},
+        {"success": False, "error": {"message": words}},
+        {"content": [{"type": "text", "text": words}], "isError": True},
+    ]
+
+
+@pytest.mark.parametrize("number", range(len(shaped(""))))
+@pytest.mark.parametrize("status", [200, 400, 422, 429, 500])
+async def test_errors_of_any_shape_are_quoted_over_http(
+    api: Api, http: Transport, number: int, status: int
+) -> None:
+    body = shaped(WORDS)[number]
+    if status == 200 and isinstance(body, list):
+        pytest.skip("not an object, so not the answer of a server that failed")
+    for media in ("application/json", "text/plain", "text/html"):
+        api.prepare(status, body, content_type=media)
+        error = await failure(http)
+        assert repr(WORDS) in str(error) or f": {WORDS}'" in str(error)
+        assert "127.0.0.1" in str(error)
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        f"<!DOCTYPE html><html><head><style>h1 {{}}</style></head><body><h1>{WORDS}</h1></body>",
+        f"<html><title>502</title><script>alert('<b>')</script><pre>{WORDS}</pre></html>",
+    ],
+)
+@pytest.mark.parametrize("status", [200, 400, 404, 502])
+async def test_a_page_is_quoted_without_its_markup(
+    api: Api, http: Transport, status: int, page: str
+) -> None:
+    api.prepare(status, page.encode(), content_type="text/html")
+    error = await failure(http)
+    assert WORDS in str(error)
+    assert "<" not in str(error)
+    assert "alert" not in str(error)
+
+
+@pytest.mark.parametrize("number", range(len(shaped(""))))
+async def test_errors_of_any_shape_are_quoted_over_the_broker(number: int) -> None:
+    body = shaped(WORDS)[number]
+    if isinstance(body, list):
+        pytest.skip("not an object, so not the answer of an agent that failed")
+    async with manager(EMBEDDINGS, lambda _: body) as transport:
+        assert WORDS in str(await failure(transport))
+
+
+async def test_results_in_the_form_of_mcp_are_read() -> None:
+    result = vectors_for(REQUEST)
+    for answer in (
+        {"content": [{"type": "text", "text": json.dumps(result)}]},
+        {"content": [{"type": "text", "text": "ok"}], "structuredContent": result},
+    ):
+        async with manager(EMBEDDINGS, lambda _, answer=answer: answer) as mcp:  # type: ignore[misc]
+            assert await mcp(REQUEST, timeout=5) == result
+    text = {"content": [{"type": "text", "text": WORDS}]}
+    async with manager(EMBEDDINGS, lambda _: text) as mcp:
+        assert WORDS in str(await failure(mcp))
+
+
+async def test_a_key_that_is_refused_with_400_is_named(api: Api, http: Transport) -> None:
+    api.prepare(400, [{"error": {"message": "API key not valid. Please pass a valid API key."}}])
+    error = await failure(http)
+    assert not isinstance(error, TextsRefused)
+    assert "SEARCH_API_KEY" in error.hint

@@ -12,6 +12,7 @@ from tests.ability_search.search.values import candidates_of, chunk, query_of
 
 from ability_search.search.candidates import Candidate
 from ability_search.search.options import Fusion
+from ability_search.search.pipeline import refill_depth
 from ability_search.search.plan import Plan
 from ability_search.search.stages.limits import above
 from ability_search.text.bm25 import QueryTerms
@@ -125,3 +126,23 @@ def test_floor_applies_to_the_cosine_or_the_keyword_score() -> None:
     assert above(every, 0.6, mode="hybrid") == [high]
     assert above(every, 0.2, mode="semantic") == [low, high]
     assert above(every, 0.5, mode="keyword") == [low, unknown]
+
+
+@given(
+    hits=st.integers(0, 30),
+    unfinished=st.sets(st.sampled_from(["semantic", "keyword", "keywordAspects"])),
+    weights=st.sampled_from([{}, {"semantic": 0.0, "keyword": 1.0}, {"semantic": 1.0}]),
+    options=st.sampled_from(
+        [{}, {"reranker": {"top": 25}}, {"extended": ["summary"]}, {"minSignals": 1}]
+    ),
+)
+def test_a_short_page_is_searched_deeper_until_nothing_is_left(
+    hits: int, unfinished: set[str], weights: dict[str, float], options: dict[str, Any]
+) -> None:
+    """Whatever made it short."""
+    candidates = candidates_of(query_of(limit=10, **options), Plan(depths=(10,)))
+    candidates.unfinished, candidates.weights = sorted(unfinished), weights
+    candidates.ranked = [chunk(f"#{n}", f"docs:{n}:0") for n in range(hits)]
+    more = "minSignals" not in options and any(weights.get(name, 1.0) for name in unfinished)
+    short = hits < (25 if "reranker" in options else 10)
+    assert (refill_depth([candidates]) is not None) == (short and more)

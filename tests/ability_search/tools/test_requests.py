@@ -1,4 +1,4 @@
-"""Documents of a call are read as files of their names would be."""
+"""Documents of a call are read as files of their names would be; large calls are known as such."""
 
 import json
 from typing import Any
@@ -7,7 +7,7 @@ import pytest
 
 from ability_search.config.schema import Limits
 from ability_search.tools import inputs
-from ability_search.tools.requests import documents
+from ability_search.tools.requests import documents, work_of
 
 
 def read(source: Any, content: Any, **given: Any) -> Any:
@@ -41,3 +41,44 @@ def test_given_format_is_kept() -> None:
 
 def test_escapes_of_json_are_decoded_inline() -> None:
     assert "北京" in read("anything", json.dumps({"name": "北京"})).content
+
+
+SMALL = 400
+"""Work up to which calls do not wait for each other."""
+NESTED: dict[str, Any] = {"a": 1}
+for _ in range(5_000):
+    NESTED = {"$not": NESTED}
+
+
+@pytest.mark.parametrize(
+    ("given", "large"),
+    [
+        ({}, False),
+        ({"limit": 100, "explain": True}, False),
+        ({"queries": ["other words"] * 7}, False),
+        ({"collection": "*"}, False),
+        ({"filter": {"$or": [{"a": n} for n in range(20)]}}, False),
+        ({"filter": NESTED}, False),
+        ({"limit": 1000}, True),
+        ({"offset": 900}, True),
+        ({"limit": 100, "queries": ["other words"] * 7}, True),
+        ({"collection": [f"c{n}" for n in range(20)]}, True),
+        ({"limit": 100, "collection": "*"}, True),
+        ({"sources": [f"a{n}*/**" for n in range(100)]}, True),
+        ({"filter": {"$or": [{"a": {"$contains": f"{n}"}} for n in range(120)]}}, True),
+        ({"query": "words " * 1_000}, True),
+    ],
+)
+def test_work_tells_large_queries_from_small_ones(given: dict[str, Any], large: bool) -> None:
+    value = inputs.QueryInput.model_validate({"collection": "c", "query": "words", **given})
+    assert (work_of(value) > SMALL) == large
+
+
+def test_work_of_other_calls_is_that_of_their_hits_or_points() -> None:
+    similar = inputs.SimilarInput.model_validate(
+        {"collection": "c", "chunkId": "c:a:0", "limit": 1000}
+    )
+    described = inputs.CollectionInfoInput(collection="c", include=["map"], map_points=2000)
+    assert work_of(similar) > SMALL
+    assert work_of(described) > SMALL
+    assert work_of(inputs.CollectionInfoInput(collection="c")) == 0

@@ -65,9 +65,16 @@ def merged(hits: Sequence[tuple[Hashable, int]], *, most: int, reach: int, span:
 
 
 def count_merged(ranked: Sequence[Candidate], query: Query) -> int:
-    """Return the number of hits left after adjacent ones are merged."""
+    """Return the number of hits left after adjacent ones are merged, at least.
+
+    In the order of their text as few are left as in any other, one of a reranker included.
+    """
     option = query.context
-    return len(ranked) if option is None else len(set(_heads(ranked, option, query)))
+    if option is None:
+        return len(ranked)
+    if query.asked.reranker is not None:
+        ranked = sorted(ranked, key=lambda item: _place(item, option))
+    return len(set(_heads(ranked, option, query)))
 
 
 async def merge_adjacent(option: Expand, candidates: Candidates, _ports: Ports) -> None:

@@ -46,11 +46,6 @@ def all_searched(query: Query, assumed: Collection, current: Collection) -> bool
     return kinds and (query.filter is None or bool(assumed.duplicates) == bool(current.duplicates))
 
 
-def count_chunks(candidates: Candidates) -> int:
-    """Return the number of chunks after each kind is replaced by the chunk it represents."""
-    return len({item.chunk_id for item in candidates.chunks})
-
-
 async def resolve_kinds(_kinds: object, candidates: Candidates, ports: Ports) -> None:
     """Find the chunk that each kind represents; a kind without one is dropped."""
     kinds = [item for item in candidates.found if item.columns.get("of")]

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from math import inf
 
 from ability_search.search.candidates import Candidate, Candidates
+from ability_search.search.query import Retriever
 from ability_search.search.stage import Ports, option_stage
 
 
@@ -24,19 +25,30 @@ def above(items: Sequence[Candidate], floor: float, *, mode: str) -> list[Candid
     ]
 
 
-def floor_depth(candidates: Candidates) -> float:
-    """Return the least depth at which a retriever reached candidates below ``minScore``.
+def complete(candidates: Candidates) -> bool:
+    """Return whether a deeper search would add no hit."""
+    weights, depths = candidates.weights, candidates.plan.depths
+    return (
+        candidates.query.asked.min_signals is not None  # only the first candidates have them
+        or not any(weights.get(name, 1.0) for name in candidates.unfinished)
+        or floor_depth(candidates) <= depths[-1]
+    )
 
-    Those that only a deeper search finds are below it too. Infinity if none was reached.
+
+def floor_depth(candidates: Candidates) -> float:
+    """Return the least depth at which the retrievers reached candidates below ``minScore``.
+
+    Those that only a deeper search finds are below it too. Infinity if one has not reached any.
     """
     floor, plan = candidates.query.asked.min_score, candidates.plan
-    if floor is None or not candidates.weights.get("semantic", 1.0):
+    by: Retriever = "keyword" if plan.vector is None else "semantic"
+    if floor is None or not candidates.weights.get(by, 1.0):
         return inf
-    names = ["keyword"] if plan.vector is None else ["semantic", "semanticAspects"]
-    found = (item for item in candidates.found if not item.ranks.keys().isdisjoint(names))
-    scores = ((item, item.fused if plan.vector is None else item.cosine) for item in found)
-    return min(
-        (item.depth for item, score in scores if score is None or score < floor), default=inf
+    scores = ((item, item.fused if by == "keyword" else item.cosine) for item in candidates.found)
+    below = [item for item, score in scores if score is None or score < floor]
+    names = [by] if plan.kinds is None else [by, f"{by}Aspects"]
+    return max(
+        min((item.depth for item in below if name in item.ranks), default=inf) for name in names
     )
 
 
@@ -63,7 +75,8 @@ async def require_signals(least: int, candidates: Candidates, _ports: Ports) -> 
     candidates.ranked = [
         item
         for item in candidates.ranked
-        if sum(rank <= most for rank in item.ranks.values()) + len(item.kinds) >= least
+        if item.depth <= most
+        and sum(rank <= most for rank in item.ranks.values()) + len(item.kinds) >= least
     ]
 
 
