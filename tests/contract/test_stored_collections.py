@@ -185,7 +185,9 @@ async def test_dropping_a_generation_twice_is_harmless(store: Store) -> None:
     assert await store.generations() == []
     assert await store.collections() == [stored]
     assert await store.term_statistics(stored.type, after=0) == []
-    assert not await store.fold_term_statistics(stored.type, revision=9, count=1, merged=b"")
+    assert not await store.fold_term_statistics(
+        stored.type, revision=9, count=1, unused=0, merged=b""
+    )
 
 
 async def test_generations_hold_their_own_chunks_only(store: Store) -> None:

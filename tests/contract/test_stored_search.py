@@ -36,6 +36,7 @@ from ability_search.store.records import (
     Search,
     metadata_column,
 )
+from ability_search.store.statistics_cache import EMPTY, advanced
 from ability_search.text.term_statistics import TermStatistics
 
 FIRST = towards(1.0)
@@ -597,18 +598,33 @@ async def test_changes_of_term_statistics_are_logged_in_order(store: Store) -> N
     assert [each.revision for each in later] == [each.revision for each in log[1:]]
 
 
-async def test_folded_term_statistics_are_one_entry(store: Store) -> None:
+async def test_term_statistics_are_complete_whenever_they_are_read_during_a_fold(
+    store: Store,
+) -> None:
     stored = await filled(store, chunk("a"))
     stored = (await put(store, stored, chunk("b"))).collection
     revision = stored.revision
     later = (await put(store, stored, chunk("c"))).collection
     merged = statistics_of([chunk("a"), chunk("b")]).to_bytes()
-    fold = store.fold_term_statistics
-    assert not await fold(stored.type, revision=revision, count=3, merged=merged)
-    assert len(await store.term_statistics(stored.type, after=0)) == 3
-    assert await fold(stored.type, revision=revision, count=2, merged=merged)
-    assert not await fold(stored.type, revision=revision, count=2, merged=merged)
-    base, last = await store.term_statistics(stored.type, after=0)
-    assert (base.revision, base.base, base.added) == (revision, True, merged)
-    assert (list(base.removed), list(base.removed_lengths)) == ([], [])
-    assert (last.revision, last.base) == (later.revision, False)
+
+    async def fold(*, count: int, unused: int = 0) -> bool:
+        return await store.fold_term_statistics(
+            stored.type, revision=revision, count=count, unused=unused, merged=merged
+        )
+
+    before = await store.term_statistics(stored.type, after=0)
+    assert not await fold(count=3)
+    assert await store.term_statistics(stored.type, after=0) == before
+    assert await fold(count=2)
+    assert not await fold(count=2)
+    log = await store.term_statistics(stored.type, after=0)
+    (base,) = (each for each in log if each.base)
+    assert [each for each in log if each is not base] == before
+    assert (base.revision, base.added, list(base.removed)) == (revision, merged, [])
+    everything = statistics_of([chunk("a"), chunk("b"), chunk("c")])
+    for seen in (before, log, [base, before[-1]]):
+        assert advanced(EMPTY, seen, later.revision).statistics == everything
+    assert await fold(count=3, unused=revision)
+    log = await store.term_statistics(stored.type, after=0)
+    assert [each.revision for each in log] == [revision] * 3 + [later.revision]
+    assert advanced(EMPTY, log, later.revision).statistics == everything

@@ -157,13 +157,17 @@ class MemorySearch(Tables):
         return [each for each in stored.statistics if each.revision > after]
 
     async def fold_term_statistics(
-        self, generation: str, *, revision: int, count: int, merged: bytes
+        self, generation: str, *, revision: int, count: int, unused: int, merged: bytes
     ) -> bool:
         stored = self._generations.get(generation, Generation())
-        later = [each for each in stored.statistics if each.revision > revision]
-        if not count or len(stored.statistics) - len(later) != count:
+        known = [each for each in stored.statistics if each.revision <= revision]
+        if not count or len(known) != count:
             return False
-        stored.statistics = [TermStatisticsEntry(revision, True, merged, (), ()), *later]
+        stored.statistics = [
+            *(each for each in known if each.revision >= unused),
+            TermStatisticsEntry(revision, True, merged, (), ()),
+            *stored.statistics[count:],
+        ]
         return True
 
 

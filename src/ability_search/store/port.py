@@ -115,9 +115,11 @@ class TermStatisticsStore(Protocol):
         """
 
     async def fold_term_statistics(
-        self, generation: str, *, revision: int, count: int, merged: bytes
+        self, generation: str, *, revision: int, count: int, unused: int, merged: bytes
     ) -> bool:
-        """Replace the ``count`` entries up to ``revision`` by one that represents them.
+        """Add an entry that represents the ``count`` entries up to ``revision``.
+
+        Of those, the ones before revision ``unused`` are deleted.
 
         Returns:
             False if another worker was faster; nothing is changed then.

@@ -20,7 +20,7 @@ from ability_search.text.term_statistics import TermStatistics
 log = logging.getLogger(__name__)
 
 _FOLD_AFTER = 32
-"""Minimum number of log entries to fold."""
+"""Minimum number of log entries to fold, since the last fold."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,13 +71,16 @@ class StatisticsCache:
     async def fold(self, collection: Collection) -> bool:
         """Fold the log of a collection if it is long enough; return whether it was folded."""
         entries = await self._store.term_statistics(collection.type, after=0)
-        if len(entries) < _FOLD_AFTER:
+        base = next((each for each in reversed(entries) if each.base), None)
+        unused = base.revision if base else 0
+        if sum(each.revision > unused for each in entries) < _FOLD_AFTER:
             return False
         merged = await asyncio.to_thread(advanced, EMPTY, entries, entries[-1].revision)
         folded = await self._store.fold_term_statistics(
             collection.type,
             revision=merged.revision,
             count=len(entries),
+            unused=unused,
             merged=merged.statistics.to_bytes(),
         )
         log.debug("folded %d entries of %s", len(entries), collection.type)
@@ -92,15 +95,18 @@ class StatisticsCache:
 def advanced(known: Snapshot, entries: Sequence[TermStatisticsEntry], revision: int) -> Snapshot:
     """Apply log entries, in order of their revision, to a snapshot.
 
-    A base entry replaces everything up to its revision.
+    A base entry represents everything up to its revision.
     """
-    bases = [place for place, entry in enumerate(entries) if entry.base]
-    first = bases[-1] if bases else 0
-    start = EMPTY.statistics if bases else known.statistics
-    added = [TermStatistics.from_bytes(entry.added) for entry in entries[first:] if entry.added]
+    base = next((entry for entry in reversed(entries) if entry.base), None)
+    start = known.statistics
+    changes = list(entries)
+    if base is not None:
+        start = EMPTY.statistics
+        changes = [base, *(entry for entry in entries if entry.revision > base.revision)]
+    added = [TermStatistics.from_bytes(entry.added) for entry in changes if entry.added]
     removed = [
         TermStatistics.of_chunks(entry.removed, entry.removed_lengths)
-        for entry in entries[first:]
+        for entry in changes
         if entry.removed
     ]
     latest = max((entry.revision for entry in entries), default=0)

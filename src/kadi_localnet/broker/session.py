@@ -133,7 +133,7 @@ class Absent(Provider):
 
 
 Kept = Literal["calls", "networks", "registration", "subscriptions"]
-"""What is kept for a session besides messages."""
+"""The kinds of state that a session has besides messages."""
 
 
 class Session(Provider):

@@ -1,4 +1,4 @@
-"""What is kept for sessions until they end or change it: registrations, subscriptions, networks."""
+"""State that sessions have until they end or change it: registrations, subscriptions, networks."""
 
 from __future__ import annotations
 

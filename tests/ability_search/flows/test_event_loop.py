@@ -13,6 +13,7 @@ MOST_STEPS = 40_000
 BRIEF = {
     "bounded_batches.py:batches",
     "bounded_batches.py:text_bytes",
+    "embedder.py:_RefusedTexts.get",
     "exclusions.py:without",
     "intent.py:_outside",
     "query.py:_phrased",

@@ -127,14 +127,15 @@ async def test_what_is_excluded_now_is_named_and_swept(network: Network, home: P
     again = ("index", "notes", "--exclude", "sub/")
     _, kept, _ = await command(network, *again)
     (warning,) = kept["warnings"]
-    assert "1 source in notes are excluded now, such as 'notes/sub/b.md'" in warning
+    assert "1 source in notes, such as 'notes/sub/b.md': excluded now" in warning
     (home / "notes/sub").chmod(0)  # by its name alone: it need not be readable
     _, swept, _ = await command(network, *again, "--sweep")
     assert (swept["removed"], swept["warnings"]) == (1, [])
     assert await sources(network, "notes") == ["notes/a.md", "notes/c.md"]
     # What include does not name is neither excluded nor deleted.
     _, other, _ = await command(network, "index", "notes", "--include", "a.md", "--sweep")
-    assert (other["removed"], other["warnings"]) == (0, [])
+    assert other["removed"] == 0
+    assert "'notes/c.md': not named by --include" in other["warnings"][0]
     (home / "notes/.gitignore").write_text("*.md\n")
     code, _, message = await command(network, "index", "notes", "--gitignore", "--sweep")
     assert (code, "notes lacks or excludes the files of 2 sources" in message) == (2, True)

@@ -137,13 +137,15 @@ class CollectionSql(Database):
         return list(map(statistics_entry, found))
 
     async def fold_term_statistics(
-        self, generation: str, *, revision: int, count: int, merged: bytes
+        self, generation: str, *, revision: int, count: int, unused: int, merged: bytes
     ) -> bool:
         encoded = base64.b64encode(merged).decode("ascii")
         answer = await self.write(
-            fold_term_statistics(generation, up_to=revision, count=count, merged=encoded)
+            fold_term_statistics(
+                generation, up_to=revision, count=count, unused=unused, merged=encoded
+            )
         )
-        return bool(answer["deleted"] == count)
+        return bool(answer["folded"])
 
 
 def from_record(record: Mapping[str, Any]) -> Collection:
@@ -322,21 +324,33 @@ def term_statistics(chunk_type: str, *, after: int) -> Statement:
     )
 
 
-def fold_term_statistics(chunk_type: str, *, up_to: int, count: int, merged: str) -> Statement:
-    """Replace the ``count`` entries up to revision ``up_to`` by one that represents them.
+def fold_term_statistics(
+    chunk_type: str, *, up_to: int, count: int, unused: int, merged: str
+) -> Statement:
+    """Add an entry that represents the ``count`` entries up to revision ``up_to``.
 
-    Returns one map: ``deleted``; if it is not ``count``, another worker was faster and nothing was
-    changed.
+    Of those, the ones before revision ``unused`` are deleted. The others stay for statements that
+    read the log at this moment: the engine has no snapshots.
+
+    Returns one map: ``folded`` entries (0 or 1); none if another worker was faster.
     """
     return Statement(
         """
         BEGIN;
-        LET d = DELETE FROM TermStatistics WHERE type = :type AND seq <= :ceiling;
-        IF ($d[0].count <> :expected) { ROLLBACK; RETURN {'deleted': 0}; }
+        LET known = SELECT count(*) AS n FROM TermStatistics
+            WHERE type = :type AND seq <= :ceiling;
+        IF ($known[0].n <> :expected) { ROLLBACK; RETURN {'folded': 0}; }
+        DELETE FROM TermStatistics WHERE type = :type AND seq < :unused;
         INSERT INTO TermStatistics SET type = :type, seq = :ceiling, base = true, added = :merged,
             removed = [], removedLengths = [];
         COMMIT;
-        RETURN {'deleted': $d[0].count};
+        RETURN {'folded': 1};
         """,
-        {"type": chunk_type, "ceiling": up_to, "expected": count, "merged": merged},
+        {
+            "type": chunk_type,
+            "ceiling": up_to,
+            "expected": count,
+            "unused": unused,
+            "merged": merged,
+        },
     )

@@ -37,14 +37,14 @@ _SUPERSETS = {
     "euc_kr": "cp949",
     "iso8859-9": "cp1254",
 }
-"""What is meant by the name of an encoding, as browsers read it (encoding.spec.whatwg.org)."""
+"""The encoding that browsers read by the name of another one (encoding.spec.whatwg.org)."""
 _DECLARED = re.compile(
-    rb"\s*<\?xml[^>]+encoding=[\"']|<meta(?=[^>]+charset)[^>]+charset=[\"']?"
+    rb"<\?xml[^<>]+encoding=[\"']|<meta[^<>]+charset=[\"']?"
     rb"|\A(?:[^\n]*\n)?[ \t\f]*(?:#|//|/\*|;|%|--|\"|\.\.)[^\n]*coding[:=][ \t]*"
     rb"|\A@charset \"|^\"Content-Type:[^\n]+charset=",
     re.IGNORECASE | re.MULTILINE,
 )
-"""Where a text names its encoding: XML, HTML, source code, CSS, catalogues of translations."""
+"""The declaration of an encoding: XML, HTML, source code, CSS, catalogues of translations."""
 _NAME = re.compile(rb"[\w.:-]+")
 _HEAD = 4096
 _ASCII = rb"A\\ +~{}"

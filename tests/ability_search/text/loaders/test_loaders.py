@@ -84,7 +84,7 @@ def test_a_defect_in_a_loader_is_not_reported_as_a_corrupt_file(
     ("library", "name", "data"),
     [
         ("pypdfium2", "a.pdf", pdf("x")),
-        ("docx", "a.docx", word("x")),
+        ("lxml.etree", "a.docx", word("x")),
         ("pptx", "a.pptx", slides("x")),
         ("python_calamine", "a.xlsx", workbook(A=[["x"]])),
         ("lxml.etree", "a.html", b"<p>x"),
