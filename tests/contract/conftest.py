@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from ability_search.errors import DatabaseUnavailable
 from ability_search.store.arcadedb.client import BrokerScripts
 from ability_search.store.arcadedb.store import ArcadeStore
 from ability_search.store.memory import MemoryStore
 from ability_search.store.port import Store
 from kadi_client import Connection
+from kadi_client.errors import ProviderLost
 from kadi_localnet.broker import serve_broker
 from kadi_localnet.database.embedded import EmbeddedDatabases
 from kadi_localnet.database.tools import database_tools
@@ -21,7 +24,9 @@ TIMEOUT = 60.0
 
 
 @asynccontextmanager
-async def arcadedb(directory: Path) -> AsyncIterator[ArcadeStore]:
+async def arcadedb(
+    directory: Path, scripts: type[BrokerScripts] = BrokerScripts
+) -> AsyncIterator[ArcadeStore]:
     """A store in a new database of the embedded engine, over a broker."""
     async with AsyncExitStack() as stack:
         broker = await stack.enter_async_context(serve_broker("127.0.0.1", 0))
@@ -30,13 +35,34 @@ async def arcadedb(directory: Path) -> AsyncIterator[ArcadeStore]:
             Connection(broker.url, name="database", role="ability", tools=database_tools(engine))
         )
         client = await stack.enter_async_context(Connection(broker.url, name="worker"))
-        yield ArcadeStore(BrokerScripts(client.invoke, database="contract", timeout=TIMEOUT))
+        yield ArcadeStore(scripts(client.invoke, database="contract", timeout=TIMEOUT))
+
+
+class LostAnswers(BrokerScripts):
+    """Loses the first answer to each write that changes collections or jobs."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._lost: set[str] = set()
+
+    async def write(self, script: str, params: Mapping[str, Any]) -> Any:
+        answer = await super().write(script, params)
+        if script not in self._lost and "RETURN" in script and "TermStatistics SET" not in script:
+            self._lost.add(script)
+            raise DatabaseUnavailable("no answer") from ProviderLost("killed")
+        return answer
+
+
+_ONCE = ("test_stored_collections", "test_stored_jobs")
+"""What changes at most once, and must do so if the answer is lost."""
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "store" in metafunc.fixturenames:
-        engine = pytest.param("arcadedb", marks=pytest.mark.engine)
-        metafunc.parametrize("store", ["memory", engine], indirect=True)
+        stores = ["memory", pytest.param("arcadedb", marks=pytest.mark.engine)]
+        if metafunc.module.__name__.endswith(_ONCE):
+            stores.append(pytest.param("lost answers", marks=pytest.mark.engine))
+        metafunc.parametrize("store", stores, indirect=True)
 
 
 @pytest.fixture
@@ -45,5 +71,6 @@ async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
     if request.param == "memory":
         yield MemoryStore()
     else:
-        async with arcadedb(tmp_path) as found:
+        scripts = LostAnswers if request.param == "lost answers" else BrokerScripts
+        async with arcadedb(tmp_path, scripts) as found:
             yield found

@@ -80,7 +80,7 @@ class CollectionSql(Database):
         )
 
     async def delete_collection(self, deleted: Collection) -> bool:
-        answer = await self.write(delete_collection(deleted.name, deleted.type))
+        answer = await self.write(delete_collection(deleted.name, deleted.type), idempotent=True)
         if not answer["deleted"]:
             return False
         for generation in answer["types"]:
@@ -96,30 +96,35 @@ class CollectionSql(Database):
         grace: int,
         result: Mapping[str, Any],
     ) -> bool:
-        answer = await self.write(
-            switch_generation(
-                old.name,
-                old_type=old.type,
-                old_revision=old.revision,
-                built=built.name,
-                built_revision=built.revision,
-                record=to_record(new),
-                grace=grace,
-                result=result,
-            )
+        statement = switch_generation(
+            old.name,
+            old_type=old.type,
+            old_revision=old.revision,
+            built=built.name,
+            built_revision=built.revision,
+            record=to_record(new),
+            grace=grace,
+            result=result,
         )
-        return bool(answer["switched"])
+        answer = await self.write(statement, idempotent=True)
+        return bool(answer["switched"]) or await self._is_live(old.name, new)
 
     async def publish_generation(self, built: Collection, new: Collection) -> bool:
+        statement = publish_generation(built.name, record=to_record(new))
         try:
-            answer = await self.write(publish_generation(built.name, record=to_record(new)))
+            answer = await self.write(statement, idempotent=True)
         except StatementRefused as exc:
             if exc.reason != "duplicate":
                 raise
             return False
-        if not answer["published"]:
+        if not answer["published"] and not await self._is_live(new.name, new):
             raise GenerationGone(built.type)
         return True
+
+    async def _is_live(self, name: str, new: Collection) -> bool:
+        """Return whether an attempt without an answer made a generation the live one."""
+        current = await self.collection(name)
+        return current is not None and current.type == new.type
 
     async def due_generations(self) -> list[str]:
         return [row["type"] for row in await self.rows(due_generations())]
@@ -197,7 +202,12 @@ def delete_collection(name: str, chunk_type: str) -> Statement:
         BEGIN;
         {CLOCK}
         LET d = DELETE FROM Collection WHERE name = :name AND type = :type;
-        IF ($d[0].count = 0) {{ ROLLBACK; RETURN {{'deleted': 0, 'types': []}}; }}
+        IF ($d[0].count = 0) {{
+            LET own = SELECT type FROM Retired WHERE type = :type;
+            LET due = SELECT type FROM Retired WHERE dueAt <= $clock[0].ms;
+            ROLLBACK;
+            RETURN {{'deleted': $own.size(), 'types': $due.type}};
+        }}
         DELETE FROM Usage WHERE collection = :name;
         LET job = SELECT record FROM Job WHERE collection = :name AND record IS NOT NULL;
         LET built = SELECT type FROM Collection WHERE name IN $job.record;

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
@@ -73,6 +74,20 @@ class Database:
             EarlierLayout: if types are missing because the earlier ability uses the database.
         """
         insisting = outlast if idempotent else insist
+        return await self._written(statement, insisting)
+
+    async def write_once(self, statement: Statement) -> tuple[Any, bool]:
+        """Do as an idempotent :meth:`write`.
+
+        Returns:
+            The answer, and whether an attempt without an answer may have done what this one did
+            not need to.
+        """
+        attempts = Attempts()
+        answer = await self._written(statement, partial(outlast, attempts=attempts))
+        return answer, attempts.lost > 0
+
+    async def _written(self, statement: Statement, insisting: Callable[..., Awaitable[Any]]) -> Any:
         run = partial(insisting, partial(self._scripts.write, *statement), "conflict")
         try:
             return await run()
@@ -124,22 +139,33 @@ async def insist(run: Callable[[], Awaitable[T]], *passing: str) -> T:
     return await retry(run, when=refused, attempts=_ATTEMPTS, pause=wait_fixed(_PAUSE))
 
 
-async def outlast(run: Callable[[], Awaitable[T]], *passing: str, meter: Meter = UNMETERED) -> T:
+@dataclass(slots=True)
+class Attempts:
+    """Attempts at a write that the database may have executed without an answer."""
+
+    lost: int = 0
+
+
+async def outlast(
+    run: Callable[[], Awaitable[T]],
+    *passing: str,
+    meter: Meter = UNMETERED,
+    attempts: Attempts | None = None,
+) -> T:
     """Run an idempotent write, with retries that outlast a restart of the database.
 
     It is retried as by :func:`insist`, and if the database was lost or is missing. A database that
     ends during each attempt may end because of what is written, such as a document that exhausts
     its heap, and every attempt interrupts all other callers.
     """
-    losses = 0
+    counted = attempts or Attempts()
 
     def passes(exc: BaseException) -> bool:
-        nonlocal losses
         if isinstance(exc, StatementRefused):
             return exc.reason in passing
         cause = exc.__cause__
-        losses += isinstance(cause, RemoteError) and not isinstance(cause, NoProvider)
-        return losses < _LOSSES and isinstance(exc, DatabaseUnavailable)
+        counted.lost += isinstance(cause, RemoteError) and not isinstance(cause, NoProvider)
+        return counted.lost < _LOSSES and isinstance(exc, DatabaseUnavailable)
 
     return await retry(run, when=passes, attempts=_ATTEMPTS, pause=_LONG_PAUSE, meter=meter)
 

@@ -24,7 +24,8 @@ _COLUMNS = {
 _FIELDS = {name: _COLUMNS.get(name, name) for name in Job.__dataclass_fields__}
 """Fields of a :class:`Job` -> columns of its record."""
 
-_OWN = "collection = :collection AND kind = :kind AND jobId = :jobId AND state = 'running'"
+_KEY = "collection = :collection AND kind = :kind AND jobId = :jobId"
+_OWN = f"{_KEY} AND state = 'running'"
 _DISCARD = """
         LET left = SELECT type FROM Collection WHERE name = $job[0].record;
         FOREACH ($each IN $left) {
@@ -53,7 +54,8 @@ class JobSql(Database):
 
     async def begin_job(self, begun: Job, *, lease: int, built: Collection | None) -> bool:
         record = None if built is None else to_record(built)
-        answer = await self.write(begin_job(_record(begun), lease=lease, built=record))
+        statement = begin_job(_record(begun), lease=lease, built=record)
+        answer = await self.write(statement, idempotent=True)
         return bool(answer["begun"])
 
     async def claim_job(
@@ -67,7 +69,8 @@ class JobSql(Database):
                 record=record,
                 lease=lease,
                 noted={"lost": lost, "lostAt": lost_at},
-            )
+            ),
+            idempotent=True,
         )
         return bool(answer["claimed"])
 
@@ -75,16 +78,16 @@ class JobSql(Database):
         self, renewed: Job, *, owner: str, lease: int, done: int, total: int, stage: str
     ) -> bool:
         progress = {"done": done, "total": total, "stage": stage}
-        answer = await self.write(
-            renew_job(_key(renewed), owner=owner, lease=lease, progress=progress)
-        )
-        return bool(answer["renewed"])
+        statement = renew_job(_key(renewed), owner=owner, lease=lease, progress=progress)
+        answer, lost = await self.write_once(statement)
+        return bool(answer["renewed"] or (lost and lease < 0))
 
     async def end_job(
         self, ended: Job, *, owner: str | None, state: str, fields: Mapping[str, Any]
     ) -> bool:
-        answer = await self.write(end_job(_key(ended), owner=owner, state=state, fields=fields))
-        return bool(answer["ended"])
+        statement = end_job(_key(ended), owner=owner, state=state, fields=fields)
+        answer, lost = await self.write_once(statement)
+        return bool(answer["ended"] or (lost and answer["already"]))
 
 
 def _job(row: Mapping[str, Any]) -> Job:
@@ -157,6 +160,9 @@ def begin_job(job: Mapping[str, Any], *, lease: int, built: Mapping[str, Any] | 
     """
     alone = (
         """
+        IF ($job[0].state = 'running' AND $job[0].jobId = :jobId) {
+            ROLLBACK; RETURN {'begun': 1};
+        }
         IF ($job[0].state = 'running' AND $job[0].leaseUntil >= $clock[0].ms) {
             ROLLBACK; RETURN {'begun': 0};
         }
@@ -168,7 +174,7 @@ def begin_job(job: Mapping[str, Any], *, lease: int, built: Mapping[str, Any] | 
         f"""
         BEGIN;
         {CLOCK}
-        LET job = SELECT state, record, leaseUntil FROM Job
+        LET job = SELECT jobId, state, record, leaseUntil FROM Job
             WHERE collection = :collection AND kind = :kind;
         {alone if built is not None else ""}
         DELETE FROM Job WHERE collection = :collection AND kind = :kind;
@@ -183,6 +189,7 @@ def begin_job(job: Mapping[str, Any], *, lease: int, built: Mapping[str, Any] | 
             "job": dict(job),
             "collection": job["collection"],
             "kind": job["kind"],
+            "jobId": job["jobId"],
             "lease": lease,
             **({} if built is None else {"built": dict(built)}),
         },
@@ -217,10 +224,12 @@ def claim_job(
         f"""
         BEGIN;
         {CLOCK}
+        LET own = SELECT count(*) AS n FROM Job
+            WHERE {_OWN} AND owner = :owner AND record = :record;
         LET u = UPDATE Job SET owner = :owner, record = :record, lost = :lost, lostAt = :lostAt,
             leaseUntil = $clock[0].ms + :lease, updatedAt = $clock[0].ms
             WHERE {_OWN} AND record = :seen AND leaseUntil < $clock[0].ms;
-        IF ($u[0].count = 0) {{ ROLLBACK; RETURN {{'claimed': 0}}; }}
+        IF ($u[0].count = 0) {{ ROLLBACK; RETURN {{'claimed': $own[0].n}}; }}
         UPDATE Collection SET name = :record WHERE name = :seen;
         COMMIT;
         RETURN {{'claimed': 1}};
@@ -268,7 +277,7 @@ def end_job(
         state: ``done``, ``failed`` or ``cancelled``.
         fields: Further columns to set.
 
-    Returns one map: ``ended`` (0 or 1).
+    Returns one map: ``ended`` (0 or 1), and if it is 0 whether it has ``already`` this state.
     """
     owned = "" if owner is None else " AND owner = :owner"
     return Statement(
@@ -276,7 +285,9 @@ def end_job(
         BEGIN;
         {CLOCK}
         LET job = SELECT record FROM Job WHERE {_OWN}{owned};
-        IF ($job.size() = 0) {{ ROLLBACK; RETURN {{'ended': 0}}; }}
+        LET already = SELECT count(*) AS n FROM Job
+            WHERE {_KEY} AND state = :state;
+        IF ($job.size() = 0) {{ ROLLBACK; RETURN {{'ended': 0, 'already': $already[0].n}}; }}
         {_DISCARD}
         UPDATE Job MERGE :fields WHERE {_OWN};
         UPDATE Job SET state = :state, owner = null, record = null, leaseUntil = null,
