@@ -205,7 +205,8 @@ def _rows(
         for name, other in columns.cosines.items()
         if other is not vector
     }
-    products = {**columns.products, **(search.products if isinstance(search, TermSearch) else {})}
+    terms = search.terms if isinstance(search, TermSearch) else None
+    products = {name: by for name, by in columns.products.items() if by is not terms}
     plain = replace(columns, products={}, cosines={})
     rows = []
     for n, (place, score) in enumerate(places):

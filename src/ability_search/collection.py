@@ -38,6 +38,18 @@ class ModelInput(NamedTuple):
     passage_prefix: str = ""
 
 
+class Calibration(NamedTuple):
+    """What the cosines of a generation are like, see :mod:`.calibration`."""
+
+    chance: float
+    near: float
+    agreement: float
+
+
+CALIBRATION: Final = Calibration(chance=0.0, near=0.5, agreement=1.0)
+"""What is assumed of a generation with too few documents to measure."""
+
+
 @dataclass(frozen=True, slots=True)
 class Collection:
     """The record of a collection. Times are epoch milliseconds."""
@@ -92,6 +104,14 @@ class Collection:
     """Whether the vector graph has been built; until then vector search scans all embeddings."""
     kind_graph: bool = False
     """Whether the vector graph of the derived kinds has been built."""
+    chance: float = CALIBRATION.chance
+    """Mean cosine of chunks of different documents, see :mod:`.calibration`."""
+    near: float = CALIBRATION.near
+    """Mean cosine of a chunk to its nearest neighbour in another document; above ``chance``."""
+    agreement: float = CALIBRATION.agreement
+    """How far neighbours by vector are neighbours by terms, 0 to about 1."""
+    calibrated: int = 0
+    """Number of chunks when these three were measured; 0 if they are assumed."""
     created_at: int = 0
     updated_at: int = 0
 
@@ -116,6 +136,10 @@ class Collection:
             nested=False,
             graph=False,
             kind_graph=False,
+            chance=CALIBRATION.chance,
+            near=CALIBRATION.near,
+            agreement=CALIBRATION.agreement,
+            calibrated=0,
             updated_at=now,
         )
 

@@ -278,24 +278,13 @@ class Ranking(Group):
     fusion_k: float = setting(
         60.0, about="Rank constant of reciprocal rank fusion.", ge=0, le=10_000
     )
-    fusion_semantic: float = setting(0.5, about="Weight of the semantic retriever.", ge=0, le=100)
-    fusion_keyword: float = setting(0.5, about="Weight of the keyword retriever.", ge=0, le=100)
-    fusion_peak: float = setting(
-        0.6,
-        about="How strongly the weights adapt to how far each retriever can be trusted in a query;"
-        " 0 keeps them fixed.",
+    fusion_semantic: float = setting(
+        2.0,
+        about="Weight of the semantic retriever, for a model that knows the texts.",
         ge=0,
-        le=10,
+        le=100,
     )
-    feedback: float = setting(
-        0.5,
-        about="Weight of pseudo-relevance feedback in hybrid queries; 0 disables it.",
-        ge=0,
-        le=10,
-    )
-    phrasing: float = setting(
-        0.4, about="Weight of phrase matches in hybrid queries; 0 disables them.", ge=0, le=1
-    )
+    fusion_keyword: float = setting(1.0, about="Weight of the keyword retriever.", ge=0, le=100)
 
     @model_validator(mode="after")
     def _some_arm_counts(self) -> Ranking:

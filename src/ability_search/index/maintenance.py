@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from ability_search.collection import Collection
 from ability_search.errors import SearchError
+from ability_search.index.calibration import SAMPLE, calibration_of
 from ability_search.index.generations import Generations
 from ability_search.index.index_ports import IndexPorts
 from ability_search.store.records import WeightedChunk
@@ -22,6 +23,8 @@ log = logging.getLogger(__name__)
 
 _DRIFT = 1.5
 """Factor by which the average length may be off before the weights are recomputed."""
+_GROWN = 2
+"""Factor by which the number of chunks may have changed before cosines are measured again."""
 _FEW = 50
 """Number of chunks below which the average length is not reliable."""
 _PAGE = 500
@@ -97,6 +100,7 @@ class Maintenance:
             return
         await self._statistics_cache.fold(collection)
         collection = await self._renew_weights(collection)
+        collection = await self._calibrate(collection)
         await self._build_graph(collection)
         if self._now() >= self._next_sweep:
             self._next_sweep = self._now() + _SWEEP_EVERY
@@ -106,6 +110,17 @@ class Maintenance:
         """Remove what crashed writers left: staged chunks and incomplete generations."""
         await self._store.discard_staged(before=before)
         await self._generations.sweep(before=before)
+
+    async def _calibrate(self, collection: Collection) -> Collection:
+        """Measure the cosines of a collection that has grown or shrunk since."""
+        if collection.calibrated / _GROWN < collection.chunks < collection.calibrated * _GROWN:
+            return collection
+        chunks = await self._store.sample_chunks(collection.type, limit=SAMPLE)
+        statistics = await self._statistics_cache.of(collection)
+        found = await asyncio.to_thread(calibration_of, chunks, statistics)
+        return await self._registry.update(
+            collection, **found._asdict(), calibrated=collection.chunks
+        )
 
     async def _build_graph(self, collection: Collection) -> None:
         """Build the vector graph now, so that no query has to wait for it."""

@@ -117,8 +117,6 @@ class Candidates:
     """Requests for the vectors of the query."""
     vectors: Vectors | None = None
     """The vectors of the query; ``None`` without."""
-    chance: float = 0.0
-    """Cosine of an unrelated text to the query, see :attr:`.plan.Plan.chance`."""
     statistics: TermStatistics | None = None
     """Term statistics of the collection, if they are needed."""
     plan: Plan = field(default_factory=Plan)
@@ -130,12 +128,8 @@ class Candidates:
     """Searches that would find more if they were deeper."""
     weights: Mapping[str, float] = field(default_factory=dict)
     """Weights of the retrievers in the fused scores."""
-    trust: Mapping[str, float] | None = None
-    """Evidence that adapted the weights, see :class:`.fusion.Trust`."""
     relevance: float | None = None
-    """Probability that the first hits answer the query, see :func:`.fusion.relevance`."""
-    rise: float = 1.0
-    """Best score after feedback, divided by that before."""
+    """Best fused score, unless it is by ranks only."""
     blocks: list[list[Candidate]] = field(default_factory=list)
     """The scored candidates that each depth adds, see :func:`.fusion.fuse`."""
     ranked: list[Candidate] = field(default_factory=list)
@@ -189,8 +183,8 @@ class Answer:
     """The page as callers see it."""
     lost: int = 0
     """Number of hits of the page that were replaced before their rows were read."""
-    keyword_gap: float | None = None
-    """Keyword gap of a first search, which decides on query expansion."""
+    relevance: float | None = None
+    """Relevance of a first search, which decides on query expansion."""
     warnings: list[str] = field(default_factory=list)
     clock: Timings = field(default_factory=lambda: Timings())
 

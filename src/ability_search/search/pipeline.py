@@ -15,7 +15,7 @@ from ability_search.collection import Collection
 from ability_search.compute_turns import computed
 from ability_search.errors import ModelMismatch
 from ability_search.search.candidates import Answer, Candidate, Candidates, Timings, best_first
-from ability_search.search.fusion import DEPTHS, FUSION, JOIN, fuse_phrasings
+from ability_search.search.fusion import FUSION, JOIN, fuse_phrasings
 from ability_search.search.planner import ranked_for
 from ability_search.search.query import Query
 from ability_search.search.query_vectors import QueryVectors
@@ -26,7 +26,6 @@ from ability_search.search.stages.cross_encoder import CROSS_ENCODER
 from ability_search.search.stages.decay import DECAY, USE
 from ability_search.search.stages.diversity import DIVERSITY
 from ability_search.search.stages.exclusion_penalty import EXCLUDED_TEXTS, EXCLUSION_PENALTY
-from ability_search.search.stages.feedback import FEEDBACK, FEEDBACK_LEVEL
 from ability_search.search.stages.field_rules import FIELD_RULES
 from ability_search.search.stages.first_candidates import (
     EMBEDDING,
@@ -47,7 +46,6 @@ from ability_search.search.stages.limits import (
     complete,
     limited,
 )
-from ability_search.search.stages.phrase_match import PHRASE_MATCH
 from ability_search.search.stages.pseudo_relevance import PSEUDO_RELEVANCE
 from ability_search.search.stages.query_expansion import QUERY_EXPANSION
 from ability_search.search.stages.time_closeness import TIME_CLOSENESS, time_signal
@@ -82,13 +80,9 @@ SCORERS = (
 )
 RANKING = (
     FUSION,
-    FEEDBACK,  # these two compare and read the first hits
-    PHRASE_MATCH,
-    FEEDBACK_LEVEL,
-    EXCLUDED_TEXTS,  # reads the first hits too
+    EXCLUDED_TEXTS,  # reads the first hits
     *SCORERS,
     JOIN,
-    DEPTHS,
     SIGNAL_FLOOR,
     SCORE_FLOOR,
 )

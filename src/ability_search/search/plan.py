@@ -11,10 +11,11 @@ from ability_search.filters.tree import Filter
 from ability_search.search.query import Retriever
 from ability_search.store.records import Columns, Search, TermSearch, VectorSearch
 from ability_search.text.bm25 import QueryTerms
-from ability_search.text.phrase_pairs import PhrasePairs
 
 OWN: Final = "own"
 """Column with the cosine to the query's own vector, if the search uses another vector."""
+BM25: Final = "bm25"
+"""Column with the raw keyword score of what the keyword retriever did not find."""
 FULL_TEXT: Final = "fullText"
 """Name of the full-text retriever, and of the column with its raw score."""
 DATED: Final = 30
@@ -51,22 +52,12 @@ class Plan:
     products: Mapping[str, QueryTerms] = field(default_factory=dict)
     """Terms by the column for each candidate's raw score by them, for candidates of all
     retrievers; those of :data:`FULL_TEXT` are a retriever too."""
-    words: Mapping[str, QueryTerms] = field(default_factory=dict)
-    """Single terms of the query, by the column for the scores of keyword candidates by that term;
-    none unless keyword and semantic scores are combined."""
     first: int = 0
     """Number of candidates per retriever whose terms and embeddings are read too."""
     learned: Mapping[str, Any] | None = None
     """Effect of pseudo-relevance feedback on the query, for ``explain``."""
-    phrases: PhrasePairs | None = None
-    """Word pairs of the query for phrase matches, if enabled."""
-    chance: float = 0.0
-    """Cosine of unrelated texts to the query, if collections under several models are searched."""
     informative: float = 0.0
     """Information of the query's terms, in units of a term that occurs in a single chunk."""
-    specificity: float = 0.0
-    """The same of the most informative of them, if keyword and semantic scores are combined; 0 if
-    the query has stop words only."""
 
     @property
     def retrievers(self) -> list[Retriever]:
@@ -109,7 +100,9 @@ class Plan:
     def columns(self, compared: Sequence[float] | None) -> Columns:
         """Return the columns to read of every candidate; no cosine without a vector."""
         cosines = {} if compared is None else {"cosine": compared, **self.cosines}
-        return Columns(self.fields, cosines, self.products)
+        both = compared is not None and self.terms is not None
+        own = {BM25: self.terms} if both and self.terms is not None else {}
+        return Columns(self.fields, cosines, {**own, **self.products})
 
     def _search(
         self,
@@ -131,4 +124,4 @@ class Plan:
                 name, self.vector, limit, self.beam, exact, filter, kinds, heads, copies
             )
         assert self.terms is not None
-        return TermSearch(name, self.terms, limit, filter, kinds, heads, self.words, copies)
+        return TermSearch(name, self.terms, limit, filter, kinds, heads, copies)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import replace
 
 from ability_search.search.candidates import Candidates
@@ -12,15 +12,12 @@ from ability_search.search.stages.diversity import reach_of
 from ability_search.search.stages.exclusion_penalty import phrase_products
 from ability_search.search.stages.full_text import full_text_terms
 from ability_search.search.stages.kind_search import chunk_filter, kind_filter
-from ability_search.search.stages.phrase_match import pairs_of
 from ability_search.search.stages.query_expansion import SHARE, search_vector
 from ability_search.search.stages.time_closeness import dated_filter
 from ability_search.text.analyzer import analyzer_for
 from ability_search.text.bm25 import QueryTerms, inverse_document_frequency, joined, query_terms
 
 _SEARCHED_BY = (COSINE, EXPANSION)
-_WORDS = 8
-"""Maximum number of query terms scored separately, the most informative ones."""
 
 
 def needs_statistics(query: Query) -> bool:
@@ -47,7 +44,6 @@ def planned(candidates: Candidates, query: Query, vectors: Vectors | None) -> Pl
     depths = _depths(query, candidates.depth, ranking.candidates)
     plan = Plan(
         vector=None if vectors is None else search_vector(vectors),
-        chance=candidates.chance,
         filter=chunk_filter(query),
         kinds=kind_filter(query),
         dated=dated_filter(query),
@@ -63,14 +59,11 @@ def planned(candidates: Candidates, query: Query, vectors: Vectors | None) -> Pl
 
     analyzer = analyzer_for(language)
 
-    def weighted(terms: Sequence[str]) -> QueryTerms:
+    def weigh(text: str, but: Collection[str] = ()) -> QueryTerms:
+        terms = [term for term in analyzer.query_terms(text) if term not in but]
         return query_terms(terms, statistics, title_weight=ranking.title_weight)
 
-    def weigh(text: str, but: Collection[str] = ()) -> QueryTerms:
-        return weighted([term for term in analyzer.query_terms(text) if term not in but])
-
-    topic_terms = analyzer.query_terms(query.intent.topic)
-    topic = weighted(topic_terms)
+    topic = weigh(query.intent.topic)
     terms = None
     if query.asked.mode != "semantic":
         terms = topic if vectors is not None else weigh(query.intent.words)
@@ -80,31 +73,8 @@ def planned(candidates: Candidates, query: Query, vectors: Vectors | None) -> Pl
     products = phrase_products(query, weigh)
     if in_fields := full_text_terms(query, statistics, language=language):
         products[FULL_TEXT] = in_fields
-    both = terms is not None and vectors is not None
     rarest = float(inverse_document_frequency([1], statistics.chunks)[0])
-    content = analyzer.content_terms(query.intent.topic)
-    words = topic.of_each_term(topic_terms, most=_WORDS) if both else []
-    return replace(
-        plan,
-        terms=terms,
-        products=products,
-        informative=topic.information / rarest,
-        specificity=words[0].information / rarest if words and content else 0.0,
-        words=_named(words, query, candidates),
-        phrases=pairs_of(query, statistics, language=language)
-        if both and ranking.phrasing > 0
-        else None,
-    )
-
-
-def _named(
-    words: Sequence[QueryTerms], query: Query, candidates: Candidates
-) -> dict[str, QueryTerms]:
-    """Return the query's single terms by their columns, if scores are combined."""
-    fusion = query.asked.fusion
-    if len(words) < 2 or (fusion.method if fusion else candidates.ranking.fusion) != "convex":
-        return {}
-    return {f"word{place}": word for place, word in enumerate(words)}
+    return replace(plan, terms=terms, products=products, informative=topic.information / rarest)
 
 
 def ranked_for(query: Query) -> int:

@@ -127,8 +127,8 @@ class QueryResult(Result):
     hyde: Literal[True] | None = None
     relevance: float | None = Field(
         None,
-        description="Estimated probability that one of the first three hits answers the query;"
-        " of hybrid queries without fusion.",
+        description="Best score by meaning and words, before options change it, 0 to 1; means the"
+        " same in every query and collection.",
     )
     understood: Understood | None = Field(
         None, description="Exclusions and times from the query and its options."

@@ -7,8 +7,6 @@ from bisect import bisect_left
 from collections.abc import Container, Mapping, Sequence
 from typing import Any
 
-from pydantic.alias_generators import to_camel
-
 from ability_search.collection import Collection
 from ability_search.errors import NotFound, StatementRefused
 from ability_search.search.candidates import Candidate, Candidates
@@ -144,10 +142,14 @@ def explained_retrieval(candidates: Candidates) -> dict[str, Any]:
     }
     further = {
         "expandQuery": list(query.expansion) or None,
-        "chance": plan.chance or None,
+        "calibration": None
+        if plan.vector is None
+        else {
+            "chance": candidates.collection.chance,
+            "near": candidates.collection.near,
+            "agreement": candidates.collection.agreement,
+        },
         "weights": dict(candidates.weights) if len(candidates.weights) > 1 else None,
-        "trust": candidates.trust
-        and {to_camel(name): value for name, value in candidates.trust.items()},
         "prf": plan.learned,
         "minScore": None if floor is None else {"floor": floor, "leftOut": candidates.below},
     }

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import heapq
-from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 from functools import partial
@@ -48,17 +47,6 @@ from ability_search.store.records import ChunkText, Read
 
 _ATTEMPTS = 8
 """Maximum number of queries while chunks are replaced before their rows are read."""
-_UNRELATED = (
-    "The train to the coast leaves at noon.",
-    "Whisk the eggs with a little sugar.",
-    "The court dismissed the appeal in March.",
-    "Her grandfather built violins.",
-    "Frost damaged most of the vineyards.",
-    "The compiler reports an unused variable.",
-    "Two goals in the second half decided the match.",
-    "Granite consists of quartz, feldspar and mica.",
-)
-"""Texts on different subjects, to measure the cosines that a model gives to unrelated texts."""
 _MEAN_OF = 100
 """Maximum number of chunks of a source that stand for it."""
 _COUNTED = 100
@@ -73,15 +61,12 @@ class Searcher:
     def __init__(self, ports: Ports) -> None:
         self._ports = ports
         self._uses = UseCounter(ports.store, now=ports.now)
-        self._unrelated_vectors: dict[ModelInput, Vector] = {}
-        self._embedding_unrelated: defaultdict[ModelInput, asyncio.Lock] = defaultdict(asyncio.Lock)
 
     async def query(self, query: Query) -> QueryResult:
         """Search a collection, several, or all (``*``).
 
-        Each of several collections is searched with its own model. Their hits are merged by score;
-        if the models differ, the cosines are corrected for chance. Collections that fail are named
-        in the warnings.
+        Each of several collections is searched with its own model. Their hits are merged by score.
+        Collections that fail are named in the warnings.
 
         Raises:
             NotFound: if the collection, or each of several, does not exist.
@@ -95,7 +80,7 @@ class Searcher:
         models = await self._models(names, query)
         answer, searched = await self._answer(names, understood, models)
         if query.expander is not None and query.expander.below is not None:
-            answer.keyword_gap = understood.keyword_gap = _keyword_gap(searched)
+            answer.relevance = understood.relevance = _relevance(searched)
             known = len(understood.warnings)
             await run((QUERY_EXPANSION,), understood, self._ports)
             if understood.query.expansion:
@@ -127,12 +112,9 @@ class Searcher:
 
         All of several models embed the query at once, so that those that hang delay it once.
         """
-        compared = len(models) > 1
-        embeddings = QueryVectors(
-            partial(self._embed, understood.query), self._unrelated if compared else None
-        )
+        embeddings = QueryVectors(partial(self._embed, understood.query))
         try:
-            for model in models if compared else ():
+            for model in models if len(models) > 1 else ():
                 embeddings.request(model)
             for _ in range(_ATTEMPTS):
                 answer = replace(understood, warnings=list(understood.warnings))
@@ -275,17 +257,6 @@ class Searcher:
         named = query.asked.model
         return {each.model_input for each in collections if named in (None, each.model)}
 
-    async def _unrelated(self, model: ModelInput) -> Vector:
-        """Return the vectors of some unrelated texts, of unit length, shape (n, d)."""
-        async with self._embedding_unrelated[model]:
-            if model not in self._unrelated_vectors:
-                texts = [model.passage_prefix + text for text in _UNRELATED]
-                timeout = self._ports.settings.embedding.fallback_after
-                found = await self._ports.embedder.embed(model.model, texts, timeout=timeout)
-                lengths = np.linalg.norm(found, axis=1, keepdims=True)
-                self._unrelated_vectors[model] = found / lengths
-            return self._unrelated_vectors[model]
-
     async def _embed(self, query: Query, model: ModelInput) -> list[Vector]:
         imagined = query.asked.hypothetical_answer
         texts = [each.texts.values() for each in query.phrasings]
@@ -380,7 +351,7 @@ def response(answer: Answer, searched: Mapping[str, Candidates]) -> QueryResult:
     single = None if query.several else lists[0]
     explanations = {name: explained(own) for name, own in searched.items()} if asked.explain else {}
     if query.expander is not None and query.expander.below is not None:
-        vague = {"keywordGap": answer.keyword_gap, "below": query.expander.below}
+        vague = {"relevance": answer.relevance, "below": query.expander.below}
         explanations = {name: each | {"vague": vague} for name, each in explanations.items()}
     hyde = asked.hypothetical_answer is not None and any(own.mode != "keyword" for own in lists)
     return QueryResult(
@@ -391,7 +362,7 @@ def response(answer: Answer, searched: Mapping[str, Candidates]) -> QueryResult:
         mode=asked.mode,
         model=single.collection.model if single else None,
         hyde=True if hyde else None,
-        relevance=max((own.relevance for own in lists if own.relevance is not None), default=None),
+        relevance=_relevance(searched),
         understood=query.recognized,
         degraded=_degraded(lists, several=query.several),
         warnings=answer.warnings or None,
@@ -411,9 +382,9 @@ def _degraded(lists: Sequence[Candidates], *, several: bool) -> Degraded | None:
     return first.model_copy(update={"collections": list(found)})
 
 
-def _keyword_gap(searched: Mapping[str, Candidates]) -> float | None:
-    """Return the greatest keyword gap of the collections; ``None`` if it is not known."""
-    known = (own.trust["keyword_gap"] for own in searched.values() if own.trust is not None)
+def _relevance(searched: Mapping[str, Candidates]) -> float | None:
+    """Return the greatest relevance of the collections; ``None`` if it is not known."""
+    known = (own.relevance for own in searched.values() if own.relevance is not None)
     return max(known, default=None)
 
 

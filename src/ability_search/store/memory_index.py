@@ -180,6 +180,7 @@ class MemoryDocuments(Tables):
 
     async def sample_chunks(self, generation: str, *, limit: int) -> list[WeightedChunk]:
         indexed = selected(self._generation(generation).chunks.values(), None)
+        indexed.sort(key=lambda chunk: chunk.record.vector_key or "")
         return [replace(_weighted(c), embedding=c.embedding) for c in indexed[:limit]]
 
     async def probe_chunks(

@@ -182,8 +182,7 @@ def _search(
                 chunk,
                 score,
                 columns,
-                scored_by=each.vector if isinstance(each, VectorSearch) else None,
-                products=each.products if isinstance(each, TermSearch) else None,
+                scored_by=each.vector if isinstance(each, VectorSearch) else each.terms,
                 whole=chunk.rid in whole,
             )
             for chunk, score in found[each.name]

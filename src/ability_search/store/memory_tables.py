@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from itertools import count
@@ -271,8 +271,7 @@ def row_of(
     score: float,
     columns: Columns,
     *,
-    scored_by: Sequence[float] | None = None,
-    products: Mapping[str, SparseVector] | None = None,
+    scored_by: Sequence[float] | SparseVector | None = None,
     whole: bool = False,
 ) -> Row:
     """Return a chunk as a search result.
@@ -281,8 +280,7 @@ def row_of(
         chunk: The chunk.
         score: Its score.
         columns: Columns to fill.
-        scored_by: Vector that the score is the cosine to; its column is left out.
-        products: Terms of further columns.
+        scored_by: Vector or terms that the score is by; their column is left out.
         whole: Whether to add terms, weights and embedding.
     """
     record = chunk.record
@@ -295,8 +293,9 @@ def row_of(
     for name, vector in columns.cosines.items():
         if vector is not scored_by:
             values[name] = cosine(chunk, vector)
-    for name, terms in {**columns.products, **(products or {})}.items():
-        values[name] = product(record, terms) or 0.0
+    for name, terms in columns.products.items():
+        if terms is not scored_by:
+            values[name] = product(record, terms) or 0.0
     if whole:
         values |= {"terms": record.terms, "weights": record.weights, "embedding": chunk.embedding}
     return Row(chunk.rid, record.chunk_id, score, values)

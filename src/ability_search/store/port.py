@@ -291,7 +291,7 @@ class IndexStore(Protocol):
         """Check the vectors of a page of chunks greater than ``after``, in order."""
 
     async def sample_chunks(self, generation: str, *, limit: int) -> list[WeightedChunk]:
-        """Return some indexed chunks with their embeddings."""
+        """Return a random choice of indexed chunks, always the same, with their embeddings."""
 
     async def probe_chunks(
         self, generation: str, *, newest: int, others: int, after: str

@@ -189,8 +189,6 @@ class TermSearch:
     kinds: bool = False
     heads: Sequence[int] = ()
     """As that of :class:`VectorSearch`."""
-    products: Mapping[str, SparseVector] = field(default_factory=dict)
-    """As those of :class:`Columns`, for the candidates of this search only."""
     copies: bool = False
     """Whether duplicates are found whose stand-in the filter excludes: of several with one stand-in
     the first by chunkId that the filter allows."""
@@ -208,7 +206,8 @@ class Columns:
     cosines: Mapping[str, Sequence[float]] = field(default_factory=dict)
     """Vectors, by the column for the cosine to them; ``None`` for a chunk without an embedding."""
     products: Mapping[str, SparseVector] = field(default_factory=dict)
-    """Terms, by the column for the dot product with them."""
+    """Terms, by the column for the dot product with them; rows of a search by the same terms are
+    without it, because it is their score."""
 
 
 _METADATA: Final = "metadata."

@@ -1,229 +1,172 @@
-"""Fusion: scores in [0, 1], comparable, and correct if a retriever is missing or found nothing."""
+"""Fusion: scores in [0, 1] that mean the same whatever the model, and whatever else was found."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.ability_search.search.values import chunk
+from tests.ability_search.search.values import DOCS, apply, candidates_of, chunk, query_of
 
+from ability_search.collection import CALIBRATION, Collection
 from ability_search.errors import InvalidInput
-from ability_search.search.candidates import Candidate
+from ability_search.search.candidates import Candidate, Candidates
 from ability_search.search.fusion import (
+    FUSION,
+    JOIN,
     SIGNAL_WEIGHT_LIMIT,
-    Fused,
-    RankedList,
-    Trust,
-    convex,
     fold_kinds,
-    normalized_cosine,
-    reciprocal_rank,
-    relevance,
+    nearness,
     signal_weight,
+    support,
     trust,
-    unseen_score,
 )
+from ability_search.search.plan import BM25, Plan
+from ability_search.text.bm25 import QueryTerms
 
-Fuse = Callable[..., Fused]
-NONE = math.nan
-FUSIONS = [convex, reciprocal_rank]
+TERMS = QueryTerms((1,), (1.0,), 1.0)
+BOTH = Plan(vector=[1.0], terms=TERMS, depths=(40, 80))
+OFTEN = 1000.0
+"""A raw keyword score whose normalized one is 1."""
 
 
-def listed(name: str, *scores: float, weight: float = 1.0, unseen: float = 0.0) -> RankedList:
-    return RankedList(name, np.array(scores, dtype=float), weight, unseen)
-
-
-def test_convex_is_the_weighted_mean_of_the_lists() -> None:
-    fused = convex(
-        [
-            listed("semantic", 0.9, 0.5, NONE, weight=0.7),
-            listed("keyword", NONE, 0.6, 0.8, weight=0.3, unseen=0.2),
-        ]
+def found(name: str, cosine: float | None, raw: float = 0.0, **ranks: int) -> Candidate:
+    """A candidate with its raw scores; it is among the first of both retrievers by default."""
+    ranks = ranks or {"semantic": 1, "keyword": 1}
+    values = {"semantic": cosine or 0.0, "keyword": raw}
+    return chunk(
+        f"#{name}",
+        name,
+        cosine,
+        ranks=dict(ranks),
+        values={by: values[by] for by in ranks},
+        columns={BM25: raw},
+        depth=40 if min(ranks.values()) <= 40 else 80,
     )
-    wanted = [0.7 * 0.9 + 0.3 * 0.2, 0.7 * 0.5 + 0.3 * 0.6, 0.3 * 0.8]
-    assert fused.scores.tolist() == pytest.approx(wanted)
-    assert fused.shares["keyword"].tolist() == pytest.approx([0.06, 0.18, 0.24])
+
+
+def fused(*items: Candidate, plan: Plan = BOTH, **options: Any) -> Candidates:
+    """Candidates after fusion."""
+    collection = options.pop("collection", DOCS)
+    failed = options.pop("failed", {})
+    candidates = candidates_of(query_of(explain=True, **options), plan, items)
+    candidates.collection, candidates.failed = collection, failed
+    apply(FUSION, candidates)
+    return candidates
+
+
+def scores(candidates: Candidates) -> dict[str, float]:
+    return {item.chunk_id: item.score for block in candidates.blocks for item in block}
+
+
+def test_the_score_is_the_weighted_mean_of_nearness_and_words() -> None:
+    one, other = found("a", 0.25, OFTEN), found("b", -0.5, OFTEN)
+    result = fused(one, other)
+    assert scores(result) == pytest.approx({"a": (2 * 0.5 + 1) / 3, "b": 1 / 3})
+    assert one.trace["fusion"]["arms"]["semantic"]["share"] == pytest.approx(1 / 3)
+    assert result.relevance == pytest.approx(0.667)
+
+
+def test_words_count_exactly_for_what_only_the_other_retriever_found() -> None:
+    listed, unlisted = found("a", 0.3, 0.7), found("b", 0.3, 0.7, semantic=3)
+    result = scores(fused(listed, unlisted))
+    assert result["a"] == result["b"]
+
+
+@given(st.lists(st.tuples(st.floats(-1, 1), st.floats(0, 9)), min_size=1, max_size=9))
+def test_a_score_does_not_depend_on_what_else_was_found(values: list[tuple[float, float]]) -> None:
+    option = {"method": "convex", "weights": {"semantic": 2}}
+    items = [found(str(n), *each) for n, each in enumerate(values)]
+    together = scores(fused(*items, fusion=option))
+    alone = [scores(fused(found("0", *each), fusion=option))["0"] for each in values]
+    assert list(together.values()) == pytest.approx(alone)
+    assert all(0 <= each <= 1 for each in alone)
+
+
+@given(st.floats(-1, 1), st.floats(0.05, 3), st.floats(-1, 1))
+def test_a_model_with_other_cosines_gives_the_same_scores(
+    cosine: float, scale: float, shift: float
+) -> None:
+    own = replace(DOCS, chance=0.1, near=0.4)
+    other = replace(DOCS, chance=scale * 0.1 + shift, near=scale * 0.4 + shift)
+    same = nearness([cosine], own)
+    assert nearness([scale * cosine + shift], other) == pytest.approx(same, abs=1e-6)
+
+
+def test_nearness_rises_from_random_to_neighbouring_texts() -> None:
+    own = replace(DOCS, chance=0.7, near=0.8)
+    cosines = [0.5, 0.6, 0.7, 0.8, 0.9, 1.0, float("nan")]
+    wanted = [0, 0, 1 / 3, 2 / 3, 1, 1, 0]
+    assert nearness(cosines, own).tolist() == pytest.approx(wanted, abs=1e-6)
+
+
+def test_a_model_that_does_not_know_the_texts_only_orders_what_has_no_words() -> None:
+    assert trust(DOCS) == 1.0
+    unaware = replace(DOCS, agreement=0.5)
+    near, worded, neither = found("a", 1.0), found("b", -0.5, 0.2), found("c", -0.5)
+    result = scores(fused(near, worded, neither, collection=unaware))
+    assert sorted(result, key=lambda name: -result[name]) == ["b", "a", "c"]
+    assert 0 < trust(replace(DOCS, agreement=0.74)) < 1
+
+
+def test_vectors_count_as_far_as_words_support_their_first_hits() -> None:
+    semantic = np.array([0.9, 0.8, 0.7, 0.1, 0.0])
+    assert support(semantic, np.zeros(5)) == 1.0
+    assert support(semantic, np.array([0.6, 0.3, 0.0, 0.6, 0.0])) == 1.0
+    assert support(semantic, np.array([0.0, 0.0, 0.09, 0.6, 0.0])) == pytest.approx(1 / 6)
+    assert 0 < support(semantic, np.array([0.0, 0.0, 0.0, 0.6, 0.5])) < 0.02
+    named, near = found("a", -0.5, 1.0), [found(str(n), 0.9 - n / 100) for n in range(3)]
+    assert max(scores(fused(named, *near)).items(), key=lambda each: each[1])[0] == "a"
 
 
 def test_reciprocal_rank_is_the_weighted_sum_of_reciprocal_places() -> None:
-    lists = [listed("a", 0.9, 0.8, NONE, weight=2.0), listed("b", NONE, 0.1, 0.5)]
-    fused = reciprocal_rank(lists, k=10)
+    first, second = found("a", 0.9, 1.0, semantic=1, keyword=2), found("b", 0.5, 2.0, keyword=1)
+    option = {"method": "rrf", "k": 10, "weights": {"semantic": 2}}
+    result = scores(fused(first, second, fusion=option))
     best = 3 / 11
-    wanted = [2 / 11, 2 / 12 + 1 / 12, 1 / 11]
-    assert (fused.scores * best).tolist() == pytest.approx(wanted)
-    assert fused.shares["b"][0] == 0.0
+    wanted = {"a": (2 / 11 + 1 / 12) / best, "b": (1 / 11) / best}
+    assert result == pytest.approx(wanted)
 
 
-def test_equal_scores_rank_in_input_order() -> None:
-    ranks = listed("a", 0.2, NONE, 0.9, 0.2).ranks
-    assert ranks[[0, 2, 3]].tolist() == [2, 1, 3]
-    assert math.isnan(ranks[1])
+@pytest.mark.parametrize("method", ["convex", "rrf"])
+def test_a_retriever_of_weight_0_brings_nothing(method: str) -> None:
+    option = {"method": method, "weights": {"keyword": 0}}
+    both, only = found("a", 0.4, 1.0), found("b", 0.9, 2.0, keyword=1)
+    assert scores(fused(both, only, fusion=option)).keys() == {"a"}
 
 
-def test_list_may_be_ordered_by_other_values_than_its_scores() -> None:
-    scores, order = np.array([0.9, math.nan, 0.1]), np.array([3.0, math.nan, 5.0])
-    ranks = RankedList("a", scores, order=order).ranks
-    assert ranks[[0, 2]].tolist() == [2, 1]
-    assert math.isnan(ranks[1])
-
-
-@pytest.mark.parametrize("fuse", FUSIONS)
-def test_empty_lists_fuse_to_nothing(fuse: Fuse) -> None:
-    assert fuse([listed("a"), listed("b")]).scores.tolist() == []
-    fused = fuse([listed("a", 1.0, NONE), listed("b", NONE, NONE)])
-    assert fused.scores.tolist() == [0.5, 0.0]
-    assert fused.found.tolist() == [True, False]
-
-
-@pytest.mark.parametrize("fuse", FUSIONS)
-def test_first_in_every_list_with_the_highest_score_is_one(fuse: Fuse) -> None:
-    fused = fuse([listed("a", 1.0, weight=0.7), listed("b", 1.0, weight=0.3)])
-    assert fused.scores.tolist() == pytest.approx([1.0])
-
-
-def test_single_list_keeps_its_scores() -> None:
-    assert convex([listed("semantic", 0.9, 0.25, weight=0.7)]).scores.tolist() == [0.9, 0.25]
-
-
-@pytest.mark.parametrize("fuse", FUSIONS)
-def test_weight_zero_is_an_exact_no_op(fuse: Fuse) -> None:
-    first = listed("a", 0.5, 0.4, NONE, weight=0.7)
-    alone, both = (
-        fuse([first]),
-        fuse([first, listed("b", NONE, NONE, 1.0, weight=0.0, unseen=1.0)]),
-    )
-    assert both.scores.tolist() == alone.scores.tolist()
-    assert both.found.tolist() == [True, True, False]
-    assert both.shares.keys() == {"a"}
-
-
-def test_a_score_does_not_depend_on_what_else_was_found() -> None:
-    alone = convex([listed("a", 0.5, weight=0.7), listed("b", 0.4, weight=0.3)])
-    among = convex([listed("a", 0.9, 0.5, weight=0.7), listed("b", NONE, 0.4, weight=0.3)])
-    assert among.scores[1] == alone.scores[0]
-
-
-maybe = st.floats(0, 1) | st.just(NONE)
-
-
-@pytest.mark.parametrize("fuse", FUSIONS)
-@given(st.lists(st.tuples(maybe, maybe)), st.floats(0.01, 100), st.floats(0, 100))
-def test_scores_stay_in_bounds_and_are_the_sum_of_their_shares(
-    fuse: Fuse, scores: list[tuple[float, float]], wa: float, wb: float
-) -> None:
-    a, b = ([pair[place] for pair in scores] for place in (0, 1))
-    fused = fuse([listed("a", *a, weight=wa), listed("b", *b, weight=wb)])
-    assert ((fused.scores >= 0) & (fused.scores <= 1)).all()
-    total = sum(fused.shares.values())
-    assert isinstance(total, np.ndarray)
-    assert fused.scores.tolist() == pytest.approx(total.tolist())
-    known = [not math.isnan(x) or (wb > 0 and not math.isnan(y)) for x, y in scores]
-    assert fused.found.tolist() == known
-
-
-@pytest.mark.parametrize("fuse", FUSIONS)
-def test_weights_are_relative_however_small(fuse: Fuse) -> None:
-    least = math.ulp(0.0)
-    small = fuse([listed("a", 0.9, 0.5, weight=least), listed("b", 0.1, 0.5, weight=least)])
-    assert (
-        small.scores.tolist()
-        == fuse([listed("a", 0.9, 0.5), listed("b", 0.1, 0.5)]).scores.tolist()
-    )
-
-
-@pytest.mark.parametrize("weight", [-0.1, math.nan, math.inf])
-def test_invalid_weight_is_refused_by_name(weight: float) -> None:
-    with pytest.raises(InvalidInput) as caught:
-        listed("keyword", weight=weight)
-    assert caught.value.field == "fusion.weights.keyword"
-
-
-def test_all_weights_zero_and_a_bad_k_are_refused() -> None:
+def test_all_weights_0_are_refused() -> None:
     with pytest.raises(InvalidInput, match=r"fusion\.weights"):
-        convex([listed("a", 1.0, weight=0.0)])
-    with pytest.raises(InvalidInput, match=r"fusion\.k"):
-        reciprocal_rank([listed("a", 1.0)], k=-1)
+        fused(
+            found("a", 0.4),
+            fusion={"method": "convex", "weights": {"keyword": 0, "semantic": 0}},
+        )
 
 
-@pytest.mark.parametrize("score", [1.1, -0.1])
-def test_scores_must_be_normalized(score: float) -> None:
-    with pytest.raises(ValueError, match="retriever semantic"):
-        listed("semantic", score)
+@pytest.mark.parametrize(("failed", "score"), [("semantic", 1.0), ("keyword", 0.6)])
+def test_the_other_retriever_counts_alone_if_one_failed(failed: str, score: float) -> None:
+    result = fused(found("a", 0.4, OFTEN), failed={failed: "reason"})
+    assert scores(result) == pytest.approx({"a": score})
 
 
-def test_normalized_cosine_has_fixed_bounds() -> None:
-    found = normalized_cosine([-1, -0.2, 0, 0.4, 1.0000001, math.nan])
-    assert found.tolist() == [0, 0, 0, 0.4, 1, 0]
+def test_a_deeper_search_changes_nothing_of_what_a_shallower_one_finds() -> None:
+    seen = found("a", 0.1, 0.5, semantic=7, keyword=60)
+    deep = found("b", 0.9, OFTEN, semantic=50)
+    result = fused(seen, deep)
+    assert (seen.ranks, deep.ranks) == ({"semantic": 7}, {"semantic": 50})
+    assert [[item.chunk_id for item in block] for block in result.blocks] == [["a"], ["b"]]
+    apply(JOIN, result)
+    assert [item.chunk_id for item in result.ranked] == ["a", "b"]
+    assert deep.score < seen.score
 
 
-def test_unseen_score_is_half_of_the_last_score_of_a_full_list() -> None:
-    scores = np.array([0.9, 0.4])
-    assert unseen_score(scores, depth=2) == 0.2
-    assert unseen_score(scores, depth=3) == 0.0
-    assert unseen_score(np.array([0.9, NONE, 0.4]), depth=3) == 0.0
-    assert unseen_score(np.array([]), depth=0) == 0.0
-
-
-def scores_of(first: float, others: float, count: int = 12) -> np.ndarray:
-    return np.array([*[others] * (count - 1), first])
-
-
-def test_trust_is_read_from_gaps_and_agreement() -> None:
-    keyword = np.array([*[0.2] * 10, 0.5, 0.8])
-    found = trust(scores_of(0.8, 0.5), keyword)
-    assert found is not None
-    assert found.semantic_gap == pytest.approx((0.8 - (0.8 + 9 * 0.5) / 10) / 0.8)
-    assert found.keyword_gap == pytest.approx((0.8 - (0.8 + 0.5 + 8 * 0.2) / 10) / 0.8)
-    assert found.agreement == pytest.approx((0.8 + 0.2 + 0.2) / 3 / 0.8)
-
-
-def test_the_semantic_share_grows_with_its_gap_and_agreement_and_falls_with_the_other_gap() -> None:
-    usual = Trust(0.2, 0.4, 0.6).semantic_share(0.5, 0.6)
-    assert usual == pytest.approx(0.5)
-    assert Trust(0.3, 0.4, 0.6).semantic_share(0.5, 0.6) == pytest.approx(0.56)
-    assert Trust(0.2, 0.4, 1.0).semantic_share(0.5, 0.6) == pytest.approx(0.644)
-    assert Trust(0.2, 0.8, 0.6).semantic_share(0.5, 0.6) == pytest.approx(0.356)
-    assert Trust(0.9, 0.0, 1.0).semantic_share(0.5, 0.6) == pytest.approx(0.8)
-    assert Trust(0.0, 0.9, 0.0).semantic_share(0.5, 2.0) == pytest.approx(0.2)
-
-
-@pytest.mark.parametrize("usual", [0.0, 0.5, 1.0])
-def test_the_share_is_kept_without_a_slope_or_without_the_other_retriever(usual: float) -> None:
-    slope = 0.0 if usual == 0.5 else 0.6
-    assert Trust(0.9, 0.0, 1.0).semantic_share(usual, slope) == usual
-
-
-@pytest.mark.parametrize(
-    "semantic",
-    [
-        scores_of(0.9, 0.1, count=9),
-        np.zeros(12),
-        np.array([]),
-        np.array([*[0.5] * 9, NONE, NONE, NONE]),
-    ],
-)
-def test_there_is_no_evidence_without_enough_scores(semantic: np.ndarray) -> None:
-    assert trust(semantic, np.full(len(semantic), 0.5)) is None
-
-
-def test_relevance_needs_a_near_text_or_its_words() -> None:
-    assert relevance(-0.3, 0.0, 1.0) == relevance(0.0, 0.0, 1.0) < relevance(0.017, 0.0, 1.0) < 0.01
-    expected = 1 / (1 + math.exp(5.1 - 2.43 - 0.6))
-    assert relevance(0.3, 0.2, 1.0) == relevance(0.3, 0.2, 0.5) == pytest.approx(expected, abs=1e-3)
-    assert relevance(0.3, 0.9, 1.0) > 0.4
-    assert relevance(0.7, 0.5, 1.0) > 0.85
-
-
-def test_words_of_most_chunks_are_no_evidence_of_relevance() -> None:
-    assert relevance(0.2, 0.9, 0.0) == relevance(0.2, 0.0, 1.0) < relevance(0.2, 0.9, 0.1) < 0.1
-
-
-def test_a_keyword_list_without_scores_agrees_with_nothing() -> None:
-    assert trust(scores_of(0.5, 0.5), np.zeros(12)) == Trust(0.0, 0.0, 0.0)
+def test_a_collection_that_was_not_measured_has_usual_cosines() -> None:
+    assert (DOCS.chance, DOCS.near, DOCS.agreement) == CALIBRATION
+    assert isinstance(DOCS, Collection)
+    assert nearness(np.array([0.0, 0.5]), DOCS).tolist() == pytest.approx([1 / 3, 2 / 3])
 
 
 def test_signal_weighs_more_with_less_informative_words() -> None:

@@ -9,11 +9,11 @@ import numpy as np
 
 from ability_search.documents import Floats
 from ability_search.search.candidates import Candidate, Candidates, adjust
-from ability_search.search.fusion import normalized_cosine
+from ability_search.search.fusion import nearness
 from ability_search.search.query import Query
 from ability_search.search.stage import Ports, Stage, scorer
-from ability_search.search.stages.feedback import feedback_weights
 from ability_search.search.stages.hit_rows import read_first, text_of
+from ability_search.search.stages.pseudo_relevance import feedback_weights
 from ability_search.text.analyzer import analyzer_for
 from ability_search.text.bm25 import QueryTerms
 from ability_search.understanding.negation import denied_share
@@ -95,10 +95,10 @@ def score_exclusions(
     Without an embedder only the words count. A candidate whose text was not read denies nothing.
     """
     scores = np.array([item.score for item in items])
-    cosines = normalized_cosine([item.cosine or 0.0 for item in items])
+    cosines = nearness([item.cosine or 0.0 for item in items], candidates.collection)
     closer = np.array(
         [
-            excess(scores, cosines=cosines, excluded_cosines=_cosines(items, column))
+            excess(scores, cosines=cosines, excluded_cosines=_cosines(items, column, candidates))
             for column in columns
         ]
     )
@@ -126,8 +126,9 @@ def _words_column(column: str) -> str:
     return f"{column}Words"
 
 
-def _cosines(items: Sequence[Candidate], column: str) -> Floats:
-    return normalized_cosine([item.columns.get(column) or 0.0 for item in items])
+def _cosines(items: Sequence[Candidate], column: str, candidates: Candidates) -> Floats:
+    cosines = [item.columns.get(column) or 0.0 for item in items]
+    return nearness(cosines, candidates.collection)
 
 
 def _coverage(items: Sequence[Candidate], column: str, candidates: Candidates) -> Floats:

@@ -60,12 +60,6 @@ async def embed(candidates: Candidates, ports: Ports) -> None:
         return
     finally:
         candidates.clock.milliseconds["embed"] = embeddings.milliseconds(collection.model_input)
-    try:
-        candidates.chance = await embeddings.chance(
-            collection.model_input, candidates.query.phrasing
-        )
-    except EmbeddingUnavailable as exc:
-        candidates.warnings.append(f"scores under different models are not comparable: {exc}")
 
 
 def _cut_queries(candidates: Candidates, ports: Ports) -> list[str]:

@@ -13,10 +13,11 @@ from ability_search.search.query import Query
 from ability_search.search.response import Highlight, Hit
 from ability_search.search.stage import Ports, Stage
 from ability_search.search.stages.context_expansion import CONTEXT_EXPANSION, read_contexts
-from ability_search.search.stages.feedback import DEPTH
 from ability_search.text.analyzer import Analyzer, analyzer_for
 
 HIGHLIGHTS_LIMIT: Final = 20
+_READ_FIRST: Final = 20
+"""Number of first candidates whose texts stages may read."""
 
 
 async def read_rows(items: Sequence[Candidate], ports: Ports) -> None:
@@ -38,7 +39,7 @@ async def read_rows(items: Sequence[Candidate], ports: Ports) -> None:
 
 async def read_first(candidates: Candidates, ports: Ports) -> list[Candidate]:
     """Return the first candidates of the first block, best first, with their rows."""
-    first = best_first(candidates.blocks[0])[:DEPTH]
+    first = best_first(candidates.blocks[0])[:_READ_FIRST]
     await read_rows(first, ports)
     return first
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import replace
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -20,10 +21,25 @@ from ability_search.search.options import Feedback
 from ability_search.search.plan import OWN, Plan
 from ability_search.search.retrievers import retrieve
 from ability_search.search.stage import Ports, option_stage
-from ability_search.search.stages.feedback import feedback_weights
 from ability_search.text.bm25 import QueryTerms, inverse_document_frequency, joined
 from ability_search.text.term_ids import are_of_content
 from ability_search.text.term_statistics import TermStatistics
+
+TAU: Final = 0.1
+"""Difference in score that makes a factor of e in the weight of a hit."""
+
+
+def feedback_weights(scores: npt.ArrayLike) -> Floats:
+    """Return the weight of each hit: ``exp((s_j - s_1) / tau)``, scaled to sum 1.
+
+    A clear winner gets nearly all the weight; hits of equal score get equal weights.
+
+    Args:
+        scores: scores of the hits, the best of them ``s_1``, shape (m,), m >= 1.
+    """
+    found = np.asarray(scores, dtype=np.float64)
+    raw = np.exp((found - found.max()) / TAU)
+    return np.asarray(raw / raw.sum())
 
 
 def moved_vector(

@@ -68,16 +68,15 @@ async def expand_query(option: ExpandQuery, answer: Answer, ports: Ports) -> Non
     answer.query = replace(query, expansion=words)
 
 
-def is_vague(query: Query, keyword_gap: float | None) -> bool:
+def is_vague(query: Query, relevance: float | None) -> bool:
     """Return whether a query is to be expanded.
 
     Args:
         query: The query.
-        keyword_gap: That of a first search, see :class:`~ability_search.search.fusion.Trust`;
-            ``None`` before it, or if it is not known.
+        relevance: That of a first search; ``None`` before it, or if it is not known.
     """
     below = None if query.expander is None else query.expander.below
-    return below is None or (keyword_gap is not None and keyword_gap < below)
+    return below is None or (relevance is not None and relevance < below)
 
 
 def read_phrases(answer: str) -> tuple[str, ...]:
@@ -119,5 +118,5 @@ QUERY_EXPANSION = option_stage(
     NAME,
     lambda query: query.expander,
     expand_query,
-    when=lambda answer: is_vague(answer.query, answer.keyword_gap),
+    when=lambda answer: is_vague(answer.query, answer.relevance),
 )

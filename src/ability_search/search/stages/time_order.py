@@ -16,7 +16,7 @@ from ability_search.documents import Floats
 from ability_search.search.candidates import Candidate, Candidates, adjust
 from ability_search.search.fusion import signal_weight
 from ability_search.search.stage import scorer
-from ability_search.search.stages.feedback import TAU
+from ability_search.search.stages.pseudo_relevance import TAU
 from ability_search.search.stages.time_closeness import is_date, periods_of
 from ability_search.understanding.periods import day_of
 

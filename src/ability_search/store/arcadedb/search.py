@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain, count
 from typing import Any
 
+from ability_search.documents import SparseVector
 from ability_search.filters.tree import Filter
 from ability_search.store.arcadedb.commit_visibility import NOTES
 from ability_search.store.arcadedb.core import Predicate, Statement, kind_type, rows_together
@@ -43,7 +44,8 @@ class ColumnSql:
 
     columns: Columns = field(default_factory=Columns)
     shared: Mapping[str, str] = field(default_factory=dict)
-    """Names of parameters, bound elsewhere, that hold the vectors of these columns."""
+    """Names of parameters, bound elsewhere, that hold the vectors of these columns; of products,
+    without the ends ``_i`` and ``_w`` of those with the ids and the weights."""
     spare: bool = False
     """Whether the chunks are duplicates."""
 
@@ -53,16 +55,17 @@ class ColumnSql:
             vector = SPARE["embedding"] if self.spare else "embedding"
             return f"vectorCosineSimilarity({vector}, :{self.shared.get(column, f'{column}_v')})"
         if column in self.columns.products:
-            return f"vectorSparseDot({terms}, `vector.sparseCreate`(:{column}_di, :{column}_dw))"
+            name = self.shared.get(column, f"{column}_d")
+            return f"vectorSparseDot({terms}, `vector.sparseCreate`(:{name}_i, :{name}_w))"
         return column
 
-    def text(self, *, but: Sequence[float] | None = None) -> str:
-        """Return the columns as they follow others, without the cosine to the vector ``but``.
+    def text(self, *, but: Sequence[float] | SparseVector | None = None) -> str:
+        """Return the columns as they follow others, without that of the vector or terms ``but``.
 
         The query needs :attr:`variables`, too.
         """
-        cosines = (name for name, by in self.columns.cosines.items() if by is not but)
-        computed = (*self.columns.products, *cosines)
+        by_column = {**self.columns.products, **self.columns.cosines}
+        computed = [name for name, by in by_column.items() if by is not but]
         names = [name for name in self.columns.fields if metadata_key(name) is None]
         fields = [CHUNK_COLUMNS.get(name, name) for name in names]
         if self.spare:
@@ -91,7 +94,8 @@ class ColumnSql:
         }
         bound |= {f"{name}_k": key for name, key in metadata_names(self.columns).items()}
         for name, terms in self.columns.products.items():
-            bound |= {f"{name}_di": list(terms.ids), f"{name}_dw": list(terms.weights)}
+            if name not in self.shared:
+                bound |= {f"{name}_d_i": list(terms.ids), f"{name}_d_w": list(terms.weights)}
         return bound
 
 
@@ -146,9 +150,7 @@ def candidates(
         else:
             params[f"{search.name}_i"] = list(search.terms.ids)
             params[f"{search.name}_w"] = list(search.terms.weights)
-            own = ColumnSql(Columns(products=search.products))
-            params |= own.params
-            further = shown.text() + own.text(), shown.variables or own.variables
+            further = shown.text(but=search.terms), shown.variables
         for name, limit in steps(search).items():
             step = replace(search, limit=limit)
             if isinstance(step, VectorSearch):
@@ -189,12 +191,17 @@ def _type_of(search: Search, chunk_type: str) -> str:
 
 
 def _sharing(columns: Columns, searches: Sequence[Search]) -> ColumnSql:
-    """Return the columns; vectors that searches bind are not sent twice."""
+    """Return the columns; vectors and terms that searches bind are not sent twice."""
     shared = {
         column: f"{search.name}_v"
         for column, vector in columns.cosines.items()
         for search in searches
         if isinstance(search, VectorSearch) and search.vector is vector
+    } | {
+        column: search.name
+        for column, terms in columns.products.items()
+        for search in searches
+        if isinstance(search, TermSearch) and search.terms is terms
     }
     return ColumnSql(columns, shared)
 
@@ -296,8 +303,7 @@ def _copy_searches(
             else:
                 words = f"`vector.sparseCreate`(:{search.name}_i, :{search.name}_w)"
                 score = f"vectorSparseDot({_SPARE_TERMS}, {words})"
-                own = ColumnSql(Columns(products=search.products), spare=True)
-                least, further = f" AND {score} > 0", shown.text() + own.text()
+                least, further = f" AND {score} > 0", shown.text(but=search.terms)
             within = f"$copies{place}.chunkId"
             scan = _scan(chunk_type, score, f"chunkId IN {within}{least}", search.limit)
             queries[f"{search.name}{COPIES}"] = (

@@ -96,9 +96,9 @@ def some_chunks(chunk_type: str, *, newest: int, others: int, after: str) -> Sta
 
 
 def sample_chunks(chunk_type: str, *, limit: int) -> Statement:
-    """Select some indexed chunks: rows ``chunkId, embedding, terms, weights``."""
+    """Select a random choice of indexed chunks: rows ``chunkId, embedding, terms, weights``."""
     return Statement(
         f"SELECT chunkId, embedding, terms, weights FROM `{chunk_type}`"
-        f" WHERE duplicateOf IS NULL LIMIT {limit:d}",
+        f" WHERE duplicateOf IS NULL AND vectorKey >= '' LIMIT {limit:d}",
         {},
     )

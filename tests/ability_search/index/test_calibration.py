@@ -1,0 +1,94 @@
+"""Calibration: what the cosines of a model mean among the texts of a collection."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.ability_search.search.values import DOCS
+
+from ability_search.collection import CALIBRATION, Calibration
+from ability_search.index.calibration import calibration_of
+from ability_search.search.fusion import trust
+from ability_search.store.records import WeightedChunk
+from ability_search.text.term_statistics import TermStatistics
+
+TOPICS, OWN = 12, 40
+
+
+def chunks(
+    count: int, seed: int = 0, *, knows: float = 1.0, per_source: int = 1
+) -> list[WeightedChunk]:
+    """Chunks of one topic each, with terms of it; vectors tell the topic as far as asked."""
+    chance = np.random.default_rng(seed)
+    centres = chance.standard_normal((TOPICS, 32))
+    found = []
+    for n in range(count):
+        topic = n % TOPICS
+        of_topic = topic * OWN + chance.choice(OWN, 12, replace=False)
+        common = TOPICS * OWN + chance.choice(400, 12, replace=False)
+        terms = np.unique(np.concatenate([of_topic, common])).tolist()
+        vector = knows * centres[topic] + chance.standard_normal(32)
+        found.append(
+            WeightedChunk(
+                f"docs:source {n // per_source}:{n % per_source}",
+                terms,
+                [1.0] * len(terms),
+                embedding=vector.tolist(),
+            )
+        )
+    return found
+
+
+def measured(found: Sequence[WeightedChunk]) -> Calibration:
+    statistics = TermStatistics.of_chunks([c.terms for c in found], [(1, 20)] * len(found))
+    return calibration_of(found, statistics)
+
+
+def test_cosines_are_those_of_random_and_of_nearest_documents() -> None:
+    found = measured(chunks(200))
+    assert abs(found.chance) < 0.1
+    assert found.near > 0.5
+
+
+def test_a_model_is_trusted_as_far_as_it_knows_the_texts() -> None:
+    agreements = [measured(chunks(300, knows=each)).agreement for each in (0.0, 0.5, 1.0, 3.0)]
+    assert agreements == sorted(agreements)
+    assert agreements[-1] > agreements[0] + 0.2
+    assert trust(replace(DOCS, agreement=agreements[0])) < 0.1
+
+
+@settings(max_examples=20)
+@given(st.floats(1.0, 8.0), st.integers(0, 9))
+def test_only_cosines_differ_under_a_model_whose_texts_are_all_alike(
+    shift: float, seed: int
+) -> None:
+    plain = chunks(150, seed)
+    alike = [replace(c, embedding=[*(c.embedding or ()), 6.0 * shift]) for c in plain]
+    one, other = measured(plain), measured(alike)
+    assert other.chance > one.chance
+    assert other.near - other.chance >= 0.02
+    assert other.agreement == pytest.approx(one.agreement, abs=0.15)
+
+
+def test_chunks_of_one_document_are_not_compared() -> None:
+    found = chunks(60, per_source=30)
+    assert measured(found) == CALIBRATION
+    same = [replace(c, embedding=[1.0, 0.0]) for c in chunks(40, per_source=10)]
+    assert measured(same) == Calibration(1.0, 1.02, CALIBRATION.agreement)
+
+
+@pytest.mark.parametrize("count", [0, 1, 2])
+def test_too_few_documents_are_not_measured(count: int) -> None:
+    assert measured(chunks(count)) == CALIBRATION
+
+
+def test_chunks_without_terms_or_vectors_are_measured_as_far_as_they_go() -> None:
+    bare = [replace(c, terms=[], weights=[]) for c in chunks(30)]
+    assert measured(bare).agreement == 0.0
+    unembedded = [replace(c, embedding=None) for c in chunks(30)]
+    assert measured(unembedded) == CALIBRATION
