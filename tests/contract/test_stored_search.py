@@ -257,7 +257,7 @@ async def test_duplicates_are_found_if_the_filter_excludes_their_stand_in(store:
     for team, expected in (("red", ["notes:a:0"]), ("blue", ["notes:c:0", "notes:e:0"])):
         filter = OneOf(Field("metadata", ("team",)), (team,))
         by_meaning = by_vector(FIRST, filter=filter, copies=True)
-        by_word = by_terms({1: 1.0}, filter=filter, copies=True, products={"one": sparse({1: 3.0})})
+        by_word = by_terms({1: 1.0}, filter=filter, copies=True)
         assert await found_ids(store, stored, by_meaning) == expected
         assert await found_ids(store, stored, replace(by_meaning, exact=False)) == expected
         assert await found_ids(store, stored, by_word) == expected[:1]
@@ -269,8 +269,8 @@ async def test_duplicates_are_found_if_the_filter_excludes_their_stand_in(store:
     (heavy,) = await found(store, stored, by_word, columns)
     assert heavy.score == pytest.approx(3.0, abs=1e-6)
     assert (heavy.columns["source"], list(heavy.columns["terms"])) == ("c", [1, 2])
-    numbers = [heavy.columns[name] for name in ("own", "heavy", "one")]
-    assert numbers == pytest.approx([0.8, 8.0, 9.0], abs=1e-6)
+    numbers = [heavy.columns[name] for name in ("own", "heavy")]
+    assert numbers == pytest.approx([0.8, 8.0], abs=1e-6)
 
 
 async def test_rows_have_the_requested_columns(store: Store) -> None:
@@ -278,13 +278,13 @@ async def test_rows_have_the_requested_columns(store: Store) -> None:
         store,
         chunk("a", 3, embedding=towards(0.8), dates=(20240101,), section=2, tokens=7),
     )
-    vector, other = towards(0.6), FIRST
+    vector, other, terms = towards(0.6), FIRST, sparse({1: 1.0})
     columns = Columns(
         ("source", "chunk_index", "created_at", "dates", "section", "tokens", "title"),
         {"cosine": vector, "own": other},
-        {"heavy": sparse({2: 4.0}), "none": sparse({9: 1.0})},
+        {"heavy": sparse({2: 4.0}), "none": sparse({9: 1.0}), "ownTerms": terms},
     )
-    search = by_terms({1: 1.0}, products={"one": sparse({1: 3.0})})
+    search = replace(by_terms({1: 1.0}), terms=terms)
     (row,) = await found(store, stored, search, columns)
     assert dict(row.columns) == {
         "source": "a",
@@ -298,13 +298,12 @@ async def test_rows_have_the_requested_columns(store: Store) -> None:
         "own": pytest.approx(0.8, abs=1e-6),
         "heavy": pytest.approx(2.0, abs=1e-6),
         "none": pytest.approx(0.0, abs=1e-6),
-        "one": pytest.approx(3.0, abs=1e-6),
     }
     assert list(row.columns["dates"]) == [20240101]
     (row,) = await found(store, stored, by_vector(vector), columns)
     assert row.score == pytest.approx(0.96, abs=1e-6)
     assert "cosine" not in row.columns
-    assert "one" not in row.columns
+    assert row.columns["ownTerms"] == pytest.approx(1.0, abs=1e-6)
     assert row.columns["own"] == pytest.approx(0.8, abs=1e-6)
 
 

@@ -270,7 +270,7 @@ def _forget_deeper(item: Candidate) -> None:
     for name in [name for name, rank in item.ranks.items() if rank > item.depth]:
         del item.ranks[name]
         if name != FULL_TEXT:  # All candidates have that score.
-            del item.values[name]
+            item.values.pop(name, None)
 
 
 def _arm(by: Retriever, every: Sequence[Candidate], candidates: Candidates) -> Arm:

@@ -235,8 +235,8 @@ class ExpandQuery(Input):
         None,
         gt=0,
         le=1,
-        description="Expand only vague queries: those whose best keyword score stands out from the"
-        " first ten by less than this share. Default: every query; auto is 0.25.",
+        description="Expand only queries whose relevance is below. Default: every query; auto is"
+        " 0.25.",
     )
 
 

@@ -173,16 +173,16 @@ async def test_without_an_embedder_its_words_are_searched_for(
 @pytest.mark.engine
 async def test_only_a_vague_query_is_expanded(library: Network, talker: Talker) -> None:
     plain = await search(library, explain=True)
-    gap = plain["explain"]["trust"]["keywordGap"]
+    found = plain["relevance"]
     await maintained(library)
-    certain = await search(library, expandQuery={"below": gap}, explain=True)
+    certain = await search(library, expandQuery={"below": found}, explain=True)
     assert sources(certain) == sources(plain)
-    assert certain["explain"]["vague"] == {"keywordGap": gap, "below": gap}
+    assert certain["explain"]["vague"] == {"relevance": found, "below": found}
     assert "expandQuery" not in certain["explain"]
     assert not talker.requests
     assert library.hops() == ["create-embedding", "arcade-query", "arcade-query"]
     vague = await search(library, expandQuery={"below": 1}, explain=True)
-    assert vague["explain"]["vague"] == {"keywordGap": gap, "below": 1}
+    assert vague["explain"]["vague"] == {"relevance": found, "below": 1}
     assert vague["explain"]["expandQuery"] == ["feline", "kitten"]
     assert sources(vague) == sources(await search(library, expandQuery=True))
     assert len(talker.requests) == 2

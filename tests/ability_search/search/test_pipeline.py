@@ -79,7 +79,7 @@ def test_a_deeper_search_only_appends(
 
 def test_the_default_is_the_weighted_mean() -> None:
     (hit,) = ranked(pool([0.5], [2.0], 10))
-    assert hit[1] == pytest.approx(0.5 * 0.5 + 0.5 * 0.6321205588)
+    assert hit[1] == pytest.approx((2 * 2 / 3 + 0.6321205588) / 3)
 
 
 def test_no_candidates_give_no_hits() -> None:
@@ -98,7 +98,7 @@ def test_single_retriever_is_not_weighted(choice: Fusion) -> None:
     assert [id_ for id_, _ in by_words] == ["001", "000"]
     assert by_words[0][1] == pytest.approx(0.8646647168)
     by_meaning = ranked(candidates, terms=None, choice=choice)
-    expected: list[tuple[str, Any]] = [("000", pytest.approx(0.5)), ("001", pytest.approx(0.1))]
+    expected: list[tuple[str, Any]] = [("000", pytest.approx(2 / 3)), ("001", pytest.approx(0.4))]
     assert by_meaning == expected
 
 

@@ -17,7 +17,6 @@ from ability_search.documents import Document, Vector
 from ability_search.errors import EmbeddingUnavailable, NotFound
 from ability_search.index.index_calls import IndexOptions, Progress
 from ability_search.ports import Chat, Reranker
-from ability_search.search.fusion import relevance
 from ability_search.search.response import QueryResult
 from ability_search.store.memory import MemoryStore
 from ability_search.store.records import ChunkText
@@ -104,21 +103,6 @@ async def test_options_change_the_ranking(services: Services) -> None:
     diverse = await asked(services, "apples trees", diversity=0.2, graph={}, prf=True, explain=True)
     assert diverse.explain is not None
     assert {"feedback", "diversity"} & diverse.timings.keys() == {"diversity"}
-
-
-async def test_function_words_alone_are_no_evidence_of_relevance(services: Services) -> None:
-    ship = Document(source="ship", title="", content="这是港口的船")
-    await services.indexing.index("docs", [ship], IndexOptions(), unreported)
-    for query, keyword in (("的 是", 0.0), ("的 港口", None)):
-        result = await asked(services, query, explain=True)
-        cosine = max(hit.scores["semantic"] for hit in result.results)
-        explained = result.results[0].explain
-        assert sources(result)[0] == "ship"
-        assert explained is not None
-        found = explained["fusion"]["arms"]["keyword"]["normalized"]
-        assert found > 0.3
-        expected = relevance(cosine, found if keyword is None else keyword, 1.0)
-        assert result.relevance == pytest.approx(expected)
 
 
 async def test_hits_of_several_collections_are_merged(services: Services) -> None:

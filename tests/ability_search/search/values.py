@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, cast
@@ -39,6 +40,9 @@ def candidates_of(
 ) -> Candidates:
     """Candidates as the retrievers leave them."""
     timed = query if query.as_of is not None else replace(query, as_of=now)
+    for item in found:
+        place = bisect_left(plan.depths, min(item.ranks.values(), default=1))
+        item.depth = item.depth or plan.depths[min(place, len(plan.depths) - 1)]
     return Candidates(timed, Ranking(), DOCS, plan=plan, found=list(found))
 
 
