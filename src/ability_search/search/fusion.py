@@ -38,6 +38,7 @@ _UNAWARE: Final = 0.7
 """Agreement with words up to which a model tells nothing about the texts of a collection."""
 _AWARE: Final = 0.78
 """Agreement from which a model counts in full."""
+_ALIKE: Final = 0.999
 _SUPPORTED: Final = 0.3
 """Share of a query's words in the first hits by vector from which these count in full."""
 _FIRST: Final = 3
@@ -56,18 +57,20 @@ class Arm(NamedTuple):
 
 
 def nearness(cosines: npt.ArrayLike, collection: Collection) -> Floats:
-    """Map cosines to a query to [0, 1]: ``(cosine - chance + g) / 3 g``, clipped.
+    """Map cosines to a query to [0, 1], increasing, linear between four points.
 
-    ``g`` is ``near - chance``. Documents of the collection have 1/3 on average, and 2/3 to their
-    nearest neighbours. NaN, the cosine of a zero vector, becomes 0.
+    The mean cosine of nearest neighbours in the collection becomes 2/3, and what is as far below
+    that of random pairs as neighbours are above it .05: texts seldom are less like each other.
+    NaN, the cosine of a zero vector, becomes 0.
 
     Args:
         cosines: Any shape.
         collection: Measured by :mod:`.calibration`.
     """
+    near = min(collection.near, _ALIKE)
+    far = max(2 * collection.chance - collection.near, -_ALIKE)
     found = np.nan_to_num(np.asarray(cosines, dtype=np.float64), nan=-1.0)
-    gap = collection.near - collection.chance
-    return np.asarray(np.clip((found - collection.chance + gap) / (3.0 * gap), 0.0, 1.0))
+    return np.asarray(np.interp(found, (-1.0, far, near, 1.0), (0.0, 0.05, 2 / 3, 1.0)))
 
 
 def trust(collection: Collection) -> float:

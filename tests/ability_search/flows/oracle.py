@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 import random
 from collections import Counter
@@ -11,8 +12,9 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-from tests.ability_search.flows.conftest import Network, word_vector
+from tests.ability_search.flows.conftest import PATIENCE, Network, word_vector
 
+from ability_search.collection import CALIBRATION, Calibration
 from ability_search.text.analyzer import analyzer_for
 
 K1, B, TITLE_WEIGHT = 1.2, 0.75, 1.5
@@ -70,15 +72,21 @@ class Oracle:
     """ChunkIds that a filter leaves; ``None`` leaves all."""
     depth: int | None = None
     """Candidates that each arm contributes to a hybrid query; ``None`` takes all."""
+    calibration: Calibration = CALIBRATION
+    """What was measured of the cosines."""
 
     @classmethod
     async def of(
         cls, network: Network, collection: str, documents: Sequence[dict[str, Any]]
     ) -> Oracle:
         """The oracle of what is stored in ``collection``."""
-        record = await network.store.collection(collection)
-        assert record is not None
-        return cls(collection, documents, record.average_length)
+        async with asyncio.timeout(PATIENCE):
+            record = await network.store.collection(collection)
+            while record is None or record.calibrated != record.chunks:
+                await asyncio.sleep(0)
+                record = await network.store.collection(collection)
+        calibration = Calibration(record.chance, record.near, record.agreement)
+        return cls(collection, documents, record.average_length, calibration=calibration)
 
     def id(self, document: dict[str, Any]) -> str:
         return f"{self.collection}:{document['source']}:0"
@@ -120,89 +128,45 @@ class Oracle:
         information = sum(weights.values())
         return {id_: 1 - math.exp(-raw / information) for id_, raw in self._bm25(weights).items()}
 
-    def by_word(self, text: str) -> Scores:
-        """Normalized to [0, 1], each of the eight words that tell most by itself."""
-        weights = self._query_weights(text)
-        words = sorted(weights, key=lambda word: -weights[word])[:8]
-        parts = [{word: weights[word]} for word in words]
-        parts.append({word: weight for word, weight in weights.items() if word not in words})
-        scores = dict.fromkeys(self._bm25(weights), 0.0)
-        for part in parts:
-            information = sum(part.values())
-            for id_, raw in self._bm25(part).items():
-                scores[id_] += information * (1 - math.exp(-raw / information))
-        return {id_: score / sum(weights.values()) for id_, score in scores.items()}
-
     def semantic(self, text: str) -> Scores:
         """Normalized to [0, 1]."""
-        return {id_: min(1.0, max(0.0, cosine)) for id_, cosine in self.cosines(text).items()}
+        return self.nearness(self.cosines(text))
 
-    def hybrid(self, text: str, *, semantic: float = 0.5, keyword: float = 0.5) -> Scores:
-        """Convex; every candidate has a cosine."""
-        cosines, by_words = self._candidates(text)
+    def hybrid(self, text: str, *, semantic: float = 1.0, keyword: float = 1.0) -> Scores:
+        """Convex, with given weights."""
+        near, worded = self._candidates(text)
         total = semantic + keyword
-        return {
-            id_: (semantic * min(1.0, max(0.0, cosine)) + keyword * by_words[id_]) / total
-            for id_, cosine in cosines.items()
-        }
+        return {id_: (semantic * near[id_] + keyword * worded[id_]) / total for id_ in near}
 
     def default(self, text: str, *, meant: str | None = None) -> Scores:
         """What a hybrid query gives without further options.
 
-        The weights follow the trust in each retriever, the first hits pull the query's vector,
-        which does not raise the best score, and pairs of its words count.
-        ``meant`` is embedded in place of ``text``.
+        The model counts as far as its vectors agree with words, in the collection and in the first
+        hits of the query. ``meant`` is embedded in place of ``text``.
         """
-        cosines, by_words = self._candidates(text, meant=meant)
-        if not cosines:
-            return {}
-        share = 0.5
-        if len(cosines) >= 10:
-            known = {id_: by_words[id_] for id_ in cosines}
-            most = max(known.values())
-            alike = sum(known[id_] for id_ in best(cosines, 3)) / 3 / most if most else 0.0
-            evidence = gap(cosines) + 0.6 * (alike - gap(known)) - 0.32
-            share += min(0.3, max(-0.3, 0.6 * evidence))
-        words = {id_: (1 - share) * by_words[id_] for id_ in cosines}
-        fused = {id_: share * max(0.0, cosine) + words[id_] for id_, cosine in cosines.items()}
-        ordered = best(fused)
-        vectors = self.vectors()
-        pull = [math.exp((fused[id_] - fused[ordered[0]]) / 0.1) for id_ in ordered[:3]]
-        query = _unit_vector(meant or text)
-        for weight, id_ in zip(pull, ordered, strict=False):
-            query = query + 0.5 * weight / sum(pull) * vectors[id_]
-        query = query / np.linalg.norm(query)
-        scores = {
-            id_: share * max(0.0, float(query @ vectors[id_])) + words[id_] for id_ in ordered[:20]
-        }
-        rest = ordered[20:]
-        scale = min(1.0, min(scores.values()) / (fused[rest[0]] or 1.0)) if rest else 1.0
-        raised = self.phrased(text, scores | {id_: scale * fused[id_] for id_ in rest})
-        rise = max(1.0, max(scores.values()) / fused[ordered[0]])
-        return {id_: score / rise for id_, score in raised.items()}
+        near, worded = self._candidates(text, meant=meant)
+        most = max(worded.values(), default=0.0)
+        known = min(1.0, max(0.01, (self.calibration.agreement - 0.7) / 0.08))
+        share = sum(worded[id_] for id_ in best(near, 3)) / 3 / most / 0.3 if most else 1.0
+        weight = 2 * known * min(1.0, max(0.01, share))
+        return {id_: (weight * near[id_] + worded[id_]) / (weight + 1) for id_ in near}
 
-    def phrased(self, text: str, scores: Scores) -> Scores:
-        """The scores of hybrid candidates, the first 20 raised by pairs of the query's words."""
-        words = text.split()
-        contents = [set(document["content"].split()) for document in self.documents]
-        tells = {
-            word: _information(sum(word in own for own in contents), len(contents))
-            for word in words
-        }
-        pairs = {
-            f" {one} {other} ": tells[one] + tells[other]
-            for one, other in zip(words, words[1:], strict=False)
-        }
-        texts = {self.id(d): f" {d['title']} {d['content']} " for d in self.documents}
-        raised = dict(scores)
-        for id_ in best(scores, 20):
-            known = sum(weight for pair, weight in pairs.items() if pair in texts[id_])
-            share = known / sum(pairs.values()) if pairs else 0.0
-            raised[id_] += 0.4 * share**2 * (1 - scores[id_])
-        return raised
+    def nearness(self, cosines: Scores) -> Scores:
+        """Normalized to [0, 1]."""
+        chance, near, _ = self.calibration
+        far = 2 * chance - near
+        found: Scores = {}
+        for id_, cosine in cosines.items():
+            if cosine < far:
+                found[id_] = 0.05 * (cosine + 1) / (far + 1)
+            elif cosine < near:
+                found[id_] = 0.05 + (2 / 3 - 0.05) * (cosine - far) / (near - far)
+            else:
+                found[id_] = 2 / 3 + (cosine - near) / (1 - near) / 3
+        return found
 
     def reciprocal(
-        self, text: str, *, k: float = 60, semantic: float = 0.5, keyword: float = 0.5
+        self, text: str, *, k: float = 60, semantic: float = 1.0, keyword: float = 1.0
     ) -> Scores:
         """Weighted reciprocal ranks over their greatest possible sum."""
         scores: Scores = {}
@@ -224,18 +188,11 @@ class Oracle:
         ]
 
     def _candidates(self, text: str, *, meant: str | None = None) -> tuple[Scores, Scores]:
-        """Cosine and normalized BM25 of what the arms of a hybrid query find.
-
-        Where the keyword arm has more than its depth, what it did not return has half the score
-        of the last one that it did; a chunk without the words has 0.
-        """
-        cosines, by_words = self.cosines(meant or text), self.by_word(text)
-        worded = best(self.keyword(text), self.depth)
-        full = len(worded) == self.depth
-        unseen = min(by_words[id_] for id_ in worded) / 2 if worded and full else 0.0
-        listed = dict.fromkeys(worded) | dict.fromkeys(best(cosines, self.depth))
-        seen = {id_: by_words[id_] for id_ in worded}
-        return {id_: cosines[id_] for id_ in listed}, {id_: seen.get(id_, unseen) for id_ in listed}
+        """Both normalized scores of what the arms of a hybrid query find."""
+        cosines, by_words = self.cosines(meant or text), self.keyword(text)
+        listed = dict.fromkeys([*best(by_words, self.depth), *best(cosines, self.depth)])
+        near = self.nearness({id_: cosines[id_] for id_ in listed})
+        return near, {id_: by_words.get(id_, 0.0) for id_ in listed}
 
     def tied(self, text: str) -> bool:
         """Whether it takes the engine's own order of equal scores to say what an arm finds."""
@@ -259,12 +216,6 @@ class Oracle:
             idf = _information(frequency, count)
             weights[term] = idf * repeated
         return weights
-
-
-def gap(scores: Scores) -> float:
-    """Of the first ten scores: by how much the best exceeds their mean, relative to it."""
-    first = sorted(scores.values(), reverse=True)[:10]
-    return (first[0] - sum(first) / 10) / first[0] if first[0] > 0 else 0.0
 
 
 def best(scores: Scores, count: int | None = None) -> list[str]:

@@ -63,11 +63,11 @@ def scores(candidates: Candidates) -> dict[str, float]:
 
 
 def test_the_score_is_the_weighted_mean_of_nearness_and_words() -> None:
-    one, other = found("a", 0.25, OFTEN), found("b", -0.5, OFTEN)
+    one, other = found("a", 0.5, OFTEN), found("b", -1.0, OFTEN)
     result = fused(one, other)
-    assert scores(result) == pytest.approx({"a": (2 * 0.5 + 1) / 3, "b": 1 / 3})
-    assert one.trace["fusion"]["arms"]["semantic"]["share"] == pytest.approx(1 / 3)
-    assert result.relevance == pytest.approx(0.667)
+    assert scores(result) == pytest.approx({"a": (2 * 2 / 3 + 1) / 3, "b": 1 / 3})
+    assert one.trace["fusion"]["arms"]["semantic"]["share"] == pytest.approx(4 / 9)
+    assert result.relevance == pytest.approx(0.778)
 
 
 def test_words_count_exactly_for_what_only_the_other_retriever_found() -> None:
@@ -86,21 +86,27 @@ def test_a_score_does_not_depend_on_what_else_was_found(values: list[tuple[float
     assert all(0 <= each <= 1 for each in alone)
 
 
-@given(st.floats(-1, 1), st.floats(0.05, 3), st.floats(-1, 1))
+@given(st.floats(-0.3, 0.5), st.floats(0.05, 1.2), st.floats(-0.3, 0.3))
 def test_a_model_with_other_cosines_gives_the_same_scores(
     cosine: float, scale: float, shift: float
 ) -> None:
-    own = replace(DOCS, chance=0.1, near=0.4)
-    other = replace(DOCS, chance=scale * 0.1 + shift, near=scale * 0.4 + shift)
+    own = replace(DOCS, chance=0.1, near=0.5)
+    other = replace(DOCS, chance=scale * 0.1 + shift, near=scale * 0.5 + shift)
     same = nearness([cosine], own)
     assert nearness([scale * cosine + shift], other) == pytest.approx(same, abs=1e-6)
 
 
-def test_nearness_rises_from_random_to_neighbouring_texts() -> None:
-    own = replace(DOCS, chance=0.7, near=0.8)
-    cosines = [0.5, 0.6, 0.7, 0.8, 0.9, 1.0, float("nan")]
-    wanted = [0, 0, 1 / 3, 2 / 3, 1, 1, 0]
-    assert nearness(cosines, own).tolist() == pytest.approx(wanted, abs=1e-6)
+@given(
+    st.floats(-0.2, 1.0), st.floats(0.02, 1.0), st.lists(st.floats(-1, 1), min_size=2, unique=True)
+)
+def test_nearness_keeps_the_order_of_cosines_under_any_model(
+    chance: float, gap: float, cosines: list[float]
+) -> None:
+    own = replace(DOCS, chance=chance, near=chance + gap)
+    mapped = nearness(sorted(cosines), own)
+    assert (np.diff(mapped) >= 0).all()
+    assert ((mapped >= 0) & (mapped <= 1)).all()
+    assert nearness([-1.0, 1.0, float("nan")], own).tolist() == [0.0, 1.0, 0.0]
 
 
 def test_a_model_that_does_not_know_the_texts_only_orders_what_has_no_words() -> None:
@@ -146,9 +152,9 @@ def test_all_weights_0_are_refused() -> None:
         )
 
 
-@pytest.mark.parametrize(("failed", "score"), [("semantic", 1.0), ("keyword", 0.6)])
+@pytest.mark.parametrize(("failed", "score"), [("semantic", 1.0), ("keyword", 2 / 3)])
 def test_the_other_retriever_counts_alone_if_one_failed(failed: str, score: float) -> None:
-    result = fused(found("a", 0.4, OFTEN), failed={failed: "reason"})
+    result = fused(found("a", 0.5, OFTEN), failed={failed: "reason"})
     assert scores(result) == pytest.approx({"a": score})
 
 
@@ -166,7 +172,7 @@ def test_a_deeper_search_changes_nothing_of_what_a_shallower_one_finds() -> None
 def test_a_collection_that_was_not_measured_has_usual_cosines() -> None:
     assert (DOCS.chance, DOCS.near, DOCS.agreement) == CALIBRATION
     assert isinstance(DOCS, Collection)
-    assert nearness(np.array([0.0, 0.5]), DOCS).tolist() == pytest.approx([1 / 3, 2 / 3])
+    assert nearness(np.array([-0.5, 0.5]), DOCS).tolist() == pytest.approx([0.05, 2 / 3])
 
 
 def test_signal_weighs_more_with_less_informative_words() -> None:

@@ -98,7 +98,7 @@ def test_single_retriever_is_not_weighted(choice: Fusion) -> None:
     assert [id_ for id_, _ in by_words] == ["001", "000"]
     assert by_words[0][1] == pytest.approx(0.8646647168)
     by_meaning = ranked(candidates, terms=None, choice=choice)
-    expected: list[tuple[str, Any]] = [("000", pytest.approx(2 / 3)), ("001", pytest.approx(0.4))]
+    expected: list[tuple[str, Any]] = [("000", pytest.approx(2 / 3)), ("001", pytest.approx(0.42))]
     assert by_meaning == expected
 
 

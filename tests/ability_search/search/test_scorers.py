@@ -158,7 +158,7 @@ def test_stages_run_in_their_order() -> None:
         rerank=rule("metadata.value", 1.0, contains="z"),
         decay={"halfLifeDays": 1000.0, "floor": 0.0, "weight": 1.0},
     )
-    (item,) = ranked([(0.8, 2.0, 0, "a")], asked, (10,))
+    (item,) = ranked([(0.5, 2.0, 0, "a")], asked, (10,))
     assert [name for name in item.trace if name != "fusion"] == ["fullText", "rules", "decay"]
     by_words = 1 - 2.718281828459045**-1
-    assert item.score == pytest.approx((1.3 / 1.5 + by_words) / 2 / 2 / 2)
+    assert item.score == pytest.approx((2 / 3 + by_words) / 2 / 2 / 2)
