@@ -64,7 +64,7 @@ def planned(candidates: Candidates, query: Query, vectors: Vectors | None) -> Pl
     analyzer = analyzer_for(language)
 
     def weighted(terms: Sequence[str]) -> QueryTerms:
-        return query_terms(terms, statistics, title_weight=ranking.title_weight)
+        return query_terms(terms, statistics)
 
     def weigh(text: str, but: Collection[str] = ()) -> QueryTerms:
         return weighted([term for term in analyzer.query_terms(text) if term not in but])
