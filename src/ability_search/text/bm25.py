@@ -45,7 +45,6 @@ CONTEXT_WEIGHT: Final = 0.3
 """Conversations, nDCG@10 of hybrid search by .2, .3 and .45: .562, .571 and .571."""
 QUERY_TERMS_LIMIT: Final = 256
 _DECIMALS = 5
-_ROUNDING = 1e-9
 _LEAST = 10.0**-_DECIMALS
 
 
@@ -65,24 +64,6 @@ class QueryTerms(SparseVector):
     weights: tuple[float, ...]
     information: float
 
-    def of_each_term(self, terms: Sequence[str], *, most: int) -> list[QueryTerms]:
-        """Split the query into its terms, each in all fields, greatest weight first.
-
-        Args:
-            terms: the analyzed query; terms that are not in this query are skipped.
-            most: maximum number of terms.
-        """
-        distinct = tuple(dict.fromkeys(terms))
-        weights = dict(zip(self.ids, self.weights, strict=True))
-        fields = [term_ids(field, distinct).tolist() for field in (CONTENT, TITLE, CONTEXT)]
-        found = []
-        for own in zip(*fields, strict=True):
-            ids = tuple(sorted(each for each in own if each in weights))
-            information = weights.get(own[0], 0.0)
-            if information > 0:
-                found.append(QueryTerms(ids, tuple(weights[each] for each in ids), information))
-        return sorted(found, key=lambda each: -each.information)[:most]
-
     def normalized(self, scores: npt.ArrayLike) -> Floats:
         """Map BM25 scores of this query to [0, 1]: ``1 - exp(-score / information)``.
 
@@ -93,41 +74,6 @@ class QueryTerms(SparseVector):
         if self.information <= 0:
             return np.zeros_like(raw)
         return np.asarray(-np.expm1(-np.maximum(raw, 0.0) / self.information))
-
-
-def normalized_by_term(
-    query: QueryTerms,
-    scores: npt.ArrayLike,
-    terms: Sequence[QueryTerms],
-    scores_of_terms: npt.ArrayLike,
-) -> Floats:
-    """Map BM25 scores to [0, 1] so that repetitions of one term do not replace the others.
-
-    ``sum_t i_t (1 - exp(-s_t / i_t)) / information``: each term saturates separately, whereas
-    :meth:`QueryTerms.normalized` saturates their sum. Both are 0 without any of the terms, .63
-    for each of them once, and equal for a query of one term; a chunk that has only some of the
-    terms scores less here. That distinct terms count more than repeated ones is constraint TFC3
-    of Fang, Tao & Zhai, Diagnostic Evaluation of Information Retrieval Models (2011).
-
-    Args:
-        query: all terms; those not among ``terms`` saturate together.
-        scores: BM25 scores by all terms, shape (n,); NaN stays NaN.
-        terms: single terms of the query, see :meth:`QueryTerms.of_each_term`.
-        scores_of_terms: BM25 scores by each of these, shape (n, len(terms)).
-
-    Returns:
-        Shape (n,).
-    """
-    raw = np.asarray(scores, dtype=np.float64)
-    if not terms or query.information <= 0:
-        return np.where(np.isnan(raw), np.nan, query.normalized(raw))
-    known = np.maximum(np.asarray(scores_of_terms, dtype=np.float64), 0.0)
-    shares = np.array([term.information for term in terms])
-    values = -np.expm1(-known / shares) @ shares
-    left = query.information - float(shares.sum())
-    if left > _ROUNDING * query.information:
-        values += left * -np.expm1(-np.maximum(raw - known.sum(axis=1), 0.0) / left)
-    return np.where(np.isnan(raw), np.nan, np.minimum(1.0, values / query.information))
 
 
 def counted_length(*, title: int, content: int) -> int:

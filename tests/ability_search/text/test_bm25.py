@@ -17,7 +17,6 @@ from ability_search.text.bm25 import (
     document_vector,
     inverse_document_frequency,
     joined,
-    normalized_by_term,
     query_terms,
     reweighted,
     term_frequencies,
@@ -240,49 +239,6 @@ def test_normalized_scores_keep_order_and_stay_in_bounds() -> None:
     assert normalized[3] == pytest.approx(1 - 1 / math.e)
     assert normalized.max() <= 1
     assert normalized[5] == 0
-
-
-def test_each_term_saturates_separately() -> None:
-    query = query_terms(["fox", "dog"], statistics())
-    terms = query.of_each_term(["fox", "dog", "fox", "unicorn"], most=8)
-    assert sorted(each for term in terms for each in term.ids) == list(query.ids)
-    assert sum(term.information for term in terms) == pytest.approx(query.information)
-    first, second = (term.information for term in terms)
-    once = 1 - 1 / math.e
-
-    def score(times_first: float, times_second: float) -> float:
-        parts = [times_first * first, times_second * second]
-        return float(normalized_by_term(query, [sum(parts)], terms, [parts])[0])
-
-    assert score(0, 0) == 0
-    assert score(1, 1) == pytest.approx(once)
-    assert score(1, 0) == pytest.approx(once * first / query.information)
-    assert score(9, 0) == pytest.approx(first / query.information, abs=1e-3)
-    assert score(2, 0) < query.normalized([2 * first])[0]
-    assert score(2, 0) < score(1, 1) < score(9, 9) <= 1
-
-
-def test_terms_without_scores_of_their_own_saturate_together() -> None:
-    query = query_terms(["fox", "dog", "lazy"], statistics())
-    terms = query.of_each_term(["fox", "dog", "lazy"], most=1)
-    (rarest,) = terms
-    assert rarest.ids == tuple(sorted(term_id(field, "lazy") for field in (CONTENT, TITLE)))
-    left = query.information - rarest.information
-    raw = np.array([rarest.information + left, left, 0.0, math.nan])
-    parts = [[rarest.information], [0.0], [0.0], [0.0]]
-    found = normalized_by_term(query, raw, terms, parts)
-    once = 1 - 1 / math.e
-    assert found[:3].tolist() == pytest.approx([once, once * left / query.information, 0])
-    assert math.isnan(found[3])
-
-
-def test_a_query_of_one_term_is_normalized_the_same_either_way() -> None:
-    query = query_terms(["fox"], statistics())
-    terms = query.of_each_term(["fox"], most=8)
-    raw = np.array([0.0, 0.5, 3.0])
-    expected = pytest.approx(query.normalized(raw).tolist())
-    assert normalized_by_term(query, raw, terms, raw[:, None]).tolist() == expected
-    assert normalized_by_term(query, raw, [], np.empty((3, 0))).tolist() == expected
 
 
 positive = st.floats(0.01, 10)
