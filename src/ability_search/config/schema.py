@@ -269,9 +269,6 @@ class Ranking(Group):
         ge=0,
         le=1,
     )
-    title_weight: float = setting(
-        1.5, about="Weight of terms in the title, relative to 1 in the content.", ge=0, le=100
-    )
     fusion: Literal["convex", "rrf"] = setting(
         "convex", about="Fusion method: convex combination or reciprocal rank fusion."
     )

@@ -21,7 +21,7 @@ from ability_search.index.sequences import in_context
 from ability_search.store.records import ChunkRecord, Link, SourceRecord
 from ability_search.store.records import Passage as StoredPassage
 from ability_search.text.analyzer import Analyzer
-from ability_search.text.bm25 import document_vector
+from ability_search.text.bm25 import counted_length, document_vector
 from ability_search.text.chunkers.strategies import Turns, chunk, is_markdown
 from ability_search.text.front_matter import front_matter_warnings
 from ability_search.text.passages import embedded_text
@@ -329,7 +329,10 @@ def chunk_records(prepared: Prepared, collection: Collection, *, now: int) -> li
                 else vector_key(collection.model, prepared.texts[index]),
                 terms=ids.tolist(),
                 weights=_rounded(weights, 5),
-                lengths=[len(prepared.title_terms), len(terms)],
+                lengths=[
+                    len(prepared.title_terms),
+                    counted_length(title=len(prepared.title_terms), content=len(terms)),
+                ],
                 average_length=collection.average_length,
             )
         )

@@ -28,6 +28,7 @@ from ability_search.index.preparation import (
     source_record,
 )
 from ability_search.store.records import ChunkRecord, Replacement
+from ability_search.text.bm25 import counted_length
 from ability_search.text.term_statistics import TermStatistics
 from kadi_client.errors import KadiError, NoProvider, ToolError
 
@@ -283,8 +284,12 @@ def new_collection(
 
 
 def expected_length(group: Sequence[Prepared]) -> float:
-    """Estimate the average number of terms of a chunk from the first documents."""
-    lengths = [len(terms) for item in group for terms in item.terms]
+    """Estimate the average length of a chunk from the first documents."""
+    lengths = [
+        counted_length(title=len(item.title_terms), content=len(terms))
+        for item in group
+        for terms in item.terms
+    ]
     total = sum(lengths) + _TYPICAL_LENGTH * _TYPICAL_WEIGHT
     return round(total / (len(lengths) + _TYPICAL_WEIGHT), 2)
 

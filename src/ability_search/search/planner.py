@@ -61,7 +61,7 @@ def planned(candidates: Candidates, query: Query, vectors: Vectors | None) -> Pl
 
     def weigh(text: str, but: Collection[str] = ()) -> QueryTerms:
         terms = [term for term in analyzer.query_terms(text) if term not in but]
-        return query_terms(terms, statistics, title_weight=ranking.title_weight)
+        return query_terms(terms, statistics)
 
     topic = weigh(query.intent.topic)
     terms = None

@@ -76,7 +76,7 @@ class ChunkRecord:
     weights: Sequence[float] = ()
     """BM25 weight of each term."""
     lengths: Sequence[int] = ()
-    """Number of terms in the title and in the content."""
+    """Number of terms in the title, and :func:`.bm25.counted_length`."""
     average_length: float = 0.0
     """Average length that the weights were computed with."""
     duplicate_of: str | None = None

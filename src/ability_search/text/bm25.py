@@ -6,10 +6,11 @@ weight. For a term of frequency ``f`` in a field of ``dl`` terms a document stor
     w = f (k1 + 1) / (f + K),    K = k1 (1 - b + b dl / avgdl)
 
 Robertson & Zaragoza, The Probabilistic Relevance Framework: BM25 and Beyond (2009); the inverse
-document frequency is Lucene's, which is never negative. Only the content is normalized by its
-length (``K = k1`` elsewhere): titles are short in any document, normalizing them measured no
-better, and one average length per collection is all that can drift. Each field is scored
-separately, so that its weight is chosen at query time.
+document frequency is Lucene's, which is never negative. The title and the content are scored as one
+text in which the title stands :data:`TITLE_COUNT` times, as in section 3.6 there (BM25F): ``f`` and
+``dl`` count it so. They are stored as two fields that can be searched separately: a term of the
+title weighs what the title adds to the content, so that both together are that one text. Other
+fields have no length (``K = k1``).
 """
 
 from __future__ import annotations
@@ -24,18 +25,27 @@ import numpy.typing as npt
 
 from ability_search.collection import K1, B
 from ability_search.documents import Floats, SparseVector
-from ability_search.text.term_ids import CONTENT, CONTEXT, TITLE, TermIds, are_of_content, term_ids
+from ability_search.text.term_ids import (
+    CONTENT,
+    CONTEXT,
+    TITLE,
+    TermIds,
+    are_of_content,
+    content_places,
+    term_ids,
+)
 from ability_search.text.term_statistics import TermStatistics
 
 Weights = npt.NDArray[np.float32]
 
-TITLE_WEIGHT: Final = 1.5
-"""Abstracts, nDCG@10 of the keyword retriever: .391 at 1, .398 at 1.5, .390 at 2."""
+TITLE_COUNT: Final = 4
+"""nDCG@10 of the keyword retriever with 1, 2, 3, 4, 5 and 7, of questions on abstracts: .479, .489,
+.506, .513, .509 and .508; which tool: .290, .305, .315, .316, .315 and .319."""
 CONTEXT_WEIGHT: Final = 0.3
 """Conversations, nDCG@10 of hybrid search by .2, .3 and .45: .562, .571 and .571."""
 QUERY_TERMS_LIMIT: Final = 256
 _DECIMALS = 5
-_ROUNDING = 1e-9
+_LEAST = 10.0**-_DECIMALS
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,24 +64,6 @@ class QueryTerms(SparseVector):
     weights: tuple[float, ...]
     information: float
 
-    def of_each_term(self, terms: Sequence[str], *, most: int) -> list[QueryTerms]:
-        """Split the query into its terms, each in all fields, greatest weight first.
-
-        Args:
-            terms: the analyzed query; terms that are not in this query are skipped.
-            most: maximum number of terms.
-        """
-        distinct = tuple(dict.fromkeys(terms))
-        weights = dict(zip(self.ids, self.weights, strict=True))
-        fields = [term_ids(field, distinct).tolist() for field in (CONTENT, TITLE, CONTEXT)]
-        found = []
-        for own in zip(*fields, strict=True):
-            ids = tuple(sorted(each for each in own if each in weights))
-            information = weights.get(own[0], 0.0)
-            if information > 0:
-                found.append(QueryTerms(ids, tuple(weights[each] for each in ids), information))
-        return sorted(found, key=lambda each: -each.information)[:most]
-
     def normalized(self, scores: npt.ArrayLike) -> Floats:
         """Map BM25 scores of this query to [0, 1]: ``1 - exp(-score / information)``.
 
@@ -84,39 +76,9 @@ class QueryTerms(SparseVector):
         return np.asarray(-np.expm1(-np.maximum(raw, 0.0) / self.information))
 
 
-def normalized_by_term(
-    query: QueryTerms,
-    scores: npt.ArrayLike,
-    terms: Sequence[QueryTerms],
-    scores_of_terms: npt.ArrayLike,
-) -> Floats:
-    """Map BM25 scores to [0, 1] so that repetitions of one term do not replace the others.
-
-    ``sum_t i_t (1 - exp(-s_t / i_t)) / information``: each term saturates separately, whereas
-    :meth:`QueryTerms.normalized` saturates their sum. Both are 0 without any of the terms, .63
-    for each of them once, and equal for a query of one term; a chunk that has only some of the
-    terms scores less here. That distinct terms count more than repeated ones is constraint TFC3
-    of Fang, Tao & Zhai, Diagnostic Evaluation of Information Retrieval Models (2011).
-
-    Args:
-        query: all terms; those not among ``terms`` saturate together.
-        scores: BM25 scores by all terms, shape (n,); NaN stays NaN.
-        terms: single terms of the query, see :meth:`QueryTerms.of_each_term`.
-        scores_of_terms: BM25 scores by each of these, shape (n, len(terms)).
-
-    Returns:
-        Shape (n,).
-    """
-    raw = np.asarray(scores, dtype=np.float64)
-    if not terms or query.information <= 0:
-        return np.where(np.isnan(raw), np.nan, query.normalized(raw))
-    known = np.maximum(np.asarray(scores_of_terms, dtype=np.float64), 0.0)
-    shares = np.array([term.information for term in terms])
-    values = -np.expm1(-known / shares) @ shares
-    left = query.information - float(shares.sum())
-    if left > _ROUNDING * query.information:
-        values += left * -np.expm1(-np.maximum(raw - known.sum(axis=1), 0.0) / left)
-    return np.where(np.isnan(raw), np.nan, np.minimum(1.0, values / query.information))
+def counted_length(*, title: int, content: int) -> int:
+    """Return ``dl`` of a chunk with these numbers of terms."""
+    return TITLE_COUNT * title + content
 
 
 def document_vector(
@@ -126,22 +88,29 @@ def document_vector(
 
     Args:
         fields: the terms of each field by its name, repetitions included.
-        average_length: terms in the average content of the collection; with 0 every content is
-            treated as of average length.
+        average_length: mean :func:`counted_length` of the collection; with 0 every chunk is treated
+            as of average length.
         k1: term frequency saturation, >= 0.
-        b: length normalization of the content, 0 (none) to 1.
+        b: length normalization of title and content, 0 (none) to 1.
 
     Returns:
         Shape (n,) both, the weights in (0, k1 + 1]; empty if no field has terms.
     """
+    counts = {name: Counter(terms) for name, terms in fields.items()}
+    content, title = counts.get(CONTENT, Counter()), counts.get(TITLE, Counter())
+    length = counted_length(title=title.total(), content=content.total())
     ids: list[TermIds] = []
     weights: list[Floats] = []
-    for name, terms in fields.items():
-        counts = Counter(terms)
-        frequencies = np.fromiter(counts.values(), np.float64, len(counts))
-        length = len(terms) if name == CONTENT else None
-        ids.append(term_ids(name, tuple(counts)))
-        weights.append(_saturated(frequencies, _saturation(length, average_length, k1, b), k1))
+    for name, counted in counts.items():
+        ids.append(term_ids(name, tuple(counted)))
+        frequencies = np.fromiter(counted.values(), np.float64, len(counted))
+        own = length if name in (CONTENT, TITLE) else None
+        saturation = _saturation(own, average_length, k1, b)
+        if name == TITLE:
+            within = np.array([content[term] for term in counted], np.float64)
+            weights.append(_added(within, within + TITLE_COUNT * frequencies, saturation, k1))
+        else:
+            weights.append(_saturated(frequencies, saturation, k1))
     return _merged(ids, weights)
 
 
@@ -157,23 +126,33 @@ def reweighted(
 ) -> list[float]:
     """Return the document weights of a chunk for another average length.
 
-    The frequencies are recovered by :func:`term_frequencies`; titles keep their weights.
+    The frequencies are recovered by :func:`term_frequencies`; fields other than the title and the
+    content keep their weights.
 
     Args:
         ids: as returned by :func:`document_vector`.
         weights: aligned with ``ids``; five decimals suffice.
-        lengths: number of terms in the title and in the content.
+        lengths: of the chunk, see :attr:`.ChunkRecord.lengths`.
         old_average: the average length that the weights were computed with.
         new_average: the average length to use instead.
         k1: as used for the weights; it cannot be changed here.
         b: as used for the weights; it cannot be changed here.
     """
     stored = np.asarray(weights, dtype=np.float64)
+    known = np.asarray(ids, dtype=np.int32)
     length = lengths[-1]
-    frequencies = term_frequencies(stored, length=length, average_length=old_average, k1=k1, b=b)
-    renewed = _saturated(frequencies, _saturation(length, new_average, k1, b), k1)
-    of_content = are_of_content(np.asarray(ids, dtype=np.int32))
-    values: list[float] = np.where(of_content, renewed, stored).round(_DECIMALS).tolist()
+    of_content, places = are_of_content(known), content_places(known)
+    of_title = places > -2
+    within = np.where(places >= 0, stored[np.maximum(places, 0)], 0.0)
+    frequencies, before = (
+        term_frequencies(each, length=length, average_length=old_average, k1=k1, b=b)
+        for each in (stored + within, within)
+    )
+    saturation = _saturation(length, new_average, k1, b)
+    before = np.where(within > 0, before, 0.0)
+    renewed = np.where(of_content, _saturated(frequencies, saturation, k1), stored)
+    renewed[of_title] = _added(before, frequencies, saturation, k1)[of_title]
+    values: list[float] = renewed.round(_DECIMALS).tolist()
     return values
 
 
@@ -183,7 +162,7 @@ def term_frequencies(
     """Recover the frequencies of content terms from their weights: ``f = w K / (k1 + 1 - w)``.
 
     Whole numbers; for weights with five decimals exact up to about 400 occurrences and never above
-    the content's length. With ``k1`` 0 a weight carries no information, and all frequencies are 1.
+    the chunk's length. With ``k1`` 0 a weight carries no information, and all frequencies are 1.
     """
     saturated = np.asarray(weights, dtype=np.float64)
     room = np.maximum(k1 + 1 - saturated, 1e-9)
@@ -204,7 +183,6 @@ def query_terms(
     terms: Sequence[str],
     statistics: TermStatistics,
     *,
-    title_weight: float = TITLE_WEIGHT,
     limit: int = QUERY_TERMS_LIMIT,
 ) -> QueryTerms:
     """Return the weighted terms of a query in all fields, see :func:`terms_in_fields`.
@@ -212,10 +190,9 @@ def query_terms(
     Args:
         terms: the analyzed query.
         statistics: term statistics of the collection.
-        title_weight: weight of a match in the title; 0 searches the content only.
         limit: maximum number of distinct terms.
     """
-    fields = {CONTENT: 1.0, TITLE: title_weight}
+    fields = {CONTENT: 1.0, TITLE: 1.0}
     if statistics.document_frequencies(term_ids(CONTEXT, terms)).any():
         fields[CONTEXT] = CONTEXT_WEIGHT
     return terms_in_fields(terms, statistics, fields, limit=limit)
@@ -293,6 +270,12 @@ def _saturation(length: int | None, average: float, k1: float, b: float) -> floa
 
 def _saturated(frequencies: Floats, saturation: float, k1: float) -> Floats:
     return np.asarray(frequencies * (k1 + 1) / (frequencies + saturation))
+
+
+def _added(before: Floats, frequencies: Floats, saturation: float, k1: float) -> Floats:
+    """Return how much more a term weighs than with the frequency ``before``; always > 0."""
+    without = np.where(before > 0, _saturated(np.maximum(before, 1.0), saturation, k1), 0.0)
+    return np.maximum(_saturated(frequencies, saturation, k1) - without, _LEAST)
 
 
 def _merged(ids: Sequence[TermIds], weights: Sequence[Floats]) -> tuple[TermIds, Weights]:

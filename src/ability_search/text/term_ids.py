@@ -19,7 +19,8 @@ CONTEXT: Final = "context"
 """Name of the field of the text around a chunk that it is searched with."""
 
 _OTHER_FIELD = 1 << 29
-_MASK = _OTHER_FIELD - 1
+_NOT_OF_TITLE = 1 << 28
+_OF_TERM = _NOT_OF_TITLE - 1
 
 
 def metadata_field(path: Sequence[str]) -> str:
@@ -36,13 +37,17 @@ def metadata_field(path: Sequence[str]) -> str:
 def term_id(field: str, term: str) -> int:
     """Return the 30-bit id of ``term`` in ``field``, which never changes.
 
-    The low 29 bits of the little-endian BLAKE2b digest of 4 bytes over ``field``, NUL and
-    ``term`` in UTF-8; the thirtieth is 0 for the content and 1 for every other field. Terms that
-    collide share their postings: in a vocabulary of a million about one term in 500.
+    The low bits are those of the little-endian BLAKE2b digest of 4 bytes over ``field``, NUL and
+    ``term`` in UTF-8: 29 bits of a term in the content, below 2**29. Other fields have 28 bits: the
+    title those of the same term in the content, from 2**29 (see :func:`content_places`), all others
+    from 3 * 2**28. Terms that collide share their postings: in a vocabulary of a million about one
+    term in 500, or 250.
     """
-    text = f"{field}\0{term}".encode("utf-8", "surrogatepass")
+    text = f"{CONTENT if field == TITLE else field}\0{term}".encode("utf-8", "surrogatepass")
     digest = int.from_bytes(blake2b(text, digest_size=4).digest(), "little")
-    return digest & _MASK | (0 if field == CONTENT else _OTHER_FIELD)
+    if field == CONTENT:
+        return digest & (_OTHER_FIELD - 1)
+    return digest & _OF_TERM | _OTHER_FIELD | (0 if field == TITLE else _NOT_OF_TITLE)
 
 
 def term_ids(field: str, terms: Sequence[str]) -> TermIds:
@@ -53,3 +58,19 @@ def term_ids(field: str, terms: Sequence[str]) -> TermIds:
 def are_of_content(ids: TermIds) -> npt.NDArray[np.bool_]:
     """Return for each id whether it is the id of a term in the content, shape as ``ids``."""
     return np.asarray(ids < _OTHER_FIELD)
+
+
+def content_places(ids: TermIds) -> npt.NDArray[np.int64]:
+    """Return where in ``ids`` each term of the title is a term of the content.
+
+    Args:
+        ids: distinct ids of one chunk.
+
+    Returns:
+        Shape as ``ids``: an index, -1 for a term that only the title has, and -2 for terms of other
+        fields than the title.
+    """
+    places = {id_ & _OF_TERM: at for at, id_ in enumerate(ids.tolist()) if id_ < _OTHER_FIELD}
+    titled = (ids & (_OTHER_FIELD | _NOT_OF_TITLE)) == _OTHER_FIELD
+    found = [places.get(id_ & _OF_TERM, -1) for id_ in ids.tolist()]
+    return np.where(titled, np.array(found, np.int64), -2)

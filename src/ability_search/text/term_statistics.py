@@ -25,7 +25,7 @@ class TermStatistics:
 
     Attributes:
         chunks: number of chunks, N.
-        length: total number of terms in all contents.
+        length: sum of the lengths of all chunks, see :func:`.bm25.counted_length`.
         ids: term ids, ascending, unique, shape (n,).
         counts: number of chunks that contain each term, all > 0, shape (n,).
     """
@@ -48,7 +48,7 @@ class TermStatistics:
 
         Args:
             ids: the distinct term ids of each chunk.
-            lengths: number of terms in the title and in the content of each chunk.
+            lengths: of each chunk, see :attr:`.ChunkRecord.lengths`.
         """
         if not ids:
             return cls.empty()
@@ -70,7 +70,7 @@ class TermStatistics:
 
     @property
     def average_length(self) -> float:
-        """Terms in the average content; 0 without chunks."""
+        """Mean length of a chunk; 0 without chunks."""
         return self.length / self.chunks if self.chunks else 0.0
 
     def document_frequencies(self, ids: TermIds) -> Counts:

@@ -17,7 +17,7 @@ from tests.ability_search.flows.conftest import PATIENCE, Network, word_vector
 from ability_search.collection import CALIBRATION, Calibration
 from ability_search.text.analyzer import analyzer_for
 
-K1, B, TITLE_WEIGHT = 1.2, 0.75, 1.5
+K1, B, TITLE_COUNT = 1.2, 0.75, 4
 DEPTH = 40
 """Candidates of each arm, unless the settings say otherwise."""
 Scores = dict[str, float]
@@ -109,15 +109,13 @@ class Oracle:
     def _bm25(self, weights: Mapping[str, float]) -> Scores:
         scores = {}
         for document in self._allowed():
-            title, content = _counted(document["title"]), _counted(document["content"])
-            length = content.total()
+            counted = _counted(" ".join([document["content"]] + [document["title"]] * TITLE_COUNT))
+            length = counted.total()
             saturation = K1 * (1 - B + B * length / self.average_length)
             score = 0.0
             for term, weight in weights.items():
-                f = content[term]
+                f = counted[term]
                 score += weight * f * (K1 + 1) / (f + saturation)
-                f = title[term]
-                score += TITLE_WEIGHT * weight * f * (K1 + 1) / (f + K1)
             if score:
                 scores[self.id(document)] = score
         return scores

@@ -36,11 +36,22 @@ async def search(network: Network, **options: Any) -> Hits:
     return await hits_of(network, QUERY, **{"prf": False} | options)
 
 
-def normalized(*fields: str) -> dict[str, float]:
+def normalized(*fields: str, average: float = 0.0) -> dict[str, float]:
     """1 - exp(-BM25 / information) of each document, where no field but these counts.
 
-    All of them are of title fields' kind: the saturation does not depend on their length.
+    A title counts as what it adds, four times, to a content of a collection of ``average`` length;
+    the saturation of metadata does not depend on their length.
     """
+
+    def weight_of(term: str, name: str, each: dict[str, Counter[str]]) -> float:
+        if name != "title":
+            return each[name][term] * 2.2 / (each[name][term] + 1.2)
+        length = each["content"].total() + 4 * each["title"].total()
+        least = 1.2 * (0.25 + 0.75 * length / average)
+        before = each["content"][term]
+        after = before + 4 * each["title"][term]
+        return 2.2 * (after / (after + least) - before / (before + least))
+
     analyzer = analyzer_for()
     texts: list[dict[str, Counter[str]]] = []
     for each in DOCUMENTS:
@@ -62,7 +73,7 @@ def normalized(*fields: str) -> dict[str, float]:
     result = {}
     for n, each in enumerate(texts):
         raw = sum(
-            weight * each[name][term] * 2.2 / (each[name][term] + 1.2)
+            weight * weight_of(term, name, each)
             for term, weight in weights.items()
             for name in fields
         )
@@ -71,13 +82,16 @@ def normalized(*fields: str) -> dict[str, float]:
 
 
 async def test_the_score_in_the_chosen_fields_is_a_share_of_the_score(library: Network) -> None:
+    record = await library.store.collection("docs")
+    assert record is not None
     for mode in ("semantic", "hybrid"):
         plain = scores_of(await search(library, mode=mode))
         assert len(plain) == len(DOCUMENTS)
         for fields in (["title"], ["tags"], ["metadata.tags", "title"], ["place.name", "tags"]):
             option = {"weight": 0.4, "fields": fields}
             own = normalized(
-                *(name if name in ("title", *_METADATA) else f"metadata.{name}" for name in fields)
+                *(name if name in ("title", *_METADATA) else f"metadata.{name}" for name in fields),
+                average=record.average_length,
             )
             found = scores_of(await search(library, mode=mode, fullText=option))
             assert found == pytest.approx(

@@ -11,17 +11,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ability_search.text.bm25 import (
+    TITLE_COUNT,
     QueryTerms,
+    counted_length,
     document_vector,
     inverse_document_frequency,
     joined,
-    normalized_by_term,
     query_terms,
     reweighted,
     term_frequencies,
     terms_in_fields,
 )
-from ability_search.text.term_ids import CONTENT, TITLE, term_id, term_ids
+from ability_search.text.term_ids import CONTENT, CONTEXT, TITLE, term_id, term_ids
 from ability_search.text.term_statistics import TermStatistics
 
 TEXTS = ["red fox", "red red dog", "the lazy brown dog sleeps", "fox fox fox", ""]
@@ -41,8 +42,12 @@ def vectors(average: float, **options: float) -> list[dict[int, float]]:
 
 
 def statistics() -> TermStatistics:
-    lengths = [(len(a.split()), len(b.split())) for a, b in zip(TITLES, TEXTS, strict=True)]
-    return TermStatistics.of_chunks([sorted(each) for each in vectors(2.6)], lengths)
+    titles, contents = ([len(each.split()) for each in texts] for texts in (TITLES, TEXTS))
+    lengths = [
+        (title, counted_length(title=title, content=content))
+        for title, content in zip(titles, contents, strict=True)
+    ]
+    return TermStatistics.of_chunks([sorted(each) for each in vectors(5.0)], lengths)
 
 
 def scores(query: QueryTerms, chunks: list[dict[int, float]]) -> list[float]:
@@ -52,9 +57,9 @@ def scores(query: QueryTerms, chunks: list[dict[int, float]]) -> list[float]:
     ]
 
 
-def test_scores_are_bm25_field_by_field() -> None:
-    query = query_terms(["red", "fox", "unknown"], statistics(), title_weight=1.5)
-    n, k1, b, average = 5, 1.2, 0.75, 13 / 5
+def test_scores_are_bm25_of_one_text_with_the_title_four_times() -> None:
+    query = query_terms(["red", "fox", "unknown"], statistics())
+    n, k1, b, average = 5, 1.2, 0.75, (13 + 3 * TITLE_COUNT) / 5
     assert statistics().average_length == average
     for title, text, score in zip(TITLES, TEXTS, scores(query, vectors(average)), strict=True):
         expected = 0.0
@@ -64,10 +69,9 @@ def test_scores_are_bm25_field_by_field() -> None:
                 sum(term in title.split() for title in TITLES),
             )
             idf = math.log(1 + (n - df + 0.5) / (df + 0.5))
-            f, dl = text.split().count(term), len(text.split())
+            words = text.split() + TITLE_COUNT * title.split()
+            f, dl = words.count(term), len(words)
             expected += idf * f * (k1 + 1) / (f + k1 * (1 - b + b * dl / average))
-            t = title.split().count(term)
-            expected += 1.5 * idf * t * (k1 + 1) / (t + k1)
         assert score == pytest.approx(expected, rel=1e-5)
 
 
@@ -126,11 +130,12 @@ def test_frequencies_are_recovered_from_rounded_weights(
 
 
 def test_reweighting_equals_indexing_with_the_new_average() -> None:
-    fields = {TITLE: ["red", "fox"], CONTENT: ["red"] * 7 + ["dog"] * 40 + ["cat"]}
+    content = ["red"] * 7 + ["dog"] * 40 + ["cat"]
+    fields = {TITLE: ["red", "fox", "fox"], CONTENT: content, CONTEXT: ["red", "owl"]}
     ids, old = document_vector(fields, average_length=20.0)
     _, new = document_vector(fields, average_length=90.0)
     stored = [round(weight, 5) for weight in old.tolist()]
-    renewed = reweighted(ids.tolist(), stored, lengths=[2, 48], old_average=20.0, new_average=90.0)
+    renewed = reweighted(ids.tolist(), stored, lengths=[3, 60], old_average=20.0, new_average=90.0)
     assert renewed == pytest.approx(new.tolist(), abs=1e-5)
     assert renewed != pytest.approx(stored, abs=1e-3)
 
@@ -152,8 +157,10 @@ def test_idf_is_positive_and_falls_with_frequency() -> None:
 
 def test_a_long_query_keeps_its_most_informative_known_terms() -> None:
     terms = ["nowhere", "red", "dog", "lazy", "brown", "elsewhere"]
-    query = query_terms(terms, statistics(), limit=2, title_weight=0)
-    assert query.ids == tuple(sorted(term_id(CONTENT, term) for term in ("lazy", "brown")))
+    query = query_terms(terms, statistics(), limit=2)
+    assert query.ids == tuple(
+        sorted(term_id(field, term) for field in (CONTENT, TITLE) for term in ("lazy", "brown"))
+    )
     assert query.information == pytest.approx(2 * math.log(1 + 4.5 / 1.5))
 
 
@@ -166,28 +173,38 @@ def test_unknown_terms_count_as_missing_information() -> None:
 
 
 def test_repeated_query_terms_count_each_time() -> None:
-    once, often = (query_terms(["fox"] * n, statistics(), title_weight=0) for n in (1, 3))
+    once, often = (query_terms(["fox"] * n, statistics()) for n in (1, 3))
     assert often.weights[0] / once.weights[0] == pytest.approx(3.0)
 
 
-def test_a_title_match_has_the_given_weight() -> None:
-    by_weight = [query_terms(["fox"], statistics(), title_weight=w) for w in (0.0, 1.0, 3.0)]
-    title, content = term_id(TITLE, "fox"), term_id(CONTENT, "fox")
-    assert by_weight[0].ids == (content,)
-    for query, ratio in zip(by_weight[1:], (1.0, 3.0), strict=True):
-        weights = dict(zip(query.ids, query.weights, strict=True))
-        assert weights[title] / weights[content] == pytest.approx(ratio)
+def test_title_and_content_can_be_searched_by_themselves() -> None:
+    for field, found in ((TITLE, TITLES), (CONTENT, TEXTS)):
+        query = terms_in_fields(["fox"], statistics(), {field: 1.0})
+        assert query.ids == (term_id(field, "fox"),)
+        assert [s > 0 for s in scores(query, vectors(5.0))] == ["fox" in text for text in found]
+
+
+def test_a_term_without_effect_in_the_title_is_still_found_there() -> None:
+    ids, weights = document_vector({TITLE: ["a"], CONTENT: ["a"]}, average_length=3, k1=0.0)
+    assert dict(zip(ids.tolist(), weights.tolist(), strict=True)) == {
+        term_id(CONTENT, "a"): 1.0,
+        term_id(TITLE, "a"): pytest.approx(1e-5),
+    }
 
 
 def test_only_the_given_fields_count_with_their_weights() -> None:
     ids, weights = document_vector(
-        {TITLE: ["fox"], CONTENT: ["fox"], "metadata.tags": ["fox"]}, average_length=1
+        {"metadata.topic": ["fox"], CONTENT: ["fox"], "metadata.tags": ["fox"]}, average_length=1
     )
     chunk = dict(zip(ids.tolist(), weights.tolist(), strict=True))
     known = TermStatistics.of_chunks([ids, term_ids(CONTENT, ["dog"])], [(1, 1), (0, 1)])
     tags, both, none = (
         terms_in_fields(["fox"], known, fields)
-        for fields in ({"metadata.tags": 1.0}, {"metadata.tags": 1.0, TITLE: 2.0}, {TITLE: 0.0})
+        for fields in (
+            {"metadata.tags": 1.0},
+            {"metadata.tags": 1.0, "metadata.topic": 2.0},
+            {"metadata.topic": 0.0},
+        )
     )
     assert tags.ids == (term_id("metadata.tags", "fox"),)
     assert scores(both, [chunk]) == pytest.approx([3 * each for each in scores(tags, [chunk])])
@@ -222,49 +239,6 @@ def test_normalized_scores_keep_order_and_stay_in_bounds() -> None:
     assert normalized[3] == pytest.approx(1 - 1 / math.e)
     assert normalized.max() <= 1
     assert normalized[5] == 0
-
-
-def test_each_term_saturates_separately() -> None:
-    query = query_terms(["fox", "dog"], statistics())
-    terms = query.of_each_term(["fox", "dog", "fox", "unicorn"], most=8)
-    assert sorted(each for term in terms for each in term.ids) == list(query.ids)
-    assert sum(term.information for term in terms) == pytest.approx(query.information)
-    first, second = (term.information for term in terms)
-    once = 1 - 1 / math.e
-
-    def score(times_first: float, times_second: float) -> float:
-        parts = [times_first * first, times_second * second]
-        return float(normalized_by_term(query, [sum(parts)], terms, [parts])[0])
-
-    assert score(0, 0) == 0
-    assert score(1, 1) == pytest.approx(once)
-    assert score(1, 0) == pytest.approx(once * first / query.information)
-    assert score(9, 0) == pytest.approx(first / query.information, abs=1e-3)
-    assert score(2, 0) < query.normalized([2 * first])[0]
-    assert score(2, 0) < score(1, 1) < score(9, 9) <= 1
-
-
-def test_terms_without_scores_of_their_own_saturate_together() -> None:
-    query = query_terms(["fox", "dog", "lazy"], statistics())
-    terms = query.of_each_term(["fox", "dog", "lazy"], most=1)
-    (rarest,) = terms
-    assert rarest.ids == tuple(sorted(term_id(field, "lazy") for field in (CONTENT, TITLE)))
-    left = query.information - rarest.information
-    raw = np.array([rarest.information + left, left, 0.0, math.nan])
-    parts = [[rarest.information], [0.0], [0.0], [0.0]]
-    found = normalized_by_term(query, raw, terms, parts)
-    once = 1 - 1 / math.e
-    assert found[:3].tolist() == pytest.approx([once, once * left / query.information, 0])
-    assert math.isnan(found[3])
-
-
-def test_a_query_of_one_term_is_normalized_the_same_either_way() -> None:
-    query = query_terms(["fox"], statistics())
-    terms = query.of_each_term(["fox"], most=8)
-    raw = np.array([0.0, 0.5, 3.0])
-    expected = pytest.approx(query.normalized(raw).tolist())
-    assert normalized_by_term(query, raw, terms, raw[:, None]).tolist() == expected
-    assert normalized_by_term(query, raw, [], np.empty((3, 0))).tolist() == expected
 
 
 positive = st.floats(0.01, 10)

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ability_search.text.term_ids import CONTENT, TITLE, are_of_content, term_id, term_ids
+from ability_search.text.term_ids import (
+    CONTENT,
+    TITLE,
+    are_of_content,
+    content_places,
+    term_id,
+    term_ids,
+)
 
 
 def test_term_ids_never_change() -> None:
@@ -27,3 +35,11 @@ def test_term_ids_fit_30_bits_and_distinguish_content_from_other_fields(
     assert max(title[0], other[0]) < 2**30
     assert are_of_content(content).all()
     assert not are_of_content(title).any()
+    assert title[0] < 3 * 2**28 <= other[0]
+
+
+def test_terms_of_the_title_are_found_in_the_content() -> None:
+    fields = ((CONTENT, "fox"), (TITLE, "fox"), (TITLE, "dog"), ("metadata.tags", "fox"))
+    ids = np.concatenate([term_ids(field, [term]) for field, term in fields])
+    assert content_places(ids).tolist() == [-2, 0, -1, -2]
+    assert content_places(ids[:0]).shape == (0,)
