@@ -1,27 +1,12 @@
-"""Exclusions of an English query: a cue and noun phrases, ``besides X``, ``no Y, Z please``.
+"""Exclusions of a query: ``X, excluding Y``, ``X (ohne Y)``, ``除了Y以外的X``.
 
-A wrong exclusion hides relevant results, so ambiguous cases are not exclusions. The cues are in
-tables by the queries in which they exclude:
+:data:`FORMS` are the ways to exclude ``X``, in English, German, French, Spanish and Chinese, by the
+queries in which they exclude. A phrase ends with its bracket, else with its clause or list.
 
-* :data:`ANYWHERE` exclude in any position.
-* :data:`OUTSIDE_QUESTIONS` exclude unless the query asks how or why or whether: ``why does it work
-  here but not there``.
-* :data:`WITHOUT` usually describes (``patients without diabetes``). It excludes only in plain
-  requests and after words for collected items: ``everything about caching without Redis``,
-  ``recipes without nuts``; not with a verb (``run docker without sudo``), not before one (``without
-  losing data``), not with common complements (``without downtime``). ``, no X`` excludes unless a
-  state precedes it: ``wifi connected, no signal``.
-* :data:`IN_REQUESTS` usually compare or describe. They exclude only in plain requests: ``give me
-  notes on deployment instead of testing``.
-* ``, X excluded``, ``, X not included`` and ``with X left out`` exclude at the end of a query.
-* ``-"a phrase"`` excludes, and so does ``-term`` at the end of the query: a word of at least three
-  letters or an acronym, and only if nothing looks like a command line (``ls -la``, ``--force``,
-  ``java -jar``).
-
-Statements (``all but X are Y``), texts of several sentences and instructions (``remove all files
-except X``) have no exclusions; a sentence that only excludes (``Not Rome.``) does not count. Words
-in quotation marks, parts of words (``non-blocking``) and negated verbs (``cannot connect``, ``is
-not working``, ``not found``, ``no such file``) exclude nothing.
+A text that commands a machine (``remove all files except X``) excludes nothing; nor do words in
+quotation marks, parts of words (``non-blocking``), idioms (``not only``, ``no matter``) and phrases
+that begin with a function word, describe a state (``but not working``) or occur in the rest of the
+query. What would be left must have a content word.
 """
 
 from __future__ import annotations
@@ -29,12 +14,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
-from ability_search.understanding.cues import Cue, any_of
 from ability_search.understanding.sentence_types import (
     asks_how,
-    has_verb,
     is_instruction,
     is_request,
     is_statement,
@@ -43,258 +26,222 @@ from ability_search.understanding.sentence_types import (
 
 TIME: Final = "\ue000"
 """Replacement of each character of a time in a query; ends a phrase, counts as content."""
-_PHRASE_WORDS: Final = 8
-"""Maximum words of an excluded phrase; a longer one is the rest of a sentence, not a topic."""
+_PHRASE_WORDS: Final = 12
+"""Maximum words of an excluded phrase outside brackets; a longer one is the rest of a sentence."""
 
-_FLAGS = re.IGNORECASE | re.VERBOSE
-_THAT = r"(?:that|which|who)"
-_NOT_BE = r"(?:'s\s++not|\s++(?:is|are|was|were)(?:n't|\s++not))"
-_NOT_DO = r"\s++(?:do|does|did|can|could|will|would)(?:n't|not|\s++not)"
-_CLAUSE = r"(?:[,.;:!?(]\s*+|\s[-–—]\s++|\b(?:but|and|just|please)\s++)"
-"""Beginning of a clause of its own: ``, no meat``, ``but please skip the roadmap``."""
+FORMS: Final = {
+    # Said to who answers: in any text; in a question for a way only behind a comma or a bracket.
+    "direct": r"""
+        (?:excluding|omitting|disregarding|ignoring|minus|not counting|not including) X
+        leav(?:ing|e) (?:out|aside) X
+        (?:to|with|under) the exclusion of X
+        without (?:ABOUTING|(?:any )?(?:mention|reference|discussion|regard)s? (?:of|to)) X
+        ^(?:(?:do not|don't|never|no need to) ABOUT|nothing (?:that \w+ )?(?:about|on|with|from)) X
+        ^(?:exclude|skip|ignore|omit|avoid|disregard|leave out) X
+        ^(?:i|i'm|i am) (?:hate|dislike|(?:do not|don't) (?:eat|like|want|need)|not interested in)(?! to\b) X
+        (?:leav(?:e|ing)|with) X (?:left )?(?:out|aside)
+        , X (?:excluded|excepted|left out|not included|ausgenommen|exclue?s?|excluid[oa]s?)$
+        (?:ausgenommen|ausgeschlossen|nicht eingeschlossen|unter Ausschluss(?: von)?) X
+        ohne (?:Erwähnung|Nennung|Berücksichtigung|Bezug|Rücksicht|Einbeziehung)(?: (?:auf|von))? X
+        ohne(?: (?:auf|über))? X (?:zu (?:erwähnen|nennen|berücksichtigen|behandeln|sprechen|reden|besprechen|diskutieren)|einzugehen|einzubeziehen)
+        ^(?:erwähne?|nenne?|erwähnen sie|zeige?|berücksichtige)(?: mir| dabei)? (?:nicht|keine?[nr]?|nichts über) X
+        ^(?:erwähne?|nenne?|berücksichtige|behandle|erwähnen sie)(?: dabei)? X nicht
+        ^(?:lasse?|lassen sie)(?: dabei)? X (?:weg|aus|außen vor|beiseite)
+        ^(?:schließe?|klammere)(?: dabei)? X aus
+        en (?:excluant|omettant|ignorant|laissant de côté) X
+        sans (?:mentionner|parler d[eu']|évoquer|inclure|aborder|citer|tenir compte d[eu']|prendre en compte|mention d[eu']|faire référence (?:à|aux?)) X
+        ^(?:ne |n')(?:mentionne|parle|inclu[st]|cite|évoque|montre|inclue)[zrs]? (?:pas|rien)(?: d[eu'])? X
+        ^(?:exclu[st]|omet[s]?|évite[zr]?|ignore[zr]?) X
+        (?:excluyendo|omitiendo|ignorando|exceptuando|sin contar|dejando (?:fuera|de lado)) X
+        sin (?:mencionar|hablar de|incluir|tratar|citar|considerar|tener en cuenta|discutir|referirse a|hacer referencia a|mención (?:de|a)) X
+        ^no (?:menciones?|incluyas?|hables? de|muestres?|cites?|consideres?|mencionar|incluir|mencionen) X
+        ^(?:excluye|omite|evita|ignora) X
+        (?:不包括|不包含|不含|不涉及|不提及|不提到|不提|不讨论|不考虑|不谈|排除|剔除|撇开|抛开|不算|不要提到|不要提及|不要提|不要包括|不要包含|不要涉及|不要出现|不要讨论|不要|别提到|别提|请勿提及|请勿提到|请勿包括|无需提及) X
+        """,
+    # In any text but statements.
+    "besides": r"""
+        (?:besides|(?:apart|aside) from|with the exception of|(?<!none\s)(?<!each\s)other than)(?: (?:by|for|from|on|with))? X
+        (?:unrelated to|(?:ha(?:s|ve|d)|having|with) nothing to do with) X
+        (?:that|which|who)(?:'s not| (?:is|are|was|were)(?:n't| not)) (?:about(?! to\b)|(?:related|relating|referring) to|concerning|(?:from|at|on|by|of)(?! the same\b)) X
+        (?:that|which)(?:'s not| (?:is|are)(?:n't| not))(?! an? ) STATE X
+        (?:außer(?!halb|dem)|abgesehen von|mit Ausnahme(?: von)?|alles? bis auf) X
+        (?:à l'exception d[eu']|à l'exclusion d[eu']|hormis|excepté|mis à part|en dehors d[eu']|autres? que) X
+        (?:excepto|a excepción de|con (?:la )?excepción de|aparte de|además de|fuera de|que no sean?) X
+        除(?:了|去|开)? X (?:以外|之外|外(?!国|部|交|面|币|汇))(?!.{0,2}[还還也])的?
+        , X 除外
+        """,
+    # In neither statements nor questions how, why or whether, except in brackets.
+    "except": r"""
+        (?<!is\s)(?<!are\s)(?<!was\s)not (?:related to|concerning|regarding|mentioning|involving|about(?! to\b)) X
+        (?<!try\s)(?<!bare\s)(?:except|save) for X
+        (?<!try\s)(?<!bare\s)except(?: (?:in|by|from|on))? X
+        ^(?:but |rather |definitely |preferably |just ){0,2}(?:not|neither)(?: (?:by|for|with))? STATE X
+        (?P<kept>(?:any|every)(?:thing|where|one|body|\s\w+)(?: (?:about|in|from|of|on) [^,.;:!?]{1,40}?)?|all) but(?! (?:not|certain)\b) X
+        (?:that|which|who)(?: (?:do|does|did)(?:n't| not)| never) ABOUT X
+        (?-i:(?<=[a-z]\s)(?<!with\s)(?<!using\s)(?<!do\s)(?<!is\s)(?<!or\s)(?<!out\s)NOT(?= \w*[a-z])) X
+        ^(?:nicht|keine?[nr]?)(?: über| von| mit)? STATE X
+        (?<!ed)(?<!ing), (?:but |and |please |just )?no IDIOM X
+        (?:sauf|mais pas|mais sans|et non|pas d[eu']|à part)(?: (?:sur|pour))? X
+        (?:salvo|menos|pero no|pero sin|y no)(?: (?:sobre|con))? X
+        (?:而不是|但不是|非关于) X
+        """,
+    # Describe what is sought (`patients without diabetes`): in requests and with words for texts.
+    "without": r"""
+        (?:without|with no)(?: any)? IDIOM X
+        (?:instead of|rather than) X
+        (?:that|which)(?:'s not|(?: is| are)(?:n't| not)) an? X
+        ^(?:but )?no IDIOM X
+        ohne IDIOM X
+        sans IDIOM X
+        sin IDIOM X
+        (?:没有|無|无) X
+        """,
+}
+
+_MENTION = (
+    "mention refer discuss consider include cover reference describe address involve concern list name"
+    " explain deal talk go focus touch speak say"
+)
+_WANT = "show give tell want use contain bring need require have depend rely play live"
+
+
+def _any(verbs: str) -> str:
+    return "|".join(verbs.split())
+
+
+_GERUNDS = "|".join(f"{verb.rstrip('e')}(?:{verb[-1]})?ing" for verb in _MENTION.split())
+_BEHIND_VERB = r"(?: (?:to|about|into|on|in|up|with|me|anything|any|us)\b)*"
+_WORDS = {
+    "ABOUTING": f"(?:{_GERUNDS}){_BEHIND_VERB}",
+    "ABOUT": f"(?:{_any(_MENTION)}|{_any(_WANT)})(?:s|e?d)?{_BEHIND_VERB}",
+    "STATE": r"(?!\w+(?:ing|ed|able|ible|ive|ous|ful|ly|al|iert)\b|(?:about|able|born|given|known|made|seen|set|taken|ready|empty|null|true|false"
+    r"|valid|public|closed|open|here|there|done|broken|found|allowed|only|just|nur|so|sure)\b)",
+    "IDIOM": r"(?!(?:matter|doubts?|question|exception|fail|reason|problems?|idea|longer|more|one|such"
+    r"|access|signal|errors?|luck|need|way|limits?|further|delay|warning|success|effect|risk|loss"
+    r"|downtime|interruptions?|restarts?|zweifel|ende|grund|probleme?|erfolg|weiteres|doute|cesse|fin"
+    r"|problèmes?|raison|duda|embargo|fin|problemas?|éxito|\w+ing)\b)",
+}
 _LEAD = (
-    r"(?:(?:but|and|just|please|rather|definitely|certainly|absolutely|really|preferably)\s++){0,2}"
+    r"(?P<lead>(?:\s*+[,;:.!(（，。；、]\s*+|\s++[-–—]+\s++)?+(?:(?:but|and|or|also|please|just|aber|jedoch|bitte|doch|und"
+    r"|mais|s'il vous plaît|pero|por favor)\b\s++|但是?|请|請|而且)*+)"
 )
-"""Words between the beginning of a clause and its cue: ``but definitely no disco``."""
-_PREPOSITION = r"(?:\s++(?:by|for|from|on|with))?"
-_ABOUT = (
-    r"(?:(?:related|relating)\s++to|in\s++relation\s++to|to\s++do\s++with|about(?!\s++to\b)|concerning"
-    r"|regarding|mentioning|involving|including|dealing\s++with|made\s++(?:of|with|from))"
-)
+_CJK = re.compile("[一-鿿]")
+_INSIDE = r"[^.;:?!()（）。；？！\n]"
 
-ANYWHERE: Final = (
-    Cue(
-        rf"(?:besides|(?:apart|aside)\s++from|with\s++the\s++exception\s++of){_PREPOSITION}",
-        "what did the board decide apart from the budget?",
-        "forms of flow, apart from being homogeneous",
-    ),
-    Cue(
-        rf"(?<!none\s)(?<!each\s)other\s++than{_PREPOSITION}",
-        "API guidelines other than paging",
-        "none other than John",
-    ),
-    Cue(
-        r"unrelated\s++to|(?:ha(?:s|ve|d)|having|with)\s++nothing\s++to\s++do\s++with",
-        "changes unrelated to the migration",
-        "The failure is unrelated to the migration.",
-    ),
-    Cue(
-        rf"(?:(?:but|and)\s++)?(?<!\bis\s)(?<!\bare\s)(?<!\bwas\s)not\s++{_ABOUT}",
-        "meeting notes not about hiring",
-        "is it not about time",
-    ),
-    Cue(
-        rf"{_THAT}{_NOT_BE}\s++(?:{_ABOUT}|(?:\w+(?:ed|en)\s++)?(?:at|from|of|on|with))(?!\s++to\b)",
-        "services that aren't about billing",
-        "services that aren't about to fail",
-    ),
-    Cue(
-        rf"{_THAT}{_NOT_BE}(?P<predicate>)",
-        "rule changes that aren't office hours",
-        "services that aren't responding",
-    ),
-    Cue(
-        r"(?P<kept>(?:everything|anything|anywhere|anyone|all|any\s++\w++)"
-        r"(?:\s++(?:about|in|from|of|on)\s++[^,.;:!?]{1,40}?)?)\s++but"
-        r"(?!\s++not\b)",
-        "anything but Docker for deployments",
-        "everything is fine but slow",
-    ),
-)
-OUTSIDE_QUESTIONS: Final = (
-    Cue(
-        r"\b(?:excluding|omitting|ignoring|avoiding|minus|not\s++counting"
-        r"|leaving(?:\s++(?:out|aside)|(?=\s[^,.;:!?]{1,60}\s(?:out|aside)\b)))",
-        "contracts excluding NDAs",
-        "filter lists excluding None",
-    ),
-    Cue(
-        rf"(?<!\btry\s)(?<!\bbare\s)\bexcept(?:\s++in|{_PREPOSITION})",
-        "security incidents except the payments outage",
-        "how do I select all columns except one",
-    ),
-    Cue(
-        rf"{_CLAUSE}{_LEAD}"
-        r"(?:neither|not(?:\s++(?:about|by|for|with))?"
-        rf"|nothing(?:\s++that\s++\w+)?(?:\s++(?:about|with))?{_PREPOSITION})",
-        "which services use Redis but not Postgres",
-        "tests pass locally but not in CI",
-    ),
-    Cue(
-        rf"\b{_THAT}(?P<verb>{_NOT_DO}|\s++never)\s++"
-        r"(?!(?:work|start|load|run|respond|connect|compile|build|pass|show|appear|render|open|exist"
-        r"|match|return|support|require|finish|have\s++to)\s)"
-        r"(?:have\s++(?:anything\s++)?to\s++do|[^\W\d]{3,})"
-        r"(?:\s++(?:about|anything|by|from|in|of|on|to|with))*",
-        "message queues that don't use Kafka",
-        "features that don't work in Safari",
-    ),
-    Cue(r"(?-i:\bNOT)", "java tutorials NOT javascript", "do NOT delete this file"),
-    Cue(
-        rf"{_CLAUSE}{_LEAD}"
-        r"(?:(?:please\s++)?(?:do\s++not|don't)\s++(?:show(?:\s++me)?|include|list|give\s++me|want)"
-        r"|exclude|skip|ignore|omit|avoid"
-        r"|leave(?:\s++(?:out|aside)|(?=\s[^,.;:!?]{1,60}\s(?:out|aside)\b)))",
-        "soup ideas, skip anything with cream",
-        "how do I run tests, skip slow ones",
-    ),
-    Cue(
-        r"\bI\s++(?:hate|dislike|can't\s++eat|(?:do\s++not|don't)"
-        r"\s++(?:eat|like|want|need|use)(?!\s++to\b))",
-        "a city break, I hate beaches",
-        "why do I hate mornings",
-    ),
-)
-WITHOUT: Final = (
-    Cue(r"\bwithout", "pasta recipes without nuts or dairy", "run docker without sudo"),
-    Cue(
-        r"\bwith\s++no",
-        "papers on turbulence with no wind tunnel data",
-        "zero downtime deploy with no restart",
-    ),
-    Cue(
-        rf"(?P<no>{_CLAUSE}){_LEAD}no",
-        "show me caching notes, no Redis",
-        "wifi connected but no internet",
-    ),
-)
-IN_REQUESTS: Final = (
-    Cue(
-        r"\binstead\s++of|\brather\s++than",
-        "give me notes on deployment instead of testing",
-        "materialized view instead of 6-table join",
-    ),
-)
 
-_ANYWHERE = re.compile(rf"\b(?:{any_of(ANYWHERE)})\s++", re.IGNORECASE)
-_OUTSIDE_QUESTIONS = re.compile(rf"(?:{any_of(OUTSIDE_QUESTIONS)})\s++", re.IGNORECASE)
-_WITHOUT = re.compile(rf"(?:{any_of(WITHOUT)})(?:\s++any)?\s++", re.IGNORECASE)
-_IN_REQUESTS = re.compile(rf"(?:{any_of(IN_REQUESTS)})\s++", re.IGNORECASE)
-_MINUS_PHRASE = re.compile(r"(?<!\S)-(?P<phrase>QQQ+)")
-_FOLLOWED = re.compile(
-    r"(?:,\s*+|\s(?=with\s))(?:with\s++)?(?P<phrase>(?!leav(?:e|ing)\b)[^,.;:!?]{2,60}?)"
-    r"(?=\s(?:excluded|excepted|aside|left\s++out|not\s++included)\W*+$)",
-    re.IGNORECASE,
-)
-"""A phrase before its cue, at the end of a query: ``cities, Rome excluded``."""
-_NOT_SPACE = re.compile(r"\S+")
-_MINUS_TERM = re.compile(r"-(?:[^\W\d_]{3,}|[A-Z]{2,})")
-_MIXED = re.compile(r"-[A-Z]+[a-z]")
-"""Like ``-Wall``: an option, rarely an excluded word."""
-_AUXILIARY = re.compile(
-    r"\b(?:do|does|did|is|are|was|were|be|can|could|should|would|will|must|may|might|has|have|had"
-    r"|or|if|whether|and|with|without|using|an?|the|of)\s++$",
-    re.IGNORECASE,
-)
-"""Words before ``NOT`` that make it an operator or a negated verb."""
-_COMPLEMENT = re.compile(
-    r"(?:downtime|interruptions?|restarts?|reboots?|(?:data\s++)?loss|delays?|errors?\b.*|warnings?"
-    r"|access|connection|output|response|signal|sound|success|luck|permissions?|privileges|sudo|root|admin\b.*|internet|doubt|reason|limits?"
-    r"|effect|help|conflicts?|\w+ing\s++\S.*)$",
-    re.IGNORECASE,
-)
-"""Phrases after ``without`` that describe, such as ``without downtime``."""
-_COLLECTED = re.compile(
+class _Form(NamedTuple):
+    """A way to exclude a phrase."""
+
+    kind: str
+    pattern: re.Pattern[str]
+    begins: bool
+    """Whether a clause must begin with it."""
+    closed: bool
+    """Whether words behind the phrase belong to it."""
+
+
+def _form(kind: str, line: str) -> _Form:
+    chinese = _CJK.search(line) is not None
+    cue, _, behind = (part.strip() for part in line.partition(" X"))
+    begins, cue = cue.startswith("^"), cue.removeprefix("^")
+    guard = ""
+    for name, words in _WORDS.items():
+        if cue.endswith(f" {name}"):
+            cue, guard = cue.removesuffix(f" {name}"), words
+        cue = cue.replace(name, words)
+    lead, start = _LEAD, "" if chinese else r"(?<!\w)"
+    if ", " in cue[:20] or cue == ",":
+        cue, start = cue.replace(",", r"(?P<lead>[,，:]\s*+)", 1), ""
+        lead = ""
+    gap = r"\s*+" if chinese else r"(?:(?<=['’])|\s++|(?=[“„«]))"
+    phrase = ""
+    if behind:
+        end = "" if chinese else r"(?!\w)"
+        end = r"(?=\W*+$)" if behind.endswith("$") else end
+        space = r"\s*+" if chinese else r"\s++"
+        phrase = rf"(?P<phrase>{_INSIDE}{{1,90}}?){space}(?:{behind.removesuffix('$')}){end}"
+    gap = gap if cue and not cue.endswith("+)") else ""
+    pattern = f"{lead}{start}(?:{cue}){gap}{guard}{phrase}"
+    return _Form(kind, re.compile(re.sub(r"(?<!^) ", r"\\s++", pattern), re.I), begins, bool(behind))
+
+
+_FORMS = [
+    _form(kind, line.strip())
+    for kind, lines in FORMS.items()
+    for line in lines.strip().splitlines()
+]
+_KINDS = re.compile(
     r"\b(?:everything|anything|alternatives|articles|books|docs|documents|documentation|examples"
-    r"|frameworks|guides|ideas|libraries|notes|options|papers|recipes|solutions|tools|tutorials)\b",
+    r"|frameworks|guides|ideas|libraries|notes|options|papers|recipes?|solutions|tips|tools"
+    r"|tutorials|alles|artikel|beispiele|bücher|dokumente|ideen|notizen|rezepte?|tipps|tout|articles"
+    r"|exemples|idées|livres|recettes?|conseils|todo|artículos|documentos|ejemplos|ideas|libros"
+    r"|notas|recetas?|consejos)\b|食谱|菜谱|文章|资料|教程|笔记|论文",
     re.IGNORECASE,
 )
-"""Words for collected items, after which ``without`` excludes."""
-_CLAUSE_MARK = re.compile(r"\W")
-_NO = re.compile(r"\bno\s++$", re.IGNORECASE)
-"""``no`` as a sentence describes: ``Login page broken. No errors.``"""
-_STATE = re.compile(r"(?:ed|ing)\W*$", re.IGNORECASE)
-"""Ends of descriptions: ``wifi connected, no signal``."""
-_ARTICLE = re.compile(r"an?\b", re.IGNORECASE)
-_NOT_A_TOPIC = re.compile(
-    r"""
-    (?:without|it|that|this|these|those|them|him|her|me|us|you|what|which|who|when|where|why|how|if|whether
-      |only|just|all|one|yet|always|necessarily|to|in|on|at|by|from|with|of|for|as|so|too|very
-      |much|many|enough|least|being|having|because|due|even|each|every|both|either|now|today|yet|again
-      |(?:the\s++)?(?:first|second|last|empty|current|same|others?|rest)|the\s++fact
-      |(?-i:NULL|None|True|False|EXISTS|IN|LIKE|BETWEEN|FOUND|Exception)
-      |\d|found|allowed|supported|possible|sure|able|such|matter|exceptions?|clauses?|blocks?
-      |statements?|handlers?|keywords?)\b
-    """,
-    _FLAGS,
+"""Words for collected texts, after which (in Chinese, before which) ``without`` excludes."""
+_FUNCTION = frozenset(
+    """
+    a about all also always am an and any are as at be because being both but by can could did do does
+    due each either else enough even every few for from get had has have having he her here him his
+    how i if in is it its just least like many me might more most much must my necessarily neither no
+    none nor not now of often on once one only or other others our own same she should since so some
+    such than that the their them then there these they this those though to too us very was we well
+    were what when where whether which while who whom whose why will with without would yet you your
+    zero first second last same rest empty current matter found true false null none today
+    das dem den der des die ein eine einen einer es ich ihm ihn ihr ihre man mich mir sie sich sein
+    seine und oder was wer wie wo wenn weil dass daß nicht nur noch zu ist sind
+    le la les un une des du de et ou ce cela ça que qui il elle on ne pas je tu nous vous
+    el los las uno una y o que lo eso esto se su sus no ni yo
+    """.split()
 )
-"""Beginnings of phrases that are not topics."""
-_NOT_A_NAME = re.compile(
-    r"[\w-]+(?:ing|ed|able|ible|ful|ive|ous|al|ly)\b"
-    r"|(?:ready|empty|null|none|true|false|valid|public|private|safe|secure|good|bad|new|old|up|down"
-    r"|there|here|done|born|broken|static|local|unique|clear|shown|seen|known|met|set|sent|built|run"
-    r"|given|taken|chosen|written|relevant)\b",
+"""Words that do not begin a topic, unless they are articles or possessive, see :data:`_OPENING`."""
+_OPENING = re.compile(
+    r"(?:(?:the|an?|any(?:thing|one)?|all|our|my|your|their|his|her|its|those|(?:the )?ones?|no|not"
+    r"|nor|either|references|mentions?|discussions?|details|information|about|to|by|of|on|from"
+    r"|concerning|der|die|das|den|dem|des|alles?|ein(?:e[nmrs]?)?|über|von|vom|zu|seine?[rnm]?|ihre?[rnm]?"
+    r"|les?|la|l'|des?|du|d'|une?|ses|son|sa|el|los|las|del?|una?|su|sus|por|para|al|with)(?:\s++|(?<=')))+",
     re.IGNORECASE,
 )
-"""Beginnings of phrases that describe: ``that aren't responding``."""
+_CLOSING = re.compile(
+    r"(?:\s++(?:ones?|stuff|things?|related|please|bitte|thanks|at all|out|aside|instead)|[的了呢吗])+$",
+    re.IGNORECASE,
+)
+_LATER = (
+    r"that|which|who|whose|when|where|while|why|how|what|because|but|so|then|if|unless|is|are|was|were"
+    r"|do|does|did|have|has|had|can|could|should|would|will|please|thanks|besides|except|excluding"
+    r"|without|aber|gibt|gibt's|sind|ist|haben|hat|kann|können|welche[rs]?|was|wie|sont|est|ont|mais"
+    r"|quels?|quelles?|comment|hay|son|est[áa]n?|tienen?|pero|qué|cuáles|cómo"
+)
 _END = re.compile(
-    r"""
-    [;:!?()\[\]{}\n] | \.(?=\s|$) | \s[-–—]+\s | ,
-    | \ue000
-    | (?<!\s)\s++\ue000
-    | (?<!\s)\s++(?:that|which|who|whose|when|where|while|why|how|because|but|so|then|for|during
-        |out|aside|since|until|before|after|if|unless|is|are|was|were|do|does|did|have|has|had|can|could
-        |should|would|will|please|thanks|besides|except|excluding|without)\b
-    """,
-    _FLAGS,
+    rf"[;:!?()（）。；？！\n\[\]] | \.(?=\s|$) | \s[-–—]+\s | [,，\ue000]"
+    rf"| \s++(?:and\s++|und\s++|et\s++|y\s++)?(?:{_LATER})\b | \s++\ue000 | (?<=[一-鿿])的(?=[一-鿿])",
+    re.IGNORECASE | re.VERBOSE,
 )
 """The end of a clause."""
-_LIST = re.compile(r"(?:[^,]{1,40}+,\s*+)++(?:[^,]{1,40}?\s)?(?:and|or|nor)\s++", re.IGNORECASE)
-_AND = re.compile(
-    r"(?:(?<!\s)\s++)?+,\s*+(?:(?:and|or|nor)\s++)?|(?<!\s)\s++(?:and|or|nor|&)\s++", re.IGNORECASE
-)
-_OPENING = re.compile(
-    r"(?:(?:the|a|an|any|all|our|my|your|their|about|no|not|nor"
-    r"|(?:(?:any|some)thing|those|(?:the\s++)?ones?)\s++(?:about|by|concerning|for|from|of|on|with))\s++)+",
+_PART_END = re.compile(r"\s++(?:for|during|since|until|before|after)\b", re.IGNORECASE)
+"""The end of a phrase after weaker cues: ``besides Postgres for storage``."""
+_AND = r"(?:and|or|nor|no|not|und|oder|sowie|et|ou|ni|y|e|o|u|&)"
+_ITEM = rf"(?:(?!(?:{_LATER}|after|at|before|just|my|only|since|within)\b)[\w+#'’/.-]++(?:\s++(?=\w)|(?!\w))){{1,4}}"
+_LIST = re.compile(
+    rf"(?:,\s*+(?!{_AND}\b){_ITEM})*,?\s*+{_AND}\s++{_ITEM}(?=\s*+(?:[.,;:!?)]|$))"
+    rf"|(?:,\s*+(?:{_AND}\s++)*{_ITEM})++(?=\s*+[.;:!?)]*+\s*+$)",
     re.IGNORECASE,
 )
-_CLOSING = re.compile(r"(?<!\s)\s++(?:ones?|stuff|things?|related)$", re.IGNORECASE)
-_BEHIND = re.compile(
-    r"\s*+\)|(?:,?\s++(?:(?:left\s++)?out|aside|excluded|excepted|not\s++included|please|at\s++all"
-    r"|thanks))+\b",
-    re.IGNORECASE,
-)
-"""End of an exclusion that is no part of its phrases."""
+"""Further items of a list, behind the first."""
+_SEPARATOR = re.compile(rf"\s*+[,，、]\s*+(?:{_AND}\s++)*|\s++{_AND}\s++|(?<=[一-鿿])[和或与及](?=[一-鿿])", re.IGNORECASE)
+_MINUS = re.compile(r'(?<!\S)-(?:(?P<phrase>QQQ+)|(?:[^\W\d_]{3,}|[A-Z]{2,})(?=(?:\s+-\S+)*\s*$))')
 _COMMAND_LINE = re.compile(
-    r"(?<!\S)--\w|(?<!\S)-\w{1,2}(?=\s|$)(?-i:(?<![A-Z]{2}))|[|<>$\\=*]|[.~]/"
+    r"(?<!\S)--?\w{1,2}(?=\s|$)|(?<!\S)--\w|(?<!\S)-[A-Z]+[a-z]|[|<>$\\=*]|[.~]/|\s\.\s|\d\s*$"
 )
 """Signs of a command line: options, pipes, paths."""
-_COMMAND = re.compile(
-    r"""
-    adb|ansible|apt|aws|awk|az|bash|brew|bundle|cargo|cat|cc|chmod|chown|clang|cmake|convert|cp|curl
-    |cut|date|dd|df|diff|dig|docker|du|echo|ffmpeg|find|g\+\+|gcc|gcloud|gdb|git|go|gpg|gradle|grep
-    |gs|gzip|head|helm|iptables|jar|java|javac|journalctl|keytool|kill|kubectl|ld|less|ln|ls|lsof
-    |magick|make|man|mkdir|mongo|mount|mv|mvn|mysql|nc|netstat|nginx|nmap|node|npm|nslookup|openssl
-    |perl|php|ping|pip3?|powershell|ps|psql|python3?|rails|redis-cli|rm|rsync|ruby|sed|sh|sort
-    |sqlite3|ssh|ssh-keygen|sudo|systemctl|tail|tar|tee|terraform|test|top|touch|tr|tsc|uniq|unzip
-    |vim|wget|xargs|xset|yarn|yum|zip|zsh
-    """,
-    _FLAGS,
-)
-"""Names of commands; ``-term`` after them is an option."""
 _WORD = re.compile(r"[^\W_]+(?:['-][^\W_]+)*")
-_EMPTY = re.compile(
-    r"""
-    a|about|all|am|an|and|any|anything|are|articles|as|be|but|by|can|did|do|docs|documents|does
-    |everything|find|for|from|get|give|had|has|have|i|in|is|it|list|looking|me|my|no|not|notes|of|on
-    |or|our|please|show|some|something|tell|that|the|there|these|they|things?|this|those|to|us|was
-    |we|were|what|when|where|which|who|why|will|with|would|you|your
-    """,
-    _FLAGS,
+_EMPTY = _FUNCTION | frozenset(
+    """
+    anything articles docs documents everything find give i'm list looking need notes our please show
+    something tell thing things want
+    """.split()
 )
 """Words without content."""
-_ITEMS = re.compile(
-    rf"""
-    (?: ,\s*+ (?:(?:and|or|no|not|nor)\s++)*
-        (?: (?! (?: {_EMPTY.pattern}
-                  | after|at|before|besides|during|except|into|just|latest|newest|only|over|since|so
-                  | than|thanks|that|under|until|within|without ) \b )
-            [\w+#'/-]++ (?:\s++(?!,)|(?=[^\w,]*+(?:,|$))) ){{1,3}} )+
-    (?=[^\w\s]*+\s*+$)
-    """,
-    _FLAGS,
-)
-"""Items of a list without a conjunction, up to the end of the query: ``, Flask, Pyramid``."""
 _SPACES = re.compile(r"\s{2,}")
 _LOOSE = re.compile(r"(?<!\s)\s++(?=[,.;:?!](?:\s|$))")
 
@@ -324,31 +271,19 @@ class Exclusions:
 
 
 def find_exclusions(text: str) -> Exclusions:
-    """Find the exclusions in ``text``.
-
-    A query that would have no content word left excludes nothing, and a phrase that also occurs
-    elsewhere in the query is not excluded.
-    """
+    """Find the exclusions in ``text``."""
     plain = masked(text.replace("’", "'"))
-    stretches = sorted(_stretches(plain, text))
-    sentences = [
-        (start, end)
-        for start, at, end in stretches
-        if plain[start] in ".!?" and not _NO.search(plain, start, at)
-    ]
-    if not stretches or is_statement(without(plain, sentences)) or is_instruction(plain):
+    if is_instruction(plain):
         return Exclusions(text)
     excluded: dict[str, Excluded] = {}
     spans: list[tuple[int, int]] = []
-    for start, at, end in stretches:
+    for start, at, end, last in sorted(_stretches(plain, text), key=lambda each: (each[0], -each[3])):
         if spans and start < spans[-1][1]:
             continue
         parts = list(_parts(plain, text, at, end))
-        rest = (text[:start] + text[end:]).casefold()
+        rest = (text[:start] + text[last:]).casefold()
         if parts and not any(part.phrase.casefold() in rest for part in parts):
-            behind = _BEHIND.match(plain, end)
-            opened = behind is not None and behind[0].endswith(")") and text[:start].endswith("(")
-            spans.append((start - opened, behind.end() if behind else end))
+            spans.append((start, last))
             for part in parts:
                 excluded.setdefault(part.phrase.casefold(), part)
     remaining = without(text, spans)
@@ -364,130 +299,96 @@ def without(text: str, spans: list[tuple[int, int]]) -> str:
     kept = []
     at = 0
     for start, end in spans:
-        kept.append(text[at:start].rstrip(" \t\n,;"))
+        kept.append(text[at:start].rstrip(" \t\n,;，；"))
         at = end
-    kept.append(text[at:] if any(kept) else text[at:].lstrip(" \t\n,;."))
+    kept.append(text[at:] if any(kept) else text[at:].lstrip(" \t\n,;.，；。"))
     return _LOOSE.sub("", _SPACES.sub(" ", " ".join(kept))).strip()
 
 
 def has_content(text: str) -> bool:
     """Return whether a text has a word besides function words and ``show me all notes about``."""
-    return any(not _EMPTY.fullmatch(match[0]) for match in _WORD.finditer(text))
+    return any(match[0].casefold() not in _EMPTY for match in _WORD.finditer(text))
 
 
-def _stretches(plain: str, text: str) -> Iterator[tuple[int, int, int]]:
-    """Yield the start of each exclusion, the start of its phrases, and their end."""
-    for pattern, applies in _GROUPS:
-        for match in pattern.finditer(plain):
-            if applies(plain, match):
-                kept = match.groupdict().get("kept")
-                start = match.end("kept") + 1 if kept else match.start()
-                yield start, match.end(), _end_of(plain, match)
-    found = _FOLLOWED.search(plain)
-    if found and not asks_how(plain[: found.start()]):
-        yield found.start(), *found.span("phrase")
-    for match in _MINUS_PHRASE.finditer(plain):
-        if text[match.start("phrase")] in '"“':
-            yield match.start(), match.start("phrase"), match.end()
-    terms = _minus_terms(plain)
-    if terms:
-        before, tail = plain[: terms[0].start()].rstrip(), plain[terms[0].start() :]
-        if not (_is_command(before) or _MIXED.search(tail)):
-            yield from ((term.start(), term.start() + 1, term.end()) for term in terms)
+def _stretches(plain: str, text: str) -> Iterator[tuple[int, int, int, int]]:
+    """Yield the start of each exclusion, the start and end of its phrases, and its end."""
+    applies = _Sentence(plain)
+    for form in _FORMS:
+        for match in form.pattern.finditer(plain):
+            if form.begins and match.start() and not match["lead"].strip():
+                continue
+            bracket = match["lead"].strip().startswith(("(", "（"))
+            if not applies(form.kind, match["lead"].strip()[:1], plain[: match.start()]):
+                continue
+            kept = match.groupdict().get("kept")
+            sentence = match["lead"][:1] in (".", "!", "。")
+            start = match.end("kept") if kept else match.start() + sentence
+            if form.closed:
+                end, last = match.end("phrase"), match.end()
+                at = match.start("phrase")
+            else:
+                at, end = match.end(), _end_of(plain, match.end(), form.kind, bracket)
+                last = end
+            behind = r"\s*+[)）]" if bracket else r"\s*+[.!。]" if sentence else r"(?!)"
+            closing = re.compile(behind).match(plain, last)
+            yield start, at, end, closing.end() if closing else last
+    if not _COMMAND_LINE.search(plain):
+        for match in _MINUS.finditer(plain):
+            if len(plain[: match.start()].split()) > (not match["phrase"]):
+                yield match.start(), match.start() + 1, match.end(), match.end()
 
 
-def _minus_terms(plain: str) -> list[re.Match[str]]:
-    """Return the words like ``-draft`` at the end of a query, except its first word."""
-    words = list(_NOT_SPACE.finditer(plain))
-    first = len(words)
-    while first > 1 and _MINUS_TERM.fullmatch(words[first - 1][0]):
-        first -= 1
-    return words[first:]
+class _Sentence:
+    """The type of a query, which decides on the kinds of forms."""
+
+    def __init__(self, plain: str) -> None:
+        self.plain = plain
+        self.request = is_request(plain)
+        self.statement = is_statement(plain)
+
+    def __call__(self, kind: str, mark: str, before: str) -> bool:
+        """Return whether a form behind ``before`` and a mark excludes."""
+        how, bracket = asks_how(before), mark in ("(", "（")
+        if bracket or kind == "direct":
+            return not how or mark in tuple("(（,，")
+        statement = is_statement(before) if mark in (".", "!") else self.statement
+        if statement or (kind != "besides" and how):
+            return False
+        return kind != "without" or self.request or _KINDS.search(self.plain) is not None
 
 
-def _anywhere(plain: str, match: re.Match[str]) -> bool:
-    if match["predicate"] is None:
-        return True
-    if _ARTICLE.match(plain, match.end()):
-        return is_request(plain)
-    return not (asks_how(plain[: match.start()]) or _NOT_A_NAME.match(plain, match.end()))
-
-
-def _outside_questions(plain: str, match: re.Match[str]) -> bool:
-    before = plain[: match.start()]
-    if asks_how(before) or (match["verb"] and _is_command(before)):
-        return False
-    cue = match[0].rstrip()
-    if cue == "NOT" and (plain.isupper() or _AUXILIARY.search(before)):
-        return False
-    return not (cue.lower().endswith("not") and _NOT_A_NAME.match(plain, match.end()))
-
-
-def _without(plain: str, match: re.Match[str]) -> bool:
-    before = plain[: match.start()]
-    phrase = plain[match.end() : _end_of(plain, match)]
-    if asks_how(before) or has_verb(before) or _is_command(before) or _COMPLEMENT.match(phrase):
-        return False
-    if is_request(plain):
-        return True
-    if match["no"]:
-        return _CLAUSE_MARK.match(match["no"]) is not None and not _STATE.search(before)
-    return _COLLECTED.search(before) is not None
-
-
-def _in_requests(plain: str, match: re.Match[str]) -> bool:
-    return is_request(plain) and not asks_how(plain[: match.start()])
-
-
-_GROUPS = (
-    (_ANYWHERE, _anywhere),
-    (_OUTSIDE_QUESTIONS, _outside_questions),
-    (_WITHOUT, _without),
-    (_IN_REQUESTS, _in_requests),
-)
-
-
-def _end_of(plain: str, cue: re.Match[str]) -> int:
-    """Return the end of the phrases after a cue: of the clause, or of a list (``a, b and c``)."""
-    start = cue.end()
-    enumeration = _LIST.match(plain, start)
-    at = (
-        enumeration.end() if enumeration and not _clause(plain, start, enumeration.end()) else start
-    )
-    found = _END.search(plain, at)
+def _end_of(plain: str, start: int, kind: str, bracket: bool) -> int:
+    """Return the end of the phrases after a cue: of the bracket, the clause, or a list."""
+    if bracket:
+        depth = 0
+        for match in re.finditer(r"[()（）]", plain[start:]):
+            depth += 1 if match[0] in "(（" else -1
+            if depth < 0:
+                return start + match.start()
+    found = _END.search(plain, start)
     end = found.start() if found else len(plain)
-    if has_content(plain[: cue.start()]) and (items := _ITEMS.match(plain, end)):
+    if kind != "direct" and (part := _PART_END.search(plain, start, end)):
+        end = part.start()
+    if items := _LIST.match(plain, end):
         end = items.end()
-    return end - (len(plain[start:end]) - len(plain[start:end].rstrip()))
-
-
-def _clause(plain: str, start: int, end: int) -> bool:
-    """Return whether an apparent list contains the end of a clause, not only commas."""
-    return any(found[0] != "," for found in _END.finditer(plain, start, end))
+    return start + len(plain[start:end].rstrip(" .,"))
 
 
 def _parts(plain: str, text: str, start: int, end: int) -> Iterator[Excluded]:
     """Yield the phrases between two offsets; none if the text cannot be a topic."""
-    opening = _OPENING.match(plain, start, end)
-    if _NOT_A_TOPIC.match(plain, opening.end() if opening else start, end):
-        return
     cuts = [start]
-    for match in _AND.finditer(plain, start, end):
-        cuts += [match.start(), match.end()]
+    for match in _SEPARATOR.finditer(plain, start, end):
+        cuts += match.span()
     cuts.append(end)
-    for first, last in zip(cuts[::2], cuts[1::2], strict=True):
+    for place, (first, last) in enumerate(zip(cuts[::2], cuts[1::2], strict=True)):
         opening = _OPENING.match(plain, first, last)
         at = opening.end() if opening else first
         closing = _CLOSING.search(plain, at, last)
         last = closing.start() if closing else last
-        phrase = text[at:last].strip(" \t\"“”`'.")
-        topic = has_content(phrase) and not _NOT_A_TOPIC.match(plain, at, last)
-        if topic and len(phrase.split()) <= _PHRASE_WORDS:
+        phrase = text[at:last].strip(" \t\"“”„«»`'.《》")
+        word = _WORD.match(plain, at)
+        topic = has_content(phrase) and not (word and word[0].casefold() in _FUNCTION)
+        if topic and len(phrase.split()) <= _PHRASE_WORDS and not phrase[:1].isdigit():
             yield Excluded(phrase, at, last)
-
-
-def _is_command(before: str) -> bool:
-    words = before.split()
-    if not has_content(before) or _COMMAND_LINE.search(before):
-        return True
-    return any(_COMMAND.fullmatch(word) for word in (words[-1], *words[: len(words) < 3]))
+        elif not place:
+            return

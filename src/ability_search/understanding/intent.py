@@ -17,7 +17,7 @@ from ability_search.understanding.periods import Period, day_of
 from ability_search.understanding.recency import Order, find_order
 from ability_search.understanding.requested_period import find_timeframe
 
-QUERY_WORDS: Final = 50
+QUERY_WORDS: Final = 80
 """Maximum words of a query to analyze; a longer text is an example to compare with."""
 _LENGTH: Final = 2000
 """Maximum characters of a query to analyze."""
