@@ -19,6 +19,7 @@ from typing import Final, NamedTuple
 from ability_search.understanding.sentence_types import (
     asks_how,
     is_instruction,
+    is_question,
     is_request,
     is_statement,
     masked,
@@ -26,37 +27,42 @@ from ability_search.understanding.sentence_types import (
 
 TIME: Final = "\ue000"
 """Replacement of each character of a time in a query; ends a phrase, counts as content."""
+_LEAD_LENGTH = 40
 _PHRASE_WORDS: Final = 12
 """Maximum words of an excluded phrase outside brackets; a longer one is the rest of a sentence."""
 
 FORMS: Final = {
     # Said to who answers: in any text; in a question for a way only behind a comma or a bracket.
     "direct": r"""
-        (?:excluding|omitting|disregarding|ignoring|minus|not counting|not including) X
+        (?:excluding|omitting|avoiding|disregarding|ignoring|not counting|not including|exclusive of|never mind) X
         leav(?:ing|e) (?:out|aside) X
         (?:to|with|under) the exclusion of X
         without (?:ABOUTING|(?:any )?(?:mention|reference|discussion|regard)s? (?:of|to)) X
         ^(?:(?:do not|don't|never|no need to) ABOUT|nothing (?:that \w+ )?(?:about|on|with|from)) X
-        ^(?:exclude|skip|ignore|omit|avoid|disregard|leave out) X
+        ^(?:minus|exclude|skip|ignore|omit|avoid|disregard|leave out) X
         ^(?:i|i'm|i am) (?:hate|dislike|(?:do not|don't) (?:eat|like|want|need)|not interested in)(?! to\b) X
-        (?:leav(?:e|ing)|with) X (?:left )?(?:out|aside)
-        , X (?:excluded|excepted|left out|not included|ausgenommen|exclue?s?|excluid[oa]s?)$
-        (?:ausgenommen|ausgeschlossen|nicht eingeschlossen|unter Ausschluss(?: von)?) X
+        leav(?:e|ing) X (?:out|aside)
+        with X (?:left out|excluded|excepted|omitted)
+        , X (?:aside|excluded|excepted|left out|not included|ausgenommen|exclue?s?|excluid[oa]s?)$
+        (?:ausgenommen|ausgeschlossen|exklusive|nicht eingeschlossen|unter Ausschluss(?: von)?) X
         ohne (?:Erwähnung|Nennung|Berücksichtigung|Bezug|Rücksicht|Einbeziehung)(?: (?:auf|von))? X
         ohne(?: (?:auf|über))? X (?:zu (?:erwähnen|nennen|berücksichtigen|behandeln|sprechen|reden|besprechen|diskutieren)|einzugehen|einzubeziehen)
         ^(?:erwähne?|nenne?|erwähnen sie|zeige?|berücksichtige)(?: mir| dabei)? (?:nicht|keine?[nr]?|nichts über) X
         ^(?:erwähne?|nenne?|berücksichtige|behandle|erwähnen sie)(?: dabei)? X nicht
+        ^nichts (?:über|zu|von) X
         ^(?:lasse?|lassen sie)(?: dabei)? X (?:weg|aus|außen vor|beiseite)
         ^(?:schließe?|klammere)(?: dabei)? X aus
         en (?:excluant|omettant|ignorant|laissant de côté) X
+        qui (?:ne |n')(?:parl|mentionn|concern|trait|inclu|contien|utilis|port)\w* pas(?: d[eu']| sur)? X
         sans (?:mentionner|parler d[eu']|évoquer|inclure|aborder|citer|tenir compte d[eu']|prendre en compte|mention d[eu']|faire référence (?:à|aux?)) X
         ^(?:ne |n')(?:mentionne|parle|inclu[st]|cite|évoque|montre|inclue)[zrs]? (?:pas|rien)(?: d[eu'])? X
         ^(?:exclu[st]|omet[s]?|évite[zr]?|ignore[zr]?) X
         (?:excluyendo|omitiendo|ignorando|exceptuando|sin contar|dejando (?:fuera|de lado)) X
+        que no (?:mencion[ae]n?|habl[ae]n? de|incluy[ae]n?|trat[ae]n? de|conteng?an?|us[ae]n?) X
         sin (?:mencionar|hablar de|incluir|tratar|citar|considerar|tener en cuenta|discutir|referirse a|hacer referencia a|mención (?:de|a)) X
         ^no (?:menciones?|incluyas?|hables? de|muestres?|cites?|consideres?|mencionar|incluir|mencionen) X
         ^(?:excluye|omite|evita|ignora) X
-        (?:不包括|不包含|不含|不涉及|不提及|不提到|不提|不讨论|不考虑|不谈|排除|剔除|撇开|抛开|不算|不要提到|不要提及|不要提|不要包括|不要包含|不要涉及|不要出现|不要讨论|不要|别提到|别提|请勿提及|请勿提到|请勿包括|无需提及) X
+        (?:(?:不要?|别|勿|无需|不必|避免)(?:再|要|想)?(?:包括|包含|含|涉及|提到|提及|提|讨论|考虑|谈论?|算|介绍|出现|说)|不要|排除|剔除|撇开|抛开) X
         """,
     # In any text but statements.
     "besides": r"""
@@ -65,24 +71,36 @@ FORMS: Final = {
         (?:that|which|who)(?:'s not| (?:is|are|was|were)(?:n't| not)) (?:about(?! to\b)|(?:related|relating|referring) to|concerning|(?:from|at|on|by|of)(?! the same\b)) X
         (?:that|which)(?:'s not| (?:is|are)(?:n't| not))(?! an? ) STATE X
         (?:außer(?!halb|dem)|abgesehen von|mit Ausnahme(?: von)?|alles? bis auf) X
-        (?:à l'exception d[eu']|à l'exclusion d[eu']|hormis|excepté|mis à part|en dehors d[eu']|autres? que) X
+        ^bis auf X
+        (?:der|die|das) nichts mit X zu tun ha(?:t|ben)
+        (?:der|die|das)(?: nicht)?(?: von| über)? X (?:nicht )?(?:handeln|handelt|betreffen|betrifft|erwähnen|erwähnt|behandeln|enthalten|enthält)
+        (?:à l'exception d[eu']|à l'exclusion d[eu']|hormis|hors(?! ligne)|excepté|mis à part|en dehors d[eu']|autres? que) X
         (?:excepto|a excepción de|con (?:la )?excepción de|aparte de|además de|fuera de|que no sean?) X
         除(?:了|去|开)? X (?:以外|之外|外(?!国|部|交|面|币|汇))(?!.{0,2}[还還也])的?
-        , X 除外
+        除了? X [，,](?!.{0,12}[还還也])
+        ^除了? X
+        , X (?:除外|不算)
         """,
     # In neither statements nor questions how, why or whether, except in brackets.
     "except": r"""
         (?<!is\s)(?<!are\s)(?<!was\s)not (?:related to|concerning|regarding|mentioning|involving|about(?! to\b)) X
         (?<!try\s)(?<!bare\s)(?:except|save) for X
         (?<!try\s)(?<!bare\s)except(?: (?:in|by|from|on))? X
-        ^(?:but |rather |definitely |preferably |just ){0,2}(?:not|neither)(?: (?:by|for|with))? STATE X
-        (?P<kept>(?:any|every)(?:thing|where|one|body|\s\w+)(?: (?:about|in|from|of|on) [^,.;:!?]{1,40}?)?|all) but(?! (?:not|certain)\b) X
+        ^(?:rather |definitely |preferably |just ){0,2}(?:not|neither)(?: (?:by|for|with))? STATE X
+        (?P<kept>(?:any|every)(?:thing|where|one|body|\s\w+)(?: (?:about|in|from|of|on) [^,.;:!?]{1,60}?)?|all) but(?! (?:not|certain)\b) X
         (?:that|which|who)(?: (?:do|does|did)(?:n't| not)| never) ABOUT X
+        (?P<kept>(?:which|what)(?: \w+){1,4}) (?:do|does|did)(?:n't| not) ABOUT X
+        no IDIOM X please
+        ^without IDIOM X
+        ^ohne IDIOM X
+        ^pas d[eu'] IDIOM X
+        ^sans IDIOM X
+        ^sin IDIOM X
         (?-i:(?<=[a-z]\s)(?<!with\s)(?<!using\s)(?<!do\s)(?<!is\s)(?<!or\s)(?<!out\s)NOT(?= \w*[a-z])) X
-        ^(?:nicht|keine?[nr]?)(?: über| von| mit)? STATE X
+        ^(?:nur )?(?:nicht|keine?[nr]?)(?: über| von| mit)? STATE X
         (?<!ed)(?<!ing), (?:but |and |please |just )?no IDIOM X
-        (?:sauf|mais pas|mais sans|et non|pas d[eu']|à part)(?: (?:sur|pour))? X
-        (?:salvo|menos|pero no|pero sin|y no)(?: (?:sobre|con))? X
+        (?:sauf|mais pas|mais sans|et non|à part(?! entière))(?: (?:sur|pour))? X
+        (?:salvo|(?<!\so\s)(?<!lo\s)(?<!al\s)menos|pero no|pero sin|y no)(?: (?:sobre|con))? X
         (?:而不是|但不是|非关于) X
         """,
     # Describe what is sought (`patients without diabetes`): in requests and with words for texts.
@@ -100,9 +118,9 @@ FORMS: Final = {
 
 _MENTION = (
     "mention refer discuss consider include cover reference describe address involve concern list name"
-    " explain deal talk go focus touch speak say"
+    " explain deal talk go focus touch speak"
 )
-_WANT = "show give tell want use contain bring need require have depend rely play live"
+_WANT = "say show give tell want use contain bring need require have depend rely play live"
 
 
 def _any(verbs: str) -> str:
@@ -121,11 +139,14 @@ _WORDS = {
     r"|downtime|interruptions?|restarts?|zweifel|ende|grund|probleme?|erfolg|weiteres|doute|cesse|fin"
     r"|problèmes?|raison|duda|embargo|fin|problemas?|éxito|\w+ing)\b)",
 }
-_LEAD = (
-    r"(?P<lead>(?:\s*+[,;:.!(（，。；、]\s*+|\s++[-–—]+\s++)?+(?:(?:but|and|or|also|please|just|aber|jedoch|bitte|doch|und"
-    r"|mais|s'il vous plaît|pero|por favor)\b\s++|但是?|请|請|而且)*+)"
+_LEAD = re.compile(
+    r"(?:\s*+[,;:.!?(，。；、（]\s*+|\s++[-–—]+\s++|\s++)?+(?:(?<!\w)(?:but|and|or|also|please|just|aber|jedoch"
+    r"|bitte|doch|und|mais|et|s'il vous plaît|pero|por favor)\s++|但是?|[请請]|而且|并且?)*+\Z",
+    re.IGNORECASE,
 )
+"""Words and marks before a form that belong to it."""
 _CJK = re.compile("[一-鿿]")
+_GAP = r"(?:(?<=['’])|\s++|(?=[“„«]))"
 _INSIDE = r"[^.;:?!()（）。；？！\n]"
 
 
@@ -142,27 +163,24 @@ class _Form(NamedTuple):
 
 def _form(kind: str, line: str) -> _Form:
     chinese = _CJK.search(line) is not None
-    cue, _, behind = (part.strip() for part in line.partition(" X"))
+    cue, _, behind = (part.strip() for part in line.partition("X"))
     begins, cue = cue.startswith("^"), cue.removeprefix("^")
     guard = ""
     for name, words in _WORDS.items():
         if cue.endswith(f" {name}"):
             cue, guard = cue.removesuffix(f" {name}"), words
         cue = cue.replace(name, words)
-    lead, start = _LEAD, "" if chinese else r"(?<!\w)"
-    if ", " in cue[:20] or cue == ",":
-        cue, start = cue.replace(",", r"(?P<lead>[,，:]\s*+)", 1), ""
-        lead = ""
-    gap = r"\s*+" if chinese else r"(?:(?<=['’])|\s++|(?=[“„«]))"
+    marked = cue.startswith(",")
+    cue = cue.replace(",", "[,，:(（]", marked)
+    start = "" if chinese or marked else r"(?<!\w)"
+    gap, edge = (r"\s*+", "") if chinese or cue.endswith("]") else (_GAP, r"(?!\w)")
     phrase = ""
     if behind:
-        end = "" if chinese else r"(?!\w)"
-        end = r"(?=\W*+$)" if behind.endswith("$") else end
+        edge = r"(?=\W*+$)" if behind.endswith("$") else edge
         space = r"\s*+" if chinese else r"\s++"
-        phrase = rf"(?P<phrase>{_INSIDE}{{1,90}}?){space}(?:{behind.removesuffix('$')}){end}"
-    gap = gap if cue and not cue.endswith("+)") else ""
-    pattern = f"{lead}{start}(?:{cue}){gap}{guard}{phrase}"
-    return _Form(kind, re.compile(re.sub(r"(?<!^) ", r"\\s++", pattern), re.I), begins, bool(behind))
+        phrase = rf"(?P<phrase>{_INSIDE}{{1,90}}?){space}(?:{behind.removesuffix('$')}){edge}"
+    pattern = f"{start}(?:{cue}){gap}{guard}{phrase}".replace(" ", r"\s++")
+    return _Form(kind, re.compile(pattern, re.IGNORECASE), begins, bool(behind))
 
 
 _FORMS = [
@@ -191,14 +209,14 @@ _FUNCTION = frozenset(
     das dem den der des die ein eine einen einer es ich ihm ihn ihr ihre man mich mir sie sich sein
     seine und oder was wer wie wo wenn weil dass daß nicht nur noch zu ist sind
     le la les un une des du de et ou ce cela ça que qui il elle on ne pas je tu nous vous
-    el los las uno una y o que lo eso esto se su sus no ni yo
+    el los las uno una y o que lo eso esto se su sus no ni yo más
     """.split()
 )
 """Words that do not begin a topic, unless they are articles or possessive, see :data:`_OPENING`."""
 _OPENING = re.compile(
     r"(?:(?:the|an?|any(?:thing|one)?|all|our|my|your|their|his|her|its|those|(?:the )?ones?|no|not"
     r"|nor|either|references|mentions?|discussions?|details|information|about|to|by|of|on|from"
-    r"|concerning|der|die|das|den|dem|des|alles?|ein(?:e[nmrs]?)?|über|von|vom|zu|seine?[rnm]?|ihre?[rnm]?"
+    rf"|{_GERUNDS}|concerning|der|die|das|den|dem|des|alles?|ein(?:e[nmrs]?)?|über|von|vom|zu|seine?[rnm]?|ihre?[rnm]?"
     r"|les?|la|l'|des?|du|d'|une?|ses|son|sa|el|los|las|del?|una?|su|sus|por|para|al|with)(?:\s++|(?<=')))+",
     re.IGNORECASE,
 )
@@ -214,20 +232,23 @@ _LATER = (
 )
 _END = re.compile(
     rf"[;:!?()（）。；？！\n\[\]] | \.(?=\s|$) | \s[-–—]+\s | [,，\ue000]"
-    rf"| \s++(?:and\s++|und\s++|et\s++|y\s++)?(?:{_LATER})\b | \s++\ue000 | (?<=[一-鿿])的(?=[一-鿿])",
+    rf"| \s++(?:and\s++|und\s++|et\s++|y\s++)?(?:{_LATER})\b | \s++\ue000 | 的(?=[一-鿿])",
     re.IGNORECASE | re.VERBOSE,
 )
 """The end of a clause."""
 _PART_END = re.compile(r"\s++(?:for|during|since|until|before|after)\b", re.IGNORECASE)
 """The end of a phrase after weaker cues: ``besides Postgres for storage``."""
 _AND = r"(?:and|or|nor|no|not|und|oder|sowie|et|ou|ni|y|e|o|u|&)"
-_ITEM = rf"(?:(?!(?:{_LATER}|after|at|before|just|my|only|since|within)\b)[\w+#'’/.-]++(?:\s++(?=\w)|(?!\w))){{1,4}}"
+_ITEM = (
+    rf"(?:(?!(?:{_LATER}|after|at|before|just|my|only|since|within|show|tell|give)\b)[\w+#'’/.-]++"
+    r"(?:\s++(?=\w)|(?!\w))){1,4}"
+)
 _LIST = re.compile(
-    rf"(?:,\s*+(?!{_AND}\b){_ITEM})*,?\s*+{_AND}\s++{_ITEM}(?=\s*+(?:[.,;:!?)]|$))"
-    rf"|(?:,\s*+(?:{_AND}\s++)*{_ITEM})++(?=\s*+[.;:!?)]*+\s*+$)",
-    re.IGNORECASE,
+    rf"(?:,\s*+(?!{_AND}\b){_ITEM})*,?\s*+{_AND}\s++{_ITEM}(?=\s*+(?:[.,;:!?)]|$))", re.IGNORECASE
 )
 """Further items of a list, behind the first."""
+_ITEMS = re.compile(rf"(?:,\s*+(?:{_AND}\s++)*{_ITEM})++(?=\s*+[.;:!?)]*+\s*+$)", re.IGNORECASE)
+"""Items of a list without a conjunction, up to the end of the query."""
 _SEPARATOR = re.compile(rf"\s*+[,，、]\s*+(?:{_AND}\s++)*|\s++{_AND}\s++|(?<=[一-鿿])[和或与及](?=[一-鿿])", re.IGNORECASE)
 _MINUS = re.compile(r'(?<!\S)-(?:(?P<phrase>QQQ+)|(?:[^\W\d_]{3,}|[A-Z]{2,})(?=(?:\s+-\S+)*\s*$))')
 _COMMAND_LINE = re.compile(
@@ -242,6 +263,9 @@ _EMPTY = _FUNCTION | frozenset(
     """.split()
 )
 """Words without content."""
+_BRACKETS = "(（"
+_BRACKET = re.compile("[()（）]")
+_CLOSINGS = re.compile(r"\s*+[.!。]"), re.compile(r"\s*+[)）]")
 _SPACES = re.compile(r"\s{2,}")
 _LOOSE = re.compile(r"(?<!\s)\s++(?=[,.;:?!](?:\s|$))")
 
@@ -312,26 +336,22 @@ def has_content(text: str) -> bool:
 
 def _stretches(plain: str, text: str) -> Iterator[tuple[int, int, int, int]]:
     """Yield the start of each exclusion, the start and end of its phrases, and its end."""
-    applies = _Sentence(plain)
+    sentence = _Sentence(plain)
     for form in _FORMS:
         for match in form.pattern.finditer(plain):
-            if form.begins and match.start() and not match["lead"].strip():
+            lead = _LEAD.search(plain, max(0, match.start() - _LEAD_LENGTH), match.start())
+            start = lead.start() if lead else match.start()
+            mark = plain[start : match.end()].lstrip()[:1]
+            if form.begins and start and not plain[start : match.start()].strip():
                 continue
-            bracket = match["lead"].strip().startswith(("(", "（"))
-            if not applies(form.kind, match["lead"].strip()[:1], plain[: match.start()]):
+            if not sentence.excludes(form.kind, mark, plain[:start]):
                 continue
-            kept = match.groupdict().get("kept")
-            sentence = match["lead"][:1] in (".", "!", "。")
-            start = match.end("kept") if kept else match.start() + sentence
-            if form.closed:
-                end, last = match.end("phrase"), match.end()
-                at = match.start("phrase")
-            else:
-                at, end = match.end(), _end_of(plain, match.end(), form.kind, bracket)
-                last = end
-            behind = r"\s*+[)）]" if bracket else r"\s*+[.!。]" if sentence else r"(?!)"
-            closing = re.compile(behind).match(plain, last)
-            yield start, at, end, closing.end() if closing else last
+            ends = (match.end("phrase"), match.end()) if form.closed else None
+            at = match.start("phrase") if form.closed else match.end()
+            end, last = ends or (sentence.end_of(at, form.kind, mark),) * 2
+            if "kept" in match.groupdict():
+                start = match.end("kept")
+            yield start + (mark in ".!?。"), at, end, _closed(plain, mark, last)
     if not _COMMAND_LINE.search(plain):
         for match in _MINUS.finditer(plain):
             if len(plain[: match.start()].split()) > (not match["phrase"]):
@@ -345,33 +365,46 @@ class _Sentence:
         self.plain = plain
         self.request = is_request(plain)
         self.statement = is_statement(plain)
+        self.question = is_question(plain)
 
-    def __call__(self, kind: str, mark: str, before: str) -> bool:
+    def excludes(self, kind: str, mark: str, before: str) -> bool:
         """Return whether a form behind ``before`` and a mark excludes."""
-        how, bracket = asks_how(before), mark in ("(", "（")
-        if bracket or kind == "direct":
-            return not how or mark in tuple("(（,，")
-        statement = is_statement(before) if mark in (".", "!") else self.statement
+        how = asks_how(before)
+        if mark in _BRACKETS or kind == "direct":
+            return not how or mark in _BRACKETS + ",，"
+        statement = is_statement(before) if mark in ".!" else self.statement
         if statement or (kind != "besides" and how):
             return False
         return kind != "without" or self.request or _KINDS.search(self.plain) is not None
 
+    def end_of(self, start: int, kind: str, mark: str) -> int:
+        """Return the end of the phrases after a cue: of the bracket, the clause, or a list."""
+        plain = self.plain
+        if mark in _BRACKETS and (bracket := _bracket_end(plain, start)):
+            return bracket
+        found = _END.search(plain, start)
+        end = found.start() if found else len(plain)
+        if kind != "direct" and (part := _PART_END.search(plain, start, end)):
+            end = part.start()
+        items = _LIST.match(plain, end) or (not self.question and _ITEMS.match(plain, end))
+        if items and has_content(plain[: start - 1].rpartition(" ")[0]):
+            end = items.end()
+        return start + len(plain[start:end].rstrip(" .,"))
 
-def _end_of(plain: str, start: int, kind: str, bracket: bool) -> int:
-    """Return the end of the phrases after a cue: of the bracket, the clause, or a list."""
-    if bracket:
-        depth = 0
-        for match in re.finditer(r"[()（）]", plain[start:]):
-            depth += 1 if match[0] in "(（" else -1
-            if depth < 0:
-                return start + match.start()
-    found = _END.search(plain, start)
-    end = found.start() if found else len(plain)
-    if kind != "direct" and (part := _PART_END.search(plain, start, end)):
-        end = part.start()
-    if items := _LIST.match(plain, end):
-        end = items.end()
-    return start + len(plain[start:end].rstrip(" .,"))
+
+def _bracket_end(plain: str, start: int) -> int | None:
+    depth = 0
+    for match in _BRACKET.finditer(plain, start):
+        depth += 1 if match[0] in _BRACKETS else -1
+        if depth < 0:
+            return match.start()
+    return None
+
+
+def _closed(plain: str, mark: str, last: int) -> int:
+    """Return the end of an exclusion with its bracket or its full stop."""
+    closing = _CLOSINGS[mark in _BRACKETS].match(plain, last) if mark in _BRACKETS + ".!。" else None
+    return closing.end() if closing else last
 
 
 def _parts(plain: str, text: str, start: int, end: int) -> Iterator[Excluded]:

@@ -56,7 +56,7 @@ _FINITE = re.compile(
     ^\W*(?:i|we|you|he|she|they|let's)\b
     | (?<=\S\s)(?<!\bthat\s)(?<!\bwhich\s)(?<!\bwho\s)(?<!\bwhat\s)(?<!\bto\s)
       (?<!\bwe\s)(?<!\bi\s)(?<!\byou\s)(?<!\bthey\s)(?<!n't\s)(?<!\bnot\s)
-      \b(?: {_BE_OR_DO} | occurs?|exists?|means|allows|causes|contains|lacks|remains?|seems?|went
+      \b(?: {_BE_OR_DO} | occurs?|exists?|means|allows|contains|lacks|remains?|seems?|went
           | became|got|gave|took|said|improves?|reduces?|increases?|lowers|requires?|prevents?)\b(?!-)
     """,
     _FLAGS,
@@ -65,7 +65,7 @@ _PROCEDURE = re.compile(
     rf"""
     \bhow\s+(?:to|(?:do|can|could|should|would|did|does|is)\s+(?:i|we|you|one|it|they)\b)
     | \bwhat\s+(?:happens|if|would)\b | \bwhy\b
-    | ^\W*(?:{_BE_OR_DO})\b
+    | ^\W*(?!(?:can|could|would|will)\s+you\b)(?:{_BE_OR_DO})\b
     | \b(?:ways?|want|need|needs|try|trying|able|possible|like|allowed|have)\s+to\b
     | \b(?:wie\s+(?:kann|mache?|soll|muss)|warum|wieso|kann\s+(?:ich|man)|comment\s+(?:faire|puis|\w+er\b)
       |pourquoi|peut-on|cómo\s+(?:puedo|se|\w+r\b)|por\s+qué|puedo)\b
@@ -140,6 +140,11 @@ def asks_how(plain: str) -> bool:
     return _PROCEDURE.search(plain) is not None
 
 
+def is_question(plain: str) -> bool:
+    """Return whether a text is a question, by its first words or its last mark."""
+    return _QUESTION.search(plain) is not None
+
+
 def is_instruction(plain: str) -> bool:
     """Return whether a text is a command, or describes what a function does.
 
@@ -155,7 +160,7 @@ def is_statement(plain: str) -> bool:
     """
     if is_request(plain):
         return False
-    if _QUESTION.search(plain):
+    if is_question(plain):
         return _CIRCUMSTANCE.match(plain) is not None
     full = _FULL_STOP.match(plain) is not None and len(plain.split()) >= _STATED_WORDS
     return full or any(found.search(plain) for found in (_NEXT_SENTENCE, _FINITE))
