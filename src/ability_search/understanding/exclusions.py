@@ -14,8 +14,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final
 
+from ability_search.understanding.exclusion_forms import ALL_FORMS, GERUNDS, Kind
 from ability_search.understanding.sentence_types import (
     asks_how,
     is_instruction,
@@ -31,163 +32,12 @@ _LEAD_LENGTH = 40
 _PHRASE_WORDS: Final = 12
 """Maximum words of an excluded phrase outside brackets; a longer one is the rest of a sentence."""
 
-FORMS: Final = {
-    # Said to who answers: in any text; in a question for a way only behind a comma or a bracket.
-    "direct": r"""
-        (?:excluding|omitting|avoiding|disregarding|ignoring|not counting|not including|exclusive of|never mind) X
-        leav(?:ing|e) (?:out|aside) X
-        (?:to|with|under) the exclusion of X
-        without (?:ABOUTING|(?:any )?(?:mention|reference|discussion|regard)s? (?:of|to)) X
-        ^(?:(?:do not|don't|never|no need to) ABOUT|nothing (?:that \w+ )?(?:about|on|with|from)) X
-        ^(?:minus|exclude|skip|ignore|omit|avoid|disregard|leave out) X
-        ^(?:i|i'm|i am) (?:hate|dislike|(?:do not|don't) (?:eat|like|want|need)|not interested in)(?! to\b) X
-        leav(?:e|ing) X (?:out|aside)
-        with X (?:left out|excluded|excepted|omitted)
-        , X (?:aside|excluded|excepted|left out|not included|ausgenommen|exclue?s?|excluid[oa]s?)$
-        (?:ausgenommen|ausgeschlossen|exklusive|nicht eingeschlossen|unter Ausschluss(?: von)?) X
-        ohne (?:Erwähnung|Nennung|Berücksichtigung|Bezug|Rücksicht|Einbeziehung)(?: (?:auf|von))? X
-        ohne(?: (?:auf|über))? X (?:zu (?:erwähnen|nennen|berücksichtigen|behandeln|sprechen|reden|besprechen|diskutieren)|einzugehen|einzubeziehen)
-        ^(?:erwähne?|nenne?|erwähnen sie|zeige?|berücksichtige)(?: mir| dabei)? (?:nicht|keine?[nr]?|nichts über) X
-        ^(?:erwähne?|nenne?|berücksichtige|behandle|erwähnen sie)(?: dabei)? X nicht
-        ^nichts (?:über|zu|von) X
-        ^(?:lasse?|lassen sie)(?: dabei)? X (?:weg|aus|außen vor|beiseite)
-        ^(?:schließe?|klammere)(?: dabei)? X aus
-        en (?:excluant|omettant|ignorant|laissant de côté) X
-        qui (?:ne |n')(?:parl|mentionn|concern|trait|inclu|contien|utilis|port)\w* pas(?: d[eu']| sur)? X
-        sans (?:mentionner|parler d[eu']|évoquer|inclure|aborder|citer|tenir compte d[eu']|prendre en compte|mention d[eu']|faire référence (?:à|aux?)) X
-        ^(?:ne |n')(?:mentionne|parle|inclu[st]|cite|évoque|montre|inclue)[zrs]? (?:pas|rien)(?: d[eu'])? X
-        ^(?:exclu[st]|omet[s]?|évite[zr]?|ignore[zr]?) X
-        (?:excluyendo|omitiendo|ignorando|exceptuando|sin contar|dejando (?:fuera|de lado)) X
-        que no (?:mencion[ae]n?|habl[ae]n? de|incluy[ae]n?|trat[ae]n? de|conteng?an?|us[ae]n?) X
-        sin (?:mencionar|hablar de|incluir|tratar|citar|considerar|tener en cuenta|discutir|referirse a|hacer referencia a|mención (?:de|a)) X
-        ^no (?:menciones?|incluyas?|hables? de|muestres?|cites?|consideres?|mencionar|incluir|mencionen) X
-        ^(?:excluye|omite|evita|ignora) X
-        (?:(?:不要?|别|勿|无需|不必|避免)(?:再|要|想)?(?:包括|包含|含|涉及|提到|提及|提|讨论|考虑|谈论?|算|介绍|出现|说)|不要|排除|剔除|撇开|抛开) X
-        """,
-    # In any text but statements.
-    "besides": r"""
-        (?:besides|(?:apart|aside) from|with the exception of|(?<!none\s)(?<!each\s)other than)(?: (?:by|for|from|on|with))? X
-        (?:unrelated to|(?:ha(?:s|ve|d)|having|with) nothing to do with) X
-        (?:that|which|who)(?:'s not| (?:is|are|was|were)(?:n't| not)) (?:about(?! to\b)|(?:related|relating|referring) to|concerning|(?:from|at|on|by|of)(?! the same\b)) X
-        (?:that|which)(?:'s not| (?:is|are)(?:n't| not))(?! an? ) STATE X
-        (?:außer(?!halb|dem)|abgesehen von|mit Ausnahme(?: von)?|alles? bis auf) X
-        ^bis auf X
-        (?:der|die|das) nichts mit X zu tun ha(?:t|ben)
-        (?:der|die|das)(?: nicht)?(?: von| über)? X (?:nicht )?(?:handeln|handelt|betreffen|betrifft|erwähnen|erwähnt|behandeln|enthalten|enthält)
-        (?:à l'exception d[eu']|à l'exclusion d[eu']|hormis|hors(?! ligne)|excepté|mis à part|en dehors d[eu']|autres? que) X
-        (?:excepto|a excepción de|con (?:la )?excepción de|aparte de|además de|fuera de|que no sean?) X
-        除(?:了|去|开)? X (?:以外|之外|外(?!国|部|交|面|币|汇))(?!.{0,2}[还還也])的?
-        除了? X [，,](?!.{0,12}[还還也])
-        ^除了? X
-        , X (?:除外|不算)
-        """,
-    # In neither statements nor questions how, why or whether, except in brackets.
-    "except": r"""
-        (?<!is\s)(?<!are\s)(?<!was\s)not (?:related to|concerning|regarding|mentioning|involving|about(?! to\b)) X
-        (?<!try\s)(?<!bare\s)(?:except|save) for X
-        (?<!try\s)(?<!bare\s)except(?: (?:in|by|from|on))? X
-        ^(?:rather |definitely |preferably |just ){0,2}(?:not|neither)(?: (?:by|for|with))? STATE X
-        (?P<kept>(?:any|every)(?:thing|where|one|body|\s\w+)(?: (?:about|in|from|of|on) [^,.;:!?]{1,60}?)?|all) but(?! (?:not|certain)\b) X
-        (?:that|which|who)(?: (?:do|does|did)(?:n't| not)| never) ABOUT X
-        (?P<kept>(?:which|what)(?: \w+){1,4}) (?:do|does|did)(?:n't| not) ABOUT X
-        no IDIOM X please
-        ^without IDIOM X
-        ^ohne IDIOM X
-        ^pas d[eu'] IDIOM X
-        ^sans IDIOM X
-        ^sin IDIOM X
-        (?-i:(?<=[a-z]\s)(?<!with\s)(?<!using\s)(?<!do\s)(?<!is\s)(?<!or\s)(?<!out\s)NOT(?= \w*[a-z])) X
-        ^(?:nur )?(?:nicht|keine?[nr]?)(?: über| von| mit)? STATE X
-        (?<!ed)(?<!ing), (?:but |and |please |just )?no IDIOM X
-        (?:sauf|mais pas|mais sans|et non|à part(?! entière))(?: (?:sur|pour))? X
-        (?:salvo|(?<!\so\s)(?<!lo\s)(?<!al\s)menos|pero no|pero sin|y no)(?: (?:sobre|con))? X
-        (?:而不是|但不是|非关于) X
-        """,
-    # Describe what is sought (`patients without diabetes`): in requests and with words for texts.
-    "without": r"""
-        (?:without|with no)(?: any)? IDIOM X
-        (?:instead of|rather than) X
-        (?:that|which)(?:'s not|(?: is| are)(?:n't| not)) an? X
-        ^(?:but )?no IDIOM X
-        ohne IDIOM X
-        sans IDIOM X
-        sin IDIOM X
-        (?:没有|無|无) X
-        """,
-}
-
-_MENTION = (
-    "mention refer discuss consider include cover reference describe address involve concern list name"
-    " explain deal talk go focus touch speak"
-)
-_WANT = "say show give tell want use contain bring need require have depend rely play live"
-
-
-def _any(verbs: str) -> str:
-    return "|".join(verbs.split())
-
-
-_GERUNDS = "|".join(f"{verb.rstrip('e')}(?:{verb[-1]})?ing" for verb in _MENTION.split())
-_BEHIND_VERB = r"(?: (?:to|about|into|on|in|up|with|me|anything|any|us)\b)*"
-_WORDS = {
-    "ABOUTING": f"(?:{_GERUNDS}){_BEHIND_VERB}",
-    "ABOUT": f"(?:{_any(_MENTION)}|{_any(_WANT)})(?:s|e?d)?{_BEHIND_VERB}",
-    "STATE": r"(?!\w+(?:ing|ed|able|ible|ive|ous|ful|ly|al|iert)\b|(?:about|able|born|given|known|made|seen|set|taken|ready|empty|null|true|false"
-    r"|valid|public|closed|open|here|there|done|broken|found|allowed|only|just|nur|so|sure)\b)",
-    "IDIOM": r"(?!(?:matter|doubts?|question|exception|fail|reason|problems?|idea|longer|more|one|such"
-    r"|access|signal|errors?|luck|need|way|limits?|further|delay|warning|success|effect|risk|loss"
-    r"|downtime|interruptions?|restarts?|zweifel|ende|grund|probleme?|erfolg|weiteres|doute|cesse|fin"
-    r"|problèmes?|raison|duda|embargo|fin|problemas?|éxito|\w+ing)\b)",
-}
 _LEAD = re.compile(
     r"(?:\s*+[,;:.!?(，。；、（]\s*+|\s++[-–—]+\s++|\s++)?+(?:(?<!\w)(?:but|and|or|also|please|just|aber|jedoch"
     r"|bitte|doch|und|mais|et|s'il vous plaît|pero|por favor)\s++|但是?|[请請]|而且|并且?)*+\Z",
     re.IGNORECASE,
 )
 """Words and marks before a form that belong to it."""
-_CJK = re.compile("[一-鿿]")
-_GAP = r"(?:(?<=['’])|\s++|(?=[“„«]))"
-_INSIDE = r"[^.;:?!()（）。；？！\n]"
-
-
-class _Form(NamedTuple):
-    """A way to exclude a phrase."""
-
-    kind: str
-    pattern: re.Pattern[str]
-    begins: bool
-    """Whether a clause must begin with it."""
-    closed: bool
-    """Whether words behind the phrase belong to it."""
-
-
-def _form(kind: str, line: str) -> _Form:
-    chinese = _CJK.search(line) is not None
-    cue, _, behind = (part.strip() for part in line.partition("X"))
-    begins, cue = cue.startswith("^"), cue.removeprefix("^")
-    guard = ""
-    for name, words in _WORDS.items():
-        if cue.endswith(f" {name}"):
-            cue, guard = cue.removesuffix(f" {name}"), words
-        cue = cue.replace(name, words)
-    marked = cue.startswith(",")
-    cue = cue.replace(",", "[,，:(（]", marked)
-    start = "" if chinese or marked else r"(?<!\w)"
-    gap, edge = (r"\s*+", "") if chinese or cue.endswith("]") else (_GAP, r"(?!\w)")
-    phrase = ""
-    if behind:
-        edge = r"(?=\W*+$)" if behind.endswith("$") else edge
-        space = r"\s*+" if chinese else r"\s++"
-        phrase = rf"(?P<phrase>{_INSIDE}{{1,90}}?){space}(?:{behind.removesuffix('$')}){edge}"
-    pattern = f"{start}(?:{cue}){gap}{guard}{phrase}".replace(" ", r"\s++")
-    return _Form(kind, re.compile(pattern, re.IGNORECASE), begins, bool(behind))
-
-
-_FORMS = [
-    _form(kind, line.strip())
-    for kind, lines in FORMS.items()
-    for line in lines.strip().splitlines()
-]
 _KINDS = re.compile(
     r"\b(?:everything|anything|alternatives|articles|books|docs|documents|documentation|examples"
     r"|frameworks|guides|ideas|libraries|notes|options|papers|recipes?|solutions|tips|tools"
@@ -216,7 +66,7 @@ _FUNCTION = frozenset(
 _OPENING = re.compile(
     r"(?:(?:the|an?|any(?:thing|one)?|all|our|my|your|their|his|her|its|those|(?:the )?ones?|no|not"
     r"|nor|either|references|mentions?|discussions?|details|information|about|to|by|of|on|from"
-    rf"|{_GERUNDS}|concerning|der|die|das|den|dem|des|alles?|ein(?:e[nmrs]?)?|über|von|vom|zu|seine?[rnm]?|ihre?[rnm]?"
+    rf"|{GERUNDS}|concerning|der|die|das|den|dem|des|alles?|ein(?:e[nmrs]?)?|über|von|vom|zu|seine?[rnm]?|ihre?[rnm]?"
     r"|les?|la|l'|des?|du|d'|une?|ses|son|sa|el|los|las|del?|una?|su|sus|por|para|al|with)(?:\s++|(?<=')))+",
     re.IGNORECASE,
 )
@@ -337,7 +187,7 @@ def has_content(text: str) -> bool:
 def _stretches(plain: str, text: str) -> Iterator[tuple[int, int, int, int]]:
     """Yield the start of each exclusion, the start and end of its phrases, and its end."""
     sentence = _Sentence(plain)
-    for form in _FORMS:
+    for form in ALL_FORMS:
         for match in form.pattern.finditer(plain):
             lead = _LEAD.search(plain, max(0, match.start() - _LEAD_LENGTH), match.start())
             start = lead.start() if lead else match.start()
