@@ -19,7 +19,8 @@ FORMS: Final[dict[Kind, str]] = {
         (?:excluding|omitting|avoiding|disregarding|ignoring|exclusive of|never mind) X
         (?:not (?:counting|including)|leav(?:ing|e) (?:out|aside)|without MENTIONING) X
         without (?:any )?(?:mention|reference|discussion|regard)s? (?:of|to) X
-        ^(?:(?:do not|don't|never|no need to) MENTION|nothing (?:that \w+ )?(?:about|on|with|from)) X
+        ^(?:do not|don't|never|no need to) MENTION X
+        ^nothing (?:that \w+ )?(?:about|on|with|from) X
         ^(?:minus|exclude|skip|ignore|omit|avoid|disregard) X
         ^(?:i'm|i am) not interested in X
         ^i (?:hate|dislike|(?:do not|don't) (?:eat|like|want|need))(?! to\b) X
@@ -90,7 +91,7 @@ FORMS: Final[dict[Kind, str]] = {
         (?:salvo|(?<!\so\s)(?<!lo\s)(?<!al\s)menos|pero no|pero sin|y no)(?: (?:sobre|con))? X
         (?:而不是|但不是|非关于) X
         """,
-    # Describe what is sought (``patients without diabetes``): in requests and behind words for texts.
+    # Describe what is sought (`mice without p53`): in requests, and with words for texts.
     "without": r"""
         (?:without|with no|ohne|sans|sin)(?: any)? IDIOM X
         (?:instead of|rather than) X
@@ -122,8 +123,8 @@ _NAMES = {
     r"|made|seen|set|taken|ready|empty|null|true|false|valid|public|closed|open|here|there|done"
     r"|broken|found|allowed|only|just|nur|so|sure)\b)",
     # Words that `without` and `no` make a description with: `without doubt`, `no such file`.
-    "IDIOM": r"(?!(?:\w+ing|matter|doubts?|question|exception|fail|reason|problems?|idea|longer|more"
-    r"|one|such|access|signal|errors?|luck|need|way|limits?|further|delay|warning|success|effect"
+    "IDIOM": r"(?!(?:\w+ing|matter|doubts?|question|exception|fail|reason|problems?|idea|longer"
+    r"|more|one|such|access|signal|errors?|luck|need|way|limits?|further|delay|warning|success|effect"
     r"|risk|loss|downtime|interruptions?|restarts?|zweifel|ende|grund|probleme?|erfolg|weiteres"
     r"|doute|cesse|fin|problèmes?|raison|duda|embargo|problemas?|éxito)\b)",
 }
@@ -150,7 +151,7 @@ def _form(kind: Kind, line: str) -> Form:
     begins, cue = cue.startswith("^"), cue.removeprefix("^")
     guard = ""
     for name, words in _NAMES.items():
-        if cue.endswith(f" {name}"):
+        if cue.endswith(f" {name}") and words.startswith("(?!"):
             cue, guard = cue.removesuffix(f" {name}"), words
         cue = cue.replace(name, words)
     set_off = cue.startswith(",")

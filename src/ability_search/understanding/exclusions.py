@@ -1,12 +1,11 @@
 """Exclusions of a query: ``X, excluding Y``, ``X (ohne Y)``, ``除了Y以外的X``.
 
-:data:`FORMS` are the ways to exclude ``X``, in English, German, French, Spanish and Chinese, by the
-queries in which they exclude. A phrase ends with its bracket, else with its clause or list.
-
-A text that commands a machine (``remove all files except X``) excludes nothing; nor do words in
-quotation marks, parts of words (``non-blocking``), idioms (``not only``, ``no matter``) and phrases
-that begin with a function word, describe a state (``but not working``) or occur in the rest of the
-query. What would be left must have a content word.
+:mod:`.exclusion_forms` has the forms, by the queries in which they exclude. A text that commands a
+machine (``remove all files except X``) excludes nothing; nor do words in quotation marks, parts of
+words (``non-blocking``), idioms (``not only``, ``no matter``) and phrases that begin with a
+function word or occur in the rest of the query. What would be left must have a content
+word. ``-"a phrase"`` excludes, and so does ``-term`` at the end of a query that does not look like a
+command line.
 """
 
 from __future__ import annotations
@@ -14,9 +13,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
-from ability_search.understanding.exclusion_forms import ALL_FORMS, GERUNDS, Kind
+from ability_search.understanding.exclusion_forms import ALL_FORMS, GERUNDS, Form, Kind
 from ability_search.understanding.sentence_types import (
     asks_how,
     is_instruction,
@@ -28,58 +27,67 @@ from ability_search.understanding.sentence_types import (
 
 TIME: Final = "\ue000"
 """Replacement of each character of a time in a query; ends a phrase, counts as content."""
-_LEAD_LENGTH = 40
 _PHRASE_WORDS: Final = 12
-"""Maximum words of an excluded phrase outside brackets; a longer one is the rest of a sentence."""
-
+"""Maximum words of an excluded phrase; a longer one is the rest of a sentence, not a topic."""
+_LEAD_LENGTH = 40
+"""Maximum characters of :data:`_LEAD`."""
 _LEAD = re.compile(
-    r"(?:\s*+[,;:.!?(，。；、（]\s*+|\s++[-–—]+\s++|\s++)?+(?:(?<!\w)(?:but|and|or|also|please|just|aber|jedoch"
-    r"|bitte|doch|und|mais|et|s'il vous plaît|pero|por favor)\s++|但是?|[请請]|而且|并且?)*+\Z",
+    r"(?:\s*+[,;:.!?(，。；、（]\s*+|\s++[-–—]+\s++|\s++)?+(?:(?<!\w)(?:but|and|or|also|please|just"
+    r"|aber|jedoch|bitte|doch|und|mais|et|s'il vous plaît|pero|por favor)\s++|但是?|[请請]|而且"
+    r"|并且?)*+\Z",
     re.IGNORECASE,
 )
 """Words and marks before a form that belong to it."""
 _KINDS = re.compile(
     r"\b(?:everything|anything|alternatives|articles|books|docs|documents|documentation|examples"
     r"|frameworks|guides|ideas|libraries|notes|options|papers|recipes?|solutions|tips|tools"
-    r"|tutorials|alles|artikel|beispiele|bücher|dokumente|ideen|notizen|rezepte?|tipps|tout|articles"
-    r"|exemples|idées|livres|recettes?|conseils|todo|artículos|documentos|ejemplos|ideas|libros"
-    r"|notas|recetas?|consejos)\b|食谱|菜谱|文章|资料|教程|笔记|论文",
+    r"|tutorials|alles|artikel|beispiele|bücher|dokumente|ideen|notizen|rezepte?|tipps|tout"
+    r"|exemples|idées|livres|recettes?|conseils|todo|artículos|documentos|ejemplos|libros|notas"
+    r"|recetas?|consejos)\b|食谱|菜谱|文章|资料|教程|笔记|论文",
     re.IGNORECASE,
 )
-"""Words for collected texts, after which (in Chinese, before which) ``without`` excludes."""
-_FUNCTION = frozenset(
-    """
-    a about all also always am an and any are as at be because being both but by can could did do does
-    due each either else enough even every few for from get had has have having he her here him his
-    how i if in is it its just least like many me might more most much must my necessarily neither no
-    none nor not now of often on once one only or other others our own same she should since so some
-    such than that the their them then there these they this those though to too us very was we well
-    were what when where whether which while who whom whose why will with without would yet you your
-    zero first second last same rest empty current matter found true false null none today
+"""Words for collected texts, with which ``without`` excludes."""
+_FUNCTION_WORDS = """
+    a about all also always am an and any are as at be because being both but by can could did do
+    does due each either else enough even every few for from get had has have having he her here him
+    his how i if in is it its just least like many me might more most much must my necessarily
+    neither no none nor not now of often on once one only or other others our own same she should
+    since so some such than that the their them then there these they this those though to too us
+    very was we well were what when where whether which while who whom whose why will with without
+    would yet you your zero first second last rest empty current matter found true false null today
     das dem den der des die ein eine einen einer es ich ihm ihn ihr ihre man mich mir sie sich sein
-    seine und oder was wer wie wo wenn weil dass daß nicht nur noch zu ist sind
-    le la les un une des du de et ou ce cela ça que qui il elle on ne pas je tu nous vous
-    el los las uno una y o que lo eso esto se su sus no ni yo más
-    """.split()
-)
-"""Words that do not begin a topic, unless they are articles or possessive, see :data:`_OPENING`."""
+    seine und oder wer wie wo wenn weil dass daß nicht nur noch zu ist sind
+    le la les un une du de et ou ce cela ça que qui il elle ne pas je tu nous vous
+    el los las uno una y o lo eso esto se su sus ni yo más
+"""
+_FUNCTION = frozenset(_FUNCTION_WORDS.split())
+"""Words that do not begin a topic, unless they belong to :data:`_OPENING`."""
+_REQUEST_WORDS = """
+    anything articles docs documents everything find give i'm list looking need notes please show
+    something tell thing things want
+"""
+_EMPTY = _FUNCTION | frozenset(_REQUEST_WORDS.split())
+"""Words without content."""
 _OPENING = re.compile(
     r"(?:(?:the|an?|any(?:thing|one)?|all|our|my|your|their|his|her|its|those|(?:the )?ones?|no|not"
-    r"|nor|either|references|mentions?|discussions?|details|information|about|to|by|of|on|from"
-    rf"|{GERUNDS}|concerning|der|die|das|den|dem|des|alles?|ein(?:e[nmrs]?)?|über|von|vom|zu|seine?[rnm]?|ihre?[rnm]?"
-    r"|les?|la|l'|des?|du|d'|une?|ses|son|sa|el|los|las|del?|una?|su|sus|por|para|al|with)(?:\s++|(?<=')))+",
+    r"|nor|either|references|mentions?|discussions?|details|information|about|to|by|of|on|from|with"
+    rf"|{GERUNDS}|concerning|der|die|das|den|dem|des|alles?|ein(?:e[nmrs]?)?|über|von|vom|zu"
+    r"|seine?[rnm]?|ihre?[rnm]?|les?|la|l'|des?|du|d'|une?|ses|son|sa|el|los|las|del?|una?|sus?|por"
+    r"|para|al)(?:\s++|(?<=')))+",
     re.IGNORECASE,
 )
+"""Beginnings of a phrase that are no part of it."""
 _CLOSING = re.compile(
-    r"(?:\s++(?:ones?|stuff|things?|related|please|bitte|thanks|at all|out|aside|instead)|[的了呢吗])+$",
+    r"(?:\s++(?:ones?|stuff|things?|related|please|bitte|thanks|at all|instead)|[的了呢吗])+$",
     re.IGNORECASE,
 )
 _LATER = (
-    r"that|which|who|whose|when|where|while|why|how|what|because|but|so|then|if|unless|is|are|was|were"
-    r"|do|does|did|have|has|had|can|could|should|would|will|please|thanks|besides|except|excluding"
-    r"|without|aber|gibt|gibt's|sind|ist|haben|hat|kann|können|welche[rs]?|was|wie|sont|est|ont|mais"
+    r"that|which|who|whose|when|where|while|why|how|what|because|but|so|then|if|unless|is|are|was"
+    r"|were|do|does|did|have|has|had|can|could|should|would|will|please|thanks|besides|except"
+    r"|excluding|without|aber|gibt|sind|ist|haben|hat|kann|können|welche[rs]?|wie|sont|est|ont|mais"
     r"|quels?|quelles?|comment|hay|son|est[áa]n?|tienen?|pero|qué|cuáles|cómo"
 )
+"""Words behind a phrase."""
 _END = re.compile(
     rf"[;:!?()（）。；？！\n\[\]] | \.(?=\s|$) | \s[-–—]+\s | [,，\ue000]"
     rf"| \s++(?:and\s++|und\s++|et\s++|y\s++)?(?:{_LATER})\b | \s++\ue000 | 的(?=[一-鿿])",
@@ -99,20 +107,16 @@ _LIST = re.compile(
 """Further items of a list, behind the first."""
 _ITEMS = re.compile(rf"(?:,\s*+(?:{_AND}\s++)*{_ITEM})++(?=\s*+[.;:!?)]*+\s*+$)", re.IGNORECASE)
 """Items of a list without a conjunction, up to the end of the query."""
-_SEPARATOR = re.compile(rf"\s*+[,，、]\s*+(?:{_AND}\s++)*|\s++{_AND}\s++|(?<=[一-鿿])[和或与及](?=[一-鿿])", re.IGNORECASE)
-_MINUS = re.compile(r'(?<!\S)-(?:(?P<phrase>QQQ+)|(?:[^\W\d_]{3,}|[A-Z]{2,})(?=(?:\s+-\S+)*\s*$))')
+_SEPARATOR = re.compile(
+    rf"\s*+[,，、]\s*+(?:{_AND}\s++)*|\s++{_AND}\s++|(?<=[一-鿿])[和或与及](?=[一-鿿])",
+    re.IGNORECASE,
+)
+_MINUS = re.compile(r"(?<!\S)-(?:(?P<phrase>QQQ+)|(?:[^\W\d_]{3,}|[A-Z]{2,})(?=(?:\s+-\S+)*\s*$))")
 _COMMAND_LINE = re.compile(
     r"(?<!\S)--?\w{1,2}(?=\s|$)|(?<!\S)--\w|(?<!\S)-[A-Z]+[a-z]|[|<>$\\=*]|[.~]/|\s\.\s|\d\s*$"
 )
 """Signs of a command line: options, pipes, paths."""
 _WORD = re.compile(r"[^\W_]+(?:['-][^\W_]+)*")
-_EMPTY = _FUNCTION | frozenset(
-    """
-    anything articles docs documents everything find give i'm list looking need notes our please show
-    something tell thing things want
-    """.split()
-)
-"""Words without content."""
 _BRACKETS = "(（"
 _BRACKET = re.compile("[()（）]")
 _CLOSINGS = re.compile(r"\s*+[.!。]"), re.compile(r"\s*+[)）]")
@@ -151,7 +155,7 @@ def find_exclusions(text: str) -> Exclusions:
         return Exclusions(text)
     excluded: dict[str, Excluded] = {}
     spans: list[tuple[int, int]] = []
-    for start, at, end, last in sorted(_stretches(plain, text), key=lambda each: (each[0], -each[3])):
+    for start, at, end, last in sorted(_stretches(plain), key=lambda each: (each.start, -each.end)):
         if spans and start < spans[-1][1]:
             continue
         parts = list(_parts(plain, text, at, end))
@@ -184,32 +188,30 @@ def has_content(text: str) -> bool:
     return any(match[0].casefold() not in _EMPTY for match in _WORD.finditer(text))
 
 
-def _stretches(plain: str, text: str) -> Iterator[tuple[int, int, int, int]]:
-    """Yield the start of each exclusion, the start and end of its phrases, and its end."""
+class _Stretch(NamedTuple):
+    """An exclusion in a query: its start and end, and those of its phrases, in characters."""
+
+    start: int
+    phrases: int
+    phrases_end: int
+    end: int
+
+
+def _stretches(plain: str) -> Iterator[_Stretch]:
+    """Yield the possible exclusions, those of one form after the other."""
     sentence = _Sentence(plain)
     for form in ALL_FORMS:
         for match in form.pattern.finditer(plain):
-            lead = _LEAD.search(plain, max(0, match.start() - _LEAD_LENGTH), match.start())
-            start = lead.start() if lead else match.start()
-            mark = plain[start : match.end()].lstrip()[:1]
-            if form.begins and start and not plain[start : match.start()].strip():
-                continue
-            if not sentence.excludes(form.kind, mark, plain[:start]):
-                continue
-            ends = (match.end("phrase"), match.end()) if form.closed else None
-            at = match.start("phrase") if form.closed else match.end()
-            end, last = ends or (sentence.end_of(at, form.kind, mark),) * 2
-            if "kept" in match.groupdict():
-                start = match.end("kept")
-            yield start + (mark in ".!?。"), at, end, _closed(plain, mark, last)
+            if found := sentence.stretch(form, match):
+                yield found
     if not _COMMAND_LINE.search(plain):
         for match in _MINUS.finditer(plain):
             if len(plain[: match.start()].split()) > (not match["phrase"]):
-                yield match.start(), match.start() + 1, match.end(), match.end()
+                yield _Stretch(match.start(), match.start() + 1, match.end(), match.end())
 
 
 class _Sentence:
-    """The type of a query, which decides on the kinds of forms."""
+    """A query with its sentence type, which decides on the kinds of forms that exclude."""
 
     def __init__(self, plain: str) -> None:
         self.plain = plain
@@ -217,7 +219,26 @@ class _Sentence:
         self.statement = is_statement(plain)
         self.question = is_question(plain)
 
-    def excludes(self, kind: str, mark: str, before: str) -> bool:
+    def stretch(self, form: Form, match: re.Match[str]) -> _Stretch | None:
+        """Return the exclusion of a form; ``None`` if it excludes nothing there."""
+        plain, at = self.plain, match.start()
+        lead = _LEAD.search(plain, max(0, at - _LEAD_LENGTH), at)
+        start = lead.start() if lead else at
+        start += len(plain[start:at]) - len(plain[start:at].lstrip())
+        mark = plain[start]
+        if form.begins and start == at and plain[:at].strip():
+            return None
+        if not self.excludes(form.kind, mark, plain[:start]):
+            return None
+        if form.closed:
+            phrases, end, last = *match.span("phrase"), match.end()
+        else:
+            phrases, end = match.end(), self.end_of(match.end(), form.kind, mark)
+            last = end
+        kept = match.end("kept") + 1 if "kept" in match.groupdict() else start + (mark in ".!?。")
+        return _Stretch(kept, phrases, end, _closed(plain, mark, last))
+
+    def excludes(self, kind: Kind, mark: str, before: str) -> bool:
         """Return whether a form behind ``before`` and a mark excludes."""
         how = asks_how(before)
         if mark in _BRACKETS or kind == "direct":
@@ -227,7 +248,7 @@ class _Sentence:
             return False
         return kind != "without" or self.request or _KINDS.search(self.plain) is not None
 
-    def end_of(self, start: int, kind: str, mark: str) -> int:
+    def end_of(self, start: int, kind: Kind, mark: str) -> int:
         """Return the end of the phrases after a cue: of the bracket, the clause, or a list."""
         plain = self.plain
         if mark in _BRACKETS and (bracket := _bracket_end(plain, start)):
@@ -253,7 +274,9 @@ def _bracket_end(plain: str, start: int) -> int | None:
 
 def _closed(plain: str, mark: str, last: int) -> int:
     """Return the end of an exclusion with its bracket or its full stop."""
-    closing = _CLOSINGS[mark in _BRACKETS].match(plain, last) if mark in _BRACKETS + ".!。" else None
+    if mark not in _BRACKETS + ".!。":
+        return last
+    closing = _CLOSINGS[mark in _BRACKETS].match(plain, last)
     return closing.end() if closing else last
 
 

@@ -36,7 +36,8 @@ _REQUEST = re.compile(
         |compare|montrez|donnez|présentez|(?:je\s+)?(?:cherche|veux|voudrais)
         |muestra|muéstrame|dame|da|busca|busco|lista|describe|explica|presenta|resume|recomienda
         |compara|enumera|quiero|necesito)(?:[\s-](?:me|moi|mir|uns|us|nous|nos))?\b
-      | [请請]|介绍|介紹|推荐|推薦|列出|列举|描述|说明|說明|解释|概述|分析|比较|给我|告诉我|我想|查找|寻找|搜索)
+      | [请請]|介绍|介紹|推荐|推薦|列出|列举|描述|说明|說明|解释|概述|分析|比较|给我
+      |告诉我|我想|查找|寻找|搜索)
     """,
     _FLAGS,
 )
@@ -57,7 +58,8 @@ _FINITE = re.compile(
     | (?<=\S\s)(?<!\bthat\s)(?<!\bwhich\s)(?<!\bwho\s)(?<!\bwhat\s)(?<!\bto\s)
       (?<!\bwe\s)(?<!\bi\s)(?<!\byou\s)(?<!\bthey\s)(?<!n't\s)(?<!\bnot\s)
       \b(?: {_BE_OR_DO} | occurs?|exists?|means|allows|contains|lacks|remains?|seems?|went
-          | became|got|gave|took|said|improves?|reduces?|increases?|lowers|requires?|prevents?)\b(?!-)
+          | became|got|gave|took|said|improves?|reduces?|increases?|lowers|requires?
+          | prevents?)\b(?!-)
     """,
     _FLAGS,
 )
@@ -67,8 +69,8 @@ _PROCEDURE = re.compile(
     | \bwhat\s+(?:happens|if|would)\b | \bwhy\b
     | ^\W*(?!(?:can|could|would|will)\s+you\b)(?:{_BE_OR_DO})\b
     | \b(?:ways?|want|need|needs|try|trying|able|possible|like|allowed|have)\s+to\b
-    | \b(?:wie\s+(?:kann|mache?|soll|muss)|warum|wieso|kann\s+(?:ich|man)|comment\s+(?:faire|puis|\w+er\b)
-      |pourquoi|peut-on|cómo\s+(?:puedo|se|\w+r\b)|por\s+qué|puedo)\b
+    | \b(?:wie\s+(?:kann|mache?|soll|muss)|warum|wieso|kann\s+(?:ich|man)
+      |comment\s+(?:faire|puis|\w+er\b)|pourquoi|peut-on|cómo\s+(?:puedo|se|\w+r\b)|por\s+qué|puedo)\b
     | 如何|怎么|怎麼|怎样|为什么|為什麼|为何|能否|可以.*吗
     """,
     _FLAGS,
@@ -79,8 +81,8 @@ _INSTRUCTION = re.compile(
     (?: (?:compute|convert|copy|decode|delete|disable|enable|encode|exclude|ignore|initialize|insert
         |iterate|kill|match|parse|raise|remove|rename|replace|returns?|select|serialize|split
         |uninstall|validate)\b
-      | (?:add|build|change|check|clear|close|commit|copy|count|create|deploy|download|filter|install
-        |load|merge|move|open|print|push|query|read|restart|restore|run|save|set|sort|start|stop
+      | (?:add|build|change|check|clear|close|commit|copy|count|create|deploy|download|filter
+        |install|load|merge|move|open|print|push|query|read|restart|restore|run|save|set|sort|start|stop
         |sync|test|update|upgrade|upload|use|view|write)
         \s+(?:an?|all|any|both|each|every|everything|my|no|only|the|this|these|your)\b )
     """,
