@@ -3,8 +3,8 @@
 :mod:`.exclusion_forms` has the forms, by the queries in which they exclude. A text that commands a
 machine (``remove all files except X``) excludes nothing; nor do words in quotation marks, parts of
 words (``non-blocking``), idioms (``not only``, ``no matter``) and phrases that begin with a
-function word or occur in the rest of the query. What would be left must have a content
-word. ``-"a phrase"`` excludes, and so does ``-term`` at the end of a query that does not look like a
+function word or occur in the rest of the query. What would be left must have a content word.
+``-"a phrase"`` excludes, and so does ``-term`` at the end of a query that does not look like a
 command line.
 """
 
