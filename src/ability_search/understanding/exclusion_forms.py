@@ -16,38 +16,40 @@ Kind = Literal["direct", "besides", "except", "without"]
 FORMS: Final[dict[Kind, str]] = {
     # Said to who answers: in any text; in a question for a way only behind a comma or a bracket.
     "direct": r"""
-        (?:excluding|omitting|avoiding|disregarding|ignoring|exclusive of|never mind) X
+        (?:excluding|omitting|avoiding|disregarding|ignoring|exclusive of) X
+        (?:setting aside|never mind|outside of) X
         (?:not (?:counting|including)|leav(?:ing|e) (?:out|aside)|without MENTIONING) X
         without (?:any )?(?:mention|reference|discussion|regard)s? (?:of|to) X
         ^(?:do not|don't|never|no need to) MENTION X
         ^nothing (?:that \w+ )?(?:about|on|with|from) X
         ^(?:minus|exclude|skip|ignore|omit|avoid|disregard) X
-        ^(?:i'm|i am) not interested in X
+        ^(?:i'm not interested in|i am not interested in|i don't care about) X
         ^i (?:hate|dislike|(?:do not|don't) (?:eat|like|want|need))(?! to\b) X
         leav(?:e|ing) X (?:out|aside)
         with X (?:left out|excluded|excepted|omitted)
         , X (?:aside|excluded|excepted|left out|not included)$
         , X (?:ausgenommen|exclue?s?|excluid[oa]s?|除外|不算)$
-        (?:ausgenommen|ausgeschlossen|exklusive|unter Ausschluss(?: von)?) X
+        (?:ausgenommen|ausgeschlossen|exklusive|unter Aus(?:schluss|klammerung)(?: von)?) X
         ohne (?:Erwähnung|Nennung|Berücksichtigung|Bezug|Rücksicht)(?: (?:auf|von))? X
         ohne(?: (?:auf|über))? X (?:zu (?:erwähnen|nennen|berücksichtigen|behandeln)|einzugehen)
         ohne(?: (?:auf|über|von))? X zu (?:sprechen|reden|besprechen|diskutieren)
         ^(?:erwähne?n?|nenne?n?|zeige?|berücksichtige)(?: sie| mir| dabei)? (?:nicht|keine?n?) X
         ^(?:erwähne?n?|nenne?n?|berücksichtige|behandle)(?: sie| dabei)? X nicht
         ^(?:lasse?n?)(?: sie| dabei)? X (?:weg|aus|außen vor|beiseite)
-        ^nichts (?:über|zu|von) X
+        ^(?:nichts|sprich nicht|rede nicht) (?:über|zu|von) X
+        ohne dass X (?:vorkommt|vorkommen|erwähnt wird|erwähnt werden)
         en (?:excluant|omettant|ignorant|laissant de côté) X
         sans (?:mentionner|parler d[eu']|évoquer|inclure|aborder|citer|tenir compte d[eu']) X
         sans (?:prendre en compte|mention d[eu']|faire référence (?:à|aux?)) X
         qui (?:ne |n')(?:parl|mentionn|concern|trait|inclu|contien)\w* pas(?: d[eu']| sur)? X
         ^(?:ne |n')(?:mentionne|parle|inclu[st]|cite|évoque|montre)[zrs]? (?:pas|rien)(?: d[eu'])? X
         ^(?:exclu[stz]|exclue[zr]|omets?|évite[zr]?|ignore[zr]?) X
-        (?:excluyendo|omitiendo|ignorando|exceptuando|sin contar|dejando (?:fuera|de lado)) X
+        (?:excluyendo|omitiendo|ignorando|exceptua[dn]+o|sin contar|dejando (?:fuera|de lado)) X
         sin (?:mencionar|hablar de|incluir|tratar|citar|considerar|tener en cuenta) X
         sin (?:referirse a|hacer referencia a|mención (?:de|a)) X
         que no (?:mencion[ae]n?|habl[ae]n? de|incluy[ae]n?|trat[ae]n? de|conten?g?[ae]n?) X
         ^no (?:mencion(?:es?|en|ar)|incluy?[aier][ns]?|hables? de|muestres?|cites?|consideres?) X
-        ^(?:excluye|omite|evita|ignora) X
+        ^(?:excluye|omite|evita|ignora|nada de) X
         (?:不要?|别|勿|无需|不必|避免)(?:再|要|想)?(?:包括|包含|含|涉及|提[到及]?) X
         (?:不要?|别|勿|无需|不必|避免)(?:再|要|想)?(?:讨论|考虑|谈论?|算|介绍|出现|说) X
         (?:不要|排除|剔除|撇开|抛开) X
@@ -66,11 +68,12 @@ FORMS: Final[dict[Kind, str]] = {
         (?:der|die|das) (?:nicht (?:von|über)|keine?n?) X (?:hande|entha|enthä|behande)l\w+
         (?:der|die|das) X nicht (?:erwähn|enthalt|enthält|behandel|betreff)\w*
         (?:à l'ex(?:ception|clusion) d[eu']|hormis|hors(?! ligne)|excepté|mis à part) X
-        (?:en dehors d[eu']|autres? que) X
+        (?:exception faite d[eu']|en dehors d[eu']|autres? que) X
         (?:excepto|(?:a|con(?: la)?) excepción de|aparte de|además de|fuera de|que no sean?) X
         除[了去开]? X (?:以外|之外|外(?![国部交面币汇]))(?!.{0,2}[还還也])的?
         除了? X [，,](?!.{0,12}[还還也])
         ^除了? X
+        , X [之以]外$
         """,
     # In neither statements nor questions how, why or whether, except in brackets.
     "except": r"""
@@ -84,7 +87,7 @@ FORMS: Final[dict[Kind, str]] = {
         (?P<kept>(?:which|what)(?: \w+){1,4}) (?:do|does|did)(?:n't| not) MENTION X
         (?-i:(?<=[a-z]\s)(?<!with\s)(?<!using\s)(?<!is\s)(?<!or\s)(?<!out\s)NOT(?= \w*[a-z])) X
         no IDIOM X please
-        ^(?:without|ohne|pas d[eu']|sans|sin) IDIOM X
+        ^(?:without|ohne|pas(?: d[eu'])?|sans|sin) IDIOM X
         (?<!ed)(?<!ing), (?:but |and |please |just )?no IDIOM X
         ^(?:nur )?(?:nicht|keine?[nr]?)(?: über| von| mit)? STATE X
         (?:sauf|mais pas|mais sans|et non|à part(?! entière))(?: (?:sur|pour))? X
@@ -155,7 +158,7 @@ def _form(kind: Kind, line: str) -> Form:
             cue, guard = cue.removesuffix(f" {name}"), words
         cue = cue.replace(name, words)
     set_off = cue.startswith(",")
-    cue = cue.replace(",", "[,，:(（]", set_off)
+    cue = cue.replace(",", "[,，:(（–—]", set_off)
     start = "" if chinese or set_off else r"(?<!\w)"
     gap, edge = (r"\s*+", "") if chinese or cue.endswith("]") else (_GAP, r"(?!\w)")
     phrase = ""

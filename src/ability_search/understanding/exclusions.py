@@ -70,7 +70,7 @@ _EMPTY = _FUNCTION | frozenset(_REQUEST_WORDS.split())
 """Words without content."""
 _OPENING = re.compile(
     r"(?:(?:the|an?|any(?:thing|one)?|all|our|my|your|their|his|her|its|those|(?:the )?ones?|no|not"
-    r"|nor|either|references|mentions?|discussions?|details|information|about|to|by|of|on|from|with"
+    r"|nor|either|references?|mentions?|discussions?|details|information|related|about|to|by|of|on|from|with"
     rf"|{GERUNDS}|concerning|der|die|das|den|dem|des|alles?|ein(?:e[nmrs]?)?|über|von|vom|zu"
     r"|seine?[rnm]?|ihre?[rnm]?|les?|la|l'|des?|du|d'|une?|ses|son|sa|el|los|las|del?|una?|sus?|por"
     r"|para|al)(?:\s++|(?<=')))+",
