@@ -233,8 +233,8 @@ class _Sentence:
         if form.closed:
             phrases, end, last = *match.span("phrase"), match.end()
         else:
-            phrases, end = match.end(), self.end_of(match.end(), form.kind, mark)
-            last = end
+            phrases = match.end()
+            end = last = self.end_of(phrases, form.kind, mark, has_content(plain[:start]))
         kept = match.end("kept") + 1 if "kept" in match.groupdict() else start + (mark in ".!?。")
         return _Stretch(kept, phrases, end, _closed(plain, mark, last))
 
@@ -248,8 +248,11 @@ class _Sentence:
             return False
         return kind != "without" or self.request or _KINDS.search(self.plain) is not None
 
-    def end_of(self, start: int, kind: Kind, mark: str) -> int:
-        """Return the end of the phrases after a cue: of the bracket, the clause, or a list."""
+    def end_of(self, start: int, kind: Kind, mark: str, preceded: bool) -> int:
+        """Return the end of the phrases after a cue: of the bracket, the clause, or a list.
+
+        Before everything else a comma ends them, not a list: ``Besides rent, what did we pay``.
+        """
         plain = self.plain
         if mark in _BRACKETS and (bracket := _bracket_end(plain, start)):
             return bracket
@@ -257,10 +260,13 @@ class _Sentence:
         end = found.start() if found else len(plain)
         if kind != "direct" and (part := _PART_END.search(plain, start, end)):
             end = part.start()
-        items = _LIST.match(plain, end) or (not self.question and _ITEMS.match(plain, end))
-        if items and has_content(plain[: start - 1].rpartition(" ")[0]):
+        if preceded and (items := _LIST.match(plain, end) or self.items(end)):
             end = items.end()
         return start + len(plain[start:end].rstrip(" .,"))
+
+    def items(self, at: int) -> re.Match[str] | None:
+        """Return the items of a list without a conjunction; a question goes on after a comma."""
+        return None if self.question else _ITEMS.match(self.plain, at)
 
 
 def _bracket_end(plain: str, start: int) -> int | None:

@@ -49,8 +49,6 @@ _QUESTION = re.compile(
     """,
     _FLAGS,
 )
-_CIRCUMSTANCE = re.compile(r"^\W*(?:when|where)\b.*\.\W*$", _FLAGS)
-_NEXT_SENTENCE = re.compile(r"[a-z]{3}[\"')]*[.!?][\"')]*\s+[\"'(]?[A-Z]")
 _FULL_STOP = re.compile(r"^\W*[A-Z].*[.!][\"')]*\s*$", re.DOTALL)
 _FINITE = re.compile(
     rf"""
@@ -156,13 +154,11 @@ def is_instruction(plain: str) -> bool:
 
 
 def is_statement(plain: str) -> bool:
-    """Return whether a text states something instead of asking: ``X is Y``, or several sentences.
+    """Return whether a text states something instead of asking: ``X is Y``, or a full sentence.
 
     A verb within a relative clause does not make a statement: ``papers that are about X``.
     """
-    if is_request(plain):
+    if is_request(plain) or is_question(plain):
         return False
-    if is_question(plain):
-        return _CIRCUMSTANCE.match(plain) is not None
     full = _FULL_STOP.match(plain) is not None and len(plain.split()) >= _STATED_WORDS
-    return full or any(found.search(plain) for found in (_NEXT_SENTENCE, _FINITE))
+    return full or _FINITE.search(plain) is not None
