@@ -1,6 +1,6 @@
 """Sentence type of a query: request, question, statement or instruction, and its quotations.
 
-Types are told by characteristic words, without a grammar: requests and questions in English,
+Characteristic words tell the types, without a grammar: requests and questions in English,
 German, French, Spanish and Chinese, the others in English. A phrase like ``notes on caching`` has
 none of these types. Words in quotation marks have no meaning as words of the query.
 """
