@@ -164,7 +164,7 @@ def _form(kind: Kind, line: str) -> Form:
     phrase = ""
     if behind:
         at_end = behind.endswith("$")
-        edge = r"(?=\W*+$)" if at_end else edge
+        edge = r"(?=\W{0,9}$)" if at_end else edge
         space = r"\s*+" if chinese else r"\s++"
         phrase = rf"(?P<phrase>{_INSIDE}{{1,60}}?){space}(?:{behind.removesuffix('$')}){edge}"
     pattern = f"{start}(?:{cue}){gap}{guard}{phrase}".replace(" ", r"\s++")

@@ -32,9 +32,9 @@ _PHRASE_WORDS: Final = 12
 _LEAD_LENGTH = 40
 """Maximum characters of :data:`_LEAD`."""
 _LEAD = re.compile(
-    r"(?:\s*+[,;:.!?(，。；、（]\s*+|\s++[-–—]+\s++|\s++)?+(?:(?<!\w)(?:but|and|or|also|please|just"
+    r"(?<!\s)(?:\s*+[,;:.!?(，。；、（]\s*+|\s++[-–—]+\s++|\s++)?+(?:(?<!\w)(?:but|and|or|also|please|just"
     r"|aber|jedoch|bitte|doch|und|mais|et|s'il vous plaît|pero|por favor)\s++|但是?|[请請]|而且"
-    r"|并且?)*+\Z",
+    r"|并且?){0,4}+\Z",
     re.IGNORECASE,
 )
 """Words and marks before a form that belong to it."""
@@ -78,7 +78,7 @@ _OPENING = re.compile(
 )
 """Beginnings of a phrase that are no part of it."""
 _CLOSING = re.compile(
-    r"(?:\s++(?:ones?|stuff|things?|related|please|bitte|thanks|at all|instead)|[的了呢吗])+$",
+    r"(?:(?<!\s)\s++(?:ones?|stuff|things?|related|please|bitte|thanks|at all|instead)|[的了呢吗]){1,3}$",
     re.IGNORECASE,
 )
 _LATER = (
@@ -90,11 +90,11 @@ _LATER = (
 """Words behind a phrase."""
 _END = re.compile(
     rf"[;:!?()（）。；？！\n\[\]] | \.(?=\s|$) | \s[-–—]+\s | [,，\ue000]"
-    rf"| \s++(?:and\s++|und\s++|et\s++|y\s++)?(?:{_LATER})\b | \s++\ue000 | 的(?=[一-鿿])",
+    rf"| (?<!\s)\s++(?:and\s++|und\s++|et\s++|y\s++)?(?:{_LATER})\b | (?<!\s)\s++\ue000 | 的(?=[一-鿿])",
     re.IGNORECASE | re.VERBOSE,
 )
 """The end of a clause."""
-_PART_END = re.compile(r"\s++(?:for|during|since|until|before|after)\b", re.IGNORECASE)
+_PART_END = re.compile(r"(?<!\s)\s++(?:for|during|since|until|before|after)\b", re.IGNORECASE)
 """The end of a phrase after weaker cues: ``besides Postgres for storage``."""
 _AND = r"(?:and|or|nor|no|not|und|oder|sowie|et|ou|ni|y|e|o|u|&)"
 _ITEM = (
@@ -108,12 +108,15 @@ _LIST = re.compile(
 _ITEMS = re.compile(rf"(?:,\s*+(?:{_AND}\s++)*{_ITEM})++(?=\s*+[.;:!?)]*+\s*+$)", re.IGNORECASE)
 """Items of a list without a conjunction, up to the end of the query."""
 _SEPARATOR = re.compile(
-    rf"\s*+[,，、]\s*+(?:{_AND}\s++)*|\s++{_AND}\s++|(?<=[一-鿿])[和或与及](?=[一-鿿])",
+    rf"(?<!\s)\s*+[,，、]\s*+(?:{_AND}\s++)*|(?<!\s)\s++{_AND}\s++"
+    r"|(?<=[一-鿿])[和或与及](?=[一-鿿])",
     re.IGNORECASE,
 )
-_MINUS = re.compile(r"(?<!\S)-(?:(?P<phrase>QQQ+)|(?:[^\W\d_]{3,}|[A-Z]{2,})(?=(?:\s+-\S+)*\s*$))")
+_MINUS = re.compile(
+    r"(?<!\S)-(?:(?P<phrase>QQQ+)|(?:[^\W\d_]{3,}|[A-Z]{2,})(?=(?:\s{1,3}-\S{1,60}){0,16}\s{0,3}$))"
+)
 _COMMAND_LINE = re.compile(
-    r"(?<!\S)--?\w{1,2}(?=\s|$)|(?<!\S)--\w|(?<!\S)-[A-Z]+[a-z]|[|<>$\\=*]|[.~]/|\s\.\s|\d\s*$"
+    r"(?<!\S)--?\w{1,2}(?=\s|$)|(?<!\S)--\w|(?<!\S)-[A-Z]+[a-z]|[|<>$\\=*]|[.~]/|\s\.\s|\d\s?$"
 )
 """Signs of a command line: options, pipes, paths."""
 _WORD = re.compile(r"[^\W_]+(?:['-][^\W_]+)*")

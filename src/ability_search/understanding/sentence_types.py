@@ -69,7 +69,7 @@ _PROCEDURE = re.compile(
     | \b(?:ways?|want|need|needs|try|trying|able|possible|like|allowed|have)\s+to\b
     | \b(?:wie\s+(?:kann|mache?|soll|muss)|warum|wieso|kann\s+(?:ich|man)
       |comment\s+(?:faire|puis|\w+er\b)|pourquoi|peut-on|cómo\s+(?:puedo|se|\w+r\b)|por\s+qué|puedo)\b
-    | 如何|怎么|怎麼|怎样|为什么|為什麼|为何|能否|可以.*吗
+    | 如何|怎么|怎麼|怎样|为什么|為什麼|为何|能否|可以.{0, 40}吗
     """,
     _FLAGS,
 )
