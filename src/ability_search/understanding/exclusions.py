@@ -78,7 +78,8 @@ _OPENING = re.compile(
 )
 """Beginnings of a phrase that are no part of it."""
 _CLOSING = re.compile(
-    r"(?:(?<!\s)\s++(?:ones?|stuff|things?|related|please|bitte|thanks|at all|instead)|[的了呢吗]){1,3}$",
+    r"(?:(?<!\s)\s++(?:ones?|stuff|things?|related|please|bitte|thanks|at all|instead)"
+    r"|[的了呢吗]){1,3}$",
     re.IGNORECASE,
 )
 _LATER = (
@@ -122,7 +123,8 @@ _COMMAND_LINE = re.compile(
 _WORD = re.compile(r"[^\W_]+(?:['-][^\W_]+)*")
 _BRACKETS = "(（"
 _BRACKET = re.compile("[()（）]")
-_CLOSINGS = re.compile(r"\s*+[.!。]"), re.compile(r"\s*+[)）]")
+_FULL_STOP = re.compile(r"\s*+[.!。]")
+_CLOSING_BRACKET = re.compile(r"\s*+[)）]")
 _SPACES = re.compile(r"\s{2,}")
 _LOOSE = re.compile(r"(?<!\s)\s++(?=[,.;:?!](?:\s|$))")
 
@@ -285,7 +287,8 @@ def _closed(plain: str, mark: str, last: int) -> int:
     """Return the end of an exclusion with its bracket or its full stop."""
     if mark not in _BRACKETS + ".!。":
         return last
-    closing = _CLOSINGS[mark in _BRACKETS].match(plain, last)
+    bracket = mark in _BRACKETS
+    closing = _CLOSING_BRACKET.match(plain, last) if bracket else _FULL_STOP.match(plain, last)
     return closing.end() if closing else last
 
 
