@@ -91,7 +91,8 @@ _LATER = (
 """Words behind a phrase."""
 _END = re.compile(
     rf"[;:!?()（）。；？！\n\[\]] | \.(?=\s|$) | \s[-–—]+\s | [,，\ue000]"
-    rf"| (?<!\s)\s++(?:and\s++|und\s++|et\s++|y\s++)?(?:{_LATER})\b | (?<!\s)\s++\ue000 | 的(?=[一-鿿])",
+    rf"| (?<!\s)\s++(?:and\s++|und\s++|et\s++|y\s++)?(?:{_LATER})\b"
+    r"| (?<!\s)\s++\ue000 | 的(?=[一-鿿])",
     re.IGNORECASE | re.VERBOSE,
 )
 """The end of a clause."""
