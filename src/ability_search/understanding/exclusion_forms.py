@@ -17,7 +17,7 @@ FORMS: Final[dict[Kind, str]] = {
     # Said to who answers: in any text; in a question for a way only behind a comma or a bracket.
     "direct": r"""
         (?:excluding|omitting|avoiding|disregarding|ignoring|exclusive of) X
-        (?:setting aside|never mind|outside of) X
+        (?:setting aside|never mind) X
         (?:not (?:counting|including)|leav(?:ing|e) (?:out|aside)|without MENTIONING) X
         without (?:any )?(?:mention|reference|discussion|regard)s? (?:of|to) X
         ^(?:do not|don't|never|no need to) MENTION X
