@@ -101,19 +101,9 @@ SIGNALS: Mapping[str, Signal] = {
         changes=[(intent, "find_exclusions", Exclusions)],
         understanding=True,
     ),
-    "excluded-meaning": Signal(
-        "cosines to excluded phrases",
-        changes=[(exclusion_penalty, "demoted", partial(exclusion_penalty.demoted, meaning=0.0))],
-        understanding=True,
-    ),
-    "excluded-words": Signal(
-        "words of excluded phrases",
-        changes=[(exclusion_penalty, "demoted", partial(exclusion_penalty.demoted, words=0.0))],
-        understanding=True,
-    ),
-    "denials": Signal(
-        "texts that deny an excluded phrase",
-        changes=[(exclusion_penalty, "denied_share", _constant(0.0))],
+    "excluded": Signal(
+        "demotion of what is excluded",
+        changes=[(exclusion_penalty, "SHARE", 0.0)],
         understanding=True,
     ),
     "title": Signal("terms in titles", ranking={"title_weight": 0.0}),

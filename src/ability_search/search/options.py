@@ -344,7 +344,7 @@ class QueryInput(Input):
     understand: bool = Field(
         True,
         description="Recognise times (last March, before 2024, latest) and exclusions"
-        " (besides X) in an English query; false takes it literally.",
+        " (besides X) in the query; false takes it literally.",
     )
     temporal: Temporal | None = Field(
         None,

@@ -25,7 +25,7 @@ from ability_search.search.stages.context_expansion import CONTEXT_EXPANSION, co
 from ability_search.search.stages.cross_encoder import CROSS_ENCODER
 from ability_search.search.stages.decay import DECAY, USE
 from ability_search.search.stages.diversity import DIVERSITY
-from ability_search.search.stages.exclusion_penalty import EXCLUDED_TEXTS, EXCLUSION_PENALTY
+from ability_search.search.stages.exclusion_penalty import EXCLUSION_PENALTY
 from ability_search.search.stages.field_rules import FIELD_RULES
 from ability_search.search.stages.first_candidates import (
     EMBEDDING,
@@ -80,7 +80,6 @@ SCORERS = (
 )
 RANKING = (
     FUSION,
-    EXCLUDED_TEXTS,  # reads the first hits
     *SCORERS,
     JOIN,
     SIGNAL_FLOOR,

@@ -157,12 +157,11 @@ class Query:
     def texts(self) -> dict[str, str]:
         """Texts to embed, by the names of their vectors; the query itself first.
 
-        That is the hypothetical answer, if there is one (HyDE), else the text without its times:
-        ``books, anything but fantasy`` shows that it asks for novels. Of an expansion, phrases are
-        embedded together with the topic, a question by itself.
+        That is the hypothetical answer, if there is one (HyDE), else the topic. Of an expansion,
+        phrases are embedded together with the topic, a question by itself.
         """
         asked = self.asked
-        texts = {COSINE: asked.hypothetical_answer or self.intent.undated}
+        texts = {COSINE: asked.hypothetical_answer or self.intent.topic}
         if self.expansion:
             phrases = self.expander is None or self.expander.method == "terms"
             words = [self.intent.topic, *self.expansion] if phrases else self.expansion

@@ -17,7 +17,7 @@ from ability_search.understanding.periods import Period, day_of
 from ability_search.understanding.recency import Order, find_order
 from ability_search.understanding.requested_period import find_timeframe
 
-QUERY_WORDS: Final = 50
+QUERY_WORDS: Final = 80
 """Maximum words of a query to analyze; a longer text is an example to compare with."""
 _LENGTH: Final = 2000
 """Maximum characters of a query to analyze."""
@@ -40,7 +40,7 @@ class Intent:
 
     Attributes:
         text: The query as given.
-        topic: Text without exclusions and times, to search by words. Has a content word unless
+        topic: Text without exclusions and times, to search for. Has a content word unless
             the query has none.
         excluded: Excluded phrases, those of the caller last.
         period: The days asked for, if any.
@@ -59,11 +59,6 @@ class Intent:
     def words(self) -> str:
         """Text without exclusions but with times, for a search by words alone."""
         return _outside(self.text, [each for each in self.recognized if each.kind == "exclusion"])
-
-    @property
-    def undated(self) -> str:
-        """Text without times but with exclusions, which show what kind of things it asks for."""
-        return _outside(self.text, [each for each in self.recognized if each.kind == "time"])
 
 
 def understand(

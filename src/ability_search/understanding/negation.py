@@ -1,4 +1,4 @@
-"""Negation in a text: ``lasagne without meat`` names meat and is not about it. English.
+"""Negation in a text: ``the cache is not used``. English.
 
 The scope of a negation is found as by NegEx (Chapman et al., A Simple Algorithm for Identifying
 Negated Findings and Diseases in Discharge Summaries, 2001): words of one clause, a few words after
@@ -8,7 +8,6 @@ one that negates, or before one like ``is not needed``.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from typing import Final
 
 from ability_search.understanding.cues import Cue, any_of
@@ -54,23 +53,6 @@ _BEFORE = re.compile(
     rf"(?<![\w'’])(?:{any_of(BEFORE)}){_BETWEEN}{{0,4}}[^\w'’.;:!?\n]++$", re.IGNORECASE
 )
 _BEHIND = re.compile(any_of(BEHIND), re.IGNORECASE)
-
-
-def denied_share(text: str, occurrences: Iterable[tuple[str, int, int]]) -> float:
-    """Return the share of terms that occur in ``text`` under negation only.
-
-    Args:
-        text: A passage.
-        occurrences: Terms with their start and end in the text.
-
-    Returns:
-        0 to 1; 0 without occurrences.
-    """
-    affirmed: dict[str, bool] = {}
-    for term, start, end in occurrences:
-        if not affirmed.get(term):
-            affirmed[term] = not is_negated(text, start, end)
-    return 1 - sum(affirmed.values()) / len(affirmed) if affirmed else 0.0
 
 
 def is_negated(text: str, start: int, end: int) -> bool:

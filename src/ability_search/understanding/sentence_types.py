@@ -1,7 +1,8 @@
 """Sentence type of a query: request, question, statement or instruction, and its quotations.
 
-The type is detected by characteristic words of English, without a grammar. A phrase like ``notes on
-caching`` has none of these types. Words in quotation marks have no meaning as words of the query.
+Characteristic words tell the types, without a grammar: requests and questions in English,
+German, French, Spanish and Chinese, the others in English. A phrase like ``notes on caching`` has
+none of these types. Words in quotation marks have no meaning as words of the query.
 """
 
 from __future__ import annotations
@@ -14,75 +15,74 @@ _BE_OR_DO = (
     r"(?:is|are|was|were|am|do|does|did|has|have|had|can|could|should|would|will|shall|must|might"
     r"|may)(?:n't|not)?"
 )
-_ASKED = r"(?:what|which|who|whom|whose|where|when|why|how)"
+_ASKED = (
+    r"(?:what|which|who|whom|whose|where|when|why|how|welche[rnms]?|was|wer|wo|wann|wie|warum"
+    r"|quel(?:le)?s?|que|qu'|qui|où|quand|comment|pourquoi|cu[aá]l(?:es)?|qué|quién(?:es)?"
+    r"|dónde|cuándo|cómo)"
+)
 _STATED_WORDS: Final = 6
 """Minimum words of a sentence with a capital and a full stop; shorter texts may be phrases."""
 
 _REQUEST = re.compile(
-    r"^\W*(?:please\s+)?(?:(?:show|give|tell|find|get|send|list|recommend|suggest)(?:\s+me)?\b"
-    r"|i\s+(?:want|need|prefer)\b(?!\s+to\b)|(?:i'm\s+|i\s+am\s+)?(?:looking|searching)\s+for\b)",
-    re.IGNORECASE,
-)
-_QUESTION = re.compile(
-    rf"""
-    \?\W*$ | ^\W*{_BE_OR_DO}\b
-    | ^\W*(?:(?:about|at|by|for|from|in|of|on|to|with)\s+)?{_ASKED}\b
-    | ^\W*(?:besides|apart|aside|except|excluding|other|with)\b[^,.]{{0,80}},\s*{_ASKED}\b
+    r"""
+    ^\W*(?:(?:please|bitte|kindly|(?:can|could|would)\s+you(?:\s+please)?)\s+)?
+    (?: (?:show|give|tell|find|get|send|list|name|recommend|suggest|provide|describe|explain
+        |introduce|outline|discuss|analy[sz]e|compare|examine|summari[sz]e|present|write|search
+        |explore|identify|review|i\s+(?:want|need|prefer|would\s+like|'d\s+like)(?!\s+to\b)
+        |(?:i'm\s+|i\s+am\s+)?(?:looking|searching)\s+for
+        |zeige?|gib|nenne?|finde?|suche?|erkläre?|beschreibe?|erzähle?|liste|empfiehl|fasse|vergleiche
+        |(?:ich\s+)?(?:suche|brauche|möchte)
+        |montre|donne|trouve|cherche|liste|décri[st]|décrivez|explique[zr]?|présente|résume|recommande
+        |compare|montrez|donnez|présentez|(?:je\s+)?(?:cherche|veux|voudrais)
+        |muestra|muéstrame|dame|da|busca|busco|lista|describe|explica|presenta|resume|recomienda
+        |compara|enumera|quiero|necesito)(?:[\s-](?:me|moi|mir|uns|us|nous|nos))?\b
+      | [请請]|介绍|介紹|推荐|推薦|列出|列举|描述|说明|說明|解释|概述|分析|比较|给我
+      |告诉我|我想|查找|寻找|搜索)
     """,
     _FLAGS,
 )
-_CIRCUMSTANCE = re.compile(r"^\W*(?:when|where)\b.*\.\W*$", _FLAGS)
-_NEXT_SENTENCE = re.compile(r"[a-z]{3}[\"')]*[.!?][\"')]*\s+[\"'(]?[A-Z]")
+_QUESTION = re.compile(
+    rf"""
+    [?？]\W*$ | ^\W*{_BE_OR_DO}\b
+    | ^\W*(?:(?:about|at|by|for|from|in|of|on|to|with|für|von|mit|de|à|en|por|con)\s+)?{_ASKED}\b
+    | ^[^,.]{{0,100}},\s*{_ASKED}\b
+    """,
+    _FLAGS,
+)
 _FULL_STOP = re.compile(r"^\W*[A-Z].*[.!][\"')]*\s*$", re.DOTALL)
 _FINITE = re.compile(
     rf"""
     ^\W*(?:i|we|you|he|she|they|let's)\b
     | (?<=\S\s)(?<!\bthat\s)(?<!\bwhich\s)(?<!\bwho\s)(?<!\bwhat\s)(?<!\bto\s)
       (?<!\bwe\s)(?<!\bi\s)(?<!\byou\s)(?<!\bthey\s)(?<!n't\s)(?<!\bnot\s)
-      \b(?: {_BE_OR_DO}
-          | acts|affects|allows?|appears?|became|becomes?|believes?|consists?|contains?|contributes?
-          | depends|exists?|gave|gets|gives?|goes|got|happens?|improves?|increases|indicates?
-          | induces?|inhibits?|knew|knows|lacks?|leads|lives|looks|lowers|makes|means|occurs?
-          | prevents?|provides?|reduces?|remains?|requires?|said|says|seems?|speaks|suggests|takes
-          | thinks?|took|wants|went )\b(?!-)
+      \b(?: {_BE_OR_DO} | occurs?|exists?|means|allows|contains|lacks|remains?|seems?|went
+          | became|got|gave|took|said|improves?|reduces?|increases?|lowers|requires?
+          | prevents?)\b(?!-)
     """,
     _FLAGS,
 )
-_ASKS_HOW = re.compile(
-    r"""
-    \b(?:how|why)\b | \bwhat\s+(?:happens|if|would)\b
-    | ^\W*(?:can|could|should|would|will|do|does|did|is|are|was|were|has|have|am)(?:n't)?\b
-    | \b(?:ways?|want|need|needs|try|trying|able|possible|like|allowed|have)\s+to\b
-    """,
-    _FLAGS,
-)
-_COMMANDS: Final = r"""
-    (?:add|allow|authenticate|avoid|build|call|change|clone|commit|compile|configure|connect
-      |convert|copy|count|create|debug|delete|deploy|disable|download|edit|enable|execute|export
-      |filter|fix|force|generate|import|init|initialize|insert|install|join|kill|launch|load|log
-      |login|make|merge|migrate|mount|move|open|parse|pull|push|query|read|rebase|rebuild|reload
-      |remove|rename|render|replace|reset|resize|restart|restore|return|revert|rollback|rotate
-      |run|save|scale|send|serve|set|setup|ship|sign|sort|split|ssh|start|stop|store|switch|sync
-      |test|train|undo|uninstall|unlock|update|upgrade|upload|use|validate|verify|view|write
-      |grep|tar|zip|select|sum)\b
-"""
-_HAS_VERB = re.compile(
+_PROCEDURE = re.compile(
     rf"""
-    ^\W*(?:what|which|who|where|when)\b
-    | \b(?:can|could|should|would|will|must|may|might|does|do|did|is|are|was|were|be|been|am|works?
-        |runs?|fails?|starts?|using|cannot|can't)\b
-    | \b(?:for|by|of|when|while)\s+\w+ing\b
-    | ^\W*{_COMMANDS}
+    \bhow\s+(?:to|(?:do|can|could|should|would|did|does|is)\s+(?:i|we|you|one|it|they)\b)
+    | \bwhat\s+(?:happens|if|would)\b | \bwhy\b
+    | ^\W*(?!(?:can|could|would|will)\s+you\b)(?:{_BE_OR_DO})\b
+    | \b(?:ways?|want|need|needs|try|trying|able|possible|like|allowed|have)\s+to\b
+    | \b(?:wie\s+(?:kann|mache?|soll|muss)|warum|wieso|kann\s+(?:ich|man)
+      |comment\s+(?:faire|puis|\w+er\b)|pourquoi|peut-on|cómo\s+(?:puedo|se|\w+r\b)|por\s+qué|puedo)\b
+    | 如何|怎么|怎麼|怎样|为什么|為什麼|为何|能否|可以.{0, 40}吗
     """,
     _FLAGS,
 )
 _INSTRUCTION = re.compile(
-    rf"""
+    r"""
     ^\W*+(?:[\w.+#]++:?\s++)?
     (?: (?:compute|convert|copy|decode|delete|disable|enable|encode|exclude|ignore|initialize|insert
-        |iterate|kill|match|parse|raise|remove|rename|replace|returns|select|serialize|split
+        |iterate|kill|match|parse|raise|remove|rename|replace|returns?|select|serialize|split
         |uninstall|validate)\b
-      | {_COMMANDS}\s+(?:an?|all|any|both|each|every|everything|my|no|only|the|this|these|your)\b )
+      | (?:add|build|change|check|clear|close|commit|copy|count|create|deploy|download|filter
+        |install|load|merge|move|open|print|push|query|read|restart|restore|run|save|set|sort|start|stop
+        |sync|test|update|upgrade|upload|use|view|write)
+        \s+(?:an?|all|any|both|each|every|everything|my|no|only|the|this|these|your)\b )
     """,
     _FLAGS,
 )
@@ -131,18 +131,18 @@ def _is_quotation(text: str, start: int, end: int) -> bool:
 
 
 def is_request(plain: str) -> bool:
-    """Return whether a text is a plain request: ``show me``, ``I'm looking for``."""
+    """Return whether a text is a plain request: ``show me``, ``I'm looking for``, ``describe``."""
     return _REQUEST.match(plain) is not None
 
 
 def asks_how(plain: str) -> bool:
-    """Return whether a text asks how, why, whether, or for a way to do something."""
-    return _ASKS_HOW.search(plain) is not None
+    """Return whether a text asks for a way to do something, why, or whether."""
+    return _PROCEDURE.search(plain) is not None
 
 
-def has_verb(plain: str) -> bool:
-    """Return whether the beginning of a text has a verb, and thus describes an action."""
-    return _HAS_VERB.search(plain) is not None
+def is_question(plain: str) -> bool:
+    """Return whether a text is a question, by its first words or its last mark."""
+    return _QUESTION.search(plain) is not None
 
 
 def is_instruction(plain: str) -> bool:
@@ -154,13 +154,11 @@ def is_instruction(plain: str) -> bool:
 
 
 def is_statement(plain: str) -> bool:
-    """Return whether a text states something instead of asking: ``X is Y``, or several sentences.
+    """Return whether a text states something instead of asking: ``X is Y``, or a full sentence.
 
     A verb within a relative clause does not make a statement: ``papers that are about X``.
     """
-    if is_request(plain):
+    if is_request(plain) or is_question(plain):
         return False
-    if _QUESTION.search(plain):
-        return _CIRCUMSTANCE.match(plain) is not None
     full = _FULL_STOP.match(plain) is not None and len(plain.split()) >= _STATED_WORDS
-    return full or any(found.search(plain) for found in (_NEXT_SENTENCE, _FINITE))
+    return full or _FINITE.search(plain) is not None

@@ -1,59 +1,62 @@
-import numpy as np
+"""Demotion of candidates about what is excluded, without a database."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.ability_search.search import values
+from tests.ability_search.search.values import candidates_of, chunk, query_of
 
-from ability_search.search.stages.exclusion_penalty import demoted, excess
+from ability_search.search.plan import Plan
+from ability_search.search.query import understood
+from ability_search.search.stages.exclusion_penalty import EXCLUSION_PENALTY, SHARE
+from ability_search.text.bm25 import QueryTerms
 
-
-def test_candidates_close_to_the_exclusion_or_with_its_words_are_demoted() -> None:
-    scores = demoted(
-        np.full(5, 0.5),
-        closer=np.array([[0.0, 0.2, 0.0, 0.0, 0.9]]),
-        coverage=np.array([[0.0, 0.0, 1.0, 0.5, 1.0]]),
-        denied=np.zeros((1, 5)),
-    )
-    np.testing.assert_allclose(scores, [0.5, 0.3, 0.0, 0.375, 0.0])
+TERMS = QueryTerms((1,), (2.0,), 2.0)
+PLAN = Plan(products={"excluded0Words": TERMS, "excluded1Words": TERMS})
 
 
-def test_text_that_denies_the_phrase_gains() -> None:
-    scores = demoted(
-        np.full(3, 0.5),
-        closer=np.full((1, 3), 0.2),
-        coverage=np.full((1, 3), 1.0),
-        denied=np.array([[0.0, 0.5, 1.0]]),
-    )
-    np.testing.assert_allclose(scores, [0.0, 0.5 - 0.1 - 0.5 / 4 + 0.025, 0.55])
+def factors(*columns: dict[str, Any], plan: Plan = PLAN) -> list[float]:
+    """Return the factor of each candidate with these columns, for two excluded phrases."""
+    query = understood(query_of("caching besides Redis or disks"), now=0)
+    items = []
+    for place, own in enumerate(columns):
+        item = chunk(f"#{place}", str(place), 0.5)
+        item.score, item.columns = 0.5, own
+        items.append(item)
+    candidates = candidates_of(query, plan, items, 0)
+    candidates.blocks = [items]
+    values.apply(EXCLUSION_PENALTY, candidates)
+    return [item.score / 0.5 for item in items]
+
+
+def about(cosine: float | None, words: float | None, place: int = 0) -> dict[str, Any]:
+    return {f"excluded{place}": cosine, f"excluded{place}Words": words}
+
+
+def test_cosine_and_words_of_a_phrase_demote() -> None:
+    found = factors(about(0.0, 0.0), about(0.4, 0.0), about(0.4, 1.0), about(1.0, 9.0))
+    assert found == pytest.approx([1.0, 1 - SHARE * 0.2, 1 - SHARE * 0.45, 1 - SHARE])
 
 
 def test_of_several_phrases_the_worst_counts() -> None:
-    scores = demoted(
-        np.array([0.9]),
-        closer=np.array([[0.1], [0.3]]),
-        coverage=np.array([[1.0], [0.5]]),
-        denied=np.array([[1.0], [0.0]]),
-    )
-    np.testing.assert_allclose(scores, [0.9 - 0.3 - 0.5 / 4 + 0.01])
+    (found,) = factors(about(0.2, 0.0) | about(0.6, 2.0, place=1))
+    assert found == pytest.approx(1 - SHARE * 0.8)
 
 
-def test_no_exclusion_changes_no_score() -> None:
-    scores, zeros = np.array([0.9, 0.1]), np.zeros((1, 2))
-    unchanged = demoted(scores, closer=zeros, coverage=zeros, denied=zeros)
-    np.testing.assert_array_equal(unchanged, scores)
+def test_what_is_unknown_leaves_the_other_alone() -> None:
+    assert factors(about(None, 2.0)) == pytest.approx([1 - SHARE])
+    silent = QueryTerms((), (), 0.0)
+    plan = replace(PLAN, products={"excluded0Words": silent, "excluded1Words": silent})
+    assert factors(about(0.5, None), plan=plan) == pytest.approx([1 - SHARE * 0.5])
+    assert factors({}, plan=plan) == [1.0]
 
 
-def test_excess_is_over_the_mean_of_query_and_relevant_candidates() -> None:
-    closer = excess(
-        np.array([0.5, 0.5]),
-        cosines=np.array([0.4, 0.4]),
-        excluded_cosines=np.array([0.8, 0.4]),
-    )
-    np.testing.assert_allclose(closer, [0.8 - (0.4 + 0.6) / 2, 0.0])
-
-
-@given(st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1)), min_size=1), st.floats(0, 1))
-def test_candidates_equally_close_to_the_phrase_are_lowered_by_their_distance_to_the_query_only(
-    found: list[tuple[float, float]], close: float
-) -> None:
-    scores, cosines = np.array(found).T
-    closer = excess(scores, cosines=cosines, excluded_cosines=np.full(len(found), close))
-    np.testing.assert_allclose(closer, np.maximum(0.0, close - cosines) / 2, atol=1e-12)
+@given(st.floats(-1, 1), st.floats(0, 50))
+def test_no_candidate_loses_more_than_the_share(cosine: float, words: float) -> None:
+    (found,) = factors(about(cosine, words))
+    assert 1 - SHARE - 1e-9 <= found <= 1

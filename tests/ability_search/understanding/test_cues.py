@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable
 import pytest
 
 from ability_search.understanding import (
-    exclusions,
     recency,
     relative_dates,
     requested_period,
@@ -55,14 +54,7 @@ MEANINGS: list[tuple[str, Iterable[Cue], Reading, str]] = [
         for name, cues in requested_period.RELATIONS.items()
     ),
 ]
-EXCLUSIONS = [
-    *exclusions.ANYWHERE,
-    *exclusions.OUTSIDE_QUESTIONS,
-    *exclusions.WITHOUT,
-    *exclusions.IN_REQUESTS,
-]
 CUES = [
-    *EXCLUSIONS,
     *(cue for _, cues, _, _ in MEANINGS for cue in cues),
     *(cue for cue, _ in relative_dates.FORMS),
     *(cue for cue, _ in written_dates.FORMS.values()),
@@ -80,15 +72,6 @@ CUES = [
 def test_a_cue_has_its_meaning_in_the_example_only(cue: Cue, read: Reading, meaning: str) -> None:
     assert read(cue.example) == meaning
     assert read(cue.counterexample) is None
-
-
-@pytest.mark.parametrize("cue", EXCLUSIONS, ids=lambda cue: cue.example)
-def test_a_cue_of_exclusions_excludes_in_the_example_only(cue: Cue) -> None:
-    found = exclusions.find_exclusions(cue.example)
-    used = re.search(cue.pattern, masked(cue.example), re.IGNORECASE)
-    assert used is not None
-    assert [start < used.end() <= end for start, end in found.spans] == [True]
-    assert exclusions.find_exclusions(cue.counterexample).excluded == ()
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ import pytest
 
 from ability_search.understanding.sentence_types import (
     asks_how,
-    has_verb,
     is_instruction,
+    is_question,
     is_request,
     is_statement,
     masked,
@@ -21,6 +21,11 @@ from ability_search.understanding.sentence_types import (
         ("please find articles", True),
         ("I'm looking for recipes", True),
         ("i need examples", True),
+        ("Could you describe our caching?", True),
+        ("Zeige mir Notizen", True),
+        ("Décris la ville", True),
+        ("Muéstrame recetas", True),
+        ("请介绍缓存", True),
         ("i need to deploy", False),
         ("shows about cooking", False),
         ("caching notes", False),
@@ -33,10 +38,15 @@ def test_requests_are_recognized(text: str, expected: bool) -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("how do tokens expire", True),
+        ("how do I expire tokens", True),
         ("what happens on a timeout", True),
         ("can it run offline", True),
         ("ways to deploy", True),
+        ("wie kann ich suchen", True),
+        ("comment payer sans carte", True),
+        ("cómo puedo pagar", True),
+        ("如何登录", True),
+        ("can you show me notes", False),
         ("notes on caching", False),
         ("which notes mention caching", False),
     ],
@@ -48,15 +58,16 @@ def test_questions_how_are_recognized(text: str, expected: bool) -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("deploy the service", True),
-        ("tools for managing", True),
-        ("what runs", True),
-        ("recipes", False),
+        ("which notes mention caching", True),
+        ("notes on caching?", True),
+        ("Welche Städte gibt es", True),
+        ("¿Qué ciudades hay", True),
+        ("有哪些城市？", True),
         ("notes on caching", False),
     ],
 )
-def test_a_verb_at_the_beginning_is_recognized(text: str, expected: bool) -> None:
-    assert has_verb(text) is expected
+def test_questions_are_recognized(text: str, expected: bool) -> None:
+    assert is_question(text) is expected
 
 
 @pytest.mark.parametrize(
@@ -80,8 +91,6 @@ def test_instructions_are_recognized(text: str, expected: bool) -> None:
         ("The server was restarted.", True),
         ("the error occurs", True),
         ("We moved to Berlin", True),
-        ("It rained all day. Then it stopped", True),
-        ("When files are merged, all are kept.", True),
         ("papers that are about turbulence", False),
         ("are papers about turbulence kept?", False),
         ("show me what is new", False),
