@@ -25,7 +25,7 @@ TEXTS = {
     "words": "word and other " * 10_000,
     "one word": "x" * 150_000,
     "accents": "a" + "\u0301\u0323" * 60_000,
-    "headings": "\n".join(f"# Heading {n}" for n in range(8_000)),
+    "headings": "\n".join(f"# Heading {n} " + "of words " * 4 for n in range(2_500)),
     "chat": "\n".join(f"[-] Ann: I said {n}" for n in range(8_000)),
     "JSON": "[" + ",".join(f'{{"a": {n}}}' for n in range(12_000)) + "]",
     "code": "\n".join(f"def f{n}():\n    return {n}\n" for n in range(6_000)),

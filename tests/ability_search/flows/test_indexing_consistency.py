@@ -96,8 +96,8 @@ async def test_folding_the_log_of_terms_changes_no_statistics(
     await settled(services, "docs")
     collection = await assert_consistent(network, "docs")
     log = await rows(network, "SELECT base FROM TermStatistics WHERE type = :t", t=collection.type)
-    assert len(log) < 32
-    assert [row["base"] for row in log].count(True) == 1
+    assert 1 <= [row["base"] for row in log].count(True) <= 2
+    assert len(log) < 2 * 32 + 2
     for _ in range(5):
         await operate(network, chance)
     await assert_consistent(network, "docs")
