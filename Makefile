@@ -100,8 +100,8 @@ bench: $(VENV)/.dev ## measure latency, throughput and ranking quality
 	@$(BIN)/python -m benchmarks
 
 quality: $(VENV)/.dev ## hold the ranking against textbook fusions, on the judged sets below SETS
-	@$(BIN)/python -m benchmarks.quality $(SETS) $(if $(SMALLEST),--smallest $(SMALLEST)) \
-		$(if $(CACHE),--cache $(CACHE))
+	@$(BIN)/python -m benchmarks.quality $(if $(SMALLEST),--smallest $(SMALLEST)) \
+		$(if $(CACHE),--cache $(CACHE)) $(SETS)
 
 chaos: $(VENV)/.dev ## break a running stack at random for MINUTES and check what must be true
 	@$(BIN)/python -m chaos --minutes $(MINUTES) --faults $(FAULTS) --inputs $(INPUTS) \
