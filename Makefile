@@ -28,14 +28,11 @@ INPUTS  ?= 10000
 QUERIES ?= 200
 SEED    ?=
 
-# Of `make quality`: a directory with judged sets, at any depth, the directory of their recorded
-# runs, and how many of the sets, the smallest first; all by default.
-SETS     ?= tests/data
-RECORDED ?= tests/data/recorded
+# Of `make quality`: a directory with judged sets, at any depth, how many of them, the smallest
+# first (all by default), and the directory of the vectors, by default one of the user's caches.
+SETS     ?= $(firstword $(wildcard ../shared/data) tests/data)
 SMALLEST ?=
-
-# Of `make ablation`: the signals to take out, one after another; all by default.
-WITHOUT ?=
+CACHE    ?=
 
 # Most examples that `make contract` makes up for an operation.
 EXAMPLES ?= 10
@@ -58,7 +55,7 @@ KADI_CORE ?= $(firstword $(wildcard ../shared/kadi-core/*.tgz))
 export ORT_DISABLE_TELEMETRY := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo up test tests lint docs site contract inspector cluster bench quality ablation chaos lock clean
+.PHONY: help demo up test tests lint docs site contract inspector cluster bench quality chaos lock clean
 .DELETE_ON_ERROR:
 
 help: ## list the targets
@@ -102,11 +99,9 @@ cluster: $(VENV)/.dev $(VENV)/.cluster ## kill the leader of a cluster of three 
 bench: $(VENV)/.dev ## measure latency, throughput and ranking quality
 	@$(BIN)/python -m benchmarks
 
-quality: $(VENV)/.dev ## hold the ranking against the recorded runs of the judged sets below SETS
-	@$(BIN)/python -m benchmarks.quality $(if $(SMALLEST),--smallest $(SMALLEST)) $(SETS) $(RECORDED)
-
-ablation: $(VENV)/.dev ## take single signals out of the ranking, on the judged sets below SETS
-	@$(BIN)/python -m benchmarks.ablation $(SETS) $(if $(WITHOUT),--without $(WITHOUT))
+quality: $(VENV)/.dev ## hold the ranking against textbook fusions, on the judged sets below SETS
+	@$(BIN)/python -m benchmarks.quality $(if $(SMALLEST),--smallest $(SMALLEST)) \
+		$(if $(CACHE),--cache $(CACHE)) $(SETS)
 
 chaos: $(VENV)/.dev ## break a running stack at random for MINUTES and check what must be true
 	@$(BIN)/python -m chaos --minutes $(MINUTES) --faults $(FAULTS) --inputs $(INPUTS) \

@@ -1,12 +1,12 @@
 """Judged sets in this process: the worker's own code over a store in memory.
 
-The embedder is that of the local stack. Its vectors are kept in a file, so that a text is embedded
-once, in whatever run.
+The embedder is that of the local stack, or a deliberately poor one. Vectors of the former are kept
+in a file, so that a text is embedded once, in whatever run.
 """
 
 from __future__ import annotations
 
-import pickle
+import re
 import sqlite3
 from collections.abc import AsyncIterator, Awaitable, Callable, Container, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -24,8 +24,6 @@ from ability_search.config.loader import load_settings
 from ability_search.config.schema import Settings
 from ability_search.documents import Document, SparseVector, Vector
 from ability_search.evaluation.judged_sets import Dataset
-from ability_search.evaluation.measurement import QueryRun, measure
-from ability_search.evaluation.runs import ModeRun
 from ability_search.filters.predicate import matches
 from ability_search.index.index_calls import IndexOptions, Progress
 from ability_search.ports import Embedder
@@ -39,7 +37,6 @@ from ability_search.store.memory_tables import (
     selected,
 )
 from ability_search.store.records import (
-    ChunkText,
     Columns,
     Read,
     Row,
@@ -50,10 +47,12 @@ from ability_search.store.records import (
 from ability_search.tools import requests
 from ability_search.tools.inputs import QueryInput
 from ability_search.worker import build_services, open_embedder
-from benchmarks.quality import AS_OF
 from kadi_localnet.models import open_models
 
-MODEL = "all-MiniLM-L6-v2"
+HASHED = "hashed"
+"""Name of the model of :class:`HashedWords`."""
+AS_OF = "2026-03-25"
+"""The day of all queries: ``last week`` must not mean another one in every measurement."""
 _TIMEOUT = 3600.0
 _NOBODY: Any = None
 """In place of the models that no query here uses."""
@@ -61,6 +60,34 @@ _NOBODY: Any = None
 
 async def _unreported(_progress: Progress) -> None:
     """Nobody listens."""
+
+
+class HashedWords:
+    """An :class:`~ability_search.ports.Embedder` that knows words, and nothing about them.
+
+    The vector of a text is the mean of random Gaussian vectors, one for each word.
+    """
+
+    dimensions = 256
+
+    def __init__(self) -> None:
+        self._known: dict[str, Vector] = {}
+
+    async def embed(self, model: str, texts: Sequence[str], *, timeout: float) -> Vector:
+        """Return unit vectors of texts, shape (len(texts), 256)."""
+        return np.array([self._vector(text) for text in texts], np.float32)
+
+    def _vector(self, text: str) -> Vector:
+        words = re.findall(r"\w+", text.lower()) or [""]
+        total: Vector = np.sum([self._word(word) for word in words], axis=0)
+        return total / np.linalg.norm(total)
+
+    def _word(self, word: str) -> Vector:
+        if word not in self._known:
+            seed = blake2b(word.encode(), digest_size=8).digest()
+            rng = np.random.default_rng(int.from_bytes(seed, "big"))
+            self._known[word] = rng.standard_normal(self.dimensions, np.float32)
+        return self._known[word]
 
 
 class KeptVectors:
@@ -143,15 +170,16 @@ class _Matrices:
 class MatrixStore(MemoryStore):
     """The store in memory with faster searches, for collections of which nothing is replaced.
 
-    What was found is kept, so that a query asked again with other constants costs no search.
     Searches of kinds, and of chunks without a vector, are not supported.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self._matrices: dict[str, _Matrices] = {}
-        self._kept: dict[bytes, Mapping[str, Sequence[Row]]] = {}
-        self._texts: dict[bytes, list[ChunkText]] = {}
+
+    def forget(self) -> None:
+        """Read the chunks anew for the next search; call it after their weights have changed."""
+        self._matrices = {}
 
     async def search(
         self,
@@ -166,29 +194,12 @@ class MatrixStore(MemoryStore):
         matrices = self._matrices.get(collection.type)
         if matrices is None or matrices.size != len(generation.chunks):
             matrices = self._matrices[collection.type] = _Matrices(generation)
-            self._kept, self._texts = {}, {}
-        key = pickle.dumps((collection.type, searches, columns, first))
-        if key not in self._kept:
-            places = {each.name: matrices.found(each) for each in searches}
-            whole = {place for each in places.values() for place, _ in each[:first]}
-            self._kept[key] = {
-                each.name: _rows(matrices, each, places[each.name], columns, whole)
-                for each in searches
-            }
+        places = {each.name: matrices.found(each) for each in searches}
+        whole = {place for each in places.values() for place, _ in each[:first]}
         found = {
-            name: [replace(row, columns=dict(row.columns)) for row in rows]
-            for name, rows in self._kept[key].items()
+            each.name: _rows(matrices, each, places[each.name], columns, whole) for each in searches
         }
         return Read(self._records.get(collection.name), found)
-
-    async def chunks(
-        self, generation: str, rids: Sequence[str], *, compared: Sequence[str] = ()
-    ) -> list[ChunkText]:
-        """See :meth:`ability_search.store.port.SearchStore.chunks`."""
-        key = pickle.dumps((generation, rids, compared))
-        if key not in self._texts:
-            self._texts[key] = await super().chunks(generation, rids, compared=compared)
-        return [replace(text) for text in self._texts[key]]
 
 
 def _rows(
@@ -221,17 +232,20 @@ def _rows(
 
 @asynccontextmanager
 async def offline_embedder(
-    cache: Path, environ: Mapping[str, str], *, model: str = MODEL
-) -> AsyncIterator[tuple[Settings, KeptVectors]]:
-    """Yield the embedder of the local stack, and the settings of a worker that uses it.
+    cache: Path, environ: Mapping[str, str], *, model: str
+) -> AsyncIterator[tuple[Settings, Embedder]]:
+    """Yield an embedder, and the settings of a worker that uses it.
 
     Args:
         cache: Directory of the vectors.
         environ: The environment that the settings are read from.
-        model: The embedding model.
+        model: The embedding model, one of the local stack or :data:`HASHED`.
     """
     environ = {**environ, "SEARCH_EMBEDDING_MODEL": model}
     settings = load_settings(environ, cache)
+    if model == HASHED:
+        yield settings, HashedWords()
+        return
     async with open_models(models_config(settings)) as models:
 
         async def invoke(
@@ -256,19 +270,21 @@ async def offline_embedder(
                 kept.close()
 
 
-async def indexed(
-    dataset: Dataset,
-    settings: Settings,
-    embedder: Embedder,
-    options: IndexOptions | None = None,
-) -> MatrixStore:
-    """Return a store with the documents of a set in the collection ``set``."""
+async def indexed(dataset: Dataset, settings: Settings, embedder: Embedder) -> MatrixStore:
+    """Return a store with the documents of a set in the collection ``set``, as maintained.
+
+    Raises:
+        ValueError: if a document cannot be indexed.
+    """
     store = MatrixStore()
     services = build_services(settings, store, embedder, _NOBODY, _NOBODY, base=Path())
     documents = [Document(**each) for each in dataset.documents()]
-    report = await services.indexing.index("set", documents, options or IndexOptions(), _unreported)
+    report = await services.indexing.index("set", documents, IndexOptions(), _unreported)
     if report.failed:
         raise ValueError(f"{dataset.directory}: {report.failed[0]}")
+    await services.maintenance.idle()
+    await services.maintenance.maintain("set")
+    store.forget()
     return store
 
 
@@ -277,7 +293,7 @@ Ask = Callable[[Mapping[str, Any]], Awaitable[QueryResult]]
 
 
 def asking(store: MatrixStore, settings: Settings, embedder: Embedder) -> Ask:
-    """Return a function that searches a store of :func:`indexed`, as of ``AS_OF``."""
+    """Return a function that searches a store of :func:`indexed`, as of :data:`AS_OF`."""
     services = build_services(settings, store, embedder, _NOBODY, _NOBODY, base=Path())
     own = {"collection": "set", "asOf": AS_OF}
 
@@ -286,15 +302,3 @@ def asking(store: MatrixStore, settings: Settings, embedder: Embedder) -> Ask:
         return await services.searcher.query(requests.query(asked, settings.limits, None))
 
     return ask
-
-
-async def measured_offline(dataset: Dataset, ask: Ask) -> ModeRun:
-    """Run the queries of a set in hybrid mode."""
-
-    async def call(_tool: str, tool_input: Mapping[str, Any]) -> dict[str, Any]:
-        result = await ask(tool_input)
-        hits = [{"source": hit.source, "score": hit.score} for hit in result.results]
-        return {"results": hits, "degraded": result.degraded, "warnings": result.warnings}
-
-    run = QueryRun(call=call, fields={}, limit=10, chunks=10, most_chunks=1000, concurrency=1)
-    return await measure(run, dataset, "hybrid", lambda _done: None)

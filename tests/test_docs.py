@@ -16,7 +16,12 @@ from ability_search.config.settings_table import BY_ENV, BY_KEY
 from ability_search.tools.table import TOOLS
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGES = sorted([ROOT / "README.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").rglob("*.md")])
+PAGES = sorted(
+    [
+        *(ROOT / name for name in ("README.md", "CHANGELOG.md", "benchmarks/README.md")),
+        *(ROOT / "docs").rglob("*.md"),
+    ]
+)
 FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 INLINE = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
 LINK = re.compile(r"\]\(([^)\s]+)\)")

@@ -254,7 +254,7 @@ def retriever_weights(candidates: Candidates) -> dict[str, float]:
     if option is None:
         given = {
             "semantic": ranking.fusion_semantic * trust(candidates.collection),
-            "keyword": ranking.fusion_keyword,
+            "keyword": ranking.fusion_keyword * plan.specific,
         }
     else:
         given = {by: float(option.weights.get(by, 1.0)) for by in plan.retrievers}

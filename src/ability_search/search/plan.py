@@ -56,6 +56,9 @@ class Plan:
     """Number of candidates per retriever whose terms and embeddings are read too."""
     learned: Mapping[str, Any] | None = None
     """Effect of pseudo-relevance feedback on the query, for ``explain``."""
+    specific: float = 1.0
+    """Inverse document frequency of the rarest word of the query, relative to the greatest possible
+    one, 0 to 1."""
     informative: float = 0.0
     """Information of the query's terms, in units of a term that occurs in a single chunk."""
 

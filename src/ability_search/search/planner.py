@@ -74,7 +74,13 @@ def planned(candidates: Candidates, query: Query, vectors: Vectors | None) -> Pl
     if in_fields := full_text_terms(query, statistics, language=language):
         products[FULL_TEXT] = in_fields
     rarest = float(inverse_document_frequency([1], statistics.chunks)[0])
-    return replace(plan, terms=terms, products=products, informative=topic.information / rarest)
+    return replace(
+        plan,
+        terms=terms,
+        products=products,
+        specific=min(1.0, max(topic.weights, default=0.0) / rarest),
+        informative=topic.information / rarest,
+    )
 
 
 def ranked_for(query: Query) -> int:

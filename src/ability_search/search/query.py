@@ -36,7 +36,7 @@ EXPANSION: Final = "expansion"
 """Name of the vector of the words added by query expansion."""
 
 VAGUE: Final = 0.25
-"""Keyword gap below which a query counts as vague; measured in docs/research/ranking.md."""
+"""Keyword gap below which a query counts as vague."""
 
 DOCUMENTS: Final = "documents"
 """The kind of chunks that are no kind made of a document."""

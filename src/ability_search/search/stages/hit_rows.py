@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from typing import Final
 
 from ability_search.documents import instant
-from ability_search.search.candidates import Answer, Candidate, Candidates, best_first
+from ability_search.search.candidates import Answer, Candidate
 from ability_search.search.options import Expand
 from ability_search.search.query import Query
 from ability_search.search.response import Highlight, Hit
@@ -16,8 +16,6 @@ from ability_search.search.stages.context_expansion import CONTEXT_EXPANSION, re
 from ability_search.text.analyzer import Analyzer, analyzer_for
 
 HIGHLIGHTS_LIMIT: Final = 20
-_READ_FIRST: Final = 20
-"""Number of first candidates whose texts stages may read."""
 
 
 async def read_rows(items: Sequence[Candidate], ports: Ports) -> None:
@@ -35,18 +33,6 @@ async def read_rows(items: Sequence[Candidate], ports: Ports) -> None:
     for own, rows in zip(missing.values(), answers, strict=True):
         for row in rows:
             own[row.rid].row = row
-
-
-async def read_first(candidates: Candidates, ports: Ports) -> list[Candidate]:
-    """Return the first candidates of the first block, best first, with their rows."""
-    first = best_first(candidates.blocks[0])[:_READ_FIRST]
-    await read_rows(first, ports)
-    return first
-
-
-def text_of(item: Candidate) -> str:
-    """Return title and content of a candidate; both are empty if its row was not read."""
-    return f"{item.row.title}\n{item.row.content}" if item.row else "\n"
 
 
 async def read_page(answer: Answer, ports: Ports) -> None:
