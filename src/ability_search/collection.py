@@ -39,7 +39,7 @@ class ModelInput(NamedTuple):
 
 
 class Calibration(NamedTuple):
-    """What the cosines of a generation are like, see :mod:`.calibration`."""
+    """The measured cosines of a generation, see :mod:`.calibration`."""
 
     chance: float
     near: float
@@ -47,7 +47,7 @@ class Calibration(NamedTuple):
 
 
 CALIBRATION: Final = Calibration(chance=0.0, near=0.5, agreement=1.0)
-"""What is assumed of a generation with too few documents to measure."""
+"""The assumption for a generation with too few documents to measure."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,7 @@ class Collection:
     near: float = CALIBRATION.near
     """Mean cosine of a chunk to its nearest neighbour in another document; above ``chance``."""
     agreement: float = CALIBRATION.agreement
-    """How far neighbours by vector are neighbours by terms, 0 to about 1."""
+    """Agreement of neighbours by vector with neighbours by terms, 0 to about 1."""
     calibrated: int = 0
     """Number of chunks when these three were measured; 0 if they are assumed."""
     created_at: int = 0

@@ -193,7 +193,7 @@ class Answers(Group):
         le=1_000_000,
     )
     floor: float = setting(
-        0.15,
+        0.35,
         about="Minimum `relevance` of the hits; below it the answer is that the sources have none.",
         ge=0,
         le=1,
