@@ -65,6 +65,16 @@ class Maintenance:
             task = asyncio.create_task(self._maintain(record), name=f"maintain {record}")
             self._running[record] = task
 
+    async def after_write(self, record: str) -> None:
+        """Calibrate a collection, so that its next query has its scores; do the rest later."""
+        try:
+            collection = await self._registry.find(record)
+            if collection is not None:
+                await self._calibrate(collection)
+        except SearchError as exc:
+            log.warning("calibration of %s postponed: %s", record, exc)
+        self.schedule(record)
+
     async def close(self) -> None:
         """Cancel the running tasks."""
         running = list(self._running.values())

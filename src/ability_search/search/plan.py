@@ -103,8 +103,8 @@ class Plan:
     def columns(self, compared: Sequence[float] | None) -> Columns:
         """Return the columns to read of every candidate; no cosine without a vector."""
         cosines = {} if compared is None else {"cosine": compared, **self.cosines}
-        both = compared is not None and self.terms is not None
-        own = {BM25: self.terms} if both and self.terms is not None else {}
+        others = compared is not None or FULL_TEXT in self.products
+        own = {BM25: self.terms} if others and self.terms is not None else {}
         return Columns(self.fields, cosines, {**own, **self.products})
 
     def _search(

@@ -118,7 +118,7 @@ class _Table:
         job = _Job(call, value.job_id)
         if value.session is not None:
             report, state = await self._services.sessions.write(value.session, job.progress)
-            self._services.maintenance.schedule(report.collection)
+            await self._services.maintenance.after_write(report.collection)
             result = responses.index_result(report, job.id)
             return result.model_copy(update={"session": state})
         documents, refused = await asyncio.to_thread(requests.documents, value, self._limits)
@@ -129,7 +129,7 @@ class _Table:
             report.documents += len(refused)
             report.failed += refused
             run.end(report.documents, responses.index_record(report))
-        self._services.maintenance.schedule(value.collection)
+        await self._services.maintenance.after_write(value.collection)
         return responses.index_result(report, job.id)
 
     async def index_file(
@@ -143,7 +143,7 @@ class _Table:
                 value.collection, request, requests.index_options(value), run.report
             )
             run.end(report.index.documents, responses.index_record(report.index))
-        self._services.maintenance.schedule(value.collection)
+        await self._services.maintenance.after_write(value.collection)
         return responses.index_file_result(report, job.id)
 
     @asynccontextmanager

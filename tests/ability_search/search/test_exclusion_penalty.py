@@ -39,20 +39,20 @@ def about(cosine: float | None, words: float | None, place: int = 0) -> dict[str
 
 
 def test_cosine_and_words_of_a_phrase_demote() -> None:
-    found = factors(about(0.0, 0.0), about(0.4, 0.0), about(0.4, 1.0), about(1.0, 9.0))
-    assert found == pytest.approx([1.0, 1 - SHARE * 0.2, 1 - SHARE * 0.45, 1 - SHARE])
+    found = factors(about(-1.0, 0.0), about(0.5, 0.0), about(0.5, 1.0), about(1.0, 9.0))
+    assert found == pytest.approx([1.0, 1 - SHARE / 3, 1 - SHARE * 7 / 12, 1 - SHARE])
 
 
 def test_of_several_phrases_the_worst_counts() -> None:
-    (found,) = factors(about(0.2, 0.0) | about(0.6, 2.0, place=1))
-    assert found == pytest.approx(1 - SHARE * 0.8)
+    (found,) = factors(about(0.2, 0.0) | about(0.5, 2.0, place=1))
+    assert found == pytest.approx(1 - SHARE * 5 / 6)
 
 
 def test_what_is_unknown_leaves_the_other_alone() -> None:
     assert factors(about(None, 2.0)) == pytest.approx([1 - SHARE])
     silent = QueryTerms((), (), 0.0)
     plan = replace(PLAN, products={"excluded0Words": silent, "excluded1Words": silent})
-    assert factors(about(0.5, None), plan=plan) == pytest.approx([1 - SHARE * 0.5])
+    assert factors(about(0.5, None), plan=plan) == pytest.approx([1 - SHARE * 2 / 3])
     assert factors({}, plan=plan) == [1.0]
 
 

@@ -52,7 +52,7 @@ def full_text_terms(
 def score_full_text(option: FullText, items: Sequence[Candidate], candidates: Candidates) -> None:
     """Make the normalized full-text score a share of the score."""
     terms = candidates.plan.products[FULL_TEXT]
-    raw = [item.columns.get(FULL_TEXT) or 0.0 for item in items]
+    raw = [item.values.get(FULL_TEXT) or item.columns.get(FULL_TEXT) or 0.0 for item in items]
     for item, score, value in zip(items, raw, terms.normalized(raw).tolist(), strict=True):
         if score > 0:
             item.values[FULL_TEXT] = score
