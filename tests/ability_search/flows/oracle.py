@@ -147,7 +147,9 @@ class Oracle:
         known = min(1.0, max(0.01, (self.calibration.agreement - 0.74) / 0.03))
         share = sum(worded[id_] for id_ in best(near, 3)) / 3 / most / 0.3 if most else 1.0
         weight = 2 * known * min(1.0, max(0.01, share))
-        return {id_: (weight * near[id_] + worded[id_]) / (weight + 1) for id_ in near}
+        weights = self._query_weights(text).values()
+        rare = min(1.0, max(weights, default=0.0) / _information(1, len(self.documents)))
+        return {id_: (weight * near[id_] + rare * worded[id_]) / (weight + rare) for id_ in near}
 
     def nearness(self, cosines: Scores) -> Scores:
         """Normalized to [0, 1]."""
