@@ -39,7 +39,7 @@ async def arcadedb(
 
 
 class LostAnswers(BrokerScripts):
-    """Loses the first answer to each write that changes collections or jobs."""
+    """Loses the first answer to each script that returns one, but for those on term statistics."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)

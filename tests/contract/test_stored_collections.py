@@ -150,6 +150,16 @@ async def test_old_generation_stays_readable_until_its_grace_is_over(store: Stor
         await store.search(old, [by_vector()], NOTHING)
 
 
+async def test_a_collection_that_was_switched_since_is_not_deleted(store: Store) -> None:
+    old, built, new, _ = await _rebuilt(store)
+    assert await store.switch_generation(old, built, new, grace=HOUR, result={})
+    before = await store.collections()
+    assert not await store.delete_collection(old)
+    assert await store.collections() == before
+    assert await store.delete_collection(before[0])
+    assert await store.collections() == []
+
+
 @pytest.mark.parametrize("moved", ["old", "built"])
 async def test_nothing_is_switched_if_a_record_has_changed(store: Store, moved: str) -> None:
     old, built, new, job = await _rebuilt(store)

@@ -68,10 +68,12 @@ async def test_job_without_a_generation_replaces_the_last_one(store: Store) -> N
     assert (found.id, found.owner) == ("2", "two")
 
 
-async def test_only_one_worker_builds_a_generation(store: Store) -> None:
+@pytest.mark.parametrize("id_", ["1", "2"])
+async def test_only_one_worker_builds_a_generation(store: Store, id_: str) -> None:
     await begun(store, job())
     built = collection("notes@2")
-    assert not await store.begin_job(job("2", owner="two"), lease=HOUR, built=built)
+    second = job(id_, owner="two", record=built.name)
+    assert not await store.begin_job(second, lease=HOUR, built=built)
     assert (await stored(store)).id == "1"
     assert await store.collection(built.name) is None
 

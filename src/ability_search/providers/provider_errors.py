@@ -51,7 +51,9 @@ _MESSAGES = ("error", "message", "detail", "errors", "error_message", "fault")
 """Members with the message of an error, in the order in which they are read."""
 _DETAILS = ("description", "reason", "faultstring", "text", "content", "title", "type")
 """Members with the message of an object that is an error."""
-_MARKUP = re.compile(r"<(?:style|script)\b[^<]*+|<[^<>]*+>", re.IGNORECASE)
+_MARKUP = re.compile(
+    r"<(style|script)\b(?:[^<]++|<(?!/\1\b))*+(?:</\1[^<>]*+>)?|<[^<>]*+>", re.IGNORECASE
+)
 _REPEATED = 8
 """Minimum characters of a text of a request that is hidden where a server repeats it."""
 _SAID = 300

@@ -71,7 +71,7 @@ class StatisticsCache:
     async def fold(self, collection: Collection) -> bool:
         """Fold the log of a collection if it is long enough; return whether it was folded."""
         entries = await self._store.term_statistics(collection.type, after=0)
-        base = next((each for each in reversed(entries) if each.base), None)
+        base = _last_base(entries)
         unused = base.revision if base else 0
         if sum(each.revision > unused for each in entries) < _FOLD_AFTER:
             return False
@@ -97,10 +97,10 @@ def advanced(known: Snapshot, entries: Sequence[TermStatisticsEntry], revision: 
 
     A base entry represents everything up to its revision.
     """
-    base = next((entry for entry in reversed(entries) if entry.base), None)
-    start = known.statistics
-    changes = list(entries)
-    if base is not None:
+    base = _last_base(entries)
+    if base is None:
+        start, changes = known.statistics, list(entries)
+    else:
         start = EMPTY.statistics
         changes = [base, *(entry for entry in entries if entry.revision > base.revision)]
     added = [TermStatistics.from_bytes(entry.added) for entry in changes if entry.added]
@@ -111,3 +111,7 @@ def advanced(known: Snapshot, entries: Sequence[TermStatisticsEntry], revision: 
     ]
     latest = max((entry.revision for entry in entries), default=0)
     return Snapshot(start.merged(added).less(removed), max(revision, latest, known.revision))
+
+
+def _last_base(entries: Sequence[TermStatisticsEntry]) -> TermStatisticsEntry | None:
+    return next((entry for entry in reversed(entries) if entry.base), None)

@@ -80,8 +80,9 @@ class CollectionSql(Database):
         )
 
     async def delete_collection(self, deleted: Collection) -> bool:
-        answer = await self.write(delete_collection(deleted.name, deleted.type), idempotent=True)
-        if not answer["deleted"]:
+        statement = delete_collection(deleted.name, deleted.type)
+        answer, lost = await self.write_once(statement)
+        if not (answer["deleted"] or (lost and not answer["left"])):
             return False
         for generation in answer["types"]:
             await self.drop_generation(generation)
@@ -195,7 +196,8 @@ def delete_collection(name: str, chunk_type: str) -> Statement:
 
     Its generation, and one that a job is building, become due for dropping.
 
-    Returns one map: ``deleted`` collections (0 or 1), and the ``types`` to drop.
+    Returns one map: ``deleted`` collections (0 or 1), and the ``types`` to drop; if it is 0, how
+    many collections of that name are ``left``.
     """
     return Statement(
         f"""
@@ -203,10 +205,10 @@ def delete_collection(name: str, chunk_type: str) -> Statement:
         {CLOCK}
         LET d = DELETE FROM Collection WHERE name = :name AND type = :type;
         IF ($d[0].count = 0) {{
-            LET own = SELECT type FROM Retired WHERE type = :type;
+            LET left = SELECT FROM Collection WHERE name = :name;
             LET due = SELECT type FROM Retired WHERE dueAt <= $clock[0].ms;
             ROLLBACK;
-            RETURN {{'deleted': $own.size(), 'types': $due.type}};
+            RETURN {{'deleted': 0, 'left': $left.size(), 'types': $due.type}};
         }}
         DELETE FROM Usage WHERE collection = :name;
         LET job = SELECT record FROM Job WHERE collection = :name AND record IS NOT NULL;

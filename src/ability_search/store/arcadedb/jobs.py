@@ -160,7 +160,7 @@ def begin_job(job: Mapping[str, Any], *, lease: int, built: Mapping[str, Any] | 
     """
     alone = (
         """
-        IF ($job[0].state = 'running' AND $job[0].jobId = :jobId) {
+        IF ($job[0].state = 'running' AND $job[0].record = :record) {
             ROLLBACK; RETURN {'begun': 1};
         }
         IF ($job[0].state = 'running' AND $job[0].leaseUntil >= $clock[0].ms) {
@@ -174,7 +174,7 @@ def begin_job(job: Mapping[str, Any], *, lease: int, built: Mapping[str, Any] | 
         f"""
         BEGIN;
         {CLOCK}
-        LET job = SELECT jobId, state, record, leaseUntil FROM Job
+        LET job = SELECT state, record, leaseUntil FROM Job
             WHERE collection = :collection AND kind = :kind;
         {alone if built is not None else ""}
         DELETE FROM Job WHERE collection = :collection AND kind = :kind;
@@ -189,7 +189,7 @@ def begin_job(job: Mapping[str, Any], *, lease: int, built: Mapping[str, Any] | 
             "job": dict(job),
             "collection": job["collection"],
             "kind": job["kind"],
-            "jobId": job["jobId"],
+            "record": job["record"],
             "lease": lease,
             **({} if built is None else {"built": dict(built)}),
         },
@@ -224,12 +224,13 @@ def claim_job(
         f"""
         BEGIN;
         {CLOCK}
-        LET own = SELECT count(*) AS n FROM Job
-            WHERE {_OWN} AND owner = :owner AND record = :record;
         LET u = UPDATE Job SET owner = :owner, record = :record, lost = :lost, lostAt = :lostAt,
             leaseUntil = $clock[0].ms + :lease, updatedAt = $clock[0].ms
             WHERE {_OWN} AND record = :seen AND leaseUntil < $clock[0].ms;
-        IF ($u[0].count = 0) {{ ROLLBACK; RETURN {{'claimed': $own[0].n}}; }}
+        IF ($u[0].count = 0) {{
+            LET own = SELECT FROM Job WHERE {_OWN} AND owner = :owner AND record = :record;
+            ROLLBACK; RETURN {{'claimed': $own.size()}};
+        }}
         UPDATE Collection SET name = :record WHERE name = :seen;
         COMMIT;
         RETURN {{'claimed': 1}};
@@ -285,9 +286,10 @@ def end_job(
         BEGIN;
         {CLOCK}
         LET job = SELECT record FROM Job WHERE {_OWN}{owned};
-        LET already = SELECT count(*) AS n FROM Job
-            WHERE {_KEY} AND state = :state;
-        IF ($job.size() = 0) {{ ROLLBACK; RETURN {{'ended': 0, 'already': $already[0].n}}; }}
+        IF ($job.size() = 0) {{
+            LET already = SELECT FROM Job WHERE {_KEY} AND state = :state;
+            ROLLBACK; RETURN {{'ended': 0, 'already': $already.size()}};
+        }}
         {_DISCARD}
         UPDATE Job MERGE :fields WHERE {_OWN};
         UPDATE Job SET state = :state, owner = null, record = null, leaseUntil = null,
