@@ -162,9 +162,10 @@ def _neighbours(
     linked = paths({source: Path(item) for source, item in first.items()}, answer.hops)
     known = {item.chunk_id: item for item in candidates.chunks}
     for row in answer.rows:
-        new = candidate_of(row, row.columns["cosine"], candidates.collection)
+        depth = candidates.plan.depths[0]
+        new = candidate_of(row, row.columns["cosine"], candidates.collection, depth=depth)
         item = known.setdefault(new.chunk_id, new)
-        item.reach(candidates.plan.depths[0], new)
+        item.reach(new)
         item.reached = adjacent.get(item.chunk_id) or linked.get(item.source)
     for source, item in first.items():
         near = item.cosine is not None and item.cosine >= option.min_similarity
