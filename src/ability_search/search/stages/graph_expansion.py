@@ -86,14 +86,14 @@ async def add_neighbours(option: Graph, candidates: Candidates, ports: Ports) ->
                 links=links,
                 neighbours=list(adjacent),
                 least=option.min_similarity,
-                limit=plan.depths[0],
+                limit=plan.depths[0] - len(first),
             ),
         )
     except DatabaseUnavailable as exc:
         candidates.warnings.append(f"graph: neighbours were not added: {exc}")
         return
     neighbours = _neighbours(candidates, first, adjacent, answer, option)
-    _join(candidates, neighbours, most=plan.depths[0])
+    _join(candidates, neighbours)
 
 
 def paths(starts: Mapping[str, Path], hops: Hops) -> dict[str, Path]:
@@ -174,13 +174,11 @@ def _neighbours(
     return [item for item in known.values() if item.reached is not None]
 
 
-def _join(candidates: Candidates, neighbours: Iterable[Candidate], *, most: int) -> None:
-    """Add the nearest neighbours to the candidates, and rank them as neighbours."""
+def _join(candidates: Candidates, neighbours: Iterable[Candidate]) -> None:
+    """Add the neighbours to the candidates, and rank them as neighbours, the nearest first."""
     present = {item.chunk_id for item in candidates.found}
     ordered = sorted(neighbours, key=lambda item: (-(item.cosine or 0.0), item.chunk_id))
-    for item in ordered[most:]:
-        item.reached = None
-    for rank, item in enumerate(ordered[:most], start=1):
+    for rank, item in enumerate(ordered, start=1):
         item.ranks[NAME] = rank
         if item.chunk_id not in present:
             candidates.found.append(item)
