@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 _HEAD = rb"\A(?:[^\S\n]*+(?:[#;][^\n]*+)?\n)*+\s*+"
 """Comments and blank lines."""
@@ -38,16 +39,18 @@ _KEYED = tuple(
 """Beginnings of files that may hold keys or passwords, and the lines with one: of OpenSSL, AWS,
 WireGuard, S3, MySQL, PyPI and Kubernetes."""
 _UTF_16 = b"\xff\xfe", b"\xfe\xff"
-_CREDENTIALS_IN_JSON = [
-    [re.compile(part) for part in parts]
-    for parts in (
-        [rb'"private_key"\s*+:\s*+"-----BEGIN'],
-        [rb'"SecretAccessKey"\s*+:\s*+"[^"]'],
-        [rb'"auths"\s*+:\s*+\{', rb'"auth"\s*+:\s*+"[^"]'],
-        [rb'"kty"\s*+:', rb'"d"\s*+:\s*+"[^"]'],
+_CREDENTIALS_IN_JSON = re.compile(
+    rb'"private_key"\s*+:\s*+"-----BEGIN|"SecretAccessKey"\s*+:\s*+"[^"]'
+)
+_PARTS_OF_JSON = tuple(
+    (re.compile(part), [re.compile(member) for member in members])
+    for part, *members in (
+        (rb'"auths"\s*+:\s*+\{(?:[^{}]*+\{[^{}]*+\})++', rb'"auth"\s*+:\s*+"[^"]'),
+        (rb"[^{}]++", rb'"kty"\s*+:', rb'"d"\s*+:\s*+"[^"]'),
     )
-]
-"""Members of a JSON object that hold a key together, of Google, AWS, Docker and JSON Web Keys."""
+)
+"""Parts of JSON, and the members that make one a secret: the registries of Docker, and objects that
+are JSON Web Keys."""
 _CREDENTIALS_BYTES = 16 * 1024
 """Bytes of a file that show whether it is one of credentials."""
 _TOKEN = (
@@ -96,11 +99,21 @@ def holds_credentials(data: bytes) -> bool:
     head = data[:_CREDENTIALS_BYTES]
     if data[:100].lstrip().startswith(b"{"):
         fields = (match[1] for match in _JSON_FIELD.finditer(head))
-        keyed = (all(part.search(data) for part in parts) for parts in _CREDENTIALS_IN_JSON)
-        return any(keyed) or any(map(_is_real, fields))
+        return (
+            bool(_CREDENTIALS_IN_JSON.search(data))
+            or any(map(_is_real, fields))
+            or any(_has_part(data, *known) for known in _PARTS_OF_JSON)
+        )
     if _CREDENTIALS.match(head) or _is_secret_settings(head):
         return True
     return any(begins.match(head) and line.search(head) for begins, line in _KEYED)
+
+
+def _has_part(data: bytes, part: re.Pattern[bytes], members: Sequence[re.Pattern[bytes]]) -> bool:
+    """Return whether one part of a JSON text has all of some members."""
+    if not all(member.search(data) for member in members):
+        return False
+    return any(all(member.search(each[0]) for member in members) for each in part.finditer(data))
 
 
 def _is_secret_settings(head: bytes) -> bool:

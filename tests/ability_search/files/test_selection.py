@@ -162,7 +162,9 @@ def test_files_of_secrets_are_left_out_and_named(tmp_path: Path) -> None:
         ("[Interface]\nPrivateKey = abc=\n", True),
         ("Access key ID,Secret access key\nA,b\n", True),
         ('{"auths": {"example.org": {"auth": "bWU6eA=="}}}', True),
+        ('{"auths": {"a.org": {}, "b.org": {"auth": "bWU6eA=="}}}', True),
         ('{"kty": "OKP", "crv": "Ed25519", "d": "abc"}', True),
+        (f'{{"keys": [{{"d": "abc", "n": "{"x" * 342}", "kty": "RSA"}}]}}', True),
         ("apiVersion: v1\nkind: Config\nusers:\n- user:\n    token: abc\n", True),
         ("The command age-keygen prints AGE-SECRET-KEY-1QQ.\n", False),
         ("Set aws_secret_access_key = b in [default].\n", False),
@@ -171,6 +173,8 @@ def test_files_of_secrets_are_left_out_and_named(tmp_path: Path) -> None:
         ("https://example.org/a:b@c\n", False),
         ("machine learning\npassword rules\n", False),
         ('{"auths": {}}', False),
+        ('{"auths": {"a.org": {}}, "request": {"auth": "none"}}', False),
+        ('{"jwk": {"kty": "OKP", "x": "abc"}, "days": {"d": "Monday"}}', False),
         ("apiVersion: v1\nkind: ConfigMap\ndata:\n  tokens: abc\n", False),
     ],
 )

@@ -19,10 +19,9 @@ def as_before(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
     handle = logging.Logger.handle
-    written_here = (LOG.name, "ability_search.other", "httpx")
 
     def own(logger: logging.Logger, record: logging.LogRecord) -> None:
-        if record.name.startswith(written_here):
+        if record.pathname == __file__:
             handle(logger, record)
 
     monkeypatch.setattr(logging.Logger, "handle", own)
