@@ -27,7 +27,6 @@ from ability_search.cli.parameters import (
     kinds_fields,
 )
 from ability_search.cli.progress import progress_bar
-from ability_search.cli.text_charts import ChartsOption, print_charts
 from ability_search.client.tool_client import LONG_SECONDS, ToolClient
 
 
@@ -62,7 +61,6 @@ def info(
     cursor: Annotated[
         str | None, typer.Option(help="Cursor of the next page, printed by the previous one.")
     ] = None,
-    include: ChartsOption = None,
     broker: BrokerOption = None,
     timeout: TimeoutOption = 30.0,
     as_json: JsonOption = False,
@@ -71,25 +69,23 @@ def info(
 
     Example:
         ability-search info docs --limit 100
-        ability-search info docs --include tokens --include growth --include map
     """
     answer = call_tool(
         broker,
         "search-collection-info",
-        given(collection=collection, limit=limit, cursor=cursor, include=include),
+        given(collection=collection, limit=limit, cursor=cursor),
         timeout,
     )
     if as_json:
         output.print_json(answer)
         return
-    hidden = ("warnings", "sources", "nextCursor", "jobs", "tokens", "growth", "map")
+    hidden = ("warnings", "sources", "nextCursor", "jobs")
     output.print_pairs(
         (name, ", ".join(value) or "none" if isinstance(value, list) else value)
         for name, value in answer.items()
         if name not in hidden
     )
     output.print_pairs((f"job {job['kind']}", _job_text(job)) for job in answer["jobs"])
-    print_charts(answer)
     for source in answer["sources"]:
         output.stdout().print(f"  {output.plain(source)}")
     if answer.get("nextCursor"):
