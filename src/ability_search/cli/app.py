@@ -19,7 +19,6 @@ import os
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from difflib import get_close_matches
 from importlib import import_module
 from typing import Any, TypeVar
 
@@ -138,14 +137,6 @@ class Root(TyperGroup):
     def list_commands(self, ctx: Any) -> list[str]:
         """Return the names of the commands in the order of :data:`COMMANDS`."""
         return sorted(super().list_commands(ctx), key=tuple(COMMANDS).index)
-
-    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Return the named command; the error for another name suggests the most similar one."""
-        if args and args[0] not in self.commands:
-            nearest = get_close_matches(args[0], self.commands, n=1)
-            hint = f" Did you mean {nearest[0]!r}?" if nearest else ""
-            ctx.fail(f"No such command {args[0]!r}.{hint}")
-        return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command; exit with the code of its failure."""

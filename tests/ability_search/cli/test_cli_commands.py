@@ -265,17 +265,6 @@ def test_a_missing_secret_is_exit_code_3(run: Run) -> None:
     assert "ability-search secret set SEARCH_API_KEY" in done.stderr
 
 
-def test_a_secret_that_is_almost_a_setting_is_warned_about(run: Run) -> None:
-    done = run("secret", "set", "SEARCH_APIKEY", given="s3cr3t")
-    assert done.exit_code == 0
-    assert "is not a setting; did you mean SEARCH_API_KEY?" in done.stderr
-    assert (
-        "did you mean SEARCH_API_KEY?"
-        in run("doctor", "--quiet", broker="ws://127.0.0.1:9/kadi").stdout
-    )
-    assert "not a setting" not in run("secret", "set", "SEARCH_API_KEY", given="s3cr3t").stderr
-
-
 def test_models_that_others_could_reach_need_a_token(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:

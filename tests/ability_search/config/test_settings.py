@@ -244,9 +244,6 @@ def test_a_file_that_is_not_text_is_refused(tmp_path: Path) -> None:
     [
         ("api_key: sk-hidden", "SEARCH_API_KEY"),
         ("arcadedb_password: sk-hidden", "SEARCH_ARCADEDB_PASSWORD"),
-        ("openai-api-key: sk-hidden", "SEARCH_API_KEY"),
-        ("api_keys: sk-hidden", "SEARCH_API_KEY"),
-        ("github_token: sk-hidden", "secret set"),
         ("embedding_api_url: https://ada:sk-hidden@host/", "SEARCH_EMBEDDING_API_URL"),
         ("arcadedb_urls: ['http://root:sk-hidden@host']", "SEARCH_ARCADEDB_URLS"),
         ("embedding_api_url: ENC[sk-hidden]", "SEARCH_EMBEDDING_API_URL"),
@@ -288,13 +285,6 @@ def test_no_repr_shows_a_credential(tmp_path: Path) -> None:
     assert "sk-hidden" not in f"{settings.broker.url} {settings.arcadedb.urls}"
     assert str(settings.embedding.api_url) == "https://host:1/v1"
     assert "sk-hidden" not in settings.embedding.model_dump_json()
-
-
-def test_a_misspelt_variable_causes_a_warning(tmp_path: Path) -> None:
-    settings = load(tmp_path, SEARCH_CHUNKSIZE="9", SEARCH_SERVICE_HOST="10.0.0.1")
-    assert settings.warnings == (
-        "SEARCH_CHUNKSIZE in the environment is not a setting; did you mean SEARCH_CHUNK_SIZE?",
-    )
 
 
 def test_settings_cannot_be_changed(tmp_path: Path) -> None:
