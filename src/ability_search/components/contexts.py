@@ -148,7 +148,6 @@ async def open_broker(
                     port,
                     limits=limits,
                     access=Access(
-                        networks=local.networks,
                         members=_by_name(local.members),
                         providers=_by_name(local.providers),
                     ),
@@ -166,7 +165,6 @@ async def open_broker(
                 " SEARCH_LOCAL_BROKER_PORT; to use a broker that is already running there, add"
                 " --no-broker.",
             ) from exc
-        _warn_of_missing_networks(settings)
         watch_broker(meter, broker)
         bound = int(broker.url.rpartition(":")[2].partition("/")[0])
         yield Component({"address": broker.url, "url": broker.url, "port": bound})
@@ -179,17 +177,6 @@ def _by_name(pairs: Sequence[str]) -> dict[str, set[str]]:
         name, _, agent = pair.rpartition("=")
         agents.setdefault(name, set()).add(agent)
     return agents
-
-
-def _warn_of_missing_networks(settings: Settings) -> None:
-    there = settings.local_broker.networks
-    missing = [name for name in settings.broker.networks if name not in there]
-    if there and missing:
-        log.warning(
-            "local_broker_networks lacks %s, which this installation joins: its own components are"
-            " not visible there",
-            ", ".join(missing),
-        )
 
 
 @asynccontextmanager
@@ -217,7 +204,6 @@ async def open_database(
         backend,
         timeout=settings.database.timeout,
         longest=max(settings.arcadedb.statement_timeout, settings.database.timeout),
-        languages=settings.arcadedb.languages,
         threads=threads,
     )
     async with AsyncExitStack() as stack:

@@ -135,19 +135,13 @@ def test_xdg_directories_are_used_if_absolute(tmp_path: Path) -> None:
 def test_lists_are_parsed_from_one_variable(tmp_path: Path) -> None:
     settings = load(
         tmp_path,
-        "search: {arcadedb_languages: SQL}",
+        "search: {read_allow: docs}",
         SEARCH_ARCADEDB_URLS="http://a:2480, http://b:2480",
         SEARCH_ALLOWED_ROOTS="/one:/two",
     )
     assert [str(url) for url in settings.arcadedb.urls] == ["http://a:2480", "http://b:2480"]
-    assert settings.arcadedb.languages == ("sql",)
+    assert settings.reading.allow == ("docs",)
     assert settings.files.allowed_roots == (Path("/one"), Path("/two"))
-
-
-def test_languages_of_statements_ignore_case(tmp_path: Path) -> None:
-    assert load(tmp_path).arcadedb.languages == ("sql", "sqlscript")
-    settings = load(tmp_path, SEARCH_ARCADEDB_LANGUAGES="SQL, OpenCypher")
-    assert settings.arcadedb.languages == ("sql", "opencypher")
 
 
 def test_all_problems_are_reported_at_once_with_file_and_key(tmp_path: Path) -> None:
