@@ -12,19 +12,12 @@ from ability_search.cli.app import NOT_FOUND, app, command
 from ability_search.cli.clients import call_tool, with_client
 from ability_search.cli.parameters import (
     BrokerOption,
-    ChunkStrategyOption,
     CollectionArgument,
-    ContextOption,
+    IndexingOptions,
     JsonOption,
-    KindsByOption,
-    KindsOption,
-    LanguageOption,
-    MaxTokensOption,
     TimeoutOption,
     YesOption,
-    context_field,
     given,
-    kinds_fields,
 )
 from ability_search.cli.progress import progress_bar
 from ability_search.client.tool_client import LONG_SECONDS, ToolClient
@@ -151,13 +144,8 @@ def delete(
 @command(app, "reindex")
 def reindex(
     collection: CollectionArgument,
-    model: Annotated[str | None, typer.Option(help="Change the embedding model.")] = None,
-    language: LanguageOption = None,
-    chunk_strategy: ChunkStrategyOption = None,
-    max_tokens: MaxTokensOption = None,
-    context: ContextOption = None,
-    kinds: KindsOption = None,
-    kinds_by: KindsByOption = None,
+    *,
+    indexing: IndexingOptions,
     clear: Annotated[
         bool, typer.Option("--clear", help="Delete all chunks, keep settings.")
     ] = False,
@@ -179,17 +167,8 @@ def reindex(
         ability-search reindex docs --background
         ability-search reindex docs --cancel
     """
-    wanted = given(
-        collection=collection,
-        model=model,
-        language=language,
-        chunkStrategy=chunk_strategy,
-        maxTokens=max_tokens,
-        clear=clear,
-        background=background,
-        cancel=cancel,
-    )
-    wanted |= kinds_fields(kinds, kinds_by) | context_field(context)
+    wanted = given(collection=collection, clear=clear, background=background, cancel=cancel)
+    wanted |= indexing.fields()
 
     async def work(client: ToolClient) -> dict[str, Any]:
         with progress_bar(collection, total=None, hidden=as_json) as advance:
