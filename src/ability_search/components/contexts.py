@@ -448,7 +448,7 @@ async def open_answerer(
         ConfigurationError: if the model is behind an API whose address is missing.
     """
     from ability_search.answers.answerer import Answerer
-    from ability_search.worker import open_chat
+    from ability_search.worker import ModelServers
 
     async def invoke(
         tool: str,
@@ -463,7 +463,7 @@ async def open_answerer(
     async def providers(tool: str) -> frozenset[str]:
         return await (await connect()).providers(tool)
 
-    async with open_chat(settings, invoke, providers=providers) as chat:
+    async with ModelServers(settings, invoke, providers=providers).chat() as chat:
         yield Answerer(search, chat, settings.answers)
 
 
