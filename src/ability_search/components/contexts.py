@@ -269,12 +269,10 @@ def _backend(settings: Settings) -> tuple[Backend, str]:
 
     directory = settings.files.data_dir / "databases"
     heap = arcadedb.heap // _MIB if arcadedb.heap else None
-    reserve = settings.arcadedb.disk_reserve
     embedded = EmbeddedDatabases(
         directory,
         heap_mb=heap,
         max_bytes=settings.limits.message_bytes,
-        disk_reserve=reserve,
         stuck=lambda: os._exit(_STUCK),
     )
     return embedded, str(directory)

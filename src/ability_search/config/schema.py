@@ -467,13 +467,6 @@ class Arcadedb(Group):
         le=1024 * 1024 * MIB,
         default_text="derived from the machine's memory and the stored vectors",
     )
-    disk_reserve: ByteSize = size(
-        256 * MIB,
-        about="Disk space that the embedded engine keeps free: below it only deletions and other"
-        " small writes are accepted; 0 disables the check.",
-        ge=0,
-        le=1024 * 1024 * MIB,
-    )
     urls: tuple[HttpUrl, ...] = setting(
         (), about="Addresses of the server, or of each server of a cluster."
     )
