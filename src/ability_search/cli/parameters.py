@@ -99,7 +99,7 @@ DedupThresholdOption = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class IndexingOptions:
-    """How documents are chunked and embedded; what is not set is up to the collection."""
+    """Options of chunking and embedding; the collection decides what is not set."""
 
     chunk_strategy: Annotated[str | None, typer.Option(help="Chunking strategy.")] = None
     max_tokens: Annotated[int | None, typer.Option(help="Maximum tokens per chunk.")] = None
