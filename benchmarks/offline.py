@@ -46,7 +46,7 @@ from ability_search.store.records import (
 )
 from ability_search.tools import requests
 from ability_search.tools.inputs import QueryInput
-from ability_search.worker import build_services, open_embedder
+from ability_search.worker import ModelServers, build_services
 from kadi_localnet.models import open_models
 
 HASHED = "hashed"
@@ -262,7 +262,7 @@ async def offline_embedder(
         if about.tokenizer is not None:
             described["SEARCH_TOKENIZER"] = str(about.tokenizer)
         settings = load_settings({**environ, **described}, cache)
-        async with open_embedder(settings, invoke) as embedder:
+        async with ModelServers(settings, invoke).embedder() as embedder:
             kept = KeptVectors(embedder, cache / "vectors.sqlite")
             try:
                 yield settings, kept

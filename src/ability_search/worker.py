@@ -8,7 +8,7 @@ import random
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -147,20 +147,16 @@ async def open_services(
 
     async with AsyncExitStack() as stack:
         invoke = _metered(connection.invoke, meter)
-        embedder = await stack.enter_async_context(
-            open_embedder(settings, invoke, meter, providers=providers)
-        )
-        reranker = await stack.enter_async_context(
-            open_reranker(settings, invoke, meter, providers=providers)
-        )
+        servers = ModelServers(settings, invoke, meter, providers)
+        embedder = await stack.enter_async_context(servers.embedder())
+        reranker = await stack.enter_async_context(servers.reranker())
+        chat = await stack.enter_async_context(servers.chat())
         if store is None:
             store = open_store(settings, invoke, meter, providers=providers)
-        chat = await stack.enter_async_context(
-            open_chat(settings, invoke, meter, providers=providers)
+        clients = {"embedder": embedder, "reranker": reranker, "chat": chat}
+        meter.watch(
+            BREAKER_OPEN, lambda: {(n,): each.breakers.any_open for n, each in clients.items()}
         )
-        breakers = {"embedder": embedder.breakers, "reranker": reranker.breakers}
-        breakers["chat"] = chat.breakers
-        meter.watch(BREAKER_OPEN, lambda: {(n,): each.any_open for n, each in breakers.items()})
 
         async def publish(channel: str, data: dict[str, Any]) -> None:
             try:
@@ -261,99 +257,84 @@ def token_counter(settings: Settings) -> TokenCounter:
     return EstimatedTokens() if path is None else TokenizerTokens(path)
 
 
-@asynccontextmanager
-async def open_embedder(
-    settings: Settings,
-    invoke: Invoke,
-    meter: Meter = UNMETERED,
-    *,
-    providers: Providers | None = None,
-) -> AsyncIterator[RemoteEmbedder]:
-    """Yield the embedder chosen by the settings: over the broker, or over HTTP.
+@dataclass(frozen=True, slots=True)
+class ModelServers:
+    """The servers of models that the settings choose, each over the broker or over HTTP.
 
-    Raises:
-        ConfigurationError: if HTTP is chosen but the address is missing.
+    Each method yields a client, and raises a :class:`ConfigurationError` if HTTP is chosen but the
+    address is missing.
     """
-    embedding = settings.embedding
-    async with _open(EMBEDDINGS, embedding, settings, invoke, meter, providers) as transport:
-        yield RemoteEmbedder(
-            transport,
-            batch_texts=embedding.batch_texts,
-            batch_bytes=embedding.batch_bytes,
-            concurrency=embedding.concurrency,
-            timeout=embedding.timeout,
-            attempts=embedding.attempts,
-            breaker_failures=embedding.breaker_failures,
-            breaker_reset=embedding.breaker_reset,
-            meter=meter,
-        )
 
+    settings: Settings
+    invoke: Invoke
+    meter: Meter = UNMETERED
+    providers: Providers | None = None
 
-@asynccontextmanager
-async def open_reranker(
-    settings: Settings,
-    invoke: Invoke,
-    meter: Meter = UNMETERED,
-    *,
-    providers: Providers | None = None,
-) -> AsyncIterator[RemoteReranker]:
-    """Yield the reranker chosen by the settings; errors as for :func:`open_embedder`."""
-    reranker = settings.reranker
-    async with _open(RERANK, reranker, settings, invoke, meter, providers) as transport:
-        yield RemoteReranker(
-            transport,
-            model=reranker.model,
-            timeout=reranker.timeout,
-            breaker_failures=settings.embedding.breaker_failures,
-            breaker_reset=settings.embedding.breaker_reset,
-        )
+    @asynccontextmanager
+    async def embedder(self) -> AsyncIterator[RemoteEmbedder]:
+        """Yield the embedder."""
+        embedding = self.settings.embedding
+        async with self._open(EMBEDDINGS, embedding) as transport:
+            yield RemoteEmbedder(
+                transport,
+                batch_texts=embedding.batch_texts,
+                batch_bytes=embedding.batch_bytes,
+                concurrency=embedding.concurrency,
+                timeout=embedding.timeout,
+                attempts=embedding.attempts,
+                breaker_failures=embedding.breaker_failures,
+                breaker_reset=embedding.breaker_reset,
+                meter=self.meter,
+            )
 
+    @asynccontextmanager
+    async def reranker(self) -> AsyncIterator[RemoteReranker]:
+        """Yield the reranker."""
+        reranker = self.settings.reranker
+        async with self._open(RERANK, reranker) as transport:
+            yield RemoteReranker(
+                transport, model=reranker.model, timeout=reranker.timeout, **self._breaker
+            )
 
-@asynccontextmanager
-async def open_chat(
-    settings: Settings,
-    invoke: Invoke,
-    meter: Meter = UNMETERED,
-    *,
-    providers: Providers | None = None,
-) -> AsyncIterator[RemoteChat]:
-    """Yield the language model chosen by the settings; errors as for :func:`open_embedder`."""
-    expansion = settings.expansion
-    async with _open(CHAT, expansion, settings, invoke, meter, providers) as transport:
-        yield RemoteChat(
-            transport,
-            model=expansion.model,
-            timeout=max(expansion.timeout, settings.kinds.timeout, settings.answers.timeout),
-            breaker_failures=settings.embedding.breaker_failures,
-            breaker_reset=settings.embedding.breaker_reset,
-        )
+    @asynccontextmanager
+    async def chat(self) -> AsyncIterator[RemoteChat]:
+        """Yield the language model."""
+        settings = self.settings
+        model, most = settings.expansion.model, settings.expansion.timeout
+        most = max(most, settings.kinds.timeout, settings.answers.timeout)
+        async with self._open(CHAT, settings.expansion) as transport:
+            yield RemoteChat(transport, model=model, timeout=most, **self._breaker)
 
+    @property
+    def _breaker(self) -> dict[str, Any]:
+        embedding = self.settings.embedding
+        return {
+            "breaker_failures": embedding.breaker_failures,
+            "breaker_reset": embedding.breaker_reset,
+        }
 
-@asynccontextmanager
-async def _open(
-    service: HttpService,
-    chosen: Embedding | Reranking | Expansion,
-    settings: Settings,
-    invoke: Invoke,
-    meter: Meter,
-    providers: Providers | None,
-) -> AsyncIterator[Transport]:
-    """Yield the transport to the server of a service: over the broker, or over HTTP."""
-    if chosen.transport == "broker":
-        yield over_broker(service, invoke, api_key=chosen.api_key, providers=providers)
-        return
-    if chosen.api_url is None:
-        raise ConfigurationError(f"SEARCH_{chosen.prefix.upper()}API_URL is missing")
+    @asynccontextmanager
+    async def _open(
+        self, service: HttpService, chosen: Embedding | Reranking | Expansion
+    ) -> AsyncIterator[Transport]:
+        """Yield the transport to the server of a service."""
+        if chosen.transport == "broker":
+            yield over_broker(
+                service, self.invoke, api_key=chosen.api_key, providers=self.providers
+            )
+            return
+        if chosen.api_url is None:
+            raise ConfigurationError(f"SEARCH_{chosen.prefix.upper()}API_URL is missing")
 
-    async def follow(request: httpx.Request) -> None:
-        """Add the tracing headers of the current call."""
-        request.headers.update(headers())
+        async def follow(request: httpx.Request) -> None:
+            """Add the tracing headers of the current call."""
+            request.headers.update(headers())
 
-    hooks = [follow] if settings.tracing.propagate else []
-    async with httpx.AsyncClient(event_hooks={"request": hooks}) as client:
-        url = chosen.api_url.get_secret_value()
-        transport = over_http(service, client, url, api_key=chosen.api_key)
-        yield _metered_http(transport, f"/v1/{service.route}", meter)
+        hooks = [follow] if self.settings.tracing.propagate else []
+        async with httpx.AsyncClient(event_hooks={"request": hooks}) as client:
+            url = chosen.api_url.get_secret_value()
+            transport = over_http(service, client, url, api_key=chosen.api_key)
+            yield _metered_http(transport, f"/v1/{service.route}", self.meter)
 
 
 def _metered(invoke: Invoke, meter: Meter) -> Invoke:

@@ -273,10 +273,10 @@ async def test_a_tool_of_ours_with_networks_of_its_own_is_visible_there_only(
         await ability.invoke("in_lab", {})
 
 
-async def test_networks_that_the_broker_does_not_know_are_dropped_with_a_warning(
+async def test_networks_that_an_agent_may_not_join_are_dropped_with_a_warning(
     node: NodeProcess, real: CreateReal, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with serve_broker(port=0, access=Access(networks=["global", "lab"])) as broker:
+    async with serve_broker(port=0, access=Access(members={"vault": (), "cellar": ()})) as broker:
         provider = await real(
             url=broker.url, connected=False, networks=["global", "lab", "vault", "cellar"]
         )

@@ -74,20 +74,14 @@ RESERVED = Access(providers=dict.fromkeys(["arcade-*", "search-query", "rerank"]
         "Search-Query",
         "SEARCH-QUERY",
         "search-query ",
-        "search query",
-        "search--query",
-        "search-query.",
-        "searchquery",
-        "re-rank",
         "Rerank",
         "ARCADE-QUERY",
     ],
 )
-def test_a_name_that_looks_like_a_reserved_one_is_refused(name: str) -> None:
+def test_a_reserved_name_is_refused_in_letters_of_either_case(name: str) -> None:
     at = Desk(access=RESERVED)
     stranger = at.join(STRANGER, networks=["global"])
     refused = at.send(stranger, "kadi.agent.register", {"tools": [{"name": name}]})
-    assert "looks like" in refused["message"]
     assert "may only be offered by listed agents" in refused["message"]
     assert at.join(MEMBER, networks=["global"], tools=[name]).tools == (name,)
 
@@ -145,6 +139,7 @@ def test_a_name_that_looks_like_a_method_is_refused(name: str) -> None:
         "searchQuery",
         "search-queries",
         "my-search-query",
+        "searchquery",
         "search-query-v2",
         "github.search/query",
         "arcade_list_tools",

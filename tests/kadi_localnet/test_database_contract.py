@@ -231,17 +231,6 @@ async def test_other_languages_are_refused(db: Abilities, language: str) -> None
         assert answer["success"] is False
         if language:
             assert "only sql, sqlscript" in answer["error"]
-            assert "arcadedb_languages" in answer["error"]
-
-
-async def test_a_language_that_the_operator_allows_reads_what_sql_wrote(db: Abilities) -> None:
-    await db.run("CREATE VERTEX TYPE Person")
-    await db.run("INSERT INTO Person CONTENT :p", {"p": {"name": "Ada"}})
-    allowing = Abilities(db.backend, db.database, languages=["sql", "cypher"])
-    found = await allowing.rows("MATCH (p:Person) RETURN p.name AS name", language="Cypher")
-    assert found == [{"name": "Ada"}]
-    refused = await allowing.query("SELECT 1;", language="sqlscript")
-    assert "only sql, cypher" in refused["error"]
 
 
 async def test_vectors_are_stored_and_searched(db: Abilities) -> None:

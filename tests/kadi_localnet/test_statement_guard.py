@@ -327,17 +327,6 @@ async def test_a_statement_nested_too_deep_is_refused_at_once(databases: Embedde
             await databases.read("d", statement, timeout=20)
 
 
-@pytest.mark.parametrize("language", ["cypher", "opencypher"])
-async def test_files_and_addresses_are_closed_to_languages_of_the_operators_choice(
-    databases: EmbeddedDatabases, given: dict[str, str], language: str
-) -> None:
-    for source in (f"file://{given['file']}", given["file"], "http://192.0.2.1/data.csv"):
-        statement = Statement(f"LOAD CSV FROM '{source}' AS l RETURN l", language)
-        with pytest.raises(DatabaseError, match="URLs are disabled") as failure:
-            await databases.read("d", statement, timeout=20)
-        assert SECRET not in str(failure.value)
-
-
 async def test_what_a_database_kept_from_before_does_not_open_files(
     tmp_path: Path, given: dict[str, str], caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -346,7 +335,6 @@ async def test_what_a_database_kept_from_before_does_not_open_files(
         assert backend._engine is not None
         java = backend._engine.open["d"].java
         for text in (
-            "ALTER DATABASE `arcadedb.opencypher.loadCsv.allowFileUrls` true",
             "CREATE DOCUMENT TYPE T",
             "CREATE TRIGGER planted BEFORE CREATE ON T EXECUTE SQL"
             f" 'IMPORT DATABASE file://{given['file']}'",
@@ -355,9 +343,6 @@ async def test_what_a_database_kept_from_before_does_not_open_files(
             java.command("sql", text)
     with caplog.at_level(logging.WARNING):
         async with EmbeddedDatabases(tmp_path / "data", heap_mb=512) as backend:
-            statement = Statement(f"LOAD CSV FROM 'file://{given['file']}' AS l RETURN l", "cypher")
-            with pytest.raises(DatabaseError, match="URLs are disabled"):
-                await backend.read("d", statement, timeout=20)
             with pytest.raises(DatabaseError, match="not allowed. Permitted directories"):
                 await backend.write("d", [Statement("INSERT INTO T SET k = 1")], timeout=20)
             with pytest.raises(DatabaseError, match=r"old.sql.* is not allowed"):

@@ -292,19 +292,8 @@ def _new_collection(
     artifact: Importable, record: str, *, model: str | None, now: int
 ) -> Collection:
     origin = artifact.origin
-    recipe = Recipe(
-        origin.chunk_strategy,
-        origin.chunk_size,
-        origin.chunk_overlap,
-        origin.language,
-        context=origin.context,
-        kinds=origin.kinds,
-        kinds_by=origin.kinds_by,
-        dedup_threshold=origin.dedup_threshold,
-        content_language=origin.content_language,
-        query_prefix=origin.query_prefix,
-        passage_prefix=origin.passage_prefix,
-    )
+    names = Recipe.__dataclass_fields__.keys() & Origin.model_fields.keys()
+    recipe = Recipe(**{name: getattr(origin, name) for name in names})
     return new_collection(
         record,
         model=model or artifact.manifest.model_id,

@@ -206,26 +206,9 @@ def origin_of(collection: Collection, counter: str) -> Origin:
         collection: The collection.
         counter: Name of the token counter.
     """
-    fields = {
-        "name": collection.public_name,
-        "language": collection.language,
-        "chunk_strategy": collection.chunk_strategy,
-        "chunk_size": collection.chunk_size,
-        "chunk_overlap": collection.chunk_overlap,
-        "context": collection.context,
-        "kinds": collection.kinds,
-        "kinds_by": collection.kinds_by,
-        "dedup_threshold": collection.dedup_threshold,
-        "content_language": collection.content_language,
-        "query_prefix": collection.query_prefix,
-        "passage_prefix": collection.passage_prefix,
-        "token_counter": counter,
-        "average_length": collection.average_length,
-        "bm25_k1": collection.bm25_k1,
-        "bm25_b": collection.bm25_b,
-        "layout": LAYOUT,
-        "created_at": collection.created_at,
-    }
+    names = Origin.model_fields.keys() & Collection.__dataclass_fields__.keys()
+    fields = {name: getattr(collection, name) for name in names}
+    fields |= {"name": collection.public_name, "token_counter": counter, "layout": LAYOUT}
     return Origin.model_validate(fields)
 
 

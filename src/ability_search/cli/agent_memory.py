@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 import typer
@@ -30,7 +31,6 @@ group.add_typer(task, name="task")
 group.add_typer(history, name="history")
 
 AgentOption = Annotated[str, typer.Option("--agent", "-a", help="Agent.")]
-SessionOption = Annotated[str, typer.Option("--session", "-s", help="Session of the agent.")]
 TextArgument = Annotated[str, typer.Argument(help="The text; - reads stdin.")]
 KeyArgument = Annotated[str, typer.Argument(help="Key of the text.")]
 IdArgument = Annotated[str, typer.Argument(help="Id of the task.")]
@@ -38,18 +38,21 @@ StatusOption = Annotated[Status | None, typer.Option("--status", help="Status of
 _SECONDS = 60.0
 
 
-def _session(
-    tool: str,
-    agent: str,
-    session: str,
-    broker: str | None,
-    timeout: float,
-    fields: Mapping[str, Any],
-) -> dict[str, Any]:
-    """Call a tool with its option ``session``; return that part of the answer."""
-    wanted = {"agentId": agent, "sessionId": session, **fields}
-    found: dict[str, Any] = call_tool(broker, tool, {"session": wanted}, timeout)["session"]
-    return found
+@dataclass(frozen=True, slots=True)
+class SessionTarget:
+    """The session that a command is about, and how it is reached."""
+
+    agent: AgentOption = DEFAULT
+    session: Annotated[str, typer.Option("--session", "-s", help="Session of the agent.")] = DEFAULT
+    broker: BrokerOption = None
+    timeout: TimeoutOption = _SECONDS
+
+    def call(self, tool: str, **fields: Any) -> dict[str, Any]:
+        """Call a tool with its option ``session``; return that part of the answer."""
+        wanted = {"agentId": self.agent, "sessionId": self.session, **fields}
+        answer = call_tool(self.broker, tool, {"session": wanted}, self.timeout)
+        found: dict[str, Any] = answer["session"]
+        return found
 
 
 def _text(argument: str) -> str:
@@ -57,48 +60,31 @@ def _text(argument: str) -> str:
 
 
 @command(scratch, "set")
-def scratch_set(
-    key: KeyArgument,
-    text: TextArgument,
-    agent: AgentOption = DEFAULT,
-    session: SessionOption = DEFAULT,
-    broker: BrokerOption = None,
-    timeout: TimeoutOption = _SECONDS,
-) -> None:
+def scratch_set(key: KeyArgument, text: TextArgument, *, target: SessionTarget) -> None:
     """Store a text under a key; a stored one is overwritten.
 
     Example:
         ability-search memory scratch set focus 'the backup of May'
         cat plan.md | ability-search memory scratch set plan - --session monday
     """
-    fields = {"scratch": {key: _text(text)}}
-    _session("search-index", agent, session, broker, timeout, fields)
+    target.call("search-index", scratch={key: _text(text)})
 
 
 @command(scratch, "get")
-def scratch_get(
-    key: KeyArgument,
-    agent: AgentOption = DEFAULT,
-    session: SessionOption = DEFAULT,
-    broker: BrokerOption = None,
-    timeout: TimeoutOption = _SECONDS,
-) -> None:
+def scratch_get(key: KeyArgument, *, target: SessionTarget) -> None:
     """Print the text stored under a key.
 
     Example:
         ability-search memory scratch get focus
     """
-    fields = {"include": ["scratch"], "keys": [key]}
-    found = _session("search-collections", agent, session, broker, timeout, fields)
+    found = target.call("search-collections", include=["scratch"], keys=[key])
     output.stdout().print(output.plain(found["scratch"][0]["value"], lines=True))
 
 
 @command(scratch, "list")
 def scratch_list(
-    agent: AgentOption = DEFAULT,
-    session: SessionOption = DEFAULT,
-    broker: BrokerOption = None,
-    timeout: TimeoutOption = _SECONDS,
+    *,
+    target: SessionTarget,
     as_json: JsonOption = False,
 ) -> None:
     """List the scratchpad of a session.
@@ -106,52 +92,36 @@ def scratch_list(
     Example:
         ability-search memory scratch list --agent ada --session monday
     """
-    fields = {"include": ["scratch"]}
-    found = _session("search-collections", agent, session, broker, timeout, fields)["scratch"]
+    found = target.call("search-collections", include=["scratch"])["scratch"]
     _print(found, ("key", "value", "updatedAt"), "nothing is stored", as_json=as_json)
 
 
 @command(scratch, "delete")
-def scratch_delete(
-    key: KeyArgument,
-    agent: AgentOption = DEFAULT,
-    session: SessionOption = DEFAULT,
-    broker: BrokerOption = None,
-    timeout: TimeoutOption = _SECONDS,
-) -> None:
+def scratch_delete(key: KeyArgument, *, target: SessionTarget) -> None:
     """Delete the text stored under a key.
 
     Example:
         ability-search memory scratch delete focus
     """
-    _session("search-delete", agent, session, broker, timeout, {"scratch": [key]})
+    target.call("search-delete", scratch=[key])
 
 
 @command(task, "add")
-def task_add(
-    text: TextArgument,
-    agent: AgentOption = DEFAULT,
-    session: SessionOption = DEFAULT,
-    broker: BrokerOption = None,
-    timeout: TimeoutOption = _SECONDS,
-) -> None:
+def task_add(text: TextArgument, *, target: SessionTarget) -> None:
     """Add a task and print its id.
 
     Example:
         ability-search memory task add 'check the tapes'
     """
-    fields = {"tasks": [{"content": _text(text)}]}
-    found = _session("search-index", agent, session, broker, timeout, fields)
+    found = target.call("search-index", tasks=[{"content": _text(text)}])
     output.stdout().print(found["tasks"][0]["id"])
 
 
 @command(task, "list")
 def task_list(
     status: StatusOption = None,
-    agent: AgentOption = DEFAULT,
-    session: SessionOption = DEFAULT,
-    broker: BrokerOption = None,
-    timeout: TimeoutOption = _SECONDS,
+    *,
+    target: SessionTarget,
     as_json: JsonOption = False,
 ) -> None:
     """List the tasks of a session.
@@ -159,8 +129,7 @@ def task_list(
     Example:
         ability-search memory task list --status open
     """
-    fields = given(include=["tasks"], status=status)
-    found = _session("search-collections", agent, session, broker, timeout, fields)["tasks"]
+    found = target.call("search-collections", **given(include=["tasks"], status=status))["tasks"]
     _print(found, ("id", "status", "content", "updatedAt"), "no such tasks", as_json=as_json)
 
 
@@ -169,10 +138,8 @@ def task_update(
     identifier: IdArgument,
     text: Annotated[str | None, typer.Option("--text", help="New text.")] = None,
     status: StatusOption = None,
-    agent: AgentOption = DEFAULT,
-    session: SessionOption = DEFAULT,
-    broker: BrokerOption = None,
-    timeout: TimeoutOption = _SECONDS,
+    *,
+    target: SessionTarget,
 ) -> None:
     """Change the text or the status of a task.
 
@@ -180,41 +147,27 @@ def task_update(
         ability-search memory task update 1 --status active
         ability-search memory task update 1 --text 'check all tapes'
     """
-    change = given(id=identifier, content=text, status=status)
-    _session("search-index", agent, session, broker, timeout, {"tasks": [change]})
+    target.call("search-index", tasks=[given(id=identifier, content=text, status=status)])
 
 
 @command(task, "done")
-def task_done(
-    identifier: IdArgument,
-    agent: AgentOption = DEFAULT,
-    session: SessionOption = DEFAULT,
-    broker: BrokerOption = None,
-    timeout: TimeoutOption = _SECONDS,
-) -> None:
+def task_done(identifier: IdArgument, *, target: SessionTarget) -> None:
     """Mark a task as done.
 
     Example:
         ability-search memory task done 1
     """
-    fields = {"tasks": [{"id": identifier, "status": "done"}]}
-    _session("search-index", agent, session, broker, timeout, fields)
+    target.call("search-index", tasks=[{"id": identifier, "status": "done"}])
 
 
 @command(task, "delete")
-def task_delete(
-    identifier: IdArgument,
-    agent: AgentOption = DEFAULT,
-    session: SessionOption = DEFAULT,
-    broker: BrokerOption = None,
-    timeout: TimeoutOption = _SECONDS,
-) -> None:
+def task_delete(identifier: IdArgument, *, target: SessionTarget) -> None:
     """Delete a task.
 
     Example:
         ability-search memory task delete 1
     """
-    _session("search-delete", agent, session, broker, timeout, {"tasks": [identifier]})
+    target.call("search-delete", tasks=[identifier])
 
 
 @command(history, "add")
@@ -224,28 +177,23 @@ def history_add(
     time: Annotated[
         str | None, typer.Option("--time", help="When it was said.  [default: now]")
     ] = None,
-    agent: AgentOption = DEFAULT,
-    session: SessionOption = DEFAULT,
-    broker: BrokerOption = None,
-    timeout: TimeoutOption = _SECONDS,
+    *,
+    target: SessionTarget,
 ) -> None:
     """Add an entry to the history.
 
     Example:
         ability-search memory history add user 'When do backups run?'
-        ability-search memory history add user 'At two.' --time 2026-05-01T10:30:00Z
+        ability-search memory history add user 'SessionTarget two.' --time 2026-05-01T10:30:00Z
     """
-    fields = {"history": [given(role=role, content=_text(text), time=time)]}
-    _session("search-index", agent, session, broker, timeout, fields)
+    target.call("search-index", history=[given(role=role, content=_text(text), time=time)])
 
 
 @command(history, "list")
 def history_list(
     limit: Annotated[int, typer.Option("-k", "--limit", min=1, help="Maximum entries.")] = 50,
-    agent: AgentOption = DEFAULT,
-    session: SessionOption = DEFAULT,
-    broker: BrokerOption = None,
-    timeout: TimeoutOption = _SECONDS,
+    *,
+    target: SessionTarget,
     as_json: JsonOption = False,
 ) -> None:
     """List the history of a session, the newest first.
@@ -253,8 +201,7 @@ def history_list(
     Example:
         ability-search memory history list --limit 10
     """
-    fields = {"include": ["history"], "limit": limit}
-    found = _session("search-collections", agent, session, broker, timeout, fields)["history"]
+    found = target.call("search-collections", include=["history"], limit=limit)["history"]
     _print(found, ("time", "role", "content"), "nothing was said", as_json=as_json)
 
 
@@ -309,9 +256,10 @@ def sessions(
     Example:
         ability-search memory sessions --agent ada
     """
-    fields = {"include": ["sessions"]}
-    found = _session("search-collections", agent, DEFAULT, broker, timeout, fields)["sessions"]
-    _print(found, ("sessionId", "updatedAt"), "no sessions", as_json=as_json)
+    found = SessionTarget(agent, DEFAULT, broker, timeout).call(
+        "search-collections", include=["sessions"]
+    )
+    _print(found["sessions"], ("sessionId", "updatedAt"), "no sessions", as_json=as_json)
 
 
 @command(group, "erase")
@@ -345,8 +293,8 @@ def erase(
         if not sys.stdin.isatty():
             raise typer.BadParameter(f"this deletes {what}; confirm with --yes", param_hint="--yes")
         typer.confirm(f"Delete {what}?", abort=True, err=True)
-    fields = given(before=before, dryRun=dry_run)
-    found = _session("search-delete", agent, session, broker, timeout, fields)
+    target = SessionTarget(agent, session, broker, timeout)
+    found = target.call("search-delete", **given(before=before, dryRun=dry_run))
     if as_json:
         output.print_json(found)
         return
@@ -365,7 +313,7 @@ def _print(
     elif not found:
         output.stderr().print(none)
     else:
-        heads = [each.removesuffix("At").removesuffix("Id") for each in columns]
+        heads = [each.removesuffix("SessionTarget").removesuffix("Id") for each in columns]
         output.print_table(heads, [[_cell(name, row[name]) for name in columns] for row in found])
 
 

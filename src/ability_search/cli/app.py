@@ -18,10 +18,10 @@ import logging
 import os
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
-from difflib import get_close_matches
+from dataclasses import dataclass, fields, is_dataclass
+from functools import wraps
 from importlib import import_module
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_type_hints
 
 import typer
 from pydantic import ValidationError
@@ -139,14 +139,6 @@ class Root(TyperGroup):
         """Return the names of the commands in the order of :data:`COMMANDS`."""
         return sorted(super().list_commands(ctx), key=tuple(COMMANDS).index)
 
-    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Return the named command; the error for another name suggests the most similar one."""
-        if args and args[0] not in self.commands:
-            nearest = get_close_matches(args[0], self.commands, n=1)
-            hint = f" Did you mean {nearest[0]!r}?" if nearest else ""
-            ctx.fail(f"No such command {args[0]!r}.{hint}")
-        return super().resolve_command(ctx, args)
-
     def invoke(self, ctx: Any) -> Any:
         """Run the command; exit with the code of its failure."""
         try:
@@ -156,11 +148,6 @@ class Root(TyperGroup):
             output.fail(report.text, report.hint)
             logging.getLogger(__name__).debug("traceback of the failure", exc_info=exc)
             raise typer.Exit(report.exit_code) from exc
-        except Exception as exc:
-            # Of an unknown option: suggest the most similar one only.
-            if similar := getattr(exc, "possibilities", None):
-                exc.possibilities = similar[:1]  # type: ignore[attr-defined]
-            raise
 
 
 class Command(TyperCommand):
@@ -240,13 +227,44 @@ app = new_group(
 
 
 def command(group: typer.Typer, name: str) -> Callable[[F], F]:
-    """Add a function to a group; its docstring is the help, the example keeps its layout."""
+    """Add a function to a group; its docstring is the help, the example keeps its layout.
+
+    A parameter whose type is a dataclass stands for one option for each of its fields.
+    """
 
     def add(function: F) -> F:
         help = inspect.cleandoc(function.__doc__ or "").replace("\n\nExample", "\n\n\b\nExample")
-        return group.command(name, help=help, cls=Command)(function)
+        group.command(name, help=help, cls=Command)(_expanded(function))
+        return function
 
     return add
+
+
+def _expanded(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that takes the fields of dataclasses instead of these."""
+    own: list[inspect.Parameter] = []
+    bundles: dict[str, Any] = {}
+    for parameter in inspect.signature(function, eval_str=True).parameters.values():
+        if not is_dataclass(parameter.annotation):
+            own.append(parameter)
+            continue
+        bundles[parameter.name] = parameter.annotation
+        hints = get_type_hints(parameter.annotation, include_extras=True)
+        own += [
+            inspect.Parameter(
+                each.name, parameter.kind, default=each.default, annotation=hints[each.name]
+            )
+            for each in fields(parameter.annotation)
+        ]
+
+    @wraps(function)
+    def run(**values: Any) -> Any:
+        for name, bundle in bundles.items():
+            values[name] = bundle(**{each.name: values.pop(each.name) for each in fields(bundle)})
+        return function(**values)
+
+    run.__signature__ = inspect.Signature(own)  # type: ignore[attr-defined]
+    return run
 
 
 def _version(wanted: bool) -> None:

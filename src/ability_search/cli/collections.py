@@ -12,22 +12,14 @@ from ability_search.cli.app import NOT_FOUND, app, command
 from ability_search.cli.clients import call_tool, with_client
 from ability_search.cli.parameters import (
     BrokerOption,
-    ChunkStrategyOption,
     CollectionArgument,
-    ContextOption,
+    IndexingOptions,
     JsonOption,
-    KindsByOption,
-    KindsOption,
-    LanguageOption,
-    MaxTokensOption,
     TimeoutOption,
     YesOption,
-    context_field,
     given,
-    kinds_fields,
 )
 from ability_search.cli.progress import progress_bar
-from ability_search.cli.text_charts import ChartsOption, print_charts
 from ability_search.client.tool_client import LONG_SECONDS, ToolClient
 
 
@@ -62,7 +54,6 @@ def info(
     cursor: Annotated[
         str | None, typer.Option(help="Cursor of the next page, printed by the previous one.")
     ] = None,
-    include: ChartsOption = None,
     broker: BrokerOption = None,
     timeout: TimeoutOption = 30.0,
     as_json: JsonOption = False,
@@ -71,25 +62,23 @@ def info(
 
     Example:
         ability-search info docs --limit 100
-        ability-search info docs --include tokens --include growth --include map
     """
     answer = call_tool(
         broker,
         "search-collection-info",
-        given(collection=collection, limit=limit, cursor=cursor, include=include),
+        given(collection=collection, limit=limit, cursor=cursor),
         timeout,
     )
     if as_json:
         output.print_json(answer)
         return
-    hidden = ("warnings", "sources", "nextCursor", "jobs", "tokens", "growth", "map")
+    hidden = ("warnings", "sources", "nextCursor", "jobs")
     output.print_pairs(
         (name, ", ".join(value) or "none" if isinstance(value, list) else value)
         for name, value in answer.items()
         if name not in hidden
     )
     output.print_pairs((f"job {job['kind']}", _job_text(job)) for job in answer["jobs"])
-    print_charts(answer)
     for source in answer["sources"]:
         output.stdout().print(f"  {output.plain(source)}")
     if answer.get("nextCursor"):
@@ -155,13 +144,8 @@ def delete(
 @command(app, "reindex")
 def reindex(
     collection: CollectionArgument,
-    model: Annotated[str | None, typer.Option(help="Change the embedding model.")] = None,
-    language: LanguageOption = None,
-    chunk_strategy: ChunkStrategyOption = None,
-    max_tokens: MaxTokensOption = None,
-    context: ContextOption = None,
-    kinds: KindsOption = None,
-    kinds_by: KindsByOption = None,
+    *,
+    indexing: IndexingOptions,
     clear: Annotated[
         bool, typer.Option("--clear", help="Delete all chunks, keep settings.")
     ] = False,
@@ -183,17 +167,8 @@ def reindex(
         ability-search reindex docs --background
         ability-search reindex docs --cancel
     """
-    wanted = given(
-        collection=collection,
-        model=model,
-        language=language,
-        chunkStrategy=chunk_strategy,
-        maxTokens=max_tokens,
-        clear=clear,
-        background=background,
-        cancel=cancel,
-    )
-    wanted |= kinds_fields(kinds, kinds_by) | context_field(context)
+    wanted = given(collection=collection, clear=clear, background=background, cancel=cancel)
+    wanted |= indexing.fields()
 
     async def work(client: ToolClient) -> dict[str, Any]:
         with progress_bar(collection, total=None, hidden=as_json) as advance:

@@ -20,18 +20,11 @@ from ability_search.cli.app import DefaultGroup, app, command, new_group
 from ability_search.cli.clients import CLIENT_NAME, choose_target, client_settings, new_client
 from ability_search.cli.parameters import (
     BrokerOption,
-    ChunkStrategyOption,
-    ContextOption,
+    IndexingOptions,
     JsonOption,
-    KindsByOption,
-    KindsOption,
-    MaxTokensOption,
-    ModelOption,
     TimeoutOption,
-    context_field,
     given,
     json_object,
-    kinds_fields,
 )
 from ability_search.cli.progress import progress_bar
 from ability_search.client.tool_client import LONG_SECONDS, Advance, ToolClient
@@ -126,13 +119,8 @@ def run(
     name: NameOption = None,
     out: OutputOption = None,
     collection: IntoOption = None,
-    model: ModelOption = None,
-    chunk_strategy: ChunkStrategyOption = None,
-    max_tokens: MaxTokensOption = None,
-    context: ContextOption = None,
-    language: Annotated[str | None, typer.Option(help="Language of the keyword search.")] = None,
-    kinds: KindsOption = None,
-    kinds_by: KindsByOption = None,
+    *,
+    indexing: IndexingOptions,
     fresh: FreshOption = False,
     concurrency: Annotated[int, typer.Option(min=1, max=16, help="Concurrent queries.")] = 2,
     up: UpOption = False,
@@ -165,13 +153,9 @@ def run(
         name=name or collection_name(directory),
         modes=[each.value for each in mode or Mode],
         limit=limit,
-        fields={**given(model=model, asOf=_moment(as_of)), **_query_fields(options)},
+        fields={**given(model=indexing.model, asOf=_moment(as_of)), **_query_fields(options)},
         collection=collection,
-        recipe=given(
-            model=model, chunkStrategy=chunk_strategy, maxTokens=max_tokens, language=language
-        )
-        | kinds_fields(kinds, kinds_by)
-        | context_field(context),
+        recipe=indexing.fields(),
         fresh=fresh,
         concurrency=concurrency,
         timeout=timeout,

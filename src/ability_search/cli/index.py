@@ -21,25 +21,18 @@ from ability_search.cli.app import FAILED, NOT_FOUND, app, command, explain
 from ability_search.cli.clients import new_client, with_client
 from ability_search.cli.parameters import (
     BrokerOption,
-    ChunkStrategyOption,
     CollectionOption,
-    ContextOption,
     DedupThresholdOption,
     ExcludeOption,
     IncludeOption,
+    IndexingOptions,
     JsonOption,
-    KindsByOption,
-    KindsOption,
-    LanguageOption,
-    MaxTokensOption,
     ModelOption,
     RevisionOption,
     TimeoutOption,
     YesOption,
-    context_field,
     given,
     json_object,
-    kinds_fields,
 )
 from ability_search.cli.progress import progress_bar
 from ability_search.client.tool_client import LONG_SECONDS, Advance, ToolClient
@@ -101,16 +94,11 @@ def index(
     ] = None,
     include: IncludeOption = None,
     exclude: ExcludeOption = None,
-    chunk_strategy: ChunkStrategyOption = None,
-    max_tokens: MaxTokensOption = None,
-    context: ContextOption = None,
-    model: ModelOption = None,
-    language: LanguageOption = None,
     gitignore: Annotated[
         bool, typer.Option("--gitignore", help="Skip files that .gitignore excludes.")
     ] = False,
-    kinds: KindsOption = None,
-    kinds_by: KindsByOption = None,
+    *,
+    indexing: IndexingOptions,
     dedup_threshold: DedupThresholdOption = None,
     force: Annotated[
         bool,
@@ -150,15 +138,7 @@ def index(
         ability-search index -c notes --text "Backups run at two." --title Backups
         git log -5 | ability-search index - -c notes --source log --metadata '{"team": "ops"}'
     """
-    options = given(
-        chunkStrategy=chunk_strategy,
-        maxTokens=max_tokens,
-        model=model,
-        language=language,
-        dedupThreshold=dedup_threshold,
-        force=force,
-    )
-    options |= kinds_fields(kinds, kinds_by) | context_field(context)
+    options = indexing.fields() | given(dedupThreshold=dedup_threshold, force=force)
     patterns = given(include=include, exclude=exclude, gitignore=gitignore)
     outcome = Outcome()
     unfit = {"--root": root, "--sweep": sweep, "--server-side": server_side}
@@ -329,10 +309,8 @@ def watch(
     no_gitignore: Annotated[
         bool, typer.Option("--no-gitignore", help="Include files that .gitignore excludes.")
     ] = False,
-    model: ModelOption = None,
-    context: ContextOption = None,
-    kinds: KindsOption = None,
-    kinds_by: KindsByOption = None,
+    *,
+    indexing: IndexingOptions,
     dedup_threshold: DedupThresholdOption = None,
     broker: BrokerOption = None,
     timeout: TimeoutOption = LONG_SECONDS,
@@ -367,8 +345,7 @@ def watch(
         )
 
     find(choose_roots(paths, root))  # a wrong pattern is reported before anything starts
-    options = given(model=model, dedupThreshold=dedup_threshold)
-    options |= kinds_fields(kinds, kinds_by) | context_field(context)
+    options = indexing.fields() | given(dedupThreshold=dedup_threshold)
 
     async def work() -> None:
         async with new_client(broker) as client:

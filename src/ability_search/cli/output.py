@@ -95,7 +95,7 @@ def print_table(
     if out.is_terminal and sum(widths) + 2 * len(widths) - 2 > out.width:
         for row in found:
             print_pairs(
-                (column.replace("\n", "") or "chart", value)
+                (column.replace("\n", ""), value)
                 for column, value in zip(columns, row, strict=True)
             )
             out.print()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -66,18 +67,6 @@ ExcludeOption = Annotated[
     list[str] | None, typer.Option(metavar="PATTERN", help="Skip these files.")
 ]
 ModelOption = Annotated[str | None, typer.Option(help="Embedding model.")]
-ChunkStrategyOption = Annotated[str | None, typer.Option(help="Chunking strategy.")]
-MaxTokensOption = Annotated[int | None, typer.Option(help="Maximum tokens per chunk.")]
-ContextOption = Annotated[
-    str | None,
-    typer.Option(
-        "--context",
-        metavar="N|section",
-        help="Embed and search each chunk with up to 8 chunks before and after it, or with the"
-        " beginning of its section.  [default: the collection's, or none]",
-        show_default=False,
-    ),
-]
 RevisionOption = Annotated[
     str | None,
     typer.Option(help="Revision of the sources.  [default: a hash of their texts]"),
@@ -96,20 +85,6 @@ def port_option(flag: str, about: str) -> Any:
     return typer.Option(flag, min=0, max=65535, help=about)
 
 
-LanguageOption = Annotated[
-    str | None,
-    typer.Option(
-        help="Language of the keyword search, such as german, or none.  [default: detected]"
-    ),
-]
-KindsOption = Annotated[
-    str | None,
-    typer.Option(
-        "--kinds",
-        metavar="KIND,...",
-        help="Kinds to make of each document: title, summary, keywords, propositions; or none.",
-    ),
-]
 DedupThresholdOption = Annotated[
     float | None,
     typer.Option(
@@ -120,37 +95,71 @@ DedupThresholdOption = Annotated[
         " collection's, or none]",
     ),
 ]
-KindsByOption = Annotated[
-    Literal["local", "chat"] | None,
-    typer.Option("--kinds-by", help="Extract kinds from the text, or ask a language model."),
-]
 
 
-def context_field(context: str | None) -> dict[str, Any]:
-    """Return the tool input field for the context of chunks."""
-    if context is None:
-        return {}
-    return {"context": int(context) if context.isdecimal() else context}
+@dataclass(frozen=True, slots=True)
+class IndexingOptions:
+    """Options of chunking and embedding; the collection decides what is not set."""
+
+    chunk_strategy: Annotated[str | None, typer.Option(help="Chunking strategy.")] = None
+    max_tokens: Annotated[int | None, typer.Option(help="Maximum tokens per chunk.")] = None
+    context: Annotated[
+        str | None,
+        typer.Option(
+            "--context",
+            metavar="N|section",
+            help="Embed and search each chunk with up to 8 chunks before and after it, or with the"
+            " beginning of its section.  [default: the collection's, or none]",
+            show_default=False,
+        ),
+    ] = None
+    model: ModelOption = None
+    language: Annotated[
+        str | None,
+        typer.Option(
+            help="Language of the keyword search, such as german, or none.  [default: detected]"
+        ),
+    ] = None
+    kinds: Annotated[
+        str | None,
+        typer.Option(
+            "--kinds",
+            metavar="KIND,...",
+            help="Kinds to make of each document: title, summary, keywords, propositions; or none.",
+        ),
+    ] = None
+    kinds_by: Annotated[
+        Literal["local", "chat"] | None,
+        typer.Option("--kinds-by", help="Extract kinds from the text, or ask a language model."),
+    ] = None
+
+    def fields(self) -> dict[str, Any]:
+        """Return the fields of the tool's input.
+
+        Raises:
+            typer.BadParameter: if a kind is unknown.
+        """
+        context = self.context
+        return given(
+            chunkStrategy=self.chunk_strategy,
+            maxTokens=self.max_tokens,
+            context=int(context) if context and context.isdecimal() else context,
+            model=self.model,
+            language=self.language,
+            kindsBy=self.kinds_by,
+        ) | ({} if self.kinds is None else {"kinds": _kinds(self.kinds)})
 
 
-def kinds_fields(kinds: str | None, by: str | None) -> dict[str, Any]:
-    """Return the tool input fields that choose the kinds.
-
-    Raises:
-        typer.BadParameter: if a kind is unknown.
-    """
+def _kinds(text: str) -> list[str]:
     from ability_search.documents import KINDS
 
-    fields: dict[str, Any] = {} if by is None else {"kindsBy": by}
-    if kinds is None:
-        return fields
-    wanted = [] if kinds.strip() == _NO_KINDS else [kind.strip() for kind in kinds.split(",")]
+    wanted = [] if text.strip() == _NO_KINDS else [kind.strip() for kind in text.split(",")]
     if unknown := [kind for kind in wanted if kind not in KINDS]:
         raise typer.BadParameter(
             f"{', '.join(map(repr, unknown))}: expected {', '.join(KINDS)} or {_NO_KINDS}",
             param_hint="--kinds",
         )
-    return {**fields, "kinds": list(dict.fromkeys(wanted))}
+    return list(dict.fromkeys(wanted))
 
 
 def json_object(text: str, option: str) -> dict[str, Any]:

@@ -12,9 +12,7 @@ import typer
 
 from ability_search.cli import output
 from ability_search.cli.app import NOT_FOUND, app, command, new_group
-from ability_search.config.agent_card import VAULT
 from ability_search.config.loader import locate_secrets
-from ability_search.config.sources import misspelt
 from ability_search.config.vault import get_secret, list_secrets, set_secret
 
 group = new_group("Set, check and list the encrypted secrets in secrets.toml.")
@@ -38,8 +36,6 @@ def set_(name: NameArgument, vault: VaultOption = "models") -> None:
     files = locate_secrets(os.environ, Path.cwd())
     set_secret(files.path, vault, name, _value(name), key_file=files.key_file)
     output.stderr().print(f"{name} is set in {output.plain(files.path)}")
-    for warning in misspelt([name], str(files.path)) if vault == VAULT else ():
-        output.warn(warning)
 
 
 def _value(name: str) -> str:

@@ -148,7 +148,6 @@ async def open_broker(
                     port,
                     limits=limits,
                     access=Access(
-                        networks=local.networks,
                         members=_by_name(local.members),
                         providers=_by_name(local.providers),
                     ),
@@ -166,7 +165,6 @@ async def open_broker(
                 " SEARCH_LOCAL_BROKER_PORT; to use a broker that is already running there, add"
                 " --no-broker.",
             ) from exc
-        _warn_of_missing_networks(settings)
         watch_broker(meter, broker)
         bound = int(broker.url.rpartition(":")[2].partition("/")[0])
         yield Component({"address": broker.url, "url": broker.url, "port": bound})
@@ -179,17 +177,6 @@ def _by_name(pairs: Sequence[str]) -> dict[str, set[str]]:
         name, _, agent = pair.rpartition("=")
         agents.setdefault(name, set()).add(agent)
     return agents
-
-
-def _warn_of_missing_networks(settings: Settings) -> None:
-    there = settings.local_broker.networks
-    missing = [name for name in settings.broker.networks if name not in there]
-    if there and missing:
-        log.warning(
-            "local_broker_networks lacks %s, which this installation joins: its own components are"
-            " not visible there",
-            ", ".join(missing),
-        )
 
 
 @asynccontextmanager
@@ -217,7 +204,6 @@ async def open_database(
         backend,
         timeout=settings.database.timeout,
         longest=max(settings.arcadedb.statement_timeout, settings.database.timeout),
-        languages=settings.arcadedb.languages,
         threads=threads,
     )
     async with AsyncExitStack() as stack:
@@ -283,12 +269,10 @@ def _backend(settings: Settings) -> tuple[Backend, str]:
 
     directory = settings.files.data_dir / "databases"
     heap = arcadedb.heap // _MIB if arcadedb.heap else None
-    reserve = settings.arcadedb.disk_reserve
     embedded = EmbeddedDatabases(
         directory,
         heap_mb=heap,
         max_bytes=settings.limits.message_bytes,
-        disk_reserve=reserve,
         stuck=lambda: os._exit(_STUCK),
     )
     return embedded, str(directory)
@@ -462,7 +446,7 @@ async def open_answerer(
         ConfigurationError: if the model is behind an API whose address is missing.
     """
     from ability_search.answers.answerer import Answerer
-    from ability_search.worker import open_chat
+    from ability_search.worker import ModelServers
 
     async def invoke(
         tool: str,
@@ -477,7 +461,7 @@ async def open_answerer(
     async def providers(tool: str) -> frozenset[str]:
         return await (await connect()).providers(tool)
 
-    async with open_chat(settings, invoke, providers=providers) as chat:
+    async with ModelServers(settings, invoke, providers=providers).chat() as chat:
         yield Answerer(search, chat, settings.answers)
 
 

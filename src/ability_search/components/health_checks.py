@@ -32,7 +32,7 @@ from ability_search.stack.data_directory import RunningStack
 from ability_search.store.arcadedb.client import BrokerScripts
 from ability_search.store.arcadedb.provider_pin import SEPARATE, offers
 from ability_search.tools.table import needed_tools
-from ability_search.worker import open_embedder, open_reranker
+from ability_search.worker import ModelServers
 from kadi_client import KadiError, ToolError
 
 _MINIMUM_PYTHON = (3, 11)
@@ -322,9 +322,8 @@ async def _embedded(client: ToolClient, model: str) -> int:
     connection = client.connection
     once = client.settings.embedding.model_copy(update={"attempts": 1})
     settings = replace(client.settings, embedding=once)
-    async with open_embedder(
-        settings, connection.invoke, providers=connection.providers
-    ) as embedder:
+    servers = ModelServers(settings, connection.invoke, providers=connection.providers)
+    async with servers.embedder() as embedder:
         vectors = await embedder.embed(model, ["doctor"], timeout=_CALL_SECONDS)
     return int(vectors.shape[1])
 
@@ -362,9 +361,9 @@ async def _check_reranker(client: ToolClient) -> Check:
     started = time.perf_counter()
     try:
         require_trusted(client.settings, os.environ, "reranker")
-        async with open_reranker(
-            client.settings, client.connection.invoke, providers=client.connection.providers
-        ) as reranker:
+        invoke, providers = client.connection.invoke, client.connection.providers
+        servers = ModelServers(client.settings, invoke, providers=providers)
+        async with servers.reranker() as reranker:
             texts = ("A doctor finds out what is wrong.", "Lunch is at noon.")
             await reranker.rerank(None, "What does a doctor do?", texts, timeout=_CALL_SECONDS)
     except SearchError as exc:

@@ -120,7 +120,6 @@ def models_config(settings: Settings) -> ModelsConfig:
         return ModelsConfig(
             minilm=minilm,
             multilingual=_serves_multilingual(),
-            precision=own.precision,
             directories=_directories(settings, minilm=minilm),
             cache_dir=settings.files.cache_dir,
             threads=own.threads,

@@ -32,7 +32,6 @@ from ability_search.config.sources import (
     from_environment,
     from_vault,
     key_file,
-    misspelt,
 )
 from ability_search.config.vault import SECRETS, Invoke, fetch_secrets
 from ability_search.errors import ConfigurationError
@@ -101,13 +100,7 @@ def load_settings(
         agent=agent,
         undecrypted_secrets=vault.undecrypted,
         found_addresses=_found_addresses(entries[0], vault.layer | configured, given),
-        warnings=(
-            *passed_over,
-            *notes,
-            *vault.warnings,
-            *unused,
-            *misspelt(environ, "the environment"),
-        ),
+        warnings=(*passed_over, *notes, *vault.warnings, *unused),
     )
     present = {name for name, value in environ.items() if value.strip()}
     missing = _missing(settings, present.union(vault.names, deployed))

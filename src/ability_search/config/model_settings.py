@@ -36,7 +36,19 @@ def _separated(value: object) -> object:
 Prefix = Annotated[str | None, BeforeValidator(_separated)]
 
 
-class Embedding(Group):
+class ModelServer(Group):
+    """A server of models."""
+
+    transport: Literal["api", "broker"] = setting(
+        "broker",
+        about="Use a model manager on the network (`broker`) or an API over HTTP (`api`): that of"
+        " OpenAI, Ollama and others, for a reranker that of Cohere or Jina.",
+    )
+    api_url: HttpUrl | None = setting(None, about="Base URL of the API.")
+    api_key: SecretStr | None = secret(about="API key for the API or the model manager.")
+
+
+class Embedding(ModelServer):
     """Embeddings."""
 
     prefix = "embedding_"
@@ -53,11 +65,6 @@ class Embedding(Group):
         max_length=1024,
         default_text=_BY_NAME,
     )
-    transport: Literal["api", "broker"] = setting(
-        "broker",
-        about="Use a model manager on the network (`broker`) or an OpenAI-compatible API (`api`).",
-    )
-    api_url: HttpUrl | None = setting(None, about="Base URL of the embedding API.")
     api_key: SecretStr | None = secret(
         key="api_key", about="API key for the API or the model manager."
     )
@@ -128,17 +135,10 @@ class Embedding(Group):
         return self.timeout + self.patience
 
 
-class Reranker(Group):
+class Reranker(ModelServer):
     """Reranker: a model that rereads the first hits if the query asks for it."""
 
     prefix = "reranker_"
-    transport: Literal["api", "broker"] = setting(
-        "broker",
-        about="Use a model manager on the network (`broker`) or an API like Cohere's or Jina's"
-        " (`api`).",
-    )
-    api_url: HttpUrl | None = setting(None, about="Base URL of the reranker API.")
-    api_key: SecretStr | None = secret(about="API key for the API or the model manager.")
     model: ModelName | None = setting(
         None, about="Reranker model if the query names none.", default_text="the server's own"
     )
@@ -147,20 +147,13 @@ class Reranker(Group):
     )
 
 
-class Expansion(Group):
+class Expansion(ModelServer):
     """Query expansion: a language model adds words to a query if the query asks for it."""
 
     prefix = "expansion_"
-    transport: Literal["api", "broker"] = setting(
-        "broker",
-        about="Use a model manager on the network (`broker`) or an OpenAI-compatible API such as"
-        " Ollama's (`api`).",
-    )
-    api_url: HttpUrl | None = setting(None, about="Base URL of the chat API.")
     model: ModelName | None = setting(
         None, about="Language model if the query names none.", default_text="the server's own"
     )
-    api_key: SecretStr | None = secret(about="API key for the API or the model manager.")
     timeout: float = seconds(
         2.0, about="Timeout of a request; on timeout the query is not expanded."
     )
@@ -228,9 +221,6 @@ class Models(Group):
     """Model manager of the local stack."""
 
     prefix = "model_"
-    precision: Literal["auto", "fp32", "int8"] = setting(
-        "auto", about="Numeric precision of local models."
-    )
     dirs: tuple[str, ...] = setting(
         (),
         about="Directories, each with an ONNX model (embedder or reranker) and its tokenizer.json,"

@@ -31,7 +31,6 @@ from ability_search.config.setting_fields import (
     Glob,
     Group,
     HttpUrl,
-    Lower,
     NonEmpty,
     Pair,
     Url,
@@ -417,10 +416,6 @@ class LocalBroker(Group):
     prefix = "local_broker_"
     host: NonEmpty = setting("127.0.0.1", about="Listen address.")
     port: int = setting(8080, about="Listen port; 0 picks a free port.", ge=0, le=65535)
-    networks: tuple[str, ...] = setting(
-        (),
-        about="Networks that agents may join; if empty, any.",
-    )
     members: tuple[Pair, ...] = setting(
         (),
         about="Networks that only listed agents may join, as `NETWORK=AGENT_ID` for each agent.",
@@ -472,13 +467,6 @@ class Arcadedb(Group):
         le=1024 * 1024 * MIB,
         default_text="derived from the machine's memory and the stored vectors",
     )
-    disk_reserve: ByteSize = size(
-        256 * MIB,
-        about="Disk space that the embedded engine keeps free: below it only deletions and other"
-        " small writes are accepted; 0 disables the check.",
-        ge=0,
-        le=1024 * 1024 * MIB,
-    )
     urls: tuple[HttpUrl, ...] = setting(
         (), about="Addresses of the server, or of each server of a cluster."
     )
@@ -489,12 +477,6 @@ class Arcadedb(Group):
     )
     user: NonEmpty = setting("root", about="User name on the server.")
     password: SecretStr | None = secret(about="Password of that user.")
-    languages: tuple[Lower, ...] = setting(
-        ("sql", "sqlscript"),
-        about="Languages of statements. Any but `sql` and `sqlscript` gives every agent on the"
-        " network the files and addresses that the engine reaches.",
-        min_length=1,
-    )
     statement_timeout: float = seconds(
         120.0,
         about="Longest time for a statement, whatever its caller asks for; `database_timeout` if"

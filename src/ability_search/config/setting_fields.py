@@ -56,7 +56,6 @@ WebSocketUrl = Annotated[Url, _begins_with("ws", "wss", several=True)]
 BackplaneUrl = Annotated[Url, _begins_with("nats", "tls", several=True)]
 ModelName = Annotated[str, Field(min_length=1, max_length=256)]
 NonEmpty = Annotated[str, Field(min_length=1)]
-Lower = Annotated[str, AfterValidator(str.lower)]
 DatabaseName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, MutableSequence
+from collections.abc import Iterator, Mapping, MutableSequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,14 +19,9 @@ from ability_search.config.vault import SECRETS, is_encrypted, reveal, stored_se
 from ability_search.errors import ConfigurationError
 
 SECTION = "search"
-_SECRET_WORD = re.compile(
-    r"(^|_)(secret|token|password|passwd|passphrase|credentials?|(api|access|private)_?key)($|_)"
-)
 _NEEDED_TO_ASK = ("broker", "deployment")
 """Groups of settings that the worker needs before it can reach the deployer."""
 _SHOWN_CHARS = 64
-_CLOSE = 0.85
-"""Similarity at which a name counts as a misspelt setting."""
 _ELSEWHERE = {
     "broker": "set brokers in config.toml [broker.<name>] URL, or in agent.json brokers",
     "broker_url": "set it in config.toml [broker.<name>] URL, or as BROKER_URL",
@@ -150,17 +145,6 @@ def _shown(name: str) -> str:
     return cut if cut.isidentifier() else ascii(cut)
 
 
-def misspelt(names: Iterable[str], place: str) -> tuple[str, ...]:
-    """Return warnings for ``names`` in a ``place`` that almost match a setting."""
-    return tuple(
-        f"{name} in {place} is not a setting; did you mean {nearest[0]}?"
-        for name in sorted(names)
-        if name.startswith("SEARCH_")
-        and name not in BY_ENV
-        and (nearest := difflib.get_close_matches(name, BY_ENV, n=1, cutoff=_CLOSE))
-    )
-
-
 def key_file(layer: Layer) -> Path:
     """Return the path of the encryption key of secrets.toml.
 
@@ -193,7 +177,6 @@ def from_vault(known: Layer, files: Layer, base: Base, problems: MutableSequence
         return Vault({}, frozenset(), {}, tuple(warnings))
     layer: Layer = {}
     undecrypted: dict[str, str] = {}
-    warnings += misspelt(stored, str(path))
     for name, text in stored.items():
         spec = BY_ENV.get(name)
         if spec is None or spec.key in known:
@@ -215,18 +198,12 @@ def from_vault(known: Layer, files: Layer, base: Base, problems: MutableSequence
 
 
 def _holds_settings(content: Mapping[str, Any]) -> bool:
-    """Return whether most keys of section ``search`` are meant as settings."""
+    """Return whether most keys of section ``search`` are settings of this program."""
     section = content.get(SECTION)
-    if not isinstance(section, Mapping) or not section:
+    if not isinstance(section, Mapping):
         return False
-    strange = [key for key in section if not isinstance(key, str) or _is_strange(key)]
-    return 2 * len(strange) < len(section)
-
-
-def _is_strange(key: str) -> bool:
-    plain = key.lower().replace("-", "_")
-    known = plain in BY_KEY or plain in _ELSEWHERE or _SECRET_WORD.search(plain)
-    return not known and not difflib.get_close_matches(plain, BY_KEY, n=1, cutoff=_CLOSE)
+    known = [key for key in section if key in BY_KEY or key in _ELSEWHERE]
+    return 2 * len(known) > len(section)
 
 
 CONFIG = FileKind(
@@ -323,16 +300,5 @@ def _belongs(env: str) -> str:
 def _unknown(key: str) -> str:
     if key in _ELSEWHERE:
         return f"not a setting of this file: {_ELSEWHERE[key]}"
-    plain = key.lower().replace("-", "_")
-    close = difflib.get_close_matches(plain, BY_KEY, n=1, cutoff=_CLOSE)
-    if close and BY_KEY[close[0]].kind == "secret":
-        return _belongs(BY_KEY[close[0]].env[0])
-    if not close and _SECRET_WORD.search(plain):
-        known = [spec.env[0] for spec in BY_KEY.values() if spec.kind == "secret"]
-        return (
-            f"secrets are not allowed in this file: remove it. Set {', '.join(known)}"
-            f" with `ability-search secret set` or in the environment"
-        )
-    public = [name for name, spec in BY_KEY.items() if spec.kind != "secret"]
-    nearest = difflib.get_close_matches(plain, public, n=1, cutoff=0.6)
+    nearest = difflib.get_close_matches(key, BY_KEY, n=1)
     return f"unknown key; did you mean {nearest[0]}?" if nearest else "unknown key; see README"

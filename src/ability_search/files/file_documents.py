@@ -2,8 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Collection,
+    Iterable,
+    Iterator,
+    Sequence,
+)
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path, PurePath
@@ -22,6 +31,7 @@ from ability_search.files.selection import (
     is_secret,
     parts,
     shown,
+    slices,
 )
 from ability_search.text import loaders
 
@@ -80,27 +90,6 @@ class File:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Print:
-    """The identity of a file, without its bytes."""
-
-    path: Path
-    source: str
-    hash: str
-
-    def document(self) -> Document:
-        """Return the document without its text, see :attr:`Document.unread`."""
-        return Document(self.source, PurePath(self.source).name, "", file=True, file_hash=self.hash)
-
-
-@dataclass(slots=True)
-class Prints:
-    """Hashed files, and files that could not be read."""
-
-    files: list[Print] = field(default_factory=list)
-    skipped: list[Skipped] = field(default_factory=list)
-
-
 @dataclass(slots=True)
 class Reading:
     """Documents, and files that could not be read."""
@@ -135,15 +124,54 @@ def load(
     return files, [each for each in found if isinstance(each, Skipped)]
 
 
-def prints(selection: Selection, *, max_bytes: int, format: str | None = None) -> Prints:
-    """Hash the files of a selection, as :func:`load` but with one file in memory at a time."""
-    printed = Prints()
+async def changed_files(
+    selection: Selection,
+    compare: Callable[[Sequence[Document], Sequence[Skipped]], Awaitable[Collection[str]]],
+    *,
+    most: int,
+    max_bytes: int,
+    format: str | None = None,
+) -> AsyncIterator[Selection]:
+    """Yield the files whose bytes differ from what is stored, in batches of about ``most``.
+
+    Args:
+        selection: The files.
+        compare: Takes documents without their texts and the files that cannot be read; returns the
+            sources of which the text is needed.
+        most: Number of files compared at a time.
+        max_bytes: As for :func:`load`.
+        format: As for :func:`load`.
+    """
+    found: list[Path] = []
+    for part in slices(selection, most=most):
+        documents, skipped = await asyncio.to_thread(
+            hashed, part, max_bytes=max_bytes, format=format
+        )
+        wanted = await compare([*documents.values()], skipped)
+        found += [path for path, document in documents.items() if document.source in wanted]
+        if len(found) >= most:
+            yield replace(selection, files=tuple(found))
+            found = []
+    if found:
+        yield replace(selection, files=tuple(found))
+
+
+def hashed(
+    selection: Selection, *, max_bytes: int, format: str | None = None
+) -> tuple[dict[Path, Document], list[Skipped]]:
+    """Return documents without texts, see :attr:`Document.unread`, and the files that failed.
+
+    One file is in memory at a time.
+    """
+    documents: dict[Path, Document] = {}
+    skipped: list[Skipped] = []
     for path, found in _opened(selection, max_bytes, format):
         if isinstance(found, Skipped):
-            printed.skipped.append(found)
+            skipped.append(found)
         else:
-            printed.files.append(Print(path, found.source, found.hash))
-    return printed
+            name = PurePath(found.source).name
+            documents[path] = Document(found.source, name, "", file=True, file_hash=found.hash)
+    return documents, skipped
 
 
 def _opened(

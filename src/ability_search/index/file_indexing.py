@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
 
 from ability_search.documents import Document
-from ability_search.files.file_documents import open_extractor, prints, read_files
+from ability_search.files.file_documents import changed_files, open_extractor, read_files
 from ability_search.files.selection import (
     Selection,
     Skipped,
     allowed,
     kept_texts,
     select,
-    slices,
     unmatched_patterns,
 )
 from ability_search.index.index_calls import IndexOptions, IndexReport, Progress, Report
@@ -86,8 +85,22 @@ class FileIndexing:
         skipped: list[Skipped] = []
         total = _Total(name, options.model or "", len(selection.files), report, skipped)
         limits = self._settings.limits
+
+        async def compare(
+            documents: Sequence[Document], unread: Sequence[Skipped]
+        ) -> Collection[str]:
+            skipped.extend(unread)
+            return await self._store_documents(name, documents, options, total)
+
+        changes = changed_files(
+            selection,
+            compare,
+            most=limits.batch_documents,
+            max_bytes=limits.file_bytes,
+            format=request.format,
+        )
         with open_extractor(self._settings, total.stage) as extractor:
-            async for changed in self._changed(name, selection, request, options, total, skipped):
+            async for changed in changes:
                 read = read_files(
                     changed,
                     extractor,
@@ -109,32 +122,6 @@ class FileIndexing:
             )
         taken = len(selection.files) - sum(not each.part for each in skipped)
         return FileReport(total.result, taken, unread, removed)
-
-    async def _changed(
-        self,
-        name: str,
-        selection: Selection,
-        request: FileRequest,
-        options: IndexOptions,
-        total: _Total,
-        skipped: list[Skipped],
-    ) -> AsyncIterator[Selection]:
-        """Yield the files whose bytes differ from what is stored, in parts."""
-        limits = self._settings.limits
-        found: list[Path] = []
-        for part in slices(selection, most=limits.batch_documents):
-            printed = await asyncio.to_thread(
-                prints, part, max_bytes=limits.file_bytes, format=request.format
-            )
-            skipped += printed.skipped
-            documents = [file.document() for file in printed.files]
-            wanted = set(await self._store_documents(name, documents, options, total))
-            found += [file.path for file in printed.files if file.source in wanted]
-            if len(found) >= limits.batch_documents:
-                yield replace(selection, files=tuple(found))
-                found = []
-        if found:
-            yield replace(selection, files=tuple(found))
 
     async def _store_documents(
         self, name: str, documents: Sequence[Document], options: IndexOptions, total: _Total

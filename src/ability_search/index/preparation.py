@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from hashlib import sha256
 from itertools import islice
 from typing import Any
@@ -65,6 +65,12 @@ class Recipe:
     """Prefix of each query for the model."""
     passage_prefix: str = ""
     """Prefix of each stored text for the model."""
+
+    @property
+    def recorded(self) -> dict[str, Any]:
+        """The parameters that the record of a collection has, too."""
+        names = (each.name for each in fields(self))
+        return {name: getattr(self, name) for name in names if name != "turns"}
 
     def kinds_of(self, document: Document) -> tuple[str, ...]:
         """Return the kinds to derive from a document; none if it is itself of such a kind."""

@@ -61,7 +61,6 @@ def new_server(caller: Caller, answerer: Answerer, profile: McpProfile) -> Serve
         on_read_resource=resources.read,
         on_list_prompts=prompts.listing,
         on_get_prompt=prompts.get,
-        on_completion=resources.complete,
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 from urllib.parse import quote, unquote
@@ -14,9 +14,6 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
-    CompleteRequestParams,
-    CompleteResult,
-    Completion,
     ListResourcesResult,
     ListResourceTemplatesResult,
     PaginatedRequestParams,
@@ -55,10 +52,6 @@ _TEMPLATES = (
     (CHUNK, "A chunk", "The text of one chunk, as named by a hit.", _TEXT),
     (TOOL, "A tool", "The schemas of its input and its result.", _JSON),
 )
-_COMPLETIONS = 100
-"""Maximum number of completions that the protocol allows."""
-_SOURCES = 10_000
-"""Maximum number of sources to search for completions."""
 
 
 def collection_uri(collection: str) -> str:
@@ -88,7 +81,7 @@ def failure_text(report: Mapping[str, Any]) -> str:
 
 
 class Resources:
-    """The handlers of ``resources/*`` and of ``completion/complete``."""
+    """The handlers of ``resources/*``."""
 
     def __init__(self, caller: Caller) -> None:
         self._caller = caller
@@ -171,34 +164,6 @@ class Resources:
     async def _information(self, collection: str) -> str:
         info = await self._caller.read("search-collection-info", {"collection": collection})
         return json.dumps(info, ensure_ascii=False, indent=2)
-
-    async def complete(self, _ctx: Context, params: CompleteRequestParams) -> CompleteResult:
-        """Complete the name of a collection or source."""
-        begun = params.argument.value
-        known = (params.context.arguments if params.context else None) or {}
-        with _as_mcp_errors():
-            names = await self._names(params.argument.name, known)
-        fitting = [name for name in names if name.startswith(begun)]
-        return CompleteResult(
-            completion=Completion(
-                values=fitting[:_COMPLETIONS],
-                total=len(fitting),
-                has_more=len(fitting) > _COMPLETIONS,
-            )
-        )
-
-    async def _names(self, argument: str, known: Mapping[str, str]) -> Sequence[str]:
-        """Return the values of an argument of a template or prompt."""
-        if argument == "tool":
-            return tuple(LISTED)
-        if argument == "collection":
-            answer = await self._caller.read("search-collections", {})
-            return [item["name"] for item in answer["collections"]]
-        if argument == "source" and "collection" in known:
-            page = {"collection": known["collection"], "limit": _SOURCES}
-            names: list[str] = (await self._caller.read("search-collection-info", page))["sources"]
-            return names
-        return ()
 
     async def _text(self, collection: str, source: str) -> str:
         """Return the chunks of a source in text order, separated by empty lines."""

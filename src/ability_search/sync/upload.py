@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -12,8 +12,8 @@ from typing import Any
 from ability_search.client.tool_client import Advance, Call, ToolClient
 from ability_search.config.schema import Settings
 from ability_search.documents import Document
-from ability_search.files.file_documents import Reading, open_extractor, prints
-from ability_search.files.selection import Selection, Skipped, kept_texts, slices
+from ability_search.files.file_documents import Reading, changed_files, open_extractor
+from ability_search.files.selection import Skipped, kept_texts
 from ability_search.sync.trees import (
     Root,
     Tree,
@@ -109,7 +109,12 @@ async def send_files(
     upload = _Upload(client, options, outcome, timeout, advance, count_files(chosen))
     with open_extractor(client.settings, upload.stage) as extractor:
         for selection in by_root(chosen):
-            async for changed in upload.changed(selection, most_documents(limits)):
+            async for changed in changed_files(
+                selection,
+                upload.compare,
+                most=most_documents(limits),
+                max_bytes=limits.file_bytes,
+            ):
                 readings = read_selection(changed, limits, extractor)
                 while (reading := await asyncio.to_thread(next, readings, None)) is not None:
                     await upload.send(reading)
@@ -141,27 +146,17 @@ class _Upload:
     total: int
     done: int = 0
 
-    async def changed(self, selection: Selection, most: int) -> AsyncIterator[Selection]:
-        """Yield new and changed files, in batches of about ``most``."""
-        found: list[Path] = []
-        for part in slices(selection, most=most):
-            found += await self._compare(part)
-            if len(found) >= most:
-                yield replace(selection, files=tuple(found))
-                found = []
-        if found:
-            yield replace(selection, files=tuple(found))
-
-    async def _compare(self, selection: Selection) -> list[Path]:
-        limits = self.client.settings.limits
-        printed = await asyncio.to_thread(prints, selection, max_bytes=limits.file_bytes)
-        self._skip(printed.skipped)
-        if not printed.files:
-            return []
-        answer = await self._call([file.document() for file in printed.files])
+    async def compare(
+        self, documents: Sequence[Document], skipped: Sequence[Skipped]
+    ) -> Collection[str]:
+        """Return the sources of which the worker needs the text."""
+        self._skip(skipped)
+        if not documents:
+            return ()
+        answer = await self._call(documents)
         wanted = set(answer.get("wanted") or ())
-        self._count(len(printed.files) - len(wanted))
-        return [file.path for file in printed.files if file.source in wanted]
+        self._count(len(documents) - len(wanted))
+        return wanted
 
     async def send(self, reading: Reading) -> None:
         """Send the documents of a reading."""

@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from functools import lru_cache
 
 from kadi_localnet.broker.limits import Limits
 from kadi_localnet.broker.params import invalid
 
 DEFAULT_NETWORKS = ("global",)
-
-_SIMILAR = str.maketrans({"1": "l", "|": "l", "i": "l", "0": "o"})
-_PAIRS = (("rn", "m"), ("vv", "w"))
-_BREAKS = re.compile(r"[^a-z0-9*?\[\]]+")
-_OTHER_STYLE = re.compile(r"[a-z0-9]++(?:_[a-z0-9]++)++|[a-z]++[0-9]*+(?:[A-Z][a-z0-9]*+)++")
-"""``search_query`` and ``searchQuery``: what other tools are called that have such words."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,13 +19,11 @@ class Access:
     By default an agent may join any network and offer any tool.
     """
 
-    networks: Collection[str] = ()
-    """The networks that exist; empty for any."""
     members: Mapping[str, Collection[str]] = field(default_factory=dict)
     """Networks that only these agents may join."""
     providers: Mapping[str, Collection[str]] = field(default_factory=dict)
-    """Tools that only these agents may offer, by name or pattern (``arcade-*``), and those that
-    look like them. If several patterns match a name, the agent must be listed for each of them."""
+    """Tools that only these agents may offer, by name or pattern (``arcade-*``), in letters of
+    either case. If several patterns match a name, the agent must be listed for each of them."""
 
     def names(self, agent_id: str | None) -> bool:
         """Return whether an agent is listed as a provider."""
@@ -41,15 +31,14 @@ class Access:
 
     def may_join(self, network: str, agent_id: str | None) -> bool:
         """Return whether an agent may join a network; ``None`` is an unauthenticated session."""
-        if self.networks and network not in self.networks and network not in self.members:
-            return False
         members = self.members.get(network)
         return members is None or agent_id in members
 
     def reserved(self, tool: str, agent_id: str | None) -> str | None:
         """Return the pattern by which an agent may not offer a tool; ``None`` if it may."""
+        name = tool.strip().lower()
         forbidden = (each for each, agents in self.providers.items() if agent_id not in agents)
-        return next((pattern for pattern in forbidden if looks_like(tool, pattern)), None)
+        return next((pattern for pattern in forbidden if fnmatchcase(name, pattern.lower())), None)
 
 
 class Networks:
@@ -100,29 +89,3 @@ def check_name(member: str, name: str, limits: Limits) -> None:
         raise invalid(
             member, f"has {len(name)} characters, more than the {limits.name_length} allowed"
         )
-
-
-def looks_like(name: str, pattern: str) -> bool:
-    """Return whether an ASCII name is, or looks like, one that matches a pattern as of ``fnmatch``.
-
-    Names differ if their letters and digits do, or if one is written in another style, with
-    underscores or capitals between the words.
-    """
-    if fnmatchcase(name, pattern):
-        return True
-    (skeleton, joined), (wanted, word) = _skeleton(name), _skeleton(pattern)
-    alike = fnmatchcase(skeleton, wanted) or ("*" not in wanted and joined == word)
-    return alike and not _OTHER_STYLE.fullmatch(name)
-
-
-@lru_cache(maxsize=4096)
-def _skeleton(name: str) -> tuple[str, str]:
-    """Return a name with one letter for all that look like it, and hyphens between its words.
-
-    The second text is without the hyphens.
-    """
-    text = name.lower().translate(_SIMILAR)
-    for pair, letter in _PAIRS:
-        text = text.replace(pair, letter)
-    skeleton = _BREAKS.sub("-", text).strip("-")
-    return skeleton, skeleton.replace("-", "")

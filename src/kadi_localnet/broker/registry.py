@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from itertools import islice
 from typing import Any
 
@@ -203,12 +202,9 @@ class Registry:
                 raise invalid(member, f"must not begin with {RESERVED_PREFIX!r}, which is reserved")
             reserved = self._access.reserved(tool.name, agent_id)
             if reserved is not None:
-                alike = (
-                    "" if fnmatchcase(tool.name, reserved) else f" looks like {reserved!r}, which"
-                )
                 raise invalid(
                     member,
-                    f"{tool.name!r}{alike} may only be offered by listed agents, and agent"
+                    f"{tool.name!r} may only be offered by listed agents, and agent"
                     f" {agent_id} is none of them: the operator of the broker can list it",
                 )
             if tool.name in named:

@@ -33,7 +33,7 @@ DATETIME_FORMAT = "yyyy-MM-dd'T'HH:mm:ss"
 """Format of every database created here; the engine appends the fraction."""
 
 LANGUAGES = ("sql", "sqlscript")
-"""The languages that are always allowed."""
+"""The languages of statements."""
 
 ATTEMPTS = 6
 """Number of attempts at a statement that conflicts with others."""

@@ -23,7 +23,7 @@ from kadi_localnet.database.allowlist import (
     SETTINGS,
     STATEMENTS,
 )
-from kadi_localnet.database.backend import LANGUAGES, DatabaseError, Statement
+from kadi_localnet.database.backend import DatabaseError, Statement
 
 log = logging.getLogger(__name__)
 
@@ -47,12 +47,9 @@ _CONTEXT = "StmtContext"
 def confine(name: str, database: Any) -> None:
     """Restrict a newly opened database that may have been used without a guard.
 
-    Settings that give other languages access to files and addresses are reset. Triggers and
-    functions are kept, as they may be needed, and logged, because their code is not checked.
+    Triggers and functions are kept, as they may be needed, and logged, because their code is not
+    checked.
     """
-    configuration = database.getConfiguration()
-    for setting in ("allowFileUrls", "allowRemoteUrls"):
-        configuration.setValue(f"arcadedb.opencypher.loadCsv.{setting}", False)
     schema = database.getSchema()
     triggers = [str(trigger.getName()) for trigger in schema.getTriggers()]
     libraries = [str(library.getName()) for library in schema.getFunctionLibraries()]
@@ -76,14 +73,12 @@ class StatementGuard:
         self._cached = lru_cache(_CACHED)(self._objection)
 
     def check(self, statement: Statement) -> None:
-        """Check a statement; statements in languages that the operator enabled always pass.
+        """Check a statement.
 
         Raises:
             DatabaseError: naming the part that is not allowed.
             jpype.JException: the engine's own error if the statement cannot be parsed.
         """
-        if statement.language.lower() not in LANGUAGES:
-            return
         find = self._cached if len(statement.text) <= _LONGEST_CACHED else self._objection
         objection = find(statement.text, statement.is_script)
         if objection is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Annotated, Any, TypeVar
 
@@ -37,11 +37,7 @@ Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
 Text = Annotated[str, Field(min_length=1)]
 Params = dict[str, Any] | list[Any] | None
 
-_LANGUAGE = Field(
-    "sql",
-    min_length=1,
-    description="sql or sqlscript, or another language that the operator allows.",
-)
+_LANGUAGE = Field("sql", min_length=1, description="sql or sqlscript.")
 _PARAMS = Field(None, description="Named (:name) as an object, or positional (?) as an array.")
 
 
@@ -93,7 +89,6 @@ def database_tools(
     *,
     timeout: float = TIMEOUT,
     longest: float = LONGEST,
-    languages: Collection[str] = LANGUAGES,
     threads: FairSlots | None = None,
 ) -> list[Tool]:
     """Return the tools over ``backend``.
@@ -102,7 +97,6 @@ def database_tools(
         backend: Where statements run.
         timeout: Seconds for a call whose caller set no limit.
         longest: Maximum seconds of a call, including the wait for a thread.
-        languages: Languages of statements, in lower case.
         threads: Threads of the backend, shared by agents; :func:`shared_threads` by default.
             A call that an agent makes on behalf of another counts as one of that other; calls
             without an agent count as calls of one agent.
@@ -117,10 +111,9 @@ def database_tools(
             return await work(max(_SHORTEST, round(end - time.monotonic(), 3)))
 
     def statement(text: str, language: str, params: Params) -> Statement:
-        if language.lower() not in languages:
+        if language.lower() not in LANGUAGES:
             raise DatabaseError(
-                f"language {language!r} is not allowed, only {', '.join(languages)}: the operator"
-                " may allow others with the setting arcadedb_languages"
+                f"language {language!r} is not allowed, only {', '.join(LANGUAGES)}"
             )
         return Statement(text, language.lower(), params)
 

@@ -22,19 +22,13 @@ class ModelDirectory:
     """A directory with an ONNX sentence encoder, or a reranker, and its ``tokenizer.json``.
 
     It is a reranker (a cross-encoder) if its ``config.json`` names an architecture that ends in
-    ``ForSequenceClassification``; pooling and normalization do not apply to rerankers.
-    Fields that are ``None`` are read from the directory: ``pooling`` and ``normalize`` from the
-    files of sentence-transformers (mean and ``True`` without them), ``max_tokens`` from the
-    model's configuration. With ``pooling="none"`` the output of the model is the embedding.
+    ``ForSequenceClassification``.
     """
 
     path: Path
     name: str = ""
     """Name under which the model is served; empty for the name of the directory."""
     aliases: tuple[str, ...] = ()
-    pooling: Pooling | None = None
-    normalize: bool | None = None
-    max_tokens: int | None = None
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -5,15 +5,13 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from kadi_localnet.models.errors import ModelsError, ModelSetupError
-from kadi_localnet.models.graphs import Ids, TokenGraph
+from kadi_localnet.models.graphs import GraphFiles, Ids, TokenGraph
 
 log = logging.getLogger(__name__)
 
@@ -32,16 +30,6 @@ class Pair(NamedTuple):
     """0 for tokens of the query, 1 for tokens of the text, if the model distinguishes them."""
 
 
-@dataclass(frozen=True, slots=True)
-class CrossEncoderFiles:
-    """The files and settings of a cross-encoder."""
-
-    graph: Path
-    tokenizer: Path
-    max_tokens: int
-    pad_id: int = 0
-
-
 class CrossEncoder:
     """A loaded cross-encoder and its tokenizer; thread-safe."""
 
@@ -53,7 +41,7 @@ class CrossEncoder:
         :attr:`kadi_localnet.models.encoder.Encoder.independent`."""
 
     @classmethod
-    def load(cls, files: CrossEncoderFiles) -> CrossEncoder:
+    def load(cls, files: GraphFiles) -> CrossEncoder:
         """Load the model and check the output of a test run.
 
         Raises:
@@ -61,11 +49,7 @@ class CrossEncoder:
                 mask and types, or does not return one finite logit per pair.
         """
         started = time.perf_counter()
-        encoder = cls(
-            TokenGraph.load(
-                files.graph, files.tokenizer, max_tokens=files.max_tokens, pad_id=files.pad_id
-            )
-        )
+        encoder = cls(TokenGraph.load(files))
         encoder._probe()
         log.info("loaded %s: reranker, %.2f s", files.graph.name, time.perf_counter() - started)
         return encoder

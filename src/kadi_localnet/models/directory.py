@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from kadi_localnet.models.config import ModelDirectory, Pooling
-from kadi_localnet.models.crossencoder import CrossEncoderFiles
 from kadi_localnet.models.encoder import EncoderFiles
 from kadi_localnet.models.errors import ModelSetupError
+from kadi_localnet.models.graphs import GraphFiles
 
 _GRAPHS = ("model.onnx", "onnx/model.onnx")
 _DEFAULT_TOKENS = 512
@@ -29,30 +29,24 @@ def is_reranker(directory: ModelDirectory) -> bool:
 
 
 def find_files(directory: ModelDirectory) -> EncoderFiles:
-    """Locate the files of a model and read its settings; ``directory`` overrides them.
+    """Locate the files of an encoder and read its settings; embeddings are normalized.
+
+    The pooling is that of the files of sentence-transformers, the mean without them.
 
     Raises:
         ModelSetupError: if the graph or the tokenizer is missing, or there are several graphs.
     """
-    root = directory.path
-    normalize = directory.normalize
-    return EncoderFiles(
-        tokenizer=_tokenizer(root),
-        graph=_graph(root),
-        max_tokens=directory.max_tokens or _max_tokens(root),
-        pooling=directory.pooling or _pooling(root),
-        normalize=True if normalize is None else normalize,
-        pad_id=_pad_id(root),
-    )
+    files = find_reranker_files(directory)
+    return EncoderFiles(files, pooling=_pooling(directory.path), normalize=True)
 
 
-def find_reranker_files(directory: ModelDirectory) -> CrossEncoderFiles:
+def find_reranker_files(directory: ModelDirectory) -> GraphFiles:
     """Locate the files of a reranker; settings and errors as for :func:`find_files`."""
     root = directory.path
-    return CrossEncoderFiles(
+    return GraphFiles(
         tokenizer=_tokenizer(root),
         graph=_graph(root),
-        max_tokens=directory.max_tokens or _max_tokens(root),
+        max_tokens=_max_tokens(root),
         pad_id=_pad_id(root),
     )
 

@@ -6,13 +6,12 @@ import logging
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
 from kadi_localnet.models.config import Pooling
 from kadi_localnet.models.errors import ModelSetupError
-from kadi_localnet.models.graphs import Ids, TokenGraph
+from kadi_localnet.models.graphs import GraphFiles, Ids, TokenGraph
 from kadi_localnet.models.requests import Vectors
 
 log = logging.getLogger(__name__)
@@ -25,14 +24,11 @@ _ROUNDING = 1e-4
 
 @dataclass(frozen=True, slots=True)
 class EncoderFiles:
-    """The files and settings of an encoder."""
+    """The files of an encoder, and how its output becomes an embedding."""
 
-    graph: Path
-    tokenizer: Path
-    max_tokens: int
+    model: GraphFiles
     pooling: Pooling
     normalize: bool
-    pad_id: int = 0
 
 
 class Encoder:
@@ -57,16 +53,13 @@ class Encoder:
                 mask and types, has no output that can be pooled, or returns unusable vectors.
         """
         started = time.perf_counter()
-        graph = TokenGraph.load(
-            files.graph, files.tokenizer, max_tokens=files.max_tokens, pad_id=files.pad_id
-        )
-        encoder = cls(files, graph)
+        encoder = cls(files, TokenGraph.load(files.model))
         encoder._probe()
         log.info(
             "loaded %s: %d dimensions, %d tokens, %.2f s",
-            files.graph.name,
+            files.model.graph.name,
             encoder.dimensions,
-            files.max_tokens,
+            files.model.max_tokens,
             time.perf_counter() - started,
         )
         return encoder
@@ -92,9 +85,9 @@ class Encoder:
             alone = self.infer([short])
             padded = self.infer([short, long])
         except Exception as exc:  # onnxruntime raises its own types, all of them Exceptions
-            raise ModelSetupError(f"{self.files.graph.name} does not run: {exc}") from exc
+            raise ModelSetupError(f"{self.files.model.graph.name} does not run: {exc}") from exc
         if alone.ndim != 2 or not alone.shape[1] or not np.isfinite(alone).all():
-            raise ModelSetupError(f"{self.files.graph.name} does not return sentence vectors")
+            raise ModelSetupError(f"{self.files.model.graph.name} does not return sentence vectors")
         self.dimensions = int(alone.shape[1])
         spread = float(np.abs(normalized(alone) - normalized(padded[:1])).max())
         self.independent = spread < _ROUNDING

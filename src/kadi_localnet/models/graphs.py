@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,17 @@ Ids = npt.NDArray[np.int64]
 
 _ATTENDED = "attention_mask"
 _INPUTS = frozenset({"input_ids", _ATTENDED, "token_type_ids"})
+
+
+@dataclass(frozen=True, slots=True)
+class GraphFiles:
+    """The files of a model, and what its tokenizer has to know."""
+
+    graph: Path
+    tokenizer: Path
+    max_tokens: int
+    """Longer texts are truncated, special tokens included."""
+    pad_id: int = 0
 
 
 class TokenGraph:
@@ -38,16 +50,16 @@ class TokenGraph:
         self._inputs = {item.name: item.type for item in session.get_inputs()}
 
     @classmethod
-    def load(cls, graph: Path, tokenizer: Path, *, max_tokens: int, pad_id: int) -> TokenGraph:
-        """Load graph and tokenizer; texts are truncated at ``max_tokens``, special tokens included.
+    def load(cls, files: GraphFiles) -> TokenGraph:
+        """Load graph and tokenizer.
 
         Raises:
             ModelSetupError: if a file cannot be read, or the graph requires inputs other than
                 ids, mask and types.
         """
-        file = tokenizer
+        graph, file = files.graph, files.tokenizer
         try:
-            loaded = Tokenizer.from_file(str(tokenizer))
+            loaded = Tokenizer.from_file(str(file))
             file = graph
             session = ort.InferenceSession(
                 str(graph), _session_options(), providers=["CPUExecutionProvider"]
@@ -59,8 +71,8 @@ class TokenGraph:
             )
             raise ModelSetupError(f"cannot load {file}: {exc}", hint=hint) from exc
         loaded.no_padding()
-        loaded.enable_truncation(max_tokens)
-        built = cls(graph.name, session, loaded, pad_id=pad_id)
+        loaded.enable_truncation(files.max_tokens)
+        built = cls(graph.name, session, loaded, pad_id=files.pad_id)
         if set(built._inputs) - _INPUTS or "input_ids" not in built._inputs:
             raise ModelSetupError(
                 f"{graph.name} requires inputs other than token ids: {sorted(built._inputs)}"

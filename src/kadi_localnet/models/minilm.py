@@ -14,6 +14,7 @@ from typing import Final, Literal
 from kadi_localnet.models.config import Precision
 from kadi_localnet.models.encoder import EncoderFiles
 from kadi_localnet.models.errors import ModelSetupError
+from kadi_localnet.models.graphs import GraphFiles
 
 log = logging.getLogger(__name__)
 
@@ -77,13 +78,8 @@ def ensure_files(source: Path, cache: Path, precision: Precision) -> EncoderFile
             " directory with SEARCH_CACHE_DIR."
         )
         raise ModelSetupError(f"cannot build {NAME}: {exc}", hint=hint) from exc
-    return EncoderFiles(
-        graph=target,
-        tokenizer=source / "tokenizer.json",
-        max_tokens=MAX_TOKENS,
-        pooling="none",
-        normalize=False,
-    )
+    files = GraphFiles(target, source / "tokenizer.json", MAX_TOKENS)
+    return EncoderFiles(files, pooling="none", normalize=False)
 
 
 def _fingerprint(source: Path) -> str:

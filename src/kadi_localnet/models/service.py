@@ -106,8 +106,8 @@ class Models:
         return ServedModel(
             name=name,
             dimensions=encoder.dimensions,
-            max_tokens=encoder.files.max_tokens,
-            tokenizer=encoder.files.tokenizer,
+            max_tokens=encoder.files.model.max_tokens,
+            tokenizer=encoder.files.model.tokenizer,
         )
 
     async def create_embedding(self, raw: Any, *, timeout: float | None = None) -> dict[str, Any]:

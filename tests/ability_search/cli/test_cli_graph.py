@@ -1,11 +1,9 @@
-"""`analyze`: the summary, JSON and the drawing of an analysis."""
+"""`analyze`: the summary and JSON of an analysis."""
 
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
-from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -60,16 +58,3 @@ def test_the_summary_names_edges_components_and_the_first_chunks(
     assert network.inputs("search-reindex")[0]["analyze"] is True
     shown = run("analyze", "docs", "--json", broker=network.url).stdout
     assert json.loads(shown) == analysis
-
-
-@pytest.mark.usefixtures("analysis")
-def test_the_drawing_has_a_circle_for_each_chunk_and_a_line_for_each_edge(
-    network: Network, run: Run, tmp_path: Path
-) -> None:
-    path = tmp_path / "new" / "docs.svg"
-    assert run("analyze", "docs", "--plot", str(path), broker=network.url).exit_code == 0
-    drawn = ElementTree.parse(path).getroot()
-    titles = [each.text for each in drawn.iter("{http://www.w3.org/2000/svg}title")]
-    assert sorted(map(str, titles)) == ["docs:a<b:0", "docs:alone:0", "docs:c:0", "docs:hub:0"]
-    assert len([*drawn.iter("{http://www.w3.org/2000/svg}line")]) == 2
-    assert run("analyze", "docs", "--plot", "docs.png", broker=network.url).exit_code == 2

@@ -135,19 +135,13 @@ def test_xdg_directories_are_used_if_absolute(tmp_path: Path) -> None:
 def test_lists_are_parsed_from_one_variable(tmp_path: Path) -> None:
     settings = load(
         tmp_path,
-        "search: {arcadedb_languages: SQL}",
+        "search: {read_allow: docs}",
         SEARCH_ARCADEDB_URLS="http://a:2480, http://b:2480",
         SEARCH_ALLOWED_ROOTS="/one:/two",
     )
     assert [str(url) for url in settings.arcadedb.urls] == ["http://a:2480", "http://b:2480"]
-    assert settings.arcadedb.languages == ("sql",)
+    assert settings.reading.allow == ("docs",)
     assert settings.files.allowed_roots == (Path("/one"), Path("/two"))
-
-
-def test_languages_of_statements_ignore_case(tmp_path: Path) -> None:
-    assert load(tmp_path).arcadedb.languages == ("sql", "sqlscript")
-    settings = load(tmp_path, SEARCH_ARCADEDB_LANGUAGES="SQL, OpenCypher")
-    assert settings.arcadedb.languages == ("sql", "opencypher")
 
 
 def test_all_problems_are_reported_at_once_with_file_and_key(tmp_path: Path) -> None:
@@ -244,9 +238,6 @@ def test_a_file_that_is_not_text_is_refused(tmp_path: Path) -> None:
     [
         ("api_key: sk-hidden", "SEARCH_API_KEY"),
         ("arcadedb_password: sk-hidden", "SEARCH_ARCADEDB_PASSWORD"),
-        ("openai-api-key: sk-hidden", "SEARCH_API_KEY"),
-        ("api_keys: sk-hidden", "SEARCH_API_KEY"),
-        ("github_token: sk-hidden", "secret set"),
         ("embedding_api_url: https://ada:sk-hidden@host/", "SEARCH_EMBEDDING_API_URL"),
         ("arcadedb_urls: ['http://root:sk-hidden@host']", "SEARCH_ARCADEDB_URLS"),
         ("embedding_api_url: ENC[sk-hidden]", "SEARCH_EMBEDDING_API_URL"),
@@ -288,13 +279,6 @@ def test_no_repr_shows_a_credential(tmp_path: Path) -> None:
     assert "sk-hidden" not in f"{settings.broker.url} {settings.arcadedb.urls}"
     assert str(settings.embedding.api_url) == "https://host:1/v1"
     assert "sk-hidden" not in settings.embedding.model_dump_json()
-
-
-def test_a_misspelt_variable_causes_a_warning(tmp_path: Path) -> None:
-    settings = load(tmp_path, SEARCH_CHUNKSIZE="9", SEARCH_SERVICE_HOST="10.0.0.1")
-    assert settings.warnings == (
-        "SEARCH_CHUNKSIZE in the environment is not a setting; did you mean SEARCH_CHUNK_SIZE?",
-    )
 
 
 def test_settings_cannot_be_changed(tmp_path: Path) -> None:

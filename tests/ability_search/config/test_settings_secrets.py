@@ -145,7 +145,8 @@ def test_secrets_can_be_set_even_if_loading_fails(tmp_path: Path, environ: dict[
 def test_an_invalid_config_prevents_locating_secrets(
     tmp_path: Path, environ: dict[str, str]
 ) -> None:
-    (tmp_path / "config.yml").write_text("search: {secret_key_fil: x}", encoding="utf-8")
+    text = "search: {secret_key_fil: x, chunk_size: 9, candidates: 99}"
+    (tmp_path / "config.yml").write_text(text, encoding="utf-8")
     with pytest.raises(ConfigurationError, match="did you mean secret_key_file"):
         locate_secrets(environ, tmp_path)
     (tmp_path / "config.yml").write_text("search: {secret_key_file: 5}", encoding="utf-8")

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from ability_search.documents import Document
-from ability_search.files.file_documents import File, load, prints, readings
+from ability_search.files.file_documents import File, hashed, load, readings
 from ability_search.files.isolated_reader import Extractor
 from ability_search.files.selection import select, vanished
 from ability_search.text.loaders import Bounds, Extracted
@@ -55,9 +55,9 @@ def test_the_hash_depends_on_bytes_and_format(tmp_path: Path) -> None:
     (tmp_path / "a.html").write_text("<h1>One</h1>")
     chosen = select(tmp_path, tmp_path)
     (html,), _ = load(chosen, max_bytes=100)
-    (found,) = prints(chosen, max_bytes=100).files
-    assert found.hash == html.hash == found.document().file_hash == read(tmp_path)[0].file_hash
-    assert found.document().unread
+    (found,) = hashed(chosen, max_bytes=100)[0].values()
+    assert html.hash == found.file_hash == read(tmp_path)[0].file_hash
+    assert found.unread
     assert not read(tmp_path)[0].unread
     changed = replace(html, data=html.data + b" ")
     other = replace(html, format="pdf")

@@ -12,7 +12,7 @@ import pytest
 
 from ability_search.errors import ForbiddenPath
 from ability_search.files import file_documents
-from ability_search.files.file_documents import load, prints
+from ability_search.files.file_documents import hashed, load
 from ability_search.files.regular_files import NotRegular, open_beneath, open_regular
 from ability_search.files.selection import SECRET, allowed, select
 
@@ -97,7 +97,7 @@ def test_a_file_replaced_after_its_selection_is_skipped(root: Path, name: str) -
     files, skipped = load(chosen, max_bytes=1000)
     assert files == []
     assert [(each.path, each.reason) for each in skipped] == [("sub/a.md", reason)]
-    assert prints(chosen, max_bytes=1000).skipped == skipped
+    assert hashed(chosen, max_bytes=1000) == ({}, skipped)
 
 
 AFTER: dict[str, tuple[Callable[[Path], None], str]] = {

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
+import re
 import runpy
 from pathlib import Path
 from typing import Any
@@ -118,6 +120,15 @@ async def test_results_draw_themselves_in_a_notebook(network: Network) -> None:
         assert "Title" in near._repr_html_()
         assert "docs" in (await search.collections())._repr_html_()
         assert "dimensions" in (await search.info("docs"))._repr_html_()
+
+
+def test_the_blocking_client_has_the_methods_of_the_other_without_await() -> None:
+    own = {name for name in vars(SearchClient) if not name.startswith("_")} - {"over"}
+    for name in own:
+        blocking, waiting = getattr(BlockingSearchClient, name), getattr(SearchClient, name)
+        taken, wanted = (inspect.signature(each).parameters for each in (blocking, waiting))
+        assert taken == wanted
+        assert not re.search(r"\b(await|async)\b", blocking.__doc__)
 
 
 def test_generated_modules_are_as_generated() -> None:

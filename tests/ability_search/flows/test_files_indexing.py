@@ -10,7 +10,7 @@ import pytest
 from tests.ability_search.flows.conftest import Network, Start, document
 from tests.ability_search.flows.stored import assert_consistent, chunks
 
-from ability_search.files.file_documents import prints
+from ability_search.files.file_documents import hashed
 from ability_search.files.selection import select
 
 
@@ -315,10 +315,8 @@ async def test_a_document_without_content_is_compared_by_the_hash_of_its_file(
     network: Network, tmp_path: Path
 ) -> None:
     write(tmp_path, d__a_DOT_md="alpha", d__b_DOT_md="beta")
-    hashes = {
-        file.source: file.hash
-        for file in prints(select(tmp_path / "d", tmp_path), max_bytes=99).files
-    }
+    files, _ = hashed(select(tmp_path / "d", tmp_path), max_bytes=99)
+    hashes = {each.source: each.file_hash for each in files.values()}
 
     def sent(**contents: str) -> list[dict[str, Any]]:
         names = {"d/a.md": contents.get("a", ""), "d/b.md": contents.get("b", "")}

@@ -15,8 +15,6 @@ import pytest
 from mcp import Client, MCPError, StdioServerParameters
 from mcp_types import (
     EmbeddedResource,
-    PromptReference,
-    ResourceTemplateReference,
     TextResourceContents,
 )
 from tests.ability_search.edge_network import SECONDS, Stage, opened, settings_for, soon
@@ -128,13 +126,7 @@ async def use(client: Client) -> None:
             await client.read_resource(missing)
 
     templates = (await client.list_resource_templates()).resource_templates
-    source = ResourceTemplateReference(uri=templates[1].uri_template)
-    names = await client.complete(source, {"name": "collection", "value": "ro"})
-    assert names.completion.values == ["ropes"]
-    sources = await client.complete(
-        source, {"name": "source", "value": "kn"}, context_arguments={"collection": "ropes"}
-    )
-    assert sources.completion.values == ["knots & splices/a?b.md"]
+    assert templates[1].uri_template == "search://collection/{collection}/source/{source}"
 
     prompts = {prompt.name: prompt for prompt in (await client.list_prompts()).prompts}
     assert set(prompts) == {"answer-from-collection", "explore-collection"}
@@ -147,10 +139,6 @@ async def use(client: Client) -> None:
     assert json.loads(attached.resource.text)["collection"] == "ropes"
     with pytest.raises(MCPError, match="collection is missing"):
         await client.get_prompt("explore-collection", {"collection": " "})
-    begun = await client.complete(
-        PromptReference(name="explore-collection"), {"name": "collection", "value": ""}
-    )
-    assert begun.completion.values == ["ropes"]
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -22,7 +22,7 @@ from ability_search.errors import ConfigurationError
 from ability_search.ops import traces
 from ability_search.ops.http_server import serve_http
 from ability_search.ops.traces import CALL_ID, exporting
-from ability_search.worker import open_embedder
+from ability_search.worker import ModelServers
 from kadi_client.context import call_id, current, handling
 from kadi_client.tracing import TRACEPARENT, span, traceparent
 from kadi_localnet.models.http import application
@@ -109,7 +109,7 @@ async def test_the_trace_includes_a_model_behind_http(tmp_path: Path) -> None:
                     "SEARCH_EMBEDDING_API_URL": url,
                     "SEARCH_TRACING_PROPAGATE": propagate,
                 }
-                opening = open_embedder(load_settings(asked, tmp_path), _nobody)
+                opening = ModelServers(load_settings(asked, tmp_path), _nobody).embedder()
                 with handling({"callId": "a"}), span("query"):
                     async with opening as embedder:
                         await embedder.embed("m", ["bread"], timeout=30)

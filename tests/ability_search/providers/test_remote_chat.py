@@ -20,7 +20,7 @@ from ability_search.errors import ChatUnavailable, ConfigurationError
 from ability_search.ports import Invoke
 from ability_search.providers.chat import CHAT, RemoteChat, read_completion
 from ability_search.providers.transports import over_broker, over_http
-from ability_search.worker import open_chat
+from ability_search.worker import ModelServers
 from kadi_client import Call, Connection, RemoteError, Tool
 from kadi_client.errors import FrameTooLarge
 from kadi_localnet.broker import serve_broker
@@ -222,7 +222,7 @@ async def test_a_model_over_http_gets_the_key_as_a_token_and_no_log_has_it(
             SEARCH_EXPANSION_API_KEY=KEY,
             SEARCH_EXPANSION_MODEL="llama3.2",
         )
-        async with open_chat(chosen, unasked) as client:
+        async with ModelServers(chosen, unasked).chat() as client:
             assert (
                 await client.complete("sys", "secret words", model=None, timeout=5, enough=99)
                 == "pets"
@@ -260,7 +260,7 @@ async def test_an_api_needs_an_address_and_a_model() -> None:
     with pytest.raises(ConfigurationError, match="required because expansion_transport is api"):
         require_secrets(incomplete)
     with pytest.raises(ConfigurationError, match="SEARCH_EXPANSION_API_URL is missing"):
-        async with open_chat(incomplete, unasked):
+        async with ModelServers(incomplete, unasked).chat():
             pass
 
 

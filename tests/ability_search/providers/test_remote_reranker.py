@@ -33,7 +33,7 @@ from ability_search.providers.reranker import (
     shares,
 )
 from ability_search.providers.transports import Transport, over_broker, over_http
-from ability_search.worker import open_reranker
+from ability_search.worker import ModelServers
 from kadi_client import Connection
 from kadi_localnet.broker import serve_broker
 from kadi_localnet.models.errors import InvalidRequest, ModelNotServed, Overloaded, RequestTooLarge
@@ -339,7 +339,7 @@ async def test_the_settings_choose_the_transport(caplog: pytest.LogCaptureFixtur
         return by_length(tool_input)
 
     async def asked(environ: Mapping[str, str]) -> Sequence[float]:
-        async with open_reranker(settings(**environ), invoke) as chosen:
+        async with ModelServers(settings(**environ), invoke).reranker() as chosen:
             return await chosen.rerank(None, "secret words", ["aa", "b"], timeout=60)
 
     assert await asked({}) == [0.2, 0.1]
@@ -370,5 +370,5 @@ async def test_an_api_needs_an_address() -> None:
     with pytest.raises(ConfigurationError, match="required because reranker_transport is api"):
         require_secrets(incomplete)
     with pytest.raises(ConfigurationError, match="SEARCH_RERANKER_API_URL is missing"):
-        async with open_reranker(incomplete, invoke):
+        async with ModelServers(incomplete, invoke).reranker():
             pass

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ TinyModel = Callable[..., Path]
 
 
 def load(path: Path, **settings: Any) -> Encoder:
-    return Encoder.load(find_files(ModelDirectory(path=path, **settings)))
+    return Encoder.load(replace(find_files(ModelDirectory(path=path)), **settings))
 
 
 def token_vectors(path: Path, text: str) -> np.ndarray:
@@ -94,7 +95,7 @@ class TestDirectory:
         vectors, _ = load(path).embed(["blue"])
         np.testing.assert_allclose(vectors[0], first / np.linalg.norm(first), atol=1e-6)
 
-    def test_a_setting_wins_over_the_files(self, tiny: TinyModel) -> None:
+    def test_the_mean_of_the_tokens_is_taken_as_it_is(self, tiny: TinyModel) -> None:
         path = tiny(pooling_config={"pooling_mode_cls_token": True})
         vectors, _ = load(path, pooling="mean", normalize=False).embed(["blue red"])
         np.testing.assert_allclose(
@@ -136,7 +137,7 @@ class TestDirectory:
     ) -> None:
         path = tiny(**settings)
         encoder = load(path)
-        assert encoder.files.max_tokens == limit
+        assert encoder.files.model.max_tokens == limit
         assert len(encoder.tokenize(["red " * 600])[0]) == limit
 
     def test_refuses_what_it_cannot_use(self, tiny: TinyModel, tmp_path: Path) -> None:
@@ -191,4 +192,4 @@ def test_pooling_ignores_padding_and_survives_an_empty_mask() -> None:
 def test_settings_that_are_not_objects_count_as_none(tiny: TinyModel) -> None:
     path = tiny()
     (path / "config.json").write_text(json.dumps([1]), encoding="utf-8")
-    assert load(path).files.max_tokens == 512
+    assert load(path).files.model.max_tokens == 512

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from kadi_localnet.models.encoder import Encoder, EncoderFiles
 from kadi_localnet.models.errors import DeadlinePassed, InvalidRequest, ModelsError, Overloaded
-from kadi_localnet.models.graphs import Ids
+from kadi_localnet.models.graphs import GraphFiles, Ids
 from kadi_localnet.models.lanes import Lanes
 from kadi_localnet.models.local import LocalModel, Runtime, plan_batches
 from kadi_localnet.models.requests import Vectors
@@ -24,7 +24,7 @@ class Letters:
     """An encoder of texts into (their length, their first character) that can be held up."""
 
     def __init__(self) -> None:
-        self.files = EncoderFiles(Path("g"), Path("t"), 256, "none", False)
+        self.files = EncoderFiles(GraphFiles(Path("g"), Path("t"), 256), "none", False)
         self.dimensions = 2
         self.independent = True
         self.runs: list[int] = []

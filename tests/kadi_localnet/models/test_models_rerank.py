@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +51,7 @@ def logistic(logits: Sequence[float]) -> np.ndarray:
 
 
 def load(path: Path, **settings: Any) -> CrossEncoder:
-    return CrossEncoder.load(find_reranker_files(ModelDirectory(path=path, **settings)))
+    return CrossEncoder.load(replace(find_reranker_files(ModelDirectory(path=path)), **settings))
 
 
 @pytest.fixture

@@ -221,10 +221,10 @@ async def test_minilm_is_served_under_both_names(graph_cache: Path) -> None:
 def test_a_built_graph_is_used_again_and_nothing_else_is_left(tmp_path: Path) -> None:
     source = minilm.weights_directory()
     first = minilm.ensure_files(source, tmp_path, "fp32")
-    written = first.graph.stat().st_mtime_ns
+    written = first.model.graph.stat().st_mtime_ns
     assert minilm.ensure_files(source, tmp_path, "fp32") == first
-    assert first.graph.stat().st_mtime_ns == written
-    assert [path.name for path in tmp_path.iterdir()] == [first.graph.name]
+    assert first.model.graph.stat().st_mtime_ns == written
+    assert [path.name for path in tmp_path.iterdir()] == [first.model.graph.name]
 
 
 def test_a_cache_that_cannot_be_written_is_a_clear_error(tmp_path: Path) -> None:
