@@ -17,6 +17,7 @@ from typing import Final, NamedTuple
 
 from ability_search.understanding.exclusion_forms import ALL_FORMS, GERUNDS, Form, Kind
 from ability_search.understanding.sentence_types import (
+    REQUESTS,
     asks_how,
     is_instruction,
     is_question,
@@ -32,7 +33,7 @@ _PHRASE_WORDS: Final = 12
 _LEAD_LENGTH = 40
 """Maximum characters of :data:`_LEAD`."""
 _LEAD = re.compile(
-    r"(?<!\s)(?:\s*+[,;:.!?(，。；、（]\s*+|\s++[-–—]+\s++|\s++)?+(?:(?<!\w)(?:but|and|or|also|please|just"
+    r"(?<!\s)(?:\s*+[,;:.!?(\[，。；、（]\s*+|\s++[-–—]+\s++|\s++)?+(?:(?<!\w)(?:but|and|or|also|please|just"
     r"|aber|jedoch|bitte|doch|und|mais|et|s'il vous plaît|pero|por favor)\s++|但是?|[请請]|而且"
     r"|并且?){0,4}+\Z",
     re.IGNORECASE,
@@ -79,7 +80,7 @@ _OPENING = re.compile(
 """Beginnings of a phrase that are no part of it."""
 _CLOSING = re.compile(
     r"(?:(?<!\s)\s++(?:ones?|stuff|things?|related|please|bitte|thanks|at all|instead)"
-    r"|[的了呢吗]){1,3}$",
+    r"|s'il (?:te|vous) plaît|por favor|danke|merci|gracias|[的了呢吗]){1,3}$",
     re.IGNORECASE,
 )
 _LATER = (
@@ -92,6 +93,7 @@ _LATER = (
 _END = re.compile(
     rf"[;:!?()（）。；？！\n\[\]] | \.(?=\s|$) | \s[-–—]+\s | [,，\ue000]"
     rf"| (?<!\s)\s++(?:and\s++|und\s++|et\s++|y\s++)?(?:{_LATER})\b"
+    rf"| (?<!\s)\s++(?:and|und|et|y)\s++(?:{REQUESTS})\b"
     r"| (?<!\s)\s++\ue000 | 的(?=[一-鿿])",
     re.IGNORECASE | re.VERBOSE,
 )
@@ -121,11 +123,12 @@ _COMMAND_LINE = re.compile(
     r"(?<!\S)--?\w{1,2}(?=\s|$)|(?<!\S)--\w|(?<!\S)-[A-Z]+[a-z]|[|<>$\\=*]|[.~]/|\s\.\s|\d\s?$"
 )
 """Signs of a command line: options, pipes, paths."""
+_ASKED_FOR = re.compile("^[此这那]|什么|谁|被|哪|\\b(?:is|are|was|were|been?|being|fue|fueron|été|wurden?)$")
 _WORD = re.compile(r"[^\W_]+(?:['-][^\W_]+)*")
-_BRACKETS = "(（"
-_BRACKET = re.compile("[()（）]")
+_BRACKETS = "(（["
+_BRACKET = re.compile(r"[()（）\[\]]")
 _FULL_STOP = re.compile(r"\s*+[.!。]")
-_CLOSING_BRACKET = re.compile(r"\s*+[)）]")
+_CLOSING_BRACKET = re.compile(r"\s*+[)）\]]")
 _SPACES = re.compile(r"\s{2,}")
 _LOOSE = re.compile(r"(?<!\s)\s++(?=[,.;:?!](?:\s|$))")
 
@@ -157,23 +160,32 @@ class Exclusions:
 def find_exclusions(text: str) -> Exclusions:
     """Find the exclusions in ``text``."""
     plain = masked(text.replace("’", "'"))
-    if is_instruction(plain):
-        return Exclusions(text)
+    instruction = is_instruction(plain)
     excluded: dict[str, Excluded] = {}
     spans: list[tuple[int, int]] = []
     for start, at, end, last in sorted(_stretches(plain), key=lambda each: (each.start, -each.end)):
         if spans and start < spans[-1][1]:
             continue
         parts = list(_parts(plain, text, at, end))
-        rest = (text[:start] + text[last:]).casefold()
-        if parts and not any(part.phrase.casefold() in rest for part in parts):
+        rest = without(text, [*spans, (start, last)])
+        if parts and _is_query(rest, asked=instruction, led=start == 0):
+            if any(part.phrase.casefold() in rest.casefold() for part in parts):
+                continue
             spans.append((start, last))
             for part in parts:
                 excluded.setdefault(part.phrase.casefold(), part)
-    remaining = without(text, spans)
-    if not excluded or not (has_content(remaining) or TIME in remaining):
-        return Exclusions(text)
-    return Exclusions(remaining, tuple(excluded.values()), tuple(spans))
+    return Exclusions(without(text, spans), tuple(excluded.values()), tuple(spans))
+
+
+def _is_query(rest: str, *, asked: bool, led: bool) -> bool:
+    """Return whether what an exclusion leaves is searched for.
+
+    Behind a command (``ignore drafts and show ...``) it is if it asks for something; behind any
+    leading exclusion, if it states nothing.
+    """
+    if asked and not (is_request(rest) or is_question(rest)):
+        return False
+    return (has_content(rest) or TIME in rest) and not (led and is_statement(rest))
 
 
 def without(text: str, spans: list[tuple[int, int]]) -> str:
@@ -306,7 +318,8 @@ def _parts(plain: str, text: str, start: int, end: int) -> Iterator[Excluded]:
         last = closing.start() if closing else last
         phrase = text[at:last].strip(" \t\"“”„«»`'.《》")
         word = _WORD.match(plain, at)
-        topic = has_content(phrase) and not (word and word[0].casefold() in _FUNCTION)
+        empty = word and not word[0].isupper() and word[0].casefold() in _FUNCTION
+        topic = has_content(phrase) and not empty and not _ASKED_FOR.search(phrase)
         if topic and len(phrase.split()) <= _PHRASE_WORDS and not phrase[:1].isdigit():
             yield Excluded(phrase, at, last)
         elif not place:
