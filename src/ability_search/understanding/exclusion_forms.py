@@ -35,7 +35,7 @@ FORMS: Final[dict[Kind, str]] = {
         ^VERB X nicht
         ^(?:lass|klammere|schließ|nimm)(?:en?)? X (?:weg|aus|außen vor|beiseite|heraus|raus)
         ^laisse[zr]? X de côté
-        qui N_EST_PAS MENTIONNE pas X
+        qui (?:ne |n')MENTIONNE pas X
         que no MENCIONA X
         """,
     # In any text but statements.
@@ -43,13 +43,12 @@ FORMS: Final[dict[Kind, str]] = {
         BESIDES(?: (?:by|for|from|on|with))? X
         ^BEYOND X (?=[,，] ¿?ASKED\b)
         , (?:outside of|beyond|in addition to) X
-        THAT_IS_NOT (?:(?:about|related|relating)(?: to)?|concerning|from|at|on|by|of)(?! the same\b) X
-        THAT_IS_NOT(?! an? ) STATE X
+        THAT_IS_NOT (?:about(?! to\b)|relat(?:ed|ing) to|concerning|from|at|on|by|of)(?! the same\b) X
         ^bis auf X
         nichts mit X zu tun ha(?:t|ben)
         , (?:in )?GERMAN_THAT (?:nicht GERMAN_PREPOSITION|keine?[nr]?) X VERB
         , (?:in )?GERMAN_THAT X nicht VERB
-        除[了去开]? X (?:以外|之外|外(?![国部交面币汇]))(?!.{0,2}[还還也])的?
+        (?<![排删剔去清解消])除[了去开]? X (?:以外|之外|外(?![国部交面币汇]))(?!.{0,2}[还還也])的?
         除了? X [，,](?!.{0,12}[还還也])
         ^除了? X
         ^(?:介绍|推荐|列出|描述)? X [之以]外(?=的?\w)
@@ -61,12 +60,13 @@ FORMS: Final[dict[Kind, str]] = {
         EXCEPT X
         (?<!is\s)(?<!are\s)(?<!was\s)not (?:related to|concerning|regarding|MENTIONING|from|by) X
         (?<!is\s)(?<!are\s)(?<!was\s)not about(?! to\b) X
-        ^(?:rather |definitely |preferably |just |nur ){0,2}NOT(?: (?:by|for|with|in|über|von|mit))? STATE X
+        ^(?:rather |definitely |preferably |just |nur ){0,2}NOT(?: (?:by|for|with|über|von|mit))? STATE X
         (?P<kept>(?:any|every)(?:thing|where|one|body|\s\w+)|all) but(?! (?:not|certain)\b) X
         (?P<kept>(?:any|every)thing (?:about|in|from|of|on) [^,.;:!?]{1,60}?) but(?! not\b) X
         (?P<kept>(?:all|every[\w']*)(?: [\w']+){1,3}) (?:save|bar|but|barring) (?:the|for) X
         (?:that|which|who|where|but)(?: (?:do|does|did)(?:n't| not)| never) MENTION X
         (?P<kept>(?:which|what)(?: \w+){1,4}) (?:do|does|did)(?:n't| not) MENTION X
+        THAT_IS_NOT(?! an? ) STATE X
         (?:no one|nobody) MENTION X
         (?:that|which|who) (?:avoid|omit|skip|leave out|steer clear of)s? X
         (?-i:(?<=[a-z]\s)(?<!with\s)(?<!using\s)(?<!is\s)(?<!or\s)(?<!out\s)N[O]T(?= \w*[a-z])) X
@@ -77,9 +77,9 @@ FORMS: Final[dict[Kind, str]] = {
         """,
     # Describe what is sought (`mice without p53`): in requests, and with words for texts.
     "without": r"""
-        (?<!and\s)(?<!or\s)WITHOUT(?: any)? IDIOM X
+        WITHOUT(?: any)? IDIOM X
         INSTEAD X
-        (?:that|which) (?:is|are)(?:n't| not) an? X
+        THAT_IS_NOT an? X
         ^no IDIOM X
         (?:没有|无|無) X
         在不(?:使用|提[及到]|讨论) X 的情况下
@@ -112,11 +112,10 @@ WORDS: Final = {
     "NOTHING": r"(?:nothing|not a word) (?:that \w+ )?(?:about|on|with|from)|nichts (?:über|zu|von|mit)"
     r"|rien (?:sur|de|avec)|nada (?:de|sobre|con)",
     "DO_NOT_MENTION": r"(?:do not|don't|never|no need to) MENTION|(?:sprich|rede) nicht"
-    r"|VERB(?: sie| mir)? (?:nicht|keine?[nr]?)|ne pas INFINITIVE|N_EST_PAS MENTIONNE (?:pas|rien)"
+    r"|VERB(?: sie| mir| dabei)? (?:nicht|keine?[nr]?)|ne pas INFINITIVE|(?:ne |n')MENTIONNE (?:pas|rien)"
     r"|no MENCIONA",
     "MENTIONNE": r"(?:mentionn|parl|inclu|cit|évoqu|montr|abord|concern|trait|contien|utilis)\w*",
-    "N_EST_PAS": r"(?:ne|n')",
-    "MENCIONA": r"(?:mencion|habl|incluy|trat|conten|conteng|contien|muestr|cit|consider|toc|us)(?:es?|en|an?)",
+    "MENCIONA": r"(?:mencion|habl|incluy|trat|conten|conteng|contien|muestr|cit|consider|toc|us)[ae][sn]?",
     "INFINITIVE": r"mentionner|parler|évoquer|inclure|aborder|citer|révéler|toucher|tenir compte|traiter"
     r"|prendre en compte|faire (?:référence|mention)|mencionar|hablar|incluir|tratar|citar|considerar"
     r"|tener en cuenta|referir(?:te|se)?|hacer (?:mención|referencia)|revelar|tocar|abordar|nombrar",
@@ -132,13 +131,13 @@ WORDS: Final = {
     "BEYOND": r"outside(?: of)?|beyond|in addition to|less|neben|jenseits|outre|en plus|fuera",
     "EXCEPT": r"(?<!try\s)(?<!bare\s)except(?: (?:for|in|by|from|on))?|save for|but not|everything but"
     r"|sauf(?! erreur)|mais (?:pas|sans)|et non|à part(?! entière)|aber nicht|plutôt pas"
-    r"|salvo|(?<!\so\s)(?<!lo\s)(?<!al\s)(?<!de\s)menos|pero (?:no|sin)|y no|而不是|而非|但?不是(?!.{1,12}的)|非关于",
+    r"|salvo|(?<!\so\s)(?<!lo\s)(?<!al\s)(?<!de\s)menos|pero (?:no|sin)|y no|而不是|而非|但不是|非关于",
     "THAT_IS_NOT": r"(?:that|which|who|but)(?:'s not| (?:is|are|was|were)(?:n't| not))"
     r"|qui ne (?:sont|est) pas|que no (?:sean?|estén?|son|están?)",
-    "NOT": r"not|neither|none|nicht|pas",
+    "NOT": r"not|neither|none(?: (?:in|from|of))?|nicht|pas|不是",
     "INSTEAD": r"instead of|rather than|as opposed to|anstelle|statt|anstatt|au lieu|plutôt que"
     r"|en (?:lugar|vez)",
-    "WITHOUT": r"without|with no|with zero|free (?:of|from)|ohne|sans|sin",
+    "WITHOUT": r"(?<!with\sand\s)(?<!with\sor\s)without|with no|free (?:of|from)|ohne|sans|sin",
     "ASIDE": r"aside|apart|exclu(?:ded|se?|ses?|e)|excepted|left out|omitted|removed|(?:set )?aside"
     r"|not included|(?:mal )?beiseite|ausgenommen|ausgeschlossen|außen vor(?: gelassen)?"
     r"|nicht (?:eingerechnet|inbegriffen|mitgezählt)|exceptée?s?|mise?s? à part|non comprise?s?"
@@ -162,7 +161,7 @@ _VERBS = (
     "mention refer discuss consider include cover reference describe address involve concern list"
     " name explain deal talk go get focus touch speak bring"
 )
-_USE = "say show give tell want use contain need require have depend rely play live work call"
+_USE = "say show give tell want use contain need require have depend rely play live"
 _OBJECT = r"(?: (?:to|about|into|on|upon|in|up|with|for|me|us|anything|any)\b)*"
 
 
@@ -172,7 +171,7 @@ def _any(verbs: str) -> str:
 
 GERUNDS: Final = "|".join(f"{verb.rstrip('e')}(?:{verb[-1]})?ing" for verb in _VERBS.split())
 WORDS["MENTIONING"] = f"(?:{GERUNDS}){_OBJECT}"
-WORDS["MENTION"] = f"(?:{_any(_VERBS)}|{_any(_USE)})(?:s|e?d)?{_OBJECT}"
+WORDS["MENTION"] = rf"(?:(?:{_any(_VERBS)}|{_any(_USE)})(?:s|e?d)?|(?:work|call)(?:s|ed)? \w+){_OBJECT}"
 WORDS["VERB"] = (
     r"(?:erwähn|nenn|zeig|berücksichtig|behandel|enthalt|enthält|betreff|handel|sprech|red|verrat"
     r"|besprech|diskutier|brauch|benötig|verwend|nutz|lieg|komm|stamm|vorkomm)(?:en?|n|t)?(?: wird| werden)?"

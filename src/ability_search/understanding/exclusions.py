@@ -33,18 +33,22 @@ _PHRASE_WORDS: Final = 12
 _LEAD_LENGTH = 40
 """Maximum characters of :data:`_LEAD`."""
 _LEAD = re.compile(
-    r"(?<!\s)(?:\s*+[,;:.!?(\[，。；、（]\s*+|\s++[-–—]+\s++|\s++)?+(?:(?<!\w)(?:but|and|or|also|please|just"
+    r"(?<!\s)(?:\s*+[,;:.!?(\[，。；：、？！（]\s*+|\s++[-–—]+\s++|\s++)?+(?:(?<!\w)(?:but|and|or|also|please|just"
     r"|aber|jedoch|bitte|doch|und|mais|et|s'il vous plaît|pero|por favor)\s++|但是?|[请請]|而且"
     r"|并且?){0,4}+\Z",
     re.IGNORECASE,
 )
 """Words and marks before a form that belong to it."""
 _KINDS = re.compile(
-    r"\b(?:everything|anything|alternatives|articles|books|docs|documents|documentation|examples"
-    r"|frameworks|guides|ideas|libraries|notes|options|papers|recipes?|solutions|tips|tools"
-    r"|tutorials|alles|artikel|beispiele|bücher|dokumente|ideen|notizen|rezepte?|tipps|tout"
-    r"|exemples|idées|livres|recettes?|conseils|todo|artículos|documentos|ejemplos|libros|notas"
-    r"|recetas?|consejos)\b|食谱|菜谱|文章|资料|教程|笔记|论文",
+    r"\b(?:please|every(?:thing|one)|any(?:thing|one)|alternatives|apps|articles|books|courses|desserts|dishes"
+    r"|docs|documents|documentation|drinks|examples|films|flights|frameworks|games|gifts|guides|hotels"
+    r"|ideas|libraries|meals|movies|music|news|notes|options|papers|podcasts|recipes?|restaurants|routes"
+    r"|snacks|solutions|songs|tips|tools|tours|trips|tutorials"
+    r"|bitte|alles|apps|artikel|beispiele|bücher|dokumente|filme|flüge|gerichte|getränke|hotels|ideen|musik"
+    r"|nachrichten|notizen|reisen|\w*rezepte?|spiele|tipps|\w*verbindungen|wanderungen|\w*reisen"
+    r"|tout|articles|exemples|films|idées|livres|musique|plats|boissons|recettes?|conseils|trajets|vols"
+    r"|todo|artículos|bebidas|consejos|documentos|ejemplos|ideas|libros|música|noticias|notas|películas|platos"
+    r"|postres|recetas?|rutas|viajes|vuelos)\b|食谱|菜谱|文章|资料|教程|笔记|论文|新闻|电影|推荐",
     re.IGNORECASE,
 )
 """Words for collected texts, with which ``without`` excludes."""
@@ -102,7 +106,7 @@ _PART_END = re.compile(r"(?<!\s)\s++(?:for|during|since|until|before|after)\b", 
 """The end of a phrase after weaker cues: ``besides Postgres for storage``."""
 _AND = r"(?:and|or|nor|no|not|und|oder|sowie|et|ou|ni|y|e|o|u|&)"
 _ITEM = (
-    rf"(?:(?!(?:{_LATER}|after|at|before|just|my|only|since|within|show|tell|give)\b)[\w+#'’/.-]++"
+    rf"(?:(?!(?:{_LATER}|after|at|before|just|my|only|since|within|i|we|ich|wir|je|nous|{REQUESTS})\b)[\w+#'’/.-]++"
     r"(?:\s++(?=\w)|(?!\w))){1,4}"
 )
 _LIST = re.compile(
@@ -123,10 +127,12 @@ _COMMAND_LINE = re.compile(
     r"(?<!\S)--?\w{1,2}(?=\s|$)|(?<!\S)--\w|(?<!\S)-[A-Z]+[a-z]|[|<>$\\=*]|[.~]/|\s\.\s|\d\s?$"
 )
 """Signs of a command line: options, pipes, paths."""
-_ASKED_FOR = re.compile("^[此这那]|什么|谁|被|哪|\\b(?:is|are|was|were|been?|being|fue|fueron|été|wurden?)$")
+_ASKED_FOR = re.compile("^[此这那]|什么|谁|被|哪|除|\\b(?:is|are|was|were|been?|being|fue|fueron|été|wurden?)$")
 _WORD = re.compile(r"[^\W_]+(?:['-][^\W_]+)*")
 _BRACKETS = "(（["
 _BRACKET = re.compile(r"[()（）\[\]]")
+_JOINT = re.compile(r"\s*+[,;:.–—-]?\s++(?:and|but|then|und|aber|et|puis|mais|y|pero)\s", re.IGNORECASE)
+"""Words between a leading exclusion and the rest."""
 _FULL_STOP = re.compile(r"\s*+[.!。]")
 _CLOSING_BRACKET = re.compile(r"\s*+[)）\]]")
 _SPACES = re.compile(r"\s{2,}")
@@ -253,6 +259,8 @@ class _Sentence:
         else:
             phrases = match.end()
             end = last = self.end_of(phrases, form.kind, mark, has_content(plain[:start]))
+        if not plain[:start].strip() and (joint := _JOINT.match(plain, last)):
+            last = joint.end()
         kept = match.end("kept") + 1 if "kept" in match.groupdict() else start + (mark in ".!?。")
         return _Stretch(kept, phrases, end, _closed(plain, mark, last))
 

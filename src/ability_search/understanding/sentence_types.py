@@ -33,11 +33,13 @@ REQUESTS: Final = (
     "|recomiéndame|háblame|cuenta|nombra|compara|enumera|quiero|necesito"
 )
 """Verbs that ask for texts."""
+_DO = r"(?!\s+(?:read|know|see|find|learn|hear|eat|watch)\b)"
+"""No verb for what is done with texts: ``I want to deploy``."""
 _REQUEST = re.compile(
     rf"""
     ^\W*(?:(?:please|bitte|kindly|(?:can|could|would)\s+you(?:\s+please)?)\s+)?
     (?: (?:{REQUESTS}|(?:ich\s+)?(?:suche|brauche|möchte)|(?:je\s+)?(?:cherche|veux|voudrais)
-        |(?:i|we)\s+(?:want|need|prefer|would\s+like)(?!\s+to\b)|i'd\s+like(?!\s+to\b)
+        |(?:i|we)\s+(?:want|need|prefer|would\s+like)(?!\s+to\b{_DO})|i'd\s+like(?!\s+to\b{_DO})
         |(?:i'm\s+|i\s+am\s+)?(?:looking|searching)\s+for)(?:[\s-](?:me|moi|mir|uns|us|nous|nos))?\b
       | [请請]|介绍|介紹|推荐|推薦|列出|列举|描述|说明|說明|解释|概述|分析|比较|给我
       |告诉我|我想|查找|寻找|搜索)
@@ -70,7 +72,7 @@ _PROCEDURE = re.compile(
     | \bwhat\s+(?:happens|if|would)\b | \bwhy\b
     | ^\W*(?!(?:can|could|would|will)\s+you\b)(?:{_BE_OR_DO})\b
     | \b(?:ways?|want|need|needs|try|trying|able|possible|like|allowed|have)\s+to
-        (?!\s+(?:read|know|see|find|learn|hear|eat|watch)\b)\b
+        {_DO}\b
     | \b(?:wie\s+(?:kann|mache?|soll|muss)|warum|wieso|kann\s+(?:ich|man)
       |comment\s+(?:faire|puis|\w+er\b)|pourquoi|peut-on|cómo\s+(?:puedo|se|\w+r\b)|por\s+qué|puedo)\b
     | 如何|怎么|怎麼|怎样|为什么|為什麼|为何|能否|可以.{0, 40}吗
