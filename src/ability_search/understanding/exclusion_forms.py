@@ -23,7 +23,7 @@ FORMS: Final[dict[Kind, str]] = {
         WITHOUT (?:MENTIONING|INFINITIVE) X
         (?:WITHOUT|^no) (?:any )?REFERENCE X
         ^DO_NOT_MENTION X
-        ^DO_NOT_MENTION X (?:in|dans|en)
+        ^DO_NOT_MENTION(?=[^,.;:]{1,60} (?:in|dans|en)\b) X (?:in|dans|en)
         ^(?:NOTHING|REMOVE|DISLIKE) X
         leav(?:e|ing) X (?:out|aside)
         ^(?:set|put|tak|keep)(?:e|t?ing)? X (?:out|aside|apart)$
@@ -81,14 +81,14 @@ FORMS: Final[dict[Kind, str]] = {
         INSTEAD X
         THAT_IS_NOT an? X
         ^no IDIOM X
-        (?:没有|无|無) X
+        (?:没有|(?<!毫)[无無](?![疑论法关线人需所国])) X
         在不(?:使用|提[及到]|讨论) X 的情况下
         """,
 }
 WORDS: Final = {
     "REMOVING": r"excluding|omitting|avoiding|disregarding|ignoring|skipping|setting aside|forgetting"
     r"|leaving (?:out|aside)|putting aside|(?:staying|steering|keeping) (?:away|clear) (?:from|of)"
-    r"|exclusive of|not (?:counting|including)|(?<!\d\s)(?<!^)(?<!plus\s)minus(?! (?:signs?|symbols?|one|two)\b)"
+    r"|exclusive of|not (?:counting|including)|(?<!\d\s)(?<!^)(?<!plus\s)minus(?! (?:signs?|symbols?|one|two|three|ten)\b)"
     r"|ausgenommen|ausgeschlossen|exklusive|abzüglich|unter Aus(?:schluss|klammerung)"
     r"|nicht (?:eingeschlossen|einschließlich|mitgezählt|mitgerechnet|eingerechnet)"
     r"|en (?:excluant|omettant|ignorant|évitant|laissant de côté|mettant de côté|sautant)"
@@ -129,8 +129,8 @@ WORDS: Final = {
     r"|excepto|(?:a|con(?: la)?) excepción|(?<!y\s)aparte del?|además del?|distint[oa]s? (?:del?|al?)"
     r"|nada que ver con|no relacionad[oa]s? con",
     "BEYOND": r"outside(?: of)?|beyond|in addition to|less|neben|jenseits|outre|en plus|fuera",
-    "EXCEPT": r"(?<!try\s)(?<!bare\s)except(?: (?:for|in|by|from|on))?|save for|but not|everything but"
-    r"|sauf(?! erreur)|mais (?:pas|sans)|et non|à part(?! entière)|aber nicht|plutôt pas"
+    "EXCEPT": r"(?<!try\s)(?<!bare\s)except(?: (?:for|in|by|from|on))?|save for"
+    r"|sauf(?! erreur)|et non|à part(?! entière)"
     r"|salvo|(?<!\so\s)(?<!lo\s)(?<!al\s)(?<!de\s)menos|pero (?:no|sin)|y no|而不是|而非|但不是|非关于",
     "THAT_IS_NOT": r"(?:that|which|who|but)(?:'s not| (?:is|are|was|were)(?:n't| not))"
     r"|qui ne (?:sont|est) pas|que no (?:sean?|estén?|son|están?)",
@@ -171,7 +171,7 @@ def _any(verbs: str) -> str:
 
 GERUNDS: Final = "|".join(f"{verb.rstrip('e')}(?:{verb[-1]})?ing" for verb in _VERBS.split())
 WORDS["MENTIONING"] = f"(?:{GERUNDS}){_OBJECT}"
-WORDS["MENTION"] = rf"(?:(?:{_any(_VERBS)}|{_any(_USE)})(?:s|e?d)?|(?:work|call)(?:s|ed)? \w+){_OBJECT}"
+WORDS["MENTION"] = rf"(?:(?:{_any(_VERBS)}|{_any(_USE)})(?:s|e?d)?|(?:work(?:s|ed)? on|call(?:s|ed)? for)){_OBJECT}"
 WORDS["VERB"] = (
     r"(?:erwähn|nenn|zeig|berücksichtig|behandel|enthalt|enthält|betreff|handel|sprech|red|verrat"
     r"|besprech|diskutier|brauch|benötig|verwend|nutz|lieg|komm|stamm|vorkomm)(?:en?|n|t)?(?: wird| werden)?"

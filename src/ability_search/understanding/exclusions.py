@@ -131,7 +131,7 @@ _ASKED_FOR = re.compile("^[此这那]|什么|谁|被|哪|除|\\b(?:is|are|was|we
 _WORD = re.compile(r"[^\W_]+(?:['-][^\W_]+)*")
 _BRACKETS = "(（["
 _BRACKET = re.compile(r"[()（）\[\]]")
-_JOINT = re.compile(r"\s*+[,;:.–—-]?\s++(?:and|but|then|und|aber|et|puis|mais|y|pero)\s", re.IGNORECASE)
+_JOINT = re.compile(r"[,;:.–—-]?\s++(?:and|but|then|und|aber|et|puis|mais|y|pero)\s", re.IGNORECASE)
 """Words between a leading exclusion and the rest."""
 _FULL_STOP = re.compile(r"\s*+[.!。]")
 _CLOSING_BRACKET = re.compile(r"\s*+[)）\]]")
