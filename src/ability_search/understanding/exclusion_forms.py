@@ -26,12 +26,14 @@ FORMS: Final[dict[Kind, str]] = {
         ^DO_NOT_MENTION(?=[^,.;:]{1,60} (?:in|dans|en)\b) X (?:in|dans|en)
         ^(?:NOTHING|REMOVE|DISLIKE) X
         leav(?:e|ing) X (?:out|aside)
+        without taking X into (?:account|consideration)
         ^(?:set|put|tak|keep)(?:e|t?ing)? X (?:out|aside|apart)$
         with X ASIDE
         ,(?!\s*除) X ASIDE$
         ^(?:撇开|抛开) X 不谈
         (?:where|in which) X (?:is|are|was|were)(?:n't| not) MENTION
-        ohne X (?:zu VERB|einzugehen|VERB)
+        ohne X (?:zu VERB|einzugehen)
+        ohne dass X VERB
         ^VERB X nicht
         ^(?:lass|klammere|schließ|nimm)(?:en?)? X (?:weg|aus|außen vor|beiseite|heraus|raus)
         ^laisse[zr]? X de côté
@@ -68,7 +70,7 @@ FORMS: Final[dict[Kind, str]] = {
         (?P<kept>(?:which|what)(?: \w+){1,4}) (?:do|does|did)(?:n't| not) MENTION X
         THAT_IS_NOT(?! an? ) STATE X
         (?:no one|nobody) MENTION X
-        (?:that|which|who) (?:avoid|omit|skip|leave out|steer clear of)s? X
+        (?:that|which|who) (?:(?:avoid|omit|skip)s?|leaves? out|steers? clear of) X
         (?-i:(?<=[a-z]\s)(?<!with\s)(?<!using\s)(?<!is\s)(?<!or\s)(?<!out\s)N[O]T(?= \w*[a-z])) X
         no IDIOM X please
         ,(?<!ed.) (?:but |and |please |just )?no IDIOM X
@@ -81,6 +83,7 @@ FORMS: Final[dict[Kind, str]] = {
         INSTEAD X
         THAT_IS_NOT an? X
         ^no IDIOM X
+        ^not (?:at|in|near|on) X
         (?:没有|(?<!毫)[无無](?![疑论法关线人需所国])) X
         在不(?:使用|提[及到]|讨论) X 的情况下
         """,
@@ -92,18 +95,19 @@ WORDS: Final = {
     r"|ausgenommen|ausgeschlossen|exklusive|abzüglich|unter Aus(?:schluss|klammerung)"
     r"|nicht (?:eingeschlossen|einschließlich|mitgezählt|mitgerechnet|eingerechnet)"
     r"|en (?:excluant|omettant|ignorant|évitant|laissant de côté|mettant de côté|sautant)"
+    r"|(?:if (?:we|you|one)|si (?:on|nous)|si) (?:ignore|exclude|disregard|leave out|exclut?|ignoramos)"
     r"|ne (?:parlant|mentionnant|concernant|traitant|incluant|contenant) pas"
     r"|excluyendo|omitiendo|ignorando|evitando|exceptuando|sin contar|(?:no|sin) incluyendo|quitando"
     r"|dej(?:ando|a|e) (?:fuera|aparte|de lado)"
     r"|(?:请?(?:不要?|别|勿|无需|不必|避免))(?:再|要|想)?(?:包括|包含|含有?|涉及|提[到及]?|讨论|考虑|谈论?到?"
-    r"|算上?|介绍|出现|说|加|放|透露|显示|列出)|没有?(?:提到|提及|涉及)"
+    r"|算上?|介绍|出现|说|加|放|透露|显示|列出|使用)|没有?(?:提到|提及|涉及)"
     r"|不要(?![在止相])",
     "REMOVE": r"exclude|skip|ignore|omit|avoid|disregard|hide|drop|forget(?: about)?|never mind|leave out"
     r"|(?:leave|set|put) aside|(?:filter|take|leave) out|(?:steer|stay|keep) (?:clear|away) (?:of|from)"
     r"|(?:ignorier|vermeid|überspring|vergiss|meid|streich)(?:en?)?(?: sie)?"
     r"|exclu[stz]|exclue[zr]|omet[sz]?|omettez|évite[zr]?|ignore[zr]?|saute[zr]?|oublie[zr]?"
     r"|excluye|omite|evita|ignora|salta|olvida|nada de|排除|剔除|撇开|抛开|避开|避免|忽略|跳过",
-    "DISLIKE": r"(?:i'm|i am) (?:not interested in|allergic to|tired of|sick of)|i(?:'ve| have) had enough of"
+    "DISLIKE": r"(?:i'm|i am) (?:not (?:interested in|looking for)|allergic to|tired of|sick of)|i(?:'ve| have) had enough of"
     r"|(?:i|we|we've|i've) (?:already (?:know|have|read|covered)(?: about)?|can(?:'t|not) (?:use|stand|eat)"
     r"|hate|dislike|(?:do not|don't) (?:eat|like|want|need|use|drink|care about))(?! to\b)"
     r"|ich (?:hasse|(?:will|möchte|mag|brauche|esse) keine?[nrms]?)"
@@ -114,16 +118,16 @@ WORDS: Final = {
     "DO_NOT_MENTION": r"(?:do not|don't|never|no need to) MENTION|(?:sprich|rede) nicht"
     r"|VERB(?: sie| mir| dabei)? (?:nicht|keine?[nr]?)|ne pas INFINITIVE|(?:ne |n')MENTIONNE (?:pas|rien)"
     r"|no MENCIONA",
-    "MENTIONNE": r"(?:mentionn|parl|inclu|cit|évoqu|montr|abord|concern|trait|contien|utilis)\w*",
-    "MENCIONA": r"(?:mencion|habl|incluy|trat|conten|conteng|contien|muestr|cit|consider|toc|us)[ae][sn]?",
-    "INFINITIVE": r"mentionner|parler|évoquer|inclure|aborder|citer|révéler|toucher|tenir compte|traiter"
+    "MENTIONNE": r"(?:mentionn|parl|inclu|cit|évoqu|montr|abord|concern|trait|contien|utilis)\w*|ont",
+    "MENCIONA": r"(?:mencion|habl|incluy|trat|conten|conteng|contien|muestr|cit|consider|toc|us|necesit|requier)[ae][sn]?",
+    "INFINITIVE": r"mentionner|parler|évoquer|inclure|aborder|citer|compter|révéler|toucher|tenir compte|traiter"
     r"|prendre en compte|faire (?:référence|mention)|mencionar|hablar|incluir|tratar|citar|considerar"
     r"|tener en cuenta|referir(?:te|se)?|hacer (?:mención|referencia)|revelar|tocar|abordar|nombrar",
     "REFERENCE": r"(?:mention|reference|discussion|allusion|regard)s? (?:of|to|for)|mention d[eu']|mención"
     r"|(?:Erwähnung|Nennung|Berücksichtigung|Bezug|Rücksicht)",
     "BESIDES": r"besides|(?:apart|aside) from|with the exception of|(?<!none\s)(?<!each\s)other than"
     r"|unrelated to|nothing to do with|(?:not|n't) have anything to do with"
-    r"|außer(?!halb|dem)|abgesehen von|mit Ausnahme(?: von)?|alle[sn]?(?: \w+)? bis auf"
+    r"|außer(?!halb|dem| acht\b)|abgesehen von|mit Ausnahme(?: von)?|alle[sn]?(?: \w+)? bis auf"
     r"|à l'ex(?:ception|clusion)|exception faite|en dehors|autres? que|hormis|excepté|mise?s? à part"
     r"|hors(?!\W?(?:ligne|service|piste|normes?|sujet)\b)|rien à voir avec|sans rapport avec"
     r"|excepto|(?:a|con(?: la)?) excepción|(?<!y\s)aparte del?|además del?|distint[oa]s? (?:del?|al?)"
@@ -134,18 +138,18 @@ WORDS: Final = {
     r"|salvo|(?<!\so\s)(?<!lo\s)(?<!al\s)(?<!de\s)menos|pero (?:no|sin)|y no|而不是|而非|但不是|非关于",
     "THAT_IS_NOT": r"(?:that|which|who|but)(?:'s not| (?:is|are|was|were)(?:n't| not))"
     r"|qui ne (?:sont|est) pas|que no (?:sean?|estén?|son|están?)",
-    "NOT": r"not|neither|none(?: (?:in|from|of))?|nicht|pas|不是",
+    "NOT": r"not|neither|none(?: (?:about|by|from|in|of|on))?|nicht|pas|不是",
     "INSTEAD": r"instead of|rather than|as opposed to|anstelle|statt|anstatt|au lieu|plutôt que"
     r"|en (?:lugar|vez)",
     "WITHOUT": r"(?<!with\sand\s)(?<!with\sor\s)without|with no|free (?:of|from)|ohne|sans|sin",
     "ASIDE": r"aside|apart|exclu(?:ded|se?|ses?|e)|excepted|left out|omitted|removed|(?:set )?aside"
     r"|not included|(?:mal )?beiseite|ausgenommen|ausgeschlossen|außen vor(?: gelassen)?"
-    r"|nicht (?:eingerechnet|inbegriffen|mitgezählt)|exceptée?s?|mise?s? à part|non comprise?s?"
+    r"|(?:nicht|bitte) (?:eingerechnet|inbegriffen|mitgezählt|(?:aus|weg)lassen)|exceptée?s?|mise?s? à part|non comprise?s?"
     r"|excluid[oa]s?|exceptuad[oa]s?|aparte|no incluid[oa]s?|除外|不算|[之以]外|不谈",
     "GERMAN_THAT": "die|der|das|denen|dem",
     "GERMAN_PREPOSITION": "von|über|aus|mit|am|im|in|an|auf|bei",
     # What describes: `that aren't responding`.
-    "STATE": r"(?!\w+(?:ing|ed|able|ible|ive|ous|ful|ly|al|iert|és?|ées?|ad[oa]s?)\b|(?:about|able|born"
+    "STATE": r"(?!\w+(?:ing|ed|able|ible|ive|ous|ful|ly|al|iert|és?|ées?|ad[oa]s?)\b|(?:about|able|never|born"
     r"|given|known|made|seen|set|taken|ready|empty|null|true|false|valid|public|closed|open|here|there"
     r"|done|broken|found|allowed|only|just|nur|so|sure|mal|encore)\b)",
     # Words that `without` and `no` make a description with: `without doubt`, `no such file`.
@@ -180,7 +184,7 @@ WORDS["VERB"] = (
 _NAME = re.compile(r"\b[A-Z][A-Z_]{2,}\b")
 _CJK = "[一-鿿]"
 _GAP = rf"(?:(?<=['’])|(?<={_CJK})\s*+|\s++|(?=[“„«]))"
-_INSIDE = r"[^.;:?!()（）。；？！\n]"
+_INSIDE = r"[^.;:?!()（）。；：？！\n]"
 _CLAUSE_END = r"(?=\s*+(?:[,;:.!?)\]）。，；？！–—]|$|(?:and|und|et|y)\b))"
 
 

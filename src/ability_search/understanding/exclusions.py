@@ -34,7 +34,7 @@ _LEAD_LENGTH = 40
 """Maximum characters of :data:`_LEAD`."""
 _LEAD = re.compile(
     r"(?<!\s)(?:\s*+[,;:.!?(\[，。；：、？！（]\s*+|\s++[-–—]+\s++|\s++)?+(?:(?<!\w)(?:but|and|or|also|please|just"
-    r"|aber|jedoch|bitte|doch|und|mais|et|s'il vous plaît|pero|por favor)\s++|但是?|[请請]|而且"
+    r"|aber|jedoch|bitte|doch|nur|und|mais|et|s'il vous plaît|pero|por favor)\s++|但是?|[请請]|而且"
     r"|并且?){0,4}+\Z",
     re.IGNORECASE,
 )
@@ -60,8 +60,7 @@ _FUNCTION_WORDS = """
     since so some such than that the their them then there these they this those though to too us
     very was we well were what when where whether which while who whom whose why will with without
     would yet you your zero first second last rest empty current matter found true false null today
-    das dem den der des die ein eine einen einer es ich ihm ihn ihr ihre man mich mir sie sich sein
-    seine und oder wer wie wo wenn weil dass daß nicht nur noch zu ist sind
+    das dem den der des die ein eine einen einer es ich ihm ihn ihr ihre man mich mir sie sich und oder wer wie wo wenn weil dass daß nicht nur noch zu ist sind
     le la les un une du de et ou ce cela ça que qui il elle ne pas je tu nous vous
     el los las uno una y o lo eso esto se su sus ni yo más
 """
@@ -76,15 +75,15 @@ _EMPTY = _FUNCTION | frozenset(_REQUEST_WORDS.split())
 _OPENING = re.compile(
     r"(?:(?:the|an?|any(?:thing|one)?|all|our|my|your|their|his|her|its|those|(?:the )?ones?|no|not"
     r"|nor|either|references?|mentions?|discussions?|details|information|related|about|to|by|of|on|from|with"
-    rf"|{GERUNDS}|concerning|der|die|das|den|dem|des|alles?|ein(?:e[nmrs]?)?|über|von|vom|zu"
-    r"|seine?[rnm]?|ihre?[rnm]?|les?|la|l'|des?|du|d'|une?|ses|son|sa|el|los|las|del?|una?|sus?|por"
+    rf"|{GERUNDS}|concerning|der|die|das|den|dem|des|alles?|ein(?:e[nmrs]?)?|über|von|vom|zu|auf|dabei|aber|jedoch|bitte"
+    r"|seine?[rnm]?|ihre?[rnm]?|les?|la|l'|des?|du|d'|une?|ses|son|sa|el|los|las|del?|una?|sus?|por|con|sobre|sur|aux?"
     r"|para|al)(?:\s++|(?<=')))+",
     re.IGNORECASE,
 )
 """Beginnings of a phrase that are no part of it."""
 _CLOSING = re.compile(
     r"(?:(?<!\s)\s++(?:ones?|stuff|things?|related|please|bitte|thanks|at all|instead)"
-    r"|s'il (?:te|vous) plaît|por favor|danke|merci|gracias|[的了呢吗]){1,3}$",
+    r"|s'il (?:te|vous) plaît|por favor|danke|merci|gracias|empfehlen|zeigen|nennen|finden|geben|[的了呢吗]|[以之]外){1,3}$",
     re.IGNORECASE,
 )
 _LATER = (
@@ -95,7 +94,7 @@ _LATER = (
 )
 """Words behind a phrase."""
 _END = re.compile(
-    rf"[;:!?()（）。；？！\n\[\]] | \.(?=\s|$) | \s[-–—]+\s | [,，\ue000]"
+    rf"[;:!?()（）。；：？！\n\[\]] | \.(?=\s|$) | \s[-–—]+\s | [,，\ue000]"
     rf"| (?<!\s)\s++(?:and\s++|und\s++|et\s++|y\s++)?(?:{_LATER})\b"
     rf"| (?<!\s)\s++(?:and|und|et|y)\s++(?:{REQUESTS})\b"
     r"| (?<!\s)\s++\ue000 | 的(?=[一-鿿])",
@@ -268,7 +267,7 @@ class _Sentence:
         """Return whether a form behind ``before`` and a mark excludes."""
         how = asks_how(before)
         if mark in _BRACKETS or kind == "direct":
-            return not how or mark in _BRACKETS + ",，"
+            return not how or mark in _BRACKETS + ",，.!?;。！？；"
         statement = is_statement(before) if mark in ".!" else self.statement
         if statement or (kind != "besides" and how):
             return False
@@ -326,7 +325,7 @@ def _parts(plain: str, text: str, start: int, end: int) -> Iterator[Excluded]:
         last = closing.start() if closing else last
         phrase = text[at:last].strip(" \t\"“”„«»`'.《》")
         word = _WORD.match(plain, at)
-        empty = word and not word[0].isupper() and word[0].casefold() in _FUNCTION
+        empty = word and word[0] in _FUNCTION | {"I"}
         topic = has_content(phrase) and not empty and not _ASKED_FOR.search(phrase)
         if topic and len(phrase.split()) <= _PHRASE_WORDS and not phrase[:1].isdigit():
             yield Excluded(phrase, at, last)

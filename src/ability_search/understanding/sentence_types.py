@@ -26,7 +26,7 @@ _STATED_WORDS: Final = 6
 REQUESTS: Final = (
     "show|give|tell|find|get|send|list|name|recommend|suggest|provide|describe|explain|introduce"
     "|outline|discuss|analy[sz]e|compare|examine|summari[sz]e|present|write|search|explore|identify"
-    "|review|zeige?|gib|nenne?|finde?|suche?|erkläre?|beschreibe?|erzähle?|liste|empfiehl|fasse?"
+    "|review|talk|teach|elaborate|highlight|evaluate|assess|illustrate|zeige?|gib|nenne?|finde?|suche?|erkläre?|beschreibe?|erzähle?|liste|empfiehl|fasse?"
     "|vergleiche|stelle|montre[zr]?|donne[zr]?|trouve[zr]?|cherche[zr]?|liste[zr]?|décri[st]"
     "|décrivez|explique[zr]?|présente[zr]?|résume[zr]?|recommande[zr]?|conseille|compare[zr]?|cite"
     "|muestra|muéstrame|dame|da|dime|busca|busco|lista|describe|explica|presenta|resume|recomienda"
