@@ -17,7 +17,7 @@ from ability_search.understanding.sentence_types import ASKED
 Kind = Literal["direct", "besides", "except", "without"]
 
 FORMS: Final[dict[Kind, str]] = {
-    # Said to who answers: in any text; in a question for a way only behind a comma or a bracket.
+    # Said to who answers: in any text; in a question for a way only behind a mark.
     "direct": r"""
         REMOVING X
         WITHOUT (?:MENTIONING|INFINITIVE) X
@@ -25,57 +25,41 @@ FORMS: Final[dict[Kind, str]] = {
         ^DO_NOT_MENTION X
         ^DO_NOT_MENTION(?=[^,.;:]{1,60} (?:in|dans|en)\b) X (?:in|dans|en)
         ^(?:NOTHING|REMOVE|DISLIKE) X
-        leav(?:e|ing) X (?:out|aside)
-        without taking X into (?:account|consideration)
-        ^(?:set|put|tak|keep)(?:e|t?ing)? X (?:out|aside|apart)$
+        ^PUT X AWAY
         with X ASIDE
         ,(?!\s*除) X ASIDE$
-        ^(?:撇开|抛开) X 不谈
         (?:where|in which) X (?:is|are|was|were)(?:n't| not) MENTION
         ohne X (?:zu VERB|einzugehen)
-        ohne dass X VERB
         ^VERB X nicht
-        ^(?:lass|klammere|schließ|nimm)(?:en?)? X (?:weg|aus|außen vor|beiseite|heraus|raus)
-        ^laisse[zr]? X de côté
-        qui (?:ne |n')MENTIONNE pas X
-        que no MENCIONA X
+        (?:qui (?:ne |n')MENTIONNE pas|que no MENCIONA) X
         """,
     # In any text but statements.
     "besides": r"""
         BESIDES(?: (?:by|for|from|on|with))? X
         ^BEYOND X (?=[,，] ¿?ASKED\b)
-        , (?:outside of|beyond|in addition to) X
         THAT_IS_NOT (?:about(?! to\b)|relat(?:ed|ing) to|concerning|from|at|on|by|of)(?! the same\b) X
-        ^bis auf X
-        nichts mit X zu tun ha(?:t|ben)
-        , (?:in )?GERMAN_THAT (?:nicht GERMAN_PREPOSITION|keine?[nr]?) X VERB
-        , (?:in )?GERMAN_THAT X nicht VERB
-        (?<![排删剔去清解消])除[了去开]? X (?:以外|之外|外(?![国部交面币汇]))(?!.{0,2}[还還也])的?
-        除了? X [，,](?!.{0,12}[还還也])
+        , (?:in )?(?:die|der|das|denen) (?:nichts? GERMAN_PREPOSITION|keine?[nr]?) X (?:zu tun )?VERB
+        , (?:in )?(?:die|der|das|denen) X nicht VERB
+        (?<![排删剔去清解消])除[了去开]? X (?:[以之]?外(?![国部交面币汇])|[，,])(?!.{0,12}[还還也])的?
         ^除了? X
         ^(?:介绍|推荐|列出|描述)? X [之以]外(?=的?\w)
         [与和跟同] X (?:无关|没有?关系)的?
-        ^(?:非|不是) X 的
         """,
     # In neither statements nor questions how, why or whether, except in brackets.
     "except": r"""
         EXCEPT X
-        (?<!is\s)(?<!are\s)(?<!was\s)not (?:related to|concerning|regarding|MENTIONING|from|by) X
-        (?<!is\s)(?<!are\s)(?<!was\s)not about(?! to\b) X
-        ^(?:rather |definitely |preferably |just |nur ){0,2}NOT(?: (?:by|for|with|über|von|mit))? STATE X
+        (?<!is\s)(?<!are\s)(?<!was\s)not (?:about(?! to\b)|related to|regarding|MENTIONING|from|by) X
+        ^(?:rather |definitely |preferably |just ){0,2}NOT(?: (?:by|for|with|über|von|mit))? STATE X
         (?P<kept>(?:any|every)(?:thing|where|one|body|\s\w+)|all) but(?! (?:not|certain)\b) X
-        (?P<kept>(?:any|every)thing (?:about|in|from|of|on) [^,.;:!?]{1,60}?) but(?! not\b) X
         (?P<kept>(?:all|every[\w']*)(?: [\w']+){1,3}) (?:save|bar|but|barring) (?:the|for) X
-        (?:that|which|who|where|but)(?: (?:do|does|did)(?:n't| not)| never) MENTION X
+        (?P<kept>alle[sn]?(?: \w+)?) bis auf X
         (?P<kept>(?:which|what)(?: \w+){1,4}) (?:do|does|did)(?:n't| not) MENTION X
+        (?:(?:that|which|who|where|but)(?: (?:do|does|did)(?:n't| not)| never)|nobody|no one) MENTION X
+        (?:that|which|who) (?:(?:avoid|omit|skip)s?|leaves? out) X
         THAT_IS_NOT(?! an? ) STATE X
-        (?:no one|nobody) MENTION X
-        (?:that|which|who) (?:(?:avoid|omit|skip)s?|leaves? out|steers? clear of) X
         (?-i:(?<=[a-z]\s)(?<!with\s)(?<!using\s)(?<!is\s)(?<!or\s)(?<!out\s)N[O]T(?= \w*[a-z])) X
-        no IDIOM X please
         ,(?<!ed.) (?:but |and |please |just )?no IDIOM X
         ^(?:WITHOUT|kein(?:e[nmrs]?)?|pas(?= d[e'u])|无|無) IDIOM X
-        ^no (?:el|la|los|las|del?|sobre|con|un|una) X
         """,
     # Describe what is sought (`mice without p53`): in requests, and with words for texts.
     "without": r"""
@@ -83,80 +67,84 @@ FORMS: Final[dict[Kind, str]] = {
         INSTEAD X
         THAT_IS_NOT an? X
         ^no IDIOM X
-        ^not (?:at|in|near|on) X
         (?:没有|(?<!毫)[无無](?![疑论法关线人需所国])) X
-        在不(?:使用|提[及到]|讨论) X 的情况下
         """,
 }
 WORDS: Final = {
-    "REMOVING": r"excluding|omitting|avoiding|disregarding|ignoring|skipping|setting aside|forgetting"
-    r"|leaving (?:out|aside)|putting aside|(?:staying|steering|keeping) (?:away|clear) (?:from|of)"
-    r"|exclusive of|not (?:counting|including)|(?<!\d\s)(?<!^)(?<!plus\s)minus(?! (?:signs?|symbols?|one|two|three|ten)\b)"
-    r"|ausgenommen|ausgeschlossen|exklusive|abzüglich|unter Aus(?:schluss|klammerung)"
-    r"|nicht (?:eingeschlossen|einschließlich|mitgezählt|mitgerechnet|eingerechnet)"
-    r"|en (?:excluant|omettant|ignorant|évitant|laissant de côté|mettant de côté|sautant)"
-    r"|(?:if (?:we|you|one)|si (?:on|nous)|si) (?:ignore|exclude|disregard|leave out|exclut?|ignoramos)"
-    r"|ne (?:parlant|mentionnant|concernant|traitant|incluant|contenant) pas"
-    r"|excluyendo|omitiendo|ignorando|evitando|exceptuando|sin contar|(?:no|sin) incluyendo|quitando"
-    r"|dej(?:ando|a|e) (?:fuera|aparte|de lado)"
-    r"|(?:请?(?:不要?|别|勿|无需|不必|避免))(?:再|要|想)?(?:包括|包含|含有?|涉及|提[到及]?|讨论|考虑|谈论?到?"
-    r"|算上?|介绍|出现|说|加|放|透露|显示|列出|使用)|没有?(?:提到|提及|涉及)"
-    r"|不要(?![在止相])",
-    "REMOVE": r"exclude|skip|ignore|omit|avoid|disregard|hide|drop|forget(?: about)?|never mind|leave out"
-    r"|(?:leave|set|put) aside|(?:filter|take|leave) out|(?:steer|stay|keep) (?:clear|away) (?:of|from)"
-    r"|(?:ignorier|vermeid|überspring|vergiss|meid|streich)(?:en?)?(?: sie)?"
-    r"|exclu[stz]|exclue[zr]|omet[sz]?|omettez|évite[zr]?|ignore[zr]?|saute[zr]?|oublie[zr]?"
-    r"|excluye|omite|evita|ignora|salta|olvida|nada de|排除|剔除|撇开|抛开|避开|避免|忽略|跳过",
-    "DISLIKE": r"(?:i'm|i am) (?:not (?:interested in|looking for)|allergic to|tired of|sick of)|i(?:'ve| have) had enough of"
-    r"|(?:i|we|we've|i've) (?:already (?:know|have|read|covered)(?: about)?|can(?:'t|not) (?:use|stand|eat)"
-    r"|hate|dislike|(?:do not|don't) (?:eat|like|want|need|use|drink|care about))(?! to\b)"
-    r"|ich (?:hasse|(?:will|möchte|mag|brauche|esse) keine?[nrms]?)"
-    r"|je (?:déteste|ne (?:veux|mange) pas|n'aime pas)(?! \w+(?:er|ir|re)\b)"
-    r"|(?:odio|no (?:quiero|necesito|como|me gustan?))(?! \w+[aei]r\b)|我不(?:想[要看吃]?|吃|喜欢|看)",
-    "NOTHING": r"(?:nothing|not a word) (?:that \w+ )?(?:about|on|with|from)|nichts (?:über|zu|von|mit)"
-    r"|rien (?:sur|de|avec)|nada (?:de|sobre|con)",
-    "DO_NOT_MENTION": r"(?:do not|don't|never|no need to) MENTION|(?:sprich|rede) nicht"
-    r"|VERB(?: sie| mir| dabei)? (?:nicht|keine?[nr]?)|ne pas INFINITIVE|(?:ne |n')MENTIONNE (?:pas|rien)"
-    r"|no MENCIONA",
+    "REMOVING": r"""excluding|omitting|avoiding|disregarding|ignoring|skipping|exclusive of
+        |(?:leaving|setting|putting) (?:out|aside)|not (?:counting|including)
+        |(?<!\d\s)(?<!^)(?<!plus\s)minus(?! (?:signs?|symbols?|one|two|three|ten)\b)
+        |(?:if (?:we|you)|si on|si) (?:ignore|exclude|disregard|leave out|exclut|ignoramos)
+        |ausgenommen|ausgeschlossen|exklusive|abzüglich|unter Aus(?:schluss|klammerung)
+        |nicht (?:eingeschlossen|einschließlich|mitgezählt|mitgerechnet|eingerechnet)
+        |(?:en|ne) (?:excluant|omettant|ignorant|évitant|laissant de côté|(?:parl|trait|inclu)ant pas)
+        |excluyendo|omitiendo|ignorando|evitando|exceptuando|sin contar|no incluyendo|quitando
+        |dej(?:ando|a|e) (?:fuera|aparte|de lado)|没有?(?:提[到及]|涉及)
+        |(?:不要?|别|勿|无需|不必|避免)(?:再|要|想)?(?:包括|包含|含有?|涉及|提[到及]?|讨论|考虑|谈论?到?
+        |算上?|介绍|出现|说|加|放|透露|显示|列出|使用)|不要(?![在止相])""",
+    "REMOVE": r"""exclude|skip|ignore|omit|avoid|disregard|hide|drop|forget(?: about)?|never mind
+        |(?:leave|set|put|filter|take) (?:out|aside)|(?:steer|stay|keep) (?:clear|away) (?:of|from)
+        |(?:ignorier|vermeid|überspring|vergiss|meid|streich)(?:en?)?(?: sie)?
+        |(?:exclu[st]|exclue|omet|omette|évite|ignore|saute|oublie)[szr]?
+        |excluye|omite|evita|ignora|salta|olvida|nada de|排除|剔除|撇开|抛开|避开|避免|忽略|跳过""",
+    "DISLIKE": r"""(?:i'm|i am) (?:not (?:interested in|looking for)|allergic to|tired of|sick of)
+        |(?:i|we|we've|i've) (?:already (?:know|have|read|covered)(?: about)?|had enough of
+        |can(?:'t|not) (?:use|stand|eat)|hate|dislike
+        |(?:do not|don't) (?:eat|like|want|need|use|drink|care about))(?! to\b)
+        |ich (?:hasse|(?:will|möchte|mag|brauche|esse) keine?[nrms]?)
+        |je (?:déteste|ne (?:veux|mange) pas|n'aime pas)(?! \w+(?:er|ir|re)\b)
+        |(?:odio|no (?:quiero|necesito|como|me gustan?))(?! \w+[aei]r\b)|我不(?:想[要看吃]?|吃|喜欢|看)""",
+    "NOTHING": r"""(?:nothing|not a word) (?:that \w+ )?(?:about|on|with|from)
+        |nichts (?:über|zu|von|mit)|rien (?:sur|de|avec)|nada (?:de|sobre|con)""",
+    "DO_NOT_MENTION": r"""(?:do not|don't|never|no need to) MENTION|(?:sprich|rede) nicht
+        |VERB(?: sie| mir| dabei)? (?:nicht|keine?[nr]?)|ne pas INFINITIVE
+        |(?:ne |n')MENTIONNE (?:pas|rien)|no MENCIONA""",
+    "VERB": r"""(?:erwähn|nenn|zeig|berücksichtig|behandel|enthalt|enthält|betreff|handel|sprech|red
+        |verrat|besprech|diskutier|brauch|benötig|verwend|nutz|lieg|komm|stamm|vorkomm)(?:en?|n|t)?
+        |sind|ist|haben|hat""",
     "MENTIONNE": r"(?:mentionn|parl|inclu|cit|évoqu|montr|abord|concern|trait|contien|utilis)\w*|ont",
-    "MENCIONA": r"(?:mencion|habl|incluy|trat|conten|conteng|contien|muestr|cit|consider|toc|us|necesit|requier)[ae][sn]?",
-    "INFINITIVE": r"mentionner|parler|évoquer|inclure|aborder|citer|compter|révéler|toucher|tenir compte|traiter"
-    r"|prendre en compte|faire (?:référence|mention)|mencionar|hablar|incluir|tratar|citar|considerar"
-    r"|tener en cuenta|referir(?:te|se)?|hacer (?:mención|referencia)|revelar|tocar|abordar|nombrar",
-    "REFERENCE": r"(?:mention|reference|discussion|allusion|regard)s? (?:of|to|for)|mention d[eu']|mención"
-    r"|(?:Erwähnung|Nennung|Berücksichtigung|Bezug|Rücksicht)",
-    "BESIDES": r"besides|(?:apart|aside) from|with the exception of|(?<!none\s)(?<!each\s)other than"
-    r"|unrelated to|nothing to do with|(?:not|n't) have anything to do with"
-    r"|außer(?!halb|dem| acht\b)|abgesehen von|mit Ausnahme(?: von)?|alle[sn]?(?: \w+)? bis auf"
-    r"|à l'ex(?:ception|clusion)|exception faite|en dehors|autres? que|hormis|excepté|mise?s? à part"
-    r"|hors(?!\W?(?:ligne|service|piste|normes?|sujet)\b)|rien à voir avec|sans rapport avec"
-    r"|excepto|(?:a|con(?: la)?) excepción|(?<!y\s)aparte del?|además del?|distint[oa]s? (?:del?|al?)"
-    r"|nada que ver con|no relacionad[oa]s? con",
-    "BEYOND": r"outside(?: of)?|beyond|in addition to|less|neben|jenseits|outre|en plus|fuera",
-    "EXCEPT": r"(?<!try\s)(?<!bare\s)except(?: (?:for|in|by|from|on))?|save for"
-    r"|sauf(?! erreur)|et non|à part(?! entière)"
-    r"|salvo|(?<!\so\s)(?<!lo\s)(?<!al\s)(?<!de\s)menos|pero (?:no|sin)|y no|而不是|而非|但不是|非关于",
-    "THAT_IS_NOT": r"(?:that|which|who|but)(?:'s not| (?:is|are|was|were)(?:n't| not))"
-    r"|qui ne (?:sont|est) pas|que no (?:sean?|estén?|son|están?)",
-    "NOT": r"not|neither|none(?: (?:about|by|from|in|of|on))?|nicht|pas|不是",
-    "INSTEAD": r"instead of|rather than|as opposed to|anstelle|statt|anstatt|au lieu|plutôt que"
-    r"|en (?:lugar|vez)",
+    "MENCIONA": r"""(?:mencion|habl|incluy|trat|conten|conteng|contien|muestr|cit|consider|toc|us
+        |necesit|requier)[ae][sn]?""",
+    "INFINITIVE": r"""mentionner|parler|évoquer|inclure|aborder|citer|compter|révéler|traiter
+        |tenir compte|prendre en compte|faire (?:référence|mention)|mencionar|hablar|incluir|tratar
+        |citar|considerar|tener en cuenta|referir(?:te|se)?|hacer (?:mención|referencia)|revelar
+        |tocar|abordar|nombrar""",
+    "REFERENCE": r"""(?:mention|reference|discussion|allusion|regard)s? (?:of|to|for)|mention|mención
+        |Erwähnung|Nennung|Berücksichtigung|Bezug|Rücksicht""",
+    "PUT": r"""(?:leav|set|put|tak|keep)(?:e|t?ing)?|laisse[zr]?|(?:lass|klammer|schließ)(?:en?)?|nimm""",
+    "AWAY": "out|aside|apart|weg|aus|außen vor|beiseite|(?:he)?raus|de côté",
+    "BESIDES": r"""besides|(?:apart|aside) from|with the exception of|(?<!none\s)(?<!each\s)other than
+        |unrelated to|nothing to do with|(?:not|n't) have anything to do with
+        |außer(?!halb|dem| acht\b)|abgesehen von|mit Ausnahme(?: von)?
+        |à l'ex(?:ception|clusion)|exception faite|en dehors|autres? que|hormis|excepté|mise?s? à part
+        |hors(?!\W?(?:ligne|service|piste|normes?|sujet)\b)|rien à voir avec|sans rapport avec
+        |excepto|(?:a|con(?: la)?) excepción|(?<!y\s)aparte del?|además del?|distint[oa]s? (?:del?|al?)
+        |nada que ver con|no relacionad[oa]s? con""",
+    "BEYOND": "outside(?: of)?|beyond|in addition to|less|neben|jenseits|outre|en plus|fuera",
+    "EXCEPT": r"""(?<!try\s)(?<!bare\s)except(?: (?:for|in|by|from|on))?|save for|sauf(?! erreur)|et non
+        |à part(?! entière)|salvo|(?<!\so\s)(?<!lo\s)(?<!al\s)(?<!de\s)menos|pero (?:no|sin)|y no
+        |而不是|而非|但不是|非关于""",
+    "THAT_IS_NOT": r"""(?:that|which|who|but)(?:'s not| (?:is|are|was|were)(?:n't| not))
+        |qui ne (?:sont|est) pas|que no (?:sean?|estén?|son|están?)""",
+    "NOT": "not|neither|none(?: (?:about|by|from|in|of|on))?|nicht|pas|不是",
+    "INSTEAD": r"""instead of|rather than|as opposed to|anstelle|statt|anstatt|au lieu|plutôt que
+        |en (?:lugar|vez)""",
     "WITHOUT": r"(?<!with\sand\s)(?<!with\sor\s)without|with no|free (?:of|from)|ohne|sans|sin",
-    "ASIDE": r"aside|apart|exclu(?:ded|se?|ses?|e)|excepted|left out|omitted|removed|(?:set )?aside"
-    r"|not included|(?:mal )?beiseite|ausgenommen|ausgeschlossen|außen vor(?: gelassen)?"
-    r"|(?:nicht|bitte) (?:eingerechnet|inbegriffen|mitgezählt|(?:aus|weg)lassen)|exceptée?s?|mise?s? à part|non comprise?s?"
-    r"|excluid[oa]s?|exceptuad[oa]s?|aparte|no incluid[oa]s?|除外|不算|[之以]外|不谈",
-    "GERMAN_THAT": "die|der|das|denen|dem",
+    "ASIDE": r"""apart|exclu(?:ded|se?|ses?|e)|excepted|left out|omitted|removed|(?:set )?aside
+        |not included|(?:mal )?beiseite|ausgenommen|ausgeschlossen|außen vor(?: gelassen)?
+        |(?:nicht|bitte) (?:eingerechnet|inbegriffen|mitgezählt|(?:aus|weg)lassen)|exceptée?s?
+        |mise?s? à part|non comprise?s?|excluid[oa]s?|exceptuad[oa]s?|aparte|no incluid[oa]s?
+        |除外|不算|[之以]外""",
     "GERMAN_PREPOSITION": "von|über|aus|mit|am|im|in|an|auf|bei",
     # What describes: `that aren't responding`.
-    "STATE": r"(?!\w+(?:ing|ed|able|ible|ive|ous|ful|ly|al|iert|és?|ées?|ad[oa]s?)\b|(?:about|able|never|born"
-    r"|given|known|made|seen|set|taken|ready|empty|null|true|false|valid|public|closed|open|here|there"
-    r"|done|broken|found|allowed|only|just|nur|so|sure|mal|encore)\b)",
+    "STATE": r"""(?!\w+(?:ing|ed|able|ible|ive|ous|ful|ly|al|iert|és?|ées?|ad[oa]s?)\b|(?:about|able
+        |born|given|known|made|seen|set|taken|ready|empty|null|true|false|valid|public|closed|open
+        |here|there|done|broken|found|allowed|never|only|just|nur|so|sure|mal|encore)\b)""",
     # Words that `without` and `no` make a description with: `without doubt`, `no such file`.
-    "IDIOM": r"(?!(?:\w+ing \w|matter|doubts?|question|exception|fail|reason|problems?|idea|longer"
-    r"|more|one|such|access|signal|errors?|luck|need|way|limits?|further|delay|warning|success|effect"
-    r"|risk|loss|downtime|interruptions?|restarts?|zweifel|ende|grund|probleme?|erfolg|weiteres|ahnung"
-    r"|doute|cesse|fin|problèmes?|raison|duda|embargo|problemas?|éxito)\b)",
+    "IDIOM": r"""(?!(?:\w+ing \w|matter|doubts?|question|exception|fail|reason|problems?|idea|longer
+        |more|one|such|access|signal|errors?|luck|need|way|limits?|further|delay|warning|success
+        |effect|risk|loss|downtime|interruptions?|restarts?|zweifel|ende|grund|probleme?|erfolg
+        |weiteres|ahnung|doute|cesse|fin|problèmes?|raison|duda|embargo|problemas?|éxito)\b)""",
     "ASKED": ASKED,
 }
 """Words for what a form is made of. Those that begin ``(?!`` are what may not follow."""
@@ -167,23 +155,16 @@ _VERBS = (
 )
 _USE = "say show give tell want use contain need require have depend rely play live"
 _OBJECT = r"(?: (?:to|about|into|on|upon|in|up|with|for|me|us|anything|any)\b)*"
-
-
-def _any(verbs: str) -> str:
-    return "|".join(verbs.split())
-
-
 GERUNDS: Final = "|".join(f"{verb.rstrip('e')}(?:{verb[-1]})?ing" for verb in _VERBS.split())
 WORDS["MENTIONING"] = f"(?:{GERUNDS}){_OBJECT}"
-WORDS["MENTION"] = rf"(?:(?:{_any(_VERBS)}|{_any(_USE)})(?:s|e?d)?|(?:work(?:s|ed)? on|call(?:s|ed)? for)){_OBJECT}"
-WORDS["VERB"] = (
-    r"(?:erwähn|nenn|zeig|berücksichtig|behandel|enthalt|enthält|betreff|handel|sprech|red|verrat"
-    r"|besprech|diskutier|brauch|benötig|verwend|nutz|lieg|komm|stamm|vorkomm)(?:en?|n|t)?(?: wird| werden)?"
-    r"|erwähnt wird|sind|ist|haben|hat"
+WORDS["MENTION"] = (
+    rf"(?:(?:{'|'.join((_VERBS + ' ' + _USE).split())})(?:s|e?d)?"
+    rf"|(?:work(?:s|ed)? on|call(?:s|ed)? for)){_OBJECT}"
 )
 _NAME = re.compile(r"\b[A-Z][A-Z_]{2,}\b")
+_LINE = re.compile(r"\n *")
 _CJK = "[一-鿿]"
-_GAP = rf"(?:(?<=['’])|(?<={_CJK})\s*+|\s++|(?=[“„«]))"
+_GAP = rf"(?:(?!\w)|(?<={_CJK}))(?:(?<=['’])|(?<={_CJK})\s*+|\s++|(?=[“„«]))"
 _INSIDE = r"[^.;:?!()（）。；：？！\n]"
 _CLAUSE_END = r"(?=\s*+(?:[,;:.!?)\]）。，；？！–—]|$|(?:and|und|et|y)\b))"
 
@@ -196,38 +177,32 @@ class Form(NamedTuple):
     """Matches the cue, and with it the group ``phrase`` if words follow."""
     begins: bool
     """Whether a clause must begin with it."""
-    closed: bool
-    """Whether words behind the phrase belong to it."""
 
 
 def _spelled(form: str) -> str:
     """Return a form with the words that its names stand for."""
     while _NAME.search(form):
-        form = _NAME.sub(lambda name: f"(?:{WORDS[name[0]]})", form)
+        form = _NAME.sub(lambda name: f"(?:{_LINE.sub('', WORDS[name[0]])})", form)
     return form
 
 
 def _form(kind: Kind, line: str) -> Form:
     cue, behind = (part.strip() for part in re.split(r"\bX\b", line, maxsplit=1))
-    begins, cue = cue.startswith("^"), cue.removeprefix("^")
-    guard = ""
+    begins, cue, guard = cue.startswith("^"), cue.removeprefix("^"), ""
     if (last := cue.rpartition(" ")[2]) in {"STATE", "IDIOM"}:
-        cue, guard = cue.removesuffix(f" {last}"), WORDS[last]
-    cue = _spelled(cue)
-    inside = _INSIDE
-    start = rf"(?:(?<!\w)|(?={_CJK}))"
-    gap = rf"(?:(?!\w)|(?<={_CJK})){_GAP}"
+        cue, guard = cue.removesuffix(f" {last}"), last
+    start, gap, inside = rf"(?:(?<!\w)|(?={_CJK}))", _GAP, _INSIDE
     if cue.startswith(","):
         cue, start = rf"(?:[,，.:;(（\[–—]|\A){cue.removeprefix(',')}", ""
-        gap = r"\s*+" if cue.endswith(")") else _GAP
+        gap = r"\s*+" if cue.endswith(")") else gap
         inside = _INSIDE.replace("^", "^,，")
     phrase = ""
     if behind:
         edge = _CLAUSE_END if behind.endswith("$") else rf"(?:(?!\w)|(?<={_CJK}))"
         space = "" if behind.startswith("(?=") else rf"(?:\s++|(?=[\[除{_CJK[1:]}))"
-        phrase = rf"(?P<phrase>{inside}{{1,60}}?){space}(?:{_spelled(behind.removesuffix('$'))}){edge}"
-    pattern = f"{start}(?:{cue}){gap}{guard}{phrase}".replace(" ", r"\s++")
-    return Form(kind, re.compile(pattern, re.IGNORECASE), begins, bool(behind))
+        phrase = rf"(?P<phrase>{inside}{{1,60}}?){space}(?:{behind.removesuffix('$')}){edge}"
+    pattern = _spelled(f"{start}(?:{cue}){gap}{guard}{phrase}").replace(" ", r"\s++")
+    return Form(kind, re.compile(pattern, re.IGNORECASE), begins)
 
 
 ALL_FORMS: Final = [

@@ -93,16 +93,14 @@ _INSTRUCTION = re.compile(
     _FLAGS,
 )
 
-_OPENING = re.compile("[\"“„«`'‘]")
-_END = {
-    opening: re.compile(f"[{closing}\n]")
-    for opening, closing in {
-        '"': '"', "“": "”", "„": "“”", "«": "»", "`": "`", "'": "'", "‘": "’",
-    }.items()
-}  # fmt: skip
-_BETWEEN_WORDS = "'‘"
-"""Marks that are apostrophes if a letter precedes the first or follows the second."""
-_WORD = re.compile(r"\w")
+_QUOTATION = re.compile(
+    r"""
+    "[^"\n]{1,300}" | “[^”\n]{1,300}” | „[^“”\n]{1,300}[“”] | «[^»\n]{1,300}» | `[^`\n]{1,300}`
+    | (?<!\w)'[^'\n]{1,300}'(?!\w) | (?<!\w)‘[^’\n]{1,300}’(?!\w)
+    """,
+    re.VERBOSE,
+)
+"""A quotation; marks after or before a letter are apostrophes."""
 
 
 def masked(text: str) -> str:
@@ -110,30 +108,7 @@ def masked(text: str) -> str:
 
     Offsets are preserved. Apostrophes within words and unclosed quotation marks do not count.
     """
-    parts: list[str] = []
-    done = 0
-    ends: dict[str, int] = {}
-    for match in _OPENING.finditer(text):
-        start = match.start()
-        if start < done:
-            continue
-        mark = match[0]
-        if ends.get(mark, 0) <= start:
-            end = _END[mark].search(text, start + 1)
-            ends[mark] = end.start() if end else len(text)
-        if _is_quotation(text, start, ends[mark]):
-            parts += (text[done:start], "Q" * (ends[mark] + 1 - start))
-            done = ends[mark] + 1
-    return "".join((*parts, text[done:]))
-
-
-def _is_quotation(text: str, start: int, end: int) -> bool:
-    """Return whether the mark at ``end`` closes a quotation that the mark at ``start`` opens."""
-    if end == len(text) or text[end] == "\n" or end == start + 1:
-        return False
-    return text[start] not in _BETWEEN_WORDS or not (
-        (start > 0 and _WORD.match(text, start - 1)) or _WORD.match(text, end + 1)
-    )
+    return _QUOTATION.sub(lambda quotation: "Q" * len(quotation[0]), text)
 
 
 def is_request(plain: str) -> bool:
