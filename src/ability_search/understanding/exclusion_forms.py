@@ -36,9 +36,9 @@ FORMS: Final[dict[Kind, str]] = {
     # In any text but statements.
     "besides": r"""
         BESIDES(?: (?:by|for|from|on|with))? X
-        ^BEYOND X (?=[,，] ¿?ASKED\b)
+        ^(?:outside(?: of)?|beyond|in addition to|less|neben|jenseits|outre|fuera) X (?=[,，] ¿?ASKED\b)
         THAT_IS_NOT (?:about(?! to\b)|relat(?:ed|ing) to|concerning|from|at|on|by|of)(?! the same\b) X
-        , (?:in )?(?:die|der|das|denen) (?:nichts? GERMAN_PREPOSITION|keine?[nr]?) X (?:zu tun )?VERB
+        , (?:in )?(?:die|der|das|denen) (?:nichts? (?:von|über|aus|mit|am|im|in|an|auf|bei)|keine?[nr]?) X (?:zu tun )?VERB
         , (?:in )?(?:die|der|das|denen) X nicht VERB
         (?<![排删剔去清解消])除[了去开]? X (?:[以之]?外(?![国部交面币汇])|[，,])(?!.{0,12}[还還也])的?
         ^除了? X
@@ -49,7 +49,7 @@ FORMS: Final[dict[Kind, str]] = {
     "except": r"""
         EXCEPT X
         (?<!is\s)(?<!are\s)(?<!was\s)not (?:about(?! to\b)|related to|regarding|MENTIONING|from|by) X
-        ^(?:rather |definitely |preferably |just ){0,2}NOT(?: (?:by|for|with|über|von|mit))? STATE X
+        ^(?:rather |definitely |preferably ){0,2}(?:not|neither|none(?: (?:about|by|from|in|of|on))?|nicht|pas|不是)(?: (?:by|for|with|über|von|mit))? STATE X
         (?P<kept>(?:any|every)(?:thing|where|one|body|\s\w+)|all) but(?! (?:not|certain)\b) X
         (?P<kept>(?:all|every[\w']*)(?: [\w']+){1,3}) (?:save|bar|but|barring) (?:the|for) X
         (?P<kept>alle[sn]?(?: \w+)?) bis auf X
@@ -64,37 +64,39 @@ FORMS: Final[dict[Kind, str]] = {
     # Describe what is sought (`mice without p53`): in requests, and with words for texts.
     "without": r"""
         WITHOUT(?: any)? IDIOM X
-        INSTEAD X
+        (?:instead of|rather than|as opposed to|anstelle|(?:an)?statt|au lieu|plutôt que|en lugar|en vez) X
         THAT_IS_NOT an? X
         ^no IDIOM X
         (?:没有|(?<!毫)[无無](?![疑论法关线人需所国])) X
         """,
 }
 WORDS: Final = {
-    "REMOVING": r"""excluding|omitting|avoiding|disregarding|ignoring|skipping|exclusive of
-        |(?:leaving|setting|putting) (?:out|aside)|not (?:counting|including)
+    "REMOVING": r"""excluding|omitting|avoiding|disregarding|discounting|ignoring|skipping|removing
+        |dropping|exclusive of|(?:leaving|setting|putting|ruling|filtering) (?:out|aside)
+        |not (?:counting|including)|(?:if (?:we|you)|si on|si) (?:ignore|exclude|exclut|ignoramos)
         |(?<!\d\s)(?<!^)(?<!plus\s)minus(?! (?:signs?|symbols?|one|two|three|ten)\b)
-        |(?:if (?:we|you)|si on|si) (?:ignore|exclude|disregard|leave out|exclut|ignoramos)
-        |ausgenommen|ausgeschlossen|exklusive|abzüglich|unter Aus(?:schluss|klammerung)
+        |ausgenommen|ausgeschlossen|exklusive|abzüglich|unter Aus(?:schluss|klammerung|lassung)
         |nicht (?:eingeschlossen|einschließlich|mitgezählt|mitgerechnet|eingerechnet)
-        |(?:en|ne) (?:excluant|omettant|ignorant|évitant|laissant de côté|(?:parl|trait|inclu)ant pas)
-        |excluyendo|omitiendo|ignorando|evitando|exceptuando|sin contar|no incluyendo|quitando
-        |dej(?:ando|a|e) (?:fuera|aparte|de lado)|没有?(?:提[到及]|涉及)
-        |(?:不要?|别|勿|无需|不必|避免)(?:再|要|想)?(?:包括|包含|含有?|涉及|提[到及]?|讨论|考虑|谈论?到?
-        |算上?|介绍|出现|说|加|放|透露|显示|列出|使用)|不要(?![在止相])""",
+        |(?:en|ne) (?:excluant|omettant|ignorant|évitant|laissant de côté|(?:parl|trait)ant pas)
+        |excluyendo|exceptuando|omitiendo|ignorando|evitando|descontando|no incluyendo
+        |sin contar|quitando|dej(?:ando|a|e) (?:fuera|aparte|de lado)|没有?(?:提[到及]|涉及)
+        |(?:不要?|别|勿|无需|不必|避免)(?:再|要|想)?(?:包括|包含|含有?|涉及|提[到及]?|讨论|考虑
+        |谈论?到?|算上?|介绍|出现|说|加|放|透露|显示|列出|使用)|不要(?![在止相])|不计""",
     "REMOVE": r"""exclude|skip|ignore|omit|avoid|disregard|hide|drop|forget(?: about)?|never mind
-        |(?:leave|set|put|filter|take) (?:out|aside)|(?:steer|stay|keep) (?:clear|away) (?:of|from)
-        |(?:ignorier|vermeid|überspring|vergiss|meid|streich)(?:en?)?(?: sie)?
-        |(?:exclu[st]|exclue|omet|omette|évite|ignore|saute|oublie)[szr]?
-        |excluye|omite|evita|ignora|salta|olvida|nada de|排除|剔除|撇开|抛开|避开|避免|忽略|跳过""",
+        |(?:leave|set|put|filter|take|rule) (?:out|aside)|(?:steer|stay|keep) (?:clear|away) (?:of|from)
+        |(?:ignorier|vermeid|überspring|vergiss|meid|streich|verzicht)(?:en?)?(?: sie)?(?: auf)?
+        |(?:exclu[st]|exclue|omet|omette|évite|ignore|saute|oublie|écarte)[szr]?
+        |excluye|omite|evita|ignora|salta|olvida|descarta|quita|nada de
+        |排除|剔除|撇开|抛开|避开|避免|忽略|跳过|去掉|过滤掉?|屏蔽""",
     "DISLIKE": r"""(?:i'm|i am) (?:not (?:interested in|looking for)|allergic to|tired of|sick of)
         |(?:i|we|we've|i've) (?:already (?:know|have|read|covered)(?: about)?|had enough of
         |can(?:'t|not) (?:use|stand|eat)|hate|dislike
         |(?:do not|don't) (?:eat|like|want|need|use|drink|care about))(?! to\b)
         |ich (?:hasse|(?:will|möchte|mag|brauche|esse) keine?[nrms]?)
         |je (?:déteste|ne (?:veux|mange) pas|n'aime pas)(?! \w+(?:er|ir|re)\b)
-        |(?:odio|no (?:quiero|necesito|como|me gustan?))(?! \w+[aei]r\b)|我不(?:想[要看吃]?|吃|喜欢|看)""",
-    "NOTHING": r"""(?:nothing|not a word) (?:that \w+ )?(?:about|on|with|from)
+        |(?:odio|no (?:quiero|necesito|como|me gustan?))(?! \w+[aei]r\b)
+        |我不(?:想[要看吃]?|吃|喜欢|看)""",
+    "NOTHING": r"""(?:nothing|not a word) (?:that \w+ )?(?:about|on|with|from)|no need for
         |nichts (?:über|zu|von|mit)|rien (?:sur|de|avec)|nada (?:de|sobre|con)""",
     "DO_NOT_MENTION": r"""(?:do not|don't|never|no need to) MENTION|(?:sprich|rede) nicht
         |VERB(?: sie| mir| dabei)? (?:nicht|keine?[nr]?)|ne pas INFINITIVE
@@ -102,7 +104,8 @@ WORDS: Final = {
     "VERB": r"""(?:erwähn|nenn|zeig|berücksichtig|behandel|enthalt|enthält|betreff|handel|sprech|red
         |verrat|besprech|diskutier|brauch|benötig|verwend|nutz|lieg|komm|stamm|vorkomm)(?:en?|n|t)?
         |sind|ist|haben|hat""",
-    "MENTIONNE": r"(?:mentionn|parl|inclu|cit|évoqu|montr|abord|concern|trait|contien|utilis)\w*|ont",
+    "MENTIONNE": r"""(?:mentionn|parl|inclu|cit|évoqu|montr|abord|concern|trait|contien|utilis)\w*
+        |ont""",
     "MENCIONA": r"""(?:mencion|habl|incluy|trat|conten|conteng|contien|muestr|cit|consider|toc|us
         |necesit|requier)[ae][sn]?""",
     "INFINITIVE": r"""mentionner|parler|évoquer|inclure|aborder|citer|compter|révéler|traiter
@@ -111,37 +114,33 @@ WORDS: Final = {
         |tocar|abordar|nombrar""",
     "REFERENCE": r"""(?:mention|reference|discussion|allusion|regard)s? (?:of|to|for)|mention|mención
         |Erwähnung|Nennung|Berücksichtigung|Bezug|Rücksicht""",
-    "PUT": r"""(?:leav|set|put|tak|keep)(?:e|t?ing)?|laisse[zr]?|(?:lass|klammer|schließ)(?:en?)?|nimm""",
+    "PUT": r"""(?:leav|set|put|tak|keep)(?:e|t?ing)?|laisse[zr]?|(?:lass|klammer|schließ)(?:en?)?
+        |nimm""",
     "AWAY": "out|aside|apart|weg|aus|außen vor|beiseite|(?:he)?raus|de côté",
     "BESIDES": r"""besides|(?:apart|aside) from|with the exception of|(?<!none\s)(?<!each\s)other than
         |unrelated to|nothing to do with|(?:not|n't) have anything to do with
-        |außer(?!halb|dem| acht\b)|abgesehen von|mit Ausnahme(?: von)?
-        |à l'ex(?:ception|clusion)|exception faite|en dehors|autres? que|hormis|excepté|mise?s? à part
-        |hors(?!\W?(?:ligne|service|piste|normes?|sujet)\b)|rien à voir avec|sans rapport avec
-        |excepto|(?:a|con(?: la)?) excepción|(?<!y\s)aparte del?|además del?|distint[oa]s? (?:del?|al?)
-        |nada que ver con|no relacionad[oa]s? con""",
-    "BEYOND": "outside(?: of)?|beyond|in addition to|less|neben|jenseits|outre|en plus|fuera",
-    "EXCEPT": r"""(?<!try\s)(?<!bare\s)except(?: (?:for|in|by|from|on))?|save for|sauf(?! erreur)|et non
-        |à part(?! entière)|salvo|(?<!\so\s)(?<!lo\s)(?<!al\s)(?<!de\s)menos|pero (?:no|sin)|y no
-        |而不是|而非|但不是|非关于""",
+        |au(?:ß|ss)er(?!halb|dem| acht\b)|abgesehen von|mit Ausnahme(?: von)?
+        |à l'ex(?:ception|clusion)|exception faite|abstraction faite|en dehors|autres? que|hormis
+        |excepté|mise?s? à part|hors(?!\W?(?:ligne|service|piste|normes?|sujet)\b)|si ce n'est
+        |rien à voir avec|sans rapport avec|excepto|(?:a|con(?: la)?) excepción|(?<!y\s)aparte del?
+        |además del?|distint[oa]s? (?:del?|al?)|nada que ver con|no relacionad[oa]s? con""",
+    "EXCEPT": r"""(?<!try\s)(?<!bare\s)except(?: (?:for|in|by|from|on))?|save for|sauf(?! erreur)
+        |et non|à part(?! entière)|salvo|(?<!\so\s)(?<!lo\s)(?<!al\s)(?<!de\s)menos|pero (?:no|sin)
+        |y no|而不是|而非|但不是|非关于""",
     "THAT_IS_NOT": r"""(?:that|which|who|but)(?:'s not| (?:is|are|was|were)(?:n't| not))
         |qui ne (?:sont|est) pas|que no (?:sean?|estén?|son|están?)""",
-    "NOT": "not|neither|none(?: (?:about|by|from|in|of|on))?|nicht|pas|不是",
-    "INSTEAD": r"""instead of|rather than|as opposed to|anstelle|statt|anstatt|au lieu|plutôt que
-        |en (?:lugar|vez)""",
     "WITHOUT": r"(?<!with\sand\s)(?<!with\sor\s)without|with no|free (?:of|from)|ohne|sans|sin",
     "ASIDE": r"""apart|exclu(?:ded|se?|ses?|e)|excepted|left out|omitted|removed|(?:set )?aside
-        |not included|(?:mal )?beiseite|ausgenommen|ausgeschlossen|außen vor(?: gelassen)?
-        |(?:nicht|bitte) (?:eingerechnet|inbegriffen|mitgezählt|(?:aus|weg)lassen)|exceptée?s?
-        |mise?s? à part|non comprise?s?|excluid[oa]s?|exceptuad[oa]s?|aparte|no incluid[oa]s?
-        |除外|不算|[之以]外""",
-    "GERMAN_PREPOSITION": "von|über|aus|mit|am|im|in|an|auf|bei",
+        |not (?:included|needed|wanted)|(?:do|does)(?:n't| not) count|(?:mal )?beiseite
+        |ausgenommen|ausgeschlossen|außen vor(?: gelassen)?|exceptée?s?|mise?s? à part
+        |(?:nicht|bitte) (?:eingerechnet|inbegriffen|mitgezählt|(?:aus|weg)lassen)
+        |non comprise?s?|excluid[oa]s?|exceptuad[oa]s?|aparte|no incluid[oa]s?|除外|不算|[之以]外""",
     # What describes: `that aren't responding`.
-    "STATE": r"""(?!\w+(?:ing|ed|able|ible|ive|ous|ful|ly|al|iert|és?|ées?|ad[oa]s?)\b|(?:about|able
+    "STATE": r"""(?!(?-i:[a-z])\w*(?:ing|ed|able|ible|ive|ous|ful|ly|al|iert|és?|ées?|ad[oa]s?)\b|(?:about|able
         |born|given|known|made|seen|set|taken|ready|empty|null|true|false|valid|public|closed|open
         |here|there|done|broken|found|allowed|never|only|just|nur|so|sure|mal|encore)\b)""",
     # Words that `without` and `no` make a description with: `without doubt`, `no such file`.
-    "IDIOM": r"""(?!(?:\w+ing \w|matter|doubts?|question|exception|fail|reason|problems?|idea|longer
+    "IDIOM": r"""(?!(?:matter|doubts?|question|exception|fail|reason|problems?|idea|longer
         |more|one|such|access|signal|errors?|luck|need|way|limits?|further|delay|warning|success
         |effect|risk|loss|downtime|interruptions?|restarts?|zweifel|ende|grund|probleme?|erfolg
         |weiteres|ahnung|doute|cesse|fin|problèmes?|raison|duda|embargo|problemas?|éxito)\b)""",
@@ -164,7 +163,7 @@ WORDS["MENTION"] = (
 _NAME = re.compile(r"\b[A-Z][A-Z_]{2,}\b")
 _LINE = re.compile(r"\n *")
 _CJK = "[一-鿿]"
-_GAP = rf"(?:(?!\w)|(?<={_CJK}))(?:(?<=['’])|(?<={_CJK})\s*+|\s++|(?=[“„«]))"
+_GAP = rf"(?:(?<={_CJK})\s*+|(?!\w)(?:\s++|(?=[“„«])))"
 _INSIDE = r"[^.;:?!()（）。；：？！\n]"
 _CLAUSE_END = r"(?=\s*+(?:[,;:.!?)\]）。，；？！–—]|$|(?:and|und|et|y)\b))"
 
