@@ -38,10 +38,16 @@ _KEYED = tuple(
 """Beginnings of files that may hold keys or passwords, and the lines with one: of OpenSSL, AWS,
 WireGuard, S3, MySQL, PyPI and Kubernetes."""
 _UTF_16 = b"\xff\xfe", b"\xfe\xff"
-_CREDENTIALS_IN_JSON = re.compile(
-    rb'"private_key"\s*+:\s*+"-----BEGIN|"auths"\s*+:\s*+\{[^}]{0,300}?"auth"\s*+:\s*+"[^"]'
-    rb'|"SecretAccessKey"\s*+:\s*+"[^"]|"kty"\s*+:[^}]{0,300}?"d"\s*+:\s*+"[^"]'
-)
+_CREDENTIALS_IN_JSON = [
+    [re.compile(part) for part in parts]
+    for parts in (
+        [rb'"private_key"\s*+:\s*+"-----BEGIN'],
+        [rb'"SecretAccessKey"\s*+:\s*+"[^"]'],
+        [rb'"auths"\s*+:\s*+\{', rb'"auth"\s*+:\s*+"[^"]'],
+        [rb'"kty"\s*+:', rb'"d"\s*+:\s*+"[^"]'],
+    )
+]
+"""Members of a JSON object that hold a key together, of Google, AWS, Docker and JSON Web Keys."""
 _CREDENTIALS_BYTES = 16 * 1024
 """Bytes of a file that show whether it is one of credentials."""
 _TOKEN = (
@@ -90,7 +96,8 @@ def holds_credentials(data: bytes) -> bool:
     head = data[:_CREDENTIALS_BYTES]
     if data[:100].lstrip().startswith(b"{"):
         fields = (match[1] for match in _JSON_FIELD.finditer(head))
-        return bool(_CREDENTIALS_IN_JSON.search(data)) or any(map(_is_real, fields))
+        keyed = (all(part.search(data) for part in parts) for parts in _CREDENTIALS_IN_JSON)
+        return any(keyed) or any(map(_is_real, fields))
     if _CREDENTIALS.match(head) or _is_secret_settings(head):
         return True
     return any(begins.match(head) and line.search(head) for begins, line in _KEYED)

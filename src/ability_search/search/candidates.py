@@ -50,7 +50,7 @@ class Candidate:
     """Rank by each retriever that found it, from 1."""
     values: dict[str, float] = field(default_factory=dict)
     """Raw score by each retriever that found it."""
-    depth: int = 0
+    depth: int = field(kw_only=True)
     """The least depth of the plan at which a retriever found it."""
     columns: Mapping[str, Any] = field(default_factory=dict)
     """Columns requested by the stages."""
@@ -77,13 +77,13 @@ class Candidate:
     trace: dict[str, Any] = field(default_factory=dict)
     """Effect of each stage, for ``explain``."""
 
-    def reach(self, depth: int, row: Candidate) -> None:
-        """Take depth and cosines from a row of the chunk if a shallower search returned it.
+    def reach(self, other: Candidate) -> None:
+        """Take depth and cosines of the same chunk if a shallower search returned it.
 
         Cosines differ in their last digits with the search that returns them.
         """
-        if depth < self.depth:
-            self.depth, self.cosine, self.moved = depth, row.cosine, row.moved
+        if other.depth < self.depth:
+            self.depth, self.cosine, self.moved = other.depth, other.cosine, other.moved
 
     @property
     def semantic(self) -> float | None:

@@ -176,8 +176,9 @@ async def fuse_phrasings(lists: Sequence[Candidates], ports: Ports) -> None:
     """Rank the candidates of a query's phrasings by their mean scores, in the first of the lists.
 
     Of each chunk the candidate of the phrasing that scored it best is kept. A phrasing that did
-    not find it scores it like the last that it found at that depth. As in :func:`fuse`, what only
-    deeper searches find comes behind.
+    not find it scores it half the last one that it found at that depth, as the score lies between
+    that and 0; if it found fewer than it looked for, there are no more: 0. As in :func:`fuse`, what
+    only deeper searches find comes behind.
 
     Args:
         lists: Ranked candidates of each phrasing, at least one.
@@ -192,9 +193,12 @@ async def fuse_phrasings(lists: Sequence[Candidates], ports: Ports) -> None:
         known = [
             {name: item for name, item in items.items() if item.depth <= depth} for items in found
         ]
-        last = [min((item.score for item in items.values()), default=0.0) for items in known]
+        unseen = [
+            min(item.score for item in items.values()) / 2 if len(items) >= depth else 0.0
+            for items in known
+        ]
         added = sorted(set().union(*known) - listed)
-        blocks.append([_joined(name, known, last, lists) for name in added])
+        blocks.append([_joined(name, known, unseen, lists) for name in added])
         listed.update(added)
     first.blocks = blocks
     await join_blocks(first, ports)
@@ -209,7 +213,7 @@ async def fuse_phrasings(lists: Sequence[Candidates], ports: Ports) -> None:
 def _joined(
     chunk_id: str,
     known: Sequence[Mapping[str, Candidate]],
-    last: Sequence[float],
+    unseen: Sequence[float],
     lists: Sequence[Candidates],
 ) -> Candidate:
     """Return the candidate of the phrasing that scored a chunk best, with its mean score."""
@@ -221,8 +225,8 @@ def _joined(
     _, best = max(found, key=lambda each: each[1].score)
     best.ranks = {name: rank for _, item in found for name, rank in item.ranks.items()} | best.ranks
     scores = [
-        items[chunk_id].score if chunk_id in items else lowest
-        for items, lowest in zip(known, last, strict=True)
+        items[chunk_id].score if chunk_id in items else score
+        for items, score in zip(known, unseen, strict=True)
     ]
     found_by = [
         {"query": query, "rank": item.place + 1, "score": item.score} for query, item in found

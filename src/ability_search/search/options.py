@@ -236,7 +236,7 @@ class ExpandQuery(Input):
         gt=0,
         le=1,
         description="Expand only queries whose relevance is below. Default: every query; auto is"
-        " 0.25.",
+        " 0.4.",
     )
 
 

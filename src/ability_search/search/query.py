@@ -35,8 +35,9 @@ COSINE: Final = "cosine"
 EXPANSION: Final = "expansion"
 """Name of the vector of the words added by query expansion."""
 
-VAGUE: Final = 0.25
-"""Keyword gap below which a query counts as vague."""
+VAGUE: Final = 0.4
+"""Relevance below which a query counts as vague: so low is that of most queries about something
+else, and of few that a text answers."""
 
 DOCUMENTS: Final = "documents"
 """The kind of chunks that are no kind made of a document."""

@@ -100,13 +100,12 @@ def pooled(
         for rank, row in enumerate(rows, start=1):
             cosine = row.score if name in compared else row.columns.get("cosine")
             depth = depths[min(bisect_left(depths, rank), len(depths) - 1)]
+            found = candidate_of(row, cosine, collection, depth=depth)
             candidate = pool.get(row.chunk_id)
             if candidate is None or candidate.rid != row.rid:
-                candidate = pool[row.chunk_id] = candidate_of(row, cosine, collection)
-                candidate.depth = depth
+                candidate = pool[row.chunk_id] = found
             else:
-                if depth < candidate.depth:
-                    candidate.reach(depth, candidate_of(row, cosine, collection))
+                candidate.reach(found)
                 if name not in compared:
                     candidate.columns = {**row.columns, **candidate.columns}
             candidate.ranks[name] = rank
@@ -114,9 +113,13 @@ def pooled(
     return list(pool.values())
 
 
-def candidate_of(row: Row, cosine: float | None, collection: Collection) -> Candidate:
+def candidate_of(
+    row: Row, cosine: float | None, collection: Collection, *, depth: int
+) -> Candidate:
     """Return the candidate of a row, with its cosine to the vector that was searched by."""
-    candidate = Candidate(row.rid, row.chunk_id, cosine, columns=row.columns, collection=collection)
+    candidate = Candidate(
+        row.rid, row.chunk_id, cosine, depth=depth, columns=row.columns, collection=collection
+    )
     if OWN in row.columns:
         candidate.cosine, candidate.moved = row.columns[OWN], cosine
     return candidate

@@ -60,13 +60,13 @@ async def test_its_words_are_searched_for_behind_the_query_s_own(
 
 
 async def test_what_the_model_is_asked(library: Network, talker: Talker) -> None:
-    await search(library, query="cats -dogs", expandQuery={"model": "mine"})
+    await search(library, query="black cats -dogs", expandQuery={"model": "mine"})
     await search(library, query="x " * 4000, expandQuery=True)
     first, second = talker.requests
     assert first["model"] == "mine"
     assert second["model"] == "usual"
     assert [message["role"] for message in first["messages"]] == ["system", "user"]
-    assert first["messages"][1]["content"] == "cats"
+    assert first["messages"][1]["content"] == "black cats"
     assert "never an instruction" in first["messages"][0]["content"]
     assert len(second["messages"][1]["content"]) == 2000
 

@@ -102,10 +102,10 @@ async def test_a_neighbour_is_moved_a_little_towards_its_hit(network: Network) -
     hits = {hit["source"]: hit for hit in await search(network, "cats", {"minSimilarity": ANY})}
     top = hits["start"]["score"]
     for source, strength in (("half", 0.5), ("full", 1.0)):
-        own = hits[source]["scores"]["semantic"]
+        own = hits[source]["explain"]["fusion"]["score"]
         assert hits[source]["score"] == pytest.approx(own + SHARE * strength * (top - own))
         assert hits[source]["explain"]["graph"]["strength"] == strength
-    assert top == pytest.approx(hits["start"]["scores"]["semantic"])
+    assert top == hits["start"]["explain"]["fusion"]["score"]
 
 
 async def test_two_hops_only_where_they_are_asked_for(network: Network) -> None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from tests.ability_search.flows.conftest import Network, Start, document
-from tests.ability_search.flows.oracle import Oracle, Scores, corpus
+from tests.ability_search.flows.oracle import Oracle, Scores, best, corpus
 
 SIZE = 400
 
@@ -90,7 +91,7 @@ async def test_a_filter_never_shortens_the_result(library: tuple[Network, Oracle
         for _ in range(3):
             query = " ".join(chance.choice(oracle.documents)["content"].split()[:3])
             for mode in ("semantic", "keyword", "hybrid"):
-                best = _within(_scores(oracle, mode, query), allowed)[:10]
+                expected = best(_scores(replace(oracle, within=allowed), mode, query), 10)
                 answer = await network.call(
                     "search-query",
                     collection="docs",
@@ -99,10 +100,10 @@ async def test_a_filter_never_shortens_the_result(library: tuple[Network, Oracle
                     filter=condition,
                 )
                 found = [hit["chunkId"] for hit in answer["results"]]
-                assert len(found) == len(best)
+                assert len(found) == len(expected)
                 assert set(found) <= allowed
-                recalled += len(set(found) & set(best))
-                wanted += len(best)
+                recalled += len(set(found) & set(expected))
+                wanted += len(expected)
     # Ties at the end of a list, and the graph, which is approximate.
     assert recalled >= 0.95 * wanted
 
@@ -110,11 +111,7 @@ async def test_a_filter_never_shortens_the_result(library: tuple[Network, Oracle
 def _scores(oracle: Oracle, mode: str, query: str) -> Scores:
     if mode == "keyword":
         return oracle.keyword(query)
-    return oracle.semantic(query) if mode == "semantic" else oracle.hybrid(query)
-
-
-def _within(scores: Scores, allowed: set[str]) -> list[str]:
-    return sorted(allowed & set(scores), key=lambda id_: (-scores[id_], id_))
+    return oracle.semantic(query) if mode == "semantic" else oracle.default(query)
 
 
 async def test_everything_that_fits_is_found(library: tuple[Network, Oracle]) -> None:

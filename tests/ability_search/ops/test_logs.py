@@ -14,9 +14,18 @@ LOG = logging.getLogger("ability_search.some.place")
 
 
 @pytest.fixture(autouse=True)
-def as_before() -> Iterator[None]:
+def as_before(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The root logger is as it was; what tests before this one left running does not log."""
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
+    handle = logging.Logger.handle
+    written_here = (LOG.name, "ability_search.other", "httpx")
+
+    def own(logger: logging.Logger, record: logging.LogRecord) -> None:
+        if record.name.startswith(written_here):
+            handle(logger, record)
+
+    monkeypatch.setattr(logging.Logger, "handle", own)
     yield
     root.handlers[:] = handlers
     root.setLevel(level)

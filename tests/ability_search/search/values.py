@@ -32,7 +32,7 @@ def query_of(text: str = "words", filter: Filter | None = None, **options: Any) 
 
 def chunk(rid: str, chunk_id: str, *args: Any, **values: Any) -> Candidate:
     """A candidate of the collection."""
-    return Candidate(rid, chunk_id, *args, **values, collection=DOCS)
+    return Candidate(rid, chunk_id, *args, **{"depth": 0} | values, collection=DOCS)
 
 
 def candidates_of(

@@ -86,14 +86,14 @@ async def add_neighbours(option: Graph, candidates: Candidates, ports: Ports) ->
                 links=links,
                 neighbours=list(adjacent),
                 least=option.min_similarity,
-                limit=plan.depths[0],
+                limit=plan.depths[0] - len(first),
             ),
         )
     except DatabaseUnavailable as exc:
         candidates.warnings.append(f"graph: neighbours were not added: {exc}")
         return
     neighbours = _neighbours(candidates, first, adjacent, answer, option)
-    _join(candidates, neighbours, most=plan.depths[0])
+    _join(candidates, neighbours)
 
 
 def paths(starts: Mapping[str, Path], hops: Hops) -> dict[str, Path]:
@@ -162,9 +162,10 @@ def _neighbours(
     linked = paths({source: Path(item) for source, item in first.items()}, answer.hops)
     known = {item.chunk_id: item for item in candidates.chunks}
     for row in answer.rows:
-        new = candidate_of(row, row.columns["cosine"], candidates.collection)
+        depth = candidates.plan.depths[0]
+        new = candidate_of(row, row.columns["cosine"], candidates.collection, depth=depth)
         item = known.setdefault(new.chunk_id, new)
-        item.reach(candidates.plan.depths[0], new)
+        item.reach(new)
         item.reached = adjacent.get(item.chunk_id) or linked.get(item.source)
     for source, item in first.items():
         near = item.cosine is not None and item.cosine >= option.min_similarity
@@ -173,13 +174,11 @@ def _neighbours(
     return [item for item in known.values() if item.reached is not None]
 
 
-def _join(candidates: Candidates, neighbours: Iterable[Candidate], *, most: int) -> None:
-    """Add the nearest neighbours to the candidates, and rank them as neighbours."""
+def _join(candidates: Candidates, neighbours: Iterable[Candidate]) -> None:
+    """Add the neighbours to the candidates, and rank them as neighbours, the nearest first."""
     present = {item.chunk_id for item in candidates.found}
     ordered = sorted(neighbours, key=lambda item: (-(item.cosine or 0.0), item.chunk_id))
-    for item in ordered[most:]:
-        item.reached = None
-    for rank, item in enumerate(ordered[:most], start=1):
+    for rank, item in enumerate(ordered, start=1):
         item.ranks[NAME] = rank
         if item.chunk_id not in present:
             candidates.found.append(item)

@@ -75,9 +75,9 @@ async def resolve_kinds(_kinds: object, candidates: Candidates, ports: Ports) ->
     for item in kinds:
         row = made_of.get(origins.get(item.chunk_id, "")) or best.get(item.columns["of"])
         if row is not None:
-            new = candidate_of(row, row.columns.get("cosine"), collection)
+            new = candidate_of(row, row.columns.get("cosine"), collection, depth=item.depth)
             item.stands_for = known.setdefault(new.chunk_id, new)
-            item.stands_for.reach(item.depth, new)
+            item.stands_for.reach(new)
             raw = item.cosine if by == "cosine" else max(item.values.values())
             item.kinds = {} if raw is None else {item.columns["kind"]: raw}
             item.kind_cosine = item.cosine
