@@ -20,12 +20,11 @@ FORMS: Final[dict[Kind, str]] = {
     # Said to who answers: in any text; in a question for a way only behind a mark.
     "direct": r"""
         REMOVING X
-        WITHOUT (?:MENTIONING|INFINITIVE) X
-        (?:WITHOUT|^no) (?:any )?REFERENCE X
+        WITHOUT (?:any )?(?:MENTIONING|INFINITIVE|REFERENCE) X
         ^DO_NOT_MENTION X
         ^DO_NOT_MENTION(?=[^,.;:]{1,60} (?:in|dans|en)\b) X (?:in|dans|en)
         ^(?:NOTHING|REMOVE|DISLIKE) X
-        ^PUT X AWAY
+        ^PUT X (?:out|aside|apart|weg|aus|außen vor|beiseite|(?:he)?raus|de côté)
         with X ASIDE
         ,(?!\s*除) X ASIDE$
         (?:where|in which) X (?:is|are|was|were)(?:n't| not) MENTION
@@ -36,11 +35,11 @@ FORMS: Final[dict[Kind, str]] = {
     # In any text but statements.
     "besides": r"""
         BESIDES(?: (?:by|for|from|on|with))? X
-        ^(?:outside(?: of)?|beyond|in addition to|less|neben|jenseits|outre|fuera) X (?=[,，] ¿?ASKED\b)
-        THAT_IS_NOT (?:about(?! to\b)|relat(?:ed|ing) to|concerning|from|at|on|by|of)(?! the same\b) X
-        , (?:in )?(?:die|der|das|denen) (?:nichts? (?:von|über|aus|mit|am|im|in|an|auf|bei)|keine?[nr]?) X (?:zu tun )?VERB
-        , (?:in )?(?:die|der|das|denen) X nicht VERB
-        (?<![排删剔去清解消])除[了去开]? X (?:[以之]?外(?![国部交面币汇])|[，,])(?!.{0,12}[还還也])的?
+        ^(?:outside(?: of)?|beyond|in addition to|neben|jenseits|outre|fuera) X (?=[,，] ¿?ASKED\b)
+        THAT_IS_NOT (?:about(?! to\b)|relat(?:ed|ing) to|from|at|on|by|of)(?! the same\b) X
+        , (?:in )?d(?:ie|er|as|enen) (?:nichts? (?:von|über|mit|am|in)|kein\w*) X (?:zu tun )?VERB
+        , (?:in )?d(?:ie|er|as|enen) X nicht VERB
+        (?<![排删剔去清])除[了去开]? X (?:[以之]?外(?![国部交面币汇])|[，,])(?!.{0,12}[还也])的?
         ^除了? X
         ^(?:介绍|推荐|列出|描述)? X [之以]外(?=的?\w)
         [与和跟同] X (?:无关|没有?关系)的?
@@ -48,13 +47,14 @@ FORMS: Final[dict[Kind, str]] = {
     # In neither statements nor questions how, why or whether, except in brackets.
     "except": r"""
         EXCEPT X
-        (?<!is\s)(?<!are\s)(?<!was\s)not (?:about(?! to\b)|related to|regarding|MENTIONING|from|by) X
-        ^(?:rather |definitely |preferably ){0,2}(?:not|neither|none(?: (?:about|by|from|in|of|on))?|nicht|pas|不是)(?: (?:by|for|with|über|von|mit))? STATE X
+        (?<!is\s)(?<!are\s)(?<!was\s)not (?:about(?! to\b)|related to|MENTIONING|from|by) X
+        ^(?:rather |preferably )?(?:not|neither|nicht|pas|不是)(?: (?:by|for|with|von))? STATE X
+        ^none (?:about|by|from|in|of|on) X
         (?P<kept>(?:any|every)(?:thing|where|one|body|\s\w+)|all) but(?! (?:not|certain)\b) X
-        (?P<kept>(?:all|every[\w']*)(?: [\w']+){1,3}) (?:save|bar|but|barring) (?:the|for) X
+        (?P<kept>(?:all|every\w*(?:'s)?)(?: \w+(?:'s)?){1,3}) (?:save|bar|but|barring) (?:the|for) X
         (?P<kept>alle[sn]?(?: \w+)?) bis auf X
         (?P<kept>(?:which|what)(?: \w+){1,4}) (?:do|does|did)(?:n't| not) MENTION X
-        (?:(?:that|which|who|where|but)(?: (?:do|does|did)(?:n't| not)| never)|nobody|no one) MENTION X
+        (?:(?:that|which|who|where|but) (?:d(?:o|oes|id)(?:n't| not)|never)|nobody|no one) MENTION X
         (?:that|which|who) (?:(?:avoid|omit|skip)s?|leaves? out) X
         THAT_IS_NOT(?! an? ) STATE X
         (?-i:(?<=[a-z]\s)(?<!with\s)(?<!using\s)(?<!is\s)(?<!or\s)(?<!out\s)N[O]T(?= \w*[a-z])) X
@@ -64,7 +64,7 @@ FORMS: Final[dict[Kind, str]] = {
     # Describe what is sought (`mice without p53`): in requests, and with words for texts.
     "without": r"""
         WITHOUT(?: any)? IDIOM X
-        (?:instead of|rather than|as opposed to|anstelle|(?:an)?statt|au lieu|plutôt que|en lugar|en vez) X
+        (?:instead of|rather than|anstelle|(?:an)?statt|au lieu|plutôt que|en lugar|en vez) X
         THAT_IS_NOT an? X
         ^no IDIOM X
         (?:没有|(?<!毫)[无無](?![疑论法关线人需所国])) X
@@ -73,7 +73,7 @@ FORMS: Final[dict[Kind, str]] = {
 WORDS: Final = {
     "REMOVING": r"""excluding|omitting|avoiding|disregarding|discounting|ignoring|skipping|removing
         |dropping|exclusive of|(?:leaving|setting|putting|ruling|filtering) (?:out|aside)
-        |not (?:counting|including)|(?:if (?:we|you)|si on|si) (?:ignore|exclude|exclut|ignoramos)
+        |not (?:counting|including)|as opposed to|(?:if we|si on|si) (?:ignor|exclu)\w+
         |(?<!\d\s)(?<!^)(?<!plus\s)minus(?! (?:signs?|symbols?|one|two|three|ten)\b)
         |ausgenommen|ausgeschlossen|exklusive|abzüglich|unter Aus(?:schluss|klammerung|lassung)
         |nicht (?:eingeschlossen|einschließlich|mitgezählt|mitgerechnet|eingerechnet)
@@ -83,7 +83,7 @@ WORDS: Final = {
         |(?:不要?|别|勿|无需|不必|避免)(?:再|要|想)?(?:包括|包含|含有?|涉及|提[到及]?|讨论|考虑
         |谈论?到?|算上?|介绍|出现|说|加|放|透露|显示|列出|使用)|不要(?![在止相])|不计""",
     "REMOVE": r"""exclude|skip|ignore|omit|avoid|disregard|hide|drop|forget(?: about)?|never mind
-        |(?:leave|set|put|filter|take|rule) (?:out|aside)|(?:steer|stay|keep) (?:clear|away) (?:of|from)
+        |(?:leave|set|put|filter|take|rule) (?:out|aside)|(?:steer|stay) (?:clear of|away from)
         |(?:ignorier|vermeid|überspring|vergiss|meid|streich|verzicht)(?:en?)?(?: sie)?(?: auf)?
         |(?:exclu[st]|exclue|omet|omette|évite|ignore|saute|oublie|écarte)[szr]?
         |excluye|omite|evita|ignora|salta|olvida|descarta|quita|nada de
@@ -96,7 +96,7 @@ WORDS: Final = {
         |je (?:déteste|ne (?:veux|mange) pas|n'aime pas)(?! \w+(?:er|ir|re)\b)
         |(?:odio|no (?:quiero|necesito|como|me gustan?))(?! \w+[aei]r\b)
         |我不(?:想[要看吃]?|吃|喜欢|看)""",
-    "NOTHING": r"""(?:nothing|not a word) (?:that \w+ )?(?:about|on|with|from)|no need for
+    "NOTHING": r"""(?:nothing|not a word) (?:that \w+ )?(?:about|on|with|from)|no (?:need for|REFERENCE)
         |nichts (?:über|zu|von|mit)|rien (?:sur|de|avec)|nada (?:de|sobre|con)""",
     "DO_NOT_MENTION": r"""(?:do not|don't|never|no need to) MENTION|(?:sprich|rede) nicht
         |VERB(?: sie| mir| dabei)? (?:nicht|keine?[nr]?)|ne pas INFINITIVE
@@ -104,21 +104,18 @@ WORDS: Final = {
     "VERB": r"""(?:erwähn|nenn|zeig|berücksichtig|behandel|enthalt|enthält|betreff|handel|sprech|red
         |verrat|besprech|diskutier|brauch|benötig|verwend|nutz|lieg|komm|stamm|vorkomm)(?:en?|n|t)?
         |sind|ist|haben|hat""",
-    "MENTIONNE": r"""(?:mentionn|parl|inclu|cit|évoqu|montr|abord|concern|trait|contien|utilis)\w*
-        |ont""",
+    "MENTIONNE": r"(?:mentionn|parl|inclu|cit|évoqu|montr|abord|concern|trait|contien)\w*|ont",
     "MENCIONA": r"""(?:mencion|habl|incluy|trat|conten|conteng|contien|muestr|cit|consider|toc|us
         |necesit|requier)[ae][sn]?""",
     "INFINITIVE": r"""mentionner|parler|évoquer|inclure|aborder|citer|compter|révéler|traiter
         |tenir compte|prendre en compte|faire (?:référence|mention)|mencionar|hablar|incluir|tratar
         |citar|considerar|tener en cuenta|referir(?:te|se)?|hacer (?:mención|referencia)|revelar
         |tocar|abordar|nombrar""",
-    "REFERENCE": r"""(?:mention|reference|discussion|allusion|regard)s? (?:of|to|for)|mention|mención
+    "REFERENCE": r"""(?:mention|reference|discussion|regard)s? (?:of|to|for)|mention|mención
         |Erwähnung|Nennung|Berücksichtigung|Bezug|Rücksicht""",
-    "PUT": r"""(?:leav|set|put|tak|keep)(?:e|t?ing)?|laisse[zr]?|(?:lass|klammer|schließ)(?:en?)?
-        |nimm""",
-    "AWAY": "out|aside|apart|weg|aus|außen vor|beiseite|(?:he)?raus|de côté",
-    "BESIDES": r"""besides|(?:apart|aside) from|with the exception of|(?<!none\s)(?<!each\s)other than
-        |unrelated to|nothing to do with|(?:not|n't) have anything to do with
+    "PUT": "(?:leav|set|put|tak|keep)(?:e|t?ing)?|laisse[zr]?|(?:lass|klammer|schließ)(?:en?)?",
+    "BESIDES": r"""besides|(?:apart|aside) from|with the exception of|unrelated to
+        |(?<!none\s)(?<!each\s)other than|nothing to do with|(?:not|n't) have anything to do with
         |au(?:ß|ss)er(?!halb|dem| acht\b)|abgesehen von|mit Ausnahme(?: von)?
         |à l'ex(?:ception|clusion)|exception faite|abstraction faite|en dehors|autres? que|hormis
         |excepté|mise?s? à part|hors(?!\W?(?:ligne|service|piste|normes?|sujet)\b)|si ce n'est
@@ -134,10 +131,10 @@ WORDS: Final = {
         |not (?:included|needed|wanted)|(?:do|does)(?:n't| not) count|(?:mal )?beiseite
         |ausgenommen|ausgeschlossen|außen vor(?: gelassen)?|exceptée?s?|mise?s? à part
         |(?:nicht|bitte) (?:eingerechnet|inbegriffen|mitgezählt|(?:aus|weg)lassen)
-        |non comprise?s?|excluid[oa]s?|exceptuad[oa]s?|aparte|no incluid[oa]s?|除外|不算|[之以]外""",
+        |non comprise?s?|excluid[oa]s?|aparte|no incluid[oa]s?|除外|不算|[之以]外""",
     # What describes: `that aren't responding`.
-    "STATE": r"""(?!(?-i:[a-z])\w*(?:ing|ed|able|ible|ive|ous|ful|ly|al|iert|és?|ées?|ad[oa]s?)\b|(?:about|able
-        |born|given|known|made|seen|set|taken|ready|empty|null|true|false|valid|public|closed|open
+    "STATE": r"""(?!(?-i:[a-z])\w*(?:ing|ed|able|ible|ive|ous|ful|ly|al|iert|és?|ées?|ad[oa]s?)\b
+        |(?:about|able|born|given|known|made|seen|set|taken|ready|empty|null|true|false|valid|public|closed|open
         |here|there|done|broken|found|allowed|never|only|just|nur|so|sure|mal|encore)\b)""",
     # Words that `without` and `no` make a description with: `without doubt`, `no such file`.
     "IDIOM": r"""(?!(?:matter|doubts?|question|exception|fail|reason|problems?|idea|longer
@@ -152,13 +149,12 @@ _VERBS = (
     "mention refer discuss consider include cover reference describe address involve concern list"
     " name explain deal talk go get focus touch speak bring"
 )
-_USE = "say show give tell want use contain need require have depend rely play live"
 _OBJECT = r"(?: (?:to|about|into|on|upon|in|up|with|for|me|us|anything|any)\b)*"
 GERUNDS: Final = "|".join(f"{verb.rstrip('e')}(?:{verb[-1]})?ing" for verb in _VERBS.split())
 WORDS["MENTIONING"] = f"(?:{GERUNDS}){_OBJECT}"
 WORDS["MENTION"] = (
-    rf"(?:(?:{'|'.join((_VERBS + ' ' + _USE).split())})(?:s|e?d)?"
-    rf"|(?:work(?:s|ed)? on|call(?:s|ed)? for)){_OBJECT}"
+    rf"(?:(?:{_VERBS.replace(' ', '|')}|say|show|give|tell|want|use|contain|need|require|have"
+    rf"|depend|rely|play|live)(?:s|e?d)?|(?:work|call)(?:s|ed)? (?:on|for)){_OBJECT}"
 )
 _NAME = re.compile(r"\b[A-Z][A-Z_]{2,}\b")
 _LINE = re.compile(r"\n *")
@@ -169,13 +165,14 @@ _CLAUSE_END = r"(?=\s*+(?:[,;:.!?)\]）。，；？！–—]|$|(?:and|und|et|y)
 
 
 class Form(NamedTuple):
-    """A way to exclude a phrase."""
+    """A way to exclude a phrase: ``begins`` says whether a clause must begin with it.
+
+    The pattern matches the cue, and with it the group ``phrase`` if words follow.
+    """
 
     kind: Kind
     pattern: re.Pattern[str]
-    """Matches the cue, and with it the group ``phrase`` if words follow."""
     begins: bool
-    """Whether a clause must begin with it."""
 
 
 def _spelled(form: str) -> str:

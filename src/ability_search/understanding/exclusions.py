@@ -40,7 +40,7 @@ _LEAD = re.compile(
     re.IGNORECASE,
 )
 """Words and marks before a form that belong to it."""
-_BEHIND = re.compile(rf"[,，]?\s++(?:{_POLITE})(?!\w)", re.IGNORECASE)
+_PLEASE = re.compile(rf"[,，]?\s++(?:{_POLITE})(?!\w)", re.IGNORECASE)
 _JOINT = re.compile(rf"[,;:.–—-]?\s++(?:{_JOINED})\s", re.IGNORECASE)
 """Words between a leading exclusion and the rest."""
 _KINDS = re.compile(
@@ -61,9 +61,9 @@ _FUNCTION_WORDS = """
     does due each either else enough even every few for from get had has have having he her here him
     his how i if in is it its just least like many me might more most much must my necessarily
     neither never no none nor not now of often on once one only or other others our own same she
-    should since so some such than that the their them then there these they this those though to too
-    us very was we well were what when where whether which while who whom whose why will with without
-    would yet you your zero first second last rest empty current matter found true false null today
+    should since so some such than that the their them then there these they this those though to
+    too us very was we well were what when where whether which while who whom whose why will with
+    without would yet you your zero first second last rest empty current matter found true false
     das dem den der des die ein eine einen einer es ich ihm ihn ihr ihre man mich mir sie sich und
     oder wer wie wo wenn weil dass daß nicht nur noch zu ist sind fue fueron été wurde wurden
     le la les un une du de et ou ce cela ça que qui il elle ne pas je tu nous vous
@@ -75,7 +75,7 @@ _REQUEST_WORDS = """
     anything articles docs documents everything find give i'm list looking need notes please show
     something tell thing things want
 """
-_EMPTY = _FUNCTION | frozenset(_REQUEST_WORDS.split())
+_EMPTY = _FUNCTION.union(_REQUEST_WORDS.split())
 """Words without content."""
 _OPENING = re.compile(
     r"(?:(?:the|an?|any(?:thing|one)?|all|our|my|your|their|his|her|its|those|(?:the )?ones?|no|not"
@@ -109,15 +109,13 @@ _PART_END = re.compile(r"(?<!\s)\s++(?:for|during|since|until|before|after)\b", 
 """The end of a phrase after weaker cues: ``besides Postgres for storage``."""
 _AND = r"(?:and|or|nor|no|not|und|oder|sowie|et|ou|ni|y|e|o|u|&)"
 _ITEM = (
-    rf"(?:(?!(?:{_LATER.replace('[ ]', ' ')}|after|at|before|just|my|only|since|within|i|we|ich|wir"
-    rf"|je|nous|{REQUESTS})\b)[\w+#'’/.-]++(?:\s++(?=\w)|(?!\w))){{1,4}}"
+    rf"(?:(?!(?:{_LATER.replace('[ ]', ' ')}|after|at|before|just|my|only|since|within|in|on|for"
+    rf"|with|sur|en|dans|i|we|ich|wir|je|nous|{REQUESTS})\b)[\w+#'’/.-]++(?:\s++(?=\w)|(?!\w))){{1,4}}"
 )
 _LIST = re.compile(
-    rf"(?:,\s*+(?!{_AND}\b){_ITEM})*,?\s*+{_AND}\s++{_ITEM}(?=\s*+(?:[.,;:!?)]|$))", re.IGNORECASE
+    rf"(?:(?:,\s*+(?:{_AND}\s++)*|\s++{_AND}\s++){_ITEM})++(?=\s*+(?:[.;:!?)]|$))", re.IGNORECASE
 )
 """Further items of a list, behind the first."""
-_ITEMS = re.compile(rf"(?:,\s*+(?:{_AND}\s++)*{_ITEM})++(?=\s*+[.;:!?)]*+\s*+$)", re.IGNORECASE)
-"""Items of a list without a conjunction, up to the end of the query."""
 _SEPARATOR = re.compile(
     rf"(?<!\s)\s*+[,，、]\s*+(?:{_AND}\s++)*|(?<!\s)\s++{_AND}\s++"
     r"|(?<=[一-鿿])[和或与](?=[一-鿿])",
@@ -135,19 +133,8 @@ _WORD = re.compile(r"[^\W_]+(?:['-][^\W_]+)*")
 _BRACKETED = re.compile(
     r"[^()（）\[\]]*+(?:[(（\[][^()（）\[\]]*+[)）\]][^()（）\[\]]*+)*+(?=[)）\]])"
 )
-_CLOSED = {"(": ")）", "（": "）)", "[": "]", ".": ".!。", "!": ".!。", "。": ".!。"}
-"""What ends an exclusion behind a mark."""
-_SPACES = re.compile(r"\s{2,}")
+_CLOSED = re.compile(r"\s*+[)）\].!。]")
 _LOOSE = re.compile(r"(?<!\s)\s++(?=[,.;:?!](?:\s|$))")
-
-
-@dataclass(frozen=True, slots=True)
-class Excluded:
-    """An excluded phrase: ``text[start:end]`` without its quotation marks."""
-
-    phrase: str
-    start: int
-    end: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,12 +143,12 @@ class Exclusions:
 
     Attributes:
         remaining: The query without exclusions; the query itself if there are none.
-        excluded: The distinct phrases in order of position.
+        excluded: The distinct phrases in order of position, without quotation marks.
         spans: Removed spans, cue and phrases, in characters of the query.
     """
 
     remaining: str
-    excluded: tuple[Excluded, ...] = ()
+    excluded: tuple[str, ...] = ()
     spans: tuple[tuple[int, int], ...] = ()
 
 
@@ -169,31 +156,24 @@ def find_exclusions(text: str) -> Exclusions:
     """Find the exclusions in ``text``."""
     plain = masked(text.replace("’", "'"))
     instruction = is_instruction(plain)
-    excluded: dict[str, Excluded] = {}
+    excluded: dict[str, str] = {}
     spans: list[tuple[int, int]] = []
     for start, at, end, last in sorted(_stretches(plain), key=lambda each: (each.start, -each.end)):
         if spans and start < spans[-1][1]:
             continue
         parts = list(_parts(plain, text, at, end))
         rest = without(text, [*spans, (start, last)])
-        if parts and _is_query(rest, asked=instruction, led=start == 0):
-            if any(part.phrase.casefold() in rest.casefold() for part in parts):
-                continue
+        searched = has_content(rest) or TIME in rest
+        if instruction:  # `ignore drafts and show ...`
+            searched = is_request(rest) or is_question(rest)
+        elif not start:
+            searched = searched and not is_statement(rest)
+        again = any(part.casefold() in rest.casefold() for part in parts)
+        if parts and searched and not again:
             spans.append((start, last))
             for part in parts:
-                excluded.setdefault(part.phrase.casefold(), part)
+                excluded.setdefault(part.casefold(), part)
     return Exclusions(without(text, spans), tuple(excluded.values()), tuple(spans))
-
-
-def _is_query(rest: str, *, asked: bool, led: bool) -> bool:
-    """Return whether what an exclusion leaves is searched for.
-
-    Behind a command (``ignore drafts and show ...``) it is if it asks for something; behind any
-    leading exclusion, if it states nothing.
-    """
-    if asked and not (is_request(rest) or is_question(rest)):
-        return False
-    return (has_content(rest) or TIME in rest) and not (led and is_statement(rest))
 
 
 def without(text: str, spans: list[tuple[int, int]]) -> str:
@@ -206,7 +186,7 @@ def without(text: str, spans: list[tuple[int, int]]) -> str:
         kept.append(text[at:start].rstrip(" \t\n,;，；"))
         at = end
     kept.append(text[at:] if any(kept) else text[at:].lstrip(" \t\n,;.，；。"))
-    return _LOOSE.sub("", _SPACES.sub(" ", " ".join(kept))).strip()
+    return _LOOSE.sub("", " ".join(" ".join(kept).split())).strip()
 
 
 def has_content(text: str) -> bool:
@@ -243,7 +223,6 @@ class _Sentence:
         self.plain = plain
         self.chosen = is_request(plain) or _KINDS.search(plain) is not None
         self.statement = is_statement(plain)
-        self.question = is_question(plain)
 
     def stretch(self, form: Form, match: re.Match[str]) -> _Stretch | None:
         """Return the exclusion of a form; ``None`` if it excludes nothing there."""
@@ -261,15 +240,14 @@ class _Sentence:
         else:
             phrases = match.end()
             end = last = self.end_of(phrases, form.kind, mark, has_content(before))
-        if polite := _BEHIND.match(plain, last):
+        if polite := _PLEASE.match(plain, last):
             last = polite.end()
         if not before.strip() and (joint := _JOINT.match(plain, last)):
             last = joint.end()
-        closed = len(plain[:last]) + len(plain[last:]) - len(plain[last:].lstrip())
-        if plain[closed : closed + 1] in (_CLOSED.get(mark) or "\0"):
-            last = closed + 1
+        if mark in "(（[.!。" and (closed := _CLOSED.match(plain, last)):
+            last = closed.end()
         kept = match.end("kept") + 1 if "kept" in match.groupdict() else start + (mark in ".!?。")
-        return _Stretch(kept, phrases, end, min(last, len(plain)))
+        return _Stretch(kept, phrases, end, last)
 
     def excludes(self, kind: Kind, mark: str, before: str) -> bool:
         """Return whether a form behind ``before`` and a mark excludes."""
@@ -285,7 +263,6 @@ class _Sentence:
         """Return the end of the phrases after a cue: of the bracket, the clause, or a list.
 
         Before everything else a comma ends them, not a list: ``Besides rent, what did we pay``.
-        Nor does a list without a conjunction go on in a question.
         """
         plain = self.plain
         if mark in "(（[" and (bracketed := _BRACKETED.match(plain, start)):
@@ -294,13 +271,12 @@ class _Sentence:
         end = found.start() if found else len(plain)
         if kind != "direct" and (part := _PART_END.search(plain, start, end)):
             end = part.start()
-        items = _LIST.match(plain, end) or (None if self.question else _ITEMS.match(plain, end))
-        if preceded and items:
+        if preceded and (items := _LIST.match(plain, end)):
             end = items.end()
         return start + len(plain[start:end].rstrip(" .,"))
 
 
-def _parts(plain: str, text: str, start: int, end: int) -> Iterator[Excluded]:
+def _parts(plain: str, text: str, start: int, end: int) -> Iterator[str]:
     """Yield the phrases between two offsets; none if the text cannot be a topic."""
     cuts = [start]
     for match in _SEPARATOR.finditer(plain, start, end):
@@ -313,7 +289,7 @@ def _parts(plain: str, text: str, start: int, end: int) -> Iterator[Excluded]:
         last = closing.start() if closing else last
         phrase = text[at:last].strip(" \t\"“”„«»`'.《》")
         if _is_topic(plain[at:last]) and not phrase[:1].isdigit():
-            yield Excluded(phrase, at, last)
+            yield phrase
         elif not place:
             return
 
