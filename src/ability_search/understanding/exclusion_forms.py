@@ -96,8 +96,8 @@ WORDS: Final = {
         |je (?:déteste|ne (?:veux|mange) pas|n'aime pas)(?! \w+(?:er|ir|re)\b)
         |(?:odio|no (?:quiero|necesito|como|me gustan?))(?! \w+[aei]r\b)
         |我不(?:想[要看吃]?|吃|喜欢|看)""",
-    "NOTHING": r"""(?:nothing|not a word) (?:that \w+ )?(?:about|on|with|from)|no (?:need for|REFERENCE)
-        |nichts (?:über|zu|von|mit)|rien (?:sur|de|avec)|nada (?:de|sobre|con)""",
+    "NOTHING": r"""(?:nothing|not a word) (?:that \w+ )?(?:about|on|with|from)
+        |no (?:need for|REFERENCE)|nichts (?:über|zu|von|mit)|rien (?:sur|de|avec)|nada (?:de|sobre|con)""",
     "DO_NOT_MENTION": r"""(?:do not|don't|never|no need to) MENTION|(?:sprich|rede) nicht
         |VERB(?: sie| mir| dabei)? (?:nicht|keine?[nr]?)|ne pas INFINITIVE
         |(?:ne |n')MENTIONNE (?:pas|rien)|no MENCIONA""",

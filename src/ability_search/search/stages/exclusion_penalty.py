@@ -68,6 +68,6 @@ def _coverage(items: Sequence[Candidate], column: str, candidates: Candidates) -
     return np.minimum(1.0, raw / terms.information)
 
 
-EXCLUSION_PENALTY = scorer(NAME, lambda query: [*query.excluded_columns] or None, score_exclusions)
+EXCLUSION_PENALTY = scorer(
     NAME, lambda query: list(query.excluded_columns) or None, score_exclusions
 )
