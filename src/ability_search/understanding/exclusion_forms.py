@@ -22,7 +22,7 @@ FORMS: Final[dict[Kind, str]] = {
         REMOVING X
         WITHOUT (?:any )?(?:MENTIONING|INFINITIVE|REFERENCE) X
         ^DO_NOT_MENTION X
-        ^DO_NOT_MENTION(?=[^,.;:]{1,60} (?:in|dans|en)\b) X (?:in|dans|en)
+        ^DO_NOT_MENTION X (?:in|dans|en)
         ^(?:NOTHING|REMOVE|DISLIKE) X
         ^PUT X (?:out|aside|apart|weg|aus|außen vor|beiseite|(?:he)?raus|de côté)
         with X ASIDE
@@ -85,7 +85,7 @@ WORDS: Final = {
     "REMOVE": r"""exclude|skip|ignore|omit|avoid|disregard|hide|drop|forget(?: about)?|never mind
         |(?:leave|set|put|filter|take|rule) (?:out|aside)|(?:steer|stay) (?:clear of|away from)
         |(?:ignorier|vermeid|überspring|vergiss|meid|streich|verzicht)(?:en?)?(?: sie)?(?: auf)?
-        |(?:exclu[st]|exclue|omet|omette|évite|ignore|saute|oublie|écarte)[szr]?
+        |(?:exclu[st]|exclue|omet|omette|évite|ignore|saute|oublie|écarte)[szr]?|laisse[zr]? de côté
         |excluye|omite|evita|ignora|salta|olvida|descarta|quita|nada de
         |排除|剔除|撇开|抛开|避开|避免|忽略|跳过|去掉|过滤掉?|屏蔽""",
     "DISLIKE": r"""(?:i'm|i am) (?:not (?:interested in|looking for)|allergic to|tired of|sick of)
@@ -97,7 +97,7 @@ WORDS: Final = {
         |(?:odio|no (?:quiero|necesito|como|me gustan?))(?! \w+[aei]r\b)
         |我不(?:想[要看吃]?|吃|喜欢|看)""",
     "NOTHING": r"""(?:nothing|not a word) (?:that \w+ )?(?:about|on|with|from)
-        |no (?:need for|REFERENCE)|nichts (?:über|zu|von|mit)|rien (?:sur|de|avec)|nada (?:de|sobre|con)""",
+        |no (?:need for|REFERENCE)|nichts (?:über|zu|von)|rien (?:sur|de|avec)|nada (?:de|sobre)""",
     "DO_NOT_MENTION": r"""(?:do not|don't|never|no need to) MENTION|(?:sprich|rede) nicht
         |VERB(?: sie| mir| dabei)? (?:nicht|keine?[nr]?)|ne pas INFINITIVE
         |(?:ne |n')MENTIONNE (?:pas|rien)|no MENCIONA""",
@@ -191,6 +191,7 @@ def _form(kind: Kind, line: str) -> Form:
     if cue.startswith(","):
         cue, start = rf"(?:[,，.:;(（\[–—]|\A){cue.removeprefix(',')}", ""
         gap = r"\s*+" if cue.endswith(")") else gap
+    if begins or not start:
         inside = _INSIDE.replace("^", "^,，")
     phrase = ""
     if behind:

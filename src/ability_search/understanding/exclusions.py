@@ -80,7 +80,7 @@ _EMPTY = _FUNCTION.union(_REQUEST_WORDS.split())
 _OPENING = re.compile(
     r"(?:(?:the|an?|any(?:thing|one)?|all|our|my|your|their|his|her|its|those|(?:the )?ones?|no|not"
     r"|nor|either|references?|mentions?|discussions?|details|information|related|about|to|by|of|on"
-    rf"|from|with|having|using|containing|{GERUNDS}|concerning|regarding|der|die|das|den|dem|des|alles?|ein(?:e[nmrs]?)?"
+    rf"|from|with|having|using|utiliser|usar|{GERUNDS}|concerning|regarding|der|die|das|den|dem|des|alles?|ein(?:e[nmrs]?)?"
     r"|über|von|vom|zu|auf|dabei|aber|jedoch|bitte|seine?[rnm]?|ihre?[rnm]?|les?|la|l'|des?|du|d'"
     r"|une?|ses|son|sa|sur|aux?|el|los|las|del?|una?|sus?|por|para|con|sobre|al)(?:\s++|(?<=')))+",
     re.IGNORECASE,
