@@ -51,7 +51,7 @@ FORMS: Final[dict[Kind, str]] = {
         ^(?:rather |preferably )?(?:not|neither|nicht|pas|不是)(?: (?:by|for|with|von))? STATE X
         ^none (?:about|by|from|in|of|on) X
         (?P<kept>(?:any|every)(?:thing|where|one|body|\s\w+)|all) but(?! (?:not|certain)\b) X
-        (?P<kept>(?:all|every\w*(?:'s)?)(?: \w+(?:'s)?){1,3}) (?:save|bar|but|barring) (?:the|for) X
+        (?P<kept>(?:all|every\w*(?:'s)?)(?: \w+){1,5}) (?:(?:save|bar|but) (?:the|for)|barring) X
         (?P<kept>alle[sn]?(?: \w+)?) bis auf X
         (?P<kept>(?:which|what)(?: \w+){1,4}) (?:do|does|did)(?:n't| not) MENTION X
         (?:(?:that|which|who|where|but) (?:d(?:o|oes|id)(?:n't| not)|never)|nobody|no one) MENTION X
@@ -73,7 +73,8 @@ FORMS: Final[dict[Kind, str]] = {
 WORDS: Final = {
     "REMOVING": r"""excluding|omitting|avoiding|disregarding|discounting|ignoring|skipping|removing
         |dropping|exclusive of|(?:leaving|setting|putting|ruling|filtering) (?:out|aside)
-        |not (?:counting|including)|as opposed to|(?:if we|si on|si) (?:ignor|exclu)\w+
+        |not (?:counting|including)|(?:staying|steering) (?:clear of|away from)
+        |as opposed to|(?:if we|si on|si) (?:ignor|exclu)\w+
         |(?<!\d\s)(?<!^)(?<!plus\s)minus(?! (?:signs?|symbols?|one|two|three|ten)\b)
         |ausgenommen|ausgeschlossen|exklusive|abzüglich|unter Aus(?:schluss|klammerung|lassung)
         |nicht (?:eingeschlossen|einschließlich|mitgezählt|mitgerechnet|eingerechnet)
@@ -115,19 +116,20 @@ WORDS: Final = {
         |Erwähnung|Nennung|Berücksichtigung|Bezug|Rücksicht""",
     "PUT": "(?:leav|set|put|tak|keep)(?:e|t?ing)?|laisse[zr]?|(?:lass|klammer|schließ)(?:en?)?",
     "BESIDES": r"""besides|(?:apart|aside) from|with the exception of|unrelated to
-        |(?<!none\s)(?<!each\s)other than|nothing to do with|(?:not|n't) have anything to do with
-        |au(?:ß|ss)er(?!halb|dem| acht\b)|abgesehen von|mit Ausnahme(?: von)?
-        |à l'ex(?:ception|clusion)|exception faite|abstraction faite|en dehors|autres? que|hormis
-        |excepté|mise?s? à part|hors(?!\W?(?:ligne|service|piste|normes?|sujet)\b)|si ce n'est
-        |rien à voir avec|sans rapport avec|excepto|(?:a|con(?: la)?) excepción|(?<!y\s)aparte del?
-        |además del?|distint[oa]s? (?:del?|al?)|nada que ver con|no relacionad[oa]s? con""",
-    "EXCEPT": r"""(?<!try\s)(?<!bare\s)except(?: (?:for|in|by|from|on))?|save for|sauf(?! erreur)
-        |et non|à part(?! entière)|salvo|(?<!\so\s)(?<!lo\s)(?<!al\s)(?<!de\s)menos|pero (?:no|sin)
-        |y no|而不是|而非|但不是|非关于""",
+        |(?<!none\s)(?<!each\s)other than|(?:(?:that|which) )?(?:(?:ha(?:s|ve)|with) nothing
+        |(?:do|does)(?:n't| not) have anything) to do with|au(?:ß|ss)er(?!halb|dem| acht\b)
+        |abgesehen von|mit Ausnahme(?: von)?|à l'ex(?:ception|clusion)|exception faite|en dehors
+        |autres? que|hormis|hors(?!\W?(?:ligne|service|piste|sujet)\b)|excepté|mise?s? à part
+        |abstraction faite|si ce n'est|(?:qui n'(?:a|ont) )?rien à voir avec|sans rapport avec
+        |excepto|(?:a|con(?: la)?) excepción|(?<!y\s)aparte del?|además del?
+        |distint[oa]s? (?:del?|al?)|(?:que no tienen? )?nada que ver con|no relacionad[oa]s? con""",
+    "EXCEPT": r"""(?<!try\s)(?<!bare\s)(?!(?-i:EX[C]EP[T]))except(?: (?:for|in|by|from|on))?
+        |save for|sauf(?! erreur)|et non|à part(?! entière)|salvo|(?<!\so\s)(?<!lo\s)(?<!al\s)menos
+        |pero (?:no|sin)|y no|而不是|而非|但不是|非关于""",
     "THAT_IS_NOT": r"""(?:that|which|who|but)(?:'s not| (?:is|are|was|were)(?:n't| not))
         |qui ne (?:sont|est) pas|que no (?:sean?|estén?|son|están?)""",
     "WITHOUT": r"(?<!with\sand\s)(?<!with\sor\s)without|with no|free (?:of|from)|ohne|sans|sin",
-    "ASIDE": r"""apart|exclu(?:ded|se?|ses?|e)|excepted|left out|omitted|removed|(?:set )?aside
+    "ASIDE": r"""apart|exclu(?:ded|s?es?|s)?|excepted|left out|omitted|removed|(?:set )?aside
         |not (?:included|needed|wanted)|(?:do|does)(?:n't| not) count|(?:mal )?beiseite
         |ausgenommen|ausgeschlossen|außen vor(?: gelassen)?|exceptée?s?|mise?s? à part
         |(?:nicht|bitte) (?:eingerechnet|inbegriffen|mitgezählt|(?:aus|weg)lassen)

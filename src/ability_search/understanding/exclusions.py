@@ -1,11 +1,10 @@
 """Exclusions of a query: ``X, excluding Y``, ``X (ohne Y)``, ``除了Y以外的X``.
 
-:mod:`.exclusion_forms` has the forms, by the queries in which they exclude. A text that commands a
-machine (``remove all files except X``) excludes nothing; nor do words in quotation marks, parts of
-words (``non-blocking``), idioms (``not only``, ``no matter``) and phrases that begin with a
-function word or occur in the rest of the query. What would be left must have a content word.
-``-"a phrase"`` excludes, and so does ``-term`` at the end of a query that does not look like a
-command line.
+:mod:`.exclusion_forms` has the forms, by the queries in which they exclude. Words in quotation
+marks exclude nothing; nor do commands to a machine (``remove all files except X``), idioms (``not
+only``) and phrases that begin or end with a function word or occur in the rest of the query. What
+is left must have a content word. ``-"a phrase"`` excludes, and so does ``-term`` at the end of a
+query that does not look like a command line.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ _PHRASE_WORDS: Final = 12
 _LEAD_LENGTH = 40
 """Maximum characters of :data:`_LEAD`."""
 _JOINED = "and|but|then|und|aber|et|mais|puis|y|pero"
-_POLITE = r"please|thanks|bitte|danke|s'il (?:te|vous) plaît|merci|por favor|gracias"
+_POLITE = r"please|thanks|of course|bitte|danke|s'il (?:te|vous) plaît|merci|por favor|gracias"
 _LEAD = re.compile(
     r"(?<!\s)(?:\s*+[,;:.!?(\[，。；：、？！（]\s*+|\s++[-–—]+\s++|\s++)?+(?:(?<!\w)(?:or|also|just|nur"
     rf"|jedoch|doch|{_JOINED}|{_POLITE})\s++|但是?|[请請]|而且|并且?){{0,4}}+\Z",
@@ -44,15 +43,16 @@ _PLEASE = re.compile(rf"[,，]?\s++(?:{_POLITE})(?!\w)", re.IGNORECASE)
 _JOINT = re.compile(rf"[,;:.–—-]?\s++(?:{_JOINED})\s", re.IGNORECASE)
 """Words between a leading exclusion and the rest."""
 _KINDS = re.compile(
-    rf"""\b(?:{_POLITE}|(?:every|any)(?:thing|one)|alternatives|apps|articles|books|courses|desserts
-    |dishes|documents|documentation|drinks|examples|films|flights|frameworks|games|gifts|guides|ideas
-    |hotels|libraries|meals|movies|music|news|notes|options|papers|podcasts|recipes?|restaurants
-    |routes|snacks|solutions|songs|tips|tools|tours|trips|tutorials|alles|artikel|beispiele|bücher
-    |dokumente|filme|flüge|gerichte|getränke|ideen|musik|nachrichten|notizen|\w*reisen|\w*rezepte?
-    |spiele|tipps|\w*verbindungen|wanderungen|tout|exemples|idées|livres|musique|plats|boissons
-    |recettes?|conseils|trajets|vols|todo|artículos|bebidas|consejos|documentos|ejemplos|libros
-    |música|noticias|notas|películas|platos|postres|recetas?|rutas|viajes|vuelos)\b
-    |食谱|菜谱|文章|资料|教程|笔记|论文|新闻|电影|推荐""".replace("\n    ", ""),
+    rf"""\b(?:{_POLITE}|(?:every|any)(?:thing|one)|apps|articles|books|courses|desserts|dishes
+    |documents|documentation|drinks|examples|films|flights|games|gifts|guides|ideas|hotels|libraries
+    |meals|movies|music|news|notes|options|papers|podcasts|recipes?|restaurants|routes|snacks
+    |solutions|songs|tips|tools|tours|trips|tutorials|alles|artikel|beispiele|bücher|dokumente|filme
+    |flüge|gerichte|getränke|ideen|musik|nachrichten|notizen|\w*reisen|\w*rezepte?|spiele|tipps
+    |\w*verbindungen|tout|exemples|idées|livres|musique|plats|boissons|recettes?|conseils|trajets
+    |vols|todo|artículos|bebidas|consejos|documentos|ejemplos|libros|música|noticias|notas|películas
+    |platos|postres|recetas?|rutas|viajes|vuelos)\b|食谱|菜谱|文章|资料|教程|笔记|论文|新闻|电影|推荐""".replace(
+        "\n    ", ""
+    ),
     re.IGNORECASE,
 )
 """Words for what is chosen from, with which ``without`` excludes."""
@@ -128,7 +128,7 @@ _COMMAND_LINE = re.compile(
     r"(?<!\S)--?\w{1,2}(?=\s|$)|(?<!\S)--\w|(?<!\S)-[A-Z]+[a-z]|[|<>$\\=*]|[.~]/|\s\.\s|\d\s?$"
 )
 """Signs of a command line: options, pipes, paths."""
-_NO_TOPIC = re.compile("^[此这那]|什么|谁|被|哪|除")
+_NO_TOPIC = re.compile(r"^\d+\W*$|^[此这那]|什么|谁|被|哪|除")
 _WORD = re.compile(r"[^\W_]+(?:['-][^\W_]+)*")
 _BRACKETED = re.compile(
     r"[^()（）\[\]]*+(?:[(（\[][^()（）\[\]]*+[)）\]][^()（）\[\]]*+)*+(?=[)）\]])"
@@ -155,7 +155,6 @@ class Exclusions:
 def find_exclusions(text: str) -> Exclusions:
     """Find the exclusions in ``text``."""
     plain = masked(text.replace("’", "'"))
-    instruction = is_instruction(plain)
     excluded: dict[str, str] = {}
     spans: list[tuple[int, int]] = []
     for start, at, end, last in sorted(_stretches(plain), key=lambda each: (each.start, -each.end)):
@@ -164,7 +163,7 @@ def find_exclusions(text: str) -> Exclusions:
         parts = list(_parts(plain, text, at, end))
         rest = without(text, [*spans, (start, last)])
         searched = has_content(rest) or TIME in rest
-        if instruction:  # `ignore drafts and show ...`
+        if is_instruction(plain):  # `ignore drafts and show ...`
             searched = is_request(rest) or is_question(rest)
         elif not start:
             searched = searched and not is_statement(rest)
@@ -288,7 +287,7 @@ def _parts(plain: str, text: str, start: int, end: int) -> Iterator[str]:
         closing = _CLOSING.search(plain, at, last)
         last = closing.start() if closing else last
         phrase = text[at:last].strip(" \t\"“”„«»`'.《》")
-        if _is_topic(plain[at:last]) and not phrase[:1].isdigit():
+        if _is_topic(plain[at:last]):
             yield phrase
         elif not place:
             return

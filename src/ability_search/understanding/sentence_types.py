@@ -12,7 +12,7 @@ from typing import Final
 
 _FLAGS = re.IGNORECASE | re.VERBOSE
 _BE_OR_DO = (
-    r"(?:is|are|was|were|am|do|does|did|has|have|had|can|could|should|would|will|shall|must|might"
+    r"(?:is|are|was|were|do|does|did|has|have|had|can|could|should|would|will|shall|must|might"
     r"|may)(?:n't|not)?"
 )
 ASKED: Final = (
