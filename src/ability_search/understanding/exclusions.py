@@ -50,9 +50,8 @@ _KINDS = re.compile(
     |flüge|gerichte|getränke|ideen|musik|nachrichten|notizen|\w*reisen|\w*rezepte?|spiele|tipps
     |\w*verbindungen|tout|exemples|idées|livres|musique|plats|boissons|recettes?|conseils|trajets
     |vols|todo|artículos|bebidas|consejos|documentos|ejemplos|libros|música|noticias|notas|películas
-    |platos|postres|recetas?|rutas|viajes|vuelos)\b|食谱|菜谱|文章|资料|教程|笔记|论文|新闻|电影|推荐""".replace(
-        "\n    ", ""
-    ),
+    |platos|postres|recetas?|rutas|viajes|vuelos)\b
+    |食谱|菜谱|文章|资料|教程|笔记|论文|新闻|电影|推荐""".replace("\n    ", ""),
     re.IGNORECASE,
 )
 """Words for what is chosen from, with which ``without`` excludes."""
