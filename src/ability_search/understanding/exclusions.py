@@ -1,11 +1,10 @@
 """Exclusions of a query: ``X, excluding Y``, ``X (ohne Y)``, ``除了Y以外的X``.
 
-:mod:`.exclusion_forms` has the forms, by the queries in which they exclude. A text that commands a
-machine (``remove all files except X``) excludes nothing; nor do words in quotation marks, parts of
-words (``non-blocking``), idioms (``not only``, ``no matter``) and phrases that begin with a
-function word or occur in the rest of the query. What would be left must have a content word.
-``-"a phrase"`` excludes, and so does ``-term`` at the end of a query that does not look like a
-command line.
+:mod:`.exclusion_forms` has the forms, by the queries in which they exclude. Words in quotation
+marks exclude nothing; nor do commands to a machine (``remove all files except X``), idioms (``not
+only``) and phrases that begin or end with a function word or occur in the rest of the query. What
+is left must have a content word. ``-"a phrase"`` excludes, and so does ``-term`` at the end of a
+query that does not look like a command line.
 """
 
 from __future__ import annotations
@@ -17,6 +16,7 @@ from typing import Final, NamedTuple
 
 from ability_search.understanding.exclusion_forms import ALL_FORMS, GERUNDS, Form, Kind
 from ability_search.understanding.sentence_types import (
+    REQUESTS,
     asks_how,
     is_instruction,
     is_question,
@@ -31,68 +31,76 @@ _PHRASE_WORDS: Final = 12
 """Maximum words of an excluded phrase; a longer one is the rest of a sentence, not a topic."""
 _LEAD_LENGTH = 40
 """Maximum characters of :data:`_LEAD`."""
+_JOINED = "and|but|then|und|aber|et|mais|puis|y|pero"
+_POLITE = r"please|thanks|of course|bitte|danke|s'il (?:te|vous) plaît|merci|por favor|gracias"
 _LEAD = re.compile(
-    r"(?<!\s)(?:\s*+[,;:.!?(，。；、（]\s*+|\s++[-–—]+\s++|\s++)?+(?:(?<!\w)(?:but|and|or|also|please|just"
-    r"|aber|jedoch|bitte|doch|und|mais|et|s'il vous plaît|pero|por favor)\s++|但是?|[请請]|而且"
-    r"|并且?){0,4}+\Z",
+    r"(?<!\s)(?:\s*+[,;:.!?(\[，。；：、？！（]\s*+|\s++[-–—]+\s++|\s++)?+(?:(?<!\w)(?:or|also|just|nur"
+    rf"|jedoch|doch|{_JOINED}|{_POLITE})\s++|但是?|[请請]|而且|并且?){{0,4}}+\Z",
     re.IGNORECASE,
 )
 """Words and marks before a form that belong to it."""
+_PLEASE = re.compile(rf"[,，]?\s++(?:{_POLITE})(?!\w)", re.IGNORECASE)
+_JOINT = re.compile(rf"[,;:.–—-]?\s++(?:{_JOINED})\s", re.IGNORECASE)
+"""Words between a leading exclusion and the rest."""
 _KINDS = re.compile(
-    r"\b(?:everything|anything|alternatives|articles|books|docs|documents|documentation|examples"
-    r"|frameworks|guides|ideas|libraries|notes|options|papers|recipes?|solutions|tips|tools"
-    r"|tutorials|alles|artikel|beispiele|bücher|dokumente|ideen|notizen|rezepte?|tipps|tout"
-    r"|exemples|idées|livres|recettes?|conseils|todo|artículos|documentos|ejemplos|libros|notas"
-    r"|recetas?|consejos)\b|食谱|菜谱|文章|资料|教程|笔记|论文",
+    rf"""\b(?:{_POLITE}|(?:every|any)(?:thing|one)|apps|articles|books|courses|desserts|dishes
+    |documents|documentation|drinks|examples|films|flights|games|gifts|guides|ideas|hotels|libraries
+    |meals|movies|music|news|notes|options|papers|podcasts|recipes?|restaurants|routes|snacks
+    |solutions|songs|tips|tools|tours|trips|tutorials|alles|artikel|beispiele|bücher|dokumente|filme
+    |flüge|gerichte|getränke|ideen|musik|nachrichten|notizen|\w*reisen|\w*rezepte?|spiele|tipps
+    |\w*verbindungen|tout|exemples|idées|livres|musique|plats|boissons|recettes?|conseils|trajets
+    |vols|todo|artículos|bebidas|consejos|documentos|ejemplos|libros|música|noticias|notas|películas
+    |platos|postres|recetas?|rutas|viajes|vuelos)\b
+    |食谱|菜谱|文章|资料|教程|笔记|论文|新闻|电影|推荐""".replace("\n    ", ""),
     re.IGNORECASE,
 )
-"""Words for collected texts, with which ``without`` excludes."""
+"""Words for what is chosen from, with which ``without`` excludes."""
 _FUNCTION_WORDS = """
     a about all also always am an and any are as at be because being both but by can could did do
     does due each either else enough even every few for from get had has have having he her here him
     his how i if in is it its just least like many me might more most much must my necessarily
-    neither no none nor not now of often on once one only or other others our own same she should
-    since so some such than that the their them then there these they this those though to too us
-    very was we well were what when where whether which while who whom whose why will with without
-    would yet you your zero first second last rest empty current matter found true false null today
-    das dem den der des die ein eine einen einer es ich ihm ihn ihr ihre man mich mir sie sich sein
-    seine und oder wer wie wo wenn weil dass daß nicht nur noch zu ist sind
+    neither never no none nor not now of often on once one only or other others our own same she
+    should since so some such than that the their them then there these they this those though to
+    too us very was we well were what when where whether which while who whom whose why will with
+    without would yet you your zero first second last rest empty current matter found true false
+    das dem den der des die ein eine einen einer es ich ihm ihn ihr ihre man mich mir sie sich und
+    oder wer wie wo wenn weil dass daß nicht nur noch zu ist sind fue fueron été wurde wurden
     le la les un une du de et ou ce cela ça que qui il elle ne pas je tu nous vous
     el los las uno una y o lo eso esto se su sus ni yo más
 """
 _FUNCTION = frozenset(_FUNCTION_WORDS.split())
-"""Words that do not begin a topic, unless they belong to :data:`_OPENING`."""
+"""Words that neither begin nor end a topic, unless they belong to :data:`_OPENING`."""
 _REQUEST_WORDS = """
     anything articles docs documents everything find give i'm list looking need notes please show
     something tell thing things want
 """
-_EMPTY = _FUNCTION | frozenset(_REQUEST_WORDS.split())
+_EMPTY = _FUNCTION.union(_REQUEST_WORDS.split())
 """Words without content."""
 _OPENING = re.compile(
     r"(?:(?:the|an?|any(?:thing|one)?|all|our|my|your|their|his|her|its|those|(?:the )?ones?|no|not"
-    r"|nor|either|references?|mentions?|discussions?|details|information|related|about|to|by|of|on|from|with"
-    rf"|{GERUNDS}|concerning|der|die|das|den|dem|des|alles?|ein(?:e[nmrs]?)?|über|von|vom|zu"
-    r"|seine?[rnm]?|ihre?[rnm]?|les?|la|l'|des?|du|d'|une?|ses|son|sa|el|los|las|del?|una?|sus?|por"
-    r"|para|al)(?:\s++|(?<=')))+",
+    r"|nor|either|references?|mentions?|discussions?|details|information|related|about|to|by|of|on"
+    rf"|from|with|having|using|utiliser|usar|{GERUNDS}|concerning|regarding|der|die|das|den|dem|des|alles?|ein(?:e[nmrs]?)?"
+    r"|über|von|vom|zu|auf|dabei|aber|jedoch|bitte|seine?[rnm]?|ihre?[rnm]?|les?|la|l'|des?|du|d'"
+    r"|une?|ses|son|sa|sur|aux?|el|los|las|del?|una?|sus?|por|para|con|sobre|al)(?:\s++|(?<=')))+",
     re.IGNORECASE,
 )
 """Beginnings of a phrase that are no part of it."""
 _CLOSING = re.compile(
-    r"(?:(?<!\s)\s++(?:ones?|stuff|things?|related|please|bitte|thanks|at all|instead)"
-    r"|[的了呢吗]){1,3}$",
+    r"(?:(?<!\s)\s++(?:ones?|stuff|things?|related|at all|instead|zeigen|nennen|finden|geben"
+    r"|empfehlen)|[的了呢吗]|[以之]外|不谈){1,3}$",
     re.IGNORECASE,
 )
 _LATER = (
     r"that|which|who|whose|when|where|while|why|how|what|because|but|so|then|if|unless|is|are|was"
-    r"|were|do|does|did|have|has|had|can|could|should|would|will|please|thanks|besides|except"
-    r"|excluding|without|aber|gibt|sind|ist|haben|hat|kann|können|welche[rs]?|wie|sont|est|ont|mais"
-    r"|quels?|quelles?|comment|hay|son|est[áa]n?|tienen?|pero|qué|cuáles|cómo"
+    r"|were|do|does|did|have|has|had|can|could|should|would|will|besides|except|excluding|without"
+    r"|aber|gibt|sind|ist|haben|hat|kann|können|welche[rs]?|wie|sont|est|ont|mais|quels?|quelles?"
+    rf"|comment|hay|son|est[áa]n?|tienen?|pero|qué|cuáles|cómo|{_POLITE.replace(' ', '[ ]')}"
 )
 """Words behind a phrase."""
 _END = re.compile(
-    rf"[;:!?()（）。；？！\n\[\]] | \.(?=\s|$) | \s[-–—]+\s | [,，\ue000]"
-    rf"| (?<!\s)\s++(?:and\s++|und\s++|et\s++|y\s++)?(?:{_LATER})\b"
-    r"| (?<!\s)\s++\ue000 | 的(?=[一-鿿])",
+    rf"""[;:!?()（）。；：？！\n\[\]] | \.(?=\s|$) | \s[-–—]+\s | [,，\ue000] | 的(?=[一-鿿])
+    | (?<!\s)\s++(?:(?:(?:and|und|et|y)\s++)?(?:{_LATER})|(?:and|und|et|y)\s++(?:{REQUESTS}))\b
+    | (?<!\s)\s++\ue000""",
     re.IGNORECASE | re.VERBOSE,
 )
 """The end of a clause."""
@@ -100,18 +108,16 @@ _PART_END = re.compile(r"(?<!\s)\s++(?:for|during|since|until|before|after)\b", 
 """The end of a phrase after weaker cues: ``besides Postgres for storage``."""
 _AND = r"(?:and|or|nor|no|not|und|oder|sowie|et|ou|ni|y|e|o|u|&)"
 _ITEM = (
-    rf"(?:(?!(?:{_LATER}|after|at|before|just|my|only|since|within|show|tell|give)\b)[\w+#'’/.-]++"
-    r"(?:\s++(?=\w)|(?!\w))){1,4}"
+    rf"(?:(?!(?:{_LATER.replace('[ ]', ' ')}|after|at|before|just|my|only|since|within|in|on|for"
+    rf"|with|sur|en|dans|i|we|ich|wir|je|nous|{REQUESTS})\b)[\w+#'’/.-]++(?:\s++(?=\w)|(?!\w))){{1,4}}"
 )
 _LIST = re.compile(
-    rf"(?:,\s*+(?!{_AND}\b){_ITEM})*,?\s*+{_AND}\s++{_ITEM}(?=\s*+(?:[.,;:!?)]|$))", re.IGNORECASE
+    rf"(?:(?:,\s*+(?:{_AND}\s++)*|\s++{_AND}\s++){_ITEM})++(?=\s*+(?:[.;:!?)]|$))", re.IGNORECASE
 )
 """Further items of a list, behind the first."""
-_ITEMS = re.compile(rf"(?:,\s*+(?:{_AND}\s++)*{_ITEM})++(?=\s*+[.;:!?)]*+\s*+$)", re.IGNORECASE)
-"""Items of a list without a conjunction, up to the end of the query."""
 _SEPARATOR = re.compile(
     rf"(?<!\s)\s*+[,，、]\s*+(?:{_AND}\s++)*|(?<!\s)\s++{_AND}\s++"
-    r"|(?<=[一-鿿])[和或与及](?=[一-鿿])",
+    r"|(?<=[一-鿿])[和或与](?=[一-鿿])",
     re.IGNORECASE,
 )
 _MINUS = re.compile(
@@ -121,22 +127,13 @@ _COMMAND_LINE = re.compile(
     r"(?<!\S)--?\w{1,2}(?=\s|$)|(?<!\S)--\w|(?<!\S)-[A-Z]+[a-z]|[|<>$\\=*]|[.~]/|\s\.\s|\d\s?$"
 )
 """Signs of a command line: options, pipes, paths."""
+_NO_TOPIC = re.compile(r"^\d+\W*$|^[此这那]|什么|谁|被|哪|除")
 _WORD = re.compile(r"[^\W_]+(?:['-][^\W_]+)*")
-_BRACKETS = "(（"
-_BRACKET = re.compile("[()（）]")
-_FULL_STOP = re.compile(r"\s*+[.!。]")
-_CLOSING_BRACKET = re.compile(r"\s*+[)）]")
-_SPACES = re.compile(r"\s{2,}")
+_BRACKETED = re.compile(
+    r"[^()（）\[\]]*+(?:[(（\[][^()（）\[\]]*+[)）\]][^()（）\[\]]*+)*+(?=[)）\]])"
+)
+_CLOSED = re.compile(r"\s*+[)）\].!。]")
 _LOOSE = re.compile(r"(?<!\s)\s++(?=[,.;:?!](?:\s|$))")
-
-
-@dataclass(frozen=True, slots=True)
-class Excluded:
-    """An excluded phrase: ``text[start:end]`` without its quotation marks."""
-
-    phrase: str
-    start: int
-    end: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,35 +142,36 @@ class Exclusions:
 
     Attributes:
         remaining: The query without exclusions; the query itself if there are none.
-        excluded: The distinct phrases in order of position.
+        excluded: The distinct phrases in order of position, without quotation marks.
         spans: Removed spans, cue and phrases, in characters of the query.
     """
 
     remaining: str
-    excluded: tuple[Excluded, ...] = ()
+    excluded: tuple[str, ...] = ()
     spans: tuple[tuple[int, int], ...] = ()
 
 
 def find_exclusions(text: str) -> Exclusions:
     """Find the exclusions in ``text``."""
     plain = masked(text.replace("’", "'"))
-    if is_instruction(plain):
-        return Exclusions(text)
-    excluded: dict[str, Excluded] = {}
+    excluded: dict[str, str] = {}
     spans: list[tuple[int, int]] = []
     for start, at, end, last in sorted(_stretches(plain), key=lambda each: (each.start, -each.end)):
         if spans and start < spans[-1][1]:
             continue
         parts = list(_parts(plain, text, at, end))
-        rest = (text[:start] + text[last:]).casefold()
-        if parts and not any(part.phrase.casefold() in rest for part in parts):
+        rest = without(text, [*spans, (start, last)])
+        searched = has_content(rest) or TIME in rest
+        if is_instruction(plain):  # `ignore drafts and show ...`
+            searched = is_request(rest) or is_question(rest)
+        elif not start:
+            searched = searched and not is_statement(rest)
+        again = any(part.casefold() in rest.casefold() for part in parts)
+        if parts and searched and not again:
             spans.append((start, last))
             for part in parts:
-                excluded.setdefault(part.phrase.casefold(), part)
-    remaining = without(text, spans)
-    if not excluded or not (has_content(remaining) or TIME in remaining):
-        return Exclusions(text)
-    return Exclusions(remaining, tuple(excluded.values()), tuple(spans))
+                excluded.setdefault(part.casefold(), part)
+    return Exclusions(without(text, spans), tuple(excluded.values()), tuple(spans))
 
 
 def without(text: str, spans: list[tuple[int, int]]) -> str:
@@ -186,7 +184,7 @@ def without(text: str, spans: list[tuple[int, int]]) -> str:
         kept.append(text[at:start].rstrip(" \t\n,;，；"))
         at = end
     kept.append(text[at:] if any(kept) else text[at:].lstrip(" \t\n,;.，；。"))
-    return _LOOSE.sub("", _SPACES.sub(" ", " ".join(kept))).strip()
+    return _LOOSE.sub("", " ".join(" ".join(kept).split())).strip()
 
 
 def has_content(text: str) -> bool:
@@ -221,9 +219,8 @@ class _Sentence:
 
     def __init__(self, plain: str) -> None:
         self.plain = plain
-        self.request = is_request(plain)
+        self.chosen = is_request(plain) or _KINDS.search(plain) is not None
         self.statement = is_statement(plain)
-        self.question = is_question(plain)
 
     def stretch(self, form: Form, match: re.Match[str]) -> _Stretch | None:
         """Return the exclusion of a form; ``None`` if it excludes nothing there."""
@@ -231,28 +228,34 @@ class _Sentence:
         lead = _LEAD.search(plain, max(0, at - _LEAD_LENGTH), at)
         start = lead.start() if lead else at
         start += len(plain[start:at]) - len(plain[start:at].lstrip())
-        mark = plain[start]
-        if form.begins and start == at and plain[:at].strip():
+        mark, before = plain[start], plain[:start]
+        if form.begins and start == at and before.strip():
             return None
-        if not self.excludes(form.kind, mark, plain[:start]):
+        if not self.excludes(form.kind, mark, before):
             return None
-        if form.closed:
+        if "phrase" in match.groupdict():
             phrases, end, last = *match.span("phrase"), match.end()
         else:
             phrases = match.end()
-            end = last = self.end_of(phrases, form.kind, mark, has_content(plain[:start]))
+            end = last = self.end_of(phrases, form.kind, mark, has_content(before))
+        if polite := _PLEASE.match(plain, last):
+            last = polite.end()
+        if not before.strip() and (joint := _JOINT.match(plain, last)):
+            last = joint.end()
+        if mark in "(（[.!。" and (closed := _CLOSED.match(plain, last)):
+            last = closed.end()
         kept = match.end("kept") + 1 if "kept" in match.groupdict() else start + (mark in ".!?。")
-        return _Stretch(kept, phrases, end, _closed(plain, mark, last))
+        return _Stretch(kept, phrases, end, last)
 
     def excludes(self, kind: Kind, mark: str, before: str) -> bool:
         """Return whether a form behind ``before`` and a mark excludes."""
         how = asks_how(before)
-        if mark in _BRACKETS or kind == "direct":
-            return not how or mark in _BRACKETS + ",，"
+        if mark in "(（[" or kind == "direct":
+            return not how or mark in "(（[,，.!?;。！？；"
         statement = is_statement(before) if mark in ".!" else self.statement
         if statement or (kind != "besides" and how):
             return False
-        return kind != "without" or self.request or _KINDS.search(self.plain) is not None
+        return kind != "without" or self.chosen
 
     def end_of(self, start: int, kind: Kind, mark: str, preceded: bool) -> int:
         """Return the end of the phrases after a cue: of the bracket, the clause, or a list.
@@ -260,40 +263,18 @@ class _Sentence:
         Before everything else a comma ends them, not a list: ``Besides rent, what did we pay``.
         """
         plain = self.plain
-        if mark in _BRACKETS and (bracket := _bracket_end(plain, start)):
-            return bracket
+        if mark in "(（[" and (bracketed := _BRACKETED.match(plain, start)):
+            return bracketed.end()
         found = _END.search(plain, start)
         end = found.start() if found else len(plain)
         if kind != "direct" and (part := _PART_END.search(plain, start, end)):
             end = part.start()
-        if preceded and (items := _LIST.match(plain, end) or self.items(end)):
+        if preceded and (items := _LIST.match(plain, end)):
             end = items.end()
         return start + len(plain[start:end].rstrip(" .,"))
 
-    def items(self, at: int) -> re.Match[str] | None:
-        """Return the items of a list without a conjunction; a question goes on after a comma."""
-        return None if self.question else _ITEMS.match(self.plain, at)
 
-
-def _bracket_end(plain: str, start: int) -> int | None:
-    depth = 0
-    for match in _BRACKET.finditer(plain, start):
-        depth += 1 if match[0] in _BRACKETS else -1
-        if depth < 0:
-            return match.start()
-    return None
-
-
-def _closed(plain: str, mark: str, last: int) -> int:
-    """Return the end of an exclusion with its bracket or its full stop."""
-    if mark not in _BRACKETS + ".!。":
-        return last
-    bracket = mark in _BRACKETS
-    closing = _CLOSING_BRACKET.match(plain, last) if bracket else _FULL_STOP.match(plain, last)
-    return closing.end() if closing else last
-
-
-def _parts(plain: str, text: str, start: int, end: int) -> Iterator[Excluded]:
+def _parts(plain: str, text: str, start: int, end: int) -> Iterator[str]:
     """Yield the phrases between two offsets; none if the text cannot be a topic."""
     cuts = [start]
     for match in _SEPARATOR.finditer(plain, start, end):
@@ -305,9 +286,15 @@ def _parts(plain: str, text: str, start: int, end: int) -> Iterator[Excluded]:
         closing = _CLOSING.search(plain, at, last)
         last = closing.start() if closing else last
         phrase = text[at:last].strip(" \t\"“”„«»`'.《》")
-        word = _WORD.match(plain, at)
-        topic = has_content(phrase) and not (word and word[0].casefold() in _FUNCTION)
-        if topic and len(phrase.split()) <= _PHRASE_WORDS and not phrase[:1].isdigit():
-            yield Excluded(phrase, at, last)
+        if _is_topic(plain[at:last]):
+            yield phrase
         elif not place:
             return
+
+
+def _is_topic(phrase: str) -> bool:
+    """Return whether a phrase can be what is excluded, not a part of a sentence."""
+    words = _WORD.findall(phrase)
+    if not has_content(phrase) or len(words) > _PHRASE_WORDS or _NO_TOPIC.search(phrase):
+        return False
+    return not _FUNCTION.intersection((words[0], words[-1])) and words[0] != "I"

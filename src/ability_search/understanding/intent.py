@@ -90,7 +90,6 @@ def understand(
     recognized = _recognized(exclusions, times)
     if not has_content(_outside(text, recognized)):
         recognized = _recognized(exclusions, ())
-    phrases = [each.phrase for each in exclusions.excluded[:PHRASES_LIMIT]]
     if period is None and found is not None:
         period = found.period
     if order is None and temporal:
@@ -98,7 +97,7 @@ def understand(
     return Intent(
         text=text,
         topic=_outside(text, recognized),
-        excluded=_distinct([*phrases, *exclude]),
+        excluded=_distinct([*exclusions.excluded[:PHRASES_LIMIT], *exclude]),
         period=period,
         order=order,
         recognized=recognized,

@@ -12,10 +12,10 @@ from typing import Final
 
 _FLAGS = re.IGNORECASE | re.VERBOSE
 _BE_OR_DO = (
-    r"(?:is|are|was|were|am|do|does|did|has|have|had|can|could|should|would|will|shall|must|might"
+    r"(?:is|are|was|were|do|does|did|has|have|had|can|could|should|would|will|shall|must|might"
     r"|may)(?:n't|not)?"
 )
-_ASKED = (
+ASKED: Final = (
     r"(?:what|which|who|whom|whose|where|when|why|how|welche[rnms]?|was|wer|wo|wann|wie|warum"
     r"|quel(?:le)?s?|que|qu'|qui|où|quand|comment|pourquoi|cu[aá]l(?:es)?|qué|quién(?:es)?"
     r"|dónde|cuándo|cómo)"
@@ -23,19 +23,24 @@ _ASKED = (
 _STATED_WORDS: Final = 6
 """Minimum words of a sentence with a capital and a full stop; shorter texts may be phrases."""
 
+REQUESTS: Final = (
+    "show|give|tell|find|get|send|list|name|recommend|suggest|provide|describe|explain|introduce"
+    "|outline|discuss|analy[sz]e|compare|examine|summari[sz]e|present|write|search|explore|identify"
+    "|review|talk|teach|elaborate|highlight|evaluate|assess|illustrate|zeige?|gib|nenne?|finde?|suche?|erkläre?|beschreibe?|erzähle?|liste|empfiehl|fasse?"
+    "|vergleiche|stelle|montre[zr]?|donne[zr]?|trouve[zr]?|cherche[zr]?|liste[zr]?|décri[st]"
+    "|décrivez|explique[zr]?|présente[zr]?|résume[zr]?|recommande[zr]?|conseille|compare[zr]?|cite"
+    "|muestra|muéstrame|dame|da|dime|busca|busco|lista|describe|explica|presenta|resume|recomienda"
+    "|recomiéndame|háblame|cuenta|nombra|compara|enumera|quiero|necesito"
+)
+"""Verbs that ask for texts."""
+_DO = r"(?!\s+(?:read|know|see|find|learn|hear|eat|watch)\b)"
+"""No verb for what is done with texts: ``I want to deploy``."""
 _REQUEST = re.compile(
-    r"""
+    rf"""
     ^\W*(?:(?:please|bitte|kindly|(?:can|could|would)\s+you(?:\s+please)?)\s+)?
-    (?: (?:show|give|tell|find|get|send|list|name|recommend|suggest|provide|describe|explain
-        |introduce|outline|discuss|analy[sz]e|compare|examine|summari[sz]e|present|write|search
-        |explore|identify|review|i\s+(?:want|need|prefer|would\s+like|'d\s+like)(?!\s+to\b)
-        |(?:i'm\s+|i\s+am\s+)?(?:looking|searching)\s+for
-        |zeige?|gib|nenne?|finde?|suche?|erkläre?|beschreibe?|erzähle?|liste|empfiehl|fasse|vergleiche
-        |(?:ich\s+)?(?:suche|brauche|möchte)
-        |montre|donne|trouve|cherche|liste|décri[st]|décrivez|explique[zr]?|présente|résume|recommande
-        |compare|montrez|donnez|présentez|(?:je\s+)?(?:cherche|veux|voudrais)
-        |muestra|muéstrame|dame|da|busca|busco|lista|describe|explica|presenta|resume|recomienda
-        |compara|enumera|quiero|necesito)(?:[\s-](?:me|moi|mir|uns|us|nous|nos))?\b
+    (?: (?:{REQUESTS}|(?:ich\s+)?(?:suche|brauche|möchte)|(?:je\s+)?(?:cherche|veux|voudrais)
+        |(?:i|we)\s+(?:want|need|prefer|would\s+like)(?!\s+to\b{_DO})|i'd\s+like(?!\s+to\b{_DO})
+        |(?:i'm\s+|i\s+am\s+)?(?:looking|searching)\s+for)(?:[\s-](?:me|moi|mir|uns|us|nous|nos))?\b
       | [请請]|介绍|介紹|推荐|推薦|列出|列举|描述|说明|說明|解释|概述|分析|比较|给我
       |告诉我|我想|查找|寻找|搜索)
     """,
@@ -44,8 +49,8 @@ _REQUEST = re.compile(
 _QUESTION = re.compile(
     rf"""
     [?？]\W*$ | ^\W*{_BE_OR_DO}\b
-    | ^\W*(?:(?:about|at|by|for|from|in|of|on|to|with|für|von|mit|de|à|en|por|con)\s+)?{_ASKED}\b
-    | ^[^,.]{{0,100}},\s*{_ASKED}\b
+    | ^\W*(?:(?:about|at|by|for|from|in|of|on|to|with|für|von|mit|de|à|en|por|con)\s+)?{ASKED}\b
+    | ^[^,.]{{0,100}},\s*{ASKED}\b
     """,
     _FLAGS,
 )
@@ -66,7 +71,8 @@ _PROCEDURE = re.compile(
     \bhow\s+(?:to|(?:do|can|could|should|would|did|does|is)\s+(?:i|we|you|one|it|they)\b)
     | \bwhat\s+(?:happens|if|would)\b | \bwhy\b
     | ^\W*(?!(?:can|could|would|will)\s+you\b)(?:{_BE_OR_DO})\b
-    | \b(?:ways?|want|need|needs|try|trying|able|possible|like|allowed|have)\s+to\b
+    | \b(?:ways?|want|need|needs|try|trying|able|possible|like|allowed|have)\s+to
+        {_DO}\b
     | \b(?:wie\s+(?:kann|mache?|soll|muss)|warum|wieso|kann\s+(?:ich|man)
       |comment\s+(?:faire|puis|\w+er\b)|pourquoi|peut-on|cómo\s+(?:puedo|se|\w+r\b)|por\s+qué|puedo)\b
     | 如何|怎么|怎麼|怎样|为什么|為什麼|为何|能否|可以.{0, 40}吗
@@ -87,16 +93,14 @@ _INSTRUCTION = re.compile(
     _FLAGS,
 )
 
-_OPENING = re.compile("[\"“„«`'‘]")
-_END = {
-    opening: re.compile(f"[{closing}\n]")
-    for opening, closing in {
-        '"': '"', "“": "”", "„": "“”", "«": "»", "`": "`", "'": "'", "‘": "’",
-    }.items()
-}  # fmt: skip
-_BETWEEN_WORDS = "'‘"
-"""Marks that are apostrophes if a letter precedes the first or follows the second."""
-_WORD = re.compile(r"\w")
+_QUOTATION = re.compile(
+    r"""
+    "[^"\n]{1,300}" | “[^”\n]{1,300}” | „[^“”\n]{1,300}[“”] | «[^»\n]{1,300}» | `[^`\n]{1,300}`
+    | (?<!\w)'[^'\n]{1,300}'(?!\w) | (?<!\w)‘[^’\n]{1,300}’(?!\w)
+    """,
+    re.VERBOSE,
+)
+"""A quotation; marks after or before a letter are apostrophes."""
 
 
 def masked(text: str) -> str:
@@ -104,30 +108,7 @@ def masked(text: str) -> str:
 
     Offsets are preserved. Apostrophes within words and unclosed quotation marks do not count.
     """
-    parts: list[str] = []
-    done = 0
-    ends: dict[str, int] = {}
-    for match in _OPENING.finditer(text):
-        start = match.start()
-        if start < done:
-            continue
-        mark = match[0]
-        if ends.get(mark, 0) <= start:
-            end = _END[mark].search(text, start + 1)
-            ends[mark] = end.start() if end else len(text)
-        if _is_quotation(text, start, ends[mark]):
-            parts += (text[done:start], "Q" * (ends[mark] + 1 - start))
-            done = ends[mark] + 1
-    return "".join((*parts, text[done:]))
-
-
-def _is_quotation(text: str, start: int, end: int) -> bool:
-    """Return whether the mark at ``end`` closes a quotation that the mark at ``start`` opens."""
-    if end == len(text) or text[end] == "\n" or end == start + 1:
-        return False
-    return text[start] not in _BETWEEN_WORDS or not (
-        (start > 0 and _WORD.match(text, start - 1)) or _WORD.match(text, end + 1)
-    )
+    return _QUOTATION.sub(lambda quotation: "Q" * len(quotation[0]), text)
 
 
 def is_request(plain: str) -> bool:

@@ -124,10 +124,8 @@ EXCLUDING = [
 @pytest.mark.parametrize(("query", "remaining", "phrases"), EXCLUDING)
 def test_exclusions_are_found(query: str, remaining: str | None, phrases: list[str]) -> None:
     found = find_exclusions(query)
-    assert [each.phrase for each in found.excluded] == phrases
+    assert list(found.excluded) == phrases
     assert remaining is None or found.remaining == remaining
-    for each in found.excluded:
-        assert query[each.start : each.end].strip('"“”') == each.phrase
 
 
 NOT_EXCLUDING = """
@@ -257,9 +255,8 @@ def test_any_query_keeps_content_and_valid_offsets(query: str) -> None:
     assert not found.excluded or has_content(found.remaining)
     ends = [0, *(end for span in found.spans for end in span), len(query)]
     assert ends == sorted(ends)
-    for each in found.excluded:
-        assert each.phrase in query[each.start : each.end]
-        assert any(start <= each.start <= each.end <= end for start, end in found.spans)
+    for phrase in found.excluded:
+        assert any(phrase in query[start:end] for start, end in found.spans)
 
 
 def test_long_repetitive_queries_are_read() -> None:
@@ -297,7 +294,7 @@ def test_nearly_all_forms_are_recognized_and_removed(language: str) -> None:
         for topic, phrase in pairs:
             found = find_exclusions(form.replace("{X}", topic).replace("{Y}", phrase))
             name = phrase.split()[-1]  # without articles
-            excluded = " ".join(each.phrase for each in found.excluded)
+            excluded = " ".join(found.excluded)
             if name not in excluded or name in found.remaining or topic[-4:] in excluded:
                 missed.append((form, phrase, excluded))
     assert len(forms) >= 15
@@ -315,7 +312,6 @@ def test_nearly_nothing_is_excluded_without_an_exclusion() -> None:
 def test_a_form_needs_its_words(form: Form) -> None:
     assert not form.pattern.search("caching of sessions")
     assert form.pattern.groupindex.keys() <= {"phrase", "kept"}
-    assert form.closed == ("phrase" in form.pattern.groupindex)
 
 
 @pytest.mark.parametrize(
@@ -340,4 +336,4 @@ def test_brackets_and_sentences_of_their_own_are_removed_whole() -> None:
     assert found.remaining == "How did Bach compare? And Mozart?"
     found = find_exclusions("Cities in Italy. Do not mention Rome.")
     assert found.remaining == "Cities in Italy."
-    assert [each.phrase for each in found.excluded] == ["Rome"]
+    assert found.excluded == ("Rome",)

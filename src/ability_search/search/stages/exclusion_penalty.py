@@ -25,11 +25,6 @@ def phrase_products(query: Query, weigh: Callable[[str], QueryTerms]) -> dict[st
     return {_words_column(column): weigh(phrase) for column, phrase in phrases}
 
 
-def excluded_columns(query: Query) -> list[str] | None:
-    """Return the columns of the excluded phrases; ``None`` without any."""
-    return list(query.excluded_columns) or None
-
-
 def score_exclusions(
     columns: Collection[str], items: Sequence[Candidate], candidates: Candidates
 ) -> None:
@@ -73,4 +68,6 @@ def _coverage(items: Sequence[Candidate], column: str, candidates: Candidates) -
     return np.minimum(1.0, raw / terms.information)
 
 
-EXCLUSION_PENALTY = scorer(NAME, excluded_columns, score_exclusions)
+EXCLUSION_PENALTY = scorer(
+    NAME, lambda query: list(query.excluded_columns) or None, score_exclusions
+)
