@@ -16,9 +16,10 @@ import numpy.typing as npt
 from ability_search.collection import CALIBRATION, Calibration
 from ability_search.store.records import WeightedChunk, source_of
 from ability_search.text.bm25 import inverse_document_frequency
-from ability_search.text.term_statistics import TermStatistics
+from ability_search.text.term_ids import embedded_terms
 
 Matrix = npt.NDArray[np.floating[Any]]
+Mask = npt.NDArray[np.bool_]
 
 SAMPLE: Final = 800
 """Number of chunks to measure."""
@@ -26,22 +27,23 @@ _SOME: Final = 3
 """Number of documents from which cosines are measured."""
 _MANY: Final = 20
 """Number of documents from which the agreement of vectors and terms is."""
-_NEIGHBOURS: Final = 3
 _CLOSEST: Final = 0.02
 """Minimum of the difference between near and random cosines."""
+_LEAST: Final = 1e-6
+"""Below this a variance or a norm is a rounding error."""
 
 
-def calibration_of(chunks: Sequence[WeightedChunk], statistics: TermStatistics) -> Calibration:
+def calibration_of(chunks: Sequence[WeightedChunk]) -> Calibration:
     """Measure a generation on a random sample of its chunks.
 
     Args:
         chunks: n chunks with terms, weights and embeddings.
-        statistics: Term statistics of the generation.
 
     Returns:
         The mean cosine of chunks of different documents (``chance``), that of each chunk to its
         nearest neighbour in another document (``near``), and the ``agreement`` of vectors with
-        terms, see :func:`_agreement`. What needs more documents than there are is assumed.
+        terms, see :func:`_agreement`. What needs more documents than there are, or terms that they
+        share, is assumed.
     """
     known = [chunk for chunk in chunks if chunk.embedding is not None]
     numbers = np.unique([source_of(chunk.chunk_id) for chunk in known], return_inverse=True)[1]
@@ -55,63 +57,51 @@ def calibration_of(chunks: Sequence[WeightedChunk], statistics: TermStatistics) 
     chance, near = float(cosines[others].mean()), float(cosines.max(axis=1).mean())
     agreement = CALIBRATION.agreement
     if documents >= _MANY:
-        halves = (np.where(others, half, 0) for half in _shared_terms(known, statistics))
-        agreement = _agreement(cosines, *halves)
+        agreement = _agreement(cosines, _term_weights(known), others)
     return Calibration(
         round(chance, 4), round(max(near, chance + _CLOSEST), 4), round(agreement, 4)
     )
 
 
-def _agreement(cosines: Matrix, one: Matrix, other: Matrix) -> float:
-    """Return how far neighbours by vector are neighbours by terms, 0 to about 1.
+def _agreement(cosines: Matrix, weights: Matrix, others: Mask) -> float:
+    """Return how far cosines follow what shared words tell, beyond how many they are, -1 to 1.
 
-    The terms of a chunk are split into halves. Neighbours by vector share few terms with it if the
-    model knows little of the texts, but also if the texts have few terms in common; neighbours by
-    one half tell the latter, by how far they agree with the other half. So the agreement of the
-    vectors with the halves is divided by the square root of that: the correction for attenuation of
-    Spearman, The Proof and Measurement of Association between Two Things (1904).
+    Any vector is near others that have its words. One of a model that knows the texts is nearer to
+    those that share rare words with it than to those that share as many common ones. So this is the
+    correlation of the cosines with BM25 by the terms of each chunk, from which that with the same
+    sum without the inverse document frequencies has been partialled out: about 0 or less if the
+    model does not know which words matter.
 
     Args:
-        cosines: Of each chunk to each chunk, shape (n, n); less than any for those of its own
-            document.
-        one: BM25 of each chunk by one half of the terms of each, shape (n, n); 0 in its document.
-        other: The same by the other half.
+        cosines: Of each chunk to each chunk, shape (n, n).
+        weights: Of each term in each chunk, shape (n, terms).
+        others: Which pairs are of different documents, shape (n, n).
     """
-    by_vector, by_one, by_other = map(_nearest, (cosines, one, other))
-    reliability = (_share(other, by_one) + _share(one, by_other)) / 2
-    found = (_share(one, by_vector) + _share(other, by_vector)) / 2
-    return found / reliability**0.5 if reliability > 0 else 0.0
+    present = (weights > 0).astype(np.float32)
+    informations = inverse_document_frequency(present.sum(axis=0), len(weights)).astype(np.float32)
+    sums = ((present * informations) @ weights.T, present @ weights.T)
+    rows = [_standardized(each, others)[others] for each in (cosines, *sums)]
+    if not all(row.any() for row in rows):
+        return CALIBRATION.agreement
+    (_, told, counted), (_, _, both), _ = np.corrcoef(rows)
+    alone = (1 - counted**2) * (1 - both**2)
+    return float((told - counted * both) / alone**0.5) if alone > _LEAST else CALIBRATION.agreement
 
 
-def _nearest(scores: Matrix) -> npt.NDArray[np.intp]:
-    return np.argsort(-scores, axis=1, kind="stable")[:, :_NEIGHBOURS]
+def _standardized(scores: Matrix, others: Mask) -> Matrix:
+    """Return scores with mean 0 and norm 1 in the ``others`` of each row, or 0 if all are equal."""
+    means = np.where(others, scores, 0).sum(axis=1, keepdims=True) / others.sum(1, keepdims=True)
+    centred = np.where(others, scores - means, 0)
+    norms = np.linalg.norm(centred, axis=1, keepdims=True)
+    return np.divide(centred, norms, out=np.zeros_like(centred), where=norms > _LEAST)
 
 
-def _share(scores: Matrix, chosen: npt.NDArray[np.intp]) -> float:
-    """Return the mean score of the chosen chunks, divided by the best score of any."""
-    best = scores.max(axis=1)
-    means = np.take_along_axis(scores, chosen, axis=1).mean(axis=1)
-    known = best > 0
-    return float((means[known] / best[known]).mean()) if known.any() else 0.0
-
-
-def _shared_terms(chunks: Sequence[WeightedChunk], statistics: TermStatistics) -> list[Matrix]:
-    """Return BM25 of each chunk by the terms of each, those with even and odd ids apart.
-
-    Two arrays of shape (n, n).
-    """
+def _term_weights(chunks: Sequence[WeightedChunk]) -> Matrix:
+    """Return the greatest weight of each shared term of the embedded texts, shape (n, terms)."""
     every = np.concatenate([np.asarray(chunk.terms, np.int32) for chunk in chunks])
     values = np.concatenate([np.asarray(chunk.weights, np.float32) for chunk in chunks])
     rows = np.repeat(np.arange(len(chunks)), [len(chunk.terms) for chunk in chunks])
-    ids, columns, having = np.unique(every, return_inverse=True, return_counts=True)
-    frequencies = statistics.document_frequencies(ids)
-    informations = inverse_document_frequency(frequencies, statistics.chunks).astype(np.float32)
-    found = []
-    for parity in (0, 1):
-        shared = (ids % 2 == parity) & (having > 1)
-        places = np.cumsum(shared) - 1
-        kept = shared[columns]
-        weights = np.zeros((len(chunks), int(shared.sum())), np.float32)
-        weights[rows[kept], places[columns[kept]]] = values[kept]
-        found.append(np.where(weights > 0, informations[shared], 0) @ weights.T)
-    return found
+    terms, columns = np.unique(embedded_terms(every), return_inverse=True)
+    found = np.zeros((len(chunks), len(terms)), np.float32)
+    np.maximum.at(found, (rows, columns), values)
+    return found[:, (terms >= 0) & ((found > 0).sum(axis=0) > 1)]

@@ -126,8 +126,7 @@ class Maintenance:
         if collection.calibrated / _GROWN < collection.chunks < collection.calibrated * _GROWN:
             return collection
         chunks = await self._store.sample_chunks(collection.type, limit=SAMPLE)
-        statistics = await self._statistics_cache.of(collection)
-        found = await asyncio.to_thread(calibration_of, chunks, statistics)
+        found = await asyncio.to_thread(calibration_of, chunks)
         return await self._registry.update(
             collection, **found._asdict(), calibrated=collection.chunks
         )

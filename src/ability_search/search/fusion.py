@@ -34,9 +34,9 @@ from ability_search.search.stage import Ports, Stage
 SIGNAL_TERMS: Final = 2 / 3
 """Information of an additional signal, in units of the rarest possible term."""
 SIGNAL_WEIGHT_LIMIT: Final = 0.5
-_UNAWARE: Final = 0.74
+_UNAWARE: Final = 0.05
 """Agreement with words up to which a model tells nothing about the texts of a collection."""
-_AWARE: Final = 0.77
+_AWARE: Final = 0.15
 """Agreement from which a model counts in full."""
 _ALIKE: Final = 0.999
 _SUPPORTED: Final = 0.3

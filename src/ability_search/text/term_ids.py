@@ -18,9 +18,11 @@ TITLE: Final = "title"
 CONTEXT: Final = "context"
 """Name of the field of the text around a chunk that it is searched with."""
 
-_OTHER_FIELD = 1 << 29
-_NOT_OF_TITLE = 1 << 28
-_OF_TERM = _NOT_OF_TITLE - 1
+_TITLE = 1 << 29
+_CONTEXT = 3 << 28
+_METADATA = 7 << 27
+_OF_TITLE = (1 << 28) - 1
+_OF_TERM = (1 << 27) - 1
 
 
 def metadata_field(path: Sequence[str]) -> str:
@@ -38,16 +40,19 @@ def term_id(field: str, term: str) -> int:
     """Return the 30-bit id of ``term`` in ``field``, which never changes.
 
     The low bits are those of the little-endian BLAKE2b digest of 4 bytes over ``field``, NUL and
-    ``term`` in UTF-8: 29 bits of a term in the content, below 2**29. Other fields have 28 bits: the
-    title those of the same term in the content, from 2**29 (see :func:`content_places`), all others
-    from 3 * 2**28. Terms that collide share their postings: in a vocabulary of a million about one
-    term in 500, or 250.
+    ``term`` in UTF-8: 29 bits of a term in the content, below 2**29. Title and context have those
+    of the same term in the content: the title 28, from 2**29 (see :func:`content_places`), the
+    context 27, from 3 * 2**28. Fields of the metadata have 27, from 7 * 2**27. Terms that collide
+    share their postings: in a vocabulary of a million about one term in 500, 250 or 125.
     """
-    text = f"{CONTENT if field == TITLE else field}\0{term}".encode("utf-8", "surrogatepass")
+    embedded = field in (CONTENT, TITLE, CONTEXT)
+    text = f"{CONTENT if embedded else field}\0{term}".encode("utf-8", "surrogatepass")
     digest = int.from_bytes(blake2b(text, digest_size=4).digest(), "little")
     if field == CONTENT:
-        return digest & (_OTHER_FIELD - 1)
-    return digest & _OF_TERM | _OTHER_FIELD | (0 if field == TITLE else _NOT_OF_TITLE)
+        return digest & (_TITLE - 1)
+    if field == TITLE:
+        return digest & _OF_TITLE | _TITLE
+    return digest & _OF_TERM | (_CONTEXT if embedded else _METADATA)
 
 
 def term_ids(field: str, terms: Sequence[str]) -> TermIds:
@@ -57,7 +62,15 @@ def term_ids(field: str, terms: Sequence[str]) -> TermIds:
 
 def are_of_content(ids: TermIds) -> npt.NDArray[np.bool_]:
     """Return for each id whether it is the id of a term in the content, shape as ``ids``."""
-    return np.asarray(ids < _OTHER_FIELD)
+    return np.asarray(ids < _TITLE)
+
+
+def embedded_terms(ids: TermIds) -> TermIds:
+    """Return a number below 2**27 for the term of each id, the same for title, content and context.
+
+    Shape as ``ids``; -1 for terms of the metadata, which are not in the text that is embedded.
+    """
+    return np.where(ids < _METADATA, ids & _OF_TERM, -1).astype(np.int32)
 
 
 def content_places(ids: TermIds) -> npt.NDArray[np.int64]:
@@ -70,7 +83,7 @@ def content_places(ids: TermIds) -> npt.NDArray[np.int64]:
         Shape as ``ids``: an index, -1 for a term that only the title has, and -2 for terms of other
         fields than the title.
     """
-    places = {id_ & _OF_TERM: at for at, id_ in enumerate(ids.tolist()) if id_ < _OTHER_FIELD}
-    titled = (ids & (_OTHER_FIELD | _NOT_OF_TITLE)) == _OTHER_FIELD
-    found = [places.get(id_ & _OF_TERM, -1) for id_ in ids.tolist()]
+    places = {id_ & _OF_TITLE: at for at, id_ in enumerate(ids.tolist()) if id_ < _TITLE}
+    titled = (ids >= _TITLE) & (ids < _CONTEXT)
+    found = [places.get(id_ & _OF_TITLE, -1) for id_ in ids.tolist()]
     return np.where(titled, np.array(found, np.int64), -2)

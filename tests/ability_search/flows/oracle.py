@@ -144,7 +144,7 @@ class Oracle:
         """
         near, worded = self._candidates(text, meant=meant)
         most = max(worded.values(), default=0.0)
-        known = min(1.0, max(0.01, (self.calibration.agreement - 0.74) / 0.03))
+        known = min(1.0, max(0.01, (self.calibration.agreement - 0.05) / 0.1))
         share = sum(worded[id_] for id_ in best(near, 3)) / 3 / most / 0.3 if most else 1.0
         weight = 2 * known * min(1.0, max(0.01, share))
         weights = self._query_weights(text).values()
