@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -15,9 +15,10 @@ from ability_search.collection import CALIBRATION, Calibration
 from ability_search.index.calibration import calibration_of
 from ability_search.search.fusion import trust
 from ability_search.store.records import WeightedChunk
-from ability_search.text.term_statistics import TermStatistics
+from ability_search.text.term_ids import CONTENT, CONTEXT, term_ids
 
 TOPICS, OWN = 12, 40
+COMMON = 24
 
 
 def chunks(
@@ -30,7 +31,7 @@ def chunks(
     for n in range(count):
         topic = n % TOPICS
         of_topic = topic * OWN + chance.choice(OWN, 12, replace=False)
-        common = TOPICS * OWN + chance.choice(400, 12, replace=False)
+        common = TOPICS * OWN + chance.choice(COMMON, 12, replace=False)
         terms = np.unique(np.concatenate([of_topic, common])).tolist()
         vector = knows * centres[topic] + chance.standard_normal(32)
         found.append(
@@ -45,8 +46,26 @@ def chunks(
 
 
 def measured(found: Sequence[WeightedChunk]) -> Calibration:
-    statistics = TermStatistics.of_chunks([c.terms for c in found], [(1, 20)] * len(found))
-    return calibration_of(found, statistics)
+    return calibration_of(found)
+
+
+def counting(found: Sequence[WeightedChunk]) -> list[WeightedChunk]:
+    """The chunks with vectors that count words: the sum of a random vector for each."""
+    words = np.random.default_rng(1).standard_normal((TOPICS * OWN + COMMON, 256))
+    return [replace(c, embedding=words[list(c.terms)].sum(axis=0).tolist()) for c in found]
+
+
+def conversation(found: Sequence[WeightedChunk]) -> list[WeightedChunk]:
+    """The chunks as turns, embedded and searched with the two before them."""
+    turns = []
+    for n in range(2, len(found)):
+        named = [[str(term) for term in found[at].terms] for at in (n - 2, n - 1, n)]
+        context = np.unique(term_ids(CONTEXT, named[0] + named[1])).tolist()
+        terms = [*term_ids(CONTENT, named[2]).tolist(), *context]
+        vector = np.sum([found[at].embedding for at in (n - 2, n - 1, n)], axis=0).tolist()
+        weights = [1.0] * len(terms)
+        turns.append(WeightedChunk(f"docs:chat/{n}:0", terms, weights, embedding=vector))
+    return turns
 
 
 def test_cosines_are_those_of_random_and_of_nearest_documents() -> None:
@@ -56,10 +75,33 @@ def test_cosines_are_those_of_random_and_of_nearest_documents() -> None:
 
 
 def test_a_model_is_trusted_as_far_as_it_knows_the_texts() -> None:
-    agreements = [measured(chunks(300, knows=each)).agreement for each in (0.0, 0.5, 1.0, 3.0)]
+    agreements = [measured(chunks(300, knows=each)).agreement for each in (0.0, 0.3, 1.0)]
     assert agreements == sorted(agreements)
-    assert agreements[-1] > agreements[0] + 0.2
-    assert trust(replace(DOCS, agreement=agreements[0])) < 0.1
+    assert [trust(replace(DOCS, agreement=each)) for each in agreements[::2]] == [0.01, 1.0]
+
+
+@pytest.mark.parametrize("texts", [list, conversation])
+@pytest.mark.parametrize("count", [200, 300])
+def test_vectors_that_count_words_tell_nothing_also_in_conversations(
+    texts: Callable[[Sequence[WeightedChunk]], list[WeightedChunk]], count: int
+) -> None:
+    plain = chunks(count)
+    counted = measured(texts(counting(plain))).agreement
+    assert trust(replace(DOCS, agreement=counted)) < 0.1
+    assert trust(replace(DOCS, agreement=measured(texts(plain)).agreement)) == 1.0
+
+
+def test_terms_of_the_metadata_are_not_measured() -> None:
+    plain = chunks(60)
+    tagged = [
+        replace(
+            c,
+            terms=[*c.terms, *term_ids("metadata.tag", [str(n % 5)]).tolist()],
+            weights=[*c.weights, 1.0],
+        )
+        for n, c in enumerate(plain)
+    ]
+    assert measured(tagged) == measured(plain)
 
 
 @settings(max_examples=20)
@@ -89,6 +131,8 @@ def test_too_few_documents_are_not_measured(count: int) -> None:
 
 def test_chunks_without_terms_or_vectors_are_measured_as_far_as_they_go() -> None:
     bare = [replace(c, terms=[], weights=[]) for c in chunks(30)]
-    assert measured(bare).agreement == 0.0
+    assert measured(bare).agreement == CALIBRATION.agreement
+    alike = [replace(c, terms=[1, 2], weights=[1.0, 1.0]) for c in chunks(30)]
+    assert measured(alike).agreement == CALIBRATION.agreement
     unembedded = [replace(c, embedding=None) for c in chunks(30)]
     assert measured(unembedded) == CALIBRATION

@@ -8,9 +8,11 @@ from hypothesis import strategies as st
 
 from ability_search.text.term_ids import (
     CONTENT,
+    CONTEXT,
     TITLE,
     are_of_content,
     content_places,
+    embedded_terms,
     term_id,
     term_ids,
 )
@@ -43,3 +45,13 @@ def test_terms_of_the_title_are_found_in_the_content() -> None:
     ids = np.concatenate([term_ids(field, [term]) for field, term in fields])
     assert content_places(ids).tolist() == [-2, 0, -1, -2]
     assert content_places(ids[:0]).shape == (0,)
+
+
+def test_terms_of_the_embedded_text_are_the_same_in_each_of_its_fields() -> None:
+    fields = (CONTENT, TITLE, CONTEXT, "metadata.tags")
+    ids = np.array([term_ids(field, ["fox", "dog"]) for field in fields])
+    fox, dog = embedded_terms(ids[:3]).T
+    assert len(np.unique(ids)) == 8
+    assert len(np.unique(fox)) == len(np.unique(dog)) == 1
+    assert 0 <= fox[0] != dog[0] >= 0
+    assert embedded_terms(ids[3]).tolist() == [-1, -1]
