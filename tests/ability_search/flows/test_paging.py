@@ -12,7 +12,7 @@ import pytest_asyncio
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.ability_search.flows.conftest import Network, document, starting
-from tests.ability_search.flows.test_option_combinations import reread
+from tests.ability_search.flows.test_option_combinations import reread, talk
 
 from kadi_client import Connection, Tool
 
@@ -60,7 +60,9 @@ OPTIONS: dict[str, st.SearchStrategy[Any]] = {
     "maxPerSource": st.integers(1, 2),
     "diversity": st.sampled_from([0.3, 0.7]),
     "prf": st.just(True) | st.fixed_dictionaries({"chunks": st.integers(1, 20)}),
-    "graph": st.fixed_dictionaries({"hops": st.integers(1, 2), "minSimilarity": st.just(0.1)}),
+    "graph": st.fixed_dictionaries(
+        {"hops": st.integers(1, 2), "minSimilarity": st.sampled_from([-1, 0.1])}
+    ),
     "decay": st.fixed_dictionaries({"halfLifeDays": st.just(900), "weight": _weights}),
     "rerank": st.sampled_from(
         [
@@ -75,6 +77,7 @@ OPTIONS: dict[str, st.SearchStrategy[Any]] = {
     "fusion": st.sampled_from(
         [{"method": "rrf"}, {"method": "convex", "weights": {"semantic": 0, "keyword": 1}}]
     ),
+    "expandQuery": st.just(True),
     "extended": st.sampled_from([["summary"], ["documents", "summary"]]),
     "expand": st.sampled_from(["neighbors", "section"]),
     "queries": st.lists(st.sampled_from(WORDS), min_size=1, max_size=2),
@@ -151,7 +154,10 @@ async def library(
         async with asyncio.timeout(60):
             while net.databases and await vector_search(net, "large") != "graph":
                 pass  # Maintenance builds it beside the queries.
-        tools = [Tool("rerank", "Read.", {"type": "object"}, reread)]
+        tools = [
+            Tool("rerank", "Read.", {"type": "object"}, reread),
+            Tool("chat-completion", "Talk.", {"type": "object"}, talk),
+        ]
         async with Connection(net.url, name="models", role="ability", tools=tools):
             yield Library(net)
 
