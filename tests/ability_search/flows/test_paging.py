@@ -70,7 +70,7 @@ OPTIONS: dict[str, st.SearchStrategy[Any]] = {
             {"metadata.tags": {"weight": 1, "rules": {"contains": "bas"}}},
         ]
     ),
-    "reranker": st.fixed_dictionaries({"top": st.sampled_from([1, 10, 35])}),
+    "reranker": st.fixed_dictionaries({"top": st.sampled_from([1, 10, 35, 120])}),
     "fullText": st.fixed_dictionaries(
         {"weight": _weights, "fields": st.just(["title", "metadata.tags"])}
     ),
@@ -89,8 +89,14 @@ OPTIONS: dict[str, st.SearchStrategy[Any]] = {
 }
 
 
-def requests(collections: Sequence[str]) -> st.SearchStrategy[Answer]:
-    """Queries in all modes, of one collection or several, with up to four options."""
+SELECTING = ("diversity", "expand", "graph", "maxPerSource", "reranker")
+"""Options after which other hits are first, or fewer, which the later ones of them see."""
+
+
+def requests(
+    collections: Sequence[str], options: Sequence[str] = tuple(OPTIONS), *, least: int = 0
+) -> st.SearchStrategy[Answer]:
+    """Queries in all modes, of one collection or several, with some of the options."""
     several = st.lists(st.sampled_from(collections), min_size=2, max_size=3, unique=True)
     always = {
         "collection": st.sampled_from(collections) | several,
@@ -98,7 +104,8 @@ def requests(collections: Sequence[str]) -> st.SearchStrategy[Answer]:
         "mode": st.sampled_from(["semantic", "keyword", "hybrid"]),
         "asOf": st.just("2030-01-01"),
     }
-    chosen = st.lists(st.sampled_from(sorted(OPTIONS)), unique=True, max_size=4)
+    names = st.sampled_from(sorted(options))
+    chosen = st.lists(names, unique=True, min_size=least, max_size=least + 4)
     return chosen.flatmap(
         lambda names: st.fixed_dictionaries(always | {name: OPTIONS[name] for name in names})
     )
@@ -162,9 +169,10 @@ async def library(
             yield Library(net)
 
 
-@settings(max_examples=40, derandomize=True)
+@settings(max_examples=60, derandomize=True)
 @given(
-    request=requests(list(COLLECTIONS)), sizes=st.lists(st.integers(1, 60), min_size=2, max_size=5)
+    request=requests(list(COLLECTIONS)) | requests(["alike", "large"], SELECTING, least=3),
+    sizes=st.lists(st.integers(1, 60), min_size=2, max_size=5),
 )
 async def test_pages_are_parts_of_one_list(
     library: Library, request: Answer, sizes: list[int]
