@@ -22,7 +22,7 @@ from ability_search.understanding.sentence_types import masked
 from ability_search.understanding.time_forms import Mention, mentions
 from ability_search.understanding.time_words import Tokens, tokens_of
 
-_BEFORE = re.compile(r"(?:[ruvihd<][ '’])?(?:t[ '’])?$")
+_BEFORE = re.compile(r"(?:[ruvihd<t][ '’-]){1,4}$")
 _BEHIND = re.compile(r" f(?!\w)| ?z")
 _OWNER = re.compile(r"['’]s?(?!\w)|\*")
 _LINK = re.compile(r" ?(?:[-–—]|(?:, ?)?[ju&e]|,) ?(?:t )?")
@@ -99,7 +99,7 @@ def _beside(mention: Mention, other: Period, *, step: int) -> Period:
 def _surroundings(tokens: Tokens, group: list[Mention]) -> tuple[int, int, str]:
     """Return the tokens of a group with the words that belong to it, and their relation."""
     first, last = group[0].first, group[-1].last
-    before = _BEFORE.search(tokens.kinds, max(0, first - 4), first)
+    before = _BEFORE.search(tokens.kinds, max(0, first - 8), first)
     start = before.start() if before else first
     behind = _BEHIND.match(tokens.kinds, last)
     owner = _OWNER.match(tokens.kinds, last)

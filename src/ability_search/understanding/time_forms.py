@@ -33,13 +33,13 @@ WRITTEN: Final = {
     "2026 Mar 12": rf"{_ALONE}[Yy][ -]{_MONTH}[ -]@{_END}",
     "3-7 March 2026": rf"{_ALONE}{_DAYS}\.?(?: d)?[ -]?{_MONTH}\.?,?(?: d)?[ -]?[Yy]{_END}",
     "March 12, 2026": rf"(?<!\w){_MONTH}\.? ?{_DAYS},? [Yy]{_END}",
-    "late March 2026": rf"(?<!\w)(?:P[ -](?:d )?)?{_MONTH}\.?,?[ -](?:d )?[Yy]{_END}",
+    "March 2026": rf"(?<!\w){_MONTH}\.?,?[ -](?:d )?[Yy]{_END}",
     "2026-03": rf"{_ALONE}(?:Y-2|2/Y){_END}(?!-)",
     "Q1 2026": rf"(?<!\w)(?:[Qq]1|(?:[OL]|#[o.]) U)[ /-]?(?:d )?Y{_END}|(?<!\w)Y[ /-]?[Qq]1(?!\w)",
     "spring 2026": rf"(?<!\w)S (?:d )?[Yy]{_END}",
-    "early 2026": rf"(?<!\w)P[ -](?:d )?Y{_END}(?! ?B)",
     "1990s": r"(?<![\w.-])[Yy]s(?!\w)",
-    "in 2026": rf"(?<=[iruvU] )Y(?: ?[-–j] ?Y)?{_END}(?! ?B)|(?<!\w\()(?<=\()Y(?=\))",
+    "in 2026": rf"(?:(?<=[iruvU][ -])|(?<=h d ))Y(?: ?[-–j] ?Y)?{_END}(?! ?B)"
+    r"|(?<!\w\()(?<=\()Y(?=\))",
 }
 """Dates with their year by example, in order of precedence."""
 
@@ -47,14 +47,14 @@ RELATIVE: Final = {
     "yesterday": r"T(?![-(])|L E(?!\w)",
     "3 weeks ago": rf"(?:{_COUNT}|[eU]) ?{_UNIT} ?a(?!\w)|[vN] ?(?:{_COUNT}|e) ?{_UNIT}(?!\w)",
     "last 3 weeks": rf"(?:[Lp] ?{_COUNT}|{_COUNT} ?[Lp]|p) ?{_UNIT}(?![\w-])",
-    "end of last month": rf"(?:P (?:d )?(?:t )?)?L ?{_UNIT}(?![\w-])|U[ -]L(?![\w-])",
+    "last month": rf"L ?{_UNIT}(?![\w-])|U[ -]L(?![\w-])",
     "2 May": rf"{_ALONE}(?:{_MONTH}\.? {_DAYS}|{_DAYS}(?: d)? [Mm]|# ?月 ?# ?日){_NO_DATE}"
     rf"|(?<=[hruvt] ){_DAYS}\.? ?{_MONTH}{_NO_DATE}",
-    "last May": rf"(?:P (?:d )?)?L (?:[Mm]|S(?! B)){_NO_DATE}|(?:[Mm]|S) L(?! ?{_UNIT}){_NO_DATE}",
-    "in May": rf"M(?!-?\w)|(?<=[iruv<] )[mb]{_NO_DATE}|(?<=d )m{_NO_DATE}"
+    "last May": rf"L (?:[Mm]|S(?! B)){_NO_DATE}|(?:[Mm]|S) L(?! ?{_UNIT}){_NO_DATE}",
+    "in May": rf"M(?!-?\w)|(?<=[iruv<][ -])[mb]{_NO_DATE}|(?<=d )m{_NO_DATE}"
     rf"|m(?= ?[-–ju&] ?{_MONTH})|b(?= ?[-–ju] ?{_MONTH})"
     rf"|(?:(?<=[MmY] [ju&] )|(?<=b [ju] )|(?<={_MONTH}[-–]))[mb]{_NO_DATE}"
-    rf"|P[ -](?:d )?[Mm]{_NO_DATE}|Q1(?![\w:'’-]|\. \w)",
+    r"|Q1(?![\w:'’-]|\. \w)",
     "on Friday": r"(?:L ?|u |(?<=[hrv] ))w(?: E)?(?![\w-])|w L(?!\w)",
 }
 """Times relative to the day of a query and dates without a year, in order of precedence."""
@@ -65,7 +65,7 @@ def _pattern(form: str) -> str:
 
 
 _WRITTEN = re.compile(
-    "(?=[12YyMmbSUOLPQq])(?:{})".format(
+    "(?=[12YyMmbSOLQq])(?:{})".format(
         "|".join(f"(?P<form{n}>{_pattern(form)})" for n, form in enumerate(WRITTEN.values()))
     )
 )
@@ -159,7 +159,7 @@ def _in_year(values: Values) -> InYear:
     if month is not None and numbers:
         return lambda year: one_day(year, month, numbers[0]).to(one_day(year, month, numbers[-1]))
     if month is not None:
-        return lambda year: _third(months(date(year, month, 1).year, month), named.get("P"))
+        return lambda year: months(date(year, month, 1).year, month)
     if "S" in named:
         return lambda year: months(year, int(named["S"]), 3)
     unit = named.get("Q") or named.get("q") or named.get("U", "year")
@@ -170,7 +170,7 @@ def _in_year(values: Values) -> InYear:
             return lambda year: months(year, 1 + 12 // count * (number - 1), 12 // count)
     if unit != "year":
         raise ValueError("no part of a year")
-    return lambda year: _third(months(year, 1, 12), named.get("P"))
+    return lambda year: months(year, 1, 12)
 
 
 def _relative(name: str, values: Values, today: int) -> tuple[Period, InYear | None]:
@@ -179,8 +179,8 @@ def _relative(name: str, values: Values, today: int) -> tuple[Period, InYear | N
     if name in {"2 May", "last May", "in May"}:
         in_year, which = _in_year(values), "L" in named
         return _nearest(in_year, today, step if which else None), None if which else in_year
-    if name == "end of last month":
-        return _third(_around(_unit(values), today, step), named.get("P")), None
+    if name == "last month":
+        return _around(_unit(values), today, step), None
     if name == "yesterday":
         day = today + int(named.get("T", step))
         return Period(day, day), None
@@ -200,17 +200,6 @@ def _relative(name: str, values: Values, today: int) -> tuple[Period, InYear | N
 
 def _unit(values: Values) -> str:
     return [str(value) for kind, value in values if kind in "U年月日"][-1]
-
-
-def _third(period: Period, part: Value | None) -> Period:
-    """Return the early (0), mid (1) or late (2) third of a month, or the months of a year."""
-    if part is None or period.first is None or period.last is None:
-        return period
-    index = int(part)
-    if period.last - period.first > 300:
-        return months(date_of(period.first).year, 1 + 4 * index, 4)
-    first = period.first + 10 * index
-    return Period(first, period.last if index == 2 else first + 9)
 
 
 def _nearest(in_year: InYear, today: int, step: int | None) -> Period:

@@ -82,25 +82,23 @@ WORDS: Final[Mapping[str, Mapping[int | str, str]]] = {
         2: "second zweite zweiten deuxième segundo segunda",
         3: "third dritte dritten troisième tercer", 4: "fourth vierte vierten quatrième cuarto",
     },
-    "P": {  # Thirds of a month or a year.
-        0: "early beginning start anfang début principios 初", 1: "mid middle mitte mediados",
-        2: "late end ende fin finales 底",
-    },
     "Q": {"quarter": "Q", "half": "H"}, "q": {"quarter": "q", "half": "h"},
     # Relations before a period, and "z" behind it. "v" is German: "vor 1990", "vor drei Tagen".
     "r": {
-        "since": "since starting beginning_in starting_in starting_from no_earlier_than seit ab"
-        " depuis desde à_partir_de a_partir_de 自",
+        "since": "since starting beginning_in starting_in starting_from no_earlier_than less_than"
+        " seit ab depuis desde à_partir_de a_partir_de 自",
         "after": "after later_than newer_than nach après después_de",
-        "before": "before prior_to earlier_than older_than avant antes_de",
+        "before": "before prior_to earlier_than older_than more_than avant antes_de",
     },
     "u": {"until": "until till up_to up_until no_later_than by through bis jusqu'à jusqu'en hasta"},
     "v": {"before": "vor"}, "N": {0: "il_y_a hace"}, "a": {0: "ago 前"},
     "z": {"since": "以来", "after": "之后 以后", "before": "以前 之前"},
     "f": {"since": "onwards onward"},
     # Words before a period that say nothing more: "i" also before a bare year.
-    "i": {0: "in during within throughout from im en dans durante pendant"},
-    "h": {0: "on for over around about at dated back_in am vom zum au aux du del"},
+    "i": {0: "in during within throughout from early mid late im anfang mitte ende en dans début"
+          " fin durante pendant"},
+    "h": {0: "on for over around about at dated back_in beginning start middle end am vom zum au"
+          " aux du del principios mediados finales"},
     "<": {0: "between zwischen entre"},
     "d": {0: "of de d"}, "t": {0: "the le la les el los las l der die das dem den des"},
     "j": {0: "to à al 至 到"}, "&": {0: "and or und oder et ou y 和"},
