@@ -22,7 +22,7 @@ from ability_search.understanding.sentence_types import masked
 from ability_search.understanding.time_forms import Mention, mentions
 from ability_search.understanding.time_words import Tokens, tokens_of
 
-_BEFORE = re.compile(r"(?:[ruvihd<t][ '’-]){1,4}$")
+_BEFORE = re.compile(r"(?:[rugvihd<t][ '’-]){1,4}$")
 _BEHIND = re.compile(r" f(?!\w)| ?z")
 _OWNER = re.compile(r"['’]s?(?!\w)|\*")
 _LINK = re.compile(r" ?(?:[-–—]|(?:, ?)?[ju&e]|,) ?(?:t )?")
@@ -75,11 +75,11 @@ def _whole(group: list[Mention]) -> Period:
     at = years[-1] if years else len(group) - 1
     whole = group[at].period
     for place, each in enumerate(group):
-        whole = _hull(whole, _beside(each, group[at].period, step=1 if place > at else -1))
+        whole = _hull(whole, _adjoining(each, group[at].period, step=1 if place > at else -1))
     return whole
 
 
-def _beside(mention: Mention, other: Period, *, step: int) -> Period:
+def _adjoining(mention: Mention, other: Period, *, step: int) -> Period:
     """Return the period of a mention, without a year the first after another, or the last before.
 
     It is unchanged if there is no such day.
@@ -105,7 +105,7 @@ def _surroundings(tokens: Tokens, group: list[Mention]) -> tuple[int, int, str]:
     owner = _OWNER.match(tokens.kinds, last)
     end = behind.end() if behind else owner.end() if owner else last
     said = tokens.values(last, end) if behind else tokens.values(start, first)
-    return start, end, next((str(value) for kind, value in said if kind in "ruvzf"), "")
+    return start, end, next((str(value) for kind, value in said if kind in "rugvzf"), "")
 
 
 def _related(period: Period, relation: str) -> Period:

@@ -25,7 +25,7 @@ _UNIT = r"[U年月日]"
 _COUNT = r"(?:(?:e )?C|[129])(?: d)?"
 
 WRITTEN: Final = {
-    "2026-03-12": r"(?<![\w.:])(?<![129Yy][-/])[Yy](?:-#-#|/#/#|\.2\.2)(?![129Yy]|\.[129])"
+    "2026-03-12": r"(?<![^\W_])(?<![.:])(?<![129Yy][-/])[Yy](?:-#-#|/#/#|\.2\.2)(?![129Yy]|\.[129])"
     r"(?:[x ]2:2(?::2(?:[.,][129])?)?(?: ?x|[+-]2:?2)?)?",
     "2026年3月12日": r"[Yy] ?年(?: ?# ?月(?: ?# ?日)?)?",
     "12.03.2026": rf"{_ALONE}(?<!V )#\. ?#\. ?Y{_END}",
@@ -44,7 +44,7 @@ WRITTEN: Final = {
 """Dates with their year by example, in order of precedence."""
 
 RELATIVE: Final = {
-    "yesterday": r"T(?![-(])|L E(?!\w)",
+    "yesterday": r"(?<!_)T(?![-(_])|L E(?!\w)",
     "3 weeks ago": rf"(?:{_COUNT}|[eU]) ?{_UNIT} ?a(?!\w)|[vN] ?(?:{_COUNT}|e) ?{_UNIT}(?!\w)",
     "last 3 weeks": rf"(?:[Lp] ?{_COUNT}|{_COUNT} ?[Lp]|p) ?{_UNIT}(?![\w-])",
     "last month": rf"L ?{_UNIT}(?![\w-])|U[ -]L(?![\w-])",
@@ -190,6 +190,8 @@ def _relative(name: str, values: Values, today: int) -> tuple[Period, InYear | N
         day = today + (ahead or 7 * step if coming else ahead - 7)
         return Period(None if "u" in named else day, day), None
     count = next((int(value) for kind, value in values if kind in "129C"), 1)
+    if count > 9999:
+        raise ValueError("more likely another number")
     unit = _DAYS_OF[_unit(values)]
     if name == "3 weeks ago":
         day = today - int(count * unit)

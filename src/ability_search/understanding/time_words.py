@@ -7,7 +7,7 @@ forms of :mod:`.time_forms` are patterns of kinds, and so hold in all languages.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate
@@ -85,19 +85,20 @@ WORDS: Final[Mapping[str, Mapping[int | str, str]]] = {
     "Q": {"quarter": "Q", "half": "H"}, "q": {"quarter": "q", "half": "h"},
     # Relations before a period, and "z" behind it. "v" is German: "vor 1990", "vor drei Tagen".
     "r": {
-        "since": "since starting beginning_in starting_in starting_from no_earlier_than less_than"
-        " seit ab depuis desde à_partir_de a_partir_de 自",
+        "since": "since starting beginning_in starting_in starting_from no_earlier_than seit ab"
+        " depuis desde à_partir_de a_partir_de 自",
         "after": "after later_than newer_than nach après después_de",
-        "before": "before prior_to earlier_than older_than more_than avant antes_de",
+        "before": "before prior_to earlier_than older_than avant antes_de",
     },
-    "u": {"until": "until till up_to up_until no_later_than by through bis jusqu'à jusqu'en hasta"},
+    "u": {"until": "until till up_until no_later_than by through bis jusqu'à jusqu'en hasta"},
+    "g": {"before": "more_than", "since": "less_than", "until": "up_to"},  # Not before a bare year.
     "v": {"before": "vor"}, "N": {0: "il_y_a hace"}, "a": {0: "ago 前"},
     "z": {"since": "以来", "after": "之后 以后", "before": "以前 之前"},
     "f": {"since": "onwards onward"},
     # Words before a period that say nothing more: "i" also before a bare year.
     "i": {0: "in during within throughout from early mid late im anfang mitte ende en dans début"
           " fin durante pendant"},
-    "h": {0: "on for over around about at dated back_in beginning start middle end am vom zum au"
+    "h": {0: "on for over around about at dated beginning start middle end am vom zum au"
           " aux du del principios mediados finales"},
     "<": {0: "between zwischen entre"},
     "d": {0: "of de d"}, "t": {0: "the le la les el los las l der die das dem den des"},
@@ -124,16 +125,16 @@ _HAN = "\u3400-\u9fff"
 _LATIN = "A-Za-zÀ-ÖØ-öø-ÿŒœ"
 
 
-def _phrases(pattern: str) -> str:
-    """Return a pattern of the words of several tokens that match, the longest first."""
-    found = sorted((word for word in _KINDS if re.search(pattern, word)), key=len, reverse=True)
+def _any_of(words: Iterable[str]) -> str:
+    """Return a pattern of words of several tokens, the longest first."""
+    found = sorted(words, key=len, reverse=True)
     first = "".join({word[0] for word in found})
-    return f"(?=[{first}])(?:{'|'.join(map(re.escape, found))})".replace(r"\ ", r"\s+").replace(
-        "'", "['’]"
-    )
+    pattern = f"(?=[{first}])(?:{'|'.join(map(re.escape, found))})"
+    return pattern.replace(r"\ ", r"\s+").replace("'", "['’]")
 
 
-_LONG, _LONG_HAN = _phrases("[ '-]"), _phrases(f"[{_HAN}]{{2}}")
+_LONG = _any_of(word for word in _KINDS if not word.isalpha())
+_LONG_HAN = _any_of(word for word in _KINDS if word[0] >= "\u3400" and len(word) > 1)
 _NO_TIME = f"(?:(?![{''.join(word[0] for word in _KINDS)}])[{_HAN}])+"
 _TOKEN = re.compile(
     rf"\s+|[0-9]+|(?<![{_LATIN}]){_LONG}(?![{_LATIN}])|[{_LATIN}]+|{_LONG_HAN}|{_NO_TIME}|.",
@@ -206,4 +207,4 @@ def _kind(text: str) -> str:
         return known[0]
     if len(text) > 1 or first.isalpha():
         return "~" if "\u3400" <= first <= "\u9fff" else "x"
-    return first if first in "-–—/.,:()+%'’" else "~"
+    return first if first in "-–—/.,:()+%'’_" else "~"

@@ -179,6 +179,9 @@ def test_a_neighbouring_year_outside_the_calendar_is_not_used() -> None:
         "il a été très content",
         "日本的月亮",
         "多少年前",
+        "changes in log_today.txt",
+        f"last {'9' * 400} hours",
+        f"last {'9' * 5000} hours",
     ],
 )
 def test_queries_without_a_time(query: str) -> None:

@@ -104,6 +104,7 @@ def test_words_around_a_date_are_not_part_of_it(text: str, written: str) -> None
         "call 555-2024-11 or +49 2026 0312",
         "at 20:26 or 2026:03:12",
         "costs $2024 or 2,026.03",
+        "more than 2000 men, up to 2000 pieces",
         "early 2000 tokens, start 2048 game",
         "in 2000 users, in 2048 MB, by 1920 px",
         "port 2049 of 2026 requests",

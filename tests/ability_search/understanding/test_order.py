@@ -1,6 +1,6 @@
 import pytest
 
-from ability_search.understanding.recency import find_order
+from ability_search.understanding.intent import find_order
 
 
 @pytest.mark.parametrize(
