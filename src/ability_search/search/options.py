@@ -334,11 +334,10 @@ class QueryInput(Input):
         " document, scored by its best kind; documents are the chunks themselves.",
         examples=[["title", "summary", "documents"]],
     )
-    prf: Feedback | bool | None = Field(
-        None,
-        description="Pseudo-relevance feedback: true searches again with words and vectors of the"
-        " first hits, false turns feedback off. Default: a hybrid query rescores its first hits by"
-        " their similarity to each other, without a second search.",
+    prf: Feedback | bool = Field(
+        False,
+        description="Pseudo-relevance feedback: search again with words and vectors of the first"
+        " hits.",
         examples=[True, {"chunks": 3, "terms": 12}],
     )
     understand: bool = Field(
