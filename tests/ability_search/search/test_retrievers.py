@@ -71,7 +71,7 @@ class Fake:
         raise AssertionError("searching writes nothing")
 
 
-def found_row(name: str, score: float, rid: str | None = None, **columns: float) -> Row:
+def found_row(name: str, score: float, rid: str | None = None, **columns: Any) -> Row:
     return Row(rid or f"#{name}", name, score, columns)
 
 
@@ -113,7 +113,7 @@ def test_candidate_has_the_columns_of_all_searches_that_found_it(
     order: list[str], ranks: st.DataObject
 ) -> None:
     """A search tells nothing of its own score; a deeper one must not hide what another told."""
-    every = {"cosine": 0.5, "bm25": 2.0, "fullText": 3.0, "year": 2024.0}
+    every: dict[str, Any] = {"cosine": 0.5, "bm25": 2.0, "fullText": 3.0, "year": 2024.0}
     own = {"semantic": "cosine", "dated": "cosine", "keyword": "bm25", "fullText": "fullText"}
     found = order[: ranks.draw(st.integers(1, 4))]
     lists = {
