@@ -81,6 +81,7 @@ class Unanswered(EmbeddingUnavailable):
         self.late = late
 
 
+_Failure = TextsRefused | Unanswered
 _KINDS: Mapping[str, type[EmbeddingUnavailable]] = {"failed": RequestFailed, "lost": Unanswered}
 
 
@@ -233,12 +234,7 @@ class RemoteEmbedder(ModelClient):
         return rows
 
     async def _divided(
-        self,
-        model: str,
-        texts: Sequence[str],
-        call: _Call,
-        failure: TextsRefused | Unanswered,
-        unanswered: int,
+        self, model: str, texts: Sequence[str], call: _Call, failure: _Failure, unanswered: int
     ) -> list[Row]:
         """Return the rows of the texts of a failed request, from two with half of them.
 

@@ -71,7 +71,7 @@ class Fake:
         raise AssertionError("searching writes nothing")
 
 
-def found_row(name: str, score: float, rid: str | None = None, **columns: float) -> Row:
+def found_row(name: str, score: float, rid: str | None = None, **columns: Any) -> Row:
     return Row(rid or f"#{name}", name, score, columns)
 
 
