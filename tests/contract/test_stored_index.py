@@ -101,6 +101,29 @@ async def test_generated_kinds_are_no_sources(store: Store) -> None:
     assert (again.deleted, again.inserted, again.replaced) == (1, 1, 0)
 
 
+async def test_files_that_only_hold_documents_are_no_sources(store: Store) -> None:
+    created = await filled(store, chunk("a"))
+    holder = source_record("list.json", (), file=True)
+    contents = replace(replacement(chunk("b", of=None)), sources=["b", "list.json"])
+    contents = replace(contents, records=[*contents.records, holder], chunks=[*contents.chunks, ()])
+    stored = await store.replace(created, contents)
+    assert stored is not None
+    assert stored.replaced == 0
+    assert await counts(store, created) == (2, 2, 10, 0, 0)
+    assert await store.count_sources(created.type) == (2, 2)
+    assert await store.sources(created.type, after="", limit=5) == ["a", "b"]
+    assert await store.sources(created.type, after="", limit=5, files=True) == ["list.json"]
+    wanted = OverviewRequest(None, None, HOUR, None, 2)
+    periods = (await store.overview(stored.collection, wanted)).value.periods
+    assert [entry[1:] for entry in periods] == [(2, 2)]
+    every = await store.source_records(created.type, after="", limit=5)
+    assert [each.source for each in every] == ["a", "b", "list.json"]
+    compared, _ = await store.compare_sources(created.type, created.type, after="", limit=5)
+    assert [source for source, _ in compared] == ["a", "b", "list.json"]
+    emptied = await put(store, stored.collection, gone=["list.json"])
+    assert (emptied.replaced, emptied.collection.sources) == (0, 2)
+
+
 async def test_documents_of_others_are_ordinary_sources(store: Store) -> None:
     created = await filled(store, chunk("a"), chunk("b"))
     title = chunk("b/title", of="b", kind="title")

@@ -421,8 +421,12 @@ async def test_a_caller_of_the_earlier_ability_meets_what_it_expects(
         json.dumps([{"source": f"j{n}", "title": f"J{n}", "content": f"Jay {n}."} for n in (1, 2)])
     )
     read = await call("search-index-file", **name, path=str(files / "list.json"))
+    again = await call("search-index-file", **name, path=str(files / "list.json"))
     (files / "list.json").unlink()
     assert (read["documents"], read["chunks"], read["failed"]) == (2, 2, [])
+    assert (again["documents"], again["chunks"], again["failed"]) == (2, 0, [])
+    info = await call("search-collection-info", **name)
+    assert (info["chunks"], info["sources"]) == (3, ["a.md", "j1", "j2"])
     (jay,) = (await call("search-query", **name, query="J2 jay", mode="keyword", limit=1))[
         "results"
     ]

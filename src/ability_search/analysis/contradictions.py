@@ -243,7 +243,7 @@ def _before(one: tuple[int | None, int | None], other: tuple[int | None, int | N
 
 
 def _date_text(text: str) -> str:
-    found = written_periods(text, limit=1)[0]
+    found = written_periods(text)[0]
     return text[found.start : found.end]
 
 

@@ -269,7 +269,7 @@ def _duplicates(item: Item) -> Iterator[ChunkRecord]:
 
 
 def _count(counted: Counter[str], item: Item) -> None:
-    counted["sources"] += not item.record.generated
+    counted["sources"] += item.record.counted
     counted["chunks"] += len(item.chunks)
     counted["tokens"] += item.record.tokens
     counted["kind_chunks"] += sum(bool(chunk.of) for chunk in item.chunks)

@@ -180,9 +180,9 @@ class ArtifactService:
     async def _remove_others(self, collection: Collection, kept: Container[str]) -> int:
         """Remove all other sources; return their number."""
         after, removed = "", 0
-        while page := await self._store.sources(collection.type, after=after, limit=_PAGE):
-            after = page[-1]
-            gone = [source for source in page if source not in kept]
+        while page := await self._store.source_records(collection.type, after=after, limit=_PAGE):
+            after = page[-1].source
+            gone = [each.source for each in page if each.source not in kept]
             if gone:
                 await self._indexing.remove(collection, gone, children=False)
                 removed += len(gone)

@@ -46,7 +46,7 @@ class ArtifactWriter:
         """Append sources, whose chunks follow in the same order."""
         self._sources = {record.source: record for record in records}
         for record in records:
-            self._counts["sources"] += not record.generated
+            self._counts["sources"] += record.counted
             self._counts["tokens"] += record.tokens
             self._counts["links"] += len(links_of(restored_document(record, ())))
             self._files[SOURCES].write(source_line(record))

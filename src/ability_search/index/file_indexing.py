@@ -90,7 +90,12 @@ class FileIndexing:
             documents: Sequence[Document], unread: Sequence[Skipped]
         ) -> Collection[str]:
             skipped.extend(unread)
-            return await self._store_documents(name, documents, options, total)
+            wanted = await self._store_documents(name, documents, options, total)
+            unchanged = [each.source for each in documents if each.source not in wanted]
+            inside = await self._indexing.inside(name, unchanged)
+            total.result.documents += inside
+            total.result.unchanged += inside
+            return wanted
 
         changes = changed_files(
             selection,

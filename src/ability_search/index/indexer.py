@@ -132,12 +132,27 @@ class Indexer:
         holders = [each for each in documents if each.children is not None]
         if not holders or not collection.nested:
             return []
-        stored = await self._store.documents_of(collection.type, [each.source for each in holders])
-        made = {*generated_sources(each.source for each in holders)}
-        kept = made.union(*(each.children or () for each in holders))
-        left = [each for each in stored if each not in kept]
-        records = await self._records(collection, left)
-        return [each.source for each in records if each.metadata.get("path") == each.of]
+        kept = {child for each in holders for child in each.children or ()}
+        left = await self._inside(collection, [each.source for each in holders], kept)
+        return [each.source for each in left]
+
+    async def inside(self, name: str, files: Sequence[str]) -> int:
+        """Return the number of documents in stored files, less the files that do not count."""
+        collection = await self._registry.find(name)
+        if collection is None or not collection.nested or not files:
+            return 0
+        inside = await self._inside(collection, files)
+        holders = await self._records(collection, list({each.of or "" for each in inside}))
+        return len(inside) - sum(not each.counted for each in holders)
+
+    async def _inside(
+        self, collection: Collection, files: Sequence[str], others: Iterable[str] = ()
+    ) -> list[SourceRecord]:
+        """Return the records of the documents in stored files, without ``others``."""
+        left = {*others, *generated_sources(files)}
+        stored = await in_halves(partial(self._store.documents_of, collection.type), files)
+        records = await self._records(collection, [each for each in stored if each not in left])
+        return [each for each in records if each.metadata.get("path") == each.of]
 
     async def _moved(self, collection: Collection, documents: Iterable[Document]) -> list[str]:
         """Return warnings for sources of documents in files that are stored as others'."""

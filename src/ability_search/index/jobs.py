@@ -251,6 +251,7 @@ class Run:
 
     async def report(self, done: int, total: int, stage: str) -> None:
         """Record and publish the progress."""
+        done = min(done, total)  # files that only hold documents do not count in the total
         self.progress.done, self.progress.total, self.progress.stage = done, total, stage
         await self._publish_event(PROGRESS, done=done, total=total, stage=stage)
 

@@ -81,6 +81,7 @@ class Unanswered(EmbeddingUnavailable):
         self.late = late
 
 
+_Failure = TextsRefused | Unanswered
 _KINDS: Mapping[str, type[EmbeddingUnavailable]] = {"failed": RequestFailed, "lost": Unanswered}
 
 
@@ -131,7 +132,7 @@ class RemoteEmbedder(ModelClient):
     one have fewer texts. A request that fails after that time is repeated with an eighth of them.
 
     A request that the server refuses, or fails at although it embeds another text, is repeated
-    with half of the texts, down to single ones. If the server then accepts every text, it limits
+    with half of the texts, down to single ones. If the server then accepts both halves, it limits
     the number of texts; later requests to the model respect this.
 
     A request at which the server ends or hangs is repeated when the server embeds another text
@@ -216,42 +217,44 @@ class RemoteEmbedder(ModelClient):
         rows = iter([row for part in parts for row in part.result()])
         return self._joined(model, [next(rows) if row is None else row for row in known])
 
-    async def _rows(self, model: str, texts: Sequence[str], call: _Call) -> list[Row]:
+    async def _rows(
+        self, model: str, texts: Sequence[str], call: _Call, *, unanswered: int = 0
+    ) -> list[Row]:
         """Return the rows of texts, from requests with fewer texts where the server refuses many.
 
         A request embeds the first of the texts.
         """
         rows: list[Row] = []
-        waiting: list[tuple[Sequence[str], int]] = [(texts, 0)]
-        accepted, limited = 0, False
-        while waiting:
-            some, unanswered = waiting.pop()
-            if not some:
-                continue
+        while len(rows) < len(texts):
+            some = texts[len(rows) : len(rows) + self._most(model)]
             try:
-                vectors = await self._requested(model, some, call, suspected=unanswered > 0)
-            except TextsRefused as exc:
-                if len(some) == 1:
-                    rows.append(exc)
-                    continue
-                waiting += _halves(some, unanswered)
-                limited = limited or not exc.retryable
-            except Unanswered as exc:
-                call.count(exc)
-                waiting.append((some[exc.texts :], 0))
-                some = some[: exc.texts]
-                if len(some) == 1 and unanswered >= _TWICE:
-                    rows.append(self._refused.add(model, some[0], exc))
-                elif len(some) == 1 or not unanswered:
-                    waiting.append((some, unanswered + 1))
-                else:
-                    waiting += _halves(some, unanswered)
-            else:
-                rows.extend(vectors)
-                accepted = max(accepted, len(vectors))
-                waiting.append((some[len(vectors) :], unanswered))
+                rows += list(await self._requested(model, some, call, suspected=unanswered > 0))
+            except (TextsRefused, Unanswered) as exc:
+                rows += await self._divided(model, some, call, exc, unanswered)
+        return rows
+
+    async def _divided(
+        self, model: str, texts: Sequence[str], call: _Call, failure: _Failure, unanswered: int
+    ) -> list[Row]:
+        """Return the rows of the texts of a failed request, from two with half of them.
+
+        If the server accepts all of these, it limits the number of texts.
+        """
+        limited = not failure.retryable
+        if isinstance(failure, Unanswered):
+            call.count(failure)
+            texts, limited = texts[: failure.texts], not failure.late
+            if len(texts) == 1 and unanswered >= _TWICE:
+                return [self._refused.add(model, texts[0], failure)]
+            if len(texts) == 1 or not unanswered:
+                return await self._rows(model, texts, call, unanswered=unanswered + 1)
+        elif len(texts) == 1:
+            return [failure]
+        middle = (len(texts) + 1) // 2
+        rows = await self._rows(model, texts[:middle], call, unanswered=unanswered)
+        rows += await self._rows(model, texts[middle:], call, unanswered=unanswered)
         if limited and not any(isinstance(row, TextsRefused) for row in rows):
-            self._limits[model] = accepted
+            self._limits[model] = min(self._most(model), middle)
         return rows
 
     async def _requested(
@@ -456,12 +459,6 @@ class _RefusedTexts:
         reason = f"{exc}, each time that it was asked to embed this text, and no other one"
         self._texts[model, text] = time.monotonic() + _REMEMBERED, reason
         return TextsRefused(reason, unanswered=True)
-
-
-def _halves(texts: Sequence[str], unanswered: int) -> list[tuple[Sequence[str], int]]:
-    """Return the halves of texts, the second one first."""
-    middle = len(texts) // 2
-    return [(texts[middle:], unanswered), (texts[:middle], unanswered)]
 
 
 def _other_dimensions(received: int, usual: int | None) -> str:

@@ -37,8 +37,11 @@ _UNLISTED = 3
 """Calls for a model that an agent does not have, where the broker does not list its agents."""
 
 
-_BROKEN_OFF = (httpx.ReadError, httpx.ReadTimeout, httpx.RemoteProtocolError, httpx.WriteError)
-"""Errors of a connection after the server had accepted it."""
+_BROKEN_OFF = (
+    *(httpx.ReadError, httpx.ReadTimeout, httpx.WriteError, httpx.WriteTimeout),
+    *(httpx.RemoteProtocolError, httpx.DecodingError),
+)
+"""Errors of a connection after the server had accepted it, or of what it sent."""
 
 
 class Transport(Protocol):

@@ -78,10 +78,12 @@ class Candidate:
     """Effect of each stage, for ``explain``."""
 
     def reach(self, other: Candidate) -> None:
-        """Take depth and cosines of the same chunk if a shallower search returned it.
+        """Take what another search tells of the same chunk: columns that were missing.
 
-        Cosines differ in their last digits with the search that returns them.
+        If it was shallower, also the depth and the cosines, which differ in their last digits with
+        the search that returns them.
         """
+        self.columns = {**other.columns, **self.columns}
         if other.depth < self.depth:
             self.depth, self.cosine, self.moved = other.depth, other.cosine, other.moved
 

@@ -31,9 +31,6 @@ from ability_search.search.plan import BM25, FULL_TEXT
 from ability_search.search.query import Retriever
 from ability_search.search.stage import Ports, Stage
 
-SIGNAL_TERMS: Final = 2 / 3
-"""Information of an additional signal, in units of the rarest possible term."""
-SIGNAL_WEIGHT_LIMIT: Final = 0.5
 _UNAWARE: Final = 0.05
 """Agreement with words up to which a model tells nothing about the texts of a collection."""
 _AWARE: Final = 0.15
@@ -97,20 +94,6 @@ def support(semantic: Floats, keyword: Floats) -> float:
         return 1.0
     first = np.argsort(-semantic, kind="stable")[:_FIRST]
     return min(1.0, max(0.01, float(keyword[first].mean()) / best / _SUPPORTED))
-
-
-def signal_weight(information: float, rarest: float) -> float:
-    """Return the weight of a signal next to the fused score, 0 to :data:`SIGNAL_WEIGHT_LIMIT`.
-
-    Query words and signal share the score by their information: ``m / (m + n)``, where the words
-    carry the information of ``n`` of the rarest terms, and the signal that of ``m``,
-    :data:`SIGNAL_TERMS`. The score is ``(1 - w) fused + w signal``.
-
-    Args:
-        information: Information of the query's topic, see :mod:`.bm25`.
-        rarest: Inverse document frequency of a term in a single chunk, > 0.
-    """
-    return min(SIGNAL_WEIGHT_LIMIT, SIGNAL_TERMS / (SIGNAL_TERMS + information / rarest))
 
 
 async def fuse(candidates: Candidates, _ports: Ports) -> None:

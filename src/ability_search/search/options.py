@@ -334,8 +334,8 @@ class QueryInput(Input):
         " document, scored by its best kind; documents are the chunks themselves.",
         examples=[["title", "summary", "documents"]],
     )
-    prf: Feedback | bool = Field(
-        False,
+    prf: Feedback | bool | None = Field(
+        None,
         description="Pseudo-relevance feedback: search again with words and vectors of the first"
         " hits.",
         examples=[True, {"chunks": 3, "terms": 12}],

@@ -48,7 +48,7 @@ from ability_search.search.stages.limits import (
 )
 from ability_search.search.stages.pseudo_relevance import PSEUDO_RELEVANCE
 from ability_search.search.stages.query_expansion import QUERY_EXPANSION
-from ability_search.search.stages.time_closeness import TIME_CLOSENESS, time_signal
+from ability_search.search.stages.time_closeness import TIME_CLOSENESS
 from ability_search.search.stages.time_order import TIME_ORDER
 
 # For the query, once.
@@ -268,6 +268,4 @@ def refill_depth(lists: Sequence[Candidates]) -> int | None:
 
 def explained(candidates: Candidates) -> dict[str, Any]:
     """Return how the query was understood and the candidates found, for ``explain``."""
-    signal = time_signal(candidates.plan, candidates.query)
-    weight = signal.weight if signal else 0.0
-    return candidates.query.explained(weight) | explained_retrieval(candidates)
+    return candidates.query.explained | explained_retrieval(candidates)

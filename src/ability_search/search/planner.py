@@ -25,7 +25,7 @@ def needs_statistics(query: Query) -> bool:
     return (
         query.asked.mode != "semantic"
         or bool(query.intent.excluded)
-        or query.dates_count
+        or query.intent.period is not None
         or query.intent.order is not None
         or query.full_text is not None
     )

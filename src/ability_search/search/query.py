@@ -183,32 +183,23 @@ class Query:
             order=order,
         )
 
-    def explained(self, time_weight: float) -> dict[str, Any]:
-        """Return how the query was understood, for ``explain``; empty if it was taken literally.
-
-        Args:
-            time_weight: Share of dates in the score.
-        """
+    @property
+    def explained(self) -> dict[str, Any]:
+        """Return how the query was understood, for ``explain``; empty if it was taken literally."""
         intent = self.intent
-        if not (intent.excluded or self.dates_count or intent.order):
+        if not (intent.excluded or intent.period or intent.order):
             return {}
         found = {
             "topic": intent.topic,
             "excluded": list(intent.excluded),
             "period": _days(intent.period) if intent.period else None,
             "order": intent.order,
-            "timeWeight": time_weight,
             "spans": [
                 {"kind": each.kind, "start": each.start, "end": each.end}
                 for each in intent.recognized
             ],
         }
         return {"understood": found}
-
-    @property
-    def dates_count(self) -> bool:
-        """Return whether dates count: the query or its options name a period."""
-        return self.intent.period is not None
 
 
 def parse_query(asked: QueryInput, filter: Filter | None = None) -> Query:

@@ -106,8 +106,6 @@ def pooled(
                 candidate = pool[row.chunk_id] = found
             else:
                 candidate.reach(found)
-                if name not in compared:
-                    candidate.columns = {**row.columns, **candidate.columns}
             candidate.ranks[name] = rank
             candidate.values[name] = row.score
     return list(pool.values())

@@ -306,6 +306,8 @@ class Searcher:
         if answer.query.asked.reranker is not None:
             for own in lists.values():
                 own.ranked.sort(key=lambda item: (-item.score, item.chunk_id if item.score else ""))
+                for place, item in enumerate(own.ranked):
+                    item.place = place
         lists = await _survivors(list(lists), selected, answer)
         answer.ranked = await self._together(lists.values())
         slowest = Timings()

@@ -77,7 +77,7 @@ class MemoryDocuments(Tables):
             revision=record.revision + 1,
             updated_at=self._now(),
             chunks=sum(source.chunks for source in sources),
-            sources=sum(not source.generated for source in sources),
+            sources=sum(source.counted for source in sources),
             tokens=sum(source.tokens for source in sources),
             tokens_min=min(_known(source.tokens_min for source in sources), default=None),
             tokens_max=max(_known(source.tokens_max for source in sources), default=None),
@@ -105,7 +105,7 @@ class MemoryDocuments(Tables):
             collection=new,
             deleted=sum(each.record.chunks for each in old),
             inserted=len(inserted),
-            replaced=sum(not each.record.generated for each in old),
+            replaced=sum(each.record.counted for each in old),
         )
 
     async def content_hashes(
@@ -125,7 +125,7 @@ class MemoryDocuments(Tables):
         children: bool = True,
     ) -> list[str]:
         found = [each.record for each in self._generation(generation).ordered_sources(after=after)]
-        wanted = [each for each in found if (each.file if files else not each.generated)]
+        wanted = [each for each in found if (each.file if files else each.counted)]
         return [each.source for each in wanted if children or each.of is None][:limit]
 
     async def documents_of(self, generation: str, sources: Sequence[str]) -> list[str]:
@@ -166,7 +166,7 @@ class MemoryDocuments(Tables):
 
     async def count_sources(self, generation: str) -> tuple[int, int]:
         records = [each.record for each in self._generation(generation).sources.values()]
-        return sum(not each.generated for each in records), sum(each.chunks for each in records)
+        return sum(each.counted for each in records), sum(each.chunks for each in records)
 
     async def check_vectors(
         self, generation: str, *, kinds: bool, dimensions: int, after: str, limit: int
@@ -337,7 +337,7 @@ class MemoryCopies(Tables):
                 sizes[least] = sizes.get(least, 0) + 1
         if (period := request.period) is not None:
             for source in (each.record for each in generation.sources.values()):
-                if not is_kind(source.kind, source.of):
+                if source.chunks and not is_kind(source.kind, source.of):
                     start = source.indexed_at - source.indexed_at % period
                     sources, chunks = periods.get(start, (0, 0))
                     periods[start] = sources + 1, chunks + source.chunks

@@ -240,10 +240,10 @@ class IndexStore(Protocol):
         files: bool = False,
         children: bool = True,
     ) -> list[str]:
-        """Return source names greater than ``after``, in order.
+        """Return the names of sources that count greater than ``after``, in order.
 
-        Generated kinds are left out; with ``files``, so is what was not read from a file; without
-        ``children``, so are the documents of other documents.
+        With ``files``, they are those read from a file, whether or not they count; without
+        ``children``, the documents of other documents are left out.
         """
 
     async def documents_of(self, generation: str, sources: Sequence[str]) -> list[str]:
@@ -283,7 +283,7 @@ class IndexStore(Protocol):
         """
 
     async def count_sources(self, generation: str) -> tuple[int, int]:
-        """Return the number of sources, without generated ones, and the chunks they record."""
+        """Return the number of sources that count, and the chunks that all record."""
 
     async def check_vectors(
         self, generation: str, *, kinds: bool, dimensions: int, after: str, limit: int

@@ -133,6 +133,11 @@ class SourceRecord:
     dedup_threshold: float | None = None
     """Minimum cosine at which its chunks are duplicates of others; ``None`` if never."""
 
+    @property
+    def counted(self) -> bool:
+        """Return whether it is a source, not a derived kind or a file that only holds documents."""
+        return not self.generated and self.chunks > 0
+
 
 @dataclass(frozen=True, slots=True)
 class Link:
@@ -363,7 +368,7 @@ class Replaced:
     inserted: int
     """Chunks."""
     replaced: int
-    """Sources, without generated ones."""
+    """Sources that count."""
 
 
 @dataclass(frozen=True, slots=True)

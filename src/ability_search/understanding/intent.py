@@ -1,7 +1,14 @@
-"""Intent of a query: topic, exclusions and time."""
+"""Intent of a query: topic, exclusions and time.
+
+``latest deployment`` and ``what was the last incident`` ask for the newest. ``last`` and ``first``
+count in questions about the past only, not in ``what is the last element``. Questions how to do
+something (``how to find the newest file``) and statements (``the latest results are poor``) do not
+count. Words within quotation marks are ignored.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
@@ -14,8 +21,10 @@ from ability_search.understanding.exclusions import (
     without,
 )
 from ability_search.understanding.periods import Period, day_of
-from ability_search.understanding.recency import Order, find_order
 from ability_search.understanding.requested_period import find_timeframe
+from ability_search.understanding.sentence_types import is_instruction, is_statement, masked
+
+Order = Literal["newest", "oldest"]
 
 QUERY_WORDS: Final = 80
 """Maximum words of a query to analyze; a longer text is an example to compare with."""
@@ -23,6 +32,39 @@ _LENGTH: Final = 2000
 """Maximum characters of a query to analyze."""
 PHRASES_LIMIT: Final = 16
 """Maximum number of excluded phrases used, the first ones; all are removed from the topic."""
+_NEWEST_WORDS: Final = (
+    r"most\s+recent(?:ly)?|latest|newest|recent(?:ly)?|lately"
+    r"|(?:neu|aktuell)este[nrsm]?|neulich|kürzlich|plus\s+récente?s?|récemment"
+    r"|más\s+recientes?|recientemente"
+)
+_OLDEST_WORDS: Final = (
+    r"oldest|earliest|(?:älte|frühe)ste[nrsm]?|plus\s+ancien(?:ne)?s?|más\s+antigu[oa]s?"
+)
+
+
+def _of_time(words: str, chinese: str) -> re.Pattern[str]:
+    """Return a pattern of words that are not part of a name such as ``image:latest``."""
+    return re.compile(
+        rf"(?<!\bat\sthe\s)(?<![\w:@/.=+-])(?:{words})(?![\w:@/=+-]|\.\w)(?!\s+possible\b)|{chinese}",
+        re.IGNORECASE,
+    )
+
+
+_NEWEST = _of_time(_NEWEST_WORDS, "最新|最近(?=的)")
+_OLDEST = _of_time(_OLDEST_WORDS, "最早|最旧")
+_PAST = r"""
+    ^\W*(?:what|which|when|who|whose|where)\b (?=.*?\b(?:was|were|did|had|has|have)\b)
+    .*? (?<!\bbefore\sthe\s)(?<!\bafter\sthe\s)(?<!\bsince\sthe\s) (?<![\w:@/.=+-])(?-i:%s)(?=\s)
+    (?!\s+(?:names?|mile|resort|minute|words?|elements?|items?|one|aid|class|floor|place)\b)
+"""
+_LAST, _FIRST = (re.compile(_PAST % word, re.IGNORECASE | re.VERBOSE) for word in ("last", "first"))
+_HOW = re.compile(
+    r"""
+    \bhow\s+(?:to|do|does|can|could|should|would|is|are)\b
+    | ^\W*(?:does|(?:can|could|should|do)\s+(?:i|we|you\s+have\s+to|one))\b
+    """,
+    re.IGNORECASE | re.VERBOSE,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +144,16 @@ def understand(
         order=order,
         recognized=recognized,
     )
+
+
+def find_order(text: str) -> Order | None:
+    """Return whether a query asks for the newest or the oldest; ``None`` if for neither or both."""
+    plain = masked(text)
+    newest = any(pattern.search(plain) for pattern in (_NEWEST, _LAST))
+    oldest = any(pattern.search(plain) for pattern in (_OLDEST, _FIRST))
+    if newest == oldest or _HOW.search(plain) or is_statement(plain) or is_instruction(plain):
+        return None
+    return "newest" if newest else "oldest"
 
 
 def _recognized(exclusions: Exclusions, times: Sequence[tuple[int, int]]) -> tuple[Recognized, ...]:

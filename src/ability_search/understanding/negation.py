@@ -8,9 +8,8 @@ one that negates, or before one like ``is not needed``.
 from __future__ import annotations
 
 import re
-from typing import Final
-
-from ability_search.understanding.cues import Cue, any_of
+from collections.abc import Iterable
+from typing import Final, NamedTuple
 
 SCOPE_CHARACTERS: Final = 80
 """Maximum distance of a negation, in characters; at most four words lie between."""
@@ -18,6 +17,19 @@ SCOPE_CHARACTERS: Final = 80
 _TURN = r"(?!(?:although|and|because|but|however|only|so|though|which|while)\b)"
 _BETWEEN = rf"(?:[^\w'’.;:!?\n]++{_TURN}[\w'’]++)"
 _BE_NOT = r"(?:is|are|was|were|been|be)(?:n['’]t|\s+(?:not|never))"
+
+
+class Cue(NamedTuple):
+    """A pattern of words that negate, and texts in which they do and do not negate ``cream``."""
+
+    pattern: str
+    example: str
+    counterexample: str
+
+
+def _any_of(cues: Iterable[Cue]) -> str:
+    return "|".join(cue.pattern for cue in cues)
+
 
 BEFORE: Final = (
     Cue(
@@ -50,9 +62,9 @@ BEHIND: Final = (
 """Words that negate what precedes."""
 
 _BEFORE = re.compile(
-    rf"(?<![\w'’])(?:{any_of(BEFORE)}){_BETWEEN}{{0,4}}[^\w'’.;:!?\n]++$", re.IGNORECASE
+    rf"(?<![\w'’])(?:{_any_of(BEFORE)}){_BETWEEN}{{0,4}}[^\w'’.;:!?\n]++$", re.IGNORECASE
 )
-_BEHIND = re.compile(any_of(BEHIND), re.IGNORECASE)
+_BEHIND = re.compile(_any_of(BEHIND), re.IGNORECASE)
 
 
 def is_negated(text: str, start: int, end: int) -> bool:

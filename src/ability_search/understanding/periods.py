@@ -128,16 +128,12 @@ def buckets_of_query(period: Period) -> list[str]:
     :data:`MONTHS_LIMIT` months. At most :data:`YEARS_LIMIT` keys: those next to the end that is
     not open, else the latest.
     """
-    first, last = period.first, period.last
-    span = YEARS_LIMIT * 366
-    if first is None and last is None:
-        return []
-    if first is None:
-        assert last is not None
-        return _years(last - span, last)
-    if last is None:
-        return _years(first, first + span, latest=False)
-    return _months(first - NEAR_DAYS, last + NEAR_DAYS) or _years(first, last)
+    first, last, span = period.first, period.last, (YEARS_LIMIT - 1) * 365
+    if first is not None and last is not None:
+        return _months(first - NEAR_DAYS, last + NEAR_DAYS) or _years(first, last)
+    if first is not None:
+        return _years(first, first + span)
+    return [] if last is None else _years(last - span, last)
 
 
 def _first_of(year: int, month: int) -> int:
@@ -153,9 +149,10 @@ def _months(first: int, last: int) -> list[str]:
     return [f"{month // 12:04d}-{month % 12 + 1:02d}" for month in range(low, high + 1)]
 
 
-def _years(first: int, last: int, *, latest: bool = True) -> list[str]:
-    years = [f"{year:04d}" for year in range(_clamped(first).year, _clamped(last).year + 1)]
-    return years[-YEARS_LIMIT:] if latest else years[:YEARS_LIMIT]
+def _years(first: int, last: int) -> list[str]:
+    """Return the keys of the years touched, the latest if they are too many."""
+    low, high = _clamped(first).year, _clamped(last).year
+    return [f"{year:04d}" for year in range(max(low, high - YEARS_LIMIT + 1), high + 1)]
 
 
 def _clamped(day: int) -> date:

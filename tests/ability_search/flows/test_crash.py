@@ -217,7 +217,7 @@ async def test_a_database_killed_while_it_is_written_to_loses_nothing(tmp_path: 
             network = network_of(client, settings)
             await database.start()
             try:
-                for round_ in range(1, 5):
+                for round_ in range(1, 4):
                     call = asyncio.create_task(index(client, round_))
                     await kill_after(database, model, chance.randint(2, 14))
                     await database.start()
@@ -244,7 +244,7 @@ async def test_a_worker_killed_while_it_indexes_leaves_a_state_that_the_next_com
             await database.start()
             await worker.start()
             try:
-                for round_ in range(1, 5):
+                for round_ in range(1, 4):
                     call = asyncio.create_task(index(client, round_))
                     await kill_after(worker, model, chance.randint(2, 14))
                     async with asyncio.timeout(PATIENCE):

@@ -148,7 +148,8 @@ async def test_attachments_are_updated_and_deleted_with_their_message(
     assert {each.get("of") for each in near["results"]} == {None, "d/a.eml"}
     await note("a note")
     await note("d/a.eml#2")
-    assert (await index())["unchanged"] == 2
+    again = await index()
+    assert (again["files"], again["documents"], again["unchanged"]) == (2, 4, 4)
     changed = await index(a_eml=letter("Hello", c_docx=word("A pelican"), e_txt=b"An owl"))
     assert (changed["added"], changed["updated"], changed["unchanged"]) == (1, 1, 2)
     assert await sources(network) == {
@@ -183,7 +184,9 @@ async def test_a_list_of_documents_is_that_many_documents_with_their_sources(
     assert dogs["metadata"] == {"legs": 4, "path": "d/list.json", "extension": ""}
     assert [cats[name] for name in ("source", "title", "content")] == [*CATS.values()]
     again = await index()
-    assert [again[name] for name in names] == [1, 1, 0, 0, 0, 1, [], []]
+    assert [again[name] for name in names] == [1, 2, 0, 0, 0, 2, [], []]
+    info = await network.call("search-collection-info", collection="docs")
+    assert (info["sourceCount"], info["sources"]) == (2, [DOGS["source"], CATS["source"]])
     note = document("note", "A note on cats.", of="d/list.json")
     await network.call("search-index", collection="docs", documents=[note])
     # A document that leaves the file is deleted, what others said of the file is kept.
@@ -192,7 +195,7 @@ async def test_a_list_of_documents_is_that_many_documents_with_their_sources(
     assert await sources(network) == {"birds", "note", "pets/cats.md"}
     rebuilt = await network.call("search-reindex", collection="docs", maxTokens=64)
     assert rebuilt["chunks"] == 3
-    assert (await index())["unchanged"] == 1
+    assert (rebuilt["documents"], (await index())["unchanged"]) == (3, 2)
     found = await network.call("search-query", collection="docs", query="birds sing")
     assert (found["results"][0]["title"], found["results"][0]["of"]) == ("On birds", "d/list.json")
     # Another shape is read as before, and the documents are gone.

@@ -12,7 +12,7 @@ import pytest_asyncio
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.ability_search.flows.conftest import Network, document, starting
-from tests.ability_search.flows.test_option_combinations import reread
+from tests.ability_search.flows.test_option_combinations import reread, talk
 
 from kadi_client import Connection, Tool
 
@@ -60,7 +60,9 @@ OPTIONS: dict[str, st.SearchStrategy[Any]] = {
     "maxPerSource": st.integers(1, 2),
     "diversity": st.sampled_from([0.3, 0.7]),
     "prf": st.just(True) | st.fixed_dictionaries({"chunks": st.integers(1, 20)}),
-    "graph": st.fixed_dictionaries({"hops": st.integers(1, 2), "minSimilarity": st.just(0.1)}),
+    "graph": st.fixed_dictionaries(
+        {"hops": st.integers(1, 2), "minSimilarity": st.sampled_from([-1, 0.1])}
+    ),
     "decay": st.fixed_dictionaries({"halfLifeDays": st.just(900), "weight": _weights}),
     "rerank": st.sampled_from(
         [
@@ -68,13 +70,14 @@ OPTIONS: dict[str, st.SearchStrategy[Any]] = {
             {"metadata.tags": {"weight": 1, "rules": {"contains": "bas"}}},
         ]
     ),
-    "reranker": st.fixed_dictionaries({"top": st.sampled_from([1, 10, 35])}),
+    "reranker": st.fixed_dictionaries({"top": st.sampled_from([1, 10, 35, 120])}),
     "fullText": st.fixed_dictionaries(
         {"weight": _weights, "fields": st.just(["title", "metadata.tags"])}
     ),
     "fusion": st.sampled_from(
         [{"method": "rrf"}, {"method": "convex", "weights": {"semantic": 0, "keyword": 1}}]
     ),
+    "expandQuery": st.just(True),
     "extended": st.sampled_from([["summary"], ["documents", "summary"]]),
     "expand": st.sampled_from(["neighbors", "section"]),
     "queries": st.lists(st.sampled_from(WORDS), min_size=1, max_size=2),
@@ -86,8 +89,14 @@ OPTIONS: dict[str, st.SearchStrategy[Any]] = {
 }
 
 
-def requests(collections: Sequence[str]) -> st.SearchStrategy[Answer]:
-    """Queries in all modes, of one collection or several, with up to four options."""
+SELECTING = ("diversity", "expand", "graph", "maxPerSource", "reranker")
+"""Options after which other hits are first, or fewer, which the later ones of them see."""
+
+
+def requests(
+    collections: Sequence[str], options: Sequence[str] = tuple(OPTIONS), *, least: int = 0
+) -> st.SearchStrategy[Answer]:
+    """Queries in all modes, of one collection or several, with some of the options."""
     several = st.lists(st.sampled_from(collections), min_size=2, max_size=3, unique=True)
     always = {
         "collection": st.sampled_from(collections) | several,
@@ -95,7 +104,8 @@ def requests(collections: Sequence[str]) -> st.SearchStrategy[Answer]:
         "mode": st.sampled_from(["semantic", "keyword", "hybrid"]),
         "asOf": st.just("2030-01-01"),
     }
-    chosen = st.lists(st.sampled_from(sorted(OPTIONS)), unique=True, max_size=4)
+    names = st.sampled_from(sorted(options))
+    chosen = st.lists(names, unique=True, min_size=least, max_size=least + 4)
     return chosen.flatmap(
         lambda names: st.fixed_dictionaries(always | {name: OPTIONS[name] for name in names})
     )
@@ -151,14 +161,18 @@ async def library(
         async with asyncio.timeout(60):
             while net.databases and await vector_search(net, "large") != "graph":
                 pass  # Maintenance builds it beside the queries.
-        tools = [Tool("rerank", "Read.", {"type": "object"}, reread)]
+        tools = [
+            Tool("rerank", "Read.", {"type": "object"}, reread),
+            Tool("chat-completion", "Talk.", {"type": "object"}, talk),
+        ]
         async with Connection(net.url, name="models", role="ability", tools=tools):
             yield Library(net)
 
 
-@settings(max_examples=40, derandomize=True)
+@settings(max_examples=60, derandomize=True)
 @given(
-    request=requests(list(COLLECTIONS)), sizes=st.lists(st.integers(1, 60), min_size=2, max_size=5)
+    request=requests(list(COLLECTIONS)) | requests(["alike", "large"], SELECTING, least=3),
+    sizes=st.lists(st.integers(1, 60), min_size=2, max_size=5),
 )
 async def test_pages_are_parts_of_one_list(
     library: Library, request: Answer, sizes: list[int]

@@ -222,6 +222,8 @@ class Mortal:
 
     deadly: frozenset[str]
     away: int = 2
+    most: int = 10**9
+    """Number of texts beyond which it ends, as one without memory for more does."""
     ended: int = 0
     sizes: list[int] = field(default_factory=list)
     _left: int = 0
@@ -232,7 +234,7 @@ class Mortal:
             self._left -= 1
             raise EmbeddingUnavailable("no provider", retry_after=0.0)
         self.sizes.append(len(texts))
-        if not self.deadly.isdisjoint(texts):
+        if len(texts) > self.most or not self.deadly.isdisjoint(texts):
             self.ended, self._left = self.ended + 1, self.away
             raise EMBEDDINGS.failure(Objection("lost", said="it disconnected"), request)
         return {"data": [{"index": n, "embedding": vector_of(t)} for n, t in enumerate(texts)]}
@@ -269,6 +271,21 @@ async def test_a_server_that_ends_once_loses_no_text() -> None:
     texts = [f"text number {n}" for n in range(64)]
     assert (await client_of(transport).embed("m", texts, timeout=20)).shape == (64, 3)
     assert 32 not in server.sizes, "it is repeated whole"
+
+
+@pytest.mark.parametrize("limit", [1, 2, 7, 32, 63])
+async def test_the_number_of_texts_at_which_a_server_ends_is_learned(limit: int) -> None:
+    server = Mortal(frozenset(), most=limit)
+    client = client_of(server, breaker_failures=50)
+    texts = [f"text number {n}" for n in range(200)]
+    assert (await client.embed("m", texts, timeout=20)).shape == (200, 3)
+    assert server.ended <= 20, "requests of the same call respect it, too"
+    server.sizes.clear()
+    server.deadly = frozenset({texts[90]})
+    with pytest.raises(TextsRefused) as raised:
+        await client.embed("m", texts, timeout=20)
+    assert_rows(raised.value, texts, server.deadly)
+    assert limit / 2 <= max(server.sizes) <= limit, "it ends at that text only"
 
 
 async def test_texts_of_other_calls_are_not_lost_with_the_one_at_which_the_server_ends() -> None:
@@ -359,6 +376,8 @@ async def mortal(how: str, deadly: str) -> AsyncIterator[Transport]:
                 body = json.dumps(answer_of(request)).encode()
                 if how == "body cut":
                     api.prepare(200, body[:40], content_length=str(len(body)), connection="close")
+                elif how == "no gzip":
+                    api.prepare(200, body, content_encoding="gzip")
                 elif how == "chunk cut":
                     chunk = b"%x\r\n" % len(body) + body[:40]
                     api.prepare(200, chunk, transfer_encoding="chunked", connection="close")
@@ -369,7 +388,7 @@ async def mortal(how: str, deadly: str) -> AsyncIterator[Transport]:
         yield checked
 
 
-@pytest.mark.parametrize("how", ["broker", "reset", "body cut", "chunk cut"])
+@pytest.mark.parametrize("how", ["broker", "reset", "body cut", "chunk cut", "no gzip"])
 async def test_real_servers_that_end_at_a_text_lose_it_only(how: str) -> None:
     texts = [f"text number {n}" for n in range(70)]
     async with mortal(how, texts[40]) as transport:

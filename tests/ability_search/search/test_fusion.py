@@ -17,10 +17,8 @@ from ability_search.search.candidates import Candidate, Candidates
 from ability_search.search.fusion import (
     FUSION,
     JOIN,
-    SIGNAL_WEIGHT_LIMIT,
     fold_kinds,
     nearness,
-    signal_weight,
     support,
     trust,
 )
@@ -173,13 +171,6 @@ def test_a_collection_that_was_not_measured_has_usual_cosines() -> None:
     assert (DOCS.chance, DOCS.near, DOCS.agreement) == CALIBRATION
     assert isinstance(DOCS, Collection)
     assert nearness(np.array([-0.5, 0.5]), DOCS).tolist() == pytest.approx([0.05, 2 / 3])
-
-
-def test_signal_weighs_more_with_less_informative_words() -> None:
-    assert signal_weight(0, 7) == SIGNAL_WEIGHT_LIMIT
-    assert signal_weight(7, 7) == pytest.approx(0.4)
-    assert signal_weight(28, 7) == pytest.approx(1 / 7)
-    assert signal_weight(28, 7) == pytest.approx(signal_weight(56, 14))
 
 
 # Kinds give place and score to what they stand for.

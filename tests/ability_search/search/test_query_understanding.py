@@ -19,7 +19,7 @@ from ability_search.search.planner import planned
 from ability_search.search.query import Query, understood
 from ability_search.search.retrievers import pooled
 from ability_search.search.stages.exclusion_penalty import EXCLUSION_PENALTY
-from ability_search.search.stages.time_closeness import TIME_CLOSENESS, time_signal
+from ability_search.search.stages.time_closeness import TIME_CLOSENESS, time_weight
 from ability_search.search.stages.time_order import TIME_ORDER
 from ability_search.store.records import Row, VectorSearch
 from ability_search.text.bm25 import QueryTerms
@@ -59,9 +59,8 @@ def test_query_without_intent_is_its_own_topic() -> None:
     assert (query.intent.topic, query.intent.excluded) == (query.asked.query, ())
     assert query.texts == {"cosine": query.asked.query}
     assert wanted_fields(query) == []
-    assert not query.dates_count
     assert query.recognized is None
-    assert query.explained(0.0) == {}
+    assert query.explained == {}
 
 
 def test_embedded_texts_are_named_by_their_columns() -> None:
@@ -125,11 +124,8 @@ def test_closeness_is_a_share_of_the_score() -> None:
 
 def test_dates_count_less_with_informative_words() -> None:
     query = read("caching in March 2021")
-    weights = []
-    for informative in (0.0, 0.5, 2.0, 10.0):
-        signal = time_signal(replace(PLAN, informative=informative), query)
-        assert signal is not None
-        weights.append(signal.weight)
+    plans = [replace(PLAN, informative=information) for information in (0.0, 0.5, 2.0, 10.0)]
+    weights = [time_weight(candidates_of(query, plan, [], NOW)) for plan in plans]
     assert weights == pytest.approx([0.5, 0.5, 0.25, 0.0625])
 
 
@@ -170,7 +166,7 @@ def test_newest_of_equally_relevant_comes_first() -> None:
         assert found["planned"] == found["new"]
         assert all(0 <= score <= 1 for score in found.values())
         assert found["far"] < 0.35
-        assert query.explained(0.0)["understood"]["order"] in ("newest", "oldest")
+        assert query.explained["understood"]["order"] in ("newest", "oldest")
 
 
 def test_undated_candidates_of_one_day_are_unchanged() -> None:

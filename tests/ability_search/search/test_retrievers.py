@@ -8,6 +8,8 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tests.ability_search.search.values import candidates_of, query_of
 
 from ability_search.collection import Collection
@@ -69,7 +71,7 @@ class Fake:
         raise AssertionError("searching writes nothing")
 
 
-def found_row(name: str, score: float, rid: str | None = None, **columns: float) -> Row:
+def found_row(name: str, score: float, rid: str | None = None, **columns: Any) -> Row:
     return Row(rid or f"#{name}", name, score, columns)
 
 
@@ -104,6 +106,28 @@ def test_replaced_chunk_counts_as_found_last() -> None:
     old, new = found_row("a", 0.9), found_row("a", 4.0, "#new", cosine=0.3)
     (item,) = pool(semantic=[old], keyword=[new])
     assert (item.rid, item.cosine, item.bm25, item.ranks) == ("#new", 0.3, 4.0, {"keyword": 1})
+
+
+@given(order=st.permutations(["semantic", "dated", "keyword", "fullText"]), ranks=st.data())
+def test_candidate_has_the_columns_of_all_searches_that_found_it(
+    order: list[str], ranks: st.DataObject
+) -> None:
+    """A search tells nothing of its own score; a deeper one must not hide what another told."""
+    every: dict[str, Any] = {"cosine": 0.5, "bm25": 2.0, "fullText": 3.0, "year": 2024.0}
+    own = {"semantic": "cosine", "dated": "cosine", "keyword": "bm25", "fullText": "fullText"}
+    found = order[: ranks.draw(st.integers(1, 4))]
+    lists = {
+        name: [
+            *(found_row(f"{name}{n}", 9.0) for n in range(ranks.draw(st.integers(0, 30)))),
+            found_row("a", every[own[name]], **{k: v for k, v in every.items() if k != own[name]}),
+        ]
+        for name in found
+    }
+    pool = pooled(lists, DOCS, (10, 20, 40), compared=("semantic", "dated"))
+    (item,) = (each for each in pool if each.chunk_id == "a")
+    told = {name for each in found for name in every if name != own[each]}
+    assert {name: item.columns.get(name) for name in told} == {name: every[name] for name in told}
+    assert item.cosine == 0.5
 
 
 def test_no_rows_give_no_candidates() -> None:

@@ -43,9 +43,6 @@ def days(period: Period) -> tuple[str, str]:
         ("juillet 2025", "2025-07-01", "2025-07-31"),
         ("juin 2025", "2025-06-01", "2025-06-30"),
         ("enero de 2026", "2026-01-01", "2026-01-31"),
-        ("week 12 of 2026", "2026-03-16", "2026-03-22"),
-        ("2026-Mar-05", "2026-03-05", "2026-03-05"),
-        ("5thMarch2026", "2026-03-05", "2026-03-05"),
         ("12-Mar-2026", "2026-03-12", "2026-03-12"),
         ("3-7 March 2026", "2026-03-03", "2026-03-07"),
         ("March 12, 2026", "2026-03-12", "2026-03-12"),
@@ -53,25 +50,16 @@ def days(period: Period) -> tuple[str, str]:
         ("Sept. 5, 2025", "2025-09-05", "2025-09-05"),
         ("February 2024", "2024-02-01", "2024-02-29"),
         ("January of 2000", "2000-01-01", "2000-01-31"),
-        ("early March 2026", "2026-03-01", "2026-03-10"),
-        ("mid-Feb 2026", "2026-02-11", "2026-02-20"),
-        ("end of February 2026", "2026-02-21", "2026-02-28"),
         ("2026-03", "2026-03-01", "2026-03-31"),
         ("03/2026", "2026-03-01", "2026-03-31"),
         ("Q1 2026", "2026-01-01", "2026-03-31"),
         ("2026-Q3", "2026-07-01", "2026-09-30"),
-        ("Q4 FY 2025", "2025-10-01", "2025-12-31"),
         ("H2 2025", "2025-07-01", "2025-12-31"),
         ("second quarter of 2026", "2026-04-01", "2026-06-30"),
         ("first half of 2025", "2025-01-01", "2025-06-30"),
         ("last quarter of 2025", "2025-10-01", "2025-12-31"),
-        ("2026-W11", "2026-03-09", "2026-03-15"),
         ("spring 2026", "2026-03-01", "2026-05-31"),
         ("winter 2025", "2025-12-01", "2026-02-28"),
-        ("early 2026", "2026-01-01", "2026-04-30"),
-        ("mid-2026", "2026-05-01", "2026-08-31"),
-        ("late 2026", "2026-09-01", "2026-12-31"),
-        ("(2009)", "2009-01-01", "2009-12-31"),
         ("1990s", "1990-01-01", "1999-12-31"),
         ("2026年3月12日", "2026-03-12", "2026-03-12"),
         ("2026年2月", "2026-02-01", "2026-02-28"),
@@ -95,6 +83,12 @@ def test_a_date_within_a_sentence_is_found(text: str, first: str, last: str) -> 
         ("log_2026-01-15.tar.gz", "2026-01-15"),
         ("notes/2026/01/15/standup.md", "2026/01/15"),
         ("between May 2024 and June 2024", "May 2024 and June 2024"),
+        ("from 2019 to 2021", "2019 to 2021"),
+        ("zwischen Mai 2024 und Juni 2024", "Mai 2024 und Juni 2024"),
+        ("one book (2009) of hers", "2009"),
+        ("planned for mid-2026", "2026"),
+        ("at the end of 2026", "2026"),
+        ("in early March 2026", "March 2026"),
     ],
 )
 def test_words_around_a_date_are_not_part_of_it(text: str, written: str) -> None:
@@ -110,6 +104,8 @@ def test_words_around_a_date_are_not_part_of_it(text: str, written: str) -> None
         "call 555-2024-11 or +49 2026 0312",
         "at 20:26 or 2026:03:12",
         "costs $2024 or 2,026.03",
+        "more than 2000 men, up to 2000 pieces",
+        "early 2000 tokens, start 2048 game",
         "in 2000 users, in 2048 MB, by 1920 px",
         "port 2049 of 2026 requests",
         "Patch 8.2.2015, version 4.1.1999, 7.4.1527 and 2026 Feb 30",
@@ -124,12 +120,6 @@ def test_words_around_a_date_are_not_part_of_it(text: str, written: str) -> None
 )
 def test_numbers_that_are_not_dates_are_ignored(text: str) -> None:
     assert read(text) == []
-
-
-def test_the_limit_keeps_the_first_dates() -> None:
-    text = " and ".join(f"2026-03-{day:02d}," for day in range(1, 29))
-    assert len(written_periods(text)) == 28
-    assert written_periods(text, limit=5) == written_periods(text)[:5]
 
 
 @given(st.dates(date(1000, 1, 1), date(2999, 12, 31)), st.text(max_size=20), st.text(max_size=20))
@@ -165,7 +155,12 @@ def test_chunk_periods_come_from_source_titles_metadata_and_content() -> None:
         "Standup",
         "May 2025 > 2025-05-02",
         "Moved to 2026-03-12 and not to March 2026.",
-        metadata={"on": " 2026-01-01 ", "n": 3, "all": ["Q1 2024", 7], "text": "due 2030-01-01"},
+        metadata={
+            "on": " 2026-01-01 ",
+            "n": 3,
+            "all": ["Q1 2024", 7],
+            "text": f"due 2030-01-01 {'x' * 40}",
+        },
     )
     assert found == [
         one_day(2026, 3, 12),
@@ -177,22 +172,11 @@ def test_chunk_periods_come_from_source_titles_metadata_and_content() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "4:04 pm on 20 January, 2023",
-        "20 January 2023 at 16:04",
-        "2023-01-20T16:04:00.123+02:00",
-        " 16:04:00 UTC, 20 January 2023",
-    ],
-)
-def test_a_date_in_metadata_may_have_a_time_of_day(text: str) -> None:
-    assert chunk_periods("", metadata={"date": text}) == [one_day(2023, 1, 20)]
-
-
-@pytest.mark.parametrize("text", ["3:2 on 2023-01-20", "20 January 2023, room 4", "at 16:04"])
-def test_other_text_in_metadata_is_no_date(text: str) -> None:
-    assert chunk_periods("", metadata={"note": text}) == []
+def test_long_metadata_is_not_read_for_dates() -> None:
+    assert chunk_periods("", metadata={"date": "4:04 pm on 20 January, 2023"}) == [
+        one_day(2023, 1, 20)
+    ]
+    assert chunk_periods("", metadata={"note": f"20 January 2023 {'x' * 40}", "n": [1]}) == []
 
 
 def test_a_chunk_without_dates_has_no_periods() -> None:
@@ -205,8 +189,3 @@ def test_chunk_periods_are_limited_to_the_first_ones() -> None:
     found = chunk_periods("2026-03-12", text)
     assert len(found) == PERIODS_LIMIT
     assert found[:2] == [one_day(2026, 3, 12), one_day(1000, 1, 1)]
-
-
-def test_a_date_at_the_start_of_a_text_is_found() -> None:
-    assert [(each.start, each.end) for each in written_periods("2026 Mar 12 meeting")] == [(0, 11)]
-    assert written_periods("Mars 2020 landed") == []

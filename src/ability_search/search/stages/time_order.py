@@ -14,10 +14,9 @@ import numpy as np
 
 from ability_search.documents import Floats
 from ability_search.search.candidates import Candidate, Candidates, adjust
-from ability_search.search.fusion import signal_weight
 from ability_search.search.stage import scorer
 from ability_search.search.stages.pseudo_relevance import TAU
-from ability_search.search.stages.time_closeness import is_date, periods_of
+from ability_search.search.stages.time_closeness import periods_of, time_weight
 from ability_search.understanding.periods import day_of
 
 LIKELY: Final = 0.5
@@ -50,9 +49,7 @@ def order_gains(days: Floats, relevance: Floats) -> Floats:
 
 def score_order(order: str, items: Sequence[Candidate], candidates: Candidates) -> None:
     """Raise the newest of the relevant candidates, or the oldest, and lower the others."""
-    weight = candidates.query.temporal.weight
-    if weight is None:
-        weight = signal_weight(candidates.plan.informative, 1.0)
+    weight = time_weight(candidates)
     for item, gain in zip(items, _gains(items, order, candidates.now).tolist(), strict=True):
         score = min(1.0, max(0.0, item.score + weight * gain))
         adjust(item, NAME, score, gain=gain, share=weight)
@@ -76,17 +73,14 @@ def _gains(items: Sequence[Candidate], order: str, now: int) -> Floats:
 
 
 def _date(item: Candidate, today: int) -> float | None:
-    """Return the day of a candidate: the first date it names that is not in the future.
+    """Return the middle of the elapsed part of the first period that a candidate names, if any.
 
-    For a period, the middle of its elapsed part.
+    Periods that have not begun do not count.
     """
-    begun = [
-        (period.first, min(period.last, today), is_date(period))
-        for period in periods_of(item)
-        if period.first is not None and period.last is not None and period.first <= today
-    ]
-    chosen = next((each for each in begun if each[2]), begun[0] if begun else None)
-    return None if chosen is None else (chosen[0] + chosen[1]) / 2
+    for period in periods_of(item):
+        if period.first is not None and period.last is not None and period.first <= today:
+            return (period.first + min(period.last, today)) / 2
+    return None
 
 
 NAME = "order"

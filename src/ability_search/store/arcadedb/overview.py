@@ -146,7 +146,7 @@ def overview(
         steps.append(
             f"LET periods = SELECT indexedAt - indexedAt % {period:d} AS start,"
             f" count(*) AS sources, sum(chunks) AS chunks FROM `{source_type(chunk_type)}`"
-            " WHERE aspectOf IS NULL OR kind NOT IN :kinds GROUP BY start;"
+            " WHERE chunks > 0 AND (aspectOf IS NULL OR kind NOT IN :kinds) GROUP BY start;"
         )
         answer.append("'periods': $periods")
     if vectors is not None:

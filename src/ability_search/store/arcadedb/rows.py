@@ -97,6 +97,8 @@ _SOURCE_COLUMNS = {
     "dedup_threshold": "dedupThreshold",
 }
 """Fields of a :class:`SourceRecord` -> columns, in the order of new rows."""
+COUNTED = "generated IS NULL AND chunks > 0"
+"""The property of a :class:`SourceRecord` in SQL."""
 
 
 def chunk_row(record: ChunkRecord) -> dict[str, Any]:

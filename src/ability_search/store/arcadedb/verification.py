@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ability_search.store.arcadedb.core import Statement, source_type
+from ability_search.store.arcadedb.rows import COUNTED
 
 
 def compare_sources(live: str, built: str, *, after: str, limit: int) -> Statement:
@@ -38,12 +39,12 @@ def sources_named(chunk_type: str, sources: Sequence[str]) -> Statement:
 def count_sources(chunk_type: str) -> Statement:
     """Count the source records of a generation.
 
-    Returns one map: ``sources``, without generated kinds, and the ``chunks`` that all records
-    have together.
+    Returns one map: ``sources``, those that count, and the ``chunks`` that all records have
+    together.
     """
     return Statement(
         f"""
-        LET s = SELECT sum(if(ifnull(generated, false), 0, 1)) AS sources,
+        LET s = SELECT sum(CASE WHEN {COUNTED} THEN 1 ELSE 0 END) AS sources,
             sum(chunks) AS chunks FROM `{source_type(chunk_type)}`;
         RETURN {{'sources': ifnull($s[0].sources, 0), 'chunks': ifnull($s[0].chunks, 0)}};
         """,

@@ -16,7 +16,7 @@ from ability_search.store.arcadedb.core import (
     rows_together,
     source_type,
 )
-from ability_search.store.arcadedb.rows import STORED_COLUMNS, link_row, source_row
+from ability_search.store.arcadedb.rows import COUNTED, STORED_COLUMNS, link_row, source_row
 from ability_search.store.records import ChunkScores, Replacement
 
 
@@ -39,10 +39,10 @@ class Rows:
 _COMPARED = 200
 """Stand-ins whose duplicates are compared with what replaces them, if that has another text."""
 _TOTALS = (
-    "sum(if(ifnull(generated, false), 0, 1)) AS sources, sum(chunks) AS chunks,"
+    f"sum(CASE WHEN {COUNTED} THEN 1 ELSE 0 END) AS sources, sum(chunks) AS chunks,"
     " sum(tokens) AS tokens, min(tokensMin) AS lo, max(tokensMax) AS hi"
 )
-"""Totals in the collection's record; generated kinds do not count as sources."""
+"""Totals in the collection's record."""
 
 
 def source_hashes(name: str, chunk_type: str, sources: Sequence[str]) -> Statement:
@@ -65,7 +65,7 @@ def list_sources(
     chunk_type: str, *, after: str, limit: int, files: bool, children: bool
 ) -> Statement:
     """Select source names greater than ``after``, in order, see :class:`.port.IndexStore`."""
-    kept = "file = true" if files else "generated IS NULL"
+    kept = "file = true" if files else COUNTED
     if not children:
         kept += " AND aspectOf IS NULL"
     return Statement(
