@@ -20,8 +20,8 @@ from benchmarks.latency import load, settled
 from benchmarks.network import Network, running
 from kadi_client import Connection, KadiError
 
-_FEW = 20
-"""Minimum number of small queries beside each heavy caller."""
+_FEW = 200
+"""Minimum number of small queries beside each heavy caller, for a 99th percentile."""
 _PHRASINGS = texts.queries(9, seed=77)
 
 HEAVY: dict[str, tuple[int, dict[str, Any]]] = {

@@ -6,7 +6,7 @@ import asyncio
 import sys
 from collections.abc import AsyncIterator, Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from contextvars import copy_context
 from typing import Any, TypeVar
 
@@ -18,7 +18,7 @@ T = TypeVar("T")
 _LITTLE = 400
 """Work up to which a computation takes only some milliseconds."""
 _LARGE_CALLS = 2
-"""Number of large calls at a time: one computes while the other waits for the database."""
+"""Number of large calls at a time, one of each agent."""
 
 
 class ComputeTurns:
@@ -31,7 +31,7 @@ class ComputeTurns:
 
     def __init__(self) -> None:
         self._slots = FairSlots(1, max_waiting=sys.maxsize, share=1.0)
-        self._large = FairSlots(_LARGE_CALLS, max_waiting=sys.maxsize, share=1.0)
+        self._large = FairSlots(_LARGE_CALLS, max_waiting=sys.maxsize, share=1.0, reserve=True)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="compute")
 
     async def run(self, compute: Callable[[], T], *, work: int) -> T:
@@ -52,12 +52,9 @@ class ComputeTurns:
         """Run a call in the block; one of much work waits for its turn among those.
 
         So the candidates of a few large calls are in memory at a time, and their statements in the
-        database, however many are made.
+        database, however many are made; one agent has one of them.
         """
-        if work <= _LITTLE:
-            yield
-            return
-        async with self._large.slot(caller()):
+        async with self._large.slot(caller()) if work > _LITTLE else nullcontext():
             yield
 
 

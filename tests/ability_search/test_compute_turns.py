@@ -61,27 +61,34 @@ async def test_a_caller_with_few_computations_does_not_wait_for_all_of_another()
     assert began == ["m0", "f", "m1", "m2", "m4"]
 
 
-async def test_few_large_calls_run_at_a_time_and_small_ones_beside_them() -> None:
-    turns, running, most = ComputeTurns(), 0, 0
+async def test_each_agent_has_one_large_call_at_a_time_and_small_ones_beside_it() -> None:
+    turns, running, most = ComputeTurns(), list[str](), 0
     may_end = asyncio.Event()
 
-    async def call(work: int) -> None:
-        nonlocal running, most
-        async with turns.call(work=work):
-            running += 1
-            most = max(most, running)
-            await may_end.wait()
-            running -= 1
+    async def call(agent: str, work: int) -> None:
+        nonlocal most
+        with handling({}, caller=agent):
+            async with turns.call(work=work):
+                running.append(agent)
+                most = max(most, len(running))
+                await may_end.wait()
+                running.remove(agent)
 
-    large = [asyncio.create_task(call(MUCH)) for _ in range(20)]
+    def calls(agent: str, work: int, count: int = 20) -> list[asyncio.Task[None]]:
+        return [asyncio.create_task(call(agent, work)) for _ in range(count)]
+
+    started = calls("first", MUCH)
     await asyncio.sleep(0)
-    assert running == 2
-    small = [asyncio.create_task(call(LITTLE)) for _ in range(20)]
+    assert running == ["first"]
+    started += calls("second", MUCH) + calls("third", MUCH)
     await asyncio.sleep(0)
-    assert running == 22
+    assert running == ["first", "second"]
+    started += calls("first", LITTLE)
+    await asyncio.sleep(0)
+    assert len(running) == 22
     may_end.set()
     async with asyncio.timeout(PATIENCE):
-        await asyncio.gather(*large, *small)
+        await asyncio.gather(*started)
     assert most == 22
 
 

@@ -105,13 +105,13 @@ PAGE = (
 _PROVISIONAL = (FUSION, *SCORERS)
 _ATTEMPTS = 12
 """Maximum number of searches of a collection for one query."""
-_SEARCHED_AT_ONCE = 2000
-"""Candidates per retriever that the phrasings of a query search for concurrently. The rows of all
-are in the database's memory, and its garbage collector stops all queries to move them."""
+_SEARCHED_AT_ONCE = 1000
+"""Candidates per retriever that the searches of a query look for at a time. The rows of all are in
+the database's memory, and its garbage collector stops all queries to move them."""
+_MOST_AT_ONCE = 8
 _DEEPER = 4
 _DEEPEST = 20_000
 """Number of candidates per retriever beyond which there is no refill: the end of the last page."""
-
 
 Ranking = Callable[[], Awaitable[Candidates]]
 """Ranks the candidates of a phrasing."""
@@ -159,15 +159,14 @@ async def rank(name: str, query: Query, embeddings: QueryVectors, ports: Ports) 
             for each, clock in zip(query.phrasings, clocks, strict=True)
         ]
         # A task costs more than some stages.
-        one = len(rankings) == 1
-        lists = [await rankings[0]()] if one else await _fused(rankings, depth, ports)
+        lists = await _fused(rankings, depth, ports) if query.others else [await rankings[0]()]
         depth = refill_depth(lists)
     return lists[0]
 
 
 async def _fused(rankings: Sequence[Ranking], depth: int, ports: Ports) -> list[Candidates]:
     """Return the candidates of all phrasings, those of the first one ranked by all."""
-    slots = asyncio.Semaphore(max(2, _SEARCHED_AT_ONCE // depth))
+    slots = search_slots(depth)
 
     async def ranked(ranking: Ranking) -> Candidates:
         async with slots:
@@ -185,6 +184,11 @@ async def _fused(rankings: Sequence[Ranking], depth: int, ports: Ports) -> list[
     work = sum(candidates.work for candidates in lists)
     await ports.turns.run(lambda: computed(fuse_phrasings(lists, ports)), work=work)
     return lists
+
+
+def search_slots(depth: int) -> asyncio.Semaphore:
+    """Return slots for the searches of a query: the deeper they are, the fewer run at a time."""
+    return asyncio.Semaphore(max(1, min(_MOST_AT_ONCE, _SEARCHED_AT_ONCE // depth)))
 
 
 async def rank_phrasing(

@@ -33,6 +33,7 @@ from ability_search.search.pipeline import (
     explained,
     rank,
     run,
+    search_slots,
 )
 from ability_search.search.query import COSINE, Query, parse_query
 from ability_search.search.query_vectors import QueryVectors
@@ -51,8 +52,6 @@ _MEAN_OF = 100
 """Maximum number of chunks of a source that stand for it."""
 _COUNTED = 100
 """Work of counting the tokens of a hit, in candidates."""
-_COLLECTIONS_AT_ONCE = 8
-"""Maximum number of collections searched concurrently."""
 
 
 class Searcher:
@@ -289,7 +288,7 @@ class Searcher:
         Raises:
             SearchError: the first failure, if all of them failed.
         """
-        slots = asyncio.Semaphore(_COLLECTIONS_AT_ONCE)
+        slots = search_slots(answer.query.end)
 
         async def ranked(name: str) -> Candidates:
             async with slots:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Sequence
 from hashlib import blake2b
@@ -157,3 +158,26 @@ async def test_similar_chunks_leave_out_the_chunk_itself(services: Services) -> 
     assert result.count == 2
     with pytest.raises(NotFound):
         await services.searcher.similar("docs", "docs:apples:9", shown=bool)
+
+
+@pytest.mark.parametrize(("limit", "at_once"), [(10, 4), (1000, 1)])
+async def test_the_deeper_the_searches_of_a_query_the_fewer_run_at_a_time(
+    services: Services, monkeypatch: pytest.MonkeyPatch, limit: int, at_once: int
+) -> None:
+    search, running, most = MemoryStore.search, 0, 0
+
+    async def counted(*given: Any, **options: Any) -> Any:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        for _ in range(20):
+            await asyncio.sleep(0)
+        running -= 1
+        return await search(*given, **options)
+
+    monkeypatch.setattr(MemoryStore, "search", counted)
+    found = await asked(
+        services, "apples", collection=["docs", "notes"], queries=["fruit"], limit=limit
+    )
+    assert found.count == 8
+    assert most == at_once
