@@ -66,7 +66,10 @@ def planned(candidates: Candidates, query: Query, vectors: Vectors | None) -> Pl
     topic = weigh(query.intent.topic)
     terms = None
     if query.asked.mode != "semantic":
-        terms = topic if vectors is not None else weigh(query.intent.words)
+        terms = topic
+        if query.intent.words != query.intent.topic:
+            own = set(analyzer.query_terms(query.intent.topic))
+            terms = joined(terms, weigh(query.intent.words, but=own), weight=SHARE)
         if query.expansion:
             own = set(analyzer.query_terms(query.asked.query))
             terms = joined(terms, weigh("\n".join(query.expansion), but=own), weight=SHARE)

@@ -99,7 +99,7 @@ class Intent:
 
     @property
     def words(self) -> str:
-        """Text without exclusions but with times, for a search by words alone."""
+        """Text without exclusions but with times, which texts may contain as they are written."""
         return _outside(self.text, [each for each in self.recognized if each.kind == "exclusion"])
 
 

@@ -67,7 +67,7 @@ class Limits:
     name_length: int = 256
     """Maximum length in characters of the name of a tool, network, channel, pattern or agent."""
 
-    absence: float = 10.0
+    absence: float = 30.0
     """Time for which calls wait for the tools of a provider that has left."""
 
     places: int = 64
