@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections import deque
 from collections.abc import Callable
@@ -18,7 +19,9 @@ WRITE_BUFFER = 64 * 1024
 _SLICE = 4 * 1024
 """Bytes that are processed in one piece: at most 680 frames."""
 _TURN_SECONDS = 0.005
-"""Time after which a connection leaves the loop to others, in seconds."""
+"""Time after which the connections with data to process leave the loop to others, in seconds."""
+_ONE_SECONDS = 0.001
+"""Time after which a connection leaves it to the next one, in seconds."""
 
 
 class _Socket(Connection):
@@ -90,6 +93,37 @@ class ClientSocket(_Socket, ClientConnection):
     """The client end of a connection."""
 
 
+class Turns:
+    """The connections of a server that have more to deliver than a turn of the loop allows."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[ServerSocket] = deque()
+        self._scheduled = False
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def add(self, socket: ServerSocket) -> None:
+        """Let a connection take its turn after those that wait."""
+        self._waiting.append(socket)
+        self._schedule()
+
+    def _schedule(self) -> None:
+        if self._waiting and not self._scheduled:
+            self._scheduled = True
+            asyncio.get_running_loop().call_soon(self._take)
+
+    def _take(self) -> None:
+        """Let connections take their turns, one after the other, for a short time all together."""
+        until = time.monotonic() + _TURN_SECONDS
+        try:
+            while self._waiting and time.monotonic() <= until:
+                self._waiting.popleft().take_turn()
+        finally:
+            self._scheduled = False
+            self._schedule()
+
+
 class ServerSocket(_Socket, ServerConnection):
     """The server end of a connection.
 
@@ -99,8 +133,9 @@ class ServerSocket(_Socket, ServerConnection):
     rest in later turns of the loop; nothing is read until then.
     """
 
-    def __init__(self, *args: Any, **options: Any) -> None:
+    def __init__(self, *args: Any, turns: Turns, **options: Any) -> None:
         super().__init__(*args, **options)
+        self._turns = turns
         self.arrived: Callable[[], None] = _nothing
         self.ended: Callable[[], Any] = _nothing
         self.held = False
@@ -110,7 +145,7 @@ class ServerSocket(_Socket, ServerConnection):
         self._take = self.messages.append
         self._deliver: Callable[[bytes], None] | None = None
         self._unread = bytearray()
-        self._goes_on = False
+        self._waits = False
 
     async def deliver(self, take: Callable[[bytes], None]) -> NoReturn:
         """As of the base class, in turns with other connections."""
@@ -141,8 +176,7 @@ class ServerSocket(_Socket, ServerConnection):
     def data_received(self, data: bytes) -> None:
         """Process data, and report it."""
         self._unread += data
-        if not self._goes_on:
-            self.go_on()
+        self.go_on()
 
     def eof_received(self) -> None:
         """Process the end of the data."""
@@ -156,9 +190,20 @@ class ServerSocket(_Socket, ServerConnection):
         self.ended()
 
     def go_on(self) -> None:
-        """Deliver messages for a short time, and leave the rest to the next turn of the loop."""
-        until = time.monotonic() + _TURN_SECONDS
-        self._goes_on = False
+        """Deliver messages for a short time, and leave the rest to later turns of the loop.
+
+        If others wait for theirs, so does a connection with much to deliver.
+        """
+        if self._waits:
+            return
+        if self._turns and len(self._unread) > _SLICE:
+            self._leave()
+        else:
+            self.take_turn()
+
+    def take_turn(self) -> None:
+        """Deliver messages for the time of one connection."""
+        until = time.monotonic() + _ONE_SECONDS
         while self._may_go_on() and time.monotonic() <= until:
             if self.messages and self._deliver is not None:
                 self._deliver(self.messages.popleft())
@@ -166,14 +211,18 @@ class ServerSocket(_Socket, ServerConnection):
                 piece = bytes(self._unread[:_SLICE])
                 del self._unread[:_SLICE]
                 super().data_received(piece)
+        self._leave()
+
+    def _leave(self) -> None:
+        """Wait for another turn if there is more to deliver, and else for data."""
         if not self.transport.is_closing():
             if self.messages or self._unread:
                 self.transport.pause_reading()
             else:
                 self.transport.resume_reading()
-        self._goes_on = self._may_go_on()
-        if self._goes_on:
-            self.loop.call_soon(self.go_on)
+        self._waits = self._may_go_on()
+        if self._waits:
+            self._turns.add(self)
         self.arrived()
 
     def _may_go_on(self) -> bool:

@@ -998,7 +998,7 @@ def test_a_tool_that_stays_away_is_one_that_nobody_offers() -> None:
     desk = Desk()
     left(desk, "echo")
     caller = desk.join()
-    desk.advance(9.9)
+    desk.advance(29.9)
     request_id = desk.call(caller)
     overdue = desk.call(caller, timeout=50)
     at = desk.router.next_tick()

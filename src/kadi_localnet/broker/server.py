@@ -25,7 +25,7 @@ from websockets.typing import Origin
 from kadi_client.addresses import is_loopback
 from kadi_client.backoff import Backoff
 from kadi_client.messages import Frame, encode
-from kadi_client.sockets import WRITE_BUFFER, ServerSocket
+from kadi_client.sockets import WRITE_BUFFER, ServerSocket, Turns
 from kadi_localnet.broker.access import Access
 from kadi_localnet.broker.backplane import Backplane, BackplaneLost, Send
 from kadi_localnet.broker.calls import CallCounts
@@ -122,6 +122,7 @@ class Broker:
         self._loop = asyncio.get_running_loop()
         self._peers: dict[Session, _Peer] = {}
         self._sockets: dict[ServerSocket, Session | None] = {}
+        self._turns = Turns()
         """All connections, the oldest first; without a session those that are being opened."""
         self._most_sockets = _most_connections(limits.connections)
         self._held_up: list[_Peer] = []
@@ -311,7 +312,7 @@ class Broker:
                 log.warning("there are %d connections: one is cut", len(self._sockets))
                 cut.transport.abort()
                 self._sockets.pop(cut)
-        created = ServerSocket(*args, **options)
+        created = ServerSocket(*args, turns=self._turns, **options)
         created.ended = lambda: self._sockets.pop(created, None)
         self._sockets[created] = None
         return created
