@@ -248,7 +248,8 @@ async def test_the_death_of_a_provider_ends_its_calls_at_once(broker: Network) -
     doomed = await Peer.join(broker.url, tools=["echo"])
     caller = await Peer.join(broker.url)
     started = [await caller.start("echo", timeout=3_600_000) for _ in range(3)]
-    await doomed.asked()
+    for _ in started:
+        await doomed.asked()
     doomed.vanish()
     for request_id in started:
         assert "disconnected" in (await caller.outcome(request_id))["error"]

@@ -27,6 +27,7 @@ from ability_search.errors import (
 from ability_search.index.derived_kinds import KindDerivation
 from ability_search.index.embedding_cache import EmbeddingCache
 from ability_search.index.index_calls import (
+    Failure,
     IndexCall,
     IndexOptions,
     IndexReport,
@@ -241,7 +242,7 @@ class Indexer:
                 if writer.collection is None and some[0].document.container:
                     break
                 await self._run(
-                    some,
+                    _unfinished(some, result.failed),
                     writer,
                     call,
                     recipe,
@@ -530,6 +531,18 @@ def _children_first(tasks: Iterable[Task]) -> list[list[Task]]:
     for task in tasks:
         groups[2 if task.document.container else bool(task.document.children)].append(task)
     return [group for group in groups if group]
+
+
+def _unfinished(tasks: Sequence[Task], failed: Sequence[Failure]) -> list[Task]:
+    """Return tasks that hash files differently in which a document failed: all are read again.
+
+    A document that is invalid stays so until its file changes.
+    """
+    again = {each.source for each in failed if not isinstance(each.error, InvalidInput)}
+    return [
+        task._replace(content_hash="") if again.intersection(task.document.children or ()) else task
+        for task in tasks
+    ]
 
 
 async def detected_language(documents: Sequence[Document]) -> str:

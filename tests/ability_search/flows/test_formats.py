@@ -27,6 +27,7 @@ from tests.ability_search.text.loaders.samples import (
 
 from ability_search.files.isolated_reader import Extractor
 from ability_search.files.selection import SECRET
+from kadi_client import RemoteError
 
 
 @pytest.fixture
@@ -206,6 +207,33 @@ async def test_a_list_of_documents_is_that_many_documents_with_their_sources(
     (tmp_path / "d" / "list.json").unlink()
     assert (await index())["removed"] == 1
     assert await sources(network) == {"d/z.md"}
+    await assert_consistent(network, "docs")
+
+
+@pytest.mark.parametrize(
+    ("name", "stored"),
+    [("list_json", {"birds"}), ("a_eml", {"d/a.eml", "d/a.eml#attachment=b.txt"})],
+)
+async def test_a_file_in_which_a_document_failed_is_read_again(
+    network: Network, tmp_path: Path, name: str, stored: set[str]
+) -> None:
+    def refuse(request: dict[str, Any]) -> None:
+        if any("purr" in text for text in request["input"]):
+            raise RemoteError("input contains a text that cannot be embedded: invalid input")
+
+    index = partial(index_files, network, tmp_path)
+    held = {"list_json": listed(CATS, BIRDS), "a_eml": letter("Hi", b_txt=b"An owl", c_txt=b"purr")}
+    network.model.failure = refuse
+    for _ in range(2):
+        answer = await index(**{name: held[name]})
+        assert len(answer["failed"]) == 1
+        assert await sources(network) == stored
+    network.model.failure = None
+    answer = await index()
+    assert (answer["added"], answer["failed"]) == (1, [])
+    assert len(await sources(network)) == len(stored) + 1
+    answer = await index()
+    assert (answer["unchanged"], answer["documents"]) == (answer["documents"], len(stored) + 1)
     await assert_consistent(network, "docs")
 
 
