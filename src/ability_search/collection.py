@@ -109,7 +109,7 @@ class Collection:
     near: float = CALIBRATION.near
     """Mean cosine of a chunk to its nearest neighbour in another document; above ``chance``."""
     agreement: float = CALIBRATION.agreement
-    """How far cosines follow what shared words tell, beyond their number, -1 to 1."""
+    """Correlation of cosines with the information of shared words, given their number; -1 to 1."""
     calibrated: int = 0
     """Number of chunks when these three were measured; 0 if they are assumed."""
     created_at: int = 0

@@ -64,13 +64,13 @@ def calibration_of(chunks: Sequence[WeightedChunk]) -> Calibration:
 
 
 def _agreement(cosines: Matrix, weights: Matrix, others: Mask) -> float:
-    """Return how far cosines follow what shared words tell, beyond how many they are, -1 to 1.
+    """Return the correlation of cosines with the information of shared words, given their number.
 
     Any vector is near others that have its words. One of a model that knows the texts is nearer to
     those that share rare words with it than to those that share as many common ones. So this is the
-    correlation of the cosines with BM25 by the terms of each chunk, from which that with the same
-    sum without the inverse document frequencies has been partialled out: about 0 or less if the
-    model does not know which words matter.
+    partial correlation of the cosines with BM25 by the terms of each chunk, given the same sum
+    without inverse document frequencies. It lies in [-1, 1], at about 0 or below if the model does
+    not know which words matter.
 
     Args:
         cosines: Of each chunk to each chunk, shape (n, n).
@@ -83,9 +83,11 @@ def _agreement(cosines: Matrix, weights: Matrix, others: Mask) -> float:
     rows = [_standardized(each, others)[others] for each in (cosines, *sums)]
     if not all(row.any() for row in rows):
         return CALIBRATION.agreement
-    (_, told, counted), (_, _, both), _ = np.corrcoef(rows)
+    (_, informed, counted), (_, _, both), _ = np.corrcoef(rows)
     alone = (1 - counted**2) * (1 - both**2)
-    return float((told - counted * both) / alone**0.5) if alone > _LEAST else CALIBRATION.agreement
+    if alone <= _LEAST:
+        return CALIBRATION.agreement
+    return float((informed - counted * both) / alone**0.5)
 
 
 def _standardized(scores: Matrix, others: Mask) -> Matrix:

@@ -120,9 +120,12 @@ class Oracle:
                 scores[self.id(document)] = score
         return scores
 
-    def keyword(self, text: str) -> Scores:
-        """Normalized to [0, 1]."""
+    def keyword(self, text: str, *, further: str = "") -> Scores:
+        """Normalized to [0, 1]; the words of ``further`` count half, and less than the others."""
         weights = self._query_weights(text)
+        added = self._query_weights(further)
+        share = 0.5 * min(1.0, sum(weights.values()) / sum(added.values())) if added else 0.0
+        weights |= {term: share * weight for term, weight in added.items()}
         information = sum(weights.values())
         return {id_: 1 - math.exp(-raw / information) for id_, raw in self._bm25(weights).items()}
 

@@ -103,8 +103,8 @@ async def test_the_share_of_time_is_what_is_documented(network: Network, mode: s
             (1 - weight) * line["before"] + weight * line["closeness"]
         )
         if mode != "hybrid":
-            # To a search that has words alone dates are words as well.
-            asked = oracle.keyword(QUESTION) if mode == "keyword" else oracle.semantic(TOPIC)
+            words = oracle.keyword(TOPIC, further="in March 2021")
+            asked = words if mode == "keyword" else oracle.semantic(TOPIC)
             assert line["before"] == pytest.approx(asked[hit["chunkId"]], abs=1e-4)
         assert "feedback" not in hit["explain"]
     assert closeness[MARCH] == 1
