@@ -7,6 +7,7 @@ chunks, without a query and without the model.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -83,11 +84,12 @@ def _agreement(cosines: Matrix, weights: Matrix, others: Mask) -> float:
     rows = [_standardized(each, others)[others] for each in (cosines, *sums)]
     if not all(row.any() for row in rows):
         return CALIBRATION.agreement
-    (_, informed, counted), (_, _, both), _ = np.corrcoef(rows)
+    found = np.corrcoef(rows)
+    informed, counted, both = float(found[0, 1]), float(found[0, 2]), float(found[1, 2])
     alone = (1 - counted**2) * (1 - both**2)
     if alone <= _LEAST:
         return CALIBRATION.agreement
-    return float((informed - counted * both) / alone**0.5)
+    return (informed - counted * both) / math.sqrt(alone)
 
 
 def _standardized(scores: Matrix, others: Mask) -> Matrix:
@@ -95,7 +97,8 @@ def _standardized(scores: Matrix, others: Mask) -> Matrix:
     means = np.where(others, scores, 0).sum(axis=1, keepdims=True) / others.sum(1, keepdims=True)
     centred = np.where(others, scores - means, 0)
     norms = np.linalg.norm(centred, axis=1, keepdims=True)
-    return np.divide(centred, norms, out=np.zeros_like(centred), where=norms > _LEAST)
+    found: Matrix = np.divide(centred, norms, out=np.zeros_like(centred), where=norms > _LEAST)
+    return found
 
 
 def _term_weights(chunks: Sequence[WeightedChunk]) -> Matrix:

@@ -33,7 +33,7 @@ from ability_search.store.memory import MemoryStore
 from ability_search.worker import open_worker
 from kadi_client import Brokers, Call, Connection, RemoteError, Tool, ToolError
 from kadi_client.tools import Handler
-from kadi_localnet.broker import serve_broker
+from kadi_localnet.broker import Limits, serve_broker
 from kadi_localnet.database.embedded import EmbeddedDatabases
 from kadi_localnet.database.tools import database_tools
 
@@ -42,6 +42,7 @@ WATCHING = (orphaned_jobs("").text, due_generations().text)
 DIMENSIONS = 64
 MODEL = "words-64"
 PATIENCE = 60.0
+LIMITS = Limits(absence=10.0)
 """Seconds that anything a test waits for may take at most."""
 _numbers = itertools.count()
 
@@ -219,12 +220,12 @@ def starting(data_dir: Path | None, home: Path) -> Start:
         name = database or f"t{next(_numbers)}"
         async with AsyncExitStack() as stack:
             brokers = await stack.enter_async_context(AsyncExitStack())
-            broker = await brokers.enter_async_context(serve_broker("127.0.0.1", 0))
+            broker = await brokers.enter_async_context(serve_broker("127.0.0.1", 0, limits=LIMITS))
 
             async def restart_broker() -> None:
                 await brokers.aclose()
                 port = urlsplit(broker.url).port or 0
-                await brokers.enter_async_context(serve_broker("127.0.0.1", port))
+                await brokers.enter_async_context(serve_broker("127.0.0.1", port, limits=LIMITS))
 
             databases: EmbeddedDatabases | None = None
             if data_dir is not None:
