@@ -84,12 +84,12 @@ def _agreement(cosines: Matrix, weights: Matrix, others: Mask) -> float:
     rows = [_standardized(each, others)[others] for each in (cosines, *sums)]
     if not all(row.any() for row in rows):
         return CALIBRATION.agreement
-    found = np.corrcoef(rows)
-    informed, counted, both = float(found[0, 1]), float(found[0, 2]), float(found[1, 2])
+    correlations: Matrix = np.asarray(np.corrcoef(rows))
+    informed, counted, both = correlations[np.triu_indices(3, 1)].tolist()
     alone = (1 - counted**2) * (1 - both**2)
     if alone <= _LEAST:
         return CALIBRATION.agreement
-    return (informed - counted * both) / math.sqrt(alone)
+    return float(informed - counted * both) / math.sqrt(alone)
 
 
 def _standardized(scores: Matrix, others: Mask) -> Matrix:

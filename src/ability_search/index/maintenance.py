@@ -123,13 +123,12 @@ class Maintenance:
 
     async def _calibrate(self, collection: Collection) -> Collection:
         """Measure the cosines of a collection that has grown or shrunk since."""
-        if collection.calibrated / _GROWN < collection.chunks < collection.calibrated * _GROWN:
+        chunks, before = collection.chunks, collection.calibrated
+        if chunks == before or before / _GROWN < chunks < before * _GROWN:
             return collection
-        chunks = await self._store.sample_chunks(collection.type, limit=SAMPLE)
-        found = await asyncio.to_thread(calibration_of, chunks)
-        return await self._registry.update(
-            collection, **found._asdict(), calibrated=collection.chunks
-        )
+        sample = await self._store.sample_chunks(collection.type, limit=SAMPLE)
+        found = await asyncio.to_thread(calibration_of, sample)
+        return await self._registry.update(collection, **found._asdict(), calibrated=chunks)
 
     async def _build_graph(self, collection: Collection) -> None:
         """Build the vector graph now, so that no query has to wait for it."""

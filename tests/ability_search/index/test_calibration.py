@@ -62,9 +62,7 @@ def conversation(found: Sequence[WeightedChunk]) -> list[WeightedChunk]:
         named = [[str(term) for term in found[at].terms] for at in (n - 2, n - 1, n)]
         context = np.unique(term_ids(CONTEXT, named[0] + named[1])).tolist()
         terms = [*term_ids(CONTENT, named[2]).tolist(), *context]
-        vector = np.sum(
-            [np.array(found[at].embedding) for at in (n - 2, n - 1, n)], axis=0
-        ).tolist()
+        vector = np.sum([np.array(each.embedding) for each in found[n - 2 : n + 1]], axis=0)
         weights = [1.0] * len(terms)
         turns.append(WeightedChunk(f"docs:chat/{n}:0", terms, weights, embedding=vector.tolist()))
     return turns

@@ -161,8 +161,8 @@ def _neighbours(
     """
     linked = paths({source: Path(item) for source, item in first.items()}, answer.hops)
     known = {item.chunk_id: item for item in candidates.chunks}
+    depth = candidates.plan.depths[0]
     for row in answer.rows:
-        depth = candidates.plan.depths[0]
         new = candidate_of(row, row.columns["cosine"], candidates.collection, depth=depth)
         item = known.setdefault(new.chunk_id, new)
         item.reach(new)
