@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import gc
+import logging
 import os
 import signal
+from collections.abc import Iterator
 
+import pytest
 from hypothesis import HealthCheck, settings
 from tests.java_machine import SHORT_LIVED
 from tests.networks import backplane, nats_url
@@ -38,3 +41,13 @@ def pytest_collection_finish() -> None:
     """Begin to collect garbage."""
     gc.freeze()
     gc.enable()
+
+
+@pytest.fixture(autouse=True)
+def logging_as_before() -> Iterator[None]:
+    """A log that a test has set up ends with it, as does the stream to which it may go."""
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)

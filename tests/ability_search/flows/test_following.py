@@ -6,7 +6,7 @@ import asyncio
 import io
 import json
 import logging
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -32,18 +32,14 @@ QUERY = "sourdough"
 
 
 @pytest.fixture
-def lines() -> Iterator[io.StringIO]:
+def lines() -> io.StringIO:
     """All that is logged, as an operator's collector gets it."""
     stream = io.StringIO()
-    root = logging.getLogger()
-    handlers, level = root.handlers[:], root.level
     logs.configure("debug", "json", component="all")
-    handler = root.handlers[0]
+    handler = logging.getLogger().handlers[0]
     assert isinstance(handler, logging.StreamHandler)
     handler.setStream(stream)
-    yield stream
-    root.handlers[:] = handlers
-    root.setLevel(level)
+    return stream
 
 
 def logged(stream: io.StringIO, logger: str = "") -> list[dict[str, Any]]:

@@ -3,7 +3,6 @@ from __future__ import annotations
 import io
 import json
 import logging
-from collections.abc import Iterator
 
 import pytest
 
@@ -14,10 +13,8 @@ LOG = logging.getLogger("ability_search.some.place")
 
 
 @pytest.fixture(autouse=True)
-def as_before(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The root logger is as it was; what tests before this one left running does not log."""
-    root = logging.getLogger()
-    handlers, level = root.handlers[:], root.level
+def own_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What tests before this one left running does not log."""
     handle = logging.Logger.handle
 
     def own(logger: logging.Logger, record: logging.LogRecord) -> None:
@@ -25,9 +22,6 @@ def as_before(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
             handle(logger, record)
 
     monkeypatch.setattr(logging.Logger, "handle", own)
-    yield
-    root.handlers[:] = handlers
-    root.setLevel(level)
 
 
 def test_json_logs_have_one_object_per_line(capsys: pytest.CaptureFixture[str]) -> None:
