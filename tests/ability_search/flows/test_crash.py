@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from tests.ability_search.flows.conftest import (
+    LIMITS,
     MODEL,
     PATIENCE,
     Network,
@@ -172,7 +173,7 @@ async def assert_round(network: Network, round_: int) -> None:
 @asynccontextmanager
 async def parts(tmp_path: Path) -> AsyncIterator[tuple[dict[str, str], Settings, WordModel]]:
     """A broker and a model manager, with the settings of a worker beside them."""
-    async with serve_broker("127.0.0.1", 0) as broker:
+    async with serve_broker("127.0.0.1", 0, limits=LIMITS) as broker:
         model = WordModel()
         environ = {
             "HOME": str(tmp_path),
