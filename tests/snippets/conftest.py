@@ -10,12 +10,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.built_models import lend_models
 from tests.snippets import program
 from tests.snippets.blocks import ROOT
 from tests.snippets.reader import Machine, Reader
 
 from ability_search.client import BlockingSearchClient
-from kadi_localnet.models.config import default_cache_dir
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +24,7 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
     socket = home / "program"
     machine = Machine(home, home / "bin")
     (home / ".curlrc").write_text("fail-with-body\n", encoding="utf-8")
-    lend_models(home / ".cache" / "ability-search")
+    lend_models(home)
     program.caller(socket, machine.programs / "ability-search")
     command = [sys.executable, "-m", "tests.snippets.program", str(socket)]
     served = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, start_new_session=True)
@@ -36,13 +36,6 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
         os.killpg(served.pid, signal.SIGKILL)
         served.communicate()
         machine.stop()
-
-
-def lend_models(cache: Path) -> None:
-    """Spare building the local model, if this machine has it."""
-    cache.mkdir(parents=True)
-    for built in default_cache_dir().glob("*.onnx"):
-        (cache / built.name).symlink_to(built)
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from mcp import Client, StdioServerParameters
 from tests.ability_search.mcp.conftest import text_of
+from tests.built_models import lend_models
 from tests.java_machine import SHORT_LIVED
 
 from ability_search.stack.data_directory import read_running, released
@@ -41,6 +42,7 @@ def assistant(home: Path) -> Client:
 
 
 async def test_second_assistant_joins_the_stack_and_takes_over(tmp_path: Path) -> None:
+    lend_models(tmp_path)
     texts = tmp_path / "Documents"
     texts.mkdir()
     (texts / "bread.md").write_text("The dough rests for an hour before it goes into the oven.")
