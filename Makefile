@@ -71,8 +71,8 @@ test: lint tests ## lint, check the types and run every test
 
 # Tests of many processes share the machine with those beside them; a failure is one if it repeats alone.
 tests: $(VENV)/.dev $(VENV)/.kadi-core ## run every test, and hold the branch coverage of the pure parts
-	@$(BIN)/python -m pytest --numprocesses $(TESTERS) --dist loadfile --cov-report= \
-		--cov-fail-under $(COVERED) $(PURE:%=--cov src/ability_search/%) || { [ $$? -eq 1 ] && \
+	@$(BIN)/python -m pytest --numprocesses $(TESTERS) --dist loadfile --no-loadscope-reorder \
+		--cov-report= --cov-fail-under $(COVERED) $(PURE:%=--cov src/ability_search/%) || { [ $$? -eq 1 ] && \
 		echo "==> what failed, once more and alone" && \
 		$(BIN)/python -m pytest --last-failed --last-failed-no-failures none; }
 
