@@ -109,6 +109,7 @@ _SEARCHED_AT_ONCE = 1000
 """Candidates per retriever that the searches of a query look for at a time. The rows of all are in
 the database's memory, and its garbage collector stops all queries to move them."""
 _MOST_AT_ONCE = 8
+"""Maximum number of searches of a query at a time."""
 _DEEPER = 4
 _DEEPEST = 20_000
 """Number of candidates per retriever beyond which there is no refill: the end of the last page."""

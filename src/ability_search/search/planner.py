@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from dataclasses import replace
 
 from ability_search.search.candidates import Candidates
+from ability_search.search.fusion import trust
 from ability_search.search.plan import FULL_TEXT, OWN, Plan, Vectors
 from ability_search.search.query import COSINE, EXPANSION, Query
 from ability_search.search.stages.diversity import reach_of
@@ -59,20 +59,24 @@ def planned(candidates: Candidates, query: Query, vectors: Vectors | None) -> Pl
 
     analyzer = analyzer_for(language)
 
-    def weigh(text: str, but: Collection[str] = ()) -> QueryTerms:
-        terms = [term for term in analyzer.query_terms(text) if term not in but]
-        return query_terms(terms, statistics)
+    def weigh(text: str) -> QueryTerms:
+        return query_terms(analyzer.query_terms(text), statistics)
+
+    def extended(terms: QueryTerms, further: str, known: str, weight: float) -> QueryTerms:
+        own = set(analyzer.query_terms(known))
+        added = [term for term in analyzer.query_terms(further) if term not in own]
+        return joined(terms, query_terms(added, statistics), weight=weight)
 
     topic = weigh(query.intent.topic)
     terms = None
     if query.asked.mode != "semantic":
         terms = topic
         if query.intent.words != query.intent.topic:
-            own = set(analyzer.query_terms(query.intent.topic))
-            terms = joined(terms, weigh(query.intent.words, but=own), weight=SHARE)
+            # What a model knows of the texts, the words of a time do not add to.
+            share = SHARE if vectors is None else SHARE * (1 - trust(candidates.collection))
+            terms = extended(terms, query.intent.words, query.intent.topic, share)
         if query.expansion:
-            own = set(analyzer.query_terms(query.asked.query))
-            terms = joined(terms, weigh("\n".join(query.expansion), but=own), weight=SHARE)
+            terms = extended(terms, "\n".join(query.expansion), query.asked.query, SHARE)
     products = phrase_products(query, weigh)
     if in_fields := full_text_terms(query, statistics, language=language):
         products[FULL_TEXT] = in_fields

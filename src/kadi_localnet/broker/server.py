@@ -122,8 +122,8 @@ class Broker:
         self._loop = asyncio.get_running_loop()
         self._peers: dict[Session, _Peer] = {}
         self._sockets: dict[ServerSocket, Session | None] = {}
-        self._turns = Turns()
         """All connections, the oldest first; without a session those that are being opened."""
+        self._turns = Turns()
         self._most_sockets = _most_connections(limits.connections)
         self._held_up: list[_Peer] = []
         """Connections that are read again when the other brokers have taken their messages."""

@@ -94,6 +94,25 @@ def test_dated_search_uses_the_vector_or_the_terms(mode: Any) -> None:
     assert dated.filter == And((HasFacet(("2021-02", "2021-03", "2021-04")), own))
 
 
+@pytest.mark.parametrize(
+    ("mode", "agreement", "share"),
+    [("keyword", 1.0, 0.5), ("hybrid", 1.0, 0.0), ("hybrid", 0.1, 0.25), ("hybrid", 0.0, 0.495)],
+)
+def test_words_of_a_time_count_as_far_as_no_model_knows_the_texts(
+    mode: str, agreement: float, share: float
+) -> None:
+    candidates = candidates_of(read("caching in March 2021", mode=mode), Plan())
+    candidates.statistics = TermStatistics.empty()
+    candidates.collection = replace(DOCS, agreement=agreement)
+    vectors = None if mode == "keyword" else {"cosine": [1.0]}
+    plan = planned(candidates, candidates.query, vectors)
+    assert plan.terms is not None
+    topic = planned(candidates, read("caching", mode=mode), vectors).terms
+    assert topic is not None
+    assert plan.terms.information == pytest.approx(topic.information * (1 + share))
+    assert (len(plan.terms.ids) > len(topic.ids)) == bool(share)
+
+
 def test_dated_candidates_have_the_score_of_their_search() -> None:
     row = Row("#a", "a", 0.7)
     (by_vector,) = pooled({"dated": [row]}, DOCS, PLAN.depths, compared={"semantic", "dated"})
