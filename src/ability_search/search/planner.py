@@ -72,7 +72,7 @@ def planned(candidates: Candidates, query: Query, vectors: Vectors | None) -> Pl
     if query.asked.mode != "semantic":
         terms = topic
         if query.intent.words != query.intent.topic:
-            # What a model knows of the texts, the words of a time do not add to.
+            # The words of a time add nothing to a model that knows the texts.
             share = SHARE if vectors is None else SHARE * (1 - trust(candidates.collection))
             terms = extended(terms, query.intent.words, query.intent.topic, share)
         if query.expansion:
