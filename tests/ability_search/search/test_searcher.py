@@ -165,19 +165,24 @@ async def test_the_deeper_the_searches_of_a_query_the_fewer_run_at_a_time(
     services: Services, monkeypatch: pytest.MonkeyPatch, limit: int, at_once: int
 ) -> None:
     search, running, most = MemoryStore.search, 0, 0
+    all_begun = asyncio.Event()
 
     async def counted(*given: Any, **options: Any) -> Any:
         nonlocal running, most
         running += 1
         most = max(most, running)
+        if running == at_once:
+            all_begun.set()
+        await all_begun.wait()
         for _ in range(20):
             await asyncio.sleep(0)
         running -= 1
         return await search(*given, **options)
 
     monkeypatch.setattr(MemoryStore, "search", counted)
-    found = await asked(
-        services, "apples", collection=["docs", "notes"], queries=["fruit"], limit=limit
-    )
+    async with asyncio.timeout(60):
+        found = await asked(
+            services, "apples", collection=["docs", "notes"], queries=["fruit"], limit=limit
+        )
     assert found.count == 8
     assert most == at_once
