@@ -38,7 +38,7 @@ import numpy as np
 
 from ability_search.evaluation.comparison import Difference, Values, paired
 from ability_search.evaluation.judged_sets import Dataset, JudgedQuery, read_dataset
-from ability_search.evaluation.retrieval_metrics import per_query
+from ability_search.evaluation.measurement import per_query
 from ability_search.search.response import Hit
 from benchmarks.offline import HASHED, Ask, asking, indexed, offline_embedder
 

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from opentelemetry.trace import SpanKind
 
-from kadi_client import mcp_results, tracing
+from kadi_client import tracing
 from kadi_client.context import handling
 from kadi_client.errors import (
     INVALID_PARAMS,
@@ -21,7 +21,7 @@ from kadi_client.errors import (
     FrameTooLarge,
     ProtocolError,
 )
-from kadi_client.messages import Raw, decode, has_more_values, short_text
+from kadi_client.messages import Raw, decode, encode, has_more_values, short_text
 from kadi_client.params import Invocation
 from kadi_client.slots import FairSlots, Full
 from kadi_client.tools import Origin, Tool, without_routing
@@ -38,6 +38,16 @@ FAILED = "failed"
 
 _CODE = re.compile(r"[a-z0-9_]{1,64}")
 
+_MCP = "mcp"
+"""``_meta.callerProtocol`` of a caller to whom a broker forwards answers to MCP unchanged."""
+
+_BLOCKS: Mapping[str, tuple[str, ...]] = {
+    "text": ("text",),
+    "image": ("data", "mimeType"),
+    "audio": ("data", "mimeType"),
+    "resource_link": ("uri",),
+}
+"""String members that a content block of MCP must have, by its type."""
 
 OnBusy = Callable[[str], Any]
 
@@ -106,12 +116,12 @@ class _McpCaller:
         self._structured = tool is not None and tool.output_schema is not None
 
     async def respond(self, id_: Raw, result: Any) -> None:
-        shaped = mcp_results.call_result(result, structured=self._structured)
+        shaped = _call_result(result, structured=self._structured)
         await self._caller.respond(id_, shaped)
 
     def fail(self, id_: Raw, message: str, *, code: int = SERVER_ERROR) -> None:
         try:
-            self._caller.confirm(id_, mcp_results.call_error(short_text(message)))
+            self._caller.confirm(id_, _call_error(short_text(message)))
         except FrameTooLarge:
             self._caller.fail(id_, message, code=code)
 
@@ -303,7 +313,7 @@ class Provider:
         deadline: float | None,
     ) -> str:
         """Run a call, send its result or its error, and return the outcome."""
-        if invocation.origin.protocol == mcp_results.PROTOCOL:
+        if invocation.origin.protocol == _MCP:
             caller = _McpCaller(caller, self._by_name.get(invocation.tool))
         try:
             result = await self._run(invocation, tool_input, call, deadline)
@@ -375,3 +385,46 @@ async def _respond(invocation: Invocation, result: Any, caller: Caller) -> bool:
         text = f"{invocation.tool} returned a value that is not JSON: {exc}"
         caller.fail(invocation.id, text)
     return False
+
+
+def _call_result(result: Any, *, structured: bool) -> Mapping[str, Any]:
+    """Return a tool's result as a CallToolResult (MCP 2025-06-18); one already is unchanged.
+
+    Args:
+        result: A JSON value, or raw JSON.
+        structured: Also return an object as ``structuredContent``, as MCP requires of tools with
+            an output schema.
+    """
+    value = decode(result) if isinstance(result, Raw) else result
+    if isinstance(value, Mapping) and _is_call_result(value):
+        return value
+    failed = isinstance(value, Mapping) and value.get("success") is False
+    shaped: dict[str, Any] = {
+        "content": [{"type": "text", "text": encode(result).decode()}],
+        "isError": failed,
+    }
+    if structured and isinstance(value, Mapping) and not failed:
+        shaped["structuredContent"] = result
+    return shaped
+
+
+def _call_error(message: str) -> Mapping[str, Any]:
+    """Return a CallToolResult for a failed call."""
+    return {"content": [{"type": "text", "text": message}], "isError": True}
+
+
+def _is_call_result(value: Mapping[str, Any]) -> bool:
+    content = value.get("content")
+    if isinstance(content, list) and content and all(map(_is_block, content)):
+        return True
+    return isinstance(value.get("structuredContent"), Mapping)
+
+
+def _is_block(block: Any) -> bool:
+    if not isinstance(block, Mapping):
+        return False
+    kind = block.get("type")
+    if kind == "resource":
+        return isinstance(block.get("resource"), Mapping)
+    members = _BLOCKS.get(kind) if isinstance(kind, str) else None
+    return members is not None and all(isinstance(block.get(name), str) for name in members)

@@ -31,7 +31,6 @@ from kadi_localnet.database.backend import (
     too_many_rows,
 )
 from kadi_localnet.database.index_use import IndexUse
-from kadi_localnet.database.servers import Servers
 
 CONNECTIONS = 32
 """Number of threads; one agent alone gets half of them."""
@@ -100,6 +99,67 @@ class _Unreachable(Exception):
     """The request was not processed, so another server may be tried."""
 
 
+class _Servers:
+    """The addresses of a server or of the nodes of a cluster, and which node is the leader.
+
+    Args:
+        urls: base URLs, the preferred one first.
+        spread: whether reads are spread over all servers, as far as they are consistent there.
+    """
+
+    def __init__(self, urls: Sequence[str], *, spread: bool = False) -> None:
+        if not urls:
+            raise ValueError("urls: name at least one server, for example http://localhost:2480")
+        self.all = [url.rstrip("/") for url in urls]
+        self.leader_known = len(self.all) == 1
+        """Whether the leader need not be asked for."""
+        self.led = False
+        """Whether one of the servers is known to be the leader."""
+        self._spread = spread and len(self.all) > 1
+        self._first = 0
+        self._turn = 0
+        self._consistent: set[str] = set()
+
+    def leader_first(self) -> list[str]:
+        """Return the servers in the order in which what needs the leader is sent."""
+        return self._from(self._first)
+
+    def in_turn(self) -> list[str]:
+        """Return the servers in the order in which a read tries them: another first each time."""
+        self._turn = (self._turn + 1) % len(self.all)
+        return self._from(self._turn)
+
+    def spreads(self, database: str) -> bool:
+        """Return whether reads of a database are spread."""
+        return self._spread and database in self._consistent
+
+    def is_consistent(self, database: str) -> None:
+        """Note that every server can answer with all that was committed before a read."""
+        self._consistent.add(database)
+
+    def answered(self, url: str) -> None:
+        """Note that a server answered a request that is meant for the leader."""
+        self._first = self.all.index(url)
+
+    def elected(self, address: str) -> None:
+        """Note the leader; ``address`` is ``host:port``, and ignored unless it is of a URL here."""
+        self.leader_known = True
+        self.led = False
+        for place, url in enumerate(self.all):
+            known = httpx.URL(url)
+            if address in (f"{known.host}:{known.port}", known.netloc.decode()):
+                self._first = place
+                self.led = True
+
+    def lost(self) -> None:
+        """Note that the leader is gone, or has changed."""
+        self.leader_known = len(self.all) == 1
+        self.led = False
+
+    def _from(self, place: int) -> list[str]:
+        return self.all[place:] + self.all[:place]
+
+
 class HttpDatabases:
     """A :class:`~kadi_localnet.database.backend.Backend` over a server or the nodes of a cluster.
 
@@ -135,7 +195,7 @@ class HttpDatabases:
         connections: int = CONNECTIONS,
         spread_reads: bool = False,
     ) -> None:
-        self._servers = Servers(urls, spread=spread_reads)
+        self._servers = _Servers(urls, spread=spread_reads)
         self._asking = asyncio.Lock()
         self._indexes = IndexUse()
         self.counts = Counts()

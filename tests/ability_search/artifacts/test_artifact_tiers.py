@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from tests.ability_search.artifacts.made import edited, made
 
+from ability_search.artifacts.artifact_service import Choice, choose
 from ability_search.artifacts.manifest import MANIFEST, Damaged
-from ability_search.artifacts.tiers import Choice, choose
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ability_search.evaluation.retrieval_metrics import per_query, recall_curve
+from ability_search.evaluation.measurement import per_query, recall_curve
 from ability_search.evaluation.runs import METRICS
 
 QRELS = {

@@ -11,7 +11,7 @@ import pytest
 from tests.ability_search.flows.conftest import Network, Start, down
 
 from ability_search.evaluation.judged_sets import Dataset, read_dataset
-from ability_search.evaluation.retrieval_metrics import per_query
+from ability_search.evaluation.measurement import per_query
 
 DIRECTORY = Path(__file__).resolve().parents[2] / "data" / "cjk"
 LIMIT = 10
