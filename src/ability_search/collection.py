@@ -13,7 +13,7 @@ from ability_search.errors import InvalidInput
 
 K1: Final = 1.2
 B: Final = 0.75
-"""The usual parameters of BM25, and those of collections that record none."""
+"""The usual parameters of BM25."""
 
 Context = int | Literal["section"]
 """Context of a chunk: so many chunks before and after it, or the beginning of its section."""

@@ -155,7 +155,7 @@ async def open_services(
             store = open_store(settings, invoke, meter, providers=providers)
         clients = {"embedder": embedder, "reranker": reranker, "chat": chat}
         meter.watch(
-            BREAKER_OPEN, lambda: {(n,): each.breakers.any_open for n, each in clients.items()}
+            BREAKER_OPEN, lambda: {(n,): each.breaker.any_open for n, each in clients.items()}
         )
 
         async def publish(channel: str, data: dict[str, Any]) -> None:

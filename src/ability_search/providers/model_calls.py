@@ -1,4 +1,4 @@
-"""Requests to a model server: one attempt each, with a timeout and circuit breakers by model."""
+"""Requests to a model server: one attempt each, with a timeout and a circuit breaker."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import logging
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from ability_search.errors import SearchError
@@ -15,7 +16,7 @@ from ability_search.providers.transports import Service, Transport
 log = logging.getLogger(__name__)
 
 _MODELS = 64
-"""Maximum number of models with a circuit breaker of their own."""
+"""Maximum number of failing models that the circuit breaker of a server knows."""
 
 
 class ModelClient:
@@ -51,7 +52,7 @@ class ModelClient:
         self._transport = transport
         self._model = model
         self._timeout = timeout
-        self.breakers = CircuitBreakers(limit=breaker_failures, reset=breaker_reset)
+        self.breaker = CircuitBreaker(limit=breaker_failures, reset=breaker_reset)
 
     async def _ask(
         self, request: Mapping[str, Any], *, timeout: float, model: str | None = None
@@ -60,12 +61,11 @@ class ModelClient:
         chosen = model or self._model
         if chosen:
             request = {**request, "model": chosen}
-        breaker = self.breakers.of_model(chosen)
         most = min(timeout, self._timeout)
         patience = timeout if self.patient else 0.0
         started = time.perf_counter()
-        async with breaker.watching(
-            self.service.unavailable, self.who, held_back=self.held_back, patience=patience
+        async with self.breaker.watching(
+            chosen, self.service.unavailable, self.who, held_back=self.held_back, patience=patience
         ) as waited:
             most = min(most, timeout - waited)
             try:
@@ -79,39 +79,57 @@ class ModelClient:
         return answer
 
 
+@dataclass(slots=True, eq=False)
+class _Failing:
+    """The state of a model whose last request failed."""
+
+    last: SearchError
+    """The last failure."""
+    failures: int = 0
+    """Number of consecutive failures."""
+    closed_until: float = 0.0
+    """Time from which a probe may be sent."""
+    probing: bool = False
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set with the next change."""
+
+    def notify(self) -> None:
+        """Wake the requests that wait for a change."""
+        self.changed.set()
+        self.changed = asyncio.Event()
+
+
 class CircuitBreaker:
-    """A circuit breaker, which stops sending requests to a failing server.
+    """A circuit breaker, which stops sending requests for a failing model to a server.
 
-    After ``limit`` consecutive failures it opens. After ``reset`` seconds one request is let
-    through as a probe while the others wait for its outcome; another one follows every ``reset``
-    seconds until one succeeds.
+    Models fail independently. After ``limit`` consecutive failures the circuit of a model opens.
+    After ``reset`` seconds one request is let through as a probe while the others wait for its
+    outcome; another one follows every ``reset`` seconds until one succeeds.
 
-    Attributes:
-        failures: Number of consecutive failures.
+    A model has a state from a failure until a success. At most 64 are kept; the oldest is dropped.
     """
 
     def __init__(
         self, *, limit: int, reset: float, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self.failures = 0
         self._limit = limit
         self._reset = reset
         self._clock = clock
-        self._closed_until = 0.0
-        self._probing = False
-        self._changed = asyncio.Event()
-        self._last: SearchError | None = None
+        self._failing: dict[str | None, _Failing] = {}
 
     @property
-    def is_open(self) -> bool:
-        """True if requests are currently held back."""
-        return self.failures >= self._limit and (
-            self._probing or self._closed_until > self._clock()
+    def any_open(self) -> bool:
+        """True if requests for a model are currently held back."""
+        now = self._clock()
+        return any(
+            each.failures >= self._limit and (each.probing or each.closed_until > now)
+            for each in self._failing.values()
         )
 
     @asynccontextmanager
     async def watching(
         self,
+        model: str | None,
         unavailable: type[SearchError],
         who: str,
         *,
@@ -123,6 +141,7 @@ class CircuitBreaker:
         Yield the seconds that the request waited for the breaker.
 
         Args:
+            model: The requested model; ``None`` is the server's choice of a model.
             unavailable: The error that the block raises on failure. An error that is not retryable
                 (the server rejected the model, the key or the texts) counts as success, since the
                 server responded.
@@ -131,100 +150,65 @@ class CircuitBreaker:
             patience: Maximum seconds to wait until the request is let through. A request that
                 would have to wait longer fails at once.
         """
-        started, waited, wait = self._clock(), 0.0, None
-        if self.failures >= self._limit:
-            wait = await self._admitted(started + patience)
+        started, waited = self._clock(), 0.0
+        if self._tripped(model):
+            await self._admitted(model, started + patience, who, held_back or unavailable)
             waited = self._clock() - started
-        if wait is not None:
-            raise (held_back or unavailable)(
-                f"{who} failed {self.failures} times in a row; next request in {wait:.1f} s"
-                + (f"; last: {self._last}" if self._last else ""),
-                hint=self._last.hint if self._last else None,
-                retry_after=wait,
-            )
-        probe = self._probing = self.failures >= self._limit
+        probed = self._tripped(model)
+        if probed:
+            probed.probing = True
         try:
             yield waited
         except unavailable as exc:
             if exc.retryable:
-                self.failed()
-                self._last = exc
+                self._failed(model, exc)
             else:
-                self.succeeded()
+                self._succeeded(model)
             raise
         else:
-            self.succeeded()
+            self._succeeded(model)
         finally:
-            if probe:
-                self._probing = False
-            self._notify()
+            if probed:
+                probed.probing = False
+                probed.notify()
 
-    async def _admitted(self, deadline: float) -> float | None:
-        """Return ``None`` when a request is let through, or the seconds until one may be."""
-        while self.failures >= self._limit:
+    def _tripped(self, model: str | None) -> _Failing | None:
+        """Return the state of a model that has failed too often."""
+        state = self._failing.get(model)
+        return state if state and state.failures >= self._limit else None
+
+    async def _admitted(
+        self, model: str | None, deadline: float, who: str, refusal: type[SearchError]
+    ) -> None:
+        """Wait until a request is let through; raise ``refusal`` if that is not before a time."""
+        while state := self._tripped(model):
             now = self._clock()
-            left = self._closed_until - now
-            if not self._probing and left <= 0:
-                return None
+            left = max(state.closed_until - now, 0.0)
+            if not state.probing and not left:
+                return
             # The outcome of a probe may come at any time before the deadline.
-            needed = max(left, 0.0) if not self._probing else 0.0
+            needed = 0.0 if state.probing else left
             if now + needed >= deadline:
-                return max(left, 0.0)
+                raise refusal(
+                    f"{who} failed {state.failures} times in a row; next request in {left:.1f} s;"
+                    f" last: {state.last}",
+                    hint=state.last.hint,
+                    retry_after=left,
+                )
             with suppress(TimeoutError):
                 async with asyncio.timeout(needed or deadline - now):
-                    await self._changed.wait()
-        return None
+                    await state.changed.wait()
 
-    def _notify(self) -> None:
-        """Wake the requests that wait for a change."""
-        self._changed.set()
-        self._changed = asyncio.Event()
+    def _succeeded(self, model: str | None) -> None:
+        if state := self._failing.pop(model, None):
+            state.notify()
 
-    def succeeded(self) -> None:
-        """Record a success."""
-        self.failures = 0
-
-    def failed(self) -> None:
-        """Record a failure."""
-        self.failures += 1
-        if self.failures >= self._limit:
-            self._closed_until = self._clock() + self._reset
-
-
-class CircuitBreakers:
-    """The circuit breakers of a server, one for each model, so that models fail independently.
-
-    At most 64 are kept. The least recently used one without failures is dropped first; if all
-    have failures, the least recently used one.
-
-    Args:
-        limit: Consecutive failures after which a breaker opens.
-        reset: Seconds until an open breaker lets a request through.
-    """
-
-    def __init__(
-        self, *, limit: int, reset: float, clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        self._limit = limit
-        self._reset = reset
-        self._clock = clock
-        self._by_model: dict[str | None, CircuitBreaker] = {}
-
-    def __len__(self) -> int:
-        return len(self._by_model)
-
-    @property
-    def any_open(self) -> bool:
-        """True if requests to a model are currently held back."""
-        return any(breaker.is_open for breaker in self._by_model.values())
-
-    def of_model(self, model: str | None) -> CircuitBreaker:
-        """Return the breaker of a model; ``None`` is the server's choice of a model."""
-        breaker = self._by_model.pop(model, None)
-        if breaker is None:
-            breaker = CircuitBreaker(limit=self._limit, reset=self._reset, clock=self._clock)
-            if len(self._by_model) >= _MODELS:
-                idle = (name for name, each in self._by_model.items() if not each.failures)
-                del self._by_model[next(idle, next(iter(self._by_model)))]
-        self._by_model[model] = breaker
-        return breaker
+    def _failed(self, model: str | None, failure: SearchError) -> None:
+        state = self._failing.get(model)
+        if state is None:
+            if len(self._failing) >= _MODELS:
+                del self._failing[next(iter(self._failing))]
+            state = self._failing[model] = _Failing(failure)
+        state.failures += 1
+        state.last = failure
+        state.closed_until = self._clock() + self._reset

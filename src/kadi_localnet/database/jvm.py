@@ -149,7 +149,7 @@ def _confine_engine(directory: Path) -> None:
     """Disable the engine's access to files, network addresses and scripts.
 
     :mod:`.statement_guard` refuses such statements before they run. This function covers what the
-    guard does not see, such as triggers created before the guard existed.
+    guard does not see, such as triggers in a database that another program has written.
     """
     settings = jpype.JClass("com.arcadedb.GlobalConfiguration")
     settings.POLYGLOT_ENGINE_ENABLED.setValue(False)

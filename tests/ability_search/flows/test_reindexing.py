@@ -391,7 +391,7 @@ async def test_a_worker_that_has_not_heard_of_a_rebuild_cuts_texts_the_new_way(
 
 
 @pytest.mark.engine
-async def test_metadata_of_before_its_limit_is_rebuilt_or_its_source_named(
+async def test_metadata_beyond_its_limit_is_rebuilt_or_its_source_named(
     start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with start(**NO_GRACE) as network:
@@ -399,8 +399,8 @@ async def test_metadata_of_before_its_limit_is_rebuilt_or_its_source_named(
             document(f"d{n}", prose(f"cat{n}", 1)) | {"metadata": {"long": f"{n}" + "x" * 300_000}}
             for n in range(6)
         ]
-        with monkeypatch.context() as earlier:
-            earlier.setattr(preparation, "check_size", lambda _: None)
+        with monkeypatch.context() as unbounded:
+            unbounded.setattr(preparation, "check_size", lambda _: None)
             await network.call("search-index", collection="docs", documents=documents)
         bound_answers(network, 700_000)
         rebuilt = await network.call("search-reindex", collection="docs", maxTokens=24)

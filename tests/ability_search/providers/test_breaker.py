@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from ability_search.errors import SearchError
-from ability_search.providers.model_calls import CircuitBreaker, CircuitBreakers
+from ability_search.providers.model_calls import CircuitBreaker
 
 
 class Clock:
@@ -33,10 +33,11 @@ async def request(
     breaker: CircuitBreaker,
     answer: Callable[[], Awaitable[None]] | None = None,
     *,
+    model: str | None = None,
     patience: float = 0,
 ) -> None:
     """Make a request; ``answer`` may wait or raise."""
-    async with breaker.watching(Failed, "the server", held_back=Refused, patience=patience):
+    async with breaker.watching(model, Failed, "the server", held_back=Refused, patience=patience):
         if answer is not None:
             await answer()
 
@@ -45,16 +46,16 @@ async def fail() -> None:
     raise Failed("for now")
 
 
-async def opened(breaker: CircuitBreaker, *, failures: int = 1) -> None:
+async def opened(breaker: CircuitBreaker, *, model: str | None = None, failures: int = 1) -> None:
     for _ in range(failures):
         with pytest.raises(Failed):
-            await request(breaker, fail)
+            await request(breaker, fail, model=model)
 
 
-async def refusal(breaker: CircuitBreaker) -> float:
+async def refusal(breaker: CircuitBreaker, *, model: str | None = None) -> float:
     """Return the seconds until the next request, from the error of one that is refused."""
     with pytest.raises(Refused) as raised:
-        await request(breaker)
+        await request(breaker, model=model)
     assert raised.value.retry_after is not None
     return raised.value.retry_after
 
@@ -68,8 +69,8 @@ async def test_the_breaker_opens_lets_one_probe_through_and_closes() -> None:
     assert await refusal(breaker) == pytest.approx(1)
     clock.now += 2
     await opened(breaker)
-    assert breaker.failures == 4
-    assert await refusal(breaker) == pytest.approx(30)
+    with pytest.raises(Refused, match=r"failed 4 times in a row; next request in 30\.0 s"):
+        await request(breaker)
     clock.now += 31
     for _ in range(3):
         await request(breaker)
@@ -102,7 +103,7 @@ async def half_open(clock: Clock) -> tuple[CircuitBreaker, Probe, asyncio.Task[N
     probe = Probe()
     task = asyncio.create_task(request(breaker, probe))
     await probe.sent.wait()
-    assert breaker.is_open
+    assert breaker.any_open
     return breaker, probe, task
 
 
@@ -144,7 +145,7 @@ async def test_requests_wait_for_an_open_breaker_within_their_deadline() -> None
     await opened(breaker)
     async with asyncio.timeout(5):
         await asyncio.gather(*(request(breaker, patience=5) for _ in range(3)))
-    assert breaker.failures == 0
+    assert not breaker.any_open
 
 
 async def test_a_cancelled_probe_lets_a_waiting_request_through() -> None:
@@ -159,27 +160,26 @@ async def test_a_cancelled_probe_lets_a_waiting_request_through() -> None:
 
 async def test_a_model_that_fails_leaves_the_others_alone() -> None:
     clock = Clock()
-    breakers = CircuitBreakers(limit=2, reset=30, clock=clock)
-    await opened(breakers.of_model("broken"), failures=2)
-    assert await refusal(breakers.of_model("broken")) == pytest.approx(30)
-    await request(breakers.of_model("other"))
-    await request(breakers.of_model(None))
-    assert breakers.any_open
+    breaker = CircuitBreaker(limit=2, reset=30, clock=clock)
+    await opened(breaker, model="broken", failures=2)
+    assert await refusal(breaker, model="broken") == pytest.approx(30)
+    await request(breaker, model="other")
+    await request(breaker)
+    assert breaker.any_open
     clock.now += 31
-    assert not breakers.any_open
-    await request(breakers.of_model("broken"))
-    await request(breakers.of_model("broken"))
+    assert not breaker.any_open
+    await request(breaker, model="broken")
+    await request(breaker, model="broken")
 
 
-def test_breakers_are_bounded_and_those_without_failures_go_first() -> None:
-    breakers = CircuitBreakers(limit=1, reset=30)
-    breakers.of_model("broken").failed()
+async def test_of_many_failing_models_the_oldest_is_forgotten() -> None:
+    breaker = CircuitBreaker(limit=1, reset=30)
+    await opened(breaker, model="broken")
     for n in range(1000):
-        breakers.of_model(f"model {n}")
-    assert len(breakers) == 64
-    assert breakers.of_model("broken").failures == 1
-    for n in range(1000):
-        breakers.of_model(f"failing {n}").failed()
-    assert len(breakers) == 64
-    assert breakers.of_model("broken").failures == 0
-    assert breakers.of_model("failing 999").failures == 1
+        await request(breaker, model=f"model {n}")
+    await refusal(breaker, model="broken")
+    for n in range(64):
+        await opened(breaker, model=f"failing {n}")
+    await request(breaker, model="broken")
+    await refusal(breaker, model="failing 0")
+    await refusal(breaker, model="failing 63")

@@ -120,7 +120,7 @@ async def test_only_the_texts_at_which_the_server_fails_are_lost(
     with pytest.raises(TextsRefused) as raised:
         await client.embed("m", texts, timeout=20)
     assert_rows(raised.value, texts, bad)
-    assert not client.breakers.any_open, "queries are not held back"
+    assert not client.breaker.any_open, "queries are not held back"
 
 
 @pytest.mark.parametrize("fault", FAULTS)
@@ -257,7 +257,7 @@ async def test_only_the_texts_at_which_the_server_ends_are_lost(
             await client.embed("m", texts, timeout=20)
         assert_rows(raised.value, texts, server.deadly)
         assert server.ended - before <= (10 * len(server.deadly) if not before else 0)
-    assert not client.breakers.any_open
+    assert not client.breaker.any_open
 
 
 async def test_a_server_that_ends_once_loses_no_text() -> None:

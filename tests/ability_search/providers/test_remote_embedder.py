@@ -306,7 +306,7 @@ async def test_a_model_that_keeps_failing_does_not_affect_another_one() -> None:
             await client.embed("broken", ["a"], timeout=5)
     with pytest.raises(BreakerOpen):
         await client.embed("broken", ["a"], timeout=5)
-    assert client.breakers.any_open
+    assert client.breaker.any_open
     assert (await client.embed("m", ["a"], timeout=5)).shape == (1, 3)
     assert [request["model"] for request in server.requests] == ["broken"] * 3 + ["m"]
 
@@ -319,7 +319,7 @@ async def test_a_refused_model_or_text_does_not_open_the_breaker(
     for _ in range(10):
         with pytest.raises(EmbeddingUnavailable):
             await client.embed("unknown", ["a"], timeout=5)
-    assert not client.breakers.any_open
+    assert not client.breaker.any_open
 
 
 def encoded(values: Sequence[float]) -> str:

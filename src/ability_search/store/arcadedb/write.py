@@ -251,9 +251,9 @@ def _update_totals(source_t: str) -> str:
         UPDATE Collection SET
             chunks = chunks - ifnull($old[0].chunks, 0) + ifnull($new[0].chunks, 0),
             sources = sources - ifnull($old[0].sources, 0) + ifnull($new[0].sources, 0),
-            duplicates = ifnull(duplicates, 0) + :duplicates,
-            aspects = ifnull(aspects, 0) + :aspectCount,
-            links = ifnull(links, 0) + :linkCount,
+            duplicates = duplicates + :duplicates,
+            aspects = aspects + :aspectCount,
+            links = links + :linkCount,
             tokens = tokens - ifnull($old[0].tokens, 0) + ifnull($new[0].tokens, 0),
             tokensMin = min(ifnull(tokensMin, $new[0].lo), ifnull($new[0].lo, tokensMin)),
             tokensMax = max(ifnull(tokensMax, $new[0].hi), ifnull($new[0].hi, tokensMax))

@@ -63,7 +63,7 @@ __all__ = [
     "too_much_memory",
 ]
 
-VERSION = "10"
+VERSION = "1"
 """Version of the loaders; a change of the extracted text needs a new one."""
 
 FOREIGN = frozenset(
