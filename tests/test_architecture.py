@@ -1,22 +1,13 @@
-"""Imports between packages, and the size of modules."""
+"""Imports between packages."""
 
 from __future__ import annotations
 
 import ast
 import subprocess
 import sys
-from collections import Counter
-from functools import cache
 from graphlib import TopologicalSorter
-from pathlib import Path
 
-from tests.syntax_trees import tree_of
-
-SRC = Path(__file__).resolve().parent.parent / "src"
-FILES = {
-    ".".join(path.relative_to(SRC).with_suffix("").parts).removesuffix(".__init__"): path
-    for path in sorted(SRC.rglob("*.py"))
-}
+from tests.syntax_trees import FILES, imported_modules, imports, tree_of, within
 
 PURE = {
     "analysis.collection_graph",
@@ -128,22 +119,6 @@ def level(module: str) -> int | None:
 
 def pure(module: str) -> bool:
     return any(f"{module}.".startswith(f"ability_search.{name}.") for name in PURE)
-
-
-def within(package: str) -> list[str]:
-    return [module for module in FILES if module.split(".")[0] == package]
-
-
-@cache
-def imports(module: str) -> frozenset[str]:
-    """Full names of what a module imports anywhere; ``a.b`` for ``from a import b``."""
-    names: set[str] = set()
-    for node in ast.walk(tree_of(FILES[module])):
-        if isinstance(node, ast.Import):
-            names |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom):
-            names |= {f"{node.module}.{alias.name}" for alias in node.names}
-    return frozenset(names)
 
 
 def imported_from(module: str, *packages: str) -> list[str]:
@@ -314,48 +289,6 @@ def test_nothing_is_imported_relatively() -> None:
     assert not relative
 
 
-def test_a_module_has_at_most_600_lines() -> None:
-    lengths = {
-        module: len(path.read_text(encoding="utf-8").splitlines()) for module, path in FILES.items()
-    }
-    # The table of all settings is data.
-    assert lengths.pop("ability_search.config.schema") <= 700
-    assert not {module: lines for module, lines in lengths.items() if lines > 600}
-
-
-def basename(module: str) -> str:
-    return module.rpartition(".")[2]
-
-
-def test_no_two_modules_of_a_package_share_a_name() -> None:
-    """The ArcadeDB store repeats names of what it stores; both pipelines are one idea."""
-    allowed = ("ability_search.store.arcadedb.", "ability_search.search.pipeline")
-    for package in ("kadi_client", "kadi_localnet", "ability_search"):
-        named = Counter(
-            basename(module)
-            for module in within(package)
-            if FILES[module].stem != "__init__" and not module.startswith(allowed)
-        )
-        assert named
-        assert [name for name, count in named.items() if count > 1] == []
-
-
-def test_a_small_module_has_more_than_one_reader() -> None:
-    """A file under 60 lines with one importer is a part of that importer."""
-    readers: Counter[str] = Counter()
-    for module in FILES:
-        known = {name if name in FILES else name.rpartition(".")[0] for name in imports(module)}
-        readers.update((known & FILES.keys()) - {module})
-    small = {
-        module
-        for module, path in FILES.items()
-        if path.stem not in ("__init__", "__main__")
-        and len(path.read_text(encoding="utf-8").splitlines()) < 60
-        and readers[module] == 1
-    }
-    assert small <= {"ability_search.store.arcadedb.store"}
-
-
 def test_a_component_without_vectors_loads_no_numpy() -> None:
     """A broker stays small: numpy alone is 11 MB."""
     program = (
@@ -367,13 +300,7 @@ def test_a_component_without_vectors_loads_no_numpy() -> None:
 
 def test_no_module_imports_itself_through_others() -> None:
     """Imports for annotations only count too: they say what has to be read together."""
-    graph = {
-        module: {name if name in FILES else name.rpartition(".")[0] for name in imports(module)}
-        for module in FILES
-    }
-    sorter = TopologicalSorter(
-        {module: graph[module] & FILES.keys() - {module} for module in graph}
-    )
+    sorter = TopologicalSorter({module: imported_modules(module) for module in FILES})
     sorter.prepare()
     assert sorter.is_active()
 
