@@ -1,0 +1,249 @@
+"""What the verbs of the store take and return: selections, pages, records and changes.
+
+All are data, so that one call can be sent as one message. Times are epoch milliseconds of the
+store's clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from ability_search.collection import Collection
+from ability_search.documents import SparseVector
+from ability_search.filters.tree import Filter
+
+Key = tuple[str, ...]
+"""Identity of a record in its scope."""
+Scalar = str | int | float | bool
+KINDS_LAYER = "kinds"
+"""Layer of the chunks that are derived from documents; that of their own chunks is empty."""
+
+# Selections
+
+
+@dataclass(frozen=True, slots=True)
+class Chunks:
+    """Chunks of a generation: all, or those with one of the given values of one field."""
+
+    layer: str = ""
+    """Chunks of documents (empty), or others that are stored, indexed and counted apart."""
+    handles: Sequence[str] | None = None
+    ids: Sequence[str] | None = None
+    sources: Sequence[str] | None = None
+    vector_keys: Sequence[str] | None = None
+    """One chunk of each key is selected."""
+    first: int = 0
+    """Least ``chunk_index``."""
+    end: int | None = None
+    """The first ``chunk_index`` that is not selected."""
+    indexed: bool | None = None
+    """Only chunks that are in the indexes, or only duplicates of others."""
+    filter: Filter | None = None
+    """Over any scalar field of a chunk."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """Documents of a generation: all, or those named."""
+
+    names: Sequence[str] | None = None
+    filter: Filter | None = None
+    """Over any scalar field of a source."""
+
+
+@dataclass(frozen=True, slots=True)
+class Links:
+    """The links from and to some sources."""
+
+    sources: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Records:
+    """Records by kind, scope and key."""
+
+    kind: str | None
+    """``None``: of every kind, to be deleted."""
+    scope: str | None = None
+    """``None``: of every scope."""
+    keys: Sequence[Key] | None = None
+    prefix: Key = ()
+    """The first parts of the key."""
+    until: Key | None = None
+    """The last key."""
+    where: Mapping[str, Scalar | None] = field(default_factory=dict)
+    """Values of fields; a missing field is ``None``."""
+    expired: bool | None = None
+
+
+# Reads
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """Columns of chunks or sources."""
+
+    fields: Sequence[str] = ()
+    """Names of fields; of chunks also ``metadata.<key>`` and ``<text field>[:n]``."""
+    cosines: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    """Vectors, by the column for the cosine to them; ``None`` for a chunk without an embedding."""
+    products: Mapping[str, SparseVector] = field(default_factory=dict)
+    """Terms, by the column for the dot product with them."""
+    alike: Sequence[str] = ()
+    """Handles of chunks; the column ``alike`` has the cosines to them, in this order, ``None`` for
+    one that is gone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """A page of what a selection holds."""
+
+    of: Chunks | Sources | Links | Records
+    collection: Collection | None = None
+    """The collection whose generation is read; ``None`` for records."""
+    columns: Columns | None = None
+    """Columns of rows; ``None`` reads whole values."""
+    limit: int | None = None
+    """Maximum number of items; a page may have fewer and go on."""
+    order: Literal["id", "vector_key", "stored", "updated_at"] = "id"
+    """Links are in order of weight, descending, source, target and kind."""
+    descending: bool = False
+    after: str | Key | None = None
+    """The page begins behind this item, as :attr:`Page.next`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """The number of items of a selection, in groups."""
+
+    of: Chunks | Sources | Records
+    collection: Collection | None = None
+    sums: Sequence[str] = ()
+    """Fields to sum up."""
+    by: str | None = None
+    """Field to group by."""
+    width: int = 1
+    """Width of a group."""
+    sample: int | None = None
+    """Count so many chunks only, those of the least vector keys."""
+    unfit: int | None = None
+    """Only chunks whose vector is not finite, has no unit length (1 %), or has not this size."""
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """The answer to a :class:`Read`."""
+
+    items: Sequence[Any]
+    """Chunks, sources, links or records; rows with ``columns``."""
+    next: str | Key | None
+    """What the next page comes after; ``None`` if there is none."""
+    current: Collection | None
+    """The collection's record as it was at the answer; ``None`` if it is gone."""
+    at: int
+    """Time of the answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """The answer to a :class:`Count`."""
+
+    groups: Mapping[int | None, tuple[int, ...]]
+    """Number and sums, by the least value of a group; ``None`` without groups."""
+    current: Collection | None
+    at: int
+
+
+# Records
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A small document with a kind, a scope and a key."""
+
+    kind: str
+    scope: str
+    """``collection/<name>``, ``generation/<type>`` or ``agent/<id>``."""
+    key: Key
+    fields: Mapping[str, Any]
+    """JSON values by identifier."""
+    data: bytes | None = None
+    revision: int = 0
+    """Grows with every change."""
+    until: int | None = None
+    """End of its lease."""
+    expired: bool = False
+    created_at: int = 0
+    updated_at: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Put:
+    """Create or replace a record."""
+
+    kind: str
+    scope: str
+    key: Key
+    fields: Mapping[str, Any]
+    data: bytes | None = None
+    revision: int | None = None
+    """``None``: any; 0: the record must not exist; else it must have this revision."""
+    floor: int = 0
+    """The new revision is one more than the greater of the old one and this."""
+    where: Mapping[str, Scalar | None] | None = None
+    """If given, the record must exist and have these fields."""
+    merge: bool = False
+    """Keep the fields that are not named."""
+    fresh: bool = False
+    """Set ``created_at`` anew."""
+    lease: int | None | Literal["keep"] = "keep"
+    """Milliseconds from now; a negative one is expired at once, ``None`` is without an end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Add:
+    """Add to numbers of a record, which is created with 0. Not idempotent."""
+
+    kind: str
+    scope: str
+    key: Key
+    by: Mapping[str, int]
+    fields: Mapping[str, Any] = field(default_factory=dict)
+    """Fields to set besides."""
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """Delete records."""
+
+    of: Records
+    revision: int | None = None
+    """The revision that they must have."""
+    count: int | None = None
+    """Exactly so many must be deleted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Require:
+    """Refuse the commit if more records than ``at_most`` are there after the changes before it."""
+
+    of: Records
+    at_most: int
+
+
+Change = Put | Add | Delete | Require
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """The outcome of a commit."""
+
+    done: bool
+    at: int
+    """Time of the commit."""
+    refused: int | None = None
+    """Index of the change that was refused; then nothing was written."""
+    records: Sequence[Record | None] = ()
+    """The record of each change as it is now; of the refused one, as it is stored."""
