@@ -17,8 +17,9 @@ import pytest
 from tests.syntax_trees import FILES, imported_modules, lines_of, tree_of, within
 
 PACKAGES = ("kadi_client", "kadi_localnet", "ability_search")
+TESTS = Path(__file__).parent
 STRUCTURE: dict[str, Any] = tomllib.loads(
-    (Path(__file__).parent / "data" / "structure.toml").read_text(encoding="utf-8")
+    (TESTS / "data" / "structure.toml").read_text(encoding="utf-8")
 )
 WRONG = STRUCTURE["wrong"]
 """What must not appear elsewhere, and what must leave its list once it is gone."""
@@ -83,6 +84,43 @@ def parameters(function: Function) -> int:
     return len([name for name in names if name not in ("self", "cls")])
 
 
+WALL_CLOCKS = {"monotonic", "perf_counter", "time"}
+
+
+def clocked(tree: ast.AST, polling: bool = False) -> Iterator[int]:
+    """Lines of a test that wait for the clock or assert on it.
+
+    A loop may sleep between two looks at what it waits for; a test of delays has virtual_time.
+    """
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.Call) and not polling and sleeps(node):
+            yield node.lineno
+        if isinstance(node, ast.Assert) and any(map(is_duration, ast.walk(node.test))):
+            yield node.lineno
+        function = isinstance(node, Function | ast.Lambda)
+        yield from clocked(node, (polling or isinstance(node, ast.While)) and not function)
+
+
+def sleeps(call: ast.Call) -> bool:
+    """Whether a call lets time pass: ``sleep(0)`` does not."""
+    name = ast.unparse(call.func)
+    if name.endswith("sleep"):
+        seconds = call.args
+    else:
+        named = [each.value for each in call.keywords if each.arg == "timeout"]
+        seconds = named if name.endswith(".wait") else []
+    return any(not (isinstance(each, ast.Constant) and not each.value) for each in seconds)
+
+
+def is_duration(node: ast.AST) -> bool:
+    """Whether an expression is the time since another one, told by a clock."""
+    if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Sub):
+        return False
+    left = node.left
+    clock = isinstance(left, ast.Call) and ast.unparse(left.func).split(".")[-1]
+    return clock in WALL_CLOCKS | {"clock", "now"}
+
+
 def repeated(names: Iterable[str]) -> list[str]:
     return [name for name, count in Counter(names).items() if count > 1]
 
@@ -131,6 +169,34 @@ def test_a_file_has_at_least_80_lines_and_at_most_600() -> None:
     modules = {m for m, path in FILES.items() if path.stem not in ("__init__", "__main__")}
     assert {module for module in FILES if lines_of(module) > 600} == set()
     held((module for module in modules if lines_of(module) < 80), WRONG["small_files"])
+
+
+def test_no_test_waits_for_the_clock_or_asserts_on_it() -> None:
+    files = {path.relative_to(TESTS).as_posix(): path for path in TESTS.rglob("*.py")}
+    del files["virtual_time.py"]
+    held((name for name, path in files.items() if any(clocked(tree_of(path)))), WRONG["clocks"])
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        *("time.sleep(1)", "for _ in range(3): sleep(pause)", "asyncio.wait([task], timeout=0.3)"),
+        *("assert perf_counter() - began < 1", "assert 0.1 < time.time() - began < 0.2"),
+    ],
+)
+def test_a_test_that_waits_for_the_clock_is_found(line: str) -> None:
+    assert [*clocked(ast.parse(line))] == [1]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        *("asyncio.sleep(0)", "while not done(): sleep(0.01)", "asyncio.wait([task], timeout=0)"),
+        *("assert monotonic() < deadline", "assert process_time() - began < 1"),
+    ],
+)
+def test_a_test_that_looks_until_something_is_true_is_none(line: str) -> None:
+    assert [*clocked(ast.parse(line))] == []
 
 
 def test_a_file_has_a_name_of_its_own() -> None:

@@ -59,7 +59,7 @@ class Load:
         self.errors: list[str] = []
 
     async def store(self, tool_input: dict[str, Any], _call: Any) -> dict[str, Any]:
-        await asyncio.sleep(0.002)
+        await asyncio.sleep(0)
         self.stored.add(tool_input["number"])
         return {"ok": True}
 

@@ -90,7 +90,7 @@ async def test_what_a_server_may_still_run_is_still_in_use(monkeypatch: pytest.M
     use = IndexUse()
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.01), use.on_server([DROP]):
-            await asyncio.sleep(10)
+            await asyncio.Event().wait()
     assert not enters(use, [SEARCH])
     async with asyncio.timeout(10), use.on_server([SEARCH]):
         assert enters(use, [SEARCH])
@@ -100,12 +100,14 @@ async def test_what_a_server_may_still_run_is_still_in_use(monkeypatch: pytest.M
 async def test_a_type_is_dropped_while_it_is_searched(tmp_path: Path) -> None:
     vectors = np.random.default_rng(1).normal(size=(300, 32)).astype(float)
     rows = [{"v": vector.tolist()} for vector in vectors]
+    searched = asyncio.Semaphore(0)
 
     async def search(databases: EmbeddedDatabases, place: int) -> None:
         statement = Statement(SEARCH.text, "sql", {"vector": rows[place]["v"]})
         while True:
             try:
                 await databases.read("d", statement, timeout=60)
+                searched.release()
             except DatabaseError as exc:
                 assert "T" in str(exc), exc
                 return
@@ -118,7 +120,8 @@ async def test_a_type_is_dropped_while_it_is_searched(tmp_path: Path) -> None:
             insert = Statement("INSERT INTO T CONTENT :rows", "sql", {"rows": rows})
             await databases.write("d", [insert], timeout=60)
             searches = [asyncio.create_task(search(databases, place)) for place in range(6)]
-            await asyncio.sleep(0.3)
+            for _ in range(3 * len(searches)):
+                await searched.acquire()
             await databases.write("d", [DROP], timeout=60)
             async with asyncio.timeout(60):
                 await asyncio.gather(*searches)
@@ -170,7 +173,8 @@ async def test_a_drop_on_a_server_waits_for_a_search(tmp_path: Path) -> None:
         search = asyncio.create_task(server.read("d", near(40), timeout=60))
         await asyncio.to_thread(search_waits)
         drop = asyncio.create_task(server.write("d", [DROP], timeout=60))
-        await asyncio.sleep(0.5)
+        while not server._indexes.dropped:  # noqa: ASYNC110 - nobody tells
+            await asyncio.sleep(0.01)
         releases.set()
         async with asyncio.timeout(30):
             assert (await search).count == 40

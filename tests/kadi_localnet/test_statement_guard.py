@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import logging
 import re
-import statistics
-import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -27,8 +25,6 @@ from kadi_localnet.database.statement_guard import StatementGuard
 
 pytestmark = pytest.mark.engine
 
-MOST_US = 20.0
-"""Most microseconds for the check of a statement that came before."""
 
 SECRET = "the token of another part"
 
@@ -378,14 +374,9 @@ def test_a_statement_is_checked_once() -> None:
     text = f"SELECT k, s FROM T WHERE s IN {[str(n) for n in range(200)]} LIMIT 10"
     statement = Statement(text)
     guard.check(statement)
-    costs = []
-    for _ in range(20):
-        started = time.perf_counter()
-        for _ in range(50):
-            guard.check(Statement(text[:1] + text[1:]))
-        costs.append((time.perf_counter() - started) / 50 * 1e6)
-    assert statistics.median(costs) < MOST_US
-    assert guard._cached.cache_info().misses == 1
+    for _ in range(50):
+        guard.check(Statement(text[:1] + text[1:]))
+    assert guard._cached.cache_info()[:2] == (50, 1)
 
 
 @pytest.mark.usefixtures("databases")

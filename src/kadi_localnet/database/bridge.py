@@ -16,6 +16,7 @@ import pkgutil
 import re
 import time
 from collections.abc import Iterator
+from functools import cache
 from importlib.machinery import SourceFileLoader
 from itertools import chain
 from pathlib import Path
@@ -32,10 +33,11 @@ _CONCRETE = ("com.arcadedb.database.LocalDatabase",)
 """Classes of objects that are returned as an interface and overload its methods."""
 
 
+@cache
 def wrap_classes() -> None:
     """Wrap all parameters and results of the methods that this package may call.
 
-    Those of the classes that it names, and of the classes that these methods return.
+    Those of the classes that it names, and of the classes that these methods return; once.
     """
     started = time.monotonic()
     methods, named = _called()

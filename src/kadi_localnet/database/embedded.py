@@ -39,7 +39,7 @@ from kadi_localnet.database.conversion import Parameters, ResultWriter
 from kadi_localnet.database.disk_space import RESERVE, DiskSpace
 from kadi_localnet.database.index_repair import open_repaired
 from kadi_localnet.database.index_use import IndexUse, dropped_types
-from kadi_localnet.database.statement_guard import StatementGuard, confine
+from kadi_localnet.database.statement_guard import StatementGuard, confine, statement_guard
 from kadi_localnet.database.tickets import Stopped, Ticket, messages, translate
 from kadi_localnet.database.vector_indexes import (
     close_dropped_graphs,
@@ -240,7 +240,7 @@ class EmbeddedDatabases:
         jvm.start(heap_mb=self._heap(), crash_directory=self._directory)
         wrap_classes()
         self._engine = _Engine(
-            guard=StatementGuard(),
+            guard=statement_guard(),
             parameters=Parameters(),
             factory=jpype.JClass("com.arcadedb.database.DatabaseFactory"),
             registry=jpype.JClass("com.arcadedb.query.RunningQueryRegistry")(),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Iterator
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any
 
 import jpype
@@ -86,6 +86,12 @@ class StatementGuard:
 
     def _objection(self, text: str, is_script: bool) -> str | None:
         return next(_objections(self._grammar.parse(text, is_script)), None)
+
+
+@cache
+def statement_guard() -> StatementGuard:
+    """Return the guard of all engines of this process, which have one grammar."""
+    return StatementGuard()
 
 
 class _Tree:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from tests.virtual_time import later, without_waiting
 
 from ability_search.errors import ChatUnavailable
 from ability_search.providers.chat import PacedChat
@@ -27,7 +28,7 @@ class Model:
         self.together.append(self.now)
         try:
             async with asyncio.timeout(timeout):
-                await asyncio.sleep(self.seconds)
+                await later(self.seconds)
         except TimeoutError as exc:
             raise ChatUnavailable("late") from exc
         finally:
@@ -39,6 +40,7 @@ async def ask(paced: PacedChat, timeout: float = TIMEOUT) -> str:
     return await paced.complete("s", "u", model="m", timeout=timeout, enough=9)
 
 
+@without_waiting
 async def test_a_quick_model_is_sent_up_to_four_requests_at_once() -> None:
     model = Model(0.001)
     paced = PacedChat(model)
@@ -46,6 +48,7 @@ async def test_a_quick_model_is_sent_up_to_four_requests_at_once() -> None:
     assert (model.together[0], max(model.together)) == (1, 4)
 
 
+@without_waiting
 async def test_a_slow_model_is_sent_one_request_at_a_time_and_none_fails_by_waiting() -> None:
     model = Model(TIMEOUT * 0.4)
     paced = PacedChat(model)
@@ -53,6 +56,7 @@ async def test_a_slow_model_is_sent_one_request_at_a_time_and_none_fails_by_wait
     assert max(model.together) == 1
 
 
+@without_waiting
 async def test_a_model_that_becomes_slow_is_sent_fewer_requests() -> None:
     model = Model(0.001)
     paced = PacedChat(model)
@@ -64,6 +68,7 @@ async def test_a_model_that_becomes_slow_is_sent_fewer_requests() -> None:
     assert (max(model.together), model.together[-1]) == (4, 1)
 
 
+@without_waiting
 async def test_a_cancelled_request_lets_the_next_one_through() -> None:
     model = Model(60)
     paced = PacedChat(model)
