@@ -13,12 +13,14 @@ PIP     := $(BIN)/python -m pip --quiet --disable-pip-version-check
 WEIGHTS := deploy/weights.txt
 
 # Parts of ability_search without a socket, a clock or the environment; how much of them the tests
-# must reach, in percent of lines and branches.
+# must reach, in percent of lines and branches. Measured by `make test-all`, as it takes time.
 PURE    := filters index/kinds text understanding
 COVERED := 98
+COVER   := --cov-report= --cov-fail-under $(COVERED) $(PURE:%=--cov src/ability_search/%)
 
-# Processes of `make tests`, one more than cores because tests wait for what they start.
-TESTERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 1) + 1)
+# Processes of the tests; of `make test-all` one more, because tests wait for what they start.
+CORES   := $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 1)
+TESTERS ?= $(CORES)
 
 # Of `make chaos`: how long, the faults (python -m chaos --help), hostile inputs within that time,
 # searches in calm after it, and the seed, if it is not the time.
@@ -51,15 +53,18 @@ INSPECTOR_VERSION := 2.12.0
 # The package of the KADI client that tests/interop runs: a .tgz or an unpacked directory.
 KADI_CORE ?= $(firstword $(wildcard ../shared/kadi-core/*.tgz))
 
+# Else every process would compile the sources anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 # onnxruntime reports its use to its maker unless this is set.
 export ORT_DISABLE_TELEMETRY := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo up test tests lint docs site contract inspector cluster bench quality chaos lock clean
+.PHONY: help demo up test test-all tests lint docs site contract inspector cluster bench quality chaos lock clean
 .DELETE_ON_ERROR:
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 demo: $(VENV)/.run ## start the stack, index these docs and some of Python's, search, stop
 	@$(BIN)/python scripts/demo.py
@@ -67,14 +72,18 @@ demo: $(VENV)/.run ## start the stack, index these docs and some of Python's, se
 up: $(VENV)/.run ## start the stack and leave it running until Ctrl-C
 	@$(BIN)/ability-search up
 
-test: lint tests ## lint, check the types and run every test
+test: $(VENV)/.dev $(VENV)/.kadi-core ## lint, check the types and run the tests
+	@$(MAKE) --no-print-directory --jobs 2 lint tests
+
+test-all: SELECTED := -m 'not long' $(COVER)
+test-all: TESTERS = $(shell expr $(CORES) + 1)
+test-all: lint tests ## the same with the tests of many processes and the coverage of the pure parts
 
 # Tests of many processes share the machine with those beside them; a failure is one if it repeats alone.
-tests: $(VENV)/.dev $(VENV)/.kadi-core ## run every test, and hold the branch coverage of the pure parts
-	@$(BIN)/python -m pytest --numprocesses $(TESTERS) --dist loadfile --no-loadscope-reorder \
-		--cov-report= --cov-fail-under $(COVERED) $(PURE:%=--cov src/ability_search/%) || { [ $$? -eq 1 ] && \
+tests: $(VENV)/.dev $(VENV)/.kadi-core ## run the tests of one process
+	@$(BIN)/python -m pytest --numprocesses $(TESTERS) --dist worksteal $(SELECTED) || { [ $$? -eq 1 ] && \
 		echo "==> what failed, once more and alone" && \
-		$(BIN)/python -m pytest --last-failed --last-failed-no-failures none; }
+		$(BIN)/python -m pytest -m 'not long' --last-failed --last-failed-no-failures none; }
 
 lint: $(VENV)/.dev ## check style, format and types
 	@$(BIN)/ruff check .

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+from tests.examples import JUDGED, examples
 from tests.java_machine import SHORT_LIVED
 from tests.networks import backplane, nats_url
 
@@ -23,41 +24,18 @@ for name, value in SHORT_LIVED.items():
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# How long an example takes tells of the machine, not of the code. Where a change is judged, the
-# examples are the same each time; elsewhere each run looks at new ones.
+# How long an example takes tells of the machine, not of the code. Where a change is judged, there
+# are more examples, the same each time; elsewhere each run looks at a few new ones.
 settings.register_profile(
     "untimed",
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
-    derandomize="CI" in os.environ,
+    max_examples=examples(100),
+    derandomize=JUDGED,
 )
 settings.load_profile("untimed")
 
 TESTS = Path(__file__).parent
-LONGEST = (
-    "snippets/test_snippets.py",
-    "ability_search/stack/test_up.py",
-    "ability_search/flows/test_crash.py",
-    "ability_search/flows/test_filters_exact.py",
-    "ability_search/flows/test_paging.py",
-    "ability_search/flows/test_artifacts_killed.py",
-    "ability_search/flows/test_duplicate_sequences.py",
-    "ability_search/http/test_console.py",
-    "ability_search/flows/test_jobs_killed.py",
-    "ability_search/mcp/test_mcp_stack.py",
-    "test_patterns.py",
-    "kadi_localnet/test_broker_memory.py",
-    "interop/test_real_search.py",
-    "interop/test_real_stdio.py",
-    "ability_search/text/chunkers/test_strategies.py",
-    "ability_search/flows/test_indexing_values.py",
-    "ability_search/flows/test_migration_killed.py",
-    "ability_search/flows/test_artifacts_mutated.py",
-    "ability_search/evaluation/test_eval_stack.py",
-    "ability_search/providers/test_refused_texts.py",
-    "snippets/test_docstrings.py",
-)
-"""Files of about half a minute and more, the longest first."""
 COVERING = tuple(
     f"ability_search/{part}/" for part in ("filters", "index", "text", "understanding")
 )
@@ -70,14 +48,12 @@ gc.disable()
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Let several processes begin with the longest files, and measure coverage where it counts."""
-    places = {item: item.path.relative_to(TESTS).as_posix() for item in items}
-    for item, place in places.items():
-        if not place.startswith(COVERING):
+    """Let several processes begin with the longest tests, and measure coverage where it counts."""
+    for item in items:
+        if not item.path.relative_to(TESTS).as_posix().startswith(COVERING):
             item.add_marker("no_cover")
     if hasattr(config, "workerinput"):
-        ranks = {place: rank for rank, place in enumerate(LONGEST)}
-        items.sort(key=lambda item: ranks.get(places[item], len(LONGEST)))
+        items.sort(key=lambda item: item.get_closest_marker("process") is None)
 
 
 def pytest_collection_finish() -> None:

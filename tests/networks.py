@@ -146,7 +146,11 @@ def nats_url() -> Iterator[str]:
         yield url
 
 
-@pytest.fixture(scope="session", params=[None, "nats_url"], ids=["one", "nats"])
+@pytest.fixture(
+    scope="session",
+    params=[None, pytest.param("nats_url", marks=pytest.mark.process)],
+    ids=["one", "nats"],
+)
 def backplane(request: pytest.FixtureRequest) -> str | None:
     """The backplane of the network of a test; ``None`` for a single broker."""
     return None if request.param is None else str(request.getfixturevalue(request.param))

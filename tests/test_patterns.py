@@ -15,11 +15,13 @@ import signal
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
+from functools import cache
 from math import inf
 from types import FrameType, ModuleType
 from typing import Any
 
 import pytest
+from tests.examples import examples
 from tests.pumping import Attack, attacks
 
 import ability_search
@@ -28,7 +30,7 @@ import kadi_localnet
 from ability_search.filters.wildcards import glob_regex, like_regex, substring_regex
 
 _PACKAGES = (ability_search, kadi_client, kadi_localnet)
-_MOST = 300
+_MOST = examples(300)
 """Attacks on one pattern."""
 _PARTS = 3
 """Tests that the patterns are spread over, so that each keeps the time limit beside others."""
@@ -84,6 +86,7 @@ def _held(value: Any, depth: int = 3) -> Iterator[re.Pattern[Any]]:
             yield from _held(getattr(value, each.name, None), depth - 1)
 
 
+@cache
 def _uses() -> list[Use]:
     """Return every pattern of the source once with every method that it is used with."""
     found: dict[tuple[re.Pattern[Any], str], Use] = {}

@@ -23,6 +23,7 @@ from tests.contract.stored_records import (
     replacement,
     towards,
 )
+from tests.examples import examples
 
 from ability_search.collection import Collection
 from ability_search.filters.tree import Compare, Field, Filter, Not, OneOf
@@ -366,7 +367,7 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
         runner.run(stack.aclose())
 
 
-@settings(max_examples=8)
+@settings(max_examples=examples(8))
 @pytest.mark.timeout(300)
 @given(changes)
 def test_both_stores_give_the_same_answers_after_any_changes(

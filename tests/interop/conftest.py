@@ -31,7 +31,11 @@ async def broker(network_of: str | None) -> AsyncIterator[Network]:
         yield network
 
 
-@pytest.fixture(scope="session", params=[None, "nats_url"], ids=["one", "nats"])
+@pytest.fixture(
+    scope="session",
+    params=[None, pytest.param("nats_url", marks=pytest.mark.process)],
+    ids=["one", "nats"],
+)
 def network_of(request: pytest.FixtureRequest) -> str | None:
     """The backplane of the network; ``None`` for a single broker."""
     return None if request.param is None else str(request.getfixturevalue(request.param))

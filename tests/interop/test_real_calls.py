@@ -27,7 +27,7 @@ from kadi_client import Call, CallTimeout, Connection, Identity, RemoteError, To
 from kadi_client.tools import Handler
 from kadi_localnet.broker import Limits, serve_broker
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), needs_real_client]
+pytestmark = [pytest.mark.process, pytest.mark.asyncio(loop_scope="module"), needs_real_client]
 
 
 def tool(handler: Handler, name: str = "tool") -> Tool:

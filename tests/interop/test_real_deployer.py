@@ -34,7 +34,7 @@ from kadi_localnet.broker import Broker, serve_broker
 from kadi_localnet.database.embedded import EmbeddedDatabases
 from kadi_localnet.database.tools import database_tools
 
-pytestmark = needs_real_client
+pytestmark = [pytest.mark.process, needs_real_client]
 
 SCRIPT = Path(__file__).with_name("real_deployer.mjs")
 NONCE = "nonce-of-the-deployment"

@@ -12,7 +12,7 @@ from tests.interop.relay import Relay
 from kadi_client import Call, Connection, RemoteError, Tool
 from kadi_localnet.broker import Access, serve_broker
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), needs_real_client]
+pytestmark = [pytest.mark.process, pytest.mark.asyncio(loop_scope="module"), needs_real_client]
 
 SCHEMA = {"type": "object", "properties": {"q": {"type": "string"}}, "required": ["q"]}
 

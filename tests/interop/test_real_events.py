@@ -13,7 +13,7 @@ from tests.interop.relay import Relay
 from kadi_client import Call, Tool
 from kadi_client.subscriptions import Subscription
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), needs_real_client]
+pytestmark = [pytest.mark.process, pytest.mark.asyncio(loop_scope="module"), needs_real_client]
 
 CHANNELS = ["news", "news.today", "news.today.late", "weather.today", "newsroom"]
 MATCHES = {

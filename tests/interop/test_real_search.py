@@ -25,7 +25,12 @@ from tests.interop.real_client import (
 from ability_search.tools.table import TOOLS
 from kadi_client import Call
 
-pytestmark = [pytest.mark.engine, pytest.mark.asyncio(loop_scope="module"), needs_real_client]
+pytestmark = [
+    pytest.mark.process,
+    pytest.mark.engine,
+    pytest.mark.asyncio(loop_scope="module"),
+    needs_real_client,
+]
 
 NAME = "ability-search"
 CATS = [

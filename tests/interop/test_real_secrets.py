@@ -16,7 +16,7 @@ from tests.networks import Network
 from kadi_client import Identity
 from kadi_localnet.broker import serve_broker
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), needs_real_client]
+pytestmark = [pytest.mark.process, pytest.mark.asyncio(loop_scope="module"), needs_real_client]
 
 ENVIRONMENT = {
     "KADI_DEPLOY_NONCE": "nonce-of-the-deployment",

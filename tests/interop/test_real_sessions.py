@@ -17,7 +17,7 @@ from tests.networks import Network
 from kadi_client import Tool
 from kadi_localnet.broker import Limits, serve_broker
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), needs_real_client]
+pytestmark = [pytest.mark.process, pytest.mark.asyncio(loop_scope="module"), needs_real_client]
 
 
 # --- handshake ---------------------------------------------------------------------------------

@@ -29,7 +29,12 @@ from tests.interop.values import VALUES, assert_same
 from ability_search import __version__
 from ability_search.tools.table import TOOLS
 
-pytestmark = [pytest.mark.engine, pytest.mark.asyncio(loop_scope="module"), needs_real_client]
+pytestmark = [
+    pytest.mark.process,
+    pytest.mark.engine,
+    pytest.mark.asyncio(loop_scope="module"),
+    needs_real_client,
+]
 
 ROOT = Path(__file__).resolve().parents[2]
 ECHO = {"command": sys.executable, "args": [str(Path(__file__).with_name("echo_ability.py"))]}

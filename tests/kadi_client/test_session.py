@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 
 from kadi_client.errors import AuthenticationError, FrameTooLarge, ProtocolError, RemoteError
 from kadi_client.identity import Identity, verify
@@ -579,7 +580,7 @@ FRAMES = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(st.lists(FRAMES.map(json.dumps) | st.text() | st.binary() | JSON.map(json.dumps)))
 def test_no_frame_whatever_makes_the_session_raise(frames: list[str | bytes]) -> None:
     session = Session(IDENTITY, tools=[ECHO])

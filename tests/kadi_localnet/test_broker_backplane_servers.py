@@ -30,6 +30,8 @@ from kadi_client import Connection, KadiError, Tool
 from kadi_localnet.broker import BackplaneLost, serve_broker, server
 from kadi_localnet.broker.nats_server import find_nats_server
 
+pytestmark = pytest.mark.process
+
 NODES = 3
 
 

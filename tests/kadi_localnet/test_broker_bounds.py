@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 from tests.kadi_localnet.test_broker_router import Desk, read
 
 from kadi_client.identity import Identity, agent_id
@@ -130,7 +131,7 @@ def test_registrations_share_a_bounded_memory_and_the_largest_gives_way() -> Non
     assert component.tools == ("part",)
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=examples(10), deadline=None)
 @given(st.lists(st.tuples(st.integers(1, 20), st.integers(1, 3000)), max_size=12))
 def test_a_list_is_bounded_and_names_the_tools_of_small_agents(
     hostile: list[tuple[int, int]],

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 from tests.kadi_localnet.test_broker_router import Desk, cancellation, only, read
 
 from kadi_localnet.broker.access import Access
@@ -231,7 +232,7 @@ class Crossing:
         self.brokers.run()
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(
     st.lists(
         st.tuples(

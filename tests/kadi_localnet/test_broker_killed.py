@@ -18,7 +18,7 @@ from tests.networks import TOKEN
 from kadi_client import Connection, KadiError, Tool
 from kadi_localnet.broker.nats_server import find_nats_server, run_nats_server
 
-pytestmark = pytest.mark.timeout(180)
+pytestmark = [pytest.mark.process, pytest.mark.timeout(180)]
 
 START_SECONDS = 60.0
 PROGRESS_SECONDS = 30.0

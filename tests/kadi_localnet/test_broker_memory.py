@@ -6,12 +6,15 @@ import asyncio
 import logging
 import socket
 import time
+from collections.abc import Callable
 
 import pytest
 from tests.interop.kadi_peer import PATIENCE, Peer
 from websockets.frames import Frame, Opcode
 
 from kadi_localnet.broker import Broker, Limits, serve_broker
+
+pytestmark = pytest.mark.process
 
 KIB, MIB = 1024, 1024 * 1024
 _SIZE = 12 * MIB
@@ -42,21 +45,25 @@ async def until_held(broker: Broker, size: int) -> None:
     "message",
     [
         pytest.param(
-            _CALL
-            % b'"toolInput":{"_kadi":{},%b}'
-            % b",".join(b'"k%07d":1' % number for number in range(_SIZE // 12)),
+            lambda: (
+                _CALL
+                % b'"toolInput":{"_kadi":{},%b}'
+                % b",".join(b'"k%07d":1' % number for number in range(_SIZE // 12))
+            ),
             id="members beside hints",
         ),
-        pytest.param(_CALL % b'"directReply":[%b]' % _EMPTY, id="option"),
-        pytest.param(_CALL % b'"toolInput":{"a":"%b"}' % (b"\\ud800" * (_SIZE // 6)), id="halves"),
-        pytest.param(b'{"id":[%b],"result":1}' % _EMPTY, id="id"),
+        pytest.param(lambda: _CALL % b'"directReply":[%b]' % _EMPTY, id="option"),
+        pytest.param(
+            lambda: _CALL % b'"toolInput":{"a":"%b"}' % (b"\\ud800" * (_SIZE // 6)), id="halves"
+        ),
+        pytest.param(lambda: b'{"id":[%b],"result":1}' % _EMPTY, id="id"),
     ],
 )
-async def test_no_message_holds_the_loop(message: bytes) -> None:
+async def test_no_message_holds_the_loop(message: Callable[[], bytes]) -> None:
     async with serve_broker(port=0) as broker:
         await Peer.join(broker.url, tools=["echo"])
         hostile, other = await Peer.join(broker.url), await Peer.join(broker.url)
-        hostile.socket.transport.write(serialized(message))
+        hostile.socket.transport.write(serialized(message()))
         longest = 0.0
         done = asyncio.create_task(hostile.synchronise())
         while not done.done():

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 
 from kadi_client.context import LOG_FIELD
 from kadi_client.identity import Identity, agent_id
@@ -1120,7 +1121,7 @@ class Crowd:
                     self.ended.append(frame["params"]["requestId"])
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(
     st.lists(
         st.tuples(
@@ -1634,7 +1635,7 @@ steps = st.lists(
 )
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(steps, st.booleans())
 def test_no_frame_whatever_makes_the_core_raise_or_send_nonsense(
     steps: list[tuple[int, str | bytes, float]], small: bool

@@ -420,6 +420,7 @@ async def test_a_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     await backend.close()
 
 
+@pytest.mark.process
 async def test_a_database_held_by_another_process_is_named(tmp_path: Path) -> None:
     child = await start_child(tmp_path / "data", "handler")
     assert await line_of(child) == "ready"
@@ -439,6 +440,7 @@ async def test_a_database_held_by_another_process_is_named(tmp_path: Path) -> No
         assert await read(second, "SELECT count(*) AS n FROM T") == [{"n": 0}]
 
 
+@pytest.mark.process
 async def test_sigterm_without_a_handler_is_an_ordinary_end(tmp_path: Path) -> None:
     child = await start_child(tmp_path / "data")
     assert await line_of(child) == "ready"
@@ -448,6 +450,7 @@ async def test_sigterm_without_a_handler_is_an_ordinary_end(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("trial", range(3))
+@pytest.mark.process
 async def test_a_killed_process_loses_nothing_acknowledged(tmp_path: Path, trial: int) -> None:
     child = await start_child(tmp_path / "data", "write")
     assert await line_of(child) == "ready"
@@ -473,6 +476,7 @@ async def test_a_killed_process_loses_nothing_acknowledged(tmp_path: Path, trial
             assert await read(again, f"SELECT k FROM (SELECT expand({search}))") == [{"k": key}]
 
 
+@pytest.mark.process
 async def test_a_kill_while_indexes_are_rebuilt_loses_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -31,6 +31,7 @@ NOTES = [
 ]
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
 async def test_the_example_of_a_public_name_runs(example: Example, reader: Reader) -> None:
     texts(Reader(reader.machine, reader.machine.directory))

@@ -60,6 +60,7 @@ SETTINGS = {"config.yml", "config.toml", "agent.json"}
 CONTENTS = [page for page in PAGES if any(each.language not in PLAIN for each in blocks(page))]
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("page", CONTENTS, ids=lambda page: page.name)
 def test_what_a_page_says_works(page: Path, reader: Reader) -> None:
     prepare(page.name, reader)

@@ -23,6 +23,7 @@ from tests.ability_search.artifacts.made import (
     line_changed,
     made,
 )
+from tests.examples import examples
 
 from ability_search.artifacts.artifact_lines import (
     ChunkLine,
@@ -114,7 +115,7 @@ def test_the_revision_is_that_of_the_texts_however_they_are_cut(tmp_path: Path) 
 _texts = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=200)
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(st.dictionaries(_texts, _texts.filter(lambda text: text.strip()), min_size=1, max_size=5))
 def test_any_texts_come_back_as_they_were(texts: dict[str, str]) -> None:
     with TemporaryDirectory() as base:

@@ -22,6 +22,8 @@ from ability_search.errors import ConfigurationError
 from kadi_client import Connection, Identity, Tool
 from kadi_localnet.broker import Broker, serve_broker
 
+pytestmark = pytest.mark.process
+
 VALUE = "sk-of-the-deployment"
 ADDRESS = "http://embeddings.example:8000"
 SECRETS = {"SEARCH_API_KEY": VALUE, "SEARCH_EMBEDDING_API_URL": ADDRESS}

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
+from tests.examples import examples
 
 from ability_search.config.vault import (
     get_secret,
@@ -51,7 +52,9 @@ def test_a_secret_is_read_back(path: Path, key_file: Path) -> None:
     assert SECRET not in repr(value)
 
 
-@hypothesis_settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@hypothesis_settings(
+    max_examples=examples(50), suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(value=st.text(st.characters(exclude_categories=["Cs"]), min_size=1))
 def test_any_text_is_read_back(path: Path, key_file: Path, value: str) -> None:
     store(path, key_file, value=value)

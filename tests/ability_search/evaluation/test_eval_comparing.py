@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.ability_search.evaluation.sets import mode_run, run_of
+from tests.examples import examples
 
 from ability_search.errors import InvalidInput
 from ability_search.evaluation.comparison import compare, paired
@@ -61,7 +62,7 @@ def test_the_same_values_give_the_same_numbers_every_time() -> None:
     assert paired(a, b) == paired(a, b)
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(VALUES)
 def test_whatever_the_values_the_numbers_are_sound(pairs: list[tuple[float, float]]) -> None:
     a, b = np.array(pairs).T

@@ -14,7 +14,7 @@ from tests.ability_search.evaluation.sets import CORPUS, QRELS, QUERIES, write_s
 
 from ability_search.stack.data_directory import released
 
-pytestmark = [pytest.mark.engine, pytest.mark.model]
+pytestmark = [pytest.mark.process, pytest.mark.engine, pytest.mark.model]
 
 SECONDS = 90.0
 LONG = {"_id": "d4", "title": "Long", "text": "A sentence about ships and harbours. " * 40}

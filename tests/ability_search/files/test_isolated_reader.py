@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from itertools import count
@@ -73,6 +73,7 @@ def test_messages_between_the_processes_round_trip() -> None:
 
 
 @pytest.mark.skipif(not ocr.is_installed(), reason="needs tesseract")
+@pytest.mark.process
 def test_the_time_begins_anew_with_each_image() -> None:
     replies: list[Reply] = []
     request = Request("a.pdf", scan("walrus", "", "pelican"), "pdf", BOUNDS, 60)
@@ -107,24 +108,27 @@ def test_a_crash_does_not_affect_the_next_file(extractor: Extractor) -> None:
 _BODY = (
     b'<w:document xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"><w:body>'
 )
-_TOO_MUCH = {
-    "a.html": b"<p>x</p>" * (8 << 20),
-    "a.svg": b"<svg>" + b"<a/>" * (8 << 20),
-    "a.docx": replaced(word("x"), "word/document.xml", _BODY + b"<w:p/>" * (8 << 20)),
-    "a.eml": b"From: a\nContent-Type: text/plain\n\n" + b"x" * (150 << 20),
-    "b.eml": b"From: a\nSubject: b\nContent-Type: image/svg+xml\n\n<svg>" + b"<a/>" * (8 << 20),
-    "a.pdf": compressed_pdf(b"BT /F1 12 Tf (hello) Tj ET\n", 2_000_000),
+_TOO_MUCH: dict[str, Callable[[], bytes]] = {
+    "a.html": lambda: b"<p>x</p>" * (8 << 20),
+    "a.svg": lambda: b"<svg>" + b"<a/>" * (8 << 20),
+    "a.docx": lambda: replaced(word("x"), "word/document.xml", _BODY + b"<w:p/>" * (8 << 20)),
+    "a.eml": lambda: b"From: a\nContent-Type: text/plain\n\n" + b"x" * (150 << 20),
+    "b.eml": lambda: (
+        b"From: a\nSubject: b\nContent-Type: image/svg+xml\n\n<svg>" + b"<a/>" * (8 << 20)
+    ),
+    "a.pdf": lambda: compressed_pdf(b"BT /F1 12 Tf (hello) Tj ET\n", 2_000_000),
 }
 """Files that need more memory than the test allows: those of libraries in C and those in Python."""
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems do not limit the memory")
 @pytest.mark.parametrize("name", _TOO_MUCH)
+@pytest.mark.process
 def test_a_file_that_needs_too_much_memory_is_named_as_such_and_does_not_affect_the_next(
     name: str,
 ) -> None:
     bounds = Bounds(text=1 << 30, unpacked=1 << 30, memory=600 << 20)
-    data = _TOO_MUCH[name]
+    data = _TOO_MUCH[name]()
     reason = "more than the 600 MiB of memory allowed for reading a file; split it"
     with Extractor(bounds, timeout=120) as extractor:
         if name == "b.eml":
@@ -182,6 +186,7 @@ while True:
     sys.platform != "linux" or not ocr.is_installed(), reason="needs /proc and tesseract"
 )
 @pytest.mark.parametrize("killed", ["nothing", "reader", "parent"])
+@pytest.mark.process
 def test_no_recognition_of_text_survives_its_reader(killed: str) -> None:
     words = "and the walrus sleeps while pelicans drink " * 2
     dense = "\n".join(f"{n} {words}" for n in range(50))
@@ -245,6 +250,7 @@ def test_closing_ends_a_read_in_progress() -> None:
 
 
 @pytest.mark.skipif(not ocr.is_installed(), reason="needs tesseract")
+@pytest.mark.process
 def test_pages_beyond_the_time_of_a_file_are_named_and_the_next_reading_goes_on_there(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -278,6 +284,7 @@ def test_pages_beyond_the_time_of_a_file_are_named_and_the_next_reading_goes_on_
 
 
 @pytest.mark.skipif(not ocr.is_installed(), reason="needs tesseract")
+@pytest.mark.process
 def test_texts_are_kept_only_until_a_file_is_read_to_its_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

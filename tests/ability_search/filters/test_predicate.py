@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.ability_search.filter_engine import Engine, filter_engine_in, numbers_by_predicate
+from tests.examples import examples
 
 from ability_search.filters.parser import parse_filter, source_filter
 from ability_search.filters.tree import EVERYTHING, combine
@@ -105,7 +106,7 @@ globs = st.lists(
 
 @pytest.mark.engine
 @settings(
-    max_examples=60,
+    max_examples=examples(60),
     derandomize=True,
 )
 @given(rows=rows, asked=st.lists(documents, min_size=6, max_size=10), include=globs, exclude=globs)

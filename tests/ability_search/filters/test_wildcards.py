@@ -8,6 +8,7 @@ from functools import cache
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 
 from ability_search.filters.wildcards import glob_regex, like_regex, substring_regex
 
@@ -165,7 +166,7 @@ def reference(glob: str, text: str) -> bool:
     return rest(0, 0)
 
 
-@settings(max_examples=1500)
+@settings(max_examples=examples(1500))
 @given(
     glob=st.lists(st.sampled_from(["a", "b", "/", "?", "*", "**", "**/"]), max_size=9).map("".join),
     text=st.text(alphabet="ab/", max_size=14),
@@ -174,7 +175,7 @@ def test_the_leftmost_match_finds_every_match(glob: str, text: str) -> None:
     assert glob_matches(glob, text) is reference(glob, text)
 
 
-@settings(max_examples=500)
+@settings(max_examples=examples(500))
 @given(pattern=st.text(alphabet="ab%_", max_size=8), text=st.text(alphabet="ab", max_size=10))
 def test_like_is_a_glob_without_directories(pattern: str, text: str) -> None:
     as_glob = re.sub("%+", "**", pattern).replace("_", "?")

@@ -24,7 +24,7 @@ from tests.ability_search.flows.stored import (
 from ability_search.artifacts.artifact_reader import Artifact, read_manifest
 from ability_search.artifacts.manifest import ChunksManifest
 
-pytestmark = [pytest.mark.engine, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.process, pytest.mark.engine, pytest.mark.timeout(240)]
 
 SETTINGS = {
     "SEARCH_DATABASE_GRACE_PERIOD": "0",

@@ -26,7 +26,7 @@ from ability_search.artifacts.artifact_reader import Artifact, read_manifest
 from ability_search.artifacts.importer import Importer
 from ability_search.artifacts.manifest import CHUNKS, MANIFEST, SOURCES, ChunksManifest, Damaged
 
-pytestmark = pytest.mark.engine
+pytestmark = [pytest.mark.process, pytest.mark.engine]
 
 ROUNDS = 8
 LATEST = 253_402_300_799_999

@@ -18,6 +18,7 @@ _MOST_CALLS = 25_000
 """Maximum number of function calls in one turn of the event loop. They take some 3 ms; each of the
 texts below needs ten times as many, or more, to be chunked or analyzed."""
 _PATIENCE = 60.0
+MANY = pytest.mark.process
 
 
 class Turns:
@@ -66,13 +67,13 @@ async def test_calls_are_counted_in_each_turn() -> None:
     [
         pytest.param("<!--" * 12_000, {"language": "python"}, id="python"),
         pytest.param("<!--" * 2_000, {"language": "ruby"}, id="ruby"),
-        pytest.param("<a<b" * 100_000, {"language": "cpp"}, id="cpp"),
-        pytest.param('"' + '\\"' * 500_000, {"format": "json"}, id="unclosed string"),
-        pytest.param('["' + '\\"' * 500_000, {}, id="unclosed string, format unknown"),
+        pytest.param("<a<b" * 100_000, {"language": "cpp"}, id="cpp", marks=MANY),
+        pytest.param('"' + '\\"' * 500_000, {"format": "json"}, id="unclosed string", marks=MANY),
+        pytest.param('["' + '\\"' * 500_000, {}, id="unclosed string, format unknown", marks=MANY),
         pytest.param("[" * 1_000_000, {"format": "json"}, id="brackets"),
-        pytest.param("a\n\n" * 100_000, {"format": "markdown"}, id="paragraphs"),
-        pytest.param("> a\n" * 40_000, {"format": "markdown"}, id="quotes"),
-        pytest.param("- a\n" * 20_000, {"format": "markdown"}, id="lists"),
+        pytest.param("a\n\n" * 100_000, {"format": "markdown"}, id="paragraphs", marks=MANY),
+        pytest.param("> a\n" * 40_000, {"format": "markdown"}, id="quotes", marks=MANY),
+        pytest.param("- a\n" * 20_000, {"format": "markdown"}, id="lists", marks=MANY),
         pytest.param("x" * 1_000_000, {}, id="one word"),
         pytest.param("\n" * 1_000_000 + "a", {}, id="newlines"),
     ],

@@ -36,7 +36,7 @@ from kadi_client import Connection
 from kadi_client.errors import KadiError
 from kadi_localnet.broker import serve_broker
 
-pytestmark = [pytest.mark.engine, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.process, pytest.mark.engine, pytest.mark.timeout(240)]
 
 DATABASE = """
 import asyncio, sys

@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.ability_search.flows.conftest import Network, starting
 from tests.ability_search.flows.stored import assert_consistent
+from tests.examples import examples
 
 SOURCES = tuple("abcde")
 TEAMS = ("red", "blue")
@@ -90,7 +91,7 @@ def running(
         runner.run(stack.aclose())
 
 
-@settings(max_examples=12)
+@settings(max_examples=examples(12))
 @pytest.mark.timeout(300)
 @given(changes)
 def test_each_text_is_found_once_whatever_was_changed(

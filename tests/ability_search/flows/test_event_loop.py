@@ -30,7 +30,11 @@ TEXTS = {
     "JSON": "[" + ",".join(f'{{"a": {n}}}' for n in range(12_000)) + "]",
     "code": "\n".join(f"def f{n}():\n    return {n}\n" for n in range(6_000)),
 }
-STRATEGIES = ["auto", "sliding-window", "semantic"]
+STRATEGIES = [
+    "auto",
+    pytest.param("sliding-window", marks=pytest.mark.process),
+    pytest.param("semantic", marks=pytest.mark.process),
+]
 
 
 @pytest.mark.engine
@@ -57,10 +61,15 @@ async def test_a_long_document_is_read_in_a_thread(
     "options",
     [
         {"explain": True},
-        {"queries": [f"said {n}" for n in range(7)], "explain": True},
-        {"highlights": True, "expand": "neighbors"},
-        {"maxResultTokens": 100_000, "diversity": 0.5},
-        {"mode": "keyword", "decay": {"halfLifeDays": 1}, "understand": False},
+        *(
+            pytest.param(options, marks=pytest.mark.process)
+            for options in (
+                {"queries": [f"said {n}" for n in range(7)], "explain": True},
+                {"highlights": True, "expand": "neighbors"},
+                {"maxResultTokens": 100_000, "diversity": 0.5},
+                {"mode": "keyword", "decay": {"halfLifeDays": 1}, "understand": False},
+            )
+        ),
     ],
 )
 async def test_a_large_answer_is_built_in_a_thread(

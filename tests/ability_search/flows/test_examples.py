@@ -23,6 +23,8 @@ from tests.interop.real_client import HOME, NODE, needs_real_client
 from ability_search.client import SearchClient
 from kadi_client import ToolError
 
+pytestmark = pytest.mark.process
+
 ROOT = Path(__file__).parents[3]
 EXAMPLES = ROOT / "examples"
 SECONDS = 30.0

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from tests.ability_search.flows.conftest import Network, starting
 from tests.ability_search.flows.oracle import DEPTH, Oracle, assert_ranked, corpus
 from tests.ability_search.flows.stored import record, rows
+from tests.examples import examples
 
 from ability_search.filters.parser import parse_filter, source_filter
 from ability_search.filters.predicate import matches
@@ -92,7 +93,15 @@ def documents() -> list[dict[str, Any]]:
     return found
 
 
-@pytest_asyncio.fixture(params=["scan", "graph", "changed"], scope="module", loop_scope="module")
+@pytest_asyncio.fixture(
+    params=[
+        pytest.param("scan", marks=pytest.mark.process),
+        "graph",
+        pytest.param("changed", marks=pytest.mark.process),
+    ],
+    scope="module",
+    loop_scope="module",
+)
 async def library(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[Library]:
@@ -236,7 +245,7 @@ def dated(condition: Any, library: Library) -> Any:
 
 
 # Without shrinking, which would take minutes: an example is three searches and three scans.
-@settings(max_examples=20, derandomize=True, phases=[Phase.generate])
+@settings(max_examples=examples(20), derandomize=True, phases=[Phase.generate])
 @given(
     condition=filters,
     sources=st.sampled_from([None, None, ["half0/**"], ["half1/part*5/*", "**/s19??.md"]]),

@@ -175,6 +175,7 @@ async def test_metadata_too_large_for_one_message_is_spread_over_several(
     assert (await assert_consistent(network, "docs")).sources == 48
 
 
+@pytest.mark.process
 async def test_a_document_of_ten_megabytes_is_stored(network: Network) -> None:
     paragraph = "The quick brown fox jumps over the lazy dog and runs away again. " * 40
     content = "\n\n".join(

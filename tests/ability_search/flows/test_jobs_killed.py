@@ -27,7 +27,7 @@ from kadi_client import Connection
 from kadi_client.errors import KadiError, ToolError
 from kadi_localnet.broker import serve_broker
 
-pytestmark = pytest.mark.engine
+pytestmark = [pytest.mark.process, pytest.mark.engine]
 
 MODELS = """
 import asyncio, sys

@@ -13,7 +13,7 @@ from tests.ability_search.flows.legacy import source, write_legacy
 from tests.ability_search.flows.stored import assert_consistent, chunks, rows
 from tests.ability_search.flows.test_artifacts_killed import SETTINGS, Command, index
 
-pytestmark = [pytest.mark.engine, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.process, pytest.mark.engine, pytest.mark.timeout(240)]
 
 SOURCES = 24
 

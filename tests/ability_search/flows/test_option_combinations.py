@@ -12,6 +12,7 @@ import pytest_asyncio
 from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 from tests.ability_search.flows.conftest import MODEL, Network, document, down, starting
+from tests.examples import examples
 
 from ability_search.filters.parser import parse_filter, source_filter
 from ability_search.filters.predicate import matches
@@ -372,7 +373,7 @@ SUNKEN = {
 """So many hits score 0 that those of a deeper search do, too."""
 
 
-@settings(max_examples=60, derandomize=True, phases=[Phase.explicit, Phase.generate])
+@settings(max_examples=examples(60), derandomize=True, phases=[Phase.explicit, Phase.generate])
 @example(  # hits that are merged are missing among those that variety is picked from
     request={
         "collection": "docs",

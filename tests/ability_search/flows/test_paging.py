@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.ability_search.flows.conftest import Network, document, starting
 from tests.ability_search.flows.test_option_combinations import reread, talk
+from tests.examples import examples
 
 from kadi_client import Connection, Tool
 
@@ -169,7 +170,7 @@ async def library(
             yield Library(net)
 
 
-@settings(max_examples=60, derandomize=True)
+@settings(max_examples=examples(60), derandomize=True)
 @given(
     request=requests(list(COLLECTIONS)) | requests(["alike", "large"], SELECTING, least=3),
     sizes=st.lists(st.integers(1, 60), min_size=2, max_size=5),
@@ -186,7 +187,7 @@ async def test_pages_are_parts_of_one_list(
     assert shown(first)[: len(whole)] == whole[:10]
 
 
-@settings(max_examples=15, derandomize=True)
+@settings(max_examples=examples(15), derandomize=True)
 @given(
     name=st.sampled_from(list(COLLECTIONS)),
     place=st.integers(0, 11),

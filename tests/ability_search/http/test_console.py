@@ -20,6 +20,8 @@ from tests.ability_search.http.browser import BLANK, Browser, chromium
 
 from ability_search.components.contexts import open_gateway
 
+pytestmark = pytest.mark.process
+
 TAB, ESCAPE, ENTER = "\ue004", "\ue00c", "\ue007"
 LEFT, RIGHT = "\ue012", "\ue014"
 DISK = "\N{FLOPPY DISK}"

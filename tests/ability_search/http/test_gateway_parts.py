@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.ability_search.flows.test_tools import CODES
+from tests.examples import examples
 
 from ability_search.edges.memory_calls import MEMORY
 from ability_search.errors import InvalidInput
@@ -31,7 +32,7 @@ VALUES = st.recursive(
 )
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(st.dictionaries(st.text(), VALUES))
 def test_json_objects_pass_through_unchanged(value: dict[str, Any]) -> None:
     text = json.dumps(value, ensure_ascii=False, allow_nan=False)

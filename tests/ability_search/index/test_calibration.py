@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.ability_search.search.values import DOCS
+from tests.examples import examples
 
 from ability_search.collection import CALIBRATION, Calibration
 from ability_search.index.calibration import calibration_of
@@ -104,7 +105,7 @@ def test_terms_of_the_metadata_are_not_measured() -> None:
     assert measured(tagged) == measured(plain)
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(st.floats(0.5, 3.0), st.integers(0, 9))
 def test_only_cosines_differ_under_a_model_whose_texts_are_all_alike(
     shift: float, seed: int

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 
 from ability_search.collection import Collection
 from ability_search.documents import Document
@@ -80,7 +81,7 @@ def collection_of(recipe: Recipe) -> Collection:
 
 @pytest.mark.parametrize("counter", COUNTERS)
 @pytest.mark.parametrize("strategy", STRATEGIES)
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(text=TEXTS, format_=FORMATS, size=st.integers(16, 60))
 def test_a_document_is_restored_from_its_rows_to_the_last_character(
     strategy: str, counter: str, text: str, format_: str | None, size: int

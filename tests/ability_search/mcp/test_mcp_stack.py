@@ -16,7 +16,7 @@ from tests.java_machine import SHORT_LIVED
 
 from ability_search.stack.data_directory import read_running, released
 
-pytestmark = [pytest.mark.engine, pytest.mark.model, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.process, pytest.mark.engine, pytest.mark.model, pytest.mark.timeout(600)]
 
 README = Path(__file__).resolve().parents[3] / "README.md"
 SECONDS = 150.0

@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.ability_search.model_servers import asking, embedder, http_api, manager
+from tests.examples import examples
 from tests.interop.relay import relaying
 
 from ability_search.errors import EmbeddingUnavailable, TextsRefused
@@ -103,7 +104,7 @@ def assert_rows(refused: TextsRefused, texts: list[str], bad: frozenset[str]) ->
             assert text not in bad
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(
     st.sampled_from(FAULTS), st.integers(1, 150), st.sets(st.integers(0, 149)), st.integers(1, 80)
 )
@@ -240,7 +241,7 @@ class Mortal:
         return {"data": [{"index": n, "embedding": vector_of(t)} for n, t in enumerate(texts)]}
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(st.integers(1, 150), st.sets(st.integers(0, 149), max_size=3), st.integers(0, 4))
 async def test_only_the_texts_at_which_the_server_ends_are_lost(
     count: int, places: set[int], away: int
@@ -325,7 +326,7 @@ async def test_a_text_at_which_the_model_hangs_is_refused() -> None:
     assert_rows(raised.value, texts, frozenset({"endless"}))
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(st.integers(2, 90), st.integers(0, 89), st.integers(1, 5))
 async def test_a_vector_of_other_dimensions_loses_its_text_only(
     count: int, place: int, size: int

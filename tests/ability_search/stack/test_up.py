@@ -31,7 +31,7 @@ from kadi_client import Call, Connection, Identity, NoProvider, RemoteError, Too
 
 ROOT = Path(__file__).resolve().parents[3]
 
-pytestmark = [pytest.mark.engine, pytest.mark.model, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.process, pytest.mark.engine, pytest.mark.model, pytest.mark.timeout(240)]
 
 TEXTS = {
     "backup.md": "# Backup\n\nEvery night the archive is copied to a tape in the cellar.\n",

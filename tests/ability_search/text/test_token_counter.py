@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 
@@ -119,7 +120,7 @@ SCRIPTS = {
 }
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.sampled_from(list(SCRIPTS)), st.randoms(use_true_random=False), st.integers(1, 60))
 def test_a_run_of_any_script_has_about_a_token_for_each_character(
     counter: TokenCounter, script: str, random: random.Random, length: int
@@ -147,7 +148,7 @@ def test_the_estimate_holds_for_sentencepiece(script: str) -> None:
     assert EstimatedTokens().count(text) >= 0.83 * true
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(text=st.text(alphabet=st.characters(exclude_categories=[]), max_size=100))
 def test_cumulative_counts_ascend_from_zero_to_the_count(counter: TokenCounter, text: str) -> None:
     sums = counter.cumulative(text)
@@ -166,7 +167,7 @@ def estimated(text: str, start: int, end: int) -> list[int]:
     return np.repeat(np.arange(start, end), counts).tolist()
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(text=st.text(alphabet=AWKWARD, max_size=40))
 def test_tokens_word_by_word_are_those_of_the_whole_text(
     wordpiece: TokenizerTokens, wordpiece_path: Path, text: str
