@@ -198,6 +198,7 @@ def test_the_exit_code_tells_a_certain_loss(
 
 
 @pytest.mark.model
+@pytest.mark.process
 def test_a_set_is_measured_under_the_model_of_the_stack(ships: Path, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "benchmarks.quality", str(ships.parent)]
     command += ["--models", "all-MiniLM-L6-v2", "--cache", str(tmp_path / "vectors")]

@@ -61,7 +61,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "store" in metafunc.fixturenames:
         stores = ["memory", pytest.param("arcadedb", marks=pytest.mark.engine)]
         if metafunc.module.__name__.endswith(_ONCE):
-            stores.append(pytest.param("lost answers", marks=pytest.mark.engine))
+            marks = [pytest.mark.engine, pytest.mark.process]
+            stores.append(pytest.param("lost answers", marks=marks))
         metafunc.parametrize("store", stores, indirect=True)
 
 

@@ -98,6 +98,7 @@ asyncio.run(serve(sys.argv[1]))
 """
 
 
+@pytest.mark.process
 async def test_no_parameter_of_what_may_be_called_is_wrapped_first_by_calls(tmp_path: Path) -> None:
     child = await asyncio.create_subprocess_exec(
         *(sys.executable, "-c", CHILD, str(tmp_path / "data")),

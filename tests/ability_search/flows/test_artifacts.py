@@ -439,6 +439,7 @@ async def test_writers_may_go_on_while_their_collection_is_being_replaced(
 
 
 @pytest.mark.engine
+@pytest.mark.process
 async def test_a_backup_remembers_what_agents_were_shown(start: Start, tmp_path: Path) -> None:
     shown = [
         Use(agent, "docs", f"docs:d{n}:0", n, 9, useful=(None, True, False)[n - 1])
@@ -473,6 +474,7 @@ async def test_a_backup_remembers_what_agents_were_shown(start: Start, tmp_path:
 
 
 @pytest.mark.engine
+@pytest.mark.process
 async def test_the_commands_do_what_they_say(
     start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -78,7 +78,7 @@ class Running:
 
 @pytest.fixture(
     scope="module",
-    params=["memory", pytest.param("engine", marks=pytest.mark.engine)],
+    params=["memory", pytest.param("engine", marks=[pytest.mark.engine, pytest.mark.process])],
 )
 def running(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory

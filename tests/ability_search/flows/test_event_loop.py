@@ -30,6 +30,10 @@ TEXTS = {
     "JSON": "[" + ",".join(f'{{"a": {n}}}' for n in range(12_000)) + "]",
     "code": "\n".join(f"def f{n}():\n    return {n}\n" for n in range(6_000)),
 }
+MORE = [
+    pytest.param(name, marks=pytest.mark.process)
+    for name in ("one word", "accents", "headings", "chat")
+]
 STRATEGIES = [
     "auto",
     pytest.param("sliding-window", marks=pytest.mark.process),
@@ -39,7 +43,7 @@ STRATEGIES = [
 
 @pytest.mark.engine
 @pytest.mark.parametrize("strategy", STRATEGIES)
-@pytest.mark.parametrize("name", TEXTS)
+@pytest.mark.parametrize("name", ["words", "JSON", "code", *MORE])
 async def test_a_long_document_is_read_in_a_thread(
     network: Network, name: str, strategy: str
 ) -> None:

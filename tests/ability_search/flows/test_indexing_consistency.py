@@ -63,7 +63,7 @@ async def operate(network: Network, chance: random.Random) -> None:
     )
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.process)])
 async def test_totals_and_statistics_equal_a_recount_after_random_operations(
     network: Network, seed: int
 ) -> None:
@@ -85,6 +85,7 @@ async def test_totals_are_zero_when_the_last_source_is_gone(network: Network) ->
     assert (info["chunks"], info["minTokens"], info["avgTokens"]) == (0, 0, 0)
 
 
+@pytest.mark.process
 async def test_folding_the_log_of_terms_changes_no_statistics(
     network: Network, tmp_path: Path
 ) -> None:
@@ -127,6 +128,7 @@ async def test_two_workers_that_create_one_collection_leave_one(
         assert await types(network) == {stored.type, source_type(stored.type)}
 
 
+@pytest.mark.process
 async def test_concurrent_calls_of_two_workers_on_the_same_sources_leave_each_once(
     network: Network, tmp_path: Path
 ) -> None:
@@ -200,7 +202,7 @@ async def test_a_replacement_is_atomic_for_statements_that_read(network: Network
     await read_while_replacing(network, read)
 
 
-@pytest.mark.parametrize("mode", ["keyword", "hybrid"])
+@pytest.mark.parametrize("mode", ["hybrid", pytest.param("keyword", marks=pytest.mark.process)])
 async def test_a_query_finds_the_old_or_the_new_chunks_of_a_source_never_a_mix(
     network: Network, mode: str
 ) -> None:
@@ -245,6 +247,7 @@ async def test_a_search_is_repeated_for_a_while_while_the_indexes_are_told_of_a_
     assert len(await rows(network, "SELECT FROM Unindexed")) == 2
 
 
+@pytest.mark.process
 async def test_rows_are_read_although_one_that_others_are_compared_with_was_replaced(
     network: Network,
 ) -> None:
@@ -272,6 +275,7 @@ def large(topic: str, paragraphs: int = 200) -> str:
     )
 
 
+@pytest.mark.process
 async def test_a_source_larger_than_a_message_is_staged_and_stored_right(start: Start) -> None:
     async with start(**SMALL) as network:
         documents = [document("big", large("whales")), document("small", "ant")]
@@ -289,6 +293,7 @@ async def test_a_source_larger_than_a_message_is_staged_and_stored_right(start: 
             assert await rows(network, "SELECT FROM Staging") == []
 
 
+@pytest.mark.process
 async def test_staged_parts_that_got_lost_are_written_again(start: Start) -> None:
     async with start(**SMALL) as network:
         name = network.settings.database.name
@@ -315,6 +320,7 @@ async def test_staged_parts_that_got_lost_are_written_again(start: Start) -> Non
         assert await rows(network, "SELECT FROM Staging") == []
 
 
+@pytest.mark.process
 async def test_what_dead_writers_left_staged_is_discarded_in_time(
     network: Network, tmp_path: Path
 ) -> None:
@@ -396,6 +402,7 @@ async def test_every_write_of_a_new_collection_outlasts_the_loss_of_its_answer(
         assert stored.sources == 3
 
 
+@pytest.mark.process
 async def test_deleting_a_collection_while_another_call_indexes_into_it_leaves_one_state(
     start: Start, tmp_path: Path
 ) -> None:

@@ -47,6 +47,7 @@ async def keyword_scores(network: Network, collection: str, query: str) -> dict[
     return {hit["source"]: hit["scores"]["keyword"] for hit in found["results"]}
 
 
+@pytest.mark.process
 async def test_weights_renewed_after_texts_grew_longer_equal_those_of_a_fresh_index(
     network: Network, tmp_path: Path
 ) -> None:

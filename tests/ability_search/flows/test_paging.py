@@ -146,7 +146,7 @@ class Library:
 @pytest_asyncio.fixture(
     scope="module",
     loop_scope="module",
-    params=["memory", pytest.param("engine", marks=pytest.mark.engine)],
+    params=["memory", pytest.param("engine", marks=[pytest.mark.engine, pytest.mark.process])],
 )
 async def library(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory

@@ -131,6 +131,7 @@ def test_a_small_encoder_computes_what_the_paper_says() -> None:
 
 
 @pytest.mark.model
+@pytest.mark.process
 def test_the_real_weights_compute_what_the_paper_says() -> None:
     source = minilm.weights_directory()
     weights = load_file(source / "model.safetensors")
