@@ -14,7 +14,7 @@ WEIGHTS := deploy/weights.txt
 
 # Parts of ability_search without a socket, a clock or the environment; how much of them the tests
 # must reach, in percent of lines and branches. Measured by `make test-all`, as it takes time.
-PURE    := filters index/kinds text understanding
+PURE    := extensions/formats extensions/kinds extensions/understanding filters text
 COVERED := 98
 COVER   := --cov-report= --cov-fail-under $(COVERED) $(PURE:%=--cov src/ability_search/%)
 

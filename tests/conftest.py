@@ -37,7 +37,11 @@ settings.load_profile("untimed")
 
 TESTS = Path(__file__).parent
 COVERING = tuple(
-    f"ability_search/{part}/" for part in ("filters", "index", "text", "understanding")
+    f"ability_search/{part}/"
+    for part in (
+        *("extensions/formats", "extensions/kinds", "extensions/understanding"),
+        *("filters", "index", "text"),
+    )
 )
 """Tests of the pure parts whose coverage is measured; measuring doubles the time of a test."""
 

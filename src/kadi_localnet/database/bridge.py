@@ -11,10 +11,8 @@ Which these are is read from the code that calls: the classes and methods that i
 
 from __future__ import annotations
 
-import logging
 import pkgutil
 import re
-import time
 from collections.abc import Iterator
 from functools import cache
 from importlib.machinery import SourceFileLoader
@@ -23,8 +21,6 @@ from pathlib import Path
 from types import CodeType
 
 import jpype
-
-log = logging.getLogger(__name__)
 
 _CLASS = re.compile(r"(?:com|java|org)(?:\.[a-z]\w*)+\.[A-Z][\w$]*")
 _BRIDGE = "_j"
@@ -35,11 +31,10 @@ _CONCRETE = ("com.arcadedb.database.LocalDatabase",)
 
 @cache
 def wrap_classes() -> None:
-    """Wrap all parameters and results of the methods that this package may call.
+    """Wrap all parameters and results of the methods that this package may call, once.
 
-    Those of the classes that it names, and of the classes that these methods return; once.
+    Those of the classes that it names, and of the classes that these methods return.
     """
-    started = time.monotonic()
     methods, named = _called()
     waiting = [jpype.JClass(name).class_ for name in named]
     wrapped = set(map(jpype.JClass, waiting))
@@ -57,7 +52,6 @@ def wrap_classes() -> None:
             if (name := str(result.getName())) not in seen:
                 seen.add(name)
                 waiting.append(result)
-    log.info("%d Java classes wrapped in %.2f s", len(wrapped), time.monotonic() - started)
 
 
 def _called() -> tuple[set[str], set[str]]:

@@ -88,10 +88,8 @@ class StatementGuard:
         return next(_objections(self._grammar.parse(text, is_script)), None)
 
 
-@cache
-def statement_guard() -> StatementGuard:
-    """Return the guard of all engines of this process, which have one grammar."""
-    return StatementGuard()
+statement_guard = cache(StatementGuard)
+"""Returns the guard of all engines of this process, which have one grammar."""
 
 
 class _Tree:
