@@ -68,7 +68,8 @@ async def test_the_schemas_are_valid_and_say_what_is_meant(network: Network) -> 
             assert schema.get("description"), f"{name}.{field}"
             assert re.fullmatch(r"[a-z][A-Za-z]*", field)
             for example in schema.get("examples", ()):
-                jsonschema.validate(example, {**schema, "$defs": given.get("$defs", {})})
+                whole = {**schema, "$defs": given.get("$defs", {})}
+                jsonschema.Draft202012Validator(whole).validate(example)
         for field, _ in properties(answered):
             assert re.fullmatch(r"[a-z][A-Za-z]*", field)
         for field in given.get("required", ()):

@@ -147,7 +147,7 @@ async def test_assistant_works_over_http(network: Network, mode: str) -> None:
         await use(client)
 
 
-@pytest.mark.parametrize("transport", ["http", "stdio"])
+@pytest.mark.parametrize("transport", ["http", pytest.param("stdio", marks=pytest.mark.process)])
 async def test_lean_profile_is_short_and_returns_references(
     network: Network, tmp_path: Path, transport: str
 ) -> None:
@@ -259,6 +259,7 @@ async def test_cancelled_request_cancels_the_call_over_http(
         await cancel(client, stage)
 
 
+@pytest.mark.process
 async def test_cancelled_request_cancels_the_call_over_stdio(stage: Stage, tmp_path: Path) -> None:
     async with over_stdio(stage.url, tmp_path, "auto") as client:
         await cancel(client, stage)
@@ -308,6 +309,7 @@ async def _process(stage: Stage, home: Path, **environ: str) -> asyncio.subproce
     )
 
 
+@pytest.mark.process
 async def test_stdout_carries_only_the_protocol(stage: Stage, tmp_path: Path) -> None:
     process = await _process(stage, tmp_path, SEARCH_LOG_LEVEL="debug")
     lines = [
