@@ -505,7 +505,7 @@ def test_ci_is_executable_and_runs_the_tests_the_demo_and_a_short_campaign() -> 
     assert [line for line in text.splitlines() if line.startswith("make ")] == [
         "make .venv/.dev .venv/.site .venv/.kadi-core",
         "make --keep-going .venv/.contract .venv/.inspector >/dev/null 2>&1 &",
-        "make --jobs 2 test",
+        "make --jobs 2 test-all",
         "make .venv/.contract",
         'make --jobs 2 --output-sync=target "${checks[@]}" \\',
     ]

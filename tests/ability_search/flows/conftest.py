@@ -146,7 +146,8 @@ class Network:
             # What the worker looks after is not to meet the engine while it drops a database.
             with self.engine._opening:
                 opened = self.engine._running_engine().open.pop(self.settings.database.name)
-                time.sleep(0.5)
+                while any(each._running for each in tuple(self.engine._tickets)):
+                    time.sleep(0.01)
                 opened.java.drop()
 
         await asyncio.to_thread(drop)

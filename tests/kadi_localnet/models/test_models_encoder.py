@@ -66,6 +66,7 @@ class TestMiniLM:
         assert cut.tolist() == replaced.tolist()
         assert paired.tolist() == whole.tolist()
 
+    @pytest.mark.process
     def test_int8_stays_close_to_fp32(self, minilm_fp32: Encoder, minilm_int8: Encoder) -> None:
         texts = ["How do I rotate a signing key?", "wing in a slipstream", "数据库", "x = foo(1)"]
         exact = np.concatenate([minilm_fp32.embed([text])[0] for text in texts])

@@ -347,6 +347,7 @@ async def test_stdout_carries_only_the_protocol(stage: Stage, tmp_path: Path) ->
     assert b" cli: " in err
 
 
+@pytest.mark.process
 async def test_what_came_in_is_answered_after_standard_input_has_ended(
     stage: Stage, tmp_path: Path
 ) -> None:
