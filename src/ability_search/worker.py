@@ -40,8 +40,25 @@ from ability_search.providers.chat import CHAT, PacedChat, RemoteChat
 from ability_search.providers.embedder import EMBEDDINGS, RemoteEmbedder
 from ability_search.providers.reranker import RERANK, RemoteReranker
 from ability_search.providers.transports import HttpService, Transport, over_broker, over_http
-from ability_search.search.searcher import Searcher
-from ability_search.search.stage import Ports
+from ability_search.search.pipeline import Pipeline
+from ability_search.search.similar import OTHERS
+from ability_search.search.stage import Ports, Stage
+from ability_search.search.stages.context_expansion import CONTEXT_EXPANSION, CONTEXTS
+from ability_search.search.stages.cross_encoder import CROSS_ENCODER
+from ability_search.search.stages.decay import DECAY, USE, use_count
+from ability_search.search.stages.diversity import DIVERSITY
+from ability_search.search.stages.exclusion_penalty import EXCLUSION_PENALTY
+from ability_search.search.stages.field_rules import FIELD_RULES
+from ability_search.search.stages.full_text import FULL_TEXT_SCORES
+from ability_search.search.stages.graph_boost import GRAPH_BOOST
+from ability_search.search.stages.graph_expansion import GRAPH_EXPANSION, GRAPH_SCORES
+from ability_search.search.stages.kind_search import KIND_SEARCH
+from ability_search.search.stages.limits import SCORE_FLOOR, SIGNAL_FLOOR, SOURCE_LIMIT
+from ability_search.search.stages.pseudo_relevance import PSEUDO_RELEVANCE
+from ability_search.search.stages.query_expansion import QUERY_EXPANSION, VAGUE_EXPANSION
+from ability_search.search.stages.time_closeness import TIME_CLOSENESS
+from ability_search.search.stages.time_order import TIME_ORDER
+from ability_search.search.stages.token_budget import TOKEN_BUDGET
 from ability_search.store.arcadedb.client import BrokerScripts
 from ability_search.store.arcadedb.store import ArcadeStore
 from ability_search.store.memory import MemoryStore
@@ -51,6 +68,7 @@ from ability_search.store.statistics_cache import StatisticsCache
 from ability_search.text.token_counter import EstimatedTokens, TokenCounter, TokenizerTokens
 from ability_search.tools.boundary import failure
 from ability_search.tools.handlers import Services, search_tools
+from ability_search.understanding.query_understanding import QUERY_UNDERSTANDING
 from kadi_client import Brokers, Connection, KadiError, Tool
 from kadi_client.context import handling, headers
 from kadi_client.provider import Observe, noted
@@ -66,6 +84,34 @@ _SELF_REPAIR = 600.0
 LOGGED: Observe = partial(noted, level=logging.INFO)
 """Logs each tool call at info; the outgoing calls it makes are logged at debug, as there are
 several per call."""
+
+
+STAGES: tuple[Stage, ...] = (
+    QUERY_UNDERSTANDING,
+    QUERY_EXPANSION,
+    PSEUDO_RELEVANCE,
+    KIND_SEARCH,
+    GRAPH_EXPANSION,
+    USE,
+    OTHERS,
+    GRAPH_SCORES,
+    FULL_TEXT_SCORES,
+    TIME_CLOSENESS,
+    TIME_ORDER,
+    EXCLUSION_PENALTY,
+    FIELD_RULES,
+    DECAY,
+    GRAPH_BOOST,
+    SIGNAL_FLOOR,
+    SCORE_FLOOR,
+    VAGUE_EXPANSION,
+    CROSS_ENCODER,
+    SOURCE_LIMIT,
+    CONTEXT_EXPANSION,
+    DIVERSITY,
+    CONTEXTS,
+    TOKEN_BUDGET,
+)
 
 
 @asynccontextmanager
@@ -175,7 +221,7 @@ async def open_services(
         stack.push_async_callback(services.generations.close)
         stack.push_async_callback(services.reindexing.close)
         stack.push_async_callback(services.maintenance.close)
-        stack.push_async_callback(services.searcher.close)
+        stack.push_async_callback(services.queries.close)
         yield services
 
 
@@ -239,7 +285,7 @@ def build_services(
         reindexing=reindexing,
         self_repair=SelfRepair(ports, reindexing),
         sessions=Sessions(ports, indexing),
-        searcher=Searcher(query_ports),
+        queries=Pipeline((*STAGES, use_count(store, now=_now)), query_ports),
         turns=turns,
         maintenance=maintenance,
         analyzer=GraphAnalyzer(store),
