@@ -15,13 +15,23 @@ from typing import Any
 
 import httpx
 
-from ability_search.analysis.consolidator import Consolidator
-from ability_search.analysis.graph_analyzer import GraphAnalyzer
 from ability_search.compute_turns import ComputeTurns
 from ability_search.config.model_settings import Embedding, Expansion
 from ability_search.config.model_settings import Reranker as Reranking
 from ability_search.config.schema import Settings
 from ability_search.errors import Busy, ConfigurationError, SearchError
+from ability_search.extensions.kinds.kind_search import KIND_SEARCH
+from ability_search.extensions.notes.consolidator import Consolidator
+from ability_search.extensions.notes.graph_analyzer import GraphAnalyzer
+from ability_search.extensions.notes.graph_boost import GRAPH_BOOST
+from ability_search.extensions.notes.graph_expansion import GRAPH_EXPANSION, GRAPH_SCORES
+from ability_search.extensions.sessions.decay import DECAY, USE, use_count
+from ability_search.extensions.sessions.sessions import Sessions
+from ability_search.extensions.understanding.exclusion_penalty import EXCLUSION_PENALTY
+from ability_search.extensions.understanding.query_expansion import QUERY_EXPANSION, VAGUE_EXPANSION
+from ability_search.extensions.understanding.query_understanding import QUERY_UNDERSTANDING
+from ability_search.extensions.understanding.time_closeness import TIME_CLOSENESS
+from ability_search.extensions.understanding.time_order import TIME_ORDER
 from ability_search.index.file_indexing import FileIndexing
 from ability_search.index.generations import Generations
 from ability_search.index.index_ports import IndexPorts
@@ -30,7 +40,6 @@ from ability_search.index.jobs import Jobs, Publish
 from ability_search.index.maintenance import Maintenance
 from ability_search.index.reindex import Rebuilder, Reindexer
 from ability_search.index.self_repair import SelfRepair
-from ability_search.index.sessions import Sessions
 from ability_search.network import worker_brokers
 from ability_search.ops.metrics.call_metrics import metered_rpc, metered_tools
 from ability_search.ops.metrics.meter import UNMETERED, Meter
@@ -45,19 +54,11 @@ from ability_search.search.similar import OTHERS
 from ability_search.search.stage import Ports, Stage
 from ability_search.search.stages.context_expansion import CONTEXT_EXPANSION, CONTEXTS
 from ability_search.search.stages.cross_encoder import CROSS_ENCODER
-from ability_search.search.stages.decay import DECAY, USE, use_count
 from ability_search.search.stages.diversity import DIVERSITY
-from ability_search.search.stages.exclusion_penalty import EXCLUSION_PENALTY
 from ability_search.search.stages.field_rules import FIELD_RULES
 from ability_search.search.stages.full_text import FULL_TEXT_SCORES
-from ability_search.search.stages.graph_boost import GRAPH_BOOST
-from ability_search.search.stages.graph_expansion import GRAPH_EXPANSION, GRAPH_SCORES
-from ability_search.search.stages.kind_search import KIND_SEARCH
 from ability_search.search.stages.limits import SCORE_FLOOR, SIGNAL_FLOOR, SOURCE_LIMIT
 from ability_search.search.stages.pseudo_relevance import PSEUDO_RELEVANCE
-from ability_search.search.stages.query_expansion import QUERY_EXPANSION, VAGUE_EXPANSION
-from ability_search.search.stages.time_closeness import TIME_CLOSENESS
-from ability_search.search.stages.time_order import TIME_ORDER
 from ability_search.search.stages.token_budget import TOKEN_BUDGET
 from ability_search.store.arcadedb.client import BrokerScripts
 from ability_search.store.arcadedb.store import ArcadeStore
@@ -68,7 +69,6 @@ from ability_search.store.statistics_cache import StatisticsCache
 from ability_search.text.token_counter import EstimatedTokens, TokenCounter, TokenizerTokens
 from ability_search.tools.boundary import failure
 from ability_search.tools.handlers import Services, search_tools
-from ability_search.understanding.query_understanding import QUERY_UNDERSTANDING
 from kadi_client import Brokers, Connection, KadiError, Tool
 from kadi_client.context import handling, headers
 from kadi_client.provider import Observe, noted

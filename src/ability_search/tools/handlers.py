@@ -11,10 +11,13 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from ability_search.analysis.consolidator import Consolidator
-from ability_search.analysis.graph_analyzer import GraphAnalyzer
 from ability_search.compute_turns import ComputeTurns
 from ability_search.errors import Cancelled, DeadlineExceeded, SearchError
+from ability_search.extensions.notes.consolidator import Consolidator
+from ability_search.extensions.notes.graph_analyzer import GraphAnalyzer
+from ability_search.extensions.notes.overview import measure
+from ability_search.extensions.notes.source_paths import connection
+from ability_search.extensions.sessions.sessions import Sessions
 from ability_search.filters.predicate import matches
 from ability_search.index.file_indexing import FileIndexing, FileRequest
 from ability_search.index.generations import Generations
@@ -24,16 +27,13 @@ from ability_search.index.indexer import Indexer
 from ability_search.index.jobs import Jobs, Run
 from ability_search.index.jobs import Progress as JobProgress
 from ability_search.index.maintenance import Maintenance
-from ability_search.index.overview import measure
 from ability_search.index.reindex import Reindexer
 from ability_search.index.self_repair import SelfRepair
-from ability_search.index.sessions import Sessions
 from ability_search.ops.metrics.meter import Meter
 from ability_search.ops.metrics.metric_table import DEGRADED_ANSWERS, QUERY_STAGE_SECONDS
 from ability_search.search.pipeline import Pipeline
 from ability_search.search.response import QueryResult, SimilarResult
 from ability_search.search.similar import similar
-from ability_search.search.source_paths import connection
 from ability_search.store.records import ANALYSIS, CONSOLIDATION, FILES, INDEX, Job
 from ability_search.tools import inputs, requests, responses, results
 from ability_search.tools.boundary import failure

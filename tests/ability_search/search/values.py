@@ -12,6 +12,10 @@ from typing import Any, cast
 from ability_search.collection import Collection
 from ability_search.compute_turns import ComputeTurns
 from ability_search.config.schema import Ranking
+from ability_search.extensions.understanding.query_understanding import (
+    QUERY_UNDERSTANDING,
+    asked_for,
+)
 from ability_search.filters.tree import Filter
 from ability_search.search.candidates import Answer, Candidate, Candidates
 from ability_search.search.fusion import fuse, join_blocks
@@ -20,7 +24,6 @@ from ability_search.search.pipeline import Pipeline
 from ability_search.search.query import Query
 from ability_search.search.stage import Phase, Ports, Stage
 from ability_search.search.wants import Request
-from ability_search.understanding.query_understanding import QUERY_UNDERSTANDING, asked_for
 from ability_search.worker import STAGES
 
 DOCS = Collection("docs", "Chunk_docs_1", 1, "m", 1, "english", 10.0, "auto", 500, 0)
