@@ -25,7 +25,7 @@ TEXTS = {
     "restore.md": "Alice Miller restores the archive from tape.",
 }
 
-RECORDED = Path(__file__).parents[2] / "data" / "chat_streams" / "llama_cpp"
+RECORDED = Path(__file__).parents[3] / "data" / "chat_streams" / "llama_cpp"
 """Answers of the server of llama-cpp-python 0.3.36 with SmolLM2-135M-Instruct to the prompt for
 these texts with this boundary; the last one has too long a prompt."""
 BOUNDARY = "0123456789abcdef0123456789abcdef"

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from tests.ability_search.edge_network import SECONDS
 
-SCREENSHOTS = Path(__file__).resolve().parents[3] / "build" / "screenshots"
+SCREENSHOTS = Path(__file__).resolve().parents[4] / "build" / "screenshots"
 BLANK = "about:blank"
 LOCAL = ("about:", "blob:", "chrome:", "chrome-untrusted:", "data:")
 """What nobody is asked for."""

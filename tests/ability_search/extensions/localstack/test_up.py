@@ -29,7 +29,7 @@ from ability_search.ops.metrics import metric_table as table
 from ability_search.tools.table import BY_NAME
 from kadi_client import Call, Connection, Identity, NoProvider, RemoteError, Tool, ToolError
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[4]
 
 pytestmark = [pytest.mark.engine, pytest.mark.model, pytest.mark.timeout(240)]
 

@@ -18,7 +18,7 @@ from ability_search.extensions.localstack.data_directory import read_running, re
 
 pytestmark = [pytest.mark.engine, pytest.mark.model, pytest.mark.timeout(600)]
 
-README = Path(__file__).resolve().parents[3] / "README.md"
+README = Path(__file__).resolve().parents[4] / "README.md"
 SECONDS = 150.0
 
 

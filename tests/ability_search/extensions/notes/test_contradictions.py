@@ -80,7 +80,7 @@ def test_other_topics_and_other_words_are_no_contradiction(one: str, other: str)
 
 
 def test_few_look_alikes_are_taken_for_contradictions() -> None:
-    path = Path(__file__).parents[2] / "data" / "note_pairs.tsv"
+    path = Path(__file__).parents[3] / "data" / "note_pairs.tsv"
     with path.open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file, delimiter="\t"))
     found = [row for row in rows if find_contradiction(row["first"], row["second"])]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from ability_search.extensions.understanding.exclusion_forms import ALL_FORMS, Form
 from ability_search.extensions.understanding.exclusions import find_exclusions, has_content
 
-DATA = Path(__file__).parents[2] / "data"
+DATA = Path(__file__).parents[3] / "data"
 LANGUAGES = ("en", "de", "fr", "es", "zh")
 
 EXCLUDING = [

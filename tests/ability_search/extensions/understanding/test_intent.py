@@ -12,7 +12,7 @@ from ability_search.extensions.understanding.intent import (
 )
 from ability_search.extensions.understanding.periods import Period, months, one_day
 
-PLAIN_QUERIES = Path(__file__).parents[2] / "data" / "plain_queries.txt"
+PLAIN_QUERIES = Path(__file__).parents[3] / "data" / "plain_queries.txt"
 NOW = (one_day(2026, 3, 25).first or 0) * 86_400_000 + 3_600_000
 
 
