@@ -20,18 +20,10 @@ from ability_search.config.model_settings import Embedding, Expansion
 from ability_search.config.model_settings import Reranker as Reranking
 from ability_search.config.schema import Settings
 from ability_search.errors import Busy, ConfigurationError, SearchError
-from ability_search.extensions.kinds.kind_search import KIND_SEARCH
+from ability_search.extensions import added
 from ability_search.extensions.notes.consolidator import Consolidator
 from ability_search.extensions.notes.graph_analyzer import GraphAnalyzer
-from ability_search.extensions.notes.graph_boost import GRAPH_BOOST
-from ability_search.extensions.notes.graph_expansion import GRAPH_EXPANSION, GRAPH_SCORES
-from ability_search.extensions.sessions.decay import DECAY, USE, use_count
 from ability_search.extensions.sessions.sessions import Sessions
-from ability_search.extensions.understanding.exclusion_penalty import EXCLUSION_PENALTY
-from ability_search.extensions.understanding.query_expansion import QUERY_EXPANSION, VAGUE_EXPANSION
-from ability_search.extensions.understanding.query_understanding import QUERY_UNDERSTANDING
-from ability_search.extensions.understanding.time_closeness import TIME_CLOSENESS
-from ability_search.extensions.understanding.time_order import TIME_ORDER
 from ability_search.index.file_indexing import FileIndexing
 from ability_search.index.generations import Generations
 from ability_search.index.index_ports import IndexPorts
@@ -49,7 +41,7 @@ from ability_search.providers.chat import CHAT, PacedChat, RemoteChat
 from ability_search.providers.embedder import EMBEDDINGS, RemoteEmbedder
 from ability_search.providers.reranker import RERANK, RemoteReranker
 from ability_search.providers.transports import HttpService, Transport, over_broker, over_http
-from ability_search.search.pipeline import Pipeline
+from ability_search.search.pipeline import QueryPipeline
 from ability_search.search.similar import OTHERS
 from ability_search.search.stage import Ports, Stage
 from ability_search.search.stages.context_expansion import CONTEXT_EXPANSION, CONTEXTS
@@ -86,25 +78,13 @@ LOGGED: Observe = partial(noted, level=logging.INFO)
 several per call."""
 
 
-STAGES: tuple[Stage, ...] = (
-    QUERY_UNDERSTANDING,
-    QUERY_EXPANSION,
+CORE_STAGES: tuple[Stage, ...] = (
     PSEUDO_RELEVANCE,
-    KIND_SEARCH,
-    GRAPH_EXPANSION,
-    USE,
     OTHERS,
-    GRAPH_SCORES,
     FULL_TEXT_SCORES,
-    TIME_CLOSENESS,
-    TIME_ORDER,
-    EXCLUSION_PENALTY,
     FIELD_RULES,
-    DECAY,
-    GRAPH_BOOST,
     SIGNAL_FLOOR,
     SCORE_FLOOR,
-    VAGUE_EXPANSION,
     CROSS_ENCODER,
     SOURCE_LIMIT,
     CONTEXT_EXPANSION,
@@ -285,7 +265,7 @@ def build_services(
         reindexing=reindexing,
         self_repair=SelfRepair(ports, reindexing),
         sessions=Sessions(ports, indexing),
-        queries=Pipeline((*STAGES, use_count(store, now=_now)), query_ports),
+        queries=QueryPipeline((*CORE_STAGES, *added("STAGES")), query_ports),
         turns=turns,
         maintenance=maintenance,
         analyzer=GraphAnalyzer(store),

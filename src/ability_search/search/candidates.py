@@ -14,7 +14,7 @@ from ability_search.config.schema import Ranking
 from ability_search.errors import SearchError
 from ability_search.search.query import Query
 from ability_search.search.response import Degraded, Hit, HitContext, QueryResult
-from ability_search.search.wants import Request, Vectors, Wants
+from ability_search.search.wants import SearchRequest, Vectors, Wants
 from ability_search.store.records import ChunkText
 from ability_search.text.term_statistics import TermStatistics
 from kadi_client.tracing import span
@@ -106,7 +106,7 @@ class Candidate:
 class Learned(NamedTuple):
     """Searches that replace those of the query, with what a stage learned from its first hits."""
 
-    request: Request
+    request: SearchRequest
     explained: Mapping[str, Any]
     """What ``explain`` says of it."""
     failure: str
@@ -133,7 +133,7 @@ class Candidates:
     """The vectors of the query; ``None`` without."""
     statistics: TermStatistics | None = None
     """Term statistics of the collection, if they are needed."""
-    request: Request = field(default_factory=Request)
+    request: SearchRequest = field(default_factory=SearchRequest)
     """The searches that found them."""
     learned: Learned | None = None
     """Set by a stage to let other searches replace the candidates, once."""

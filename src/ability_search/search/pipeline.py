@@ -36,7 +36,7 @@ from ability_search.search.query import Query, literal_query, phrased
 from ability_search.search.query_vectors import QueryVectors
 from ability_search.search.response import Degraded, QueryResult
 from ability_search.search.retrievers import requested, retrieve
-from ability_search.search.stage import Phase, Ports, Stage, in_order
+from ability_search.search.stage import Phase, Ports, Stage
 from ability_search.search.wants import COSINE, Wants
 from ability_search.text.chunkers.chunk_packing import CHARS_PER_TOKEN
 
@@ -57,11 +57,17 @@ _SPECIAL_TOKENS = 2
 """Tokens that a model adds to its input."""
 
 
-class Pipeline:
-    """Answers queries by a list of stages, which it knows nothing of but what they declare."""
+class QueryPipeline:
+    """Answers queries by a list of stages, which it knows nothing of but what they declare.
 
-    def __init__(self, stages: Iterable[Stage], ports: Ports) -> None:
-        self.stages = in_order(stages)
+    Args:
+        stages: The stages in any order; or functions that return one that keeps a state.
+        ports: Ports and settings.
+    """
+
+    def __init__(self, stages: Iterable[Stage | Callable[[Ports], Stage]], ports: Ports) -> None:
+        opened = [stage if isinstance(stage, Stage) else stage(ports) for stage in stages]
+        self.stages = tuple(sorted(opened, key=lambda stage: (stage.phase, stage.place)))
         self.ports = ports
 
     async def close(self) -> None:

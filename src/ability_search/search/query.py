@@ -13,9 +13,6 @@ from ability_search.search.options import Fusion, QueryInput
 from ability_search.search.response import Understood
 from ability_search.search.wants import Retriever
 
-DOCUMENTS: Final = "documents"
-"""The kind of chunks that are no kind made of a document."""
-
 _CHUNK_FIELDS = ("source", "title", "content", "kind", "createdAt")
 METADATA: Final = "metadata."
 CREATED_AT: Final = "createdAt"

@@ -16,7 +16,7 @@ from ability_search.search.fusion import trust
 from ability_search.search.query_vectors import moved_vector
 from ability_search.search.response import Degraded
 from ability_search.search.stage import Ports
-from ability_search.search.wants import COSINE, OWN, Product, Request, Vectors, Wants
+from ability_search.search.wants import COSINE, OWN, Product, SearchRequest, Vectors, Wants
 from ability_search.store.records import Read, Row
 from ability_search.text.analyzer import analyzer_for
 from ability_search.text.bm25 import (
@@ -36,7 +36,7 @@ Lists = Mapping[str, Sequence[Row]]
 _OTHER: Mapping[str, str] = {"semantic": "keyword", "keyword": "semantic"}
 
 
-def requested(candidates: Candidates) -> Request:
+def requested(candidates: Candidates) -> SearchRequest:
     """Return the searches for what is wanted, with the vectors and the term statistics.
 
     Raises:
@@ -45,7 +45,7 @@ def requested(candidates: Candidates) -> Request:
     query, wants, ranking = candidates.query, candidates.wants, candidates.ranking
     vectors, statistics = candidates.vectors, candidates.statistics
     filter = query.filter
-    request = Request(
+    request = SearchRequest(
         vector=None if vectors is None else _search_vector(vectors, wants),
         filter=filter if wants.narrow is None else combine(wants.narrow, filter),
         further=wants.searches,
@@ -183,7 +183,7 @@ async def retrieve(candidates: Candidates, ports: Ports) -> bool:
 
 
 async def _search(
-    collection: Collection, request: Request, names: Sequence[str], ports: Ports
+    collection: Collection, request: SearchRequest, names: Sequence[str], ports: Ports
 ) -> tuple[Collection, Lists]:
     """Run the searches of these names; return the collection as it is now, and their rows.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -11,9 +12,11 @@ from ability_search.errors import NotFound
 from ability_search.filters.tree import Field, Filter, Not, OneOf, combine
 from ability_search.search.candidates import Answer, Candidates
 from ability_search.search.options import QueryInput
-from ability_search.search.pipeline import Pipeline
+from ability_search.search.pipeline import QueryPipeline
+from ability_search.search.query import literal_query
 from ability_search.search.response import SimilarResult
 from ability_search.search.stage import Phase, Ports, Stage
+from ability_search.search.stages.limits import SCORE_FLOOR
 from ability_search.search.wants import Wants
 from ability_search.store.records import ChunkText, Read
 
@@ -22,7 +25,7 @@ _MEAN_OF = 100
 
 
 async def similar(
-    pipeline: Pipeline,
+    pipeline: QueryPipeline,
     name: str,
     chunk_id: str | None,
     source: str | None = None,
@@ -44,14 +47,11 @@ async def similar(
     if source is not None:
         filter = combine(Not(OneOf(Field("source"), (source,))), filter)
         vector = await _mean_vector(pipeline.ports, collection, chunk)
-    asked = QueryInput(
-        collection=name,
-        query=chunk.chunk_id,
-        limit=limit,
-        mode="semantic",
-        min_score=min_score,
-    )
-    query = pipeline.parse(asked, filter).with_option(OTHERS.name, chunk.chunk_id)
+    asked = QueryInput(collection=name, query=chunk.chunk_id, limit=limit, mode="semantic")
+    query = replace(literal_query(asked, filter), as_of=pipeline.ports.now())
+    query = query.with_option(OTHERS.name, chunk.chunk_id)
+    if min_score is not None:
+        query = query.with_option(SCORE_FLOOR.name, min_score)
     answer = Answer(query, vector)
     await pipeline.find(answer)
     return SimilarResult(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, Protocol
@@ -11,7 +11,6 @@ from ability_search.compute_turns import ComputeTurns
 from ability_search.config.schema import Settings
 from ability_search.ports import Chat, Embedder, Reranker
 from ability_search.search.candidates import Candidate, Candidates
-from ability_search.search.options import QueryInput
 from ability_search.search.query import Query
 from ability_search.search.wants import Wants
 from ability_search.store.port import SearchStore, UsageStore
@@ -104,7 +103,7 @@ class Stage:
     phase: Phase
     place: int = 0
     run: Callable[[Any, Any, Ports], Coroutine[Any, Any, None]]
-    option: Callable[[QueryInput], Any] = lambda _: None
+    option: Callable[[Any], Any] = lambda _: None
     wants: Callable[[Any, Query], Wants] = _no_wants
     left: Callable[[Any, Sequence[Candidate], Candidates], Sequence[Candidate]] | None = None
     step: str = ""
@@ -117,7 +116,7 @@ def scorer(
     place: int,
     score: Callable[[Any, Sequence[Candidate], Candidates], None],
     *,
-    option: Callable[[QueryInput], Any] = lambda _: None,
+    option: Callable[[Any], Any] = lambda _: None,
     wants: Callable[[Any, Query], Wants] = _no_wants,
 ) -> Stage:
     """Return a stage that changes scores by a formula, one block of candidates at a time."""
@@ -136,8 +135,3 @@ def scorer(
         step="ranking",
         computes=True,
     )
-
-
-def in_order(stages: Iterable[Stage]) -> tuple[Stage, ...]:
-    """Return stages in the order they run."""
-    return tuple(sorted(stages, key=lambda stage: (stage.phase, stage.place)))

@@ -105,7 +105,7 @@ class Wants:
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class SearchRequest:
     """The searches to request from the store for one query in one collection."""
 
     vector: Sequence[float] | None = None

@@ -31,7 +31,7 @@ from ability_search.index.reindex import Reindexer
 from ability_search.index.self_repair import SelfRepair
 from ability_search.ops.metrics.meter import Meter
 from ability_search.ops.metrics.metric_table import DEGRADED_ANSWERS, QUERY_STAGE_SECONDS
-from ability_search.search.pipeline import Pipeline
+from ability_search.search.pipeline import QueryPipeline
 from ability_search.search.response import QueryResult, SimilarResult
 from ability_search.search.similar import similar
 from ability_search.store.records import ANALYSIS, CONSOLIDATION, FILES, INDEX, Job
@@ -66,7 +66,7 @@ class Services:
     reindexing: Reindexer
     self_repair: SelfRepair
     sessions: Sessions
-    queries: Pipeline
+    queries: QueryPipeline
     turns: ComputeTurns
     maintenance: Maintenance
     analyzer: GraphAnalyzer

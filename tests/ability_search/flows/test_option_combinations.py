@@ -16,7 +16,7 @@ from tests.ability_search.flows.conftest import MODEL, Network, document, down, 
 from ability_search.filters.parser import parse_filter, source_filter
 from ability_search.filters.predicate import matches
 from ability_search.filters.tree import combine
-from ability_search.search.options import QueryInput
+from ability_search.tools.inputs import QueryInput
 from kadi_client import Call, Connection, Tool
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

@@ -22,11 +22,11 @@ from ability_search.search.fusion import (
     support,
     trust,
 )
-from ability_search.search.wants import BM25, Request
+from ability_search.search.wants import BM25, SearchRequest
 from ability_search.text.bm25 import QueryTerms
 
 TERMS = QueryTerms((1,), (1.0,), 1.0)
-BOTH = Request(vector=[1.0], terms=TERMS, depths=(40, 80))
+BOTH = SearchRequest(vector=[1.0], terms=TERMS, depths=(40, 80))
 OFTEN = 1000.0
 """A raw keyword score whose normalized one is 1."""
 
@@ -46,7 +46,7 @@ def found(name: str, cosine: float | None, raw: float = 0.0, **ranks: int) -> Ca
     )
 
 
-def fused(*items: Candidate, plan: Request = BOTH, **options: Any) -> Candidates:
+def fused(*items: Candidate, plan: SearchRequest = BOTH, **options: Any) -> Candidates:
     """Candidates after fusion."""
     collection = options.pop("collection", DOCS)
     failed = options.pop("failed", {})

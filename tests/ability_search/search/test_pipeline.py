@@ -13,7 +13,7 @@ from tests.ability_search.search.values import candidates_of, chunk, query_of
 from ability_search.search.candidates import Answer, Candidate, Lane
 from ability_search.search.options import Fusion
 from ability_search.search.stages.limits import above
-from ability_search.search.wants import Request
+from ability_search.search.wants import SearchRequest
 from ability_search.text.bm25 import QueryTerms
 
 TERMS = QueryTerms((1,), (1.0,), 2.0)
@@ -47,7 +47,7 @@ def ranked(
     choice: Fusion | None = None,
     traced: bool = False,
 ) -> list[tuple[str, float]]:
-    plan = Request([1.0] if semantic else None, terms, depths=depths, beam=100, scan_below=0)
+    plan = SearchRequest([1.0] if semantic else None, terms, depths=depths, beam=100, scan_below=0)
     query = query_of(fusion=choice, explain=traced)
     hits = values.ranked(candidates_of(query, plan, candidates))
     return [(item.chunk_id, item.score) for item in hits]
@@ -139,7 +139,7 @@ def test_a_short_page_is_searched_deeper_until_nothing_is_left(
     hits: int, unfinished: set[str], weights: dict[str, float], options: dict[str, Any]
 ) -> None:
     """Whatever made it short."""
-    candidates = candidates_of(query_of(limit=10, **options), Request(depths=(10,)))
+    candidates = candidates_of(query_of(limit=10, **options), SearchRequest(depths=(10,)))
     candidates.wants = values.PIPELINE.wants(candidates.query)
     candidates.unfinished, candidates.weights = sorted(unfinished), weights
     candidates.exhausted = "minSignals" in options

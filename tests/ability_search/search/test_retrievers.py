@@ -18,7 +18,7 @@ from ability_search.errors import DatabaseUnavailable, NotFound, StatementRefuse
 from ability_search.search.candidates import Candidate, Candidates
 from ability_search.search.retrievers import pooled, retrieve
 from ability_search.search.stage import Ports
-from ability_search.search.wants import Request
+from ability_search.search.wants import SearchRequest
 from ability_search.store.arcadedb.collections import to_record
 from ability_search.store.arcadedb.store import ArcadeStore
 from ability_search.store.records import Row
@@ -32,8 +32,8 @@ def row(name: str, **scores: float) -> dict[str, Any]:
     return {"rid": f"#{name}", "chunkId": name, **scores}
 
 
-def plan(*, vector: bool = True, terms: bool = True, scan_below: int = 100) -> Request:
-    return Request(
+def plan(*, vector: bool = True, terms: bool = True, scan_below: int = 100) -> SearchRequest:
+    return SearchRequest(
         [1.0, 0.0] if vector else None,
         QueryTerms((1,), (1.0,), 1.0) if terms else None,
         depths=(10,),
@@ -75,7 +75,7 @@ def found_row(name: str, score: float, rid: str | None = None, **columns: Any) -
     return Row(rid or f"#{name}", name, score, columns)
 
 
-async def find(database: Fake, wanted: Request) -> Candidates:
+async def find(database: Fake, wanted: SearchRequest) -> Candidates:
     store = ArcadeStore(database)
     ports = cast(
         Ports, SimpleNamespace(store=store, registry=Registry(store), turns=ComputeTurns())

@@ -12,7 +12,7 @@ from tests.ability_search.search.values import candidates_of, chunk, query_of, w
 
 from ability_search.search.candidates import Candidate
 from ability_search.search.query import Query
-from ability_search.search.wants import Request
+from ability_search.search.wants import SearchRequest
 from ability_search.text.bm25 import QueryTerms
 
 TERMS = QueryTerms((1,), (1.0,), 2.0)
@@ -31,7 +31,7 @@ def ranked(chunks: list[Chunk], query: Query, depths: tuple[int, ...]) -> list[C
         columns = {"fullText": bm25, "created_at": created, "metadata": {"value": value}}
         item = chunk(f"#{n}", f"docs:s:{n:03}", cosine, ranks={"semantic": rank}, columns=columns)
         candidates.append(item)
-    plan = Request(
+    plan = SearchRequest(
         [1.0],
         depths=depths,
         beam=100,

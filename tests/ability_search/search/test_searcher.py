@@ -17,12 +17,12 @@ from ability_search.documents import Document, Vector
 from ability_search.errors import EmbeddingUnavailable, NotFound
 from ability_search.index.index_calls import IndexOptions, Progress
 from ability_search.ports import Chat, Reranker
-from ability_search.search.options import QueryInput
 from ability_search.search.response import QueryResult
 from ability_search.search.similar import similar
 from ability_search.store.memory import MemoryStore
 from ability_search.store.records import ChunkText
 from ability_search.tools.handlers import Services
+from ability_search.tools.inputs import QueryInput
 from ability_search.worker import build_services
 
 TEXTS = {

@@ -12,6 +12,7 @@ from typing import Any, cast
 from ability_search.collection import Collection
 from ability_search.compute_turns import ComputeTurns
 from ability_search.config.schema import Ranking
+from ability_search.extensions import added
 from ability_search.extensions.understanding.query_understanding import (
     QUERY_UNDERSTANDING,
     asked_for,
@@ -19,17 +20,20 @@ from ability_search.extensions.understanding.query_understanding import (
 from ability_search.filters.tree import Filter
 from ability_search.search.candidates import Answer, Candidate, Candidates
 from ability_search.search.fusion import fuse, join_blocks
-from ability_search.search.options import QueryInput
-from ability_search.search.pipeline import Pipeline
+from ability_search.search.pipeline import QueryPipeline
 from ability_search.search.query import Query
 from ability_search.search.stage import Phase, Ports, Stage
-from ability_search.search.wants import Request
-from ability_search.worker import STAGES
+from ability_search.search.wants import SearchRequest
+from ability_search.tools.inputs import QueryInput
+from ability_search.worker import CORE_STAGES
 
 DOCS = Collection("docs", "Chunk_docs_1", 1, "m", 1, "english", 10.0, "auto", 500, 0)
 NO_PORTS = cast(Ports, None)
 """For stages that reach for nothing."""
-PIPELINE = Pipeline(STAGES, cast(Ports, SimpleNamespace(now=lambda: 0)))
+PIPELINE = QueryPipeline(
+    (*CORE_STAGES, *added("STAGES")),
+    cast(Ports, SimpleNamespace(now=lambda: 0, store=None)),
+)
 
 
 def query_of(text: str = "words", filter: Filter | None = None, **options: Any) -> Query:
@@ -42,7 +46,7 @@ def understood_query(text: str, *, now: int = 0, **options: Any) -> Query:
     """A query whose text is understood as of a time."""
     answer = Answer(replace(query_of(text, **options), as_of=now))
     ports = cast(Ports, SimpleNamespace(turns=ComputeTurns()))
-    asyncio.run(QUERY_UNDERSTANDING.run(asked_for(answer.query.asked), answer, ports))
+    asyncio.run(QUERY_UNDERSTANDING.run(asked_for(cast(Any, answer.query.asked)), answer, ports))
     return answer.query
 
 
@@ -57,7 +61,7 @@ def chunk(rid: str, chunk_id: str, *args: Any, **values: Any) -> Candidate:
 
 
 def candidates_of(
-    query: Query, request: Request, found: Sequence[Candidate] = (), now: int = 0
+    query: Query, request: SearchRequest, found: Sequence[Candidate] = (), now: int = 0
 ) -> Candidates:
     """Candidates as the retrievers leave them."""
     timed = query if query.asked.as_of is not None else replace(query, as_of=now)

@@ -13,7 +13,7 @@ from ability_search.config.schema import Limits
 from ability_search.errors import InvalidInput, TooLarge
 from ability_search.search.candidates import Answer
 from ability_search.search.hit_rows import build_hits, result_of
-from ability_search.search.wants import Request
+from ability_search.search.wants import SearchRequest
 from ability_search.store.records import ChunkText
 from ability_search.tools import inputs, requests
 
@@ -142,7 +142,7 @@ TEXT = ChunkText(
 def written(text: ChunkText = TEXT, asked: Any = "docs") -> dict[str, Any]:
     item = chunk("#1:0", "docs:a:0", 0.5, ranks={"semantic": 1}, score=0.5)
     item.row, item.depth = text, 1
-    candidates = candidates_of(query_of("w", collection=asked), Request())
+    candidates = candidates_of(query_of("w", collection=asked), SearchRequest())
     answer = Answer(candidates.query, searched={"docs": candidates}, page=[item])
     build_hits(answer)
     answer.clock.milliseconds["rows"] = 1.23456

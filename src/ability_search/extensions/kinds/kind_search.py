@@ -7,39 +7,57 @@ nearest to the query.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
+from typing import Final, NamedTuple
 
 from ability_search.collection import Collection
 from ability_search.errors import DatabaseUnavailable
+from ability_search.extensions.kinds import Kind, KindOptions
 from ability_search.filters.tree import Field, OneOf, combine
 from ability_search.search.candidates import Candidate, Candidates
-from ability_search.search.query import DOCUMENTS, Query
+from ability_search.search.query import Query
 from ability_search.search.retrievers import candidate_of
 from ability_search.search.stage import Phase, Ports, Stage
-from ability_search.search.wants import FurtherSearch, Request, Wants
+from ability_search.search.wants import FurtherSearch, SearchRequest, Wants
 from ability_search.store.records import Columns
 
+DOCUMENTS: Final = "documents"
+"""The kind of chunks that are no kind made of a document."""
 _OWN_WORDS = "ownWords"
 """Column with a chunk's score by the query's terms."""
 
 
-def kinds_wanted(kinds: Sequence[str], query: Query) -> Wants:
+class Extended(NamedTuple):
+    """The option."""
+
+    kinds: tuple[Kind, ...]
+    """Kinds made of documents to search; at least one."""
+    documents: bool
+    """Whether chunks of all kinds are searched too, instead of chunks of these kinds."""
+
+
+def extended(asked: KindOptions) -> Extended | None:
+    """Return the option of a request; ``None`` without kinds made of documents."""
+    kinds = tuple(dict.fromkeys(kind for kind in asked.extended if kind != DOCUMENTS))
+    return Extended(kinds, DOCUMENTS in asked.extended) if kinds else None
+
+
+def kinds_wanted(option: Extended, query: Query) -> Wants:
     """Return the searches of the kinds made of documents.
 
     Without the kind ``documents``, only chunks of the requested kinds are searched besides. Such
     chunks are of documents that were indexed as a summary, ..., but were not made of another one.
     """
-    narrow = OneOf(Field("kind"), tuple(kinds))
+    narrow = OneOf(Field("kind"), option.kinds)
     filter = combine(narrow, query.filter)
     return Wants(
         fields=("of", "of_chunk", "kind"),
         searches=(FurtherSearch("Aspects", filter, each=True, kinds=True),),
-        narrow=None if DOCUMENTS in query.asked.extended else narrow,
+        narrow=None if option.documents else narrow,
     )
 
 
-async def resolve_kinds(_kinds: Sequence[str], candidates: Candidates, ports: Ports) -> None:
+async def resolve_kinds(_kinds: Extended, candidates: Candidates, ports: Ports) -> None:
     """Find the chunk that each kind represents; a kind without one is dropped."""
     kinds = [item for item in candidates.found if item.columns.get("of")]
     if not kinds:
@@ -83,7 +101,7 @@ def _origin(item: Candidate, collection: Collection) -> str | None:
     return None if index is None else f"{collection.public_name}:{item.columns['of']}:{index}"
 
 
-def _compared(request: Request) -> tuple[Columns, str]:
+def _compared(request: SearchRequest) -> tuple[Columns, str]:
     """Return the columns to read of a document's chunks, and the one to compare them by."""
     columns = request.columns(request.vector)
     if request.vector is not None:
@@ -97,7 +115,7 @@ KIND_SEARCH = Stage(
     phase=Phase.FIND,
     place=20,
     run=resolve_kinds,
-    option=lambda asked: tuple(dict.fromkeys(k for k in asked.extended if k != DOCUMENTS)) or None,
+    option=extended,
     wants=kinds_wanted,
     step="extended",
 )

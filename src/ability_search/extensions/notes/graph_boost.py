@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from ability_search.extensions.notes import GraphOptions
 from ability_search.search.candidates import Candidate, Candidates, scale
-from ability_search.search.options import QueryInput
 from ability_search.search.stage import scorer
 from ability_search.search.wants import Wants
 
@@ -54,7 +54,7 @@ def score_boost(
         scale(item, NAME, factor(values, weights), **values)
 
 
-def _weights(asked: QueryInput) -> Mapping[str, float] | None:
+def _weights(asked: GraphOptions) -> Mapping[str, float] | None:
     option = asked.boost
     given = {} if option is None else option.model_dump()
     return {name: weight for name, weight in given.items() if weight} or None

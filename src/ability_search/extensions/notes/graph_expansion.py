@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import prod
 
 from ability_search.errors import DatabaseUnavailable
+from ability_search.extensions.notes import Graph
 from ability_search.search.candidates import Candidate, Candidates, Path, adjust
-from ability_search.search.options import Graph
 from ability_search.search.retrievers import candidate_of
 from ability_search.search.stage import Phase, Ports, Stage, scorer
 from ability_search.search.wants import OWN

@@ -9,10 +9,10 @@ from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
 from ability_search.errors import DatabaseUnavailable, InvalidInput, SearchError
+from ability_search.extensions.sessions import Decay, DecayOptions
 from ability_search.filters.operands import instants
 from ability_search.filters.parser import key_path
 from ability_search.search.candidates import Answer, Candidate, Candidates, scale
-from ability_search.search.options import Decay, QueryInput
 from ability_search.search.query import CREATED_AT, METADATA, Query, field_name, is_chunk_field
 from ability_search.search.stage import Phase, Ports, Stage, scorer
 from ability_search.search.wants import Wants
@@ -111,7 +111,7 @@ async def read_uses(agent: str, candidates: Candidates, ports: Ports) -> None:
         item.columns = {**item.columns, _USES: uses.get(item.chunk_id)}
 
 
-def aging_of(asked: QueryInput) -> Aging | None:
+def aging_of(asked: DecayOptions) -> Aging | None:
     """Return the option of a request; ``None`` if it has no effect.
 
     Raises:
@@ -130,12 +130,12 @@ def aging_of(asked: QueryInput) -> Aging | None:
     return Aging(option, path) if option.weight > 0 else None
 
 
-def _agent(asked: QueryInput) -> Decay | None:
+def _agent(asked: DecayOptions) -> Decay | None:
     """Return the option of a request that names an agent."""
     return asked.decay if asked.decay is not None and asked.decay.agent_id else None
 
 
-def _agent_read(asked: QueryInput) -> str | None:
+def _agent_read(asked: DecayOptions) -> str | None:
     """Return the agent whose use counts in a request."""
     option = _agent(asked)
     return option.agent_id if option is not None and option.weight > 0 else None
@@ -204,9 +204,9 @@ class UseCounter:
             log.warning("use of %d hits not counted: %s", len(shown), exc)
 
 
-def use_count(store: UsageStore, *, now: Callable[[], int]) -> Stage:
-    """Return the stage that counts the use of hits by the agent of a query, see above."""
-    counter = UseCounter(store, now=now)
+def use_count(ports: Ports) -> Stage:
+    """Return the stage that counts the use of hits by the agent of a query."""
+    counter = UseCounter(ports.store, now=ports.now)
 
     async def count(option: Decay, answer: Answer, _ports: Ports) -> None:
         assert option.agent_id is not None

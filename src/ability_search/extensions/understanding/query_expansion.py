@@ -12,8 +12,8 @@ from typing import Final
 
 from ability_search.errors import ChatUnavailable, InvalidInput
 from ability_search.extensions.answers.answer_lines import answer_lines
+from ability_search.extensions.understanding import ExpandQuery, UnderstandingOptions
 from ability_search.search.candidates import Answer
-from ability_search.search.options import ExpandQuery, QueryInput
 from ability_search.search.query import Query
 from ability_search.search.stage import Phase, Ports, Stage
 from ability_search.search.wants import Wants, Words
@@ -98,7 +98,7 @@ def words_wanted(option: ExpandQuery, query: Query) -> Wants:
     )
 
 
-def expander(asked: QueryInput) -> ExpandQuery | None:
+def expander(asked: UnderstandingOptions) -> ExpandQuery | None:
     """Return the option of a request.
 
     Raises:
@@ -119,12 +119,12 @@ def expander(asked: QueryInput) -> ExpandQuery | None:
     return option
 
 
-def _always(asked: QueryInput) -> ExpandQuery | None:
+def _always(asked: UnderstandingOptions) -> ExpandQuery | None:
     option = expander(asked)
     return option if option is not None and option.below is None else None
 
 
-def _if_vague(asked: QueryInput) -> ExpandQuery | None:
+def _if_vague(asked: UnderstandingOptions) -> ExpandQuery | None:
     option = expander(asked)
     return option if option is not None and option.below is not None else None
 

@@ -7,6 +7,9 @@ from typing import Any, NamedTuple
 
 from ability_search.errors import InvalidInput
 from ability_search.extensions.understanding import (
+    Temporal,
+    TimeRange,
+    UnderstandingOptions,
     exclusion_penalty,
     time_closeness,
     time_order,
@@ -18,7 +21,6 @@ from ability_search.extensions.understanding.time_closeness import RequestedTime
 from ability_search.extensions.understanding.time_order import RequestedOrder
 from ability_search.filters.operands import instants
 from ability_search.search.candidates import Answer
-from ability_search.search.options import QueryInput, Temporal, TimeRange
 from ability_search.search.query import Query
 from ability_search.search.response import Understood
 from ability_search.search.stage import Phase, Ports, Stage
@@ -35,15 +37,22 @@ class Asked(NamedTuple):
     temporal: Temporal
     period: Period | None
     """Days that hits should be about; overrides the text."""
+    exclude: tuple[str, ...]
+    understand: bool
 
 
-def asked_for(asked: QueryInput) -> Asked:
+def asked_for(asked: UnderstandingOptions) -> Asked:
     """Return what the options of a request ask for.
 
     Raises:
         InvalidInput: if the time range is invalid.
     """
-    return Asked(asked.temporal or Temporal(), _period(asked.time_range))
+    return Asked(
+        asked.temporal or Temporal(),
+        _period(asked.time_range),
+        tuple(asked.exclude),
+        asked.understand,
+    )
 
 
 async def understand_query(option: Asked, answer: Answer, ports: Ports) -> None:
@@ -59,16 +68,16 @@ async def understand_query(option: Asked, answer: Answer, ports: Ports) -> None:
 
 def understood(query: Query, option: Asked) -> Query:
     """Return the query with what its text and its options say."""
-    asked, temporal = query.asked, option.temporal
+    temporal = option.temporal
     timed = temporal.weight != 0
     intent = understand(
-        asked.query,
+        query.asked.query,
         now=query.as_of or 0,
-        exclude=asked.exclude,
+        exclude=option.exclude,
         period=option.period if timed else None,
         order=temporal.order if timed else None,
-        exclusion=asked.understand,
-        temporal=asked.understand and timed,
+        exclusion=option.understand,
+        temporal=option.understand and timed,
     )
     options: dict[str, Any] = dict(query.options)
     if intent.words != intent.topic:

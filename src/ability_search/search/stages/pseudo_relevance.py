@@ -19,7 +19,7 @@ from ability_search.search.candidates import Candidate, Candidates, Learned
 from ability_search.search.options import Feedback, QueryInput
 from ability_search.search.query_vectors import moved_vector
 from ability_search.search.stage import Phase, Ports, Stage
-from ability_search.search.wants import OWN, Request, Wants
+from ability_search.search.wants import OWN, SearchRequest, Wants
 from ability_search.text.bm25 import QueryTerms, inverse_document_frequency, joined
 from ability_search.text.term_ids import are_of_content
 from ability_search.text.term_statistics import TermStatistics
@@ -98,7 +98,9 @@ async def learn(option: Feedback, candidates: Candidates, _ports: Ports) -> None
     candidates.learned = expanded(candidates.request, examples, option, candidates.statistics)
 
 
-def _examples(hits: Sequence[Candidate], request: Request, option: Feedback) -> list[Candidate]:
+def _examples(
+    hits: Sequence[Candidate], request: SearchRequest, option: Feedback
+) -> list[Candidate]:
     """Return the first hits of the least similarity required; by keyword score without a vector."""
 
     def similarity(item: Candidate) -> float:
@@ -109,7 +111,7 @@ def _examples(hits: Sequence[Candidate], request: Request, option: Feedback) -> 
 
 
 def expanded(
-    request: Request,
+    request: SearchRequest,
     examples: Sequence[Candidate],
     option: Feedback,
     statistics: TermStatistics | None,

@@ -12,14 +12,14 @@ from tests.ability_search.search import values
 from tests.ability_search.search.values import candidates_of, chunk
 
 from ability_search.extensions.understanding.exclusion_penalty import EXCLUSION_PENALTY, SHARE
-from ability_search.search.wants import Request
+from ability_search.search.wants import SearchRequest
 from ability_search.text.bm25 import QueryTerms
 
 TERMS = QueryTerms((1,), (2.0,), 2.0)
-PLAN = Request(products={"excluded0Words": TERMS, "excluded1Words": TERMS})
+PLAN = SearchRequest(products={"excluded0Words": TERMS, "excluded1Words": TERMS})
 
 
-def factors(*columns: dict[str, Any], plan: Request = PLAN) -> list[float]:
+def factors(*columns: dict[str, Any], plan: SearchRequest = PLAN) -> list[float]:
     """Return the factor of each candidate with these columns, for two excluded phrases."""
     query = values.understood_query("caching besides Redis or disks")
     items = []

@@ -15,7 +15,7 @@ from ability_search.extensions.understanding.query_expansion import (
     read_question,
 )
 from ability_search.search.retrievers import requested
-from ability_search.search.wants import Request, Wants
+from ability_search.search.wants import SearchRequest, Wants
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_phrases_are_embedded_with_the_topic_and_a_question_alone() -> None:
 
 def test_own_vector_counts_more_than_the_expansion() -> None:
     own, further = np.array([1.0, 0.0]), np.array([0.0, 1.0])
-    candidates = candidates_of(query_of(), Request())
+    candidates = candidates_of(query_of(), SearchRequest())
     candidates.vectors = {"cosine": [1.0, 0.0]}
     assert requested(candidates).vector == [1.0, 0.0]
     candidates.vectors = {"cosine": own.tolist(), EXPANSION: further.tolist()}

@@ -28,7 +28,7 @@ from ability_search.filters.tree import And, Exists, Field, HasFacet
 from ability_search.search.candidates import Candidate
 from ability_search.search.query import Query
 from ability_search.search.retrievers import pooled, requested
-from ability_search.search.wants import FurtherSearch, Request, Vectors
+from ability_search.search.wants import FurtherSearch, SearchRequest, Vectors
 from ability_search.store.records import Row, VectorSearch
 from ability_search.text.bm25 import QueryTerms
 from ability_search.text.term_statistics import TermStatistics
@@ -38,7 +38,7 @@ DAY_MS = 86_400_000
 NOW = (one_day(2026, 3, 25).first or 0) * DAY_MS
 MARCH = months(2021, 3)
 MARCH_RANGE = {"from": "2021-03-01", "to": "2021-03-31"}
-PLAN = Request(terms=TERMS, depths=(10,), beam=10, scan_below=0)
+PLAN = SearchRequest(terms=TERMS, depths=(10,), beam=10, scan_below=0)
 
 
 def read(text: str, **options: Any) -> Query:
@@ -53,16 +53,18 @@ def candidate(name: str, *periods: Period, score: float = 0.5, **columns: Any) -
     return found
 
 
-def scored(query: Query, *items: Candidate, plan: Request = PLAN) -> dict[str, float]:
+def scored(query: Query, *items: Candidate, plan: SearchRequest = PLAN) -> dict[str, float]:
     candidates = candidates_of(query, plan, items, NOW)
     candidates.blocks = [list(items)] if items else []
     values.score(candidates)
     return {item.chunk_id: item.score for item in items}
 
 
-def request_of(query: Query, vectors: Vectors | None, collection: Collection = DOCS) -> Request:
+def request_of(
+    query: Query, vectors: Vectors | None, collection: Collection = DOCS
+) -> SearchRequest:
     """The searches for a query in a collection without texts."""
-    candidates = replace(candidates_of(query, Request(), now=NOW), collection=collection)
+    candidates = replace(candidates_of(query, SearchRequest(), now=NOW), collection=collection)
     candidates.wants, candidates.vectors = PIPELINE.wants(query), vectors
     candidates.statistics = TermStatistics.empty()
     return requested(candidates)
