@@ -110,7 +110,7 @@ class QueryPipeline:
         await self.find(answer)
         result = answer.result = result_of(answer)
         last = self._on(answer.query, Phase.ANSWER)
-        result.timings |= {stage.step: 0.0 for stage in last if stage.step}
+        result.timings |= {stage.timed: 0.0 for stage in last if stage.timed}
         await self._run(Phase.ANSWER, answer)
         measured = answer.clock.finished()
         answer.result.timings = {step: measured[step] for step in answer.result.timings}
@@ -457,15 +457,15 @@ class QueryPipeline:
 
     async def _measured(self, stage: Stage, value: Answer | Candidates) -> None:
         """Run a stage and measure it; with ``explain`` also each scorer."""
-        if not stage.step:
+        if not stage.timed:
             await self._perform(stage, value)
             return
         started = time.perf_counter()
-        with value.clock.step(stage.step):
+        with value.clock.step(stage.timed):
             await self._perform(stage, value)
         if isinstance(value, Candidates) and value.query.asked.explain:
             scored = any(stage.name in item.trace for block in value.blocks for item in block)
-            if scored and stage.name != stage.step:
+            if scored and stage.name != stage.timed:
                 value.clock.add(stage.name, time.perf_counter() - started)
 
     async def _perform(self, stage: Stage, value: Answer | Candidates) -> None:

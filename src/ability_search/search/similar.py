@@ -111,8 +111,5 @@ async def _leave_out(chunk_id: str, candidates: Candidates, _ports: Ports) -> No
 
 
 OTHERS = Stage(
-    name="others",
-    phase=Phase.FIND,
-    run=_leave_out,
-    wants=lambda _chunk_id, _query: Wants(spare=1),
+    "others", Phase.FIND, 0, _leave_out, wants=lambda _chunk_id, _query: Wants(spare=1), step=""
 )

@@ -76,7 +76,7 @@ async def _nothing() -> None:
     """Close nothing."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Stage:
     """One step between a query and its hits.
 
@@ -93,7 +93,7 @@ class Stage:
         wants: Return what the option wants from retrieval.
         left: Return which of the ranked candidates the stage will keep, at least; to search deeper
             if they are too few. Only for ``SELECT``.
-        step: Name in ``timings``; an empty one is not timed.
+        step: Name in ``timings``, by default ``name``; an empty one is not timed.
         computes: Whether ``run`` never waits; it then runs in a thread if there are many
             candidates.
         close: Wait for what runs in the background.
@@ -101,14 +101,19 @@ class Stage:
 
     name: str
     phase: Phase
-    place: int = 0
+    place: int
     run: Callable[[Any, Any, Ports], Coroutine[Any, Any, None]]
     option: Callable[[Any], Any] = lambda _: None
     wants: Callable[[Any, Query], Wants] = _no_wants
     left: Callable[[Any, Sequence[Candidate], Candidates], Sequence[Candidate]] | None = None
-    step: str = ""
+    step: str | None = None
     computes: bool = False
     close: Callable[[], Awaitable[None]] = _nothing
+
+    @property
+    def timed(self) -> str:
+        """Name in ``timings``; empty if it is not timed."""
+        return self.name if self.step is None else self.step
 
 
 def scorer(
@@ -125,13 +130,4 @@ def scorer(
         for block in candidates.blocks:
             score(chosen, block, candidates)
 
-    return Stage(
-        name=name,
-        phase=Phase.SCORE,
-        place=place,
-        run=run,
-        option=option,
-        wants=wants,
-        step="ranking",
-        computes=True,
-    )
+    return Stage(name, Phase.SCORE, place, run, option, wants, step="ranking", computes=True)

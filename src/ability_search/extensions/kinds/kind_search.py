@@ -110,12 +110,4 @@ def _compared(request: SearchRequest) -> tuple[Columns, str]:
     return replace(columns, products={**columns.products, **own}), _OWN_WORDS
 
 
-KIND_SEARCH = Stage(
-    name="extended",
-    phase=Phase.FIND,
-    place=20,
-    run=resolve_kinds,
-    option=extended,
-    wants=kinds_wanted,
-    step="extended",
-)
+KIND_SEARCH = Stage("extended", Phase.FIND, 20, resolve_kinds, option=extended, wants=kinds_wanted)

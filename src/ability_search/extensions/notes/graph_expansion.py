@@ -197,12 +197,5 @@ def score_neighbours(_option: Graph, items: Sequence[Candidate], _candidates: Ca
 
 
 NAME = "graph"
-GRAPH_EXPANSION = Stage(
-    name=NAME,
-    phase=Phase.FIND,
-    place=30,
-    run=add_neighbours,
-    option=lambda asked: asked.graph,
-    step=NAME,
-)
+GRAPH_EXPANSION = Stage(NAME, Phase.FIND, 30, add_neighbours, option=lambda asked: asked.graph)
 GRAPH_SCORES = scorer(NAME, 10, score_neighbours, option=lambda asked: asked.graph)

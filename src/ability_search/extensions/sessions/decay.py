@@ -148,7 +148,7 @@ def _wants(aging: Aging, _query: Query) -> Wants:
 
 NAME = "decay"
 DECAY = scorer(NAME, 70, score_decay, option=aging_of, wants=_wants)
-USE = Stage(name="use", phase=Phase.FIND, place=40, run=read_uses, option=_agent_read, step="use")
+USE = Stage("use", Phase.FIND, 40, read_uses, option=_agent_read)
 
 
 class UseCounter:
@@ -216,11 +216,4 @@ def use_count(ports: Ports) -> Stage:
         marks = dict.fromkeys(option.useful, True) | dict.fromkeys(option.not_useful, False)
         counter.count(option.agent_id, shown, marks)
 
-    return Stage(
-        name="use count",
-        phase=Phase.ANSWER,
-        place=20,
-        run=count,
-        option=_agent,
-        close=counter.close,
-    )
+    return Stage("use count", Phase.ANSWER, 20, count, option=_agent, close=counter.close, step="")

@@ -48,17 +48,36 @@ _COMMAS = re.compile("[,;\uff0c\u3001\uff1b]")
 _QUOTES = " \t'\"`*_[].,;:\u201c\u201d\u201e\u2018\u2019\u00ab\u00bb\u3002"
 
 
+async def expand_any(option: ExpandQuery, answer: Answer, ports: Ports) -> None:
+    """Expand a query, unless only a vague one is to be expanded."""
+    if option.below is None:
+        await expand_query(option, answer, ports)
+
+
+async def expand_vague(option: ExpandQuery, answer: Answer, ports: Ports) -> None:
+    """Expand a query of little relevance, which is then searched anew."""
+    below, relevance = option.below, answer.relevance
+    if below is None:
+        return
+    vague = {"relevance": relevance, "below": below}
+    answer.query = answer.query.with_option(NAME, option, vague=vague)
+    if relevance is not None and relevance < below:
+        await expand_query(option, answer, ports)
+        answer.anew = EXPANSION in answer.query.options
+
+
 async def expand_query(option: ExpandQuery, answer: Answer, ports: Ports) -> None:
     """Request words from a language model and add them to the query; warn if there are none."""
     query = answer.query
     try:
-        text = await ports.chat.complete(
-            _PROMPTS[option.method],
-            query.topic[:_LONGEST_QUERY],
-            model=option.model,
-            timeout=ports.settings.expansion.timeout,
-            enough=_ENOUGH,
-        )
+        with answer.clock.step(NAME):
+            text = await ports.chat.complete(
+                _PROMPTS[option.method],
+                query.topic[:_LONGEST_QUERY],
+                model=option.model,
+                timeout=ports.settings.expansion.timeout,
+                enough=_ENOUGH,
+            )
     except ChatUnavailable as exc:
         answer.warnings.append(f"the query was not expanded: {exc}. {exc.hint}")
         return
@@ -69,17 +88,6 @@ async def expand_query(option: ExpandQuery, answer: Answer, ports: Ports) -> Non
         )
         return
     answer.query = query.with_option(EXPANSION, words, expandQuery=list(words))
-
-
-async def expand_vague(option: ExpandQuery, answer: Answer, ports: Ports) -> None:
-    """Expand a query of little relevance, which is then searched anew."""
-    below, relevance = option.below, answer.relevance
-    vague = {"relevance": relevance, "below": below}
-    answer.query = answer.query.with_option("vague", option, vague=vague)
-    if relevance is not None and below is not None and relevance < below:
-        with answer.clock.step(NAME):
-            await expand_query(option, answer, ports)
-        answer.anew = EXPANSION in answer.query.options
 
 
 def words_wanted(option: ExpandQuery, query: Query) -> Wants:
@@ -119,16 +127,6 @@ def expander(asked: UnderstandingOptions) -> ExpandQuery | None:
     return option
 
 
-def _always(asked: UnderstandingOptions) -> ExpandQuery | None:
-    option = expander(asked)
-    return option if option is not None and option.below is None else None
-
-
-def _if_vague(asked: UnderstandingOptions) -> ExpandQuery | None:
-    option = expander(asked)
-    return option if option is not None and option.below is not None else None
-
-
 def read_phrases(answer: str) -> tuple[str, ...]:
     """Return up to 12 distinct phrases, one per line or separated by commas.
 
@@ -156,18 +154,6 @@ def _cleaned(text: str) -> str:
 
 NAME = "expandQuery"
 QUERY_EXPANSION = Stage(
-    name=NAME,
-    phase=Phase.UNDERSTAND,
-    place=20,
-    run=expand_query,
-    option=_always,
-    wants=words_wanted,
-    step=NAME,
+    NAME, Phase.UNDERSTAND, 20, expand_any, option=expander, wants=words_wanted, step=""
 )
-VAGUE_EXPANSION = Stage(
-    name="vague",
-    phase=Phase.MERGE,
-    run=expand_vague,
-    option=_if_vague,
-    wants=words_wanted,
-)
+VAGUE_EXPANSION = Stage(NAME, Phase.MERGE, 0, expand_vague, option=expander, step="")

@@ -159,10 +159,5 @@ def _days(period: Period | None) -> dict[str, str | None]:
 
 
 QUERY_UNDERSTANDING = Stage(
-    name=NAME,
-    phase=Phase.UNDERSTAND,
-    place=10,
-    run=understand_query,
-    option=asked_for,
-    wants=_wants,
+    NAME, Phase.UNDERSTAND, 10, understand_query, option=asked_for, wants=_wants, step=""
 )

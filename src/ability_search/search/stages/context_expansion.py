@@ -187,14 +187,13 @@ def _wants(option: Expand, _query: Query) -> Wants:
 
 NAME = "expand"
 CONTEXT_EXPANSION = Stage(
-    name=NAME,
-    phase=Phase.SELECT,
-    place=20,
-    run=merge_adjacent,
+    NAME,
+    Phase.SELECT,
+    20,
+    merge_adjacent,
     option=_expand,
     wants=_wants,
     left=left_merged,
-    step=NAME,
     computes=True,
 )
-CONTEXTS = Stage(name=NAME, phase=Phase.PAGE, run=read_contexts, option=_expand, step=NAME)
+CONTEXTS = Stage(NAME, Phase.PAGE, 0, read_contexts, option=_expand)

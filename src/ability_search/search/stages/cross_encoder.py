@@ -59,10 +59,10 @@ def _rescore(
 
 NAME = "reranker"
 CROSS_ENCODER = Stage(
-    name=NAME,
-    phase=Phase.RERANK,
-    run=rerank,
+    NAME,
+    Phase.RERANK,
+    0,
+    rerank,
     option=lambda asked: asked.reranker,
     wants=lambda option, _: Wants(depth=option.top),
-    step=NAME,
 )

@@ -148,13 +148,12 @@ async def _embeddings(
 
 NAME = "diversity"
 DIVERSITY = Stage(
-    name=NAME,
-    phase=Phase.SELECT,
-    place=30,
-    run=diversify,
+    NAME,
+    Phase.SELECT,
+    30,
+    diversify,
     option=lambda asked: (
         asked.diversity if asked.diversity is not None and asked.diversity < 1 else None
     ),
     wants=lambda _, query: Wants(depth=reach_of(query.end)),
-    step=NAME,
 )

@@ -94,30 +94,29 @@ async def limit_sources(most: int, candidates: Candidates, _ports: Ports) -> Non
 
 PER_SOURCE = "maxPerSource"
 SIGNAL_FLOOR = Stage(
-    name="minSignals",
-    phase=Phase.LIMIT,
-    place=10,
-    run=require_signals,
+    "minSignals",
+    Phase.LIMIT,
+    10,
+    require_signals,
     option=lambda asked: asked.min_signals,
     step="ranking",
     computes=True,
 )
 SCORE_FLOOR = Stage(
-    name="minScore",
-    phase=Phase.LIMIT,
-    place=20,
-    run=apply_floor,
+    "minScore",
+    Phase.LIMIT,
+    20,
+    apply_floor,
     option=lambda asked: asked.min_score,
     step="ranking",
     computes=True,
 )
 SOURCE_LIMIT = Stage(
-    name=PER_SOURCE,
-    phase=Phase.SELECT,
-    place=10,
-    run=limit_sources,
+    PER_SOURCE,
+    Phase.SELECT,
+    10,
+    limit_sources,
     option=lambda asked: asked.max_per_source,
     left=lambda most, ranked, _: [item for item, _ in limited(ranked, most)],
-    step=PER_SOURCE,
     computes=True,
 )

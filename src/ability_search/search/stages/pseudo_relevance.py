@@ -161,11 +161,5 @@ def feedback(asked: QueryInput) -> Feedback | None:
 
 NAME = "prf"
 PSEUDO_RELEVANCE = Stage(
-    name=NAME,
-    phase=Phase.FIND,
-    place=10,
-    run=learn,
-    option=feedback,
-    wants=lambda option, _: Wants(whole=option.chunks),
-    step=NAME,
+    NAME, Phase.FIND, 10, learn, option=feedback, wants=lambda option, _: Wants(whole=option.chunks)
 )

@@ -176,11 +176,4 @@ async def _fit(most: int, answer: Answer, ports: Ports) -> None:
     )
 
 
-TOKEN_BUDGET = Stage(
-    name=NAME,
-    phase=Phase.ANSWER,
-    place=10,
-    run=_fit,
-    option=lambda asked: asked.max_result_tokens,
-    step=NAME,
-)
+TOKEN_BUDGET = Stage(NAME, Phase.ANSWER, 10, _fit, option=lambda asked: asked.max_result_tokens)
