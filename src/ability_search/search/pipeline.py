@@ -6,6 +6,7 @@ import asyncio
 import heapq
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial, reduce
 from operator import add
@@ -256,7 +257,7 @@ class QueryPipeline:
         if learned is not None and candidates.request is learned.request:
             candidates.explained |= learned.explained
         for stage in self._on(candidates.query, Phase.FIND):
-            await self._measured(stage, candidates)
+            await self._perform(stage, candidates)
             if candidates.learned is not learned:
                 return
         await self._compute(fuse, candidates)
@@ -348,9 +349,8 @@ class QueryPipeline:
         traces = [(item, item.trace) for item in (*candidates.found, *candidates.chunks)]
         for item, trace in traces:
             item.trace = dict(trace)
-        await self.ports.turns.run(lambda: fuse(candidates), work=candidates.work)
-        for stage in self._on(candidates.query, Phase.SCORE):
-            await self._perform(stage, candidates)
+        await self._compute(fuse, candidates)
+        await self._run(Phase.SCORE, candidates)
         for item, trace in traces:
             item.trace = trace
         return best_first(candidates.blocks[0]) if candidates.blocks else []
@@ -438,7 +438,7 @@ class QueryPipeline:
     async def _read(self, answer: Answer) -> None:
         """Read the page and what stages add to it at once, and build the hits."""
         answer.page = answer.ranked[answer.query.asked.offset : answer.query.end]
-        more = [partial(self._measured, s, answer) for s in self._on(answer.query, Phase.PAGE)]
+        more = [partial(self._perform, s, answer) for s in self._on(answer.query, Phase.PAGE)]
         with answer.clock.step("rows"):
             if more:
                 rows = read_rows(answer.page, self.ports)
@@ -450,33 +450,27 @@ class QueryPipeline:
     # Running stages
 
     async def _run(self, phase: Phase, value: Answer | Candidates) -> None:
-        """Run the stages of a phase, and measure them."""
-        for stage in self.stages:
-            if stage.phase is phase and stage.name in value.query.options:
-                await self._measured(stage, value)
+        """Run the stages of a phase."""
+        for stage in self._on(value.query, phase):
+            await self._perform(stage, value)
 
-    async def _measured(self, stage: Stage, value: Answer | Candidates) -> None:
-        """Run a stage and measure it; with ``explain`` also each scorer."""
-        if not stage.timed:
-            await self._perform(stage, value)
-            return
-        started = time.perf_counter()
-        with value.clock.step(stage.timed):
-            await self._perform(stage, value)
+    async def _perform(self, stage: Stage, value: Answer | Candidates) -> None:
+        """Run a stage and measure it; with ``explain`` also each scorer.
+
+        One that only computes runs in a thread, if there are many candidates.
+        """
+        option, started = value.query.options[stage.name], time.perf_counter()
+        with value.clock.step(stage.timed) if stage.timed else nullcontext():
+            if stage.computes:
+                await self.ports.turns.run(
+                    lambda: computed(stage.run(option, value, self.ports)), work=value.work
+                )
+            else:
+                await stage.run(option, value, self.ports)
         if isinstance(value, Candidates) and value.query.asked.explain:
             scored = any(stage.name in item.trace for block in value.blocks for item in block)
             if scored and stage.name != stage.timed:
                 value.clock.add(stage.name, time.perf_counter() - started)
-
-    async def _perform(self, stage: Stage, value: Answer | Candidates) -> None:
-        """Run a stage; one that only computes in a thread, if there are many candidates."""
-        option = value.query.options[stage.name]
-        if stage.computes:
-            await self.ports.turns.run(
-                lambda: computed(stage.run(option, value, self.ports)), work=value.work
-            )
-        else:
-            await stage.run(option, value, self.ports)
 
     async def _compute(self, rank: Callable[[Candidates], None], candidates: Candidates) -> None:
         with candidates.clock.step("ranking"):
