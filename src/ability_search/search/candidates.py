@@ -224,6 +224,8 @@ class Answer:
     query: Query
     vector: Sequence[float] | None = None
     """The vector to search by, if there is no text to embed."""
+    phrasings: list[tuple[Query, Wants]] = field(default_factory=list)
+    """The phrasings of the query with what they want from retrieval."""
     lanes: dict[str, list[Lane]] = field(default_factory=dict)
     """The phrasings by collection, without collections that failed."""
     failures: dict[str, SearchError] = field(default_factory=dict)

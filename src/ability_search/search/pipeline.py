@@ -69,6 +69,9 @@ class QueryPipeline:
     def __init__(self, stages: Iterable[Stage | Callable[[Ports], Stage]], ports: Ports) -> None:
         opened = [stage if isinstance(stage, Stage) else stage(ports) for stage in stages]
         self.stages = tuple(sorted(opened, key=lambda stage: (stage.phase, stage.place)))
+        self._by_phase = {
+            phase: [stage for stage in self.stages if stage.phase is phase] for phase in Phase
+        }
         self.ports = ports
 
     async def close(self) -> None:
@@ -159,9 +162,8 @@ class QueryPipeline:
 
     def _on(self, query: Query, *phases: Phase) -> list[Stage]:
         """Return the stages of some phases that the query has the options of."""
-        return [
-            stage for stage in self.stages if stage.phase in phases and stage.name in query.options
-        ]
+        options = query.options
+        return [s for phase in phases for s in self._by_phase[phase] if s.name in options]
 
     async def _names(self, query: Query) -> list[str]:
         collection = query.asked.collection
@@ -177,11 +179,12 @@ class QueryPipeline:
         """Let all collections be searched; return the requests for the query's vectors."""
         query, settings = answer.query, self.ports.settings.embedding
         answer.anew = False
+        answer.phrasings = [(phrasing, self.wants(phrasing)) for phrasing in query.phrasings]
         self._restart(answer, names)
         hybrid = query.asked.mode == "hybrid"
         return QueryVectors(
             self.ports.embedder,
-            [self.wants(phrasing).vectors for phrasing in query.phrasings],
+            [wants.vectors for _, wants in answer.phrasings],
             passage=query.asked.hypothetical_answer,
             timeout=min(settings.query_timeout, settings.fallback_after)
             if hybrid
@@ -189,10 +192,9 @@ class QueryPipeline:
         )
 
     def _restart(self, answer: Answer, names: Sequence[str]) -> None:
-        phrasings = [(query, self.wants(query)) for query in answer.query.phrasings]
         answer.searched, answer.failures = {}, {}
         answer.lanes = {
-            name: [Lane(name, query, wants, query.end) for query, wants in phrasings]
+            name: [Lane(name, query, wants, query.end) for query, wants in answer.phrasings]
             for name in names
         }
 
