@@ -299,6 +299,8 @@ def asking(store: MatrixStore, settings: Settings, embedder: Embedder) -> Ask:
 
     async def ask(fields: Mapping[str, Any]) -> QueryResult:
         asked = QueryInput.model_validate({**own, **fields})
-        return await services.searcher.query(requests.query(asked, settings.limits, None))
+        return await services.queries.answer(
+            asked, requests.query_filter(asked, settings.limits, None)
+        )
 
     return ask

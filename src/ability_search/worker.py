@@ -20,6 +20,7 @@ from ability_search.config.model_settings import Embedding, Expansion
 from ability_search.config.model_settings import Reranker as Reranking
 from ability_search.config.schema import Settings
 from ability_search.errors import Busy, ConfigurationError, SearchError
+from ability_search.extensions import added
 from ability_search.extensions.notes.consolidator import Consolidator
 from ability_search.extensions.notes.graph_analyzer import GraphAnalyzer
 from ability_search.extensions.sessions.sessions import Sessions
@@ -40,8 +41,17 @@ from ability_search.providers.chat import CHAT, PacedChat, RemoteChat
 from ability_search.providers.embedder import EMBEDDINGS, RemoteEmbedder
 from ability_search.providers.reranker import RERANK, RemoteReranker
 from ability_search.providers.transports import HttpService, Transport, over_broker, over_http
-from ability_search.search.searcher import Searcher
-from ability_search.search.stage import Ports
+from ability_search.search.pipeline import QueryPipeline
+from ability_search.search.similar import OTHERS
+from ability_search.search.stage import Ports, Stage
+from ability_search.search.stages.context_expansion import CONTEXT_EXPANSION, CONTEXTS
+from ability_search.search.stages.cross_encoder import CROSS_ENCODER
+from ability_search.search.stages.diversity import DIVERSITY
+from ability_search.search.stages.field_rules import FIELD_RULES
+from ability_search.search.stages.full_text import FULL_TEXT_SCORES
+from ability_search.search.stages.limits import SCORE_FLOOR, SIGNAL_FLOOR, SOURCE_LIMIT
+from ability_search.search.stages.pseudo_relevance import PSEUDO_RELEVANCE
+from ability_search.search.stages.token_budget import TOKEN_BUDGET
 from ability_search.store.arcadedb.client import BrokerScripts
 from ability_search.store.arcadedb.store import ArcadeStore
 from ability_search.store.memory import MemoryStore
@@ -66,6 +76,22 @@ _SELF_REPAIR = 600.0
 LOGGED: Observe = partial(noted, level=logging.INFO)
 """Logs each tool call at info; the outgoing calls it makes are logged at debug, as there are
 several per call."""
+
+
+CORE_STAGES: tuple[Stage, ...] = (
+    PSEUDO_RELEVANCE,
+    OTHERS,
+    FULL_TEXT_SCORES,
+    FIELD_RULES,
+    SIGNAL_FLOOR,
+    SCORE_FLOOR,
+    CROSS_ENCODER,
+    SOURCE_LIMIT,
+    CONTEXT_EXPANSION,
+    DIVERSITY,
+    CONTEXTS,
+    TOKEN_BUDGET,
+)
 
 
 @asynccontextmanager
@@ -175,7 +201,7 @@ async def open_services(
         stack.push_async_callback(services.generations.close)
         stack.push_async_callback(services.reindexing.close)
         stack.push_async_callback(services.maintenance.close)
-        stack.push_async_callback(services.searcher.close)
+        stack.push_async_callback(services.queries.close)
         yield services
 
 
@@ -239,7 +265,7 @@ def build_services(
         reindexing=reindexing,
         self_repair=SelfRepair(ports, reindexing),
         sessions=Sessions(ports, indexing),
-        searcher=Searcher(query_ports),
+        queries=QueryPipeline((*CORE_STAGES, *added("STAGES")), query_ports),
         turns=turns,
         maintenance=maintenance,
         analyzer=GraphAnalyzer(store),

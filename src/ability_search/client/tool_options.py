@@ -21,23 +21,23 @@ class QueryOptions(TypedDict, total=False):
     full_text: Mapping[str, Any]
     rerank: Mapping[str, Any]
     reranker: Mapping[str, Any]
-    extended: Sequence[str]
     prf: Mapping[str, Any] | bool
-    understand: bool
-    temporal: Mapping[str, Any]
-    time_range: Mapping[str, Any]
     as_of: str
-    exclude: Sequence[str]
-    decay: Mapping[str, Any]
-    graph: Mapping[str, Any]
-    boost: Mapping[str, Any]
     diversity: float
     max_per_source: int
     expand: Mapping[str, Any] | str
     max_result_tokens: int
-    expand_query: Mapping[str, Any] | str | bool
     highlights: bool
     explain: bool
+    extended: Sequence[str]
+    graph: Mapping[str, Any]
+    boost: Mapping[str, Any]
+    decay: Mapping[str, Any]
+    understand: bool
+    temporal: Mapping[str, Any]
+    time_range: Mapping[str, Any]
+    exclude: Sequence[str]
+    expand_query: Mapping[str, Any] | str | bool
 
 
 class IndexOptions(TypedDict, total=False):

@@ -1,4 +1,4 @@
-"""The candidates of a query: one value from the store to the response. Pure but for the clock."""
+"""The candidates of a query, from the store to the response. Pure but for the clock."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from ability_search.collection import Collection
 from ability_search.config.schema import Ranking
-from ability_search.search.plan import Plan, Vectors
+from ability_search.errors import SearchError
 from ability_search.search.query import Query
-from ability_search.search.query_vectors import QueryVectors
-from ability_search.search.response import Degraded, Hit, HitContext
+from ability_search.search.response import Degraded, Hit, HitContext, QueryResult
+from ability_search.search.wants import SearchRequest, Vectors, Wants
 from ability_search.store.records import ChunkText
 from ability_search.text.term_statistics import TermStatistics
 from kadi_client.tracing import span
@@ -51,7 +51,7 @@ class Candidate:
     values: dict[str, float] = field(default_factory=dict)
     """Raw score by each retriever that found it."""
     depth: int = field(kw_only=True)
-    """The least depth of the plan at which a retriever found it."""
+    """The least depth of the request at which a retriever found it."""
     columns: Mapping[str, Any] = field(default_factory=dict)
     """Columns requested by the stages."""
     collection: Collection = field(kw_only=True)
@@ -103,31 +103,48 @@ class Candidate:
         return self.chunk_id.partition(":")[2].rpartition(":")[0]
 
 
+class Learned(NamedTuple):
+    """Searches that replace those of the query, with what a stage learned from its first hits."""
+
+    request: SearchRequest
+    explained: Mapping[str, Any]
+    """What ``explain`` says of it."""
+    failure: str
+    """Warning if the searches fail; then those of the query count."""
+
+
 @dataclass(slots=True)
 class Candidates:
-    """The candidates of a query in one collection."""
+    """The candidates of a phrasing of a query in one collection."""
 
     query: Query
     ranking: Ranking
     collection: Collection
     """As the store answered."""
+    wants: Wants = field(default_factory=Wants)
+    """What all stages want."""
     depth: int = 0
     """Minimum number of candidates per retriever."""
-    fields: Sequence[str] = ()
-    """Fields of chunks that the stages need."""
-    embeddings: QueryVectors | None = None
-    """Requests for the vectors of the query."""
+    selected_from: int = 0
+    """Number of ranked candidates that the hits of the page are selected from."""
+    reranked: bool = False
+    """Whether the order of the first candidates may change before the hits are selected."""
     vectors: Vectors | None = None
     """The vectors of the query; ``None`` without."""
     statistics: TermStatistics | None = None
     """Term statistics of the collection, if they are needed."""
-    plan: Plan = field(default_factory=Plan)
+    request: SearchRequest = field(default_factory=SearchRequest)
+    """The searches that found them."""
+    learned: Learned | None = None
+    """Set by a stage to let other searches replace the candidates, once."""
     found: list[Candidate] = field(default_factory=list)
     """The chunks that the retrievers found, each once."""
     failed: dict[str, str] = field(default_factory=dict)
     """Retrievers that failed, with the reasons."""
     unfinished: Sequence[str] = ()
     """Searches that would find more if they were deeper."""
+    exhausted: bool = False
+    """Whether a stage makes deeper searches useless."""
     weights: Mapping[str, float] = field(default_factory=dict)
     """Weights of the retrievers in the fused scores."""
     relevance: float | None = None
@@ -136,18 +153,23 @@ class Candidates:
     """The scored candidates that each depth adds, see :func:`.fusion.fuse`."""
     ranked: list[Candidate] = field(default_factory=list)
     """The candidates that may be returned, best first; ties by chunkId."""
-    below: int = 0
-    """Number of candidates that ``minScore`` removed."""
     provisional: Callable[[Candidates], Awaitable[list[Candidate]]] | None = None
     """Ranks the first block as if no further stage searched, for stages that need first hits."""
     degraded: Degraded | None = None
     warnings: list[str] = field(default_factory=list)
+    explained: dict[str, Any] = field(default_factory=dict)
+    """What ``explain`` says of the stages."""
     clock: Timings = field(default_factory=lambda: Timings())
 
     @property
     def work(self) -> int:
         """Estimated work of a stage, in candidates."""
         return len(self.found)
+
+    @property
+    def complete(self) -> bool:
+        """Return whether a deeper search would add no hit."""
+        return self.exhausted or not any(self.weights.get(name, 1.0) for name in self.unfinished)
 
     @property
     def chunks(self) -> list[Candidate]:
@@ -168,6 +190,11 @@ class Candidates:
         """Time of the query, in epoch milliseconds."""
         return self.query.as_of or 0
 
+    def warn(self, text: str) -> None:
+        """Add a warning, once."""
+        if text not in self.warnings:
+            self.warnings.append(text)
+
     async def first_hits(self) -> list[Candidate]:
         """Return the provisional ranking."""
         assert self.provisional is not None
@@ -175,26 +202,59 @@ class Candidates:
 
 
 @dataclass(slots=True)
+class Lane:
+    """One phrasing of a query in one collection."""
+
+    name: str
+    """Name of the collection."""
+    query: Query
+    wants: Wants
+    depth: int
+    """Minimum number of candidates per retriever."""
+    candidates: Candidates | None = None
+    ready: bool = False
+    """Whether the candidates are ranked."""
+    clock: Timings = field(default_factory=lambda: Timings())
+
+
+@dataclass(slots=True)
 class Answer:
     """The answer to a query, from all its collections."""
 
     query: Query
+    vector: Sequence[float] | None = None
+    """The vector to search by, if there is no text to embed."""
+    phrasings: list[tuple[Query, Wants]] = field(default_factory=list)
+    """The phrasings of the query with what they want from retrieval."""
+    lanes: dict[str, list[Lane]] = field(default_factory=dict)
+    """The phrasings by collection, without collections that failed."""
+    failures: dict[str, SearchError] = field(default_factory=dict)
+    """Why collections failed, by name, until it is a warning."""
+    searched: dict[str, Candidates] = field(default_factory=dict)
+    """The candidates of each collection, those of its phrasings fused."""
     ranked: list[Candidate] = field(default_factory=list)
-    """The candidates of all collections, best first; once their rows are read, the page."""
+    """The candidates of all collections, best first."""
+    page: list[Candidate] = field(default_factory=list)
+    """Those to return."""
     hits: list[Hit] = field(default_factory=list)
     """The page as callers see it."""
-    lost: int = 0
-    """Number of hits of the page that were replaced before their rows were read."""
-    relevance: float | None = None
-    """Relevance of a first search, which decides on query expansion."""
+    result: QueryResult | None = None
+    anew: bool = False
+    """Set by a stage that changed the query after it was searched."""
     warnings: list[str] = field(default_factory=list)
     clock: Timings = field(default_factory=lambda: Timings())
 
     @property
+    def relevance(self) -> float | None:
+        """Return the greatest relevance of the collections; ``None`` if it is not known."""
+        known = (own.relevance for own in self.searched.values() if own.relevance is not None)
+        return max(known, default=None)
+
+    @property
     def work(self) -> int:
         """Estimated work of a stage, in candidates; to analyze a text takes as long as some ten."""
-        marked = 10 * len(self.ranked) + self.query.work if self.query.asked.highlights else 0
-        return max(len(self.ranked), marked)
+        marked = 10 * len(self.page) + self.query.work if self.query.asked.highlights else 0
+        return max(len(self.page), marked)
 
 
 class Timings:
@@ -224,8 +284,11 @@ class Timings:
             self.milliseconds[name] = max(took, self.milliseconds.get(name, 0.0))
 
     def finished(self) -> dict[str, float]:
-        """Return all timings, with the ``total`` since the start."""
-        return {**self.milliseconds, "total": (time.perf_counter() - self._started) * 1e3}
+        """Return all timings in milliseconds, rounded, with the ``total`` since the start."""
+        total = (time.perf_counter() - self._started) * 1e3
+        return {
+            step: round(took, 3) for step, took in {**self.milliseconds, "total": total}.items()
+        }
 
 
 def blend(item: Candidate, stage: str, value: float, weight: float, **detail: Any) -> None:

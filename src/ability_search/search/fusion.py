@@ -27,9 +27,7 @@ from ability_search.search.candidates import (
     best_first,
     put_behind,
 )
-from ability_search.search.plan import BM25, FULL_TEXT
-from ability_search.search.query import Retriever
-from ability_search.search.stage import Ports, Stage
+from ability_search.search.wants import BM25, Retriever
 
 _UNAWARE: Final = 0.05
 """Agreement with words up to which a model tells nothing about the texts of a collection."""
@@ -96,27 +94,27 @@ def support(semantic: Floats, keyword: Floats) -> float:
     return min(1.0, max(0.01, float(keyword[first].mean()) / best / _SUPPORTED))
 
 
-async def fuse(candidates: Candidates, _ports: Ports) -> None:
+def fuse(candidates: Candidates) -> None:
     """Score the candidates by fusing the retrievers.
 
-    The blocks are, for each depth of the plan, the candidates that a search of that depth adds to
-    the previous ones, by chunkId; there is none for a depth that adds nothing. What only a deeper
+    The blocks are, for each depth of the request, the candidates that a search of it adds to the
+    previous ones, by chunkId; there is none for a depth that adds nothing. What only a deeper
     search tells of a candidate does not count. A candidate that only a retriever of weight 0 found
     is left out.
     """
     for item in candidates.found:
-        _forget_deeper(item)
+        _forget_deeper(item, candidates.request.retrieving)
     weights = retriever_weights(candidates)
     ignored = {
         name
-        for by in candidates.plan.retrievers
+        for by in candidates.request.retrievers
         if not weights.get(by)
-        for name in candidates.plan.names(by)
+        for name in candidates.request.names(by)
     }
     counted = [item for item in candidates.found if not item.ranks.keys() <= ignored]
     every = sorted(counted, key=lambda item: (item.depth, item.chunk_id))
     arms: dict[str, Arm] = {
-        by: _arm(by, every, candidates) for by in candidates.plan.retrievers if by in weights
+        by: _arm(by, every, candidates) for by in candidates.request.retrievers if by in weights
     }
     if len(arms) > 1 and candidates.query.asked.fusion is None:
         weights["semantic"] *= support(
@@ -140,7 +138,7 @@ async def fuse(candidates: Candidates, _ports: Ports) -> None:
     candidates.blocks = fold_kinds([list(block) for _, block in by_depth])
 
 
-async def join_blocks(candidates: Candidates, _ports: Ports) -> None:
+def join_blocks(candidates: Candidates) -> None:
     """Concatenate the blocks into one list, best first; ties by chunkId.
 
     Candidates that only a deeper search finds come after those of a shallower one, with their
@@ -155,7 +153,7 @@ async def join_blocks(candidates: Candidates, _ports: Ports) -> None:
     candidates.ranked = ranked
 
 
-async def fuse_phrasings(lists: Sequence[Candidates], ports: Ports) -> None:
+def fuse_phrasings(lists: Sequence[Candidates]) -> None:
     """Rank the candidates of a query's phrasings by their mean scores, in the first of the lists.
 
     Of each chunk the candidate of the phrasing that scored it best is kept. A phrasing that did
@@ -165,7 +163,6 @@ async def fuse_phrasings(lists: Sequence[Candidates], ports: Ports) -> None:
 
     Args:
         lists: Ranked candidates of each phrasing, at least one.
-        ports: Ports and settings.
     """
     first = lists[0]
     found = [{item.chunk_id: item for item in own.ranked} for own in lists]
@@ -184,7 +181,7 @@ async def fuse_phrasings(lists: Sequence[Candidates], ports: Ports) -> None:
         blocks.append([_joined(name, known, unseen, lists) for name in added])
         listed.update(added)
     first.blocks = blocks
-    await join_blocks(first, ports)
+    join_blocks(first)
     first.degraded = next((own.degraded for own in lists if own.degraded), None)
     first.warnings = list(dict.fromkeys(text for own in lists for text in own.warnings))
     relevances = [own.relevance for own in lists if own.relevance is not None]
@@ -218,10 +215,6 @@ def _joined(
     return best
 
 
-FUSION = Stage("ranking", fuse, step="ranking", computes=True)
-JOIN = Stage("ranking", join_blocks, step="ranking", computes=True)
-
-
 def method_of(candidates: Candidates) -> str:
     """Return the fusion method: ``convex`` or ``rrf``."""
     option = candidates.query.asked.fusion
@@ -236,17 +229,17 @@ def retriever_weights(candidates: Candidates) -> dict[str, float]:
     Raises:
         InvalidInput: if all of them are 0 (``fusion.weights``).
     """
-    plan, ranking = candidates.plan, candidates.ranking
+    request, ranking = candidates.request, candidates.ranking
     option = candidates.query.asked.fusion
     if option is None:
         given = {
             "semantic": ranking.fusion_semantic * trust(candidates.collection),
-            "keyword": ranking.fusion_keyword * plan.specific,
+            "keyword": ranking.fusion_keyword * request.specific,
         }
     else:
-        given = {by: float(option.weights.get(by, 1.0)) for by in plan.retrievers}
+        given = {by: float(option.weights.get(by, 1.0)) for by in request.retrievers}
     searched: dict[str, float] = {
-        by: given[by] for by in plan.retrievers if by not in candidates.failed
+        by: given[by] for by in request.retrievers if by not in candidates.failed
     }
     if len(searched) < 2:
         return dict.fromkeys(searched, 1.0)
@@ -255,21 +248,24 @@ def retriever_weights(candidates: Candidates) -> dict[str, float]:
     return searched
 
 
-def _forget_deeper(item: Candidate) -> None:
-    """Drop what only a deeper search tells of a candidate than the one that found it."""
+def _forget_deeper(item: Candidate, known: Sequence[str]) -> None:
+    """Drop what only a deeper search tells of a candidate than the one that found it.
+
+    All candidates have the scores of ``known`` retrievers.
+    """
     for name in [name for name, rank in item.ranks.items() if rank > item.depth]:
         del item.ranks[name]
-        if name != FULL_TEXT:  # All candidates have that score.
+        if name not in known:
             item.values.pop(name, None)
 
 
 def _arm(by: Retriever, every: Sequence[Candidate], candidates: Candidates) -> Arm:
-    names = candidates.plan.names(by)
+    names = candidates.request.names(by)
     ranks = [_of_any(names, item.ranks, min, inf) for item in every]
     if by == "semantic":
         cosines = [nan if item.semantic is None else item.semantic for item in every]
         return Arm(nearness(cosines, candidates.collection), np.array(ranks))
-    terms = candidates.plan.terms
+    terms = candidates.request.terms
     assert terms is not None
     raw = [_of_any(names, item.values, max, item.columns.get(BM25) or 0.0) for item in every]
     return Arm(terms.normalized(raw), np.array(ranks))

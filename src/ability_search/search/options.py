@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, StrictBool, StrictFloat, StrictInt, StrictStr
+from pydantic import Field, StrictBool, StrictFloat, StrictInt, StrictStr, create_model
 
 from ability_search.wire import Count, Input, NonBlank, Share
 
@@ -16,7 +17,6 @@ FieldName = Annotated[
         " with or without the prefix metadata.",
     ),
 ]
-ChunkId = Annotated[NonBlank, Field(max_length=4200)]
 Model = Annotated[
     str | None,
     Field(
@@ -28,7 +28,6 @@ Model = Annotated[
     ),
 ]
 Mode = Literal["semantic", "keyword", "hybrid"]
-Kind = Literal["title", "summary", "keywords", "propositions", "documents"]
 
 
 class Fusion(Input):
@@ -111,108 +110,6 @@ class Feedback(Input):
     weight: Share = Field(0.5, description="Weight of the feedback relative to the query itself.")
 
 
-class Temporal(Input):
-    """Weight of dates if the query, timeRange or order asks for a time."""
-
-    weight: Share | None = Field(
-        None,
-        description="Share of dates in the score; 0 ignores times, in the query too. Default:"
-        " depends on how informative the other words are.",
-    )
-    sigma_days: float = Field(
-        15.0,
-        gt=0,
-        le=36_500,
-        description="Standard deviation of closeness to the period, in days.",
-    )
-    order: Literal["newest", "oldest"] | None = Field(
-        None,
-        description="Which of equally relevant hits come first, like 'latest X' and 'oldest X' in a"
-        " query. Compares the dates that texts name, else when they were stored.",
-    )
-
-
-class TimeRange(Input):
-    """A period that hits should be about; at least one end."""
-
-    start: NonBlank | None = Field(
-        None,
-        alias="from",
-        max_length=32,
-        description="First day: YYYY-MM-DD, or an instant on it (RFC 3339). Default: open.",
-        examples=["2026-01-01"],
-    )
-    end: NonBlank | None = Field(
-        None,
-        alias="to",
-        max_length=32,
-        description="Last day: YYYY-MM-DD, or an instant on it (RFC 3339). Default: open.",
-        examples=["2026-03-31"],
-    )
-
-
-class Decay(Input):
-    """Decay by age, and boost by use."""
-
-    half_life_days: float = Field(
-        365.0, gt=0, le=36_500, description="Half-life of a score, in days since indexing."
-    )
-    floor: Share = Field(0.3, description="Minimum factor at any age.")
-    weight: Share = Field(1.0, description="0 has no effect, 1 the full effect.")
-    field: FieldName = Field(
-        "createdAt",
-        description="Field with the date that age counts from: createdAt, when the text was"
-        " indexed, or a metadata key (YYYY-MM-DD or RFC 3339); hits without it use createdAt.",
-        examples=["metadata.published"],
-    )
-    agent_id: NonBlank | None = Field(
-        None,
-        max_length=128,
-        description="Agent whose use counts: hits returned to its queries are recorded and score"
-        " slightly higher for this agent only.",
-    )
-    useful: list[ChunkId] = Field(
-        default_factory=list,
-        max_length=256,
-        description="ChunkIds of earlier hits that agentId found useful. The mark is recorded and"
-        " counts like frequent use from the next query on; nothing is ever deleted.",
-        examples=[["docs:guide/install.md:0"]],
-    )
-    not_useful: list[ChunkId] = Field(
-        default_factory=list,
-        max_length=256,
-        description="ChunkIds of earlier hits that agentId found not useful; they score lower for"
-        " this agent.",
-    )
-
-
-class Graph(Input):
-    """Graph expansion: neighbours of the first hits over links and chunk order."""
-
-    hops: Count = Field(1, ge=1, le=3, description="Maximum number of hops.")
-    min_similarity: Annotated[float, Field(ge=-1, le=1)] = Field(
-        0.55, description="Minimum cosine of a neighbour."
-    )
-    kinds: list[NonBlank] | None = Field(
-        None,
-        min_length=1,
-        max_length=64,
-        description="Kinds of links to follow. Default: all, and the order of chunks.",
-        examples=[["derives_from", "references"]],
-    )
-
-
-class Boost(Input):
-    """Weights of values that an analysis of the collection stored with its chunks."""
-
-    centrality: float = Field(
-        0.0, ge=0, le=100, description="Share of the chunks with a smaller PageRank; 0: no effect."
-    )
-    novelty: float = Field(
-        0.0, ge=0, le=100, description="Distance from what is noise in all vectors; 0: no effect."
-    )
-
-
 class Expand(Input):
     """Context expansion: text around each hit."""
 
@@ -222,29 +119,11 @@ class Expand(Input):
     window: Count = Field(1, ge=1, le=10, description="Chunks on each side, for neighbors.")
 
 
-class ExpandQuery(Input):
-    """Query expansion by a language model, if the network has one."""
-
-    method: Literal["terms", "stepBack"] = Field(
-        "terms", description="Related words, or a more general question."
-    )
-    model: str | None = Field(
-        None, min_length=1, max_length=256, description="Default: the configured model."
-    )
-    below: float | None = Field(
-        None,
-        gt=0,
-        le=1,
-        description="Expand only queries whose relevance is below. Default: every query; auto is"
-        " 0.4.",
-    )
-
-
 Collections = str | Annotated[list[str], Field(min_length=1, max_length=1000)]
 
 
 class QueryInput(Input):
-    """Input of search-query."""
+    """Input of search-query, without the options of extensions."""
 
     collection: Collections = Field(
         description="A collection, a list of collections, or * for all of them.",
@@ -328,33 +207,11 @@ class QueryInput(Input):
     reranker: Reranker | None = Field(
         None, description="Rerank the first hits with a model.", examples=[{"top": 20}]
     )
-    extended: list[Kind] = Field(
-        default_factory=list,
-        description="Kinds to search: a hit on the title, summary, ... of a document returns the"
-        " document, scored by its best kind; documents are the chunks themselves.",
-        examples=[["title", "summary", "documents"]],
-    )
     prf: Feedback | bool | None = Field(
         None,
         description="Pseudo-relevance feedback: search again with words and vectors of the first"
         " hits.",
         examples=[True, {"chunks": 3, "terms": 12}],
-    )
-    understand: bool = Field(
-        True,
-        description="Recognise times (last March, before 2024, latest) and exclusions"
-        " (besides X) in the query; false takes it literally.",
-    )
-    temporal: Temporal | None = Field(
-        None,
-        description="Weight of dates if the query or timeRange names a time; order in time.",
-        examples=[{"weight": 0.5, "sigmaDays": 15}, {"order": "newest"}],
-    )
-    time_range: TimeRange | None = Field(
-        None,
-        description="Prefer chunks about this period; overrides times in the query. Chunks without"
-        " a date count half, by when they were indexed.",
-        examples=[{"from": "2026-01-01", "to": "2026-03-31"}],
     )
     as_of: NonBlank | None = Field(
         None,
@@ -363,31 +220,6 @@ class QueryInput(Input):
         " (RFC 3339). Times in the query and ages in decay are relative to it. Documents indexed"
         " later are not excluded (filter by createdAt for that). Default: now.",
         examples=["2026-03-25", "2026-03-25T09:30:00+01:00"],
-    )
-    exclude: list[Annotated[NonBlank, Field(max_length=1024)]] = Field(
-        default_factory=list,
-        max_length=16,
-        description="Phrases that hits should not be about, in addition to exclusions in the query;"
-        " such hits are demoted, not removed (use excludeSources for that).",
-        examples=[["pagination"]],
-    )
-    decay: Decay | None = Field(
-        None,
-        description="Age lowers scores; use by an agent raises them.",
-        examples=[{"halfLifeDays": 90}],
-    )
-    graph: Graph | None = Field(
-        None,
-        description="Graph expansion: neighbours of the first hits join the results and gain score"
-        " from them.",
-        examples=[{"hops": 1}],
-    )
-    boost: Boost | None = Field(
-        None,
-        description="Boost central or novel chunks; the score is multiplied by (1 + sum of weight *"
-        " value) / (1 + sum of weights). Analyse the collection before: search-reindex with"
-        " analyze.",
-        examples=[{"centrality": 0.1}],
     )
     diversity: Share | None = Field(
         None,
@@ -413,11 +245,16 @@ class QueryInput(Input):
         " budget. The smallest answer has about 400 tokens.",
         examples=[2000],
     )
-    expand_query: ExpandQuery | Literal["auto"] | bool = Field(
-        False,
-        description="Query expansion: let a language model add words to the query; auto: to vague"
-        " queries only.",
-        examples=[True, "auto", {"method": "stepBack"}],
-    )
     highlights: bool = Field(False, description="Return the matched places of each hit.")
     explain: bool = Field(False, description="Return how each score was computed.")
+
+
+def with_options(options: Sequence[type[QueryInput]]) -> type[QueryInput]:
+    """Return the input of search-query with the options of extensions.
+
+    Args:
+        options: Models with further fields.
+    """
+    # The fields of the last base come first.
+    bases: tuple[type[QueryInput], ...] = (*options[::-1], QueryInput)
+    return create_model("QueryInput", __base__=bases, __doc__="Input of search-query.")

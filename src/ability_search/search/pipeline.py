@@ -1,110 +1,49 @@
-"""The way of a query: all stages, in the order they run.
-
-A stage whose option is off leaves every score exactly as it is.
-"""
+"""The whole way of a query: one loop over its searches, one list of stages."""
 
 from __future__ import annotations
 
 import asyncio
+import heapq
 import time
-from collections.abc import Awaitable, Callable, Sequence
-from functools import partial
-from typing import Any
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import nullcontext
+from dataclasses import replace
+from functools import partial, reduce
+from operator import add
 
-from ability_search.collection import Collection
+from ability_search.collection import Collection, checked_name
 from ability_search.compute_turns import computed
-from ability_search.errors import ModelMismatch
-from ability_search.extensions.kinds.kind_search import KIND_SEARCH, all_searched
-from ability_search.extensions.notes.graph_boost import GRAPH_BOOST
-from ability_search.extensions.notes.graph_expansion import GRAPH_EXPANSION, GRAPH_SCORES
-from ability_search.extensions.sessions.decay import DECAY, USE
-from ability_search.extensions.understanding.exclusion_penalty import EXCLUSION_PENALTY
-from ability_search.extensions.understanding.query_expansion import QUERY_EXPANSION
-from ability_search.extensions.understanding.time_closeness import TIME_CLOSENESS
-from ability_search.extensions.understanding.time_order import TIME_ORDER
-from ability_search.search.candidates import Answer, Candidate, Candidates, Timings, best_first
-from ability_search.search.fusion import FUSION, JOIN, fuse_phrasings
-from ability_search.search.planner import ranked_for
-from ability_search.search.query import Query
+from ability_search.errors import (
+    DatabaseUnavailable,
+    DimensionMismatch,
+    EmbeddingUnavailable,
+    ModelMismatch,
+    SearchError,
+)
+from ability_search.filters.tree import Filter
+from ability_search.search.candidates import (
+    Answer,
+    Candidate,
+    Candidates,
+    Lane,
+    Timings,
+    best_first,
+    rank_key,
+)
+from ability_search.search.fusion import fuse, fuse_phrasings, join_blocks
+from ability_search.search.hit_rows import build_hits, read_rows, result_of
+from ability_search.search.options import QueryInput
+from ability_search.search.query import Query, literal_query, phrased
 from ability_search.search.query_vectors import QueryVectors
-from ability_search.search.retrievers import explained_retrieval
-from ability_search.search.stage import C, Ports, Stage
-from ability_search.search.stages.context_expansion import CONTEXT_EXPANSION, count_merged
-from ability_search.search.stages.cross_encoder import CROSS_ENCODER
-from ability_search.search.stages.diversity import DIVERSITY
-from ability_search.search.stages.field_rules import FIELD_RULES
-from ability_search.search.stages.first_candidates import (
-    EMBEDDING,
-    FAILURES,
-    RETRIEVAL,
-    STATISTICS,
-    UNDERSTANDING,
-)
-from ability_search.search.stages.full_text import FULL_TEXT_SCORES
-from ability_search.search.stages.hit_rows import HITS, PAGE_ROWS
-from ability_search.search.stages.limits import (
-    SCORE_FLOOR,
-    SIGNAL_FLOOR,
-    SOURCE_LIMIT,
-    complete,
-    limited,
-)
-from ability_search.search.stages.pseudo_relevance import PSEUDO_RELEVANCE
+from ability_search.search.response import Degraded, QueryResult
+from ability_search.search.retrievers import requested, retrieve
+from ability_search.search.stage import Phase, Ports, Stage
+from ability_search.search.wants import COSINE, Wants
+from ability_search.text.chunkers.chunk_packing import CHARS_PER_TOKEN
 
-# For the query, once.
-QUERY = (
-    UNDERSTANDING,
-    QUERY_EXPANSION,  # optional: a language model adds words
-)
-
-# For each collection; again if the collection moved, deeper if a filter emptied the page.
-CANDIDATES = (
-    STATISTICS,
-    EMBEDDING,
-    RETRIEVAL,  # all retrievers in one call of the store
-    PSEUDO_RELEVANCE,  # optional: searches again with the first hits
-    FAILURES,
-    KIND_SEARCH,
-    GRAPH_EXPANSION,
-    USE,
-)
-SCORERS = (
-    GRAPH_SCORES,
-    FULL_TEXT_SCORES,
-    TIME_CLOSENESS,
-    TIME_ORDER,
-    EXCLUSION_PENALTY,
-    FIELD_RULES,
-    DECAY,
-    GRAPH_BOOST,
-)
-RANKING = (
-    FUSION,
-    *SCORERS,
-    JOIN,
-    SIGNAL_FLOOR,
-    SCORE_FLOOR,
-)
-
-# For all collections together.
-RERANKING = (CROSS_ENCODER,)
-
-# For each collection.
-SELECTION = (
-    SOURCE_LIMIT,
-    CONTEXT_EXPANSION,  # merges adjacent hits; their texts are read with the page
-    DIVERSITY,
-)
-
-# For all collections together.
-PAGE = (
-    PAGE_ROWS,
-    HITS,
-)
-
-_PROVISIONAL = (FUSION, *SCORERS)
-_ATTEMPTS = 12
-"""Maximum number of searches of a collection for one query."""
+_ATTEMPTS = 20
+"""Maximum number of searches of a collection for one query: again if it moved, if a stage learned
+from the first hits, if the page is short, or if hits were replaced before they were read."""
 _SEARCHED_AT_ONCE = 1000
 """Candidates per retriever that the searches of a query look for at a time. The rows of all are in
 the database's memory, and its garbage collector stops all queries to move them."""
@@ -113,164 +52,462 @@ _MOST_AT_ONCE = 8
 _DEEPER = 4
 _DEEPEST = 20_000
 """Number of candidates per retriever beyond which there is no refill: the end of the last page."""
-
-Ranking = Callable[[], Awaitable[Candidates]]
-"""Ranks the candidates of a phrasing."""
-
-
-async def run(stages: Sequence[Stage[C]], candidates: C, ports: Ports) -> None:
-    """Run the stages that apply, and measure them; with ``explain`` also each scorer."""
-    for stage in stages:
-        if not stage.applies(candidates):
-            continue
-        if not stage.step:
-            await perform(stage, candidates, ports)
-            continue
-        started = time.perf_counter()
-        with candidates.clock.step(stage.step):
-            await perform(stage, candidates, ports)
-        if isinstance(candidates, Answer) or not candidates.query.asked.explain:
-            continue
-        scored = any(stage.name in item.trace for block in candidates.blocks for item in block)
-        if scored and stage.name != stage.step:
-            candidates.clock.add(stage.name, time.perf_counter() - started)
+_TOKENS_OF_CHARACTER = 3
+"""Maximum number of tokens of a character; that of some Korean syllables."""
+_SPECIAL_TOKENS = 2
+"""Tokens that a model adds to its input."""
 
 
-async def perform(stage: Stage[C], candidates: C, ports: Ports) -> None:
-    """Run a stage; one that only computes in a thread, if there are many candidates."""
-    if stage.computes:
-        await ports.turns.run(lambda: computed(stage.run(candidates, ports)), work=candidates.work)
-    else:
-        await stage.run(candidates, ports)
-
-
-async def rank(name: str, query: Query, embeddings: QueryVectors, ports: Ports) -> Candidates:
-    """Return the ranked candidates of a collection, those of several phrasings fused.
-
-    The search is repeated deeper (refill) if an option would leave the page short.
-
-    Raises:
-        ModelMismatch: if the query names another model than the collection's.
-    """
-    depth: int | None = query.end
-    clocks = [Timings() for _ in query.phrasings]
-    while depth is not None:
-        rankings = [
-            partial(rank_phrasing, name, each, depth, embeddings, ports, clock)
-            for each, clock in zip(query.phrasings, clocks, strict=True)
-        ]
-        # A task costs more than some stages.
-        lists = await _fused(rankings, depth, ports) if query.others else [await rankings[0]()]
-        depth = refill_depth(lists)
-    return lists[0]
-
-
-async def _fused(rankings: Sequence[Ranking], depth: int, ports: Ports) -> list[Candidates]:
-    """Return the candidates of all phrasings, those of the first one ranked by all."""
-    slots = search_slots(depth)
-
-    async def ranked(ranking: Ranking) -> Candidates:
-        async with slots:
-            return await ranking()
-
-    # A TaskGroup of Python 3.11 that is cancelled keeps all candidates in a reference cycle.
-    tasks = [asyncio.create_task(ranked(ranking)) for ranking in rankings]
-    try:
-        lists = await asyncio.gather(*tasks)
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.wait(tasks)
-        tasks.clear()
-    work = sum(candidates.work for candidates in lists)
-    await ports.turns.run(lambda: computed(fuse_phrasings(lists, ports)), work=work)
-    return lists
-
-
-def search_slots(depth: int) -> asyncio.Semaphore:
-    """Return slots for the searches of a query: the deeper they are, the fewer run at a time."""
-    return asyncio.Semaphore(max(1, min(_MOST_AT_ONCE, _SEARCHED_AT_ONCE // depth)))
-
-
-async def rank_phrasing(
-    name: str, query: Query, depth: int, embeddings: QueryVectors, ports: Ports, clock: Timings
-) -> Candidates:
-    """Return the ranked candidates of a collection for one phrasing of a query.
-
-    The stages run again if the collection moved to another generation than the one that vector
-    and terms were made for.
-
-    Raises:
-        ModelMismatch: if the query names another model than the collection's.
-    """
-    asked = query.asked
-    for _ in range(_ATTEMPTS):
-        collection = await ports.registry.get(name)
-        if asked.model and asked.model != collection.model:
-            raise ModelMismatch(name, recorded=collection.model, requested=asked.model)
-        if asked.mode != "keyword":
-            embeddings.request(collection.model_input)
-        candidates = candidates_of(query, collection, depth, ports)
-        candidates.embeddings, candidates.clock = embeddings, clock
-        candidates.fields = wanted_fields(query)
-        await run((*CANDIDATES, *RANKING), candidates, ports)
-        current = candidates.collection
-        if current.type == collection.type and all_searched(query, collection, current):
-            break
-    return candidates
-
-
-def candidates_of(query: Query, collection: Collection, depth: int, ports: Ports) -> Candidates:
-    """Return the candidates of a collection before any is found."""
-    return Candidates(
-        query,
-        ports.settings.ranking,
-        collection,
-        depth,
-        provisional=partial(rank_provisionally, ports=ports),
-    )
-
-
-async def rank_provisionally(candidates: Candidates, ports: Ports) -> list[Candidate]:
-    """Return the first block as scored so far, best first, for stages that need the first hits.
-
-    Nothing is recorded for ``explain``.
-    """
-    traces = [(item, item.trace) for item in (*candidates.found, *candidates.chunks)]
-    for item, trace in traces:
-        item.trace = dict(trace)
-    for stage in _PROVISIONAL:
-        if stage.applies(candidates):
-            await perform(stage, candidates, ports)
-    for item, trace in traces:
-        item.trace = trace
-    return best_first(candidates.blocks[0]) if candidates.blocks else []
-
-
-def wanted_fields(query: Query) -> list[str]:
-    """Return the fields of candidates that the stages of a query need, each once."""
-    stages = (*RANKING, *CANDIDATES, *SELECTION, *RERANKING, *PAGE)
-    return list(dict.fromkeys(name for stage in stages for name in stage.fields(query)))
-
-
-def refill_depth(lists: Sequence[Candidates]) -> int | None:
-    """Return how many candidates to request per retriever to fill the page.
+class QueryPipeline:
+    """Answers queries by a list of stages, which it knows nothing of but what they declare.
 
     Args:
-        lists: The ranked candidates of each phrasing; the first has those of all, fused.
-
-    Returns:
-        ``None`` if the page is full, or if there is nothing more to find.
+        stages: The stages in any order; or functions that return one that keeps a state.
+        ports: Ports and settings.
     """
-    first, depth = lists[0], lists[0].plan.depths[-1]
-    if depth >= _DEEPEST or all(map(complete, lists)):
-        return None
-    query = first.query
-    kept = [item for item, _ in limited(first.ranked, query.asked.max_per_source)]
-    full = count_merged(kept, query) >= query.end and len(first.ranked) >= ranked_for(query)
-    return None if full else min(_DEEPER * depth, _DEEPEST)
+
+    def __init__(self, stages: Iterable[Stage | Callable[[Ports], Stage]], ports: Ports) -> None:
+        opened = [stage if isinstance(stage, Stage) else stage(ports) for stage in stages]
+        self.stages = tuple(sorted(opened, key=lambda stage: (stage.phase, stage.place)))
+        self._by_phase = {
+            phase: [stage for stage in self.stages if stage.phase is phase] for phase in Phase
+        }
+        self.ports = ports
+
+    async def close(self) -> None:
+        """Wait for what stages do in the background."""
+        for stage in self.stages:
+            await stage.close()
+
+    def parse(self, asked: QueryInput, filter: Filter | None = None) -> Query:
+        """Return the query of a request with its options, not yet understood.
+
+        Raises:
+            InvalidInput: if an option is invalid.
+        """
+        query = literal_query(asked, filter)
+        options = {
+            stage.name: option
+            for stage in self.stages
+            if (option := stage.option(asked)) is not None
+        }
+        as_of = self.ports.now() if query.as_of is None else query.as_of
+        query = replace(query, as_of=as_of, options=options)
+        others = (phrased(query, text, place) for place, text in enumerate(asked.queries, start=1))
+        return replace(query, others=tuple(others))
+
+    async def answer(self, asked: QueryInput, filter: Filter | None = None) -> QueryResult:
+        """Search a collection, several, or all (``*``).
+
+        Each of several collections is searched with its own model. Their hits are merged by score.
+        Collections that fail are named in the warnings.
+
+        Raises:
+            InvalidInput: if an option is invalid.
+            NotFound: if the collection, or each of several, does not exist.
+            ModelMismatch: if the query names another model than the collection's.
+            EmbeddingUnavailable: in semantic mode, if the query cannot be embedded.
+            DatabaseUnavailable: if the database does not answer.
+        """
+        answer = Answer(self.parse(asked, filter))
+        await self._run(Phase.UNDERSTAND, answer)
+        await self.find(answer)
+        result = answer.result = result_of(answer)
+        last = self._on(answer.query, Phase.ANSWER)
+        result.timings |= {stage.timed: 0.0 for stage in last if stage.timed}
+        await self._run(Phase.ANSWER, answer)
+        measured = answer.clock.finished()
+        answer.result.timings = {step: measured[step] for step in answer.result.timings}
+        return answer.result
+
+    async def find(self, answer: Answer) -> None:
+        """Find the page of an answer whose query is understood, in one loop.
+
+        Errors as for :meth:`answer`.
+        """
+        names = await self._names(answer.query)
+        warnings, merged = list(answer.warnings), False
+        vectors = self._begin(answer, names)
+        try:
+            await self._embed_for_all(names, answer, vectors)
+            for _ in range(_ATTEMPTS):
+                if await self._search(answer, vectors) or self._deepen(answer):
+                    continue
+                if not merged:
+                    merged = True
+                    await self._run(Phase.MERGE, answer)
+                    warnings = list(answer.warnings)
+                    if answer.anew:
+                        await vectors.close()
+                        vectors = self._begin(answer, names)
+                        continue
+                answer.warnings = list(warnings)
+                await self._select(answer, names)
+                await self._read(answer)
+                if len(answer.hits) == len(answer.page):
+                    return
+                # Hits were replaced meanwhile; the stages have changed all others.
+                self._restart(answer, names)
+        finally:
+            await vectors.close()
+        if not answer.hits:
+            raise DatabaseUnavailable("collections keep changing", hint="Call again.")
+
+    def wants(self, query: Query, *phases: Phase) -> Wants:
+        """Return what a query and its stages, by default those of all phases, want."""
+        texts = {COSINE: query.asked.hypothetical_answer or query.topic}
+        on = self._on(query, *(phases or Phase))
+        chosen = [stage.wants(query.options[stage.name], query) for stage in on]
+        return reduce(add, chosen, Wants(vectors=texts, depth=query.end))
+
+    def _on(self, query: Query, *phases: Phase) -> list[Stage]:
+        """Return the stages of some phases that the query has the options of."""
+        options = query.options
+        return [s for phase in phases for s in self._by_phase[phase] if s.name in options]
+
+    async def _names(self, query: Query) -> list[str]:
+        collection = query.asked.collection
+        if collection == "*":
+            return [known.name for known in await self.ports.registry.all()]
+        if isinstance(collection, str):
+            return [collection]
+        return list(dict.fromkeys(checked_name(name) for name in collection))
+
+    # Searching
+
+    def _begin(self, answer: Answer, names: Sequence[str]) -> QueryVectors:
+        """Let all collections be searched; return the requests for the query's vectors."""
+        query, settings = answer.query, self.ports.settings.embedding
+        answer.anew = False
+        answer.phrasings = [(phrasing, self.wants(phrasing)) for phrasing in query.phrasings]
+        self._restart(answer, names)
+        hybrid = query.asked.mode == "hybrid"
+        return QueryVectors(
+            self.ports.embedder,
+            [wants.vectors for _, wants in answer.phrasings],
+            passage=query.asked.hypothetical_answer,
+            timeout=min(settings.query_timeout, settings.fallback_after)
+            if hybrid
+            else settings.query_timeout,
+        )
+
+    def _restart(self, answer: Answer, names: Sequence[str]) -> None:
+        answer.searched, answer.failures = {}, {}
+        answer.lanes = {
+            name: [Lane(name, query, wants, query.end) for query, wants in answer.phrasings]
+            for name in names
+        }
+
+    async def _embed_for_all(
+        self, names: Sequence[str], answer: Answer, vectors: QueryVectors
+    ) -> None:
+        """Let all of several models embed the query at once, so that they delay it once."""
+        asked = answer.query.asked
+        if len(names) < 2 or asked.mode == "keyword":
+            return
+        known = await asyncio.gather(*map(self.ports.registry.find, names), return_exceptions=True)
+        for collection in known:
+            if isinstance(collection, Collection) and asked.model in (None, collection.model):
+                vectors.request(collection.model_input)
+
+    async def _search(self, answer: Answer, vectors: QueryVectors) -> bool:
+        """Search for what is not searched yet; return whether some of it must be searched again.
+
+        Raises:
+            SearchError: the first failure, if all collections failed.
+        """
+        lanes = [lane for own in answer.lanes.values() for lane in own if not lane.ready]
+        calls = [partial(self._fill, lane, answer.vector, vectors) for lane in lanes]
+        depth = max((lane.depth for lane in lanes), default=1)
+        for lane, failure in zip(lanes, await _failures(calls, depth), strict=True):
+            answer.searched.pop(lane.name, None)
+            if failure is not None:
+                answer.failures.setdefault(lane.name, failure)
+                answer.lanes.pop(lane.name, None)
+        if answer.failures and not answer.lanes:
+            raise next(iter(answer.failures.values()))
+        if not all(lane.ready for own in answer.lanes.values() for lane in own):
+            return True
+        answer.searched = {
+            name: answer.searched.get(name) or await self._fused(own)
+            for name, own in answer.lanes.items()
+        }
+        return False
+
+    async def _fill(
+        self, lane: Lane, vector: Sequence[float] | None, vectors: QueryVectors
+    ) -> None:
+        """Search for the candidates of a lane and rank them.
+
+        The lane is not ready if the collection moved to another generation than that which vectors
+        and terms are made for, or if a stage learned what to search for instead.
+        """
+        candidates = lane.candidates or await self._prepared(lane, vector, vectors)
+        learned, original = candidates.learned, candidates.request
+        candidates.request = original if learned is None else learned.request
+        try:
+            with candidates.clock.step("candidates"):
+                current = await retrieve(candidates, self.ports)
+        except DatabaseUnavailable as exc:
+            if learned is None:
+                raise
+            candidates.request, current = original, True
+            candidates.warn(f"{learned.failure}: {exc}")
+        lane.candidates = candidates if current else None
+        if not current:
+            return
+        if learned is not None and candidates.request is learned.request:
+            candidates.explained |= learned.explained
+        for stage in self._on(candidates.query, Phase.FIND):
+            await self._perform(stage, candidates)
+            if candidates.learned is not learned:
+                return
+        await self._compute(fuse, candidates)
+        await self._run(Phase.SCORE, candidates)
+        await self._compute(join_blocks, candidates)
+        await self._run(Phase.LIMIT, candidates)
+        lane.ready = True
+
+    async def _prepared(
+        self, lane: Lane, vector: Sequence[float] | None, vectors: QueryVectors
+    ) -> Candidates:
+        """Return the candidates of a lane before the search, with vectors and terms for it.
+
+        Raises:
+            ModelMismatch: if the query names another model than the collection's.
+        """
+        ports, query, wants = self.ports, lane.query, lane.wants
+        asked = query.asked
+        collection = await ports.registry.get(lane.name)
+        if asked.model and asked.model != collection.model:
+            raise ModelMismatch(lane.name, recorded=collection.model, requested=asked.model)
+        if asked.mode != "keyword" and vector is None:
+            vectors.request(collection.model_input)
+        candidates = Candidates(
+            query,
+            ports.settings.ranking,
+            collection,
+            wants,
+            lane.depth,
+            selected_from=self.wants(query, Phase.SELECT).depth,
+            reranked=bool(self._on(query, Phase.RERANK)),
+            provisional=self._ranked_provisionally,
+            clock=lane.clock,
+        )
+        if asked.mode != "semantic" or wants.statistics or wants.products:
+            with lane.clock.step("terms"):
+                candidates.statistics = await ports.statistics_cache.of(collection)
+        if vector is not None:
+            candidates.vectors = {COSINE: vector}
+        elif asked.mode != "keyword":
+            await self._embed(candidates, vectors)
+        with lane.clock.step("candidates"):
+            candidates.request = await ports.turns.run(
+                lambda: requested(candidates), work=query.work
+            )
+        return candidates
+
+    async def _embed(self, candidates: Candidates, vectors: QueryVectors) -> None:
+        """Wait for the query vectors; without them, a hybrid query searches by keywords alone.
+
+        Raises:
+            EmbeddingUnavailable: in semantic mode, if the query cannot be embedded.
+            DimensionMismatch: in semantic mode, if the vectors do not fit the collection.
+        """
+        collection, query = candidates.collection, candidates.query
+        try:
+            embedded, size = await vectors.of(collection.model_input, query.phrasing)
+            if size != collection.dimensions:
+                raise DimensionMismatch(
+                    collection.name, recorded=collection.dimensions, received=size
+                )
+            candidates.vectors = embedded
+            self._warn_if_cut(candidates)
+        except (EmbeddingUnavailable, DimensionMismatch) as exc:
+            if query.asked.mode == "semantic":
+                raise
+            candidates.degraded = Degraded(reason=str(exc), code=exc.code, mode="keyword")
+        finally:
+            took = vectors.milliseconds(collection.model_input)
+            candidates.clock.milliseconds["embed"] = took
+
+    def _warn_if_cut(self, candidates: Candidates) -> None:
+        """Warn if a text of the query is longer than what its model reads."""
+        model, counter = candidates.collection.model_input, self.ports.counter
+        longest = self.ports.settings.embedding.max_tokens
+        if longest is None:
+            return
+        for text in candidates.wants.vectors.values():
+            read = model.query_prefix + text[: longest * CHARS_PER_TOKEN]
+            short = len(read) * _TOKENS_OF_CHARACTER + _SPECIAL_TOKENS <= longest
+            if not short and counter.count(read) + _SPECIAL_TOKENS > longest:
+                candidates.warn(
+                    f"the query is longer than the {longest} tokens that {model.model} reads: its"
+                    " end counts for keyword search only"
+                )
+
+    async def _ranked_provisionally(self, candidates: Candidates) -> list[Candidate]:
+        """Return the first block as scored so far, best first; nothing is recorded for explain."""
+        traces = [(item, item.trace) for item in (*candidates.found, *candidates.chunks)]
+        for item, trace in traces:
+            item.trace = dict(trace)
+        await self._compute(fuse, candidates)
+        await self._run(Phase.SCORE, candidates)
+        for item, trace in traces:
+            item.trace = trace
+        return best_first(candidates.blocks[0]) if candidates.blocks else []
+
+    async def _fused(self, lanes: Sequence[Lane]) -> Candidates:
+        """Return the candidates of all phrasings in a collection, those of the first one."""
+        lists = [lane.candidates for lane in lanes if lane.candidates is not None]
+        if len(lists) > 1:
+            work = sum(candidates.work for candidates in lists)
+            await self.ports.turns.run(lambda: fuse_phrasings(lists), work=work)
+        return lists[0]
+
+    def _deepen(self, answer: Answer) -> bool:
+        """Let collections be searched deeper whose hits do not fill the page (refill).
+
+        Returns:
+            Whether there is one.
+        """
+        deeper = False
+        for name, candidates in answer.searched.items():
+            lanes = answer.lanes[name]
+            depth = candidates.request.depths[-1]
+            complete = all(lane.candidates.complete for lane in lanes if lane.candidates)
+            if complete or depth >= _DEEPEST or self._fills_page(candidates):
+                continue
+            deeper = True
+            for lane in lanes:
+                lane.candidates, lane.ready = None, False
+                lane.depth = min(_DEEPER * depth, _DEEPEST)
+        return deeper
+
+    def _fills_page(self, candidates: Candidates) -> bool:
+        """Return whether the ranked candidates are enough, after those that stages drop."""
+        query = candidates.query
+        left: Sequence[Candidate] = candidates.ranked
+        for stage in self._on(query, Phase.SELECT):
+            if stage.left is not None:
+                left = stage.left(query.options[stage.name], left, candidates)
+        return len(left) >= query.end and len(candidates.ranked) >= candidates.wants.depth
+
+    # From the candidates of all collections to the page
+
+    async def _select(self, answer: Answer, names: Sequence[str]) -> None:
+        """Rank the candidates of all collections, and select those that pages are cut from."""
+        self._report(answer, names)
+        answer.ranked = await self._merged(answer)
+        await self._run(Phase.RERANK, answer)
+        if self._on(answer.query, Phase.RERANK):
+            for own in answer.searched.values():
+                own.ranked.sort(key=lambda item: (-item.score, item.chunk_id if item.score else ""))
+                for place, item in enumerate(own.ranked):
+                    item.place = place
+        calls = [partial(self._run, Phase.SELECT, own) for own in answer.searched.values()]
+        failures = await _failures(calls, answer.query.end)
+        for name, failure in zip(list(answer.searched), failures, strict=True):
+            if failure is not None:
+                answer.failures[name] = failure
+                del answer.searched[name]
+        if answer.failures and not answer.searched:
+            raise next(iter(answer.failures.values()))
+        self._report(answer, names)
+        answer.ranked = await self._merged(answer)
+        slowest = Timings()
+        for own in answer.searched.values():
+            slowest.at_least(own.clock)
+        for step, took in slowest.milliseconds.items():
+            answer.clock.add(step, took / 1e3)
+
+    def _report(self, answer: Answer, names: Sequence[str]) -> None:
+        """Turn the failures and the warnings of collections into warnings of the answer."""
+        for name in names:
+            about = f"{name}: " if answer.query.several else ""
+            failure, own = answer.failures.pop(name, None), answer.searched.get(name)
+            if failure is not None:
+                answer.warnings.append(f"{about}{failure}")
+            elif own is not None:
+                answer.warnings += [f"{about}{warning}" for warning in own.warnings]
+                own.warnings = []
+
+    async def _merged(self, answer: Answer) -> list[Candidate]:
+        lists = [own.ranked for own in answer.searched.values()]
+        work = sum(map(len, lists)) if len(lists) > 1 else 0
+        return await self.ports.turns.run(lambda: merged(lists), work=work)
+
+    async def _read(self, answer: Answer) -> None:
+        """Read the page and what stages add to it at once, and build the hits."""
+        answer.page = answer.ranked[answer.query.asked.offset : answer.query.end]
+        more = [partial(self._perform, s, answer) for s in self._on(answer.query, Phase.PAGE)]
+        with answer.clock.step("rows"):
+            if more:
+                rows = read_rows(answer.page, self.ports)
+                await asyncio.gather(rows, *(call() for call in more))
+            else:
+                await read_rows(answer.page, self.ports)
+            await self.ports.turns.run(partial(build_hits, answer), work=answer.work)
+
+    # Running stages
+
+    async def _run(self, phase: Phase, value: Answer | Candidates) -> None:
+        """Run the stages of a phase."""
+        for stage in self._on(value.query, phase):
+            await self._perform(stage, value)
+
+    async def _perform(self, stage: Stage, value: Answer | Candidates) -> None:
+        """Run a stage and measure it; with ``explain`` also each scorer.
+
+        One that only computes runs in a thread, if there are many candidates.
+        """
+        option, started = value.query.options[stage.name], time.perf_counter()
+        with value.clock.step(stage.timed) if stage.timed else nullcontext():
+            if stage.computes:
+                await self.ports.turns.run(
+                    lambda: computed(stage.run(option, value, self.ports)), work=value.work
+                )
+            else:
+                await stage.run(option, value, self.ports)
+        if isinstance(value, Candidates) and value.query.asked.explain:
+            scored = any(stage.name in item.trace for block in value.blocks for item in block)
+            if scored and stage.name != stage.timed:
+                value.clock.add(stage.name, time.perf_counter() - started)
+
+    async def _compute(self, rank: Callable[[Candidates], None], candidates: Candidates) -> None:
+        with candidates.clock.step("ranking"):
+            await self.ports.turns.run(lambda: rank(candidates), work=candidates.work)
 
 
-def explained(candidates: Candidates) -> dict[str, Any]:
-    """Return how the query was understood and the candidates found, for ``explain``."""
-    return candidates.query.explained | explained_retrieval(candidates)
+async def _failures(
+    calls: Sequence[Callable[[], Awaitable[None]]], depth: int
+) -> list[SearchError | None]:
+    """Run calls at once, the fewer the deeper they search; return what failed.
+
+    The failure of a single call is raised.
+    """
+    if len(calls) == 1:  # A task costs more than some stages.
+        await calls[0]()
+        return [None]
+    slots = asyncio.Semaphore(max(1, min(_MOST_AT_ONCE, _SEARCHED_AT_ONCE // depth)))
+
+    async def run(call: Callable[[], Awaitable[None]]) -> None:
+        async with slots:
+            await call()
+
+    outcomes = await asyncio.gather(*map(run, calls), return_exceptions=True)
+    failures: list[SearchError | None] = []
+    for outcome in outcomes:
+        if isinstance(outcome, BaseException) and not isinstance(outcome, SearchError):
+            raise outcome
+        failures.append(outcome)
+    return failures
+
+
+def merged(lists: Sequence[Sequence[Candidate]]) -> list[Candidate]:
+    """Merge several lists into one, best first; ties by chunkId.
+
+    The order within each list is kept: of candidates that score 0, those of a deeper search come
+    last.
+    """
+    return list(lists[0] if len(lists) == 1 else heapq.merge(*lists, key=rank_key))

@@ -5,78 +5,211 @@ from __future__ import annotations
 import logging
 from bisect import bisect_left
 from collections.abc import Container, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from ability_search.collection import Collection
-from ability_search.errors import NotFound, StatementRefused
+from ability_search.errors import InvalidInput, NotFound, StatementRefused
+from ability_search.filters.tree import combine
 from ability_search.search.candidates import Candidate, Candidates
-from ability_search.search.plan import OWN, Plan
+from ability_search.search.fusion import trust
+from ability_search.search.query_vectors import moved_vector
+from ability_search.search.response import Degraded
 from ability_search.search.stage import Ports
+from ability_search.search.wants import COSINE, OWN, Product, SearchRequest, Vectors, Wants
 from ability_search.store.records import Read, Row
+from ability_search.text.analyzer import analyzer_for
+from ability_search.text.bm25 import (
+    QueryTerms,
+    inverse_document_frequency,
+    joined,
+    query_terms,
+    terms_in_fields,
+)
+from ability_search.text.term_statistics import TermStatistics
 
 log = logging.getLogger(__name__)
 
 Lists = Mapping[str, Sequence[Row]]
 """Rows found by each retriever, by its name."""
 
+_OTHER: Mapping[str, str] = {"semantic": "keyword", "keyword": "semantic"}
 
-async def retrieve(candidates: Candidates, plan: Plan, ports: Ports) -> None:
-    """Replace the candidates by those of a plan; the failure of one search leaves the others.
+
+def requested(candidates: Candidates) -> SearchRequest:
+    """Return the searches for what is wanted, with the vectors and the term statistics.
+
+    Raises:
+        InvalidInput: if words are wanted in another language than the collection's.
+    """
+    query, wants, ranking = candidates.query, candidates.wants, candidates.ranking
+    vectors, statistics = candidates.vectors, candidates.statistics
+    filter = query.filter
+    request = SearchRequest(
+        vector=None if vectors is None else _search_vector(vectors, wants),
+        filter=filter if wants.narrow is None else combine(wants.narrow, filter),
+        further=wants.searches,
+        depths=_depths(max(candidates.depth, wants.depth) + wants.spare, wants, ranking.candidates),
+        beam=ranking.ef_search,
+        scan_below=ranking.scan_below,
+        fields=wants.fields,
+        first=wants.whole,
+        cosines=_compared(vectors or {}, wants),
+    )
+    if statistics is None:
+        return request
+    analyzer = analyzer_for(candidates.collection.language)
+    topic = query_terms(analyzer.query_terms(query.topic), statistics)
+    rarest = float(inverse_document_frequency([1], statistics.chunks)[0])
+    return replace(
+        request,
+        terms=None if query.asked.mode == "semantic" else _terms(topic, candidates, statistics),
+        products={
+            name: _product(name, product, candidates.collection, statistics)
+            for name, product in wants.products.items()
+        },
+        retrieving=[name for name, product in wants.products.items() if product.retrieves],
+        specific=min(1.0, max(topic.weights, default=0.0) / rarest),
+        informative=topic.information / rarest,
+    )
+
+
+def _search_vector(vectors: Vectors, wants: Wants) -> Sequence[float]:
+    """Return the query vector, moved towards those of further texts if there are any."""
+    if not wants.towards:
+        return vectors[COSINE]
+    further = [vectors[name] for name in wants.towards]
+    moved: list[float] = moved_vector(
+        vectors[COSINE], further, [*wants.towards.values()], beta=1.0
+    ).tolist()
+    return moved
+
+
+def _compared(vectors: Vectors, wants: Wants) -> Vectors:
+    """Return the vectors that candidates are compared with, without that of the search."""
+    apart = {
+        name: vector
+        for name, vector in vectors.items()
+        if name != COSINE and name not in wants.towards
+    }
+    return {OWN: vectors[COSINE], **apart} if vectors and wants.towards else apart
+
+
+def _depths(depth: int, wants: Wants, candidates: int) -> tuple[int, ...]:
+    """Return the depths of the request; the page decides only how many there are."""
+    depths = [max(candidates, wants.whole)]
+    while depths[-1] < depth:
+        depths.append(2 * depths[-1])
+    return tuple(depths)
+
+
+def _terms(topic: QueryTerms, candidates: Candidates, statistics: TermStatistics) -> QueryTerms:
+    """Return the terms of the keyword retriever: those of the topic, and further words."""
+    analyzer = analyzer_for(candidates.collection.language)
+    terms = topic
+    for words in candidates.wants.words:
+        weight = words.weight
+        if words.untrusted and candidates.vectors is not None:
+            weight *= 1 - trust(candidates.collection)
+        known = set(analyzer.query_terms(words.known))
+        added = [term for term in analyzer.query_terms(words.text) if term not in known]
+        terms = joined(terms, query_terms(added, statistics), weight=weight)
+    return terms
+
+
+def _product(
+    name: str, product: Product, collection: Collection, statistics: TermStatistics
+) -> QueryTerms:
+    analyzer = analyzer_for(collection.language)
+    if product.language and product.language.strip().lower() != analyzer.language:
+        raise InvalidInput(
+            f"{name}.language",
+            f"the collection is analyzed as {collection.language!r}",
+            hint="Omit language, or use search-reindex to change the collection's.",
+        )
+    terms = analyzer.query_terms(product.text)
+    if not product.fields:
+        return query_terms(terms, statistics)
+    return terms_in_fields(terms, statistics, dict.fromkeys(product.fields, 1.0))
+
+
+async def retrieve(candidates: Candidates, ports: Ports) -> bool:
+    """Search for the candidates; the failure of one search leaves the others, with a warning.
 
     A search that was too slow, or conflicted, is not repeated.
+
+    Returns:
+        False if the collection is no longer what its record says, such as on another generation;
+        the candidates are unchanged then.
 
     Raises:
         NotFound: if the collection is gone.
         DatabaseUnavailable: if all searches failed.
     """
-    names = [each.name for each in plan.searches(candidates.collection)]
+    request, assumed = candidates.request, candidates.collection
+    names = [each.name for each in request.searches(assumed)]
     failed: dict[str, str] = {}
     try:
-        current, lists = await _search(candidates.collection, plan, names, ports)
+        current, lists = await _search(assumed, request, names, ports)
     except StatementRefused as exc:
         if len(names) < 2 or exc.reason != "other":
             raise
         log.warning("combined search failed, searching each retriever: %s", exc.detail[:500])
-        current = candidates.collection
-        lists = {}
+        current, lists = assumed, {}
         for name in names:
             try:
-                current, found = await _search(current, plan, [name], ports)
+                current, found = await _search(assumed, request, [name], ports)
             except StatementRefused as refused:
                 failed[name], last = str(refused), refused
             else:
                 lists = {**lists, **found}
         if not lists:
             raise last from exc
-    candidates.plan = plan
+    if not request.holds(assumed, current):
+        return False
     candidates.collection = current
     candidates.found = await ports.turns.run(
-        lambda: pooled(lists, current, plan.depths, compared=plan.names("semantic")),
+        lambda: pooled(lists, current, request.depths, compared=request.names("semantic")),
         work=sum(map(len, lists.values())),
     )
     candidates.failed = failed
     candidates.unfinished = [
         each.name
-        for each in plan.searches(current)
-        if each.limit == plan.depths[-1] and len(lists.get(each.name, ())) >= each.limit
+        for each in request.searches(current)
+        if each.limit == request.depths[-1] and len(lists.get(each.name, ())) >= each.limit
     ]
+    _report(candidates)
+    return True
 
 
 async def _search(
-    collection: Collection, plan: Plan, names: Sequence[str], ports: Ports
+    collection: Collection, request: SearchRequest, names: Sequence[str], ports: Ports
 ) -> tuple[Collection, Lists]:
-    """Run the searches of these names; return the collection as it is now, and their rows."""
+    """Run the searches of these names; return the collection as it is now, and their rows.
+
+    There are no rows if it is on another generation.
+    """
     # Without the semantic retriever, compare nothing with its vector: that may be what failed.
-    columns = plan.columns(plan.vector if "semantic" in names else None)
+    columns = request.columns(request.vector if "semantic" in names else None)
 
-    async def ask(current: Collection) -> Read[Lists]:
-        wanted = [each for each in plan.searches(current) if each.name in names]
-        return await ports.store.search(current, wanted, columns, first=plan.first)
+    async def ask(known: Collection) -> Read[Lists]:
+        searches = [each for each in request.searches(known) if each.name in names]
+        return await ports.store.search(known, searches, columns, first=request.first)
 
-    found = await ports.registry.consult(collection, ask)
-    if found is None:
+    current, read = await ports.registry.ask(collection, ask)
+    if current is None:
         raise NotFound("collection", collection.name)
-    return found
+    return current, {} if read is None else read.value
+
+
+def _report(candidates: Candidates) -> None:
+    """Warn of retrievers that failed, and mark the answer as degraded."""
+    for name, reason in candidates.failed.items():
+        candidates.warn(f"the {name} retriever failed: {reason}")
+        if name in _OTHER and candidates.degraded is None:
+            candidates.degraded = Degraded(
+                reason=reason, code="database_unavailable", mode=_OTHER[name]
+            )
 
 
 def pooled(
@@ -92,7 +225,7 @@ def pooled(
         lists: Rows by retriever name, best first, in the order of the searches; if a chunk was
             replaced in between, the last search wins.
         collection: Their collection.
-        depths: Depths of the plan.
+        depths: Depths of the request.
         compared: The retrievers whose scores are cosines to the query vector.
     """
     pool: dict[str, Candidate] = {}
@@ -125,33 +258,25 @@ def candidate_of(
 
 def explained_retrieval(candidates: Candidates) -> dict[str, Any]:
     """Return how the candidates were found, for ``explain``."""
-    query, plan, terms = candidates.query, candidates.plan, candidates.plan.terms
-    floor = query.asked.min_score
+    request, terms, collection = candidates.request, candidates.request.terms, candidates.collection
     found = {
-        "arms": [search.name for search in plan.searches(candidates.collection)],
+        "arms": [search.name for search in request.searches(collection)],
         "candidates": len(candidates.found),
-        "candidatesPerArm": plan.depths[-1],
+        "candidatesPerArm": request.depths[-1],
         "vectorSearch": None
-        if plan.vector is None
+        if request.vector is None
         else "scan"
-        if plan.exact(candidates.collection)
+        if request.exact(collection)
         else "graph",
         "terms": None if terms is None else len(terms.ids),
-        "generation": candidates.collection.generation,
-        "revision": candidates.collection.revision,
-        "filtered": query.filter is not None,
+        "generation": collection.generation,
+        "revision": collection.revision,
+        "filtered": candidates.query.filter is not None,
     }
-    further = {
-        "expandQuery": list(query.expansion) or None,
-        "calibration": None
-        if plan.vector is None
-        else {
-            "chance": candidates.collection.chance,
-            "near": candidates.collection.near,
-            "agreement": candidates.collection.agreement,
-        },
-        "weights": dict(candidates.weights) if len(candidates.weights) > 1 else None,
-        "prf": plan.learned,
-        "minScore": None if floor is None else {"floor": floor, "leftOut": candidates.below},
-    }
-    return found | {name: value for name, value in further.items() if value is not None}
+    if request.vector is not None:
+        found["calibration"] = {
+            name: getattr(collection, name) for name in ("chance", "near", "agreement")
+        }
+    if len(candidates.weights) > 1:
+        found["weights"] = dict(candidates.weights)
+    return found | candidates.explained

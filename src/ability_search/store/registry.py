@@ -113,23 +113,39 @@ class Registry:
         Raises:
             DatabaseUnavailable: as from ``ask``.
         """
-        name = collection.name
         for _ in range(_MOVES):
-            try:
-                read = await ask(collection)
-            except (GenerationGone, StatementRefused):
-                # The errors for types being dropped vary, so the record decides.
-                current = await self.reload(name)
-                if current is not None and current.type == collection.type:
-                    raise
-            else:
-                current = self.learn(name, read.collection)
-                if current is not None and current.type == collection.type:
-                    return current, read.value
+            current, read = await self.ask(collection, ask)
             if current is None:
                 return None
+            if read is not None:
+                return current, read.value
             collection = current
+        name = collection.name
         raise DatabaseUnavailable(f"{name} keeps changing its generation", hint="Call again.")
+
+    async def ask(
+        self, collection: Collection, query: Callable[[Collection], Awaitable[Read[T]]]
+    ) -> tuple[Collection | None, Read[T] | None]:
+        """Query the generation of a collection's record, as it is known.
+
+        Returns:
+            The collection as it is now, ``None`` if it no longer exists; and the answer, if it is
+            on that generation.
+
+        Raises:
+            DatabaseUnavailable: as from ``query``.
+        """
+        try:
+            read = await query(collection)
+        except (GenerationGone, StatementRefused):
+            # The errors for types being dropped vary, so the record decides.
+            current = await self.reload(collection.name)
+            if current is not None and current.type == collection.type:
+                raise
+            return current, None
+        current = self.learn(collection.name, read.collection)
+        moved = current is None or current.type != collection.type
+        return current, None if moved else read
 
     async def create(self, collection: Collection) -> Collection:
         """Store a new collection with an empty generation.

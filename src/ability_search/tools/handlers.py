@@ -16,6 +16,7 @@ from ability_search.errors import Cancelled, DeadlineExceeded, SearchError
 from ability_search.extensions.notes.consolidator import Consolidator
 from ability_search.extensions.notes.graph_analyzer import GraphAnalyzer
 from ability_search.extensions.notes.overview import measure
+from ability_search.extensions.notes.source_paths import connection
 from ability_search.extensions.sessions.sessions import Sessions
 from ability_search.filters.predicate import matches
 from ability_search.index.file_indexing import FileIndexing, FileRequest
@@ -30,8 +31,9 @@ from ability_search.index.reindex import Reindexer
 from ability_search.index.self_repair import SelfRepair
 from ability_search.ops.metrics.meter import Meter
 from ability_search.ops.metrics.metric_table import DEGRADED_ANSWERS, QUERY_STAGE_SECONDS
+from ability_search.search.pipeline import QueryPipeline
 from ability_search.search.response import QueryResult, SimilarResult
-from ability_search.search.searcher import Searcher
+from ability_search.search.similar import similar
 from ability_search.store.records import ANALYSIS, CONSOLIDATION, FILES, INDEX, Job
 from ability_search.tools import inputs, requests, responses, results
 from ability_search.tools.boundary import failure
@@ -64,7 +66,7 @@ class Services:
     reindexing: Reindexer
     self_repair: SelfRepair
     sessions: Sessions
-    searcher: Searcher
+    queries: QueryPipeline
     turns: ComputeTurns
     maintenance: Maintenance
     analyzer: GraphAnalyzer
@@ -160,30 +162,30 @@ class _Table:
 
     async def query(self, value: inputs.QueryInput, _call: _Admitted) -> QueryResult:
         """search-query."""
-        query = requests.query(value, self._limits, self._policy)
-        result = await self._services.searcher.query(query)
+        filter = requests.query_filter(value, self._limits, self._policy)
+        result = await self._services.queries.answer(value, filter)
         _meter(self._services.ports.meter, result)
         return result
 
     async def similar(self, value: inputs.SimilarInput, _call: _Admitted) -> SimilarResult:
         """search-similar."""
+        name, limit = value.collection, requests.limit(value.limit, self._limits)
+        queries, shown = self._services.queries, self._may_read
         if value.source is not None and value.to is not None:
-            return await self._services.searcher.connection(
-                value.collection,
-                value.source,
-                value.to,
-                hops=value.hops,
-                limit=requests.limit(value.limit, self._limits),
-                shown=self._may_read,
+            ends = value.source, value.to
+            return await connection(
+                queries.ports, name, *ends, hops=value.hops, limit=limit, shown=shown
             )
-        return await self._services.searcher.similar(
-            value.collection,
+        filter = requests.combined_filter(value.filter, None, (), self._limits, self._policy)
+        return await similar(
+            queries,
+            name,
             value.chunk_id,
             value.source,
-            limit=requests.limit(value.limit, self._limits),
-            filter=requests.combined_filter(value.filter, None, (), self._limits, self._policy),
+            limit=limit,
+            filter=filter,
             min_score=value.min_score,
-            shown=self._may_read,
+            shown=shown,
         )
 
     async def reindex(self, value: inputs.ReindexInput, call: _Admitted) -> results.ReindexResult:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Set
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 from pydantic import (
     AliasChoices,
@@ -18,6 +18,7 @@ from pydantic import (
 )
 from pydantic.alias_generators import to_camel
 
+from ability_search.extensions import added
 from ability_search.extensions.notes.consolidation_report import Judge
 from ability_search.extensions.sessions.session_options import EVERY as EVERY
 from ability_search.extensions.sessions.session_options import Scope as Scope
@@ -25,10 +26,10 @@ from ability_search.extensions.sessions.session_options import SessionErase as S
 from ability_search.extensions.sessions.session_options import SessionId as SessionId
 from ability_search.extensions.sessions.session_options import SessionRead as SessionRead
 from ability_search.extensions.sessions.session_options import SessionWrite as SessionWrite
+from ability_search.search import options
 from ability_search.search.options import Collections as Collections
 from ability_search.search.options import Mode as Mode
 from ability_search.search.options import Model
-from ability_search.search.options import QueryInput as QueryInput
 from ability_search.text.chunkers import Strategy
 from ability_search.wire import Count, Input, NonBlank, Share
 
@@ -107,6 +108,11 @@ DedupThreshold = Annotated[
         " the collection was created with, if any.",
     ),
 ]
+if TYPE_CHECKING:
+    from ability_search.search.options import QueryInput as QueryInput
+else:
+    QueryInput = options.with_options(added("QUERY_OPTIONS"))
+
 JobId = Annotated[
     str | None,
     Field(

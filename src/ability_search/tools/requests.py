@@ -22,7 +22,6 @@ from ability_search.extensions.notes.overview import Wanted
 from ability_search.filters.parser import parse_filter, source_filter
 from ability_search.filters.tree import Filter, combine
 from ability_search.index.index_calls import Failure, IndexOptions
-from ability_search.search.query import Query, parse_query
 from ability_search.text.chunkers.strategies import is_markdown
 from ability_search.text.escapes import unescaped
 from ability_search.text.loaders.file_types import language_of, named_format
@@ -152,12 +151,12 @@ def index_options(
     return options.model_copy(update={"embed_all": options.force})
 
 
-def query(value: inputs.QueryInput, limits: Limits, policy: Filter | None) -> Query:
-    """Return the query of a call; ``policy`` as for :func:`read_policy`.
+def query_filter(value: inputs.QueryInput, limits: Limits, policy: Filter | None) -> Filter | None:
+    """Return the filter of a query within the limits; ``policy`` as for :func:`read_policy`.
 
     Raises:
         TooLarge: if the query is too long, or too many results are requested.
-        InvalidInput: if the filter, a glob or an option is invalid.
+        InvalidInput: if the filter or a glob is invalid.
     """
     texts: list[tuple[str, str | None]] = [
         ("query", value.query),
@@ -171,9 +170,7 @@ def query(value: inputs.QueryInput, limits: Limits, policy: Filter | None) -> Qu
                 hint="Shorten it (setting max_query_bytes).",
             )
     limit(value.limit, limits)
-    return parse_query(
-        value, combined_filter(value.filter, value.sources, value.exclude_sources, limits, policy)
-    )
+    return combined_filter(value.filter, value.sources, value.exclude_sources, limits, policy)
 
 
 def work_of(value: BaseModel) -> int:

@@ -9,7 +9,6 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema
 
-from ability_search.search.options import QueryInput
 from ability_search.search.response import QueryResult, SimilarResult
 from ability_search.tools import inputs, results
 
@@ -95,7 +94,7 @@ TOOLS: tuple[ToolRow, ...] = (
         usage="Use it first to answer a question from indexed documents; collection * searches all"
         " collections. Set maxResultTokens to what you can read, expand for text around the hits,"
         " mode keyword for names and error messages. Hits name their source: cite it.",
-        params=QueryInput,
+        params=inputs.QueryInput,
         result=QueryResult,
         read_only=True,
     ),

@@ -16,8 +16,8 @@ BRIEF = {
     "embedder.py:_RefusedTexts.get",
     "exclusions.py:without",
     "intent.py:_outside",
-    "query.py:_phrased",
-    "query.py:parse_query.<locals>.<genexpr>",
+    "pipeline.py:QueryPipeline.parse.<locals>.<genexpr>",
+    "query.py:phrased",
     "wire.py:_not_blank",
 }
 """Functions that take a millisecond for the longest text of a query, or hand it on."""

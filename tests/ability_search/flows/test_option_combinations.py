@@ -17,7 +17,7 @@ from tests.examples import examples
 from ability_search.filters.parser import parse_filter, source_filter
 from ability_search.filters.predicate import matches
 from ability_search.filters.tree import combine
-from ability_search.search.options import QueryInput
+from ability_search.tools.inputs import QueryInput
 from kadi_client import Call, Connection, Tool
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

@@ -13,7 +13,7 @@ from tests.ability_search.flows.conftest import Network, Start, document, down
 from tests.ability_search.flows.playing import Talker, failing, playing
 from tests.ability_search.flows.test_rpc_budget import maintained
 
-from ability_search.search.query import VAGUE
+from ability_search.extensions.understanding.query_expansion import VAGUE
 from kadi_client import ToolError
 
 unchanged = partial(assert_unchanged, wish={"expandQuery": True}, said="not expanded")

@@ -9,24 +9,24 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.ability_search.search.values import DOCS, apply, candidates_of, chunk, query_of
+from tests.ability_search.search.values import DOCS, candidates_of, chunk, query_of
 
 from ability_search.collection import CALIBRATION, Collection
 from ability_search.errors import InvalidInput
 from ability_search.search.candidates import Candidate, Candidates
 from ability_search.search.fusion import (
-    FUSION,
-    JOIN,
     fold_kinds,
+    fuse,
+    join_blocks,
     nearness,
     support,
     trust,
 )
-from ability_search.search.plan import BM25, Plan
+from ability_search.search.wants import BM25, SearchRequest
 from ability_search.text.bm25 import QueryTerms
 
 TERMS = QueryTerms((1,), (1.0,), 1.0)
-BOTH = Plan(vector=[1.0], terms=TERMS, depths=(40, 80))
+BOTH = SearchRequest(vector=[1.0], terms=TERMS, depths=(40, 80))
 OFTEN = 1000.0
 """A raw keyword score whose normalized one is 1."""
 
@@ -46,13 +46,13 @@ def found(name: str, cosine: float | None, raw: float = 0.0, **ranks: int) -> Ca
     )
 
 
-def fused(*items: Candidate, plan: Plan = BOTH, **options: Any) -> Candidates:
+def fused(*items: Candidate, plan: SearchRequest = BOTH, **options: Any) -> Candidates:
     """Candidates after fusion."""
     collection = options.pop("collection", DOCS)
     failed = options.pop("failed", {})
     candidates = candidates_of(query_of(explain=True, **options), plan, items)
     candidates.collection, candidates.failed = collection, failed
-    apply(FUSION, candidates)
+    fuse(candidates)
     return candidates
 
 
@@ -162,7 +162,7 @@ def test_a_deeper_search_changes_nothing_of_what_a_shallower_one_finds() -> None
     result = fused(seen, deep)
     assert (seen.ranks, deep.ranks) == ({"semantic": 7}, {"semantic": 50})
     assert [[item.chunk_id for item in block] for block in result.blocks] == [["a"], ["b"]]
-    apply(JOIN, result)
+    join_blocks(result)
     assert [item.chunk_id for item in result.ranked] == ["a", "b"]
     assert deep.score < seen.score
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ability_search.search.stages.hit_rows import matches
+from ability_search.search.hit_rows import matches
 from ability_search.text.analyzer import Analyzer
 
 ENGLISH = Analyzer()

@@ -10,11 +10,10 @@ from hypothesis import strategies as st
 from tests.ability_search.search import values
 from tests.ability_search.search.values import candidates_of, chunk, query_of
 
-from ability_search.search.candidates import Candidate
+from ability_search.search.candidates import Answer, Candidate, Lane
 from ability_search.search.options import Fusion
-from ability_search.search.pipeline import refill_depth
-from ability_search.search.plan import Plan
 from ability_search.search.stages.limits import above
+from ability_search.search.wants import SearchRequest
 from ability_search.text.bm25 import QueryTerms
 
 TERMS = QueryTerms((1,), (1.0,), 2.0)
@@ -48,7 +47,7 @@ def ranked(
     choice: Fusion | None = None,
     traced: bool = False,
 ) -> list[tuple[str, float]]:
-    plan = Plan([1.0] if semantic else None, terms, depths=depths, beam=100, scan_below=0)
+    plan = SearchRequest([1.0] if semantic else None, terms, depths=depths, beam=100, scan_below=0)
     query = query_of(fusion=choice, explain=traced)
     hits = values.ranked(candidates_of(query, plan, candidates))
     return [(item.chunk_id, item.score) for item in hits]
@@ -140,9 +139,13 @@ def test_a_short_page_is_searched_deeper_until_nothing_is_left(
     hits: int, unfinished: set[str], weights: dict[str, float], options: dict[str, Any]
 ) -> None:
     """Whatever made it short."""
-    candidates = candidates_of(query_of(limit=10, **options), Plan(depths=(10,)))
+    candidates = candidates_of(query_of(limit=10, **options), SearchRequest(depths=(10,)))
+    candidates.wants = values.PIPELINE.wants(candidates.query)
     candidates.unfinished, candidates.weights = sorted(unfinished), weights
+    candidates.exhausted = "minSignals" in options
     candidates.ranked = [chunk(f"#{n}", f"docs:{n}:0") for n in range(hits)]
     more = "minSignals" not in options and any(weights.get(name, 1.0) for name in unfinished)
     short = hits < (25 if "reranker" in options else 10)
-    assert (refill_depth([candidates]) is not None) == (short and more)
+    lane = Lane("docs", candidates.query, candidates.wants, 10, candidates, ready=True)
+    answer = Answer(candidates.query, lanes={"docs": [lane]}, searched={"docs": candidates})
+    assert values.PIPELINE._deepen(answer) == (not lane.ready) == (short and more)

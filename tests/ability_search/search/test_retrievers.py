@@ -16,9 +16,9 @@ from ability_search.collection import Collection
 from ability_search.compute_turns import ComputeTurns
 from ability_search.errors import DatabaseUnavailable, NotFound, StatementRefused
 from ability_search.search.candidates import Candidate, Candidates
-from ability_search.search.plan import Plan
 from ability_search.search.retrievers import pooled, retrieve
 from ability_search.search.stage import Ports
+from ability_search.search.wants import SearchRequest
 from ability_search.store.arcadedb.collections import to_record
 from ability_search.store.arcadedb.store import ArcadeStore
 from ability_search.store.records import Row
@@ -32,8 +32,8 @@ def row(name: str, **scores: float) -> dict[str, Any]:
     return {"rid": f"#{name}", "chunkId": name, **scores}
 
 
-def plan(*, vector: bool = True, terms: bool = True, scan_below: int = 100) -> Plan:
-    return Plan(
+def plan(*, vector: bool = True, terms: bool = True, scan_below: int = 100) -> SearchRequest:
+    return SearchRequest(
         [1.0, 0.0] if vector else None,
         QueryTerms((1,), (1.0,), 1.0) if terms else None,
         depths=(10,),
@@ -75,13 +75,13 @@ def found_row(name: str, score: float, rid: str | None = None, **columns: Any) -
     return Row(rid or f"#{name}", name, score, columns)
 
 
-async def find(database: Fake, wanted: Plan) -> Candidates:
+async def find(database: Fake, wanted: SearchRequest) -> Candidates:
     store = ArcadeStore(database)
     ports = cast(
         Ports, SimpleNamespace(store=store, registry=Registry(store), turns=ComputeTurns())
     )
-    candidates = replace(candidates_of(query_of(), Plan()), collection=DOCS)
-    await retrieve(candidates, wanted, ports)
+    candidates = replace(candidates_of(query_of(), wanted), collection=DOCS)
+    assert await retrieve(candidates, ports)
     return candidates
 
 

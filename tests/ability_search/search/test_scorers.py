@@ -8,12 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.ability_search.search import values
-from tests.ability_search.search.values import candidates_of, chunk, query_of
+from tests.ability_search.search.values import candidates_of, chunk, query_of, wanted_fields
 
 from ability_search.search.candidates import Candidate
-from ability_search.search.pipeline import wanted_fields
-from ability_search.search.plan import Plan
 from ability_search.search.query import Query
+from ability_search.search.wants import SearchRequest
 from ability_search.text.bm25 import QueryTerms
 
 TERMS = QueryTerms((1,), (1.0,), 2.0)
@@ -32,13 +31,13 @@ def ranked(chunks: list[Chunk], query: Query, depths: tuple[int, ...]) -> list[C
         columns = {"fullText": bm25, "created_at": created, "metadata": {"value": value}}
         item = chunk(f"#{n}", f"docs:s:{n:03}", cosine, ranks={"semantic": rank}, columns=columns)
         candidates.append(item)
-    plan = Plan(
+    plan = SearchRequest(
         [1.0],
         depths=depths,
         beam=100,
         scan_below=0,
         fields=wanted_fields(query),
-        products={"fullText": TERMS} if query.full_text else {},
+        products={"fullText": TERMS} if "fullText" in query.options else {},
     )
     return values.ranked(candidates_of(query, plan, candidates, NOW))
 

@@ -11,7 +11,6 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
-from tests.ability_search.search.values import query_of
 
 from ability_search.config.loader import load_settings
 from ability_search.documents import Document, Vector
@@ -19,9 +18,11 @@ from ability_search.errors import EmbeddingUnavailable, NotFound
 from ability_search.index.index_calls import IndexOptions, Progress
 from ability_search.ports import Chat, Reranker
 from ability_search.search.response import QueryResult
+from ability_search.search.similar import similar
 from ability_search.store.memory import MemoryStore
 from ability_search.store.records import ChunkText
 from ability_search.tools.handlers import Services
+from ability_search.tools.inputs import QueryInput
 from ability_search.worker import build_services
 
 TEXTS = {
@@ -78,7 +79,8 @@ async def services(tmp_path: Path, words: Words) -> Services:
 
 
 async def asked(services: Services, text: str, **options: Any) -> QueryResult:
-    return await services.searcher.query(query_of(text, **options))
+    given = {"collection": "docs", "query": text} | options
+    return await services.queries.answer(QueryInput.model_validate(given))
 
 
 def sources(result: QueryResult) -> list[str]:
@@ -152,12 +154,12 @@ async def test_hybrid_query_without_an_embedder_is_degraded(
 
 
 async def test_similar_chunks_leave_out_the_chunk_itself(services: Services) -> None:
-    result = await services.searcher.similar("docs", "docs:apples:0", limit=2, shown=bool)
+    result = await similar(services.queries, "docs", "docs:apples:0", limit=2, shown=bool)
     assert result.source_chunk == "docs:apples:0"
     assert [hit.source for hit in result.results][0] == "pears"
     assert result.count == 2
     with pytest.raises(NotFound):
-        await services.searcher.similar("docs", "docs:apples:9", shown=bool)
+        await similar(services.queries, "docs", "docs:apples:9", shown=bool)
 
 
 @pytest.mark.parametrize(("limit", "at_once"), [(10, 4), (1000, 1)])

@@ -6,28 +6,53 @@ import asyncio
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any, cast
 
 from ability_search.collection import Collection
+from ability_search.compute_turns import ComputeTurns
 from ability_search.config.schema import Ranking
+from ability_search.extensions import added
+from ability_search.extensions.understanding.query_understanding import (
+    QUERY_UNDERSTANDING,
+    asked_for,
+)
 from ability_search.filters.tree import Filter
-from ability_search.search.candidates import Candidate, Candidates
-from ability_search.search.fusion import FUSION, JOIN
-from ability_search.search.options import QueryInput
-from ability_search.search.pipeline import SCORERS
-from ability_search.search.plan import Plan
-from ability_search.search.query import Query, parse_query
-from ability_search.search.stage import Ports, Stage
+from ability_search.search.candidates import Answer, Candidate, Candidates
+from ability_search.search.fusion import fuse, join_blocks
+from ability_search.search.pipeline import QueryPipeline
+from ability_search.search.query import Query
+from ability_search.search.stage import Phase, Ports, Stage
+from ability_search.search.wants import SearchRequest
+from ability_search.tools.inputs import QueryInput
+from ability_search.worker import CORE_STAGES
 
 DOCS = Collection("docs", "Chunk_docs_1", 1, "m", 1, "english", 10.0, "auto", 500, 0)
 NO_PORTS = cast(Ports, None)
 """For stages that reach for nothing."""
+PIPELINE = QueryPipeline(
+    (*CORE_STAGES, *added("STAGES")),
+    cast(Ports, SimpleNamespace(now=lambda: 0, store=None)),
+)
 
 
 def query_of(text: str = "words", filter: Filter | None = None, **options: Any) -> Query:
     """A query as callers write it, not yet understood."""
     asked = QueryInput.model_validate({"collection": "docs"} | options | {"query": text})
-    return parse_query(asked, filter)
+    return PIPELINE.parse(asked, filter)
+
+
+def understood_query(text: str, *, now: int = 0, **options: Any) -> Query:
+    """A query whose text is understood as of a time."""
+    answer = Answer(replace(query_of(text, **options), as_of=now))
+    ports = cast(Ports, SimpleNamespace(turns=ComputeTurns()))
+    asyncio.run(QUERY_UNDERSTANDING.run(asked_for(cast(Any, answer.query.asked)), answer, ports))
+    return answer.query
+
+
+def wanted_fields(query: Query) -> list[str]:
+    """The fields of candidates that the stages of a query need."""
+    return [*PIPELINE.wants(query).fields]
 
 
 def chunk(rid: str, chunk_id: str, *args: Any, **values: Any) -> Candidate:
@@ -36,24 +61,32 @@ def chunk(rid: str, chunk_id: str, *args: Any, **values: Any) -> Candidate:
 
 
 def candidates_of(
-    query: Query, plan: Plan, found: Sequence[Candidate] = (), now: int = 0
+    query: Query, request: SearchRequest, found: Sequence[Candidate] = (), now: int = 0
 ) -> Candidates:
     """Candidates as the retrievers leave them."""
-    timed = query if query.as_of is not None else replace(query, as_of=now)
+    timed = query if query.asked.as_of is not None else replace(query, as_of=now)
     for item in found:
-        place = bisect_left(plan.depths, min(item.ranks.values(), default=1))
-        item.depth = item.depth or plan.depths[min(place, len(plan.depths) - 1)]
-    return Candidates(timed, Ranking(), DOCS, plan=plan, found=list(found))
+        place = bisect_left(request.depths, min(item.ranks.values(), default=1))
+        item.depth = item.depth or request.depths[min(place, len(request.depths) - 1)]
+    return Candidates(timed, Ranking(), DOCS, request=request, found=list(found))
 
 
 def ranked(candidates: Candidates) -> list[Candidate]:
     """The candidates after fusion and all scorers."""
-    for stage in (FUSION, *SCORERS, JOIN):
-        apply(stage, candidates)
+    fuse(candidates)
+    score(candidates)
+    join_blocks(candidates)
     return candidates.ranked
 
 
-def apply(stage: Stage[Candidates], candidates: Candidates) -> None:
-    """Run a stage that reaches for nothing, if it applies."""
-    if stage.applies(candidates):
-        asyncio.run(stage.run(candidates, NO_PORTS))
+def score(candidates: Candidates) -> None:
+    """Run all scorers that the query has the options of."""
+    for stage in PIPELINE.stages:
+        if stage.phase is Phase.SCORE:
+            apply(stage, candidates)
+
+
+def apply(stage: Stage, candidates: Candidates) -> None:
+    """Run a stage that reaches for nothing, if the query has its option."""
+    if stage.name in candidates.query.options:
+        asyncio.run(stage.run(candidates.query.options[stage.name], candidates, NO_PORTS))

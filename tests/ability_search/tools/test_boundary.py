@@ -9,8 +9,8 @@ import pytest
 from pydantic import ValidationError
 
 from ability_search import errors
-from ability_search.search.options import QueryInput
 from ability_search.tools.boundary import failure
+from ability_search.tools.inputs import QueryInput
 
 
 def test_search_error_is_reported_with_its_hint() -> None:

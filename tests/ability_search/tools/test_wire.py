@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import replace
 from typing import Any
 
 import pytest
 from pydantic import ValidationError
-from tests.ability_search.search.values import NO_PORTS, candidates_of, chunk, query_of
+from tests.ability_search.search.values import PIPELINE, candidates_of, chunk, query_of
 
 from ability_search.config.schema import Limits
 from ability_search.errors import InvalidInput, TooLarge
 from ability_search.search.candidates import Answer
-from ability_search.search.plan import Plan
-from ability_search.search.searcher import response
-from ability_search.search.stages.hit_rows import HITS
+from ability_search.search.hit_rows import build_hits, result_of
+from ability_search.search.wants import SearchRequest
 from ability_search.store.records import ChunkText
 from ability_search.tools import inputs, requests
 
@@ -24,7 +22,8 @@ LIMITS = Limits()
 
 def query(**fields: Any) -> Any:
     given = {"collection": "docs", "query": "words", **fields}
-    return requests.query(inputs.QueryInput.model_validate(given), LIMITS, None)
+    asked = inputs.QueryInput.model_validate(given)
+    return PIPELINE.parse(asked, requests.query_filter(asked, LIMITS, None))
 
 
 def test_a_plain_query_has_the_defaults() -> None:
@@ -51,7 +50,7 @@ def test_every_option_is_read() -> None:
     asked = read.asked
     assert (asked.limit, asked.offset, asked.mode, asked.model) == (3, 4, "semantic", "m")
     assert (asked.min_score, asked.highlights, asked.explain) == (0.5, True, True)
-    assert read.texts == {"cosine": "answer"}
+    assert PIPELINE.wants(read).vectors == {"cosine": "answer"}
     assert asked.fusion is not None
     assert (asked.fusion.k, asked.fusion.weights) == (7, {"keyword": 2})
     assert read.filter is not None
@@ -82,7 +81,7 @@ def test_fusion_needs_one_positive_weight() -> None:
 
 
 def test_as_of_is_now_an_instant_or_the_end_of_a_day() -> None:
-    assert query().as_of is None
+    assert query().as_of == 0
     assert query(asOf="1970-01-02").as_of == 2 * 86_400_000 - 1
     assert query(asOf="1970-01-02T01:00:00+01:00").as_of == 86_400_000
 
@@ -143,11 +142,11 @@ TEXT = ChunkText(
 def written(text: ChunkText = TEXT, asked: Any = "docs") -> dict[str, Any]:
     item = chunk("#1:0", "docs:a:0", 0.5, ranks={"semantic": 1}, score=0.5)
     item.row, item.depth = text, 1
-    candidates = candidates_of(query_of("w", collection=asked), Plan())
-    answer = Answer(candidates.query, [item])
-    asyncio.run(HITS.run(answer, NO_PORTS))
+    candidates = candidates_of(query_of("w", collection=asked), SearchRequest())
+    answer = Answer(candidates.query, searched={"docs": candidates}, page=[item])
+    build_hits(answer)
     answer.clock.milliseconds["rows"] = 1.23456
-    dumped: dict[str, Any] = response(answer, {"docs": candidates}).model_dump(
+    dumped: dict[str, Any] = result_of(answer).model_dump(
         mode="json", by_alias=True, exclude_none=True
     )
     return dumped

@@ -16,10 +16,10 @@ from ability_search.errors import ChatUnavailable
 from ability_search.extensions.answers.citations import Checker, SentenceReader, without_citations
 from ability_search.extensions.answers.questions import AskInput, AskResult, Sentence
 from ability_search.ports import StreamingChat
-from ability_search.search.options import QueryInput
 from ability_search.search.response import Hit, QueryResult
 from ability_search.text.analyzer import analyzer_for
 from ability_search.text.languages import detect_language, stemmer_of
+from ability_search.tools.inputs import QueryInput
 from ability_search.wire import Result
 
 EVENTS: Final[Mapping[type[Result], str]] = {

@@ -6,8 +6,9 @@ from typing import Literal
 
 from pydantic import Field
 
-from ability_search.search.options import Collections, QueryInput
+from ability_search.search.options import Collections
 from ability_search.search.response import Hit
+from ability_search.tools.inputs import QueryInput
 from ability_search.wire import NonBlank, Result
 
 

@@ -30,8 +30,8 @@ from ability_search.extensions.cli.parameters import (
     given,
     json_object,
 )
-from ability_search.search.options import Graph, QueryInput
 from ability_search.search.response import Hit
+from ability_search.tools.inputs import QueryInput
 from kadi_client import Connection
 from kadi_client.tools import validation_text
 
@@ -219,8 +219,8 @@ def search(
     if literal:
         wanted["understand"] = False
     if hops is not None:
-        graph = wanted.get("graph") or Graph()
-        wanted["graph"] = graph.model_copy(update={"hops": hops})
+        graph = wanted.get("graph")
+        wanted["graph"] = _checked("graph", {**(dict(graph) if graph else {}), "hops": hops})
     found = with_client(
         broker,
         lambda tools: SearchClient.over(tools, timeout=timeout).query(

@@ -45,8 +45,8 @@ from ability_search.extensions.evaluation.runs import (
 )
 from ability_search.extensions.localstack.extras import require_extra
 from ability_search.filters.operands import instants
-from ability_search.search.options import QueryInput
 from ability_search.sync.trees import collection_name
+from ability_search.tools.inputs import QueryInput
 from kadi_client import NotConnected
 from kadi_client.tools import validation_text
 

@@ -10,8 +10,14 @@ from pydantic import AliasChoices, Base64Encoder, EncodedBytes, Field
 
 from ability_search.errors import InvalidInput
 from ability_search.extensions.gateway.request_bodies import Fields
-from ability_search.search.options import Collections, QueryInput
-from ability_search.tools.inputs import CollectionName, DedupThreshold, DocumentInput, JobId
+from ability_search.search.options import Collections
+from ability_search.tools.inputs import (
+    CollectionName,
+    DedupThreshold,
+    DocumentInput,
+    JobId,
+    QueryInput,
+)
 from ability_search.wire import Count, Input, NonBlank
 from kadi_client import Raw
 from kadi_client.messages import encode

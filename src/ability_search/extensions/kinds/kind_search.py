@@ -8,45 +8,56 @@ nearest to the query.
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Final, NamedTuple
 
 from ability_search.collection import Collection
 from ability_search.errors import DatabaseUnavailable
-from ability_search.filters.tree import Field, Filter, OneOf, combine
+from ability_search.extensions.kinds import Kind, KindOptions
+from ability_search.filters.tree import Field, OneOf, combine
 from ability_search.search.candidates import Candidate, Candidates
-from ability_search.search.plan import Plan
-from ability_search.search.query import DOCUMENTS, Query
+from ability_search.search.query import Query
 from ability_search.search.retrievers import candidate_of
-from ability_search.search.stage import Ports, option_stage
+from ability_search.search.stage import Phase, Ports, Stage
+from ability_search.search.wants import FurtherSearch, SearchRequest, Wants
 from ability_search.store.records import Columns
 
+DOCUMENTS: Final = "documents"
+"""The kind of chunks that are no kind made of a document."""
 _OWN_WORDS = "ownWords"
 """Column with a chunk's score by the query's terms."""
 
 
-def kind_filter(query: Query) -> Filter | None:
-    """Return the filter on the kinds to search; ``None`` if no kinds are searched."""
-    return combine(OneOf(Field("kind"), query.kinds), query.filter) if query.kinds else None
+class Extended(NamedTuple):
+    """The option."""
+
+    kinds: tuple[Kind, ...]
+    """Kinds made of documents to search; at least one."""
+    documents: bool
+    """Whether chunks of all kinds are searched too, instead of chunks of these kinds."""
 
 
-def chunk_filter(query: Query) -> Filter | None:
-    """Return the filter on chunks: without kind ``documents``, only chunks of the requested kinds.
+def extended(asked: KindOptions) -> Extended | None:
+    """Return the option of a request; ``None`` without kinds made of documents."""
+    kinds = tuple(dict.fromkeys(kind for kind in asked.extended if kind != DOCUMENTS))
+    return Extended(kinds, DOCUMENTS in asked.extended) if kinds else None
 
-    Such chunks are of documents that were indexed as a summary, ..., but were not made of another
-    document.
+
+def kinds_wanted(option: Extended, query: Query) -> Wants:
+    """Return the searches of the kinds made of documents.
+
+    Without the kind ``documents``, only chunks of the requested kinds are searched besides. Such
+    chunks are of documents that were indexed as a summary, ..., but were not made of another one.
     """
-    return query.filter if DOCUMENTS in query.asked.extended else kind_filter(query) or query.filter
+    narrow = OneOf(Field("kind"), option.kinds)
+    filter = combine(narrow, query.filter)
+    return Wants(
+        fields=("of", "of_chunk", "kind"),
+        searches=(FurtherSearch("Aspects", filter, each=True, kinds=True),),
+        narrow=None if option.documents else narrow,
+    )
 
 
-def all_searched(query: Query, assumed: Collection, current: Collection) -> bool:
-    """Return whether the assumption that a collection has kinds, or none, still holds.
-
-    The same for duplicates. Always true if the query searches no kinds and has no filter.
-    """
-    kinds = not query.kinds or bool(assumed.kind_chunks) == bool(current.kind_chunks)
-    return kinds and (query.filter is None or bool(assumed.duplicates) == bool(current.duplicates))
-
-
-async def resolve_kinds(_kinds: object, candidates: Candidates, ports: Ports) -> None:
+async def resolve_kinds(_kinds: Extended, candidates: Candidates, ports: Ports) -> None:
     """Find the chunk that each kind represents; a kind without one is dropped."""
     kinds = [item for item in candidates.found if item.columns.get("of")]
     if not kinds:
@@ -55,7 +66,7 @@ async def resolve_kinds(_kinds: object, candidates: Candidates, ports: Ports) ->
     candidates.found = chunks
     kinds.sort(key=lambda item: (min(item.ranks.values()), item.chunk_id))
     sources = list(dict.fromkeys(item.columns["of"] for item in kinds))
-    columns, by = _compared(candidates.plan)
+    columns, by = _compared(candidates.request)
     collection = candidates.collection
     origins = {item.chunk_id: origin for item in kinds if (origin := _origin(item, collection))}
     try:
@@ -90,18 +101,13 @@ def _origin(item: Candidate, collection: Collection) -> str | None:
     return None if index is None else f"{collection.public_name}:{item.columns['of']}:{index}"
 
 
-def _compared(plan: Plan) -> tuple[Columns, str]:
+def _compared(request: SearchRequest) -> tuple[Columns, str]:
     """Return the columns to read of a document's chunks, and the one to compare them by."""
-    columns = plan.columns(plan.vector)
-    if plan.vector is not None:
+    columns = request.columns(request.vector)
+    if request.vector is not None:
         return columns, "cosine"
-    own = {} if plan.terms is None else {_OWN_WORDS: plan.terms}
+    own = {} if request.terms is None else {_OWN_WORDS: request.terms}
     return replace(columns, products={**columns.products, **own}), _OWN_WORDS
 
 
-KIND_SEARCH = option_stage(
-    "extended",
-    lambda query: query.kinds,
-    resolve_kinds,
-    fields=lambda _: ("of", "of_chunk", "kind"),
-)
+KIND_SEARCH = Stage("extended", Phase.FIND, 20, resolve_kinds, option=extended, wants=kinds_wanted)

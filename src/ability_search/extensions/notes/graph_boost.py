@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from ability_search.extensions.notes import GraphOptions
 from ability_search.search.candidates import Candidate, Candidates, scale
-from ability_search.search.query import Query
 from ability_search.search.stage import scorer
+from ability_search.search.wants import Wants
 
 
 def factor(values: Mapping[str, float], weights: Mapping[str, float]) -> float:
@@ -53,11 +54,17 @@ def score_boost(
         scale(item, NAME, factor(values, weights), **values)
 
 
-def _weights(query: Query) -> Mapping[str, float] | None:
-    option = query.asked.boost
+def _weights(asked: GraphOptions) -> Mapping[str, float] | None:
+    option = asked.boost
     given = {} if option is None else option.model_dump()
     return {name: weight for name, weight in given.items() if weight} or None
 
 
 NAME = "boost"
-GRAPH_BOOST = scorer(NAME, _weights, score_boost, lambda weights: [*weights])
+GRAPH_BOOST = scorer(
+    NAME,
+    80,
+    score_boost,
+    option=_weights,
+    wants=lambda weights, _: Wants(fields=tuple(weights)),
+)

@@ -10,11 +10,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import prod
 
 from ability_search.errors import DatabaseUnavailable
+from ability_search.extensions.notes import Graph
 from ability_search.search.candidates import Candidate, Candidates, Path, adjust
-from ability_search.search.options import Graph
-from ability_search.search.plan import OWN
 from ability_search.search.retrievers import candidate_of
-from ability_search.search.stage import Ports, option_stage, scorer
+from ability_search.search.stage import Phase, Ports, Stage, scorer
+from ability_search.search.wants import OWN
 from ability_search.store.records import GraphAnswer, GraphRequest, Link
 
 SHARE = 0.2
@@ -61,8 +61,8 @@ async def add_neighbours(option: Graph, candidates: Candidates, ports: Ports) ->
 
     One of the first hits may itself be a neighbour of a better one that it is linked to.
     """
-    plan = candidates.plan
-    if plan.vector is None or "semantic" in candidates.failed:
+    request = candidates.request
+    if request.vector is None or "semantic" in candidates.failed:
         candidates.warnings.append("graph: neighbours cannot be compared without a query vector")
         return
     starts = (await candidates.first_hits())[:_STARTS]
@@ -78,15 +78,15 @@ async def add_neighbours(option: Graph, candidates: Candidates, ports: Ports) ->
             candidates.collection.type,
             GraphRequest(
                 sources=list(first),
-                columns=plan.columns(plan.vector),
-                by=OWN if OWN in plan.cosines else "cosine",
+                columns=request.columns(request.vector),
+                by=OWN if OWN in request.cosines else "cosine",
                 filter=candidates.query.filter,
                 hops=option.hops,
                 kinds=option.kinds,
                 links=links,
                 neighbours=list(adjacent),
                 least=option.min_similarity,
-                limit=plan.depths[0] - len(first),
+                limit=request.depths[0] - len(first),
             ),
         )
     except DatabaseUnavailable as exc:
@@ -161,7 +161,7 @@ def _neighbours(
     """
     linked = paths({source: Path(item) for source, item in first.items()}, answer.hops)
     known = {item.chunk_id: item for item in candidates.chunks}
-    depth = candidates.plan.depths[0]
+    depth = candidates.request.depths[0]
     for row in answer.rows:
         new = candidate_of(row, row.columns["cosine"], candidates.collection, depth=depth)
         item = known.setdefault(new.chunk_id, new)
@@ -197,5 +197,5 @@ def score_neighbours(_option: Graph, items: Sequence[Candidate], _candidates: Ca
 
 
 NAME = "graph"
-GRAPH_EXPANSION = option_stage(NAME, lambda query: query.asked.graph, add_neighbours)
-GRAPH_SCORES = scorer(NAME, lambda query: query.asked.graph, score_neighbours)
+GRAPH_EXPANSION = Stage(NAME, Phase.FIND, 30, add_neighbours, option=lambda asked: asked.graph)
+GRAPH_SCORES = scorer(NAME, 10, score_neighbours, option=lambda asked: asked.graph)

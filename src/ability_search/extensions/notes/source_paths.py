@@ -7,12 +7,52 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from ability_search.collection import Collection
 from ability_search.extensions.notes.graph_expansion import strength
-from ability_search.search.response import SourceConnection, SourcePath
+from ability_search.search.response import SimilarResult, SourceConnection, SourcePath
+from ability_search.search.similar import start_chunk
+from ability_search.search.stage import Ports
 from ability_search.store.port import SearchStore
 from ability_search.store.records import Link
 
 _LINKS = 1000
 """Links to read at once, the strongest first."""
+
+
+async def connection(
+    ports: Ports,
+    name: str,
+    source: str,
+    to: str,
+    *,
+    hops: int,
+    limit: int,
+    shown: Callable[[str], bool],
+) -> SimilarResult:
+    """Return the paths between two sources of a collection, and the first chunk of the first.
+
+    Args:
+        ports: Ports of a query.
+        name: Their collection.
+        source: Source where the paths begin.
+        to: Source where they end.
+        hops: Maximum number of links of a path, 1 to 3.
+        limit: Maximum number of paths, and of common neighbours.
+        shown: Whether a source may be returned.
+
+    Raises:
+        NotFound: if there is no such collection, or no such source in it.
+    """
+    collection, chunk = await start_chunk(ports, name, None, source, shown=shown)
+    await start_chunk(ports, name, None, to, shown=shown)
+    connected = await connect(
+        ports.store, collection, source, to, hops=hops, limit=limit, shown=shown
+    )
+    return SimilarResult(
+        results=[],
+        count=0,
+        source_chunk=chunk.chunk_id,
+        source_content=chunk.content,
+        connection=connected,
+    )
 
 
 async def connect(

@@ -6,14 +6,16 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from ability_search.errors import DatabaseUnavailable, InvalidInput, SearchError
+from ability_search.extensions.sessions import Decay, DecayOptions
 from ability_search.filters.operands import instants
-from ability_search.search.candidates import Candidate, Candidates, scale
-from ability_search.search.options import Decay
-from ability_search.search.query import CREATED_AT, age_path
-from ability_search.search.stage import Ports, option_stage, scorer
+from ability_search.filters.parser import key_path
+from ability_search.search.candidates import Answer, Candidate, Candidates, scale
+from ability_search.search.query import CREATED_AT, METADATA, Query, field_name, is_chunk_field
+from ability_search.search.stage import Phase, Ports, Stage, scorer
+from ability_search.search.wants import Wants
 from ability_search.store.port import UsageStore
 from ability_search.store.records import Use, metadata_column
 
@@ -29,6 +31,14 @@ _PENDING = 100
 """Maximum number of pending answers; beyond it answers are not counted."""
 _PATIENCE = 10.0
 """Maximum wait on close, in seconds."""
+
+
+class Aging(NamedTuple):
+    """The option and the date that age counts from."""
+
+    option: Decay
+    path: tuple[str, ...]
+    """Keys within the metadata; empty for ``createdAt``."""
 
 
 def recency(age_days: float, *, half_life: float, floor: float) -> float:
@@ -61,11 +71,11 @@ def familiarity(
     return min(limit, 1 + step * uses) / limit
 
 
-def score_decay(option: Decay, items: Sequence[Candidate], candidates: Candidates) -> None:
+def score_decay(aging: Aging, items: Sequence[Candidate], candidates: Candidates) -> None:
     """Multiply scores by the decay for age and, if an agent is named, by the boost for use."""
-    now = candidates.now
+    option, now = aging.option, candidates.now
     for item in items:
-        age = max(0, now - _date(item, candidates, default=now)) / _DAY
+        age = max(0, now - _date(item, aging.path, default=now)) / _DAY
         left = recency(age, half_life=option.half_life_days, floor=option.floor)
         detail = {"ageDays": age, "recency": left}
         if option.agent_id is not None:
@@ -77,10 +87,9 @@ def score_decay(option: Decay, items: Sequence[Candidate], candidates: Candidate
         scale(item, NAME, 1 - option.weight + option.weight * left, **detail)
 
 
-def _date(item: Candidate, candidates: Candidates, *, default: int) -> int:
+def _date(item: Candidate, path: Sequence[str], *, default: int) -> int:
     """Return the date that a candidate's age counts from, in epoch milliseconds."""
     value: Any = item.columns.get("metadata")
-    path = candidates.query.age_path
     for key in path:
         value = value.get(key) if isinstance(value, Mapping) else None
     with suppress(InvalidInput):
@@ -102,18 +111,44 @@ async def read_uses(agent: str, candidates: Candidates, ports: Ports) -> None:
         item.columns = {**item.columns, _USES: uses.get(item.chunk_id)}
 
 
+def aging_of(asked: DecayOptions) -> Aging | None:
+    """Return the option of a request; ``None`` if it has no effect.
+
+    Raises:
+        InvalidInput: if hits are marked for no agent, or if its field is no date.
+    """
+    option = asked.decay
+    if option is None:
+        return None
+    if option.agent_id is None and (option.useful or option.not_useful):
+        raise InvalidInput("decay.agentId", "is needed to mark hits as useful or not")
+    name = field_name(option.field)
+    if name != CREATED_AT and is_chunk_field(name):
+        raise InvalidInput("decay.field", "is no date", hint="Use createdAt or metadata.<key>.")
+    dated = name != CREATED_AT
+    path = key_path("decay.field", name.removeprefix(METADATA)) if dated else ()
+    return Aging(option, path) if option.weight > 0 else None
+
+
+def _agent(asked: DecayOptions) -> Decay | None:
+    """Return the option of a request that names an agent."""
+    return asked.decay if asked.decay is not None and asked.decay.agent_id else None
+
+
+def _agent_read(asked: DecayOptions) -> str | None:
+    """Return the agent whose use counts in a request."""
+    option = _agent(asked)
+    return option.agent_id if option is not None and option.weight > 0 else None
+
+
+def _wants(aging: Aging, _query: Query) -> Wants:
+    metadata = [metadata_column(key) for key in aging.path[:1]]
+    return Wants(fields=("created_at", *metadata))
+
+
 NAME = "decay"
-DECAY = scorer(
-    NAME,
-    lambda query: query.decay,
-    score_decay,
-    lambda option: (
-        ("created_at",)
-        if option.field == CREATED_AT
-        else ("created_at", metadata_column(age_path(option.field)[0]))
-    ),
-)
-USE = option_stage("use", lambda query: query.decay.agent_id if query.decay else None, read_uses)
+DECAY = scorer(NAME, 70, score_decay, option=aging_of, wants=_wants)
+USE = Stage("use", Phase.FIND, 40, read_uses, option=_agent_read)
 
 
 class UseCounter:
@@ -167,3 +202,18 @@ class UseCounter:
                 await self._store.count_uses(agent, shown, marks=marks, now=self._now())
         except SearchError as exc:
             log.warning("use of %d hits not counted: %s", len(shown), exc)
+
+
+def use_count(ports: Ports) -> Stage:
+    """Return the stage that counts the use of hits by the agent of a query."""
+    counter = UseCounter(ports.store, now=ports.now)
+
+    async def count(option: Decay, answer: Answer, _ports: Ports) -> None:
+        assert option.agent_id is not None
+        assert answer.result is not None
+        owners = {item.chunk_id: item.collection.public_name for item in answer.page}
+        shown = [(owners[hit.chunk_id], hit.chunk_id) for hit in answer.result.results]
+        marks = dict.fromkeys(option.useful, True) | dict.fromkeys(option.not_useful, False)
+        counter.count(option.agent_id, shown, marks)
+
+    return Stage("use count", Phase.ANSWER, 20, count, option=_agent, close=counter.close, step="")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -12,21 +12,25 @@ from ability_search.search.candidates import Candidate, Candidates, scale
 from ability_search.search.fusion import nearness
 from ability_search.search.query import Query
 from ability_search.search.stage import scorer
-from ability_search.text.bm25 import QueryTerms
+from ability_search.search.wants import Product, Wants
 
 NAME: Final = "exclusion"
 SHARE: Final = 0.3
 """Share of its score that a candidate loses if it is about an excluded phrase only."""
 
 
-def phrase_products(query: Query, weigh: Callable[[str], QueryTerms]) -> dict[str, QueryTerms]:
-    """Return the terms of excluded phrases, by the column for a candidate's raw score."""
-    phrases = query.excluded_columns.items()
-    return {_words_column(column): weigh(phrase) for column, phrase in phrases}
+def phrases_wanted(phrases: Mapping[str, str], _query: Query) -> Wants:
+    """Return the columns with the cosine to each excluded phrase, and with the score by its words.
+
+    Args:
+        phrases: The excluded phrases by the column for the cosine.
+    """
+    words = {_words_column(column): Product(phrase) for column, phrase in phrases.items()}
+    return Wants(vectors=phrases, products=words)
 
 
 def score_exclusions(
-    columns: Collection[str], items: Sequence[Candidate], candidates: Candidates
+    columns: Mapping[str, str], items: Sequence[Candidate], candidates: Candidates
 ) -> None:
     """Scale scores by ``1 - SHARE (e + c) / 2``, with the phrase that has the greatest effect.
 
@@ -61,13 +65,11 @@ def _cosines(items: Sequence[Candidate], column: str, candidates: Candidates) ->
 
 
 def _coverage(items: Sequence[Candidate], column: str, candidates: Candidates) -> Floats:
-    terms = candidates.plan.products.get(_words_column(column))
+    terms = candidates.request.products.get(_words_column(column))
     if terms is None or not terms.information > 0:
         return np.full(len(items), np.nan)
     raw = np.array([item.columns.get(_words_column(column)) or 0.0 for item in items])
     return np.minimum(1.0, raw / terms.information)
 
 
-EXCLUSION_PENALTY = scorer(
-    NAME, lambda query: list(query.excluded_columns) or None, score_exclusions
-)
+EXCLUSION_PENALTY = scorer(NAME, 50, score_exclusions, wants=phrases_wanted)

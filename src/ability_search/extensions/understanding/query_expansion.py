@@ -7,22 +7,25 @@ below the query's own words, and embedded and analyzed like any text.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping
 from typing import Final
 
-from ability_search.errors import ChatUnavailable
+from ability_search.errors import ChatUnavailable, InvalidInput
 from ability_search.extensions.answers.answer_lines import answer_lines
+from ability_search.extensions.understanding import ExpandQuery, UnderstandingOptions
 from ability_search.search.candidates import Answer
-from ability_search.search.options import ExpandQuery
-from ability_search.search.plan import Vectors
-from ability_search.search.query import COSINE, EXPANSION, Query
-from ability_search.search.stage import Ports, option_stage
-from ability_search.search.stages.pseudo_relevance import moved_vector
+from ability_search.search.query import Query
+from ability_search.search.stage import Phase, Ports, Stage
+from ability_search.search.wants import Wants, Words
 
 SHARE: Final = 0.5
 """Weight of the expansion relative to the query: of its vector, and of all its terms together."""
 
+EXPANSION: Final = "expansion"
+"""Name of the vector of the words added, and of the option with them."""
+VAGUE: Final = 0.4
+"""Relevance below which a query counts as vague: so low is that of most queries about something
+else, and of few that a text answers."""
 _PHRASES = 12
 _LONGEST_PHRASE = 64
 _LONGEST_QUESTION = 300
@@ -45,17 +48,36 @@ _COMMAS = re.compile("[,;\uff0c\u3001\uff1b]")
 _QUOTES = " \t'\"`*_[].,;:\u201c\u201d\u201e\u2018\u2019\u00ab\u00bb\u3002"
 
 
+async def expand_any(option: ExpandQuery, answer: Answer, ports: Ports) -> None:
+    """Expand a query, unless only a vague one is to be expanded."""
+    if option.below is None:
+        await expand_query(option, answer, ports)
+
+
+async def expand_vague(option: ExpandQuery, answer: Answer, ports: Ports) -> None:
+    """Expand a query of little relevance, which is then searched anew."""
+    below, relevance = option.below, answer.relevance
+    if below is None:
+        return
+    vague = {"relevance": relevance, "below": below}
+    answer.query = answer.query.with_option(NAME, option, vague=vague)
+    if relevance is not None and relevance < below:
+        await expand_query(option, answer, ports)
+        answer.anew = EXPANSION in answer.query.options
+
+
 async def expand_query(option: ExpandQuery, answer: Answer, ports: Ports) -> None:
     """Request words from a language model and add them to the query; warn if there are none."""
     query = answer.query
     try:
-        text = await ports.chat.complete(
-            _PROMPTS[option.method],
-            query.intent.topic[:_LONGEST_QUERY],
-            model=option.model,
-            timeout=ports.settings.expansion.timeout,
-            enough=_ENOUGH,
-        )
+        with answer.clock.step(NAME):
+            text = await ports.chat.complete(
+                _PROMPTS[option.method],
+                query.topic[:_LONGEST_QUERY],
+                model=option.model,
+                timeout=ports.settings.expansion.timeout,
+                enough=_ENOUGH,
+            )
     except ChatUnavailable as exc:
         answer.warnings.append(f"the query was not expanded: {exc}. {exc.hint}")
         return
@@ -65,18 +87,44 @@ async def expand_query(option: ExpandQuery, answer: Answer, ports: Ports) -> Non
             "the query was not expanded: the language model returned nothing usable"
         )
         return
-    answer.query = replace(query, expansion=words)
+    answer.query = query.with_option(EXPANSION, words, expandQuery=list(words))
 
 
-def is_vague(query: Query, relevance: float | None) -> bool:
-    """Return whether a query is to be expanded.
+def words_wanted(option: ExpandQuery, query: Query) -> Wants:
+    """Return the words and the vector of the expansion, once the model has answered.
 
-    Args:
-        query: The query.
-        relevance: That of a first search; ``None`` before it, or if it is not known.
+    Phrases are embedded together with the topic, a question by itself.
     """
-    below = None if query.expander is None else query.expander.below
-    return below is None or (relevance is not None and relevance < below)
+    words: tuple[str, ...] = query.options.get(EXPANSION, ())
+    if not words:
+        return Wants()
+    embedded = ", ".join((query.topic, *words) if option.method == "terms" else words)
+    return Wants(
+        vectors={EXPANSION: embedded},
+        towards={EXPANSION: SHARE},
+        words=(Words("\n".join(words), query.asked.query, SHARE),),
+    )
+
+
+def expander(asked: UnderstandingOptions) -> ExpandQuery | None:
+    """Return the option of a request.
+
+    Raises:
+        InvalidInput: if only vague queries are to be expanded, but no relevance is known.
+    """
+    given = asked.expand_query
+    if given == "auto":
+        option: ExpandQuery | None = ExpandQuery(below=VAGUE)
+    else:
+        option = ExpandQuery() if given is True else given or None
+    only_vague = option is not None and option.below is not None
+    if only_vague and (asked.mode != "hybrid" or asked.fusion is not None):
+        raise InvalidInput(
+            "expandQuery",
+            "to vague queries only needs the mode hybrid, without fusion",
+            hint="Use expandQuery: true, or leave out mode and fusion.",
+        )
+    return option
 
 
 def read_phrases(answer: str) -> tuple[str, ...]:
@@ -104,19 +152,8 @@ def _cleaned(text: str) -> str:
     return text.strip(_QUOTES)
 
 
-def search_vector(vectors: Vectors) -> Sequence[float]:
-    """Return the query vector, moved towards that of the expansion if there is one."""
-    own, further = vectors[COSINE], vectors.get(EXPANSION)
-    if further is None:
-        return own
-    moved: list[float] = moved_vector(own, [further], [1.0], beta=SHARE).tolist()
-    return moved
-
-
 NAME = "expandQuery"
-QUERY_EXPANSION = option_stage(
-    NAME,
-    lambda query: query.expander,
-    expand_query,
-    when=lambda answer: is_vague(answer.query, answer.relevance),
+QUERY_EXPANSION = Stage(
+    NAME, Phase.UNDERSTAND, 20, expand_any, option=expander, wants=words_wanted, step=""
 )
+VAGUE_EXPANSION = Stage(NAME, Phase.MERGE, 0, expand_vague, option=expander, step="")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import exp
-from typing import Final
+from typing import Final, NamedTuple
 
 from ability_search.extensions.understanding.periods import (
     NEAR_DAYS,
@@ -13,16 +13,19 @@ from ability_search.extensions.understanding.periods import (
     day_of,
     from_numbers,
 )
-from ability_search.filters.tree import Filter, HasFacet, combine
+from ability_search.filters.tree import HasFacet, combine
 from ability_search.search.candidates import Candidate, Candidates, blend
 from ability_search.search.query import Query
 from ability_search.search.stage import scorer
+from ability_search.search.wants import FurtherSearch, Wants
 
 TIME_TERMS: Final = 2 / 3
 """Information of a time, in units of the rarest possible term."""
 WEIGHT_LIMIT: Final = 0.5
 OUTSIDE: Final = 0.5
 """Closeness of a day next to the period; a day within it counts 1."""
+DATED: Final = 30
+"""Maximum number of chunks of the requested period that join the candidates."""
 CREATED_SHARE: Final = 0.5
 """Weight of the indexing time for a chunk that has no date."""
 
@@ -53,31 +56,45 @@ def proximity(periods: Sequence[Period], asked: Period, *, sigma: float = NEAR_D
     return closeness
 
 
-def dated_filter(query: Query) -> Filter | None:
-    """Return the filter on chunks of the requested period; ``None`` if there is none."""
-    if query.intent.period is None:
-        return None
-    return combine(HasFacet(tuple(buckets_of_query(query.intent.period))), query.filter)
+class RequestedTime(NamedTuple):
+    """A period that hits should be about."""
+
+    period: Period
+    by_option: bool
+    """Whether the caller gave it, so that the indexing time replaces missing dates."""
+    weight: float | None
+    """Share of dates in the score; ``None`` for :func:`time_weight`."""
+    sigma_days: float
 
 
-def time_weight(candidates: Candidates) -> float:
+def dates_wanted(time: RequestedTime, query: Query) -> Wants:
+    """Return the columns with the times of a chunk, and the search of chunks of the period."""
+    filter = combine(HasFacet(tuple(buckets_of_query(time.period))), query.filter)
+    return Wants(
+        fields=("dates", "created_at") if time.by_option else ("dates",),
+        searches=(FurtherSearch("dated", filter, limit=DATED),),
+        statistics=True,
+    )
+
+
+def time_weight(weight: float | None, candidates: Candidates) -> float:
     """Return the share of dates in the score, 0 to :data:`WEIGHT_LIMIT` unless the query says it.
 
     Topic and time share the score by their information, that of a time being :data:`TIME_TERMS`.
     """
-    weight = candidates.query.temporal.weight
     if weight is None:
-        weight = min(WEIGHT_LIMIT, TIME_TERMS / (TIME_TERMS + candidates.plan.informative))
+        informative = candidates.request.informative
+        weight = min(WEIGHT_LIMIT, TIME_TERMS / (TIME_TERMS + informative))
     return weight
 
 
 def score_closeness(
-    _columns: Sequence[str], items: Sequence[Candidate], candidates: Candidates
+    time: RequestedTime, items: Sequence[Candidate], candidates: Candidates
 ) -> None:
     """Make closeness in time a share of each candidate's score."""
-    weight = time_weight(candidates)
+    weight = time_weight(time.weight, candidates)
     for item in items:
-        closeness = _closeness(item, candidates.query)
+        closeness = _closeness(item, time)
         blend(item, NAME, closeness, weight, closeness=closeness, share=weight)
 
 
@@ -86,27 +103,19 @@ def periods_of(item: Candidate) -> list[Period]:
     return from_numbers(item.columns.get("dates") or ())
 
 
-def _columns(query: Query) -> Sequence[str] | None:
-    """Return the columns with the times of a chunk; ``None`` if they do not count."""
-    if query.intent.period is None:
-        return None
-    return ("dates",) if query.period is None else ("dates", "created_at")
-
-
-def _closeness(item: Candidate, query: Query) -> float:
+def _closeness(item: Candidate, time: RequestedTime) -> float:
     """Return the closeness in time of a candidate, 0 to 1.
 
     Only for a time range does the indexing time replace missing dates.
     """
-    asked, sigma = query.intent.period, query.temporal.sigma_days
-    assert asked is not None
+    asked, sigma = time.period, time.sigma_days
     periods = periods_of(item)
     created = item.columns.get("created_at")
-    if periods or query.period is None or created is None:
+    if periods or not time.by_option or created is None:
         return proximity(periods, asked, sigma=sigma)
     day = day_of(created)
     return CREATED_SHARE * proximity([Period(day, day)], asked, sigma=sigma)
 
 
 NAME = "temporal"
-TIME_CLOSENESS = scorer(NAME, _columns, score_closeness, lambda columns: columns)
+TIME_CLOSENESS = scorer(NAME, 30, score_closeness, wants=dates_wanted)

@@ -8,19 +8,29 @@ count little if few candidates have any, and nothing changes if all are of one d
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from ability_search.documents import Floats
+from ability_search.extensions.understanding.intent import Order
 from ability_search.extensions.understanding.periods import day_of
 from ability_search.extensions.understanding.time_closeness import periods_of, time_weight
 from ability_search.search.candidates import Candidate, Candidates, adjust
 from ability_search.search.stage import scorer
 from ability_search.search.stages.pseudo_relevance import TAU
+from ability_search.search.wants import Wants
 
 LIKELY: Final = 0.5
 """Probability that the best hit is relevant, in queries for the newest."""
+
+
+class RequestedOrder(NamedTuple):
+    """Whether the newest or the oldest come first."""
+
+    order: Order
+    weight: float | None
+    """Share of dates in the score; ``None`` for :func:`.time_weight`."""
 
 
 def order_gains(days: Floats, relevance: Floats) -> Floats:
@@ -47,10 +57,11 @@ def order_gains(days: Floats, relevance: Floats) -> Floats:
     return np.asarray(relevance * (alone - alone @ relevance / relevance.sum()))
 
 
-def score_order(order: str, items: Sequence[Candidate], candidates: Candidates) -> None:
+def score_order(time: RequestedOrder, items: Sequence[Candidate], candidates: Candidates) -> None:
     """Raise the newest of the relevant candidates, or the oldest, and lower the others."""
-    weight = time_weight(candidates)
-    for item, gain in zip(items, _gains(items, order, candidates.now).tolist(), strict=True):
+    weight = time_weight(time.weight, candidates)
+    gains = _gains(items, time.order, candidates.now).tolist()
+    for item, gain in zip(items, gains, strict=True):
         score = min(1.0, max(0.0, item.score + weight * gain))
         adjust(item, NAME, score, gain=gain, share=weight)
 
@@ -85,5 +96,8 @@ def _date(item: Candidate, today: int) -> float | None:
 
 NAME = "order"
 TIME_ORDER = scorer(
-    NAME, lambda query: query.intent.order, score_order, lambda _: ("dates", "created_at")
+    NAME,
+    40,
+    score_order,
+    wants=lambda _time, _query: Wants(fields=("dates", "created_at"), statistics=True),
 )

@@ -8,11 +8,11 @@ from dataclasses import asdict
 
 from ability_search.errors import DatabaseUnavailable
 from ability_search.search.candidates import Answer, Candidate, Candidates
-from ability_search.search.options import Expand
+from ability_search.search.options import Expand, QueryInput
 from ability_search.search.query import Query
 from ability_search.search.response import HitContext
-from ability_search.search.stage import Ports, option_stage
-from ability_search.search.stages.diversity import reach_of
+from ability_search.search.stage import Phase, Ports, Stage
+from ability_search.search.wants import Wants
 from ability_search.store.records import Passage
 from ability_search.text.chunkers.strategies import joined
 
@@ -64,17 +64,16 @@ def merged(hits: Sequence[tuple[Hashable, int]], *, most: int, reach: int, span:
     return into
 
 
-def count_merged(ranked: Sequence[Candidate], query: Query) -> int:
-    """Return the number of hits left after adjacent ones are merged, at least.
+def left_merged(
+    option: Expand, ranked: Sequence[Candidate], candidates: Candidates
+) -> list[Candidate]:
+    """Return the hits left after adjacent ones are merged, or as many as are left at least.
 
     In the order of their text as few are left as in any other, one of a reranker included.
     """
-    option = query.context
-    if option is None:
-        return len(ranked)
-    if query.asked.reranker is not None:
+    if candidates.reranked:
         ranked = sorted(ranked, key=lambda item: _place(item, option))
-    return len(set(_heads(ranked, option, query)))
+    return [ranked[place] for place in sorted(set(_heads(ranked, option, candidates)))]
 
 
 async def merge_adjacent(option: Expand, candidates: Candidates, _ports: Ports) -> None:
@@ -83,7 +82,7 @@ async def merge_adjacent(option: Expand, candidates: Candidates, _ports: Ports) 
     Hits beyond the page are neither merged nor kept.
     """
     ranked, kept = candidates.ranked, []
-    for place, head in enumerate(_heads(ranked, option, candidates.query)):
+    for place, head in enumerate(_heads(ranked, option, candidates)):
         if head == place:
             kept.append(ranked[place])
         else:
@@ -93,13 +92,12 @@ async def merge_adjacent(option: Expand, candidates: Candidates, _ports: Ports) 
     candidates.ranked = kept
 
 
-async def read_contexts(
-    option: Expand, page: Sequence[Candidate], answer: Answer, ports: Ports
-) -> None:
+async def read_contexts(option: Expand, answer: Answer, ports: Ports) -> None:
     """Read the text around each hit of a page, with one read per collection.
 
     A chunk that was replaced since it was found gets no context.
     """
+    page = answer.page
     wanted: dict[str, dict[str, None]] = {}
     chosen: list[Candidate] = []
     left = _MOST
@@ -129,15 +127,14 @@ async def read_contexts(
         item.context = _context(item, passages, option)
 
 
-def _heads(ranked: Sequence[Candidate], option: Expand, query: Query) -> list[int]:
+def _heads(ranked: Sequence[Candidate], option: Expand, candidates: Candidates) -> list[int]:
     """Return the place of the hit that each hit is merged into, for those that fill the page.
 
-    With diversity, for all hits that the picks of the page choose among: the choice must not
-    depend on the page.
+    If a later stage chooses among more than these, for all of them: the choice must not depend on
+    the page.
     """
     places = [_place(item, option) for item in ranked]
-    most = query.end if query.diversity is None else reach_of(query.end)
-    return merged(places, most=most, reach=_reach(option), span=_SPAN)
+    return merged(places, most=candidates.selected_from, reach=_reach(option), span=_SPAN)
 
 
 def _place(item: Candidate, option: Expand) -> tuple[Hashable, int]:
@@ -179,11 +176,24 @@ def _context(item: Candidate, passages: Mapping[str, Passage], option: Expand) -
     )
 
 
+def _expand(asked: QueryInput) -> Expand | None:
+    option = asked.expand
+    return Expand(mode=option) if isinstance(option, str) else option
+
+
+def _wants(option: Expand, _query: Query) -> Wants:
+    return Wants(fields=("section",) if option.mode == "section" else ())
+
+
 NAME = "expand"
-CONTEXT_EXPANSION = option_stage(
+CONTEXT_EXPANSION = Stage(
     NAME,
-    lambda query: query.context,
+    Phase.SELECT,
+    20,
     merge_adjacent,
-    fields=lambda option: ("section",) if option.mode == "section" else (),
+    option=_expand,
+    wants=_wants,
+    left=left_merged,
     computes=True,
 )
+CONTEXTS = Stage(NAME, Phase.PAGE, 0, read_contexts, option=_expand)

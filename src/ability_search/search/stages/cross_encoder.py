@@ -6,9 +6,10 @@ from collections.abc import Sequence
 
 from ability_search.errors import RerankerUnavailable
 from ability_search.search.candidates import Answer, Candidate, adjust, put_behind
+from ability_search.search.hit_rows import read_rows
 from ability_search.search.options import Reranker
-from ability_search.search.stage import Ports, option_stage
-from ability_search.search.stages.hit_rows import read_rows
+from ability_search.search.stage import Phase, Ports, Stage
+from ability_search.search.wants import Wants
 from ability_search.store.records import ChunkText
 from ability_search.text.passages import embedded_text
 
@@ -57,4 +58,11 @@ def _rescore(
 
 
 NAME = "reranker"
-CROSS_ENCODER = option_stage(NAME, lambda query: query.asked.reranker, rerank)
+CROSS_ENCODER = Stage(
+    NAME,
+    Phase.RERANK,
+    0,
+    rerank,
+    option=lambda asked: asked.reranker,
+    wants=lambda option, _: Wants(depth=option.top),
+)

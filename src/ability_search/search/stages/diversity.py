@@ -17,7 +17,8 @@ import numpy.typing as npt
 from ability_search.documents import Floats
 from ability_search.errors import DatabaseUnavailable
 from ability_search.search.candidates import Candidate, Candidates, adjust, put_behind
-from ability_search.search.stage import Ports, option_stage
+from ability_search.search.stage import Phase, Ports, Stage
+from ability_search.search.wants import Wants
 
 _TIMES = 3
 """Candidates compared per hit on the page."""
@@ -146,4 +147,13 @@ async def _embeddings(
 
 
 NAME = "diversity"
-DIVERSITY = option_stage(NAME, lambda query: query.diversity, diversify)
+DIVERSITY = Stage(
+    NAME,
+    Phase.SELECT,
+    30,
+    diversify,
+    option=lambda asked: (
+        asked.diversity if asked.diversity is not None and asked.diversity < 1 else None
+    ),
+    wants=lambda _, query: Wants(depth=reach_of(query.end)),
+)

@@ -8,16 +8,30 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 from ability_search.documents import instant
+from ability_search.errors import InvalidInput
+from ability_search.filters.parser import key_path
 from ability_search.search.candidates import Candidate, Candidates, scale
-from ability_search.search.query import Rule
+from ability_search.search.options import FieldRule, QueryInput
+from ability_search.search.query import METADATA, field_name, is_chunk_field
 from ability_search.search.stage import scorer
+from ability_search.search.wants import Wants
 from ability_search.store.records import metadata_column
 
 Scalar = str | float | bool
 _Key = tuple[int, float, str]
+
+
+class Rule(NamedTuple):
+    """A rule on a field of a chunk."""
+
+    field: str
+    """``source``, ``title``, ``content``, ``kind``, ``createdAt`` or ``metadata.<key>``."""
+    path: tuple[str, ...]
+    """Keys within the metadata, outermost first."""
+    option: FieldRule
 
 
 def boosts(
@@ -140,10 +154,31 @@ def _value(rule: Rule, row: Mapping[str, Any]) -> Any:
     return value
 
 
+def rules_of(asked: QueryInput) -> list[Rule] | None:
+    """Return the rules of a request that have an effect.
+
+    Raises:
+        InvalidInput: if one of them has no condition.
+    """
+    rules = [_rule(name, option) for name, option in asked.rerank.items()]
+    return [rule for rule in rules if rule.option.weight > 0] or None
+
+
+def _rule(name: str, option: FieldRule) -> Rule:
+    rules = option.rules
+    if rules.contains is rules.priority is rules.sort is None:
+        raise InvalidInput(f"rerank.{name}.rules", "needs contains, priority or sort")
+    full = field_name(name)
+    if is_chunk_field(full):
+        return Rule(full, (), option)
+    return Rule(full, key_path(f"rerank.{name}", full.removeprefix(METADATA)), option)
+
+
 NAME = "rules"
 FIELD_RULES = scorer(
     NAME,
-    lambda query: [rule for rule in query.rules if rule.option.weight > 0] or None,
+    60,
     score_rules,
-    lambda rules: [_column(rule) for rule in rules],
+    option=rules_of,
+    wants=lambda rules, _: Wants(fields=tuple(map(_column, rules))),
 )

@@ -7,51 +7,65 @@ full-text score, whichever retriever found it.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final, NamedTuple
 
 from ability_search.errors import InvalidInput
+from ability_search.filters.parser import key_path
 from ability_search.search.candidates import Candidate, Candidates, blend
-from ability_search.search.options import FullText
-from ability_search.search.plan import FULL_TEXT
-from ability_search.search.query import Query
+from ability_search.search.options import QueryInput
+from ability_search.search.query import METADATA, Query, field_name, is_chunk_field
 from ability_search.search.stage import scorer
-from ability_search.text.analyzer import analyzer_for
-from ability_search.text.bm25 import QueryTerms, terms_in_fields
-from ability_search.text.term_statistics import TermStatistics
+from ability_search.search.wants import Product, Wants
+from ability_search.text.term_ids import CONTENT, TITLE, metadata_field
+
+FULL_TEXT: Final = "fullText"
 
 
-def full_text_terms(
-    query: Query, statistics: TermStatistics | None, *, language: str
-) -> QueryTerms | None:
-    """Return the terms of the topic in the fields that the query chose, with equal weights.
+class FullTextSearch(NamedTuple):
+    """The option with the names of its fields."""
 
-    Args:
-        query: The query.
-        statistics: Term statistics of the collection.
-        language: Language of the collection.
+    weight: float
+    fields: tuple[str, ...]
+    """As their terms are indexed."""
+    language: str | None
 
-    Returns:
-        ``None`` if the query does not use full-text search.
+
+def full_text(asked: QueryInput) -> FullTextSearch | None:
+    """Return the option of a request.
 
     Raises:
-        InvalidInput: if the query sets another language than the collection's.
+        InvalidInput: if one of its fields is no text.
     """
-    option = query.full_text
-    if option is None or statistics is None:
+    option = asked.full_text
+    if option is None or not option.enabled:
         return None
-    analyzer = analyzer_for(language)
-    if option.language and option.language.strip().lower() != analyzer.language:
+    names = (_text_field(f"fullText.fields.{n}", name) for n, name in enumerate(option.fields))
+    fields = tuple(dict.fromkeys(names))
+    return FullTextSearch(option.weight, fields, option.language) if option.weight > 0 else None
+
+
+def _text_field(path: str, name: str) -> str:
+    """Return the name of a field under which its terms are indexed."""
+    full = field_name(name)
+    if full in (TITLE, CONTENT):
+        return full
+    if is_chunk_field(full):
         raise InvalidInput(
-            "fullText.language",
-            f"the collection is analyzed as {language!r}",
-            hint="Omit language, or use search-reindex to change the collection's.",
+            path, "is not a text field", hint="Use title, content or metadata.<key>."
         )
-    terms = analyzer.query_terms(query.intent.topic)
-    return terms_in_fields(terms, statistics, dict.fromkeys(query.text_fields, 1.0))
+    return metadata_field(key_path(path, full.removeprefix(METADATA)))
 
 
-def score_full_text(option: FullText, items: Sequence[Candidate], candidates: Candidates) -> None:
+def _wants(option: FullTextSearch, query: Query) -> Wants:
+    words = Product(query.topic, option.fields, option.language, retrieves=True)
+    return Wants(products={FULL_TEXT: words})
+
+
+def score_full_text(
+    option: FullTextSearch, items: Sequence[Candidate], candidates: Candidates
+) -> None:
     """Make the normalized full-text score a share of the score."""
-    terms = candidates.plan.products[FULL_TEXT]
+    terms = candidates.request.products[FULL_TEXT]
     raw = [item.values.get(FULL_TEXT) or item.columns.get(FULL_TEXT) or 0.0 for item in items]
     for item, score, value in zip(items, raw, terms.normalized(raw).tolist(), strict=True):
         if score > 0:
@@ -59,4 +73,4 @@ def score_full_text(option: FullText, items: Sequence[Candidate], candidates: Ca
         blend(item, FULL_TEXT, value, option.weight, bm25=score, normalized=value)
 
 
-FULL_TEXT_SCORES = scorer(FULL_TEXT, lambda query: query.full_text, score_full_text)
+FULL_TEXT_SCORES = scorer(FULL_TEXT, 20, score_full_text, option=full_text, wants=_wants)

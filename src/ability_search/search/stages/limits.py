@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from math import inf
 
 from ability_search.search.candidates import Candidate, Candidates
-from ability_search.search.query import Retriever
-from ability_search.search.stage import Ports, option_stage
+from ability_search.search.stage import Phase, Ports, Stage
+from ability_search.search.wants import Retriever
 
 
 def above(items: Sequence[Candidate], floor: float, *, mode: str) -> list[Candidate]:
@@ -25,30 +25,20 @@ def above(items: Sequence[Candidate], floor: float, *, mode: str) -> list[Candid
     ]
 
 
-def complete(candidates: Candidates) -> bool:
-    """Return whether a deeper search would add no hit."""
-    weights, depths = candidates.weights, candidates.plan.depths
-    return (
-        candidates.query.asked.min_signals is not None  # only the first candidates have them
-        or not any(weights.get(name, 1.0) for name in candidates.unfinished)
-        or floor_depth(candidates) <= depths[-1]
-    )
-
-
-def floor_depth(candidates: Candidates) -> float:
+def floor_depth(floor: float, candidates: Candidates) -> float:
     """Return the least depth at which the retrievers reached candidates below ``minScore``.
 
     Those that only a deeper search finds are below it too. Infinity if one has not reached any.
     """
-    floor, plan = candidates.query.asked.min_score, candidates.plan
-    by: Retriever = "keyword" if plan.vector is None else "semantic"
-    if floor is None or not candidates.weights.get(by, 1.0):
+    request = candidates.request
+    by: Retriever = "keyword" if request.vector is None else "semantic"
+    if not candidates.weights.get(by, 1.0):
         return inf
     scores = ((item, item.fused if by == "keyword" else item.cosine) for item in candidates.found)
     below = [item for item, score in scores if score is None or score < floor]
-    names = [by] if plan.kinds is None else [by, f"{by}Aspects"]
     return max(
-        min((item.depth for item in below if name in item.ranks), default=inf) for name in names
+        min((item.depth for item in below if name in item.ranks), default=inf)
+        for name in request.names(by, deep=True)
     )
 
 
@@ -60,10 +50,12 @@ async def apply_floor(floor: float, candidates: Candidates, _ports: Ports) -> No
             f"minScore: {floor} was compared with normalized keyword scores,"
             " because the query has no vector"
         )
-    reached = floor_depth(candidates)
+    reached = floor_depth(floor, candidates)
+    candidates.exhausted |= reached <= candidates.request.depths[-1]
     ranked = above(candidates.ranked, floor, mode=candidates.mode)
     candidates.ranked = [item for item in ranked if item.depth <= reached]
-    candidates.below = every - len(candidates.ranked)
+    left_out = every - len(candidates.ranked)
+    candidates.explained["minScore"] = {"floor": floor, "leftOut": left_out}
 
 
 async def require_signals(least: int, candidates: Candidates, _ports: Ports) -> None:
@@ -71,7 +63,8 @@ async def require_signals(least: int, candidates: Candidates, _ports: Ports) -> 
 
     Deeper ranks do not count, so that all pages are of one list.
     """
-    most = candidates.plan.depths[0]
+    most = candidates.request.depths[0]
+    candidates.exhausted = True
     candidates.ranked = [
         item
         for item in candidates.ranked
@@ -100,12 +93,30 @@ async def limit_sources(most: int, candidates: Candidates, _ports: Ports) -> Non
 
 
 PER_SOURCE = "maxPerSource"
-SIGNAL_FLOOR = option_stage(
-    "ranking", lambda query: query.asked.min_signals, require_signals, computes=True
+SIGNAL_FLOOR = Stage(
+    "minSignals",
+    Phase.LIMIT,
+    10,
+    require_signals,
+    option=lambda asked: asked.min_signals,
+    step="ranking",
+    computes=True,
 )
-SCORE_FLOOR = option_stage(
-    "ranking", lambda query: query.asked.min_score, apply_floor, computes=True
+SCORE_FLOOR = Stage(
+    "minScore",
+    Phase.LIMIT,
+    20,
+    apply_floor,
+    option=lambda asked: asked.min_score,
+    step="ranking",
+    computes=True,
 )
-SOURCE_LIMIT = option_stage(
-    PER_SOURCE, lambda query: query.asked.max_per_source, limit_sources, computes=True
+SOURCE_LIMIT = Stage(
+    PER_SOURCE,
+    Phase.SELECT,
+    10,
+    limit_sources,
+    option=lambda asked: asked.max_per_source,
+    left=lambda most, ranked, _: [item for item, _ in limited(ranked, most)],
+    computes=True,
 )

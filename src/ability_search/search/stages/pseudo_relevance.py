@@ -15,12 +15,11 @@ import numpy as np
 import numpy.typing as npt
 
 from ability_search.documents import Floats
-from ability_search.errors import DatabaseUnavailable
-from ability_search.search.candidates import Candidate, Candidates
-from ability_search.search.options import Feedback
-from ability_search.search.plan import OWN, Plan
-from ability_search.search.retrievers import retrieve
-from ability_search.search.stage import Ports, option_stage
+from ability_search.search.candidates import Candidate, Candidates, Learned
+from ability_search.search.options import Feedback, QueryInput
+from ability_search.search.query_vectors import moved_vector
+from ability_search.search.stage import Phase, Ports, Stage
+from ability_search.search.wants import OWN, SearchRequest, Wants
 from ability_search.text.bm25 import QueryTerms, inverse_document_frequency, joined
 from ability_search.text.term_ids import are_of_content
 from ability_search.text.term_statistics import TermStatistics
@@ -40,26 +39,6 @@ def feedback_weights(scores: npt.ArrayLike) -> Floats:
     found = np.asarray(scores, dtype=np.float64)
     raw = np.exp((found - found.max()) / TAU)
     return np.asarray(raw / raw.sum())
-
-
-def moved_vector(
-    vector: npt.ArrayLike, examples: npt.ArrayLike, weights: npt.ArrayLike, *, beta: float
-) -> Floats:
-    """Return the query vector moved towards its first hits, ``q + beta sum_j w_j t_j``, normalized.
-
-    Args:
-        vector: query vector of unit length, shape (d,).
-        examples: vectors of the m feedback hits, of unit length, shape (m, d).
-        weights: weights of those m, shape (m,), summing to 1.
-        beta: how far the vector moves.
-
-    Returns:
-        Shape (d,), of unit length; the query vector itself if the sum is zero.
-    """
-    own, towards, share = (np.asarray(each, np.float64) for each in (vector, examples, weights))
-    moved = own + beta * share @ towards
-    length = float(np.linalg.norm(moved))
-    return np.asarray(moved / length if length > 0 else own)
 
 
 def expansion_terms(
@@ -102,56 +81,57 @@ def expansion_terms(
     return QueryTerms(tuple(ids[kept].tolist()), tuple(chosen), sum(chosen))
 
 
-async def search_again(option: Feedback, candidates: Candidates, ports: Ports) -> None:
-    """Search again with the query expanded by its first hits; unchanged if none is similar enough.
-
-    Raises:
-        NotFound: if the collection is gone.
-    """
-    plan = candidates.plan
-    examples = _examples(await candidates.first_hits(), plan, option)
+async def learn(option: Feedback, candidates: Candidates, _ports: Ports) -> None:
+    """Let the query expanded by its first hits be searched; none, if none is similar enough."""
+    learned = candidates.learned
+    if learned is not None:
+        if candidates.request is learned.request and candidates.query.asked.explain:
+            for item in candidates.found:
+                item.trace[NAME] = {"cosine": item.moved, "bm25": item.bm25}
+        return
+    if candidates.failed:
+        return
+    examples = _examples(await candidates.first_hits(), candidates.request, option)
     if not examples:
-        candidates.plan = replace(plan, learned={"chunks": {}, "terms": 0})
+        candidates.explained[NAME] = {"chunks": {}, "terms": 0}
         return
-    try:
-        await retrieve(candidates, expanded(plan, examples, option, candidates.statistics), ports)
-    except DatabaseUnavailable as exc:
-        candidates.warnings.append(f"pseudo-relevance feedback was not applied: {exc}")
-        return
-    if candidates.query.asked.explain:
-        for item in candidates.found:
-            item.trace[NAME] = {"cosine": item.moved, "bm25": item.bm25}
+    candidates.learned = expanded(candidates.request, examples, option, candidates.statistics)
 
 
-def _examples(hits: Sequence[Candidate], plan: Plan, option: Feedback) -> list[Candidate]:
+def _examples(
+    hits: Sequence[Candidate], request: SearchRequest, option: Feedback
+) -> list[Candidate]:
     """Return the first hits of the least similarity required; by keyword score without a vector."""
 
     def similarity(item: Candidate) -> float:
-        return item.fused if plan.vector is None else item.cosine or 0.0
+        return item.fused if request.vector is None else item.cosine or 0.0
 
     known = [item for item in hits if item.columns.get("embedding") is not None]
     return [item for item in known[: option.chunks] if similarity(item) >= option.min_similarity]
 
 
 def expanded(
-    plan: Plan, examples: Sequence[Candidate], option: Feedback, statistics: TermStatistics | None
-) -> Plan:
-    """Return the plan of the expanded query.
+    request: SearchRequest,
+    examples: Sequence[Candidate],
+    option: Feedback,
+    statistics: TermStatistics | None,
+) -> Learned:
+    """Return the searches of the expanded query.
 
     Args:
-        plan: Plan of the original query.
+        request: The searches of the original query.
         examples: The feedback hits, best first, with their terms and embeddings; at least one.
         option: The feedback options.
         statistics: Term statistics of the collection, if terms are searched.
     """
     shares = feedback_weights([item.score for item in examples])
-    vector, terms = plan.vector, plan.terms
+    vector, terms = request.vector, request.terms
     added = 0
     if vector is not None:
         embeddings = [item.columns["embedding"] for item in examples]
         vector = moved_vector(vector, embeddings, shares, beta=option.weight).tolist()
     if terms is not None and statistics is not None:
-        named = [terms, *plan.products.values()]
+        named = [terms, *request.products.values()]
         further = expansion_terms(
             [(item.columns["terms"], item.columns["weights"]) for item in examples],
             shares,
@@ -161,20 +141,25 @@ def expanded(
         )
         added = len(further.ids)
         terms = joined(terms, further, weight=option.weight)
-    return replace(
-        plan,
-        vector=vector,
-        terms=terms,
-        cosines=plan.cosines if plan.vector is None else {OWN: plan.vector, **plan.cosines},
-        first=0,
-        learned={
-            "chunks": dict(zip([item.chunk_id for item in examples], shares.tolist(), strict=True)),
-            "terms": added,
-        },
+    compared = {} if request.vector is None else {OWN: request.vector}
+    again = replace(
+        request, vector=vector, terms=terms, cosines={**compared, **request.cosines}, first=0
+    )
+    weights = dict(zip([item.chunk_id for item in examples], shares.tolist(), strict=True))
+    return Learned(
+        again,
+        {NAME: {"chunks": weights, "terms": added}},
+        failure="pseudo-relevance feedback was not applied",
     )
 
 
+def feedback(asked: QueryInput) -> Feedback | None:
+    """Return the option of a request; ``None`` if nothing is learned."""
+    option = Feedback() if asked.prf is True else asked.prf or None
+    return option if option is not None and option.weight > 0 else None
+
+
 NAME = "prf"
-PSEUDO_RELEVANCE = option_stage(
-    NAME, lambda query: query.feedback, search_again, when=lambda candidates: not candidates.failed
+PSEUDO_RELEVANCE = Stage(
+    NAME, Phase.FIND, 10, learn, option=feedback, wants=lambda option, _: Wants(whole=option.chunks)
 )

@@ -7,7 +7,9 @@ from typing import Any, Final
 
 import numpy as np
 
+from ability_search.search.candidates import Answer
 from ability_search.search.response import Budget, Cut, CutPart, Hit, HitContext, QueryResult
+from ability_search.search.stage import Phase, Ports, Stage
 from ability_search.text.chunkers.boundaries import cut_before, sentences
 from ability_search.text.token_counter import TokenCounter
 from ability_search.wire import Result
@@ -20,6 +22,8 @@ _REDUCTIONS: Final[Mapping[CutPart, Any]] = {"context": None, "metadata": {}}
 _MARGIN: Final = 12
 """Tokens reserved for numbers that are known only when the answer is complete."""
 _COMMA: Final = 1
+_COUNTED: Final = 100
+"""Work of counting the tokens of a hit, in candidates."""
 
 
 def beginning(text: str, budget: int, counter: TokenCounter) -> str:
@@ -162,3 +166,14 @@ def _beginning_of(hit: Hit, most: int, counter: TokenCounter) -> Hit:
         if over <= 0 or not content:
             return short
         room = min(room, counter.count(content)) - over
+
+
+async def _fit(most: int, answer: Answer, ports: Ports) -> None:
+    result = answer.result
+    assert result is not None
+    answer.result = await ports.turns.run(
+        lambda: fit_answer(result, most, ports.counter), work=_COUNTED * result.count
+    )
+
+
+TOKEN_BUDGET = Stage(NAME, Phase.ANSWER, 10, _fit, option=lambda asked: asked.max_result_tokens)

@@ -11,7 +11,6 @@ import pytest
 from tests.ability_search.extensions.cli.conftest import Network, Run
 from tests.command_lines import root
 
-from ability_search.search.options import QueryInput
 from ability_search.search.response import (
     Degraded,
     Highlight,
@@ -22,6 +21,7 @@ from ability_search.search.response import (
     SourcePath,
     Understood,
 )
+from ability_search.tools.inputs import QueryInput
 
 INDEXED = "2026-02-01T00:00:00.000Z"
 

@@ -9,20 +9,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.ability_search.search import values
-from tests.ability_search.search.values import candidates_of, chunk, query_of
+from tests.ability_search.search.values import candidates_of, chunk
 
 from ability_search.extensions.understanding.exclusion_penalty import EXCLUSION_PENALTY, SHARE
-from ability_search.search.plan import Plan
-from ability_search.search.query import understood
+from ability_search.search.wants import SearchRequest
 from ability_search.text.bm25 import QueryTerms
 
 TERMS = QueryTerms((1,), (2.0,), 2.0)
-PLAN = Plan(products={"excluded0Words": TERMS, "excluded1Words": TERMS})
+PLAN = SearchRequest(products={"excluded0Words": TERMS, "excluded1Words": TERMS})
 
 
-def factors(*columns: dict[str, Any], plan: Plan = PLAN) -> list[float]:
+def factors(*columns: dict[str, Any], plan: SearchRequest = PLAN) -> list[float]:
     """Return the factor of each candidate with these columns, for two excluded phrases."""
-    query = understood(query_of("caching besides Redis or disks"), now=0)
+    query = values.understood_query("caching besides Redis or disks")
     items = []
     for place, own in enumerate(columns):
         item = chunk(f"#{place}", str(place), 0.5)

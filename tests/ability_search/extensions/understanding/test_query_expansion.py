@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.ability_search.search.values import query_of
+from tests.ability_search.search.values import PIPELINE, candidates_of, query_of
 
 from ability_search.extensions.understanding.query_expansion import (
+    EXPANSION,
     SHARE,
     read_phrases,
     read_question,
-    search_vector,
 )
-from ability_search.search.query import EXPANSION
+from ability_search.search.retrievers import requested
+from ability_search.search.wants import SearchRequest, Wants
 
 
 @pytest.mark.parametrize(
@@ -68,15 +67,21 @@ def test_phrases_are_embedded_with_the_topic_and_a_question_alone() -> None:
     terms = query_of("cats", expandQuery=True)
     back = query_of("cats", expandQuery={"method": "stepBack"})
     own = {"cosine": "cats"}
-    assert terms.texts == own
-    assert replace(terms, expansion=("pet", "tom")).texts == own | {EXPANSION: "cats, pet, tom"}
-    assert replace(back, expansion=("pets?",)).texts == own | {EXPANSION: "pets?"}
+    assert PIPELINE.wants(terms).vectors == own
+    wants = PIPELINE.wants(terms.with_option(EXPANSION, ("pet", "tom")))
+    assert wants.vectors == own | {EXPANSION: "cats, pet, tom"}
+    wants = PIPELINE.wants(back.with_option(EXPANSION, ("pets?",)))
+    assert wants.vectors == own | {EXPANSION: "pets?"}
 
 
 def test_own_vector_counts_more_than_the_expansion() -> None:
     own, further = np.array([1.0, 0.0]), np.array([0.0, 1.0])
-    assert search_vector({"cosine": [1.0, 0.0]}) == [1.0, 0.0]
-    moved = np.array(search_vector({"cosine": own.tolist(), EXPANSION: further.tolist()}))
+    candidates = candidates_of(query_of(), SearchRequest())
+    candidates.vectors = {"cosine": [1.0, 0.0]}
+    assert requested(candidates).vector == [1.0, 0.0]
+    candidates.vectors = {"cosine": own.tolist(), EXPANSION: further.tolist()}
+    candidates.wants = Wants(towards={EXPANSION: SHARE})
+    moved = np.array(requested(candidates).vector)
     assert np.linalg.norm(moved) == pytest.approx(1)
     assert moved @ further == pytest.approx(SHARE * (moved @ own))
 

@@ -9,19 +9,26 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.ability_search.search import values
-from tests.ability_search.search.values import DOCS, candidates_of, chunk, query_of
+from tests.ability_search.search.values import (
+    DOCS,
+    PIPELINE,
+    candidates_of,
+    chunk,
+    query_of,
+    understood_query,
+    wanted_fields,
+)
 
+from ability_search.collection import Collection
 from ability_search.extensions.understanding.exclusion_penalty import EXCLUSION_PENALTY
 from ability_search.extensions.understanding.periods import Period, iso_day, months, one_day
 from ability_search.extensions.understanding.time_closeness import TIME_CLOSENESS, time_weight
 from ability_search.extensions.understanding.time_order import TIME_ORDER
 from ability_search.filters.tree import And, Exists, Field, HasFacet
 from ability_search.search.candidates import Candidate
-from ability_search.search.pipeline import SCORERS, wanted_fields
-from ability_search.search.plan import Plan
-from ability_search.search.planner import planned
-from ability_search.search.query import Query, understood
-from ability_search.search.retrievers import pooled
+from ability_search.search.query import Query
+from ability_search.search.retrievers import pooled, requested
+from ability_search.search.wants import FurtherSearch, SearchRequest, Vectors
 from ability_search.store.records import Row, VectorSearch
 from ability_search.text.bm25 import QueryTerms
 from ability_search.text.term_statistics import TermStatistics
@@ -31,11 +38,11 @@ DAY_MS = 86_400_000
 NOW = (one_day(2026, 3, 25).first or 0) * DAY_MS
 MARCH = months(2021, 3)
 MARCH_RANGE = {"from": "2021-03-01", "to": "2021-03-31"}
-PLAN = Plan(terms=TERMS, depths=(10,), beam=10, scan_below=0)
+PLAN = SearchRequest(terms=TERMS, depths=(10,), beam=10, scan_below=0)
 
 
 def read(text: str, **options: Any) -> Query:
-    return understood(query_of(text, explain=True, **options), now=NOW)
+    return understood_query(text, now=NOW, explain=True, **options)
 
 
 def candidate(name: str, *periods: Period, score: float = 0.5, **columns: Any) -> Candidate:
@@ -46,28 +53,39 @@ def candidate(name: str, *periods: Period, score: float = 0.5, **columns: Any) -
     return found
 
 
-def scored(query: Query, *items: Candidate, plan: Plan = PLAN) -> dict[str, float]:
+def scored(query: Query, *items: Candidate, plan: SearchRequest = PLAN) -> dict[str, float]:
     candidates = candidates_of(query, plan, items, NOW)
     candidates.blocks = [list(items)] if items else []
-    for stage in SCORERS:
-        values.apply(stage, candidates)
+    values.score(candidates)
     return {item.chunk_id: item.score for item in items}
+
+
+def request_of(
+    query: Query, vectors: Vectors | None, collection: Collection = DOCS
+) -> SearchRequest:
+    """The searches for a query in a collection without texts."""
+    candidates = replace(candidates_of(query, SearchRequest(), now=NOW), collection=collection)
+    candidates.wants, candidates.vectors = PIPELINE.wants(query), vectors
+    candidates.statistics = TermStatistics.empty()
+    return requested(candidates)
 
 
 def test_query_without_intent_is_its_own_topic() -> None:
     query = query_of("caching in 2025 besides Redis")
-    assert (query.intent.topic, query.intent.excluded) == (query.asked.query, ())
-    assert query.texts == {"cosine": query.asked.query}
+    assert query.topic == query.asked.query
+    assert PIPELINE.wants(query).vectors == {"cosine": query.asked.query}
     assert wanted_fields(query) == []
-    assert query.recognized is None
+    assert query.understood is None
     assert query.explained == {}
 
 
 def test_embedded_texts_are_named_by_their_columns() -> None:
     text = "what was decided on caching besides Redis or disks"
     query, topic = read(text), "what was decided on caching"
-    assert query.texts == {"cosine": topic, "excluded0": "Redis", "excluded1": "disks"}
-    assert read(text, hypotheticalAnswer="an answer").texts["cosine"] == "an answer"
+    phrases = {"excluded0": "Redis", "excluded1": "disks"}
+    assert PIPELINE.wants(query).vectors == {"cosine": topic} | phrases
+    wants = PIPELINE.wants(read(text, hypotheticalAnswer="an answer"))
+    assert wants.vectors["cosine"] == "an answer"
 
 
 def test_only_needed_fields_are_read() -> None:
@@ -84,9 +102,7 @@ def test_dated_search_uses_the_vector_or_the_terms(mode: Any) -> None:
     own = Exists(Field("title"))
     query = replace(read("caching in March 2021", mode=mode), filter=own)
     vectors = None if mode == "keyword" else {"cosine": [1.0]}
-    candidates = candidates_of(query, Plan())
-    candidates.statistics, candidates.depth = TermStatistics.empty(), 5
-    plan = planned(candidates, query, vectors)
+    plan = request_of(query, vectors)
     dated = plan.searches(DOCS)[-1]
     assert (dated.name, dated.limit) == ("dated", 30)
     by = dated.vector if isinstance(dated, VectorSearch) else dated.terms
@@ -101,13 +117,11 @@ def test_dated_search_uses_the_vector_or_the_terms(mode: Any) -> None:
 def test_words_of_a_time_count_as_far_as_no_model_knows_the_texts(
     mode: str, agreement: float, share: float
 ) -> None:
-    candidates = candidates_of(read("caching in March 2021", mode=mode), Plan())
-    candidates.statistics = TermStatistics.empty()
-    candidates.collection = replace(DOCS, agreement=agreement)
+    collection = replace(DOCS, agreement=agreement)
     vectors = None if mode == "keyword" else {"cosine": [1.0]}
-    plan = planned(candidates, candidates.query, vectors)
+    plan = request_of(read("caching in March 2021", mode=mode), vectors, collection)
     assert plan.terms is not None
-    topic = planned(candidates, read("caching", mode=mode), vectors).terms
+    topic = request_of(read("caching", mode=mode), vectors, collection).terms
     assert topic is not None
     assert plan.terms.information == pytest.approx(topic.information * (1 + share))
     assert (len(plan.terms.ids) > len(topic.ids)) == bool(share)
@@ -119,7 +133,8 @@ def test_dated_candidates_have_the_score_of_their_search() -> None:
     assert (by_vector.cosine, by_vector.ranks) == (0.7, {"dated": 1})
     (by_terms,) = pooled({"dated": [row]}, DOCS, PLAN.depths, compared=())
     assert (by_terms.cosine, by_terms.values) == (None, {"dated": 0.7})
-    plan = replace(PLAN, dated=HasFacet(("2021-03",)))
+    dated = FurtherSearch("dated", HasFacet(("2021-03",)), limit=30)
+    plan = replace(PLAN, further=[dated])
     (hit,) = values.ranked(candidates_of(query_of(mode="keyword"), plan, [by_terms], NOW))
     assert hit.score == pytest.approx(float(TERMS.normalized([0.7])[0]))
 
@@ -144,7 +159,7 @@ def test_closeness_is_a_share_of_the_score() -> None:
 def test_dates_count_less_with_informative_words() -> None:
     query = read("caching in March 2021")
     plans = [replace(PLAN, informative=information) for information in (0.0, 0.5, 2.0, 10.0)]
-    weights = [time_weight(candidates_of(query, plan, [], NOW)) for plan in plans]
+    weights = [time_weight(None, candidates_of(query, plan, [], NOW)) for plan in plans]
     assert weights == pytest.approx([0.5, 0.5, 0.25, 0.0625])
 
 

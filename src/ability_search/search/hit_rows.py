@@ -7,12 +7,11 @@ from collections.abc import Collection, Sequence
 from typing import Final
 
 from ability_search.documents import instant
-from ability_search.search.candidates import Answer, Candidate
-from ability_search.search.options import Expand
+from ability_search.search.candidates import Answer, Candidate, Candidates
 from ability_search.search.query import Query
-from ability_search.search.response import Highlight, Hit
-from ability_search.search.stage import Ports, Stage
-from ability_search.search.stages.context_expansion import CONTEXT_EXPANSION, read_contexts
+from ability_search.search.response import Degraded, Highlight, Hit, QueryResult
+from ability_search.search.retrievers import explained_retrieval
+from ability_search.search.stage import Ports
 from ability_search.text.analyzer import Analyzer, analyzer_for
 
 HIGHLIGHTS_LIMIT: Final = 20
@@ -35,37 +34,13 @@ async def read_rows(items: Sequence[Candidate], ports: Ports) -> None:
             own[row.rid].row = row
 
 
-async def read_page(answer: Answer, ports: Ports) -> None:
-    """Keep the requested page of hits, with their rows and contexts.
-
-    A chunk that was replaced since it was found is left out.
-    """
-    option, page = answer.query.context, answer.ranked[answer.query.asked.offset : answer.query.end]
-
-    async def contexts(option: Expand) -> None:
-        with answer.clock.step(CONTEXT_EXPANSION.step):
-            await read_contexts(option, page, answer, ports)
-
-    if option is None:
-        await read_rows(page, ports)
-    else:
-        await asyncio.gather(read_rows(page, ports), contexts(option))
-    answer.ranked = [item for item in page if item.row is not None]
-    answer.lost = len(page) - len(answer.ranked)
-
-
-async def build_hits(answer: Answer, _ports: Ports) -> None:
-    """Build the hits of the page."""
+def build_hits(answer: Answer) -> None:
+    """Build the hits of the page; a chunk that was replaced since it was found is left out."""
     query = answer.query
-    analyzers = {item.collection.language for item in answer.ranked if query.asked.highlights}
-    marked = {name: _marked(query.intent.topic, analyzer_for(name)) for name in analyzers}
-    answer.hits = [
-        hit_of(item, query, marked.get(item.collection.language)) for item in answer.ranked
-    ]
-
-
-PAGE_ROWS = Stage("rows", read_page, step="rows")
-HITS = Stage("rows", build_hits, step="rows", computes=True)
+    page = [item for item in answer.page if item.row is not None]
+    analyzers = {item.collection.language for item in page if query.asked.highlights}
+    marked = {name: _marked(query.topic, analyzer_for(name)) for name in analyzers}
+    answer.hits = [hit_of(item, query, marked.get(item.collection.language)) for item in page]
 
 
 _Marked = tuple[frozenset[str], Analyzer]
@@ -153,3 +128,41 @@ def _highlights(content: str, terms: Collection[str], analyzer: Analyzer) -> lis
     """Return the matches in a hit's content."""
     found = matches(content, terms, analyzer)
     return [Highlight(start=first, end=last, text=content[first:last]) for first, last in found]
+
+
+def result_of(answer: Answer) -> QueryResult:
+    """Return the answer to a query as callers see it."""
+    query, asked = answer.query, answer.query.asked
+    lists = list(answer.searched.values())
+    single = None if query.several else lists[0]
+    explained = {}
+    if asked.explain:
+        explained = {
+            name: {**query.explained, **explained_retrieval(own)}
+            for name, own in answer.searched.items()
+        }
+    hyde = asked.hypothetical_answer is not None and any(own.mode != "keyword" for own in lists)
+    return QueryResult(
+        results=answer.hits,
+        count=len(answer.hits),
+        query=asked.query,
+        collection=asked.collection,
+        mode=asked.mode,
+        model=single.collection.model if single else None,
+        hyde=True if hyde else None,
+        relevance=answer.relevance,
+        understood=query.understood,
+        degraded=_degraded(lists, several=query.several),
+        warnings=answer.warnings or None,
+        timings=answer.clock.finished(),
+        explain=(next(iter(explained.values())) if single else explained) if explained else None,
+    )
+
+
+def _degraded(lists: Sequence[Candidates], *, several: bool) -> Degraded | None:
+    """Return the first degradation, with the names of all degraded collections of several."""
+    degraded = {own.collection.public_name: own.degraded for own in lists if own.degraded}
+    first = next(iter(degraded.values()), None)
+    if first is None or not several:
+        return first
+    return first.model_copy(update={"collections": list(degraded)})
