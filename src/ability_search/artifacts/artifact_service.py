@@ -26,7 +26,8 @@ from ability_search.config.schema import Settings
 from ability_search.documents import Document
 from ability_search.errors import InvalidInput, NotFound
 from ability_search.index.generations import Generations
-from ability_search.index.index_calls import IndexOptions, IndexReport, Report
+from ability_search.index.index_calls import IndexReport, Report
+from ability_search.index.index_fields import IndexFields
 from ability_search.index.index_ports import IndexPorts
 from ability_search.index.indexer import Indexer
 from ability_search.index.jobs import new_record
@@ -154,7 +155,7 @@ class ArtifactService:
             DatabaseUnavailable: if the store did not answer.
         """
         model = options.model or self._settings.embedding.model
-        chosen = IndexOptions(model=model, force=options.force, embed_all=options.force)
+        chosen = IndexFields(model=model, force=options.force)
         record = new_record(checked_name(name))
         reports: list[IndexReport] = []
         kept: set[str] = set()

@@ -20,11 +20,11 @@ from ability_search.cli.app import DefaultGroup, app, command, new_group
 from ability_search.cli.clients import CLIENT_NAME, choose_target, client_settings, new_client
 from ability_search.cli.parameters import (
     BrokerOption,
-    IndexingOptions,
     JsonOption,
     TimeoutOption,
     given,
     json_object,
+    tool_fields,
 )
 from ability_search.cli.progress import progress_bar
 from ability_search.client.tool_client import LONG_SECONDS, Advance, ToolClient
@@ -40,6 +40,7 @@ from ability_search.evaluation.runs import (
     write_run,
 )
 from ability_search.filters.operands import instants
+from ability_search.index.index_fields import RebuildFields
 from ability_search.search.options import QueryInput
 from ability_search.sync.trees import collection_name
 from kadi_client import NotConnected
@@ -120,7 +121,7 @@ def run(
     out: OutputOption = None,
     collection: IntoOption = None,
     *,
-    indexing: IndexingOptions,
+    indexing: RebuildFields,
     fresh: FreshOption = False,
     concurrency: Annotated[int, typer.Option(min=1, max=16, help="Concurrent queries.")] = 2,
     up: UpOption = False,
@@ -155,7 +156,7 @@ def run(
         limit=limit,
         fields={**given(model=indexing.model, asOf=_moment(as_of)), **_query_fields(options)},
         collection=collection,
-        recipe=indexing.fields(),
+        recipe=tool_fields(indexing),
         fresh=fresh,
         concurrency=concurrency,
         timeout=timeout,

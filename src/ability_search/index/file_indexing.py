@@ -8,8 +8,6 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict
-
 from ability_search.documents import Document
 from ability_search.files.file_documents import changed_files, open_extractor, read_files
 from ability_search.files.selection import (
@@ -20,27 +18,12 @@ from ability_search.files.selection import (
     select,
     unmatched_patterns,
 )
-from ability_search.index.index_calls import IndexOptions, IndexReport, Progress, Report
+from ability_search.index.index_calls import IndexReport, Progress, Report
+from ability_search.index.index_fields import FileFields, IndexFields
 from ability_search.index.index_ports import IndexPorts
 from ability_search.index.indexer import Indexer
 
 _PAGE = 1000
-
-
-class FileRequest(BaseModel):
-    """A selection of files to index, and their format."""
-
-    model_config = ConfigDict(frozen=True, from_attributes=True)
-
-    path: str
-    format: str | None = None
-    include: Sequence[str] = ()
-    exclude: Sequence[str] = ()
-    gitignore: bool = False
-    sweep: bool = False
-    """Remove sources under the path whose files are gone or excluded now."""
-    sweep_all: bool = False
-    """Remove those too that :meth:`.Selection.swept` doubts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +53,7 @@ class FileIndexing:
         self._base = base
 
     async def index(
-        self, name: str, request: FileRequest, options: IndexOptions, report: Report
+        self, name: str, request: FileFields, options: IndexFields, report: Report
     ) -> FileReport:
         """Index a file, or the files below a directory.
 
@@ -129,7 +112,7 @@ class FileIndexing:
         return FileReport(total.result, taken, unread, removed)
 
     async def _store_documents(
-        self, name: str, documents: Sequence[Document], options: IndexOptions, total: _Total
+        self, name: str, documents: Sequence[Document], options: IndexFields, total: _Total
     ) -> Sequence[str]:
         """Store documents; return the sources of those whose text is needed."""
         if not documents:
@@ -140,7 +123,7 @@ class FileIndexing:
         total.add(report)
         return report.wanted
 
-    def _select(self, request: FileRequest) -> Selection:
+    def _select(self, request: FileFields) -> Selection:
         roots = self._settings.files.allowed_roots
         path, root = allowed(request.path, roots, base=self._base)
         selection = select(

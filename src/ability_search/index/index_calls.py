@@ -5,44 +5,19 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from pydantic import BaseModel, ConfigDict
-
-from ability_search.collection import Collection, Context, ModelInput
+from ability_search.collection import Collection, ModelInput
 from ability_search.config.schema import Settings
 from ability_search.documents import KINDS, Document
 from ability_search.errors import InvalidInput, SearchError
+from ability_search.index.index_fields import IndexFields
 from ability_search.index.preparation import Recipe
 from ability_search.index.sequences import CONTEXT
 from ability_search.text.analyzer import DEFAULT_LANGUAGE, analyzer_for
 from ability_search.text.languages import language_of, stemmer_of
 
 
-class IndexOptions(BaseModel):
-    """The options of an index call; ``None`` leaves the choice to the collection."""
-
-    model_config = ConfigDict(frozen=True, from_attributes=True)
-
-    chunk_strategy: str | None = None
-    max_tokens: int | None = None
-    overlap: int | None = None
-    context: Context | None = None
-    """Context of each chunk, see :mod:`.sequences`."""
-    model: str | None = None
-    language: str | None = None
-    kinds: tuple[str, ...] | None = None
-    """Kinds to derive from each document, see :data:`~ability_search.documents.KINDS`."""
-    kinds_by: str | None = None
-    """The method of deriving kinds: ``local`` extraction, or a language model (``chat``)."""
-    force: bool = False
-    """Index unchanged documents, too."""
-    embed_all: bool = False
-    """Embed every text, without stored vectors."""
-    dedup_threshold: float | None = None
-    """Minimum cosine of a near-duplicate, in (0, 1]."""
-
-
 def recipe_for(
-    options: IndexOptions, collection: Collection | None, settings: Settings, *, detected: str = ""
+    options: IndexFields, collection: Collection | None, settings: Settings, *, detected: str = ""
 ) -> Recipe:
     """Return the recipe of a call: its options, else those of the collection, else the settings.
 
@@ -95,7 +70,7 @@ def recipe_for(
     )
 
 
-def dedup_threshold(options: IndexOptions, collection: Collection | None) -> float | None:
+def dedup_threshold(options: IndexFields, collection: Collection | None) -> float | None:
     """Return the minimum cosine of a near-duplicate of a call; ``None`` if there are none."""
     return options.dedup_threshold or (collection.dedup_threshold if collection else None)
 
@@ -107,12 +82,12 @@ def model_input(model: str | None, settings: Settings) -> ModelInput:
 
 
 def _kinds(
-    options: IndexOptions, collection: Collection | None, settings: Settings
+    options: IndexFields, collection: Collection | None, settings: Settings
 ) -> tuple[str, ...]:
-    wanted = options.kinds
-    if wanted is None:
-        wanted = collection.kinds if collection else settings.kinds.kinds
-    return tuple(kind for kind in KINDS if kind in wanted)
+    chosen: Sequence[str] | None = options.kinds
+    if chosen is None:
+        chosen = collection.kinds if collection else settings.kinds.kinds
+    return tuple(kind for kind in KINDS if kind in chosen)
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,13 +29,13 @@ from ability_search.index.embedding_cache import EmbeddingCache
 from ability_search.index.index_calls import (
     Failure,
     IndexCall,
-    IndexOptions,
     IndexReport,
     Report,
     Written,
     dedup_threshold,
     recipe_for,
 )
+from ability_search.index.index_fields import IndexFields
 from ability_search.index.index_ports import IndexPorts
 from ability_search.index.pipeline import Limits, Pipeline, Steps, Task
 from ability_search.index.preparation import (
@@ -95,7 +95,7 @@ class Indexer:
         self,
         name: str,
         documents: Sequence[Document],
-        options: IndexOptions,
+        options: IndexFields,
         report: Report,
     ) -> IndexReport:
         """Index ``documents`` in the collection ``name``, which is created if it is missing.
@@ -183,7 +183,7 @@ class Indexer:
         record: str,
         collection: Collection | None,
         documents: Sequence[Document],
-        options: IndexOptions,
+        options: IndexFields,
         report: Report,
         *,
         keep_refused: bool = False,
@@ -247,7 +247,7 @@ class Indexer:
                     call,
                     recipe,
                     model,
-                    embed_all=options.embed_all,
+                    embed_all=options.force and not keep_refused,
                     keep_refused=keep_refused,
                 )
         except EmbeddingUnavailable as exc:
@@ -507,7 +507,7 @@ class Indexer:
         more = len(names) > limit
         return SourcePage(collection, names[:limit], _cursor(names[limit - 1]) if more else None)
 
-    def _model(self, options: IndexOptions, collection: Collection | None) -> str:
+    def _model(self, options: IndexFields, collection: Collection | None) -> str:
         if collection is None:
             return options.model or self._settings.embedding.model
         if options.model and options.model != collection.model:

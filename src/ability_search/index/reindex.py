@@ -14,14 +14,8 @@ from ability_search.collection import Collection
 from ability_search.documents import Document, is_kind
 from ability_search.errors import Busy, DatabaseUnavailable, NotFound, SearchError, TooLarge
 from ability_search.index.generations import Generations
-from ability_search.index.index_calls import (
-    IndexOptions,
-    IndexReport,
-    Progress,
-    Report,
-    model_input,
-    recipe_for,
-)
+from ability_search.index.index_calls import IndexReport, Progress, Report, model_input, recipe_for
+from ability_search.index.index_fields import IndexFields, RebuildFields
 from ability_search.index.index_ports import IndexPorts
 from ability_search.index.indexer import Indexer, detected_language
 from ability_search.index.jobs import Jobs, Publish, Run, new_record
@@ -99,7 +93,7 @@ class Reindexer:
         """The jobs that this worker executes."""
         return tuple(self._runs.values())
 
-    async def start(self, name: str, options: IndexOptions, *, job_id: str | None = None) -> Run:
+    async def start(self, name: str, chosen: RebuildFields, *, job_id: str | None = None) -> Run:
         """Start a job that chunks and embeds the whole collection again.
 
         An abandoned job with the same options is continued; one with other options is replaced.
@@ -114,7 +108,7 @@ class Reindexer:
             raise Busy("the worker is shutting down", retry_after=1.0)
         await self._registry.get(name)
         live = await self._registry.current(name)
-        options = self._rebuilding.resolved(live, options)
+        options = self._rebuilding.resolved(live, chosen)
         last = await self._jobs.find(name, REINDEX)
         if last is not None and last.running and not last.expired:
             raise _busy(last)
@@ -198,7 +192,7 @@ class Reindexer:
                 task.cancel()
         await asyncio.gather(*(run.release() for run in self._runs.values()))
 
-    async def _begin(self, live: Collection, options: IndexOptions, job_id: str) -> Job:
+    async def _begin(self, live: Collection, options: IndexFields, job_id: str) -> Job:
         record = new_record(live.name)
         built = await self._rebuilding.begin(live, record, options)
         job = Job(
@@ -233,7 +227,7 @@ class Reindexer:
     async def _work(self, run: Run) -> None:
         """Build the generation, with retries, until the job has ended."""
         job = run.job
-        options = IndexOptions.model_validate(job.options)
+        options = IndexFields.model_construct(**job.options)
         backoff, waited, best = Backoff(cap=_LONGEST_PAUSE), 0.0, 0
         while True:
             try:
@@ -313,12 +307,14 @@ class Rebuilder:
         self._maintenance = maintenance
         self._links = NoteLinks(ports.store, ports.registry)
 
-    def resolved(self, live: Collection, options: IndexOptions) -> IndexOptions:
+    def resolved(self, live: Collection, chosen: RebuildFields) -> IndexFields:
         """Return the options with open ones filled in from the live generation.
 
         Raises:
             InvalidInput: if an option is invalid.
         """
+        names = RebuildFields.model_fields
+        options = IndexFields.model_construct(**{name: getattr(chosen, name) for name in names})
         language = options.language or live.language
         recipe = recipe_for(options, replace(live, language=language), self._settings)
         return options.model_copy(
@@ -329,14 +325,14 @@ class Rebuilder:
                 "overlap": recipe.chunk_overlap,
                 "language": recipe.language,
                 "context": recipe.context,
-                "kinds": recipe.kinds,
+                "kinds": list(recipe.kinds),
                 "kinds_by": recipe.kinds_by,
                 # The sources that differ are determined by comparing both generations.
                 "force": True,
             }
         )
 
-    async def begin(self, live: Collection, record: str, options: IndexOptions) -> Collection:
+    async def begin(self, live: Collection, record: str, options: IndexFields) -> Collection:
         """Create an empty generation and return its record, which is not stored yet.
 
         Args:
@@ -381,7 +377,7 @@ class Rebuilder:
         await self._store.create_generation(built)
         return built
 
-    async def build(self, name: str, record: str, options: IndexOptions, advance: Advance) -> None:
+    async def build(self, name: str, record: str, options: IndexFields, advance: Advance) -> None:
         """Complete the generation of a record and switch the collection to it.
 
         The generation may have been begun by any worker and be in any state. The switch happens
@@ -431,7 +427,7 @@ class Rebuilder:
         self,
         live: Collection,
         built: Collection,
-        options: IndexOptions,
+        options: IndexFields,
         advance: Advance,
         totals: _Totals,
         compared: bool = True,
@@ -470,7 +466,7 @@ class Rebuilder:
         self,
         built: Collection,
         documents: Sequence[Document],
-        options: IndexOptions,
+        options: IndexFields,
         report: Report,
     ) -> IndexReport:
         """Index restored documents in the new generation."""
@@ -575,9 +571,9 @@ def _of_source(source: str, error: SearchError) -> SearchError:
     return error
 
 
-def _recorded(options: IndexOptions) -> dict[str, Any]:
-    """Return options as recorded in the database; see the aliases of their fields."""
-    return options.model_dump(mode="json", by_alias=True)
+def _recorded(options: IndexFields) -> dict[str, Any]:
+    """Return options as recorded in the database."""
+    return options.model_dump(mode="json", by_alias=False)
 
 
 def _given_up(job: Job) -> SearchError:

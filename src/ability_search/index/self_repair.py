@@ -13,7 +13,7 @@ import secrets
 
 from ability_search.collection import Collection
 from ability_search.errors import SearchError
-from ability_search.index.index_calls import IndexOptions
+from ability_search.index.index_fields import IndexFields
 from ability_search.index.index_ports import IndexPorts
 from ability_search.index.reindex import Reindexer
 from ability_search.index.verification import found_by_terms
@@ -66,7 +66,7 @@ class SelfRepair:
             collection.name,
         )
         try:
-            await self._reindexing.start(collection.name, IndexOptions())
+            await self._reindexing.start(collection.name, IndexFields())
         except SearchError as exc:
             log.warning("could not start the reindex of %s yet: %s", collection.name, exc)
         else:

@@ -15,7 +15,8 @@ from ability_search.collection import Collection
 from ability_search.documents import Document, instant
 from ability_search.errors import InvalidInput, NotFound, TooLarge
 from ability_search.filters.operands import instants
-from ability_search.index.index_calls import IndexOptions, IndexReport, Report
+from ability_search.index.index_calls import IndexReport, Report
+from ability_search.index.index_fields import IndexFields
 from ability_search.index.index_ports import IndexPorts
 from ability_search.index.indexer import Indexer
 from ability_search.index.preparation import restored_document
@@ -79,7 +80,7 @@ class Sessions:
                 replace(each, source=_source(value.session_id, number))
                 for number, each in enumerate(new, start=turn + 1)
             ]
-        done = await self._indexing.index(value.collection, documents, IndexOptions(), report)
+        done = await self._indexing.index(value.collection, documents, IndexFields(), report)
         if new:
             failed = {each.source for each in done.failed}
             state.history = [_entry(each) for each in documents if each.source not in failed]

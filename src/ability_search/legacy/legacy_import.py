@@ -15,7 +15,8 @@ from ability_search.artifacts.artifact_reader import Item
 from ability_search.artifacts.manifest import VECTORS, VERSION, Counts, Manifest, Origin, origin_of
 from ability_search.documents import Vector
 from ability_search.errors import DatabaseUnavailable, TextsRefused
-from ability_search.index.index_calls import IndexOptions, recipe_for
+from ability_search.index.index_calls import recipe_for
+from ability_search.index.index_fields import IndexFields
 from ability_search.index.index_ports import IndexPorts
 from ability_search.index.preparation import analyzed, chunk_records, source_record
 from ability_search.index.writer import new_collection
@@ -56,7 +57,7 @@ class LegacyArtifact:
         self._model = model
         self._reach = reach
         self._now = ports.now()
-        recipe = recipe_for(IndexOptions(), None, ports.settings)
+        recipe = recipe_for(IndexFields(), None, ports.settings)
         # Its vectors were made without prefixes.
         recipe = replace(recipe, query_prefix="", passage_prefix="")
         self._analyzer = analyzer_for(recipe.language)

@@ -16,7 +16,7 @@ from ability_search.analysis.graph_analyzer import GraphAnalyzer
 from ability_search.compute_turns import ComputeTurns
 from ability_search.errors import Cancelled, DeadlineExceeded, SearchError
 from ability_search.filters.predicate import matches
-from ability_search.index.file_indexing import FileIndexing, FileRequest
+from ability_search.index.file_indexing import FileIndexing
 from ability_search.index.generations import Generations
 from ability_search.index.index_calls import Progress
 from ability_search.index.index_ports import IndexPorts
@@ -124,7 +124,7 @@ class _Table:
         documents, refused = await asyncio.to_thread(requests.documents, value, self._limits)
         async with self._recorded(job, INDEX, value.collection, after=_SHORT_RUN) as run:
             report = await self._services.indexing.index(
-                value.collection, documents, requests.index_options(value), run.report
+                value.collection, documents, value, run.report
             )
             report.documents += len(refused)
             report.failed += refused
@@ -137,11 +137,8 @@ class _Table:
     ) -> results.IndexFileResult:
         """search-index-file."""
         job = _Job(call, value.job_id)
-        request = FileRequest.model_validate(value)
         async with self._recorded(job, FILES, value.collection) as run:
-            report = await self._services.files.index(
-                value.collection, request, requests.index_options(value), run.report
-            )
+            report = await self._services.files.index(value.collection, value, value, run.report)
             run.end(report.index.documents, responses.index_record(report.index))
         await self._services.maintenance.after_write(value.collection)
         return responses.index_file_result(report, job.id)
@@ -201,7 +198,7 @@ class _Table:
         announced = _Job(call, value.job_id)
         async with announced.failing(value.collection):
             run = await self._services.reindexing.start(
-                value.collection, requests.index_options(value), job_id=announced.id
+                value.collection, value, job_id=announced.id
             )
         if value.background:
             return responses.started_result(run.job)

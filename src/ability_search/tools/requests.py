@@ -13,7 +13,7 @@ from ability_search.documents import Document
 from ability_search.errors import InvalidInput, SearchError, TooLarge
 from ability_search.filters.parser import parse_filter, source_filter
 from ability_search.filters.tree import Filter, combine
-from ability_search.index.index_calls import Failure, IndexOptions
+from ability_search.index.index_calls import Failure
 from ability_search.index.overview import Wanted
 from ability_search.search.query import Query, parse_query
 from ability_search.text.chunkers.conversation_turns import (
@@ -142,14 +142,6 @@ def _metadata(item: inputs.DocumentInput) -> Mapping[str, Any]:
     if not is_markdown(item.content, item.format, item.language):
         return own
     return {**markdown_metadata(item.content), **own}
-
-
-def index_options(
-    value: inputs.IndexInput | inputs.IndexFileInput | inputs.ReindexInput,
-) -> IndexOptions:
-    """Return the indexing options of a call."""
-    options = IndexOptions.model_validate(value)
-    return options.model_copy(update={"embed_all": options.force})
 
 
 def query(value: inputs.QueryInput, limits: Limits, policy: Filter | None) -> Query:
