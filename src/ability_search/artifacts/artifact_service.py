@@ -29,10 +29,11 @@ from ability_search.index.generations import Generations
 from ability_search.index.index_calls import IndexReport, Report
 from ability_search.index.index_fields import IndexFields
 from ability_search.index.index_ports import IndexPorts
-from ability_search.index.indexer import Indexer
 from ability_search.index.jobs import new_record
 from ability_search.index.maintenance import Maintenance
+from ability_search.index.pipeline import IndexPipeline
 from ability_search.index.preparation import LAYOUT
+from ability_search.index.stored_sources import StoredSources
 from ability_search.text.token_counter import TokenCounter
 
 _PAGE = 1000
@@ -76,6 +77,7 @@ class ArtifactService:
     Args:
         ports: The ports and settings of indexing.
         indexing: Indexes the documents of a build.
+        sources: Deletes those that only the base of a build had.
         maintenance: Prepares an imported collection for searching.
         generations: Makes an imported collection visible.
         progress: Shows the progress to the user.
@@ -85,7 +87,8 @@ class ArtifactService:
     def __init__(
         self,
         ports: IndexPorts,
-        indexing: Indexer,
+        indexing: IndexPipeline,
+        sources: StoredSources,
         maintenance: Maintenance,
         generations: Generations,
         *,
@@ -97,6 +100,7 @@ class ArtifactService:
         self._settings = ports.settings
         self._counter = ports.counter
         self._indexing = indexing
+        self._sources = sources
         self._importing = Importer(ports, maintenance, generations)
         self._exporting = Exporter(ports)
         self._progress = progress
@@ -165,10 +169,7 @@ class ArtifactService:
                 if base is not None:
                     await self._importing.load(base, record, report)
                 async for batch in documents:
-                    collection = await self.registry.reload(record)
-                    part = await self._indexing.index_into(
-                        record, collection, batch, chosen, report
-                    )
+                    part = await self._indexing.index(record, batch, chosen, report)
                     reports.append(part)
                     kept.update(document.source for document in batch)
                     kept.difference_update(failure.source for failure in part.failed)
@@ -190,7 +191,7 @@ class ArtifactService:
             after = page[-1].source
             gone = [each.source for each in page if each.source not in kept]
             if gone:
-                await self._indexing.remove(collection, gone, children=False)
+                await self._sources.remove(collection, gone, children=False)
                 removed += len(gone)
         return removed
 
@@ -256,7 +257,7 @@ class ArtifactService:
         replaced = [each for each in names if each != name and similar.fullmatch(each)]
         for each in replaced:
             with suppress(NotFound):  # another search has deleted it
-                await self._indexing.delete(each)
+                await self._sources.delete(each)
         return name, replaced
 
 

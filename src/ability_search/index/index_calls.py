@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from ability_search.collection import Collection, ModelInput
 from ability_search.config.schema import Settings
 from ability_search.documents import KINDS, Document
-from ability_search.errors import InvalidInput, SearchError
+from ability_search.errors import InvalidInput, ModelMismatch, SearchError
 from ability_search.index.index_fields import IndexFields
 from ability_search.index.preparation import Recipe
 from ability_search.index.sequences import CONTEXT
@@ -64,21 +64,32 @@ def recipe_for(
         kinds_by=options.kinds_by or (collection.kinds_by if collection else settings.kinds.by),
         turns=context if isinstance(context, int) else chunking.context,
         context=context,
-        dedup_threshold=dedup_threshold(options, collection),
+        dedup_threshold=options.dedup_threshold
+        or (collection.dedup_threshold if collection else None),
         query_prefix=query_prefix,
         passage_prefix=passage_prefix,
     )
-
-
-def dedup_threshold(options: IndexFields, collection: Collection | None) -> float | None:
-    """Return the minimum cosine of a near-duplicate of a call; ``None`` if there are none."""
-    return options.dedup_threshold or (collection.dedup_threshold if collection else None)
 
 
 def model_input(model: str | None, settings: Settings) -> ModelInput:
     """Return the model of a new generation, the configured one by default, and its prefixes."""
     name = model or settings.embedding.model
     return ModelInput(name, *settings.embedding.prefixes_of(name))
+
+
+def chosen_model(options: IndexFields, collection: Collection | None, settings: Settings) -> str:
+    """Return the model to embed with: that of the collection, or of the call for a new one.
+
+    Raises:
+        ModelMismatch: if the call names another one than that of the collection.
+    """
+    if collection is None:
+        return options.model or settings.embedding.model
+    if options.model and options.model != collection.model:
+        raise ModelMismatch(
+            collection.public_name, recorded=collection.model, requested=options.model
+        )
+    return collection.model
 
 
 def _kinds(
@@ -91,7 +102,7 @@ def _kinds(
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class WrittenGroup:
     """The result of one transaction."""
 
     sources: int
@@ -142,6 +153,26 @@ class IndexReport:
         """Number of documents that are finished."""
         return self.added + self.updated + self.unchanged + len(self.failed)
 
+    def add(self, part: IndexReport) -> None:
+        """Add the results of a part of the call."""
+        self.model, self.dimensions = part.model, part.dimensions
+        self.chunks += part.chunks
+        self.added += part.added
+        self.updated += part.updated
+        self.unchanged += part.unchanged
+        self.deduplicated += part.deduplicated
+        self.reused += part.reused
+        self.failed += part.failed
+        self.kept += part.kept
+        self.seconds += part.seconds
+        for warning in part.warnings:
+            self.warn(warning)
+
+    def warn(self, warning: str) -> None:
+        """Add a warning, once."""
+        if warning not in self.warnings:
+            self.warnings.append(warning)
+
 
 @dataclass(frozen=True, slots=True)
 class Progress:
@@ -183,7 +214,7 @@ class IndexCall:
         """Record a document that is stored with a refused text; the first reason is kept."""
         _add_first(self.result.kept, Failure(document.source, error))
 
-    async def stored(self, written: Written) -> None:
+    async def stored(self, written: WrittenGroup) -> None:
         """Record the result of a transaction and publish the progress."""
         self.result.updated += written.replaced
         self.result.added += written.sources - written.replaced

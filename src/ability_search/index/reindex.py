@@ -6,7 +6,7 @@ import asyncio
 import logging
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -14,16 +14,16 @@ from ability_search.collection import Collection
 from ability_search.documents import Document, is_kind
 from ability_search.errors import Busy, DatabaseUnavailable, NotFound, SearchError, TooLarge
 from ability_search.index.generations import Generations
-from ability_search.index.index_calls import IndexReport, Progress, Report, model_input, recipe_for
+from ability_search.index.index_calls import IndexReport, Progress, model_input, recipe_for
 from ability_search.index.index_fields import IndexFields, RebuildFields
 from ability_search.index.index_ports import IndexPorts
-from ability_search.index.indexer import Indexer, detected_language
 from ability_search.index.jobs import Jobs, Publish, Run, new_record
 from ability_search.index.maintenance import Maintenance
-from ability_search.index.note_links import NoteLinks
 from ability_search.index.partial_vectors import NEUTRAL
+from ability_search.index.pipeline import IndexPipeline, detected_language
 from ability_search.index.preparation import prepare, restored_document
 from ability_search.index.sequences import with_preceding
+from ability_search.index.stored_sources import StoredSources
 from ability_search.index.verification import verify
 from ability_search.index.writer import expected_length, new_collection
 from ability_search.store.records import REINDEX, Job, SourceRecord
@@ -288,6 +288,7 @@ class Rebuilder:
         ports: The ports and settings of indexing.
         generations: Switches a collection to a new generation.
         indexing: The index service.
+        sources: Deletes the sources that the live generation does not have.
         maintenance: Builds the vector graph before the generation goes live.
     """
 
@@ -295,7 +296,8 @@ class Rebuilder:
         self,
         ports: IndexPorts,
         generations: Generations,
-        indexing: Indexer,
+        indexing: IndexPipeline,
+        sources: StoredSources,
         maintenance: Maintenance,
     ) -> None:
         self._ports = ports
@@ -304,8 +306,9 @@ class Rebuilder:
         self._current = ports.registry.current
         self._generations = generations
         self._indexing = indexing
+        self._sources = sources
         self._maintenance = maintenance
-        self._links = NoteLinks(ports.store, ports.registry)
+        self._carry = ports.added.carry
 
     def resolved(self, live: Collection, chosen: RebuildFields) -> IndexFields:
         """Return the options with open ones filled in from the live generation.
@@ -390,21 +393,22 @@ class Rebuilder:
             EmbeddingUnavailable: if the embedder failed; what was stored until then is kept.
             DatabaseUnavailable: if the database failed, or concurrent writes did not stop.
         """
-        totals = _Totals()
+        totals = IndexReport(name, 0, "")
         if (live := await self._current(name)).duplicates:
             # A stand-in that is not compared itself must be there before its duplicates.
             built = await self._current(record)
             await self._catch_up(live, built, options, advance, totals, compared=False)
         verified = False
-        linked: int | None = None  # revision of the live generation whose links were copied
+        carried: int | None = None  # revision of the live generation that extensions carried over
         passes = 0
         while passes < _PASSES:
             live, built = await self._current(name), await self._current(record)
             if await self._catch_up(live, built, options, advance, totals):
                 passes += 1
-            elif linked != live.revision:
-                await self._links.copy(live, built)
-                linked = live.revision
+            elif carried != live.revision:
+                for carry in self._carry:
+                    await carry(live, built)
+                carried = live.revision
             elif not verified:
                 total = live.sources
                 await advance(total, total, "building the graph")
@@ -429,7 +433,7 @@ class Rebuilder:
         built: Collection,
         options: IndexFields,
         advance: Advance,
-        totals: _Totals,
+        totals: IndexReport,
         compared: bool = True,
     ) -> int:
         """Update the new generation to match the live one; return the number of changed sources.
@@ -451,7 +455,12 @@ class Rebuilder:
                 async def further(progress: Progress, before: int = seen) -> None:
                     await advance(before + progress.done, live.sources, "reindexing")
 
-                totals.add(await self._add(built, documents, options, further))
+                part = await self._indexing.index(
+                    built.name, documents, options, further, rebuild=True
+                )
+                for failure in part.failed:
+                    raise _of_source(failure.source, failure.error)
+                totals.add(part)
                 seen += len(documents)
             if not wanted:
                 await advance(seen, live.sources, "comparing")
@@ -461,22 +470,6 @@ class Rebuilder:
         if current.sources != live.sources:
             changed += await self._remove_others(live, current)
         return changed
-
-    async def _add(
-        self,
-        built: Collection,
-        documents: Sequence[Document],
-        options: IndexFields,
-        report: Report,
-    ) -> IndexReport:
-        """Index restored documents in the new generation."""
-        current = await self._current(built.name)
-        part = await self._indexing.index_into(
-            built.name, current, documents, options, report, keep_refused=True
-        )
-        if part.failed:
-            raise _of_source(part.failed[0].source, part.failed[0].error)
-        return part
 
     async def _restorable(
         self, live: Collection, sources: Sequence[str], *, most: int = _PART
@@ -518,7 +511,7 @@ class Rebuilder:
             floor = page[-1][0]
             gone = [source for source, _ in page if source not in kept]
             if gone:
-                await self._indexing.remove(built, gone, children=False)
+                await self._sources.remove(built, gone, children=False)
                 removed += len(gone)
 
     async def _restored(self, live: Collection, records: Sequence[SourceRecord]) -> list[Document]:
@@ -537,21 +530,7 @@ class Rebuilder:
         return await with_preceding(documents, live, self._store, count=count)
 
 
-@dataclass(slots=True)
-class _Totals:
-    """Totals for the result, counted since the build was last started or resumed."""
-
-    reused: int = 0
-    failed: list[dict[str, str]] = field(default_factory=list)
-    warnings: list[str] = field(default_factory=list)
-
-    def add(self, part: IndexReport) -> None:
-        self.reused += part.reused
-        self.failed += [each.recorded() for each in part.kept]
-        self.warnings += [each for each in part.warnings if each not in self.warnings]
-
-
-def _result(live: Collection, built: Collection, totals: _Totals) -> dict[str, Any]:
+def _result(live: Collection, built: Collection, totals: IndexReport) -> dict[str, Any]:
     return {
         "generation": live.generation + 1,
         "documents": built.sources,
@@ -560,7 +539,7 @@ def _result(live: Collection, built: Collection, totals: _Totals) -> dict[str, A
         "model": built.model,
         "dimensions": built.dimensions,
         "reused": totals.reused,
-        "failed": totals.failed,
+        "failed": [each.recorded() for each in totals.kept],
         "warnings": totals.warnings,
     }
 

@@ -54,6 +54,7 @@ class LegacyArtifact:
     def __init__(self, old: OldCollection, ports: IndexPorts, model: str, reach: Reach) -> None:
         self._old = old
         self._counter = ports.counter
+        self._label = ports.added.label
         self._model = model
         self._reach = reach
         self._now = ports.now()
@@ -146,7 +147,11 @@ class LegacyArtifact:
         vectors, partial = self._vectors(pieces)
         document, passages = assembled(pieces, tokens)
         prepared = analyzed(
-            document, passages, content_hash=_hash(pieces, vectors), analyzer=self._analyzer
+            document,
+            passages,
+            content_hash=_hash(pieces, vectors),
+            analyzer=self._analyzer,
+            label=self._label,
         )
         prepared.vectors = list(vectors)
         prepared.partial = partial

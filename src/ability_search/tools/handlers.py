@@ -20,14 +20,15 @@ from ability_search.index.file_indexing import FileIndexing
 from ability_search.index.generations import Generations
 from ability_search.index.index_calls import Progress
 from ability_search.index.index_ports import IndexPorts
-from ability_search.index.indexer import Indexer
 from ability_search.index.jobs import Jobs, Run
 from ability_search.index.jobs import Progress as JobProgress
 from ability_search.index.maintenance import Maintenance
 from ability_search.index.overview import measure
+from ability_search.index.pipeline import IndexPipeline
 from ability_search.index.reindex import Reindexer
-from ability_search.index.self_repair import SelfRepair
 from ability_search.index.sessions import Sessions
+from ability_search.index.stored_sources import StoredSources
+from ability_search.index.verification import SelfRepair
 from ability_search.ops.metrics.meter import Meter
 from ability_search.ops.metrics.metric_table import DEGRADED_ANSWERS, QUERY_STAGE_SECONDS
 from ability_search.search.response import QueryResult, SimilarResult
@@ -57,7 +58,8 @@ class Services:
     """The services that the tools call."""
 
     ports: IndexPorts
-    indexing: Indexer
+    indexing: IndexPipeline
+    sources: StoredSources
     files: FileIndexing
     generations: Generations
     jobs: Jobs
@@ -252,7 +254,7 @@ class _Table:
                 session=erased,
             )
         sources = value.sources if value.source is None else [value.source]
-        deleted = await self._services.indexing.delete(value.collection, sources)
+        deleted = await self._services.sources.delete(value.collection, sources)
         return results.DeleteResult(
             deleted=deleted, collection=value.collection, source=value.source
         )
@@ -274,7 +276,7 @@ class _Table:
         self, value: inputs.CollectionInfoInput, _call: _Admitted
     ) -> results.CollectionInfoResult:
         """search-collection-info."""
-        page = await self._services.indexing.list_sources(
+        page = await self._services.sources.page(
             value.collection, limit=value.limit, cursor=value.cursor, children=value.children
         )
         jobs = await self._services.ports.store.jobs(value.collection)

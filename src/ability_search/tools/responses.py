@@ -11,8 +11,8 @@ from ability_search.collection import Collection
 from ability_search.documents import instant
 from ability_search.index.file_indexing import FileReport
 from ability_search.index.index_calls import IndexReport
-from ability_search.index.indexer import SourcePage
 from ability_search.index.overview import Overview
+from ability_search.index.stored_sources import SourcePage
 from ability_search.store.records import ANALYSIS, CONSOLIDATION, HISTORY, Job
 from ability_search.text.model_traits import language_warnings
 from ability_search.tools import results

@@ -8,11 +8,12 @@ share all sentences but two, differ least where the text turns.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 
 import numpy as np
 
-from ability_search.documents import Vector
+from ability_search.documents import Document, Vector
+from ability_search.errors import TextsRefused
 from ability_search.text.chunkers import boundaries
 from ability_search.text.chunkers.boundaries import Span
 from ability_search.text.chunkers.chunk_packing import Unstructured
@@ -28,6 +29,32 @@ _NEAR = 2
 _DEVIATIONS = 1.0
 _LEAST = 0.02
 """Minimum of a distance above the mean; less is rounding."""
+
+
+async def turning_points(
+    document: Document,
+    embed: Callable[[Sequence[str]], Awaitable[Sequence[Vector]]],
+    compute: Callable[[Callable[[], SentenceWindows], int], Awaitable[SentenceWindows]],
+) -> list[int]:
+    """Return the offsets at which a document turns; none if the embedder refuses its texts.
+
+    Args:
+        document: The document.
+        embed: Returns the vectors of texts.
+        compute: Returns the result of a computation on a text of so many characters.
+
+    Raises:
+        EmbeddingUnavailable: if the embedder failed.
+    """
+    text = document.content
+    windows = await compute(
+        lambda: SentenceWindows(text, document.format, document.language), len(text)
+    )
+    try:
+        vectors = await embed(windows.texts)
+    except TextsRefused:
+        return []
+    return windows.turns(np.stack(vectors)) if vectors else []
 
 
 class SentenceWindows:
