@@ -242,10 +242,7 @@ class Flow:
     def _awaits(self, holder: Prepared) -> bool:
         """Return whether documents in the same file are neither stored nor failed yet."""
         awaited = self._children.intersection(holder.document.children or ())
-        return bool(awaited - self._failed())
-
-    def _failed(self) -> set[str]:
-        return {each.source for each in self._call.result.failed}
+        return bool(awaited.difference(each.source for each in self._call.result.failed))
 
     async def _store(self, group: Sequence[Prepared]) -> None:
         """Store documents, files without a text of their own apart."""

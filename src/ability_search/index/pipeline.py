@@ -179,7 +179,8 @@ class IndexPipeline:
         await job.follow(await (self._registry.reload if stale else self._registry.find)(name))
         left = list(job.call.distinct(documents))
         last = left if job.is_public else []
-        await self._clear_up(job, last)
+        if job.collection is not None:
+            result.warnings += await self._sources.clear_up(job.collection, last)
         try:
             for _ in range(_ATTEMPTS):
                 try:
@@ -199,14 +200,6 @@ class IndexPipeline:
         await self._sources.discard(name, [each.source for each in last if each.blank])
         _conclude(job, time.perf_counter() - started)
         return result
-
-    async def _clear_up(self, job: IndexJob, documents: Sequence[Document]) -> None:
-        """Delete what is no longer in the files of documents; warn of what moved between them."""
-        if job.collection is None or not documents:
-            return
-        left = await self._sources.left_children(job.collection, documents)
-        await self._sources.discard(job.record, left)
-        job.call.result.warnings += await self._sources.moved(job.collection, documents)
 
     async def _index(self, job: IndexJob, documents: Sequence[Document]) -> None:
         """Take documents of a call through all steps.
@@ -235,7 +228,23 @@ class IndexPipeline:
             model=job.model,
             recipe=job.recipe,
         )
-        flow = Flow(job.call, _steps(job, splitting, writer), self._ports.settings)
+        settings = self._ports.settings
+        cache = EmbeddingCache(
+            self._ports,
+            job.model,
+            record=job.record,
+            dimensions=job.collection.dimensions if job.collection else None,
+            enabled=settings.embedding.reuse and (job.rebuild or not job.options.force),
+        )
+        steps = Steps(
+            split=splitting.run,
+            splitters=splitting.concurrency,
+            find_vectors=cache.find,
+            embed=partial(self._ports.embed, job.model),
+            write=writer.write,
+            keep_refused=job.rebuild,
+        )
+        flow = Flow(job.call, steps, settings)
         try:
             await flow.run(
                 [task._replace(document=turn) for task, turn in zip(changed, turns, strict=True)]
@@ -385,24 +394,6 @@ class Splitting:
 
     async def _compute(self, compute: Callable[[], T], characters: int) -> T:
         return await self._computing.run(compute, work=characters // _CHARACTERS)
-
-
-def _steps(job: IndexJob, splitting: Splitting, writer: Writer) -> Steps:
-    cache = EmbeddingCache(
-        job.ports,
-        job.model,
-        record=job.record,
-        dimensions=job.collection.dimensions if job.collection else None,
-        enabled=job.ports.settings.embedding.reuse and (job.rebuild or not job.options.force),
-    )
-    return Steps(
-        split=splitting.run,
-        splitters=splitting.concurrency,
-        find_vectors=cache.find,
-        embed=partial(job.ports.embed, job.model),
-        write=writer.write,
-        keep_refused=job.rebuild,
-    )
 
 
 def _length(document: Document) -> int:

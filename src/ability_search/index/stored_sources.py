@@ -145,16 +145,31 @@ class StoredSources:
                 break
         return list(every)
 
-    async def left_children(
-        self, collection: Collection, documents: Iterable[Document]
-    ) -> list[str]:
-        """Return the stored documents that are no longer in the files of others."""
+    async def clear_up(self, collection: Collection, documents: Sequence[Document]) -> list[str]:
+        """Delete the stored documents that are no longer in the files of these.
+
+        Returns:
+            Warnings for sources of documents in files that are stored as others'.
+        """
         holders = [each for each in documents if each.children is not None]
-        if not holders or not collection.nested:
-            return []
-        kept = {child for each in holders for child in each.children or ()}
-        left = await self._inside(collection, [each.source for each in holders], kept)
-        return [each.source for each in left]
+        if holders and collection.nested:
+            kept = {child for each in holders for child in each.children or ()}
+            left = await self._inside(collection, [each.source for each in holders], kept)
+            await self.discard(collection.name, [each.source for each in left])
+        within = {
+            each.source: each.of
+            for each in documents
+            if each.of is not None
+            and each.of == each.metadata.get("path")
+            and not each.source.startswith(f"{each.of}#")
+        }
+        records = await self._records(collection, [*within])
+        return [
+            f"{each.source!r} was {f'in {each.of}' if each.of else 'another document'} and is now"
+            f" in {within[each.source]}; give each its own source to keep both"
+            for each in records
+            if each.of != within[each.source]
+        ]
 
     async def inside(self, name: str, files: Sequence[str]) -> int:
         """Return the number of documents in stored files, less the files that do not count."""
@@ -173,23 +188,6 @@ class StoredSources:
         stored = await in_halves(partial(self._store.documents_of, collection.type), files)
         records = await self._records(collection, [each for each in stored if each not in left])
         return [each for each in records if each.metadata.get("path") == each.of]
-
-    async def moved(self, collection: Collection, documents: Iterable[Document]) -> list[str]:
-        """Return warnings for sources of documents in files that are stored as others'."""
-        holders = {
-            each.source: each.of
-            for each in documents
-            if each.of is not None
-            and each.of == each.metadata.get("path")
-            and not each.source.startswith(f"{each.of}#")
-        }
-        records = await self._records(collection, [*holders])
-        return [
-            f"{each.source!r} was {f'in {each.of}' if each.of else 'another document'} and is now"
-            f" in {holders[each.source]}; give each its own source to keep both"
-            for each in records
-            if each.of != holders[each.source]
-        ]
 
     async def _records(
         self, collection: Collection, sources: Sequence[str]
