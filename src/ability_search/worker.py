@@ -15,23 +15,26 @@ from typing import Any
 
 import httpx
 
-from ability_search.analysis.consolidator import Consolidator
-from ability_search.analysis.graph_analyzer import GraphAnalyzer
 from ability_search.compute_turns import ComputeTurns
 from ability_search.config.model_settings import Embedding, Expansion
 from ability_search.config.model_settings import Reranker as Reranking
 from ability_search.config.schema import Settings
 from ability_search.errors import Busy, ConfigurationError, SearchError
-from ability_search.index.derived_kinds import KindDerivation
+from ability_search.extensions.formats.front_matter import front_matter_warnings
+from ability_search.extensions.formats.semantic import turning_points
+from ability_search.extensions.kinds.derived_kinds import KindDerivation
+from ability_search.extensions.notes.consolidator import Consolidator
+from ability_search.extensions.notes.graph_analyzer import GraphAnalyzer
+from ability_search.extensions.notes.note_links import NoteLinks
+from ability_search.extensions.sessions.sessions import Sessions
+from ability_search.extensions.understanding.written_dates import dated
 from ability_search.index.file_indexing import FileIndexing
 from ability_search.index.generations import Generations
 from ability_search.index.index_ports import AddedSteps, IndexPorts
 from ability_search.index.jobs import Jobs, Publish
 from ability_search.index.maintenance import Maintenance
-from ability_search.index.note_links import NoteLinks
 from ability_search.index.pipeline import IndexPipeline
 from ability_search.index.reindex import Rebuilder, Reindexer
-from ability_search.index.sessions import Sessions
 from ability_search.index.stored_sources import StoredSources
 from ability_search.index.verification import SelfRepair
 from ability_search.network import worker_brokers
@@ -51,13 +54,10 @@ from ability_search.store.memory import MemoryStore
 from ability_search.store.port import Store
 from ability_search.store.registry import Registry
 from ability_search.store.statistics_cache import StatisticsCache
-from ability_search.text.chunkers.semantic import turning_points
 from ability_search.text.chunkers.strategies import SEMANTIC
-from ability_search.text.front_matter import front_matter_warnings
 from ability_search.text.token_counter import EstimatedTokens, TokenCounter, TokenizerTokens
 from ability_search.tools.boundary import failure
 from ability_search.tools.handlers import Services, search_tools
-from ability_search.understanding.written_dates import dated
 from kadi_client import Brokers, Connection, KadiError, Tool
 from kadi_client.context import handling, headers
 from kadi_client.provider import Observe, noted
