@@ -22,6 +22,7 @@ from ability_search.config.schema import Settings
 from ability_search.errors import Busy, ConfigurationError, SearchError
 from ability_search.extensions.formats.front_matter import front_matter_warnings
 from ability_search.extensions.formats.semantic import turning_points
+from ability_search.extensions.formats.sent_documents import read_document
 from ability_search.extensions.kinds.derived_kinds import KindDerivation
 from ability_search.extensions.notes.consolidator import Consolidator
 from ability_search.extensions.notes.graph_analyzer import GraphAnalyzer
@@ -228,6 +229,7 @@ def build_services(
     counter = token_counter(settings)
     paced = PacedChat(chat)
     added = AddedSteps(
+        read=[read_document],
         split={SEMANTIC: turning_points},
         check_markdown=[front_matter_warnings],
         label=[dated],

@@ -38,6 +38,22 @@ Carry = Callable[[Collection, Collection], Awaitable[None]]
 """Gives a new generation what the documents of the live one do not say, given both."""
 
 
+class ReadDocument(Protocol):
+    """Reads a document that a caller sent."""
+
+    def __call__(self, document: Document, *, titled: bool, field: str) -> Document:
+        """Return the document as it is indexed.
+
+        Args:
+            document: The document; its title is the source if none was given.
+            titled: Whether its title was given.
+            field: Name of its text in the input, for errors.
+
+        Raises:
+            InvalidInput: if its text does not have its format.
+        """
+
+
 class Derivation(Protocol):
     """Derives further parts of the documents of one call."""
 
@@ -61,6 +77,7 @@ class AddedSteps:
     """What extensions add to indexing, each in order; the core stores documents without it.
 
     Attributes:
+        read: Read the documents of ``search-index``.
         split: How a text is cut by strategy, for those that :func:`.chunk` wants to know turns of.
         check_markdown: Returns warnings for a Markdown document, given its source and text.
         label: Returns dates and keys of a passage.
@@ -68,6 +85,7 @@ class AddedSteps:
         carry: Called when a new generation has all documents of the live one.
     """
 
+    read: Sequence[ReadDocument] = ()
     split: Mapping[str, Split] = field(default_factory=dict)
     check_markdown: Sequence[Callable[[str, str], Sequence[str]]] = ()
     label: Sequence[Labelling] = ()

@@ -123,7 +123,9 @@ class _Table:
             await self._services.maintenance.after_write(report.collection)
             result = responses.index_result(report, job.id)
             return result.model_copy(update={"session": state})
-        documents, refused = await asyncio.to_thread(requests.documents, value, self._limits)
+        documents, refused = await asyncio.to_thread(
+            requests.documents, value, self._limits, self._services.ports.added.read
+        )
         async with self._recorded(job, INDEX, value.collection, after=_SHORT_RUN) as run:
             report = await self._services.indexing.index(
                 value.collection, documents, value, run.report
