@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, TypeVar
+from typing import Protocol
 
 from ability_search.collection import Collection
+from ability_search.compute_turns import ComputeTurns
 from ability_search.config.schema import Settings
 from ability_search.documents import Document, Vector
 from ability_search.index.preparation import Labelling, Prepared, Recipe
@@ -16,42 +17,19 @@ from ability_search.store.port import Store
 from ability_search.store.registry import Registry
 from ability_search.text.token_counter import TokenCounter
 
-T = TypeVar("T")
-
-
-class Compute(Protocol):
-    """Runs a computation whose work is that of so many characters, in a thread if it is long."""
-
-    async def __call__(self, compute: Callable[[], T], characters: int) -> T:
-        """Return the result of the computation."""
-
-
-Split = Callable[
-    [Document, Callable[[Sequence[str]], Awaitable[Sequence[Vector]]], Compute],
-    Awaitable[Sequence[int]],
-]
+Split = Callable[["IndexPorts", str, ComputeTurns, Document], Awaitable[Sequence[int]]]
 """Returns the offsets at which a document turns, see :data:`~.strategies.Turns`.
 
-It is given the document, a function that embeds texts, and one that computes.
+It is given the ports, the name of the embedding model and the turns in which callers compute.
+"""
+ReadDocument = Callable[[Document, bool, str], Document]
+"""Reads a document that a caller sent: returns it as it is indexed.
+
+It is given the document, whose title is its source if none was given, whether one was, and the
+name of its text in the input. It raises :class:`.InvalidInput` if the text is not of its format.
 """
 Carry = Callable[[Collection, Collection], Awaitable[None]]
 """Gives a new generation what the documents of the live one do not say, given both."""
-
-
-class ReadDocument(Protocol):
-    """Reads a document that a caller sent."""
-
-    def __call__(self, document: Document, *, titled: bool, field: str) -> Document:
-        """Return the document as it is indexed.
-
-        Args:
-            document: The document; its title is the source if none was given.
-            titled: Whether its title was given.
-            field: Name of its text in the input, for errors.
-
-        Raises:
-            InvalidInput: if its text does not have its format.
-        """
 
 
 class Derivation(Protocol):
@@ -111,6 +89,6 @@ class IndexPorts:
     added: AddedSteps = AddedSteps()
 
     async def embed(self, model: str, texts: Sequence[str]) -> Vector:
-        """Embed texts with the timeout of the settings; raises as :meth:`.Embedder.embed`."""
+        """Embed texts with the timeout of the settings; as :meth:`.Embedder.embed`."""
         timeout = self.settings.embedding.index_timeout
         return await self.embedder.embed(model, texts, timeout=timeout)

@@ -11,14 +11,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TypeVar
 
 from ability_search.collection import Collection, checked_name, public_name
 from ability_search.compute_turns import ComputeTurns
-from ability_search.documents import Document, Vector
+from ability_search.documents import Document
 from ability_search.errors import (
     DatabaseUnavailable,
     EmbeddingUnavailable,
@@ -37,7 +36,6 @@ from ability_search.index.index_calls import (
 from ability_search.index.index_fields import IndexFields
 from ability_search.index.index_ports import IndexPorts
 from ability_search.index.preparation import (
-    DocumentBounds,
     Prepared,
     Recipe,
     content_hash,
@@ -52,8 +50,6 @@ from ability_search.text.languages import detect_language
 from ability_search.text.model_traits import language_warnings
 
 log = logging.getLogger(__name__)
-
-T = TypeVar("T")
 
 _ATTEMPTS = 8
 """Generations that a call follows a collection to."""
@@ -354,9 +350,11 @@ class Splitting:
             EmbeddingUnavailable: if its turns could not be embedded.
         """
         split = self._ports.added.split.get(self._job.recipe.chunk_strategy)
-        turns = await split(task.document, self._embed, self._compute) if split else None
+        turns = None
+        if split is not None:
+            turns = await split(self._ports, self._job.model, self._computing, task.document)
         compute = partial(self._prepared, task, turns)
-        prepared = await self._compute(compute, _length(task.document))
+        prepared = await self._computing.run(compute, work=_length(task.document) // _CHARACTERS)
         self._job.call.result.warnings += prepared.warnings
         if not prepared.passages and not task.document.container:
             raise InvalidInput("content", "is blank; nothing is stored of it", hint="Send a text.")
@@ -366,14 +364,13 @@ class Splitting:
 
     def _prepared(self, task: HashedDocument, turns: Turns | None) -> Prepared:
         document, recipe, added = task.document, self._job.recipe, self._ports.added
-        limits = self._ports.settings.limits
         prepared = prepare(
             document,
             recipe,
             content_hash=task.content_hash,
             analyzer=analyzer_for(recipe.language),
             count=self._ports.counter,
-            bounds=DocumentBounds(limits.document_chunks, limits.stored_bytes),
+            limits=self._ports.settings.limits,
             turns=turns,
             label=added.label,
         )
@@ -384,16 +381,6 @@ class Splitting:
                 for warning in check(document.source, document.content)
             ]
         return prepared
-
-    async def _embed(self, texts: Sequence[str]) -> list[Vector]:
-        size = self._ports.settings.embedding.batch_texts
-        vectors: list[Vector] = []
-        for start in range(0, len(texts), size):
-            vectors.extend(await self._ports.embed(self._job.model, texts[start : start + size]))
-        return vectors
-
-    async def _compute(self, compute: Callable[[], T], characters: int) -> T:
-        return await self._computing.run(compute, work=characters // _CHARACTERS)
 
 
 def _length(document: Document) -> int:

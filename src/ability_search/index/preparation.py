@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from ability_search.bounded_batches import text_bytes
 from ability_search.collection import Collection, Context
+from ability_search.config.schema import Limits
 from ability_search.documents import (
     GENERATED,
     KINDS,
@@ -84,15 +85,6 @@ class Recipe:
         return () if document.kind in KINDS else self.kinds
 
 
-@dataclass(frozen=True, slots=True)
-class DocumentBounds:
-    """Limits of one document."""
-
-    chunks: int
-    stored: int
-    """Bytes of its text, and of its title, metadata and headings once for each chunk."""
-
-
 @dataclass(slots=True)
 class Prepared:
     """A chunked and analyzed document; its vectors are added later."""
@@ -137,11 +129,6 @@ class Prepared:
     def chunks(self) -> int:
         """Number of passages of all parts."""
         return sum(len(part.passages) for part in self.parts)
-
-    @property
-    def tokens(self) -> int:
-        """Number of tokens of all passages, without derived kinds."""
-        return sum(passage.tokens for passage in self.passages)
 
 
 def content_hash(
@@ -195,7 +182,7 @@ def prepare(
     content_hash: str,
     analyzer: Analyzer,
     count: TokenCounter,
-    bounds: DocumentBounds | None = None,
+    limits: Limits | None = None,
     turns: Turns | None = None,
     label: Sequence[Labelling] = (),
 ) -> Prepared:
@@ -207,7 +194,7 @@ def prepare(
     Raises:
         InvalidInput: if the document cannot be chunked this way, its metadata cannot be stored,
             or its kind or source is not valid for a document of another one.
-        TooLarge: if it exceeds ``bounds``.
+        TooLarge: if it has too many chunks, or they would be too large.
     """
     check_kind(document.source, document.kind, document.of)
     passages = chunk(
@@ -218,13 +205,13 @@ def prepare(
         count=count,
         format=document.format,
         language=document.language,
-        max_passages=bounds.chunks if bounds else None,
+        max_passages=limits.document_chunks if limits else None,
     )
-    if bounds:
+    if limits:
         if document.origin is None:
             # A document that was migrated may exceed the limit, and is not lost.
             check_size(document.metadata)
-        _check_stored(document, passages, bounds.stored)
+        _check_stored(document, passages, limits.stored_bytes)
     return analyzed(
         document,
         in_context(passages, document, count, turns=recipe.turns, context=recipe.context),

@@ -126,13 +126,13 @@ class _Table:
         documents, refused = await asyncio.to_thread(
             requests.documents, value, self._limits, self._services.ports.added.read
         )
-        async with self._recorded(job, INDEX, value.collection, after=_SHORT_RUN) as run:
+        async with self._recorded(job, INDEX, value.collection, after=_SHORT_RUN):
             report = await self._services.indexing.index(
-                value.collection, documents, value, run.report
+                value.collection, documents, value, job.progress
             )
             report.documents += len(refused)
             report.failed += refused
-            run.end(report.documents, responses.index_record(report))
+            job.end(report.documents, responses.index_record(report))
         await self._services.maintenance.after_write(value.collection)
         return responses.index_result(report, job.id)
 
@@ -141,23 +141,23 @@ class _Table:
     ) -> results.IndexFileResult:
         """search-index-file."""
         job = _Job(call, value.job_id)
-        async with self._recorded(job, FILES, value.collection) as run:
-            report = await self._services.files.index(value.collection, value, value, run.report)
-            run.end(report.index.documents, responses.index_record(report.index))
+        async with self._recorded(job, FILES, value.collection):
+            report = await self._services.files.index(value.collection, value, value, job.progress)
+            job.end(report.index.documents, responses.index_record(report.index))
         await self._services.maintenance.after_write(value.collection)
         return responses.index_file_result(report, job.id)
 
     @asynccontextmanager
     async def _recorded(
         self, job: _Job, kind: str, collection: str, *, after: float = 0.0
-    ) -> AsyncIterator[_Recorded]:
+    ) -> AsyncIterator[None]:
         """Publish and record the block as a job, see :meth:`Jobs.recorded`."""
         record = Job(job.id, kind, collection)
         async with (
             job.announced(collection),
-            self._services.jobs.recorded(record, after=after) as recorded,
+            self._services.jobs.recorded(record, after=after) as job.recorded,
         ):
-            yield _Recorded(job, recorded)
+            yield
 
     async def query(self, value: inputs.QueryInput, _call: _Admitted) -> QueryResult:
         """search-query."""
@@ -211,9 +211,9 @@ class _Table:
     async def _analyzed(self, value: inputs.ReindexInput, call: _Admitted) -> results.ReindexResult:
         collection = await self._services.ports.registry.get(value.collection)
         job = _Job(call, value.job_id)
-        async with self._recorded(job, ANALYSIS, value.collection) as run:
-            analysis = await self._services.analyzer.analyze(collection, run.report)
-            run.end(analysis.chunks, analysis.model_dump(by_alias=True))
+        async with self._recorded(job, ANALYSIS, value.collection):
+            analysis = await self._services.analyzer.analyze(collection, job.progress)
+            job.end(analysis.chunks, analysis.model_dump(by_alias=True))
         return responses.analyzed_result(value.collection, analysis, job.id)
 
     async def _consolidated(
@@ -222,15 +222,15 @@ class _Table:
         await self._services.ports.registry.get(name)
         collection = await self._services.ports.registry.current(name)
         job = _Job(call, job_id)
-        async with self._recorded(job, CONSOLIDATION, name) as run:
+        async with self._recorded(job, CONSOLIDATION, name):
             found = await self._services.consolidator.consolidate(
                 collection,
-                run.report,
+                job.progress,
                 judge=wanted.judge,
                 apply=wanted.apply,
                 undo=wanted.undo,
             )
-            run.end(found.notes, found.listed().model_dump(by_alias=True))
+            job.end(found.notes, found.listed().model_dump(by_alias=True))
         self._services.maintenance.schedule(name)
         return responses.consolidated_result(name, found, job.id)
 
@@ -350,6 +350,7 @@ class _Job:
     def __init__(self, admitted: _Admitted, job_id: str | None) -> None:
         self._admitted = admitted
         self.id = job_id or secrets.token_hex(8)
+        self.recorded: JobProgress | None = None
 
     @asynccontextmanager
     async def announced(self, collection: str) -> AsyncIterator[None]:
@@ -378,7 +379,10 @@ class _Job:
         return self._admitted.reason
 
     async def progress(self, progress: Progress) -> None:
-        """Publish the progress."""
+        """Publish the progress, and record it if the job is."""
+        if self.recorded is not None:
+            self.recorded.done, self.recorded.total = progress.done, progress.total
+            self.recorded.stage = progress.stage
         await self._admitted.call.publish(
             PROGRESS,
             {
@@ -390,25 +394,11 @@ class _Job:
             },
         )
 
-
-class _Recorded:
-    """The progress of a job that is recorded and published."""
-
-    def __init__(self, job: _Job, recorded: JobProgress) -> None:
-        self._job = job
-        self._recorded = recorded
-
-    async def report(self, progress: Progress) -> None:
-        """Record and publish the progress."""
-        recorded = self._recorded
-        recorded.done, recorded.total = progress.done, progress.total
-        recorded.stage = progress.stage
-        await self._job.progress(progress)
-
     def end(self, total: int, result: Mapping[str, Any]) -> None:
         """Record the result."""
-        self._recorded.done = self._recorded.total = total
-        self._recorded.result = result
+        if self.recorded is not None:
+            self.recorded.done = self.recorded.total = total
+            self.recorded.result = result
 
 
 def _entries(answer: BaseModel) -> int:

@@ -208,10 +208,9 @@ class IndexFileInput(IndexFields, FileFields, InCollection):
     job_id: JobId = None
 
 
-class SimilarInput(Input):
+class SimilarInput(InCollection):
     """Input of search-similar."""
 
-    collection: CollectionName
     chunk_id: NonBlank | None = Field(
         None,
         max_length=4200,
@@ -364,10 +363,9 @@ class CollectionsInput(Input):
     )
 
 
-class CollectionInfoInput(Input):
+class CollectionInfoInput(InCollection):
     """Input of search-collection-info."""
 
-    collection: CollectionName
     limit: Count = Field(1000, ge=1, le=10_000, description="Maximum sources per page.")
     cursor: str | None = Field(
         None, max_length=8192, description="nextCursor of the previous page."

@@ -86,7 +86,7 @@ def _document(
         }
     )
     for step in read:
-        document = step(document, titled=item.title is not None, field=field)
+        document = step(document, item.title is not None, field)
     size = text_bytes(document.content)
     if size > limits.document_bytes:
         raise TooLarge(

@@ -32,7 +32,7 @@ from ability_search.index.index_ports import IndexPorts
 from ability_search.index.jobs import new_record
 from ability_search.index.maintenance import Maintenance
 from ability_search.index.pipeline import IndexPipeline
-from ability_search.index.preparation import LAYOUT
+from ability_search.index.preparation import LAYOUT, Labelling
 from ability_search.index.stored_sources import StoredSources
 from ability_search.text.token_counter import TokenCounter
 
@@ -99,6 +99,7 @@ class ArtifactService:
         self._store = ports.store
         self._settings = ports.settings
         self._counter = ports.counter
+        self._label = ports.added.label
         self._indexing = indexing
         self._sources = sources
         self._importing = Importer(ports, maintenance, generations)
@@ -108,7 +109,9 @@ class ArtifactService:
 
     def open(self, directory: Path) -> Importable:
         """Open an artifact; raises as :func:`open_artifact`."""
-        return open_artifact(directory, settings=self._settings, counter=self._counter)
+        return open_artifact(
+            directory, settings=self._settings, counter=self._counter, label=self._label
+        )
 
     async def export(
         self, name: str, directory: Path, *, revision: str | None = None, usage: bool = False
@@ -261,8 +264,14 @@ class ArtifactService:
         return name, replaced
 
 
-def open_artifact(directory: Path, *, settings: Settings, counter: TokenCounter) -> Importable:
-    """Open an artifact of either kind.
+def open_artifact(
+    directory: Path,
+    *,
+    settings: Settings,
+    counter: TokenCounter,
+    label: Sequence[Labelling] = (),
+) -> Importable:
+    """Open an artifact of either kind; ``label`` is as for :func:`.analyzed`.
 
     Raises:
         NotFound: if the directory has no artifact.
@@ -273,7 +282,7 @@ def open_artifact(directory: Path, *, settings: Settings, counter: TokenCounter)
         raise NotFound("artifact", str(directory), hint=hint)
     manifest = read_manifest(directory)
     if isinstance(manifest, SkillsManifest):
-        return read_skills(directory, manifest, settings=settings, counter=counter)
+        return read_skills(directory, manifest, settings=settings, counter=counter, label=label)
     return Artifact(directory, manifest)
 
 

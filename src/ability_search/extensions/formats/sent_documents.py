@@ -21,7 +21,7 @@ from ability_search.text.loaders.file_types import language_of, named_format
 from ability_search.text.loaders.text_files import markdown_title
 
 
-def read_document(document: Document, *, titled: bool, field: str) -> Document:
+def read_document(document: Document, titled: bool, field: str) -> Document:
     """Return a document with the format of its name, its title and its metadata.
 
     The text of a file that was read already is left as it is.
