@@ -196,7 +196,7 @@ def prepare(
             or its kind or source is not valid for a document of another one.
         TooLarge: if it has too many chunks, or they would be too large.
     """
-    check_kind(document.source, document.kind, document.of)
+    check_kind(document.source, document.of)
     passages = chunk(
         document.content,
         strategy=recipe.chunk_strategy if turns is None else turns,
@@ -485,22 +485,16 @@ def _check_stored(document: Document, passages: Sequence[Passage], most: int) ->
         )
 
 
-def check_kind(source: str, kind: str, of: str | None, *, generated: bool = False) -> None:
-    """Check the source and the kind of a document, and the document that it belongs to.
+def check_kind(source: str, of: str | None) -> None:
+    """Check the source of a document, and the document that it belongs to.
 
     Args:
         source: Source of the document.
-        kind: Its kind.
         of: Source of the other document; ``None`` if there is none.
-        generated: Whether it was derived from the other document by this program.
 
     Raises:
         InvalidInput: if they do not fit together.
     """
-    if generated:
-        if of is None or kind not in KINDS or source != generated_source(of, kind):
-            raise InvalidInput("generated", "is set, but the source is not that of a derived kind")
-        return
     if source.endswith(tuple(f"{GENERATED}{each}" for each in KINDS)):
         raise InvalidInput(
             "source",

@@ -45,7 +45,8 @@ def documents(
             f"documents: {len(given)} in one call, at most {limits.batch_documents} are allowed",
             hint="Send them in several calls (setting max_batch_documents).",
         )
-    total = sum(text_bytes(item.content) for item in value.documents if _is_valid(item))
+    whole = [item for item in given if isinstance(item, inputs.DocumentInput)]
+    total = sum(text_bytes(item.content) for item in whole)
     if total > limits.batch_bytes:
         raise TooLarge(
             f"documents: {total} bytes in one call, at most {limits.batch_bytes} are allowed",
@@ -61,10 +62,6 @@ def documents(
     if failed and not valid:
         raise failed[0].error
     return valid, failed
-
-
-def _is_valid(item: inputs.DocumentInput | inputs.RefusedDocument) -> bool:
-    return isinstance(item, inputs.DocumentInput)
 
 
 def _document(

@@ -112,8 +112,8 @@ class GivenText:
 
 
 @dataclass(frozen=True, slots=True)
-class LocalFiles:
-    """Which files are indexed, by whom, and what happens to others."""
+class Patterns:
+    """Which files are meant, and what their sources are."""
 
     root: Annotated[
         Path | None,
@@ -124,6 +124,12 @@ class LocalFiles:
     ] = None
     include: IncludeOption = None
     exclude: ExcludeOption = None
+
+
+@dataclass(frozen=True, slots=True)
+class LocalFiles(Patterns):
+    """Which files are indexed, by whom, and what happens to others."""
+
     gitignore: Annotated[
         bool, typer.Option("--gitignore", help="Skip files that .gitignore excludes.")
     ] = False
@@ -339,16 +345,11 @@ def _confirm_sweep(place: str, sources: int, collection: str) -> None:
 def watch(
     paths: Annotated[list[Path], typer.Argument(metavar="DIRECTORY...", help="Directories.")],
     collection: CollectionOption = None,
-    root: Annotated[
-        Path | None,
-        typer.Option(help="Make sources relative to this directory.  [default: as in `index`]"),
-    ] = None,
-    include: IncludeOption = None,
-    exclude: ExcludeOption = None,
     no_gitignore: Annotated[
         bool, typer.Option("--no-gitignore", help="Include files that .gitignore excludes.")
     ] = False,
     *,
+    files: Patterns,
     indexing: IndexFields,
     broker: BrokerOption = None,
     timeout: TimeoutOption = LONG_SECONDS,
@@ -376,18 +377,18 @@ def watch(
         return trees(
             directories,
             roots,
-            include=include or (),
-            exclude=exclude or (),
+            include=files.include or (),
+            exclude=files.exclude or (),
             temporary=EDITORS,
             gitignore=not no_gitignore,
         )
 
-    find(choose_roots(paths, root))  # a wrong pattern is reported before anything starts
+    find(choose_roots(paths, files.root))  # a wrong pattern is reported before anything starts
     options = tool_fields(indexing)
 
     async def work() -> None:
         async with new_client(broker) as client:
-            locate = partial(find_place, paths=paths, collection=collection, root=root)
+            locate = partial(find_place, paths=paths, collection=collection, root=files.root)
             report = WatchLog(as_json=as_json)
             awaited: list[Path] = []
             while True:
@@ -467,11 +468,8 @@ def build(
         str | None,
         typer.Option(help="Name of the collection.  [default: the directory's name]"),
     ] = None,
-    root: Annotated[
-        Path | None, typer.Option(help="Make sources relative to this directory, as in `index`.")
-    ] = None,
-    include: IncludeOption = None,
-    exclude: ExcludeOption = None,
+    *,
+    files: Patterns,
     model: ModelOption = None,
     revision: RevisionOption = None,
     broker: BrokerOption = None,
@@ -491,7 +489,7 @@ def build(
     from ability_search.extensions.artifacts.local_services import build_artifact
     from ability_search.extensions.artifacts.transfer import with_artifacts
 
-    chosen = trees([path], root, **given(include=include, exclude=exclude))
+    chosen = trees([path], files.root, **given(include=files.include, exclude=files.exclude))
     wanted = name or collection_name(path)
     options = BuildOptions(
         base=None if force else base or directory, model=model, force=force, revision=revision
