@@ -25,7 +25,8 @@ from ability_search.documents import Document, SparseVector, Vector
 from ability_search.extensions.evaluation.judged_sets import Dataset
 from ability_search.extensions.localstack.served_models import models_config
 from ability_search.filters.predicate import matches
-from ability_search.index.index_calls import IndexOptions, Progress
+from ability_search.index.index_calls import Progress
+from ability_search.index.index_fields import IndexFields
 from ability_search.ports import Embedder
 from ability_search.search.response import QueryResult
 from ability_search.store.memory import MemoryStore
@@ -279,7 +280,7 @@ async def indexed(dataset: Dataset, settings: Settings, embedder: Embedder) -> M
     store = MatrixStore()
     services = build_services(settings, store, embedder, _NOBODY, _NOBODY, base=Path())
     documents = [Document(**each) for each in dataset.documents()]
-    report = await services.indexing.index("set", documents, IndexOptions(), _unreported)
+    report = await services.indexing.index("set", documents, IndexFields(), _unreported)
     if report.failed:
         raise ValueError(f"{dataset.directory}: {report.failed[0]}")
     await services.maintenance.idle()

@@ -121,6 +121,16 @@ class Passage:
 
 
 @dataclass(frozen=True, slots=True)
+class Labels:
+    """What is known of a passage beyond its text."""
+
+    facets: Sequence[str] = ()
+    """Keys for equality filters."""
+    dates: Sequence[int] = ()
+    """Periods that it is about: ``[first, last, first, last, ...]``, in days."""
+
+
+@dataclass(frozen=True, slots=True)
 class SparseVector:
     """Weighted terms."""
 

@@ -28,6 +28,16 @@ NonBlank = Annotated[
 ]
 Count = Annotated[int, Field(strict=True)]
 Share = Annotated[float, Field(ge=0, le=1)]
+Model = Annotated[
+    str | None,
+    Field(
+        min_length=1,
+        max_length=256,
+        description="Embedding model. Default: the collection's model; for a new collection the"
+        " configured default.",
+        examples=["all-MiniLM-L6-v2"],
+    ),
+]
 
 
 class Input(BaseModel):

@@ -21,17 +21,24 @@ from ability_search.config.model_settings import Reranker as Reranking
 from ability_search.config.schema import Settings
 from ability_search.errors import Busy, ConfigurationError, SearchError
 from ability_search.extensions import added
+from ability_search.extensions.formats.front_matter import front_matter_warnings
+from ability_search.extensions.formats.semantic import turning_points
+from ability_search.extensions.formats.sent_documents import read_document
+from ability_search.extensions.kinds.derived_kinds import KindDerivation
 from ability_search.extensions.notes.consolidator import Consolidator
 from ability_search.extensions.notes.graph_analyzer import GraphAnalyzer
+from ability_search.extensions.notes.note_links import NoteLinks
 from ability_search.extensions.sessions.sessions import Sessions
+from ability_search.extensions.understanding.written_dates import dated
 from ability_search.index.file_indexing import FileIndexing
 from ability_search.index.generations import Generations
-from ability_search.index.index_ports import IndexPorts
-from ability_search.index.indexer import Indexer
+from ability_search.index.index_ports import AddedSteps, IndexPorts
 from ability_search.index.jobs import Jobs, Publish
 from ability_search.index.maintenance import Maintenance
+from ability_search.index.pipeline import IndexPipeline
 from ability_search.index.reindex import Rebuilder, Reindexer
-from ability_search.index.self_repair import SelfRepair
+from ability_search.index.stored_sources import StoredSources
+from ability_search.index.verification import SelfRepair
 from ability_search.network import worker_brokers
 from ability_search.ops.metrics.call_metrics import metered_rpc, metered_tools
 from ability_search.ops.metrics.meter import UNMETERED, Meter
@@ -58,6 +65,7 @@ from ability_search.store.memory import MemoryStore
 from ability_search.store.port import Store
 from ability_search.store.registry import Registry
 from ability_search.store.statistics_cache import StatisticsCache
+from ability_search.text.chunkers.strategies import SEMANTIC
 from ability_search.text.token_counter import EstimatedTokens, TokenCounter, TokenizerTokens
 from ability_search.tools.boundary import failure
 from ability_search.tools.handlers import Services, search_tools
@@ -246,25 +254,35 @@ def build_services(
     statistics_cache = StatisticsCache(store)
     counter = token_counter(settings)
     paced = PacedChat(chat)
-    ports = IndexPorts(store, registry, embedder, paced, settings, counter, _now, meter)
+    steps = AddedSteps(
+        read=[read_document],
+        split={SEMANTIC: turning_points},
+        check_markdown=[front_matter_warnings],
+        label=[dated],
+        derive=[KindDerivation],
+        carry=[NoteLinks(store, registry).copy],
+    )
+    ports = IndexPorts(store, registry, embedder, paced, settings, counter, _now, meter, steps)
     query_ports = Ports(
         store, embedder, reranker, chat, registry, statistics_cache, settings, counter, _now, turns
     )
     generations = Generations(ports)
     jobs = Jobs(store, lease=settings.jobs.lease)
-    indexing = Indexer(ports)
+    sources = StoredSources(ports)
+    indexing = IndexPipeline(ports, sources)
     maintenance = Maintenance(ports, statistics_cache, generations)
-    rebuilding = Rebuilder(ports, generations, indexing, maintenance)
+    rebuilding = Rebuilder(ports, generations, indexing, sources, maintenance)
     reindexing = Reindexer(ports, generations, jobs, rebuilding, publish=publish or _unheard)
     return Services(
         ports=ports,
         indexing=indexing,
-        files=FileIndexing(ports, indexing, base=base),
+        sources=sources,
+        files=FileIndexing(ports, indexing, sources, base=base),
         generations=generations,
         jobs=jobs,
         reindexing=reindexing,
-        self_repair=SelfRepair(ports, reindexing),
-        sessions=Sessions(ports, indexing),
+        self_repair=SelfRepair(ports, reindexing.start),
+        sessions=Sessions(ports, indexing, sources),
         queries=QueryPipeline((*CORE_STAGES, *added("STAGES")), query_ports),
         turns=turns,
         maintenance=maintenance,

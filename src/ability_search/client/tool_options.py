@@ -45,12 +45,12 @@ class IndexOptions(TypedDict, total=False):
 
     chunk_strategy: str
     max_tokens: int
-    overlap: int
     context: int | str
     model: str
     language: str
     kinds: Sequence[str]
     kinds_by: str
+    overlap: int
     force: bool
     dedup_threshold: float
 
@@ -62,27 +62,27 @@ class FileOptions(TypedDict, total=False):
     include: Sequence[str]
     exclude: Sequence[str]
     gitignore: bool
+    sweep: bool
+    sweep_all: bool
     chunk_strategy: str
     max_tokens: int
-    overlap: int
     context: int | str
     model: str
     language: str
     kinds: Sequence[str]
     kinds_by: str
+    overlap: int
     force: bool
-    sweep: bool
-    sweep_all: bool
     dedup_threshold: float
 
 
 class ReindexOptions(TypedDict, total=False):
     """Further options of search-reindex; see docs/tools.md."""
 
-    model: str
     chunk_strategy: str
     max_tokens: int
     context: int | str
+    model: str
     language: str
     kinds: Sequence[str]
     kinds_by: str

@@ -4,18 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import (
-    AsyncIterator,
-    Awaitable,
-    Callable,
-    Collection,
-    Iterable,
-    Iterator,
-    Sequence,
-)
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path, PurePath
+from typing import Protocol
 
 from ability_search.bounded_batches import batches, text_bytes
 from ability_search.config.schema import Limits, Settings
@@ -124,36 +117,71 @@ def load(
     return files, [each for each in found if isinstance(each, Skipped)]
 
 
-async def changed_files(
-    selection: Selection,
-    compare: Callable[[Sequence[Document], Sequence[Skipped]], Awaitable[Collection[str]]],
+class FileTarget(Protocol):
+    """Where the documents of files go."""
+
+    def skip(self, files: Sequence[Skipped]) -> None:
+        """Take the files that cannot be read."""
+
+    def reading(self, file: str) -> None:
+        """Take the name of the file that is being read, from any thread."""
+
+    async def send(self, documents: Sequence[Document]) -> Collection[str]:
+        """Store documents; return the sources of which the text is needed.
+
+        A document without its text, see :attr:`Document.unread`, is only compared.
+        """
+
+
+async def send_changed(
+    selections: Iterable[Selection],
+    target: FileTarget,
+    settings: Settings,
     *,
     most: int,
-    max_bytes: int,
+    most_bytes: int,
     format: str | None = None,
-) -> AsyncIterator[Selection]:
-    """Yield the files whose bytes differ from what is stored, in batches of about ``most``.
+) -> None:
+    """Send the files whose bytes differ from what is stored; the others are not extracted.
 
     Args:
-        selection: The files.
-        compare: Takes documents without their texts and the files that cannot be read; returns the
-            sources of which the text is needed.
-        most: Number of files compared at a time.
-        max_bytes: As for :func:`load`.
-        format: As for :func:`load`.
+        selections: The files.
+        target: Where they go.
+        settings: Their limits.
+        most: Maximum number of documents sent at a time, and about that of files compared.
+        most_bytes: Maximum bytes of the files read at a time, and of the text sent.
+        format: Format of all files. Default: detected for each file.
     """
-    found: list[Path] = []
+    limits = settings.limits
+    with open_extractor(settings, target.reading) as extractor:
+        for selection in selections:
+            async for changed in _changed(selection, target, limits.file_bytes, most, format):
+                readings = read_files(
+                    changed, extractor, limits, most=most, most_bytes=most_bytes, format=format
+                )
+                while (reading := await asyncio.to_thread(next, readings, None)) is not None:
+                    target.skip(reading.skipped)
+                    if reading.documents:
+                        await target.send(reading.documents)
+
+
+async def _changed(
+    selection: Selection, target: FileTarget, max_bytes: int, most: int, format: str | None
+) -> AsyncIterator[Selection]:
+    """Yield the files of which the text is needed, in batches of about ``most``."""
+    changed: list[Path] = []
     for part in slices(selection, most=most):
         documents, skipped = await asyncio.to_thread(
             hashed, part, max_bytes=max_bytes, format=format
         )
-        wanted = await compare([*documents.values()], skipped)
-        found += [path for path, document in documents.items() if document.source in wanted]
-        if len(found) >= most:
-            yield replace(selection, files=tuple(found))
-            found = []
-    if found:
-        yield replace(selection, files=tuple(found))
+        target.skip(skipped)
+        needed = await target.send([*documents.values()]) if documents else ()
+        changed += [path for path, document in documents.items() if document.source in needed]
+        if len(changed) >= most:
+            yield replace(selection, files=tuple(changed))
+            changed = []
+    if changed:
+        yield replace(selection, files=tuple(changed))
 
 
 def hashed(

@@ -8,10 +8,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict
-
 from ability_search.documents import Document
-from ability_search.files.file_documents import changed_files, open_extractor, read_files
+from ability_search.files.file_documents import send_changed
 from ability_search.files.selection import (
     Selection,
     Skipped,
@@ -20,27 +18,13 @@ from ability_search.files.selection import (
     select,
     unmatched_patterns,
 )
-from ability_search.index.index_calls import IndexOptions, IndexReport, Progress, Report
+from ability_search.index.index_calls import IndexReport, Progress, Report
+from ability_search.index.index_fields import FileFields, IndexFields
 from ability_search.index.index_ports import IndexPorts
-from ability_search.index.indexer import Indexer
+from ability_search.index.pipeline import IndexPipeline
+from ability_search.index.stored_sources import StoredSources
 
 _PAGE = 1000
-
-
-class FileRequest(BaseModel):
-    """A selection of files to index, and their format."""
-
-    model_config = ConfigDict(frozen=True, from_attributes=True)
-
-    path: str
-    format: str | None = None
-    include: Sequence[str] = ()
-    exclude: Sequence[str] = ()
-    gitignore: bool = False
-    sweep: bool = False
-    """Remove sources under the path whose files are gone or excluded now."""
-    sweep_all: bool = False
-    """Remove those too that :meth:`.Selection.swept` doubts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,18 +43,22 @@ class FileIndexing:
     Args:
         ports: The ports and settings of indexing.
         indexing: The index service.
+        sources: Deletes the sources of files that are gone.
         base: Directory that relative paths start from.
     """
 
-    def __init__(self, ports: IndexPorts, indexing: Indexer, *, base: Path) -> None:
+    def __init__(
+        self, ports: IndexPorts, indexing: IndexPipeline, sources: StoredSources, *, base: Path
+    ) -> None:
         self._store = ports.store
         self._registry = ports.registry
         self._settings = ports.settings
         self._indexing = indexing
+        self._sources = sources
         self._base = base
 
     async def index(
-        self, name: str, request: FileRequest, options: IndexOptions, report: Report
+        self, name: str, request: FileFields, options: IndexFields, report: Report
     ) -> FileReport:
         """Index a file, or the files below a directory.
 
@@ -82,65 +70,29 @@ class FileIndexing:
             InvalidInput: if there is nothing there, or a pattern is wrong.
         """
         selection = await asyncio.to_thread(self._select, request)
-        skipped: list[Skipped] = []
-        total = _Total(name, options.model or "", len(selection.files), report, skipped)
+        run = _FileRun(self._indexing, self._sources, name, options, report, len(selection.files))
         limits = self._settings.limits
-
-        async def compare(
-            documents: Sequence[Document], unread: Sequence[Skipped]
-        ) -> Collection[str]:
-            skipped.extend(unread)
-            wanted = await self._store_documents(name, documents, options, total)
-            unchanged = [each.source for each in documents if each.source not in wanted]
-            inside = await self._indexing.inside(name, unchanged)
-            total.result.documents += inside
-            total.result.unchanged += inside
-            return wanted
-
-        changes = changed_files(
-            selection,
-            compare,
+        await send_changed(
+            [selection],
+            run,
+            self._settings,
             most=limits.batch_documents,
-            max_bytes=limits.file_bytes,
+            most_bytes=limits.batch_bytes,
             format=request.format,
         )
-        with open_extractor(self._settings, total.stage) as extractor:
-            async for changed in changes:
-                read = read_files(
-                    changed,
-                    extractor,
-                    limits,
-                    most=limits.batch_documents,
-                    most_bytes=limits.batch_bytes,
-                    format=request.format,
-                )
-                while (reading := await asyncio.to_thread(next, read, None)) is not None:
-                    skipped += reading.skipped
-                    await self._store_documents(name, reading.documents, options, total)
-        unread = [*selection.skipped, *skipped]
-        removed = await self._indexing.discard(name, [each.path for each in unread if each.stale])
-        kept = await self._indexing.stored(name, [each.path for each in unread if not each.stale])
-        total.result.warnings += kept_texts(kept)
+        result = run.result
+        unread = [*selection.skipped, *run.skipped]
+        removed = await self._sources.discard(name, [each.path for each in unread if each.stale])
+        kept = await self._sources.stored(name, [each.path for each in unread if not each.stale])
+        result.warnings += kept_texts(kept)
         if request.sweep:
             removed += await self._sweep(
-                name, selection, total.result.warnings, confirmed=request.sweep_all
+                name, selection, result.warnings, confirmed=request.sweep_all
             )
-        taken = len(selection.files) - sum(not each.part for each in skipped)
-        return FileReport(total.result, taken, unread, removed)
+        taken = len(selection.files) - sum(not each.part for each in run.skipped)
+        return FileReport(result, taken, unread, removed)
 
-    async def _store_documents(
-        self, name: str, documents: Sequence[Document], options: IndexOptions, total: _Total
-    ) -> Sequence[str]:
-        """Store documents; return the sources of those whose text is needed."""
-        if not documents:
-            return ()
-        total.result.documents += sum(each.of is not None for each in documents)
-        total.result.documents -= sum(each.container for each in documents)
-        report = await self._indexing.index(name, documents, options, total.report)
-        total.add(report)
-        return report.wanted
-
-    def _select(self, request: FileRequest) -> Selection:
+    def _select(self, request: FileFields) -> Selection:
         roots = self._settings.files.allowed_roots
         path, root = allowed(request.path, roots, base=self._base)
         selection = select(
@@ -186,41 +138,54 @@ class FileIndexing:
                 " (sweepAll deletes them)"
             )
         parts = [gone[start : start + _PAGE] for start in range(0, len(gone), _PAGE)]
-        return sum([await self._indexing.discard(name, part) for part in parts])
+        return sum([await self._sources.discard(name, part) for part in parts])
 
 
-class _Total:
-    """Sums up the reports of the parts of a directory tree."""
+class _FileRun:
+    """One run: indexes the documents of files, and sums up the reports of their parts."""
 
     def __init__(
-        self, name: str, model: str, documents: int, report: Report, skipped: Sequence[Skipped]
+        self,
+        indexing: IndexPipeline,
+        sources: StoredSources,
+        name: str,
+        options: IndexFields,
+        report: Report,
+        files: int,
     ) -> None:
-        self.result = IndexReport(name, documents, model)
+        self.result = IndexReport(name, files, options.model or "")
+        self.skipped: list[Skipped] = []
+        self._indexing = indexing
+        self._sources = sources
+        self._options = options
         self._report = report
-        self._skipped = skipped
         self._loop = asyncio.get_running_loop()
 
-    def add(self, part: IndexReport) -> None:
-        """Add the report of one part."""
+    def skip(self, files: Sequence[Skipped]) -> None:
+        """Record files that cannot be read."""
+        self.skipped += files
+
+    def reading(self, file: str) -> None:
+        """Report what is being read, from any thread."""
+        progress = Progress(self.result.collection, 0, self.result.documents, f"reading {file}")
+        asyncio.run_coroutine_threadsafe(self.report(progress), self._loop)
+
+    async def send(self, documents: Sequence[Document]) -> Collection[str]:
+        """Index documents; return the sources of those whose text is needed."""
         total = self.result
-        total.model, total.dimensions = part.model, part.dimensions
-        total.chunks += part.chunks
-        total.added += part.added
-        total.updated += part.updated
-        total.unchanged += part.unchanged
-        total.deduplicated += part.deduplicated
-        total.reused += part.reused
-        total.failed += part.failed
-        total.warnings += [each for each in part.warnings if each not in total.warnings]
-        total.seconds += part.seconds
+        total.documents += sum(each.of is not None for each in documents)
+        total.documents -= sum(each.container for each in documents)
+        part = await self._indexing.index(total.collection, documents, self._options, self.report)
+        total.add(part)
+        # The documents in a file that is unchanged are neither read nor compared.
+        unchanged = {each.source for each in documents if each.unread}.difference(part.wanted)
+        inside = await self._sources.inside(total.collection, sorted(unchanged))
+        total.documents += inside
+        total.unchanged += inside
+        return part.wanted
 
     async def report(self, progress: Progress) -> None:
         """Report the progress of a part as that of the whole."""
         total = self.result
-        done = total.done + progress.done + sum(not each.part for each in self._skipped)
+        done = total.done + progress.done + sum(not each.part for each in self.skipped)
         await self._report(Progress(total.collection, done, total.documents, progress.stage))
-
-    def stage(self, stage: str) -> None:
-        """Report what is being read, from any thread."""
-        progress = Progress(self.result.collection, 0, self.result.documents, f"reading {stage}")
-        asyncio.run_coroutine_threadsafe(self.report(progress), self._loop)

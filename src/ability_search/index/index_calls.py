@@ -5,44 +5,19 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from pydantic import BaseModel, ConfigDict
-
-from ability_search.collection import Collection, Context, ModelInput
+from ability_search.collection import Collection, ModelInput
 from ability_search.config.schema import Settings
 from ability_search.documents import KINDS, Document
-from ability_search.errors import InvalidInput, SearchError
+from ability_search.errors import InvalidInput, ModelMismatch, SearchError
+from ability_search.index.index_fields import IndexFields
 from ability_search.index.preparation import Recipe
 from ability_search.index.sequences import CONTEXT
 from ability_search.text.analyzer import DEFAULT_LANGUAGE, analyzer_for
 from ability_search.text.languages import language_of, stemmer_of
 
 
-class IndexOptions(BaseModel):
-    """The options of an index call; ``None`` leaves the choice to the collection."""
-
-    model_config = ConfigDict(frozen=True, from_attributes=True)
-
-    chunk_strategy: str | None = None
-    max_tokens: int | None = None
-    overlap: int | None = None
-    context: Context | None = None
-    """Context of each chunk, see :mod:`.sequences`."""
-    model: str | None = None
-    language: str | None = None
-    kinds: tuple[str, ...] | None = None
-    """Kinds to derive from each document, see :data:`~ability_search.documents.KINDS`."""
-    kinds_by: str | None = None
-    """The method of deriving kinds: ``local`` extraction, or a language model (``chat``)."""
-    force: bool = False
-    """Index unchanged documents, too."""
-    embed_all: bool = False
-    """Embed every text, without stored vectors."""
-    dedup_threshold: float | None = None
-    """Minimum cosine of a near-duplicate, in (0, 1]."""
-
-
 def recipe_for(
-    options: IndexOptions, collection: Collection | None, settings: Settings, *, detected: str = ""
+    options: IndexFields, collection: Collection | None, settings: Settings, *, detected: str = ""
 ) -> Recipe:
     """Return the recipe of a call: its options, else those of the collection, else the settings.
 
@@ -89,15 +64,11 @@ def recipe_for(
         kinds_by=options.kinds_by or (collection.kinds_by if collection else settings.kinds.by),
         turns=context if isinstance(context, int) else chunking.context,
         context=context,
-        dedup_threshold=dedup_threshold(options, collection),
+        dedup_threshold=options.dedup_threshold
+        or (collection.dedup_threshold if collection else None),
         query_prefix=query_prefix,
         passage_prefix=passage_prefix,
     )
-
-
-def dedup_threshold(options: IndexOptions, collection: Collection | None) -> float | None:
-    """Return the minimum cosine of a near-duplicate of a call; ``None`` if there are none."""
-    return options.dedup_threshold or (collection.dedup_threshold if collection else None)
 
 
 def model_input(model: str | None, settings: Settings) -> ModelInput:
@@ -106,17 +77,32 @@ def model_input(model: str | None, settings: Settings) -> ModelInput:
     return ModelInput(name, *settings.embedding.prefixes_of(name))
 
 
+def chosen_model(options: IndexFields, collection: Collection | None, settings: Settings) -> str:
+    """Return the model to embed with: that of the collection, or of the call for a new one.
+
+    Raises:
+        ModelMismatch: if the call names another one than that of the collection.
+    """
+    if collection is None:
+        return options.model or settings.embedding.model
+    if options.model and options.model != collection.model:
+        raise ModelMismatch(
+            collection.public_name, recorded=collection.model, requested=options.model
+        )
+    return collection.model
+
+
 def _kinds(
-    options: IndexOptions, collection: Collection | None, settings: Settings
+    options: IndexFields, collection: Collection | None, settings: Settings
 ) -> tuple[str, ...]:
-    wanted = options.kinds
-    if wanted is None:
-        wanted = collection.kinds if collection else settings.kinds.kinds
-    return tuple(kind for kind in KINDS if kind in wanted)
+    chosen: Sequence[str] | None = options.kinds
+    if chosen is None:
+        chosen = collection.kinds if collection else settings.kinds.kinds
+    return tuple(kind for kind in KINDS if kind in chosen)
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class WrittenGroup:
     """The result of one transaction."""
 
     sources: int
@@ -167,6 +153,26 @@ class IndexReport:
         """Number of documents that are finished."""
         return self.added + self.updated + self.unchanged + len(self.failed)
 
+    def add(self, part: IndexReport) -> None:
+        """Add the results of a part of the call."""
+        self.model, self.dimensions = part.model, part.dimensions
+        self.chunks += part.chunks
+        self.added += part.added
+        self.updated += part.updated
+        self.unchanged += part.unchanged
+        self.deduplicated += part.deduplicated
+        self.reused += part.reused
+        self.failed += part.failed
+        self.kept += part.kept
+        self.seconds += part.seconds
+        for warning in part.warnings:
+            self.warn(warning)
+
+    def warn(self, warning: str) -> None:
+        """Add a warning, once."""
+        if warning not in self.warnings:
+            self.warnings.append(warning)
+
 
 @dataclass(frozen=True, slots=True)
 class Progress:
@@ -208,7 +214,7 @@ class IndexCall:
         """Record a document that is stored with a refused text; the first reason is kept."""
         _add_first(self.result.kept, Failure(document.source, error))
 
-    async def stored(self, written: Written) -> None:
+    async def stored(self, written: WrittenGroup) -> None:
         """Record the result of a transaction and publish the progress."""
         self.result.updated += written.replaced
         self.result.added += written.sources - written.replaced

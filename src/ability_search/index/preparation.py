@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from hashlib import sha256
 from itertools import islice
@@ -14,21 +14,29 @@ import numpy.typing as npt
 
 from ability_search.bounded_batches import text_bytes
 from ability_search.collection import Collection, Context
-from ability_search.documents import GENERATED, KINDS, Document, Passage, Vector, is_kind
+from ability_search.config.schema import Limits
+from ability_search.documents import (
+    GENERATED,
+    KINDS,
+    Document,
+    Labels,
+    Passage,
+    Vector,
+    is_kind,
+)
 from ability_search.errors import InvalidInput, TooLarge
-from ability_search.extensions.formats.front_matter import front_matter_warnings
-from ability_search.extensions.understanding.periods import Period, buckets, to_numbers
-from ability_search.extensions.understanding.written_dates import chunk_periods
 from ability_search.filters.facets import check_size, facets_of
 from ability_search.index.sequences import in_context
 from ability_search.store.records import ChunkRecord, Link, SourceRecord
 from ability_search.store.records import Passage as StoredPassage
 from ability_search.text.analyzer import Analyzer
 from ability_search.text.bm25 import counted_length, document_vector
-from ability_search.text.chunkers.strategies import Turns, chunk, is_markdown
+from ability_search.text.chunkers.strategies import Turns, chunk
 from ability_search.text.passages import embedded_text
 from ability_search.text.term_ids import CONTENT, CONTEXT, TITLE, metadata_field
 from ability_search.text.token_counter import TokenCounter
+
+Labelling = Callable[[Document, Passage], Labels]
 
 LAYOUT = "1"
 """Version of the stored representation; increase it when this module stores texts differently."""
@@ -77,15 +85,6 @@ class Recipe:
         return () if document.kind in KINDS else self.kinds
 
 
-@dataclass(frozen=True, slots=True)
-class Bounds:
-    """Limits of one document."""
-
-    chunks: int
-    stored: int
-    """Bytes of its text, and of its title, metadata and headings once for each chunk."""
-
-
 @dataclass(slots=True)
 class Prepared:
     """A chunked and analyzed document; its vectors are added later."""
@@ -105,8 +104,8 @@ class Prepared:
     """Terms of the metadata by field, for keyword search in these fields."""
     facets: Sequence[str] = ()
     """Keys for equality filters."""
-    periods: Sequence[Sequence[Period]] = ()
-    """Periods of time mentioned in each passage."""
+    labels: Sequence[Labels] = ()
+    """What extensions say about each passage."""
     vectors: list[Vector | None] = field(default_factory=list)
     partial: set[int] = field(default_factory=set)
     """Passages that the embedder refuses, with vectors as of :mod:`.partial_vectors`."""
@@ -131,13 +130,15 @@ class Prepared:
         """Number of passages of all parts."""
         return sum(len(part.passages) for part in self.parts)
 
-    @property
-    def tokens(self) -> int:
-        """Number of tokens of all passages, without derived kinds."""
-        return sum(passage.tokens for passage in self.passages)
 
-
-def content_hash(document: Document, recipe: Recipe, *, model: str, counter: str) -> str:
+def content_hash(
+    document: Document,
+    recipe: Recipe,
+    *,
+    model: str,
+    counter: str,
+    marks: tuple[object, ...] = (),
+) -> str:
     """Return the SHA-256 of everything that determines a document's chunks and their vectors.
 
     Args:
@@ -145,6 +146,7 @@ def content_hash(document: Document, recipe: Recipe, *, model: str, counter: str
         recipe: How the document is chunked and analyzed.
         model: The embedding model.
         counter: Name of the token counter.
+        marks: What its derived parts depend on besides it.
     """
     said = (
         document.title,
@@ -165,9 +167,8 @@ def content_hash(document: Document, recipe: Recipe, *, model: str, counter: str
         recipe.language,
         model,
         counter,
+        *marks,
     )
-    if kinds := recipe.kinds_of(document):
-        parts += (kinds, recipe.kinds_by)
     if recipe.context is not None:
         parts += ("context", recipe.context)
     text = json.dumps(parts, sort_keys=True, separators=(",", ":"), default=dict)
@@ -181,19 +182,21 @@ def prepare(
     content_hash: str,
     analyzer: Analyzer,
     count: TokenCounter,
-    bounds: Bounds | None = None,
+    limits: Limits | None = None,
     turns: Turns | None = None,
+    label: Sequence[Labelling] = (),
 ) -> Prepared:
     """Chunk a document and analyze its chunks; a blank document has none.
 
-    ``turns`` are for the strategy ``semantic``; without them it is ``auto``.
+    ``turns`` are for the strategy ``semantic``; without them it is ``auto``. ``label`` is as for
+    :func:`analyzed`.
 
     Raises:
         InvalidInput: if the document cannot be chunked this way, its metadata cannot be stored,
             or its kind or source is not valid for a document of another one.
-        TooLarge: if it exceeds ``bounds``.
+        TooLarge: if it has too many chunks, or they would be too large.
     """
-    check_kind(document.source, document.kind, document.of)
+    check_kind(document.source, document.of)
     passages = chunk(
         document.content,
         strategy=recipe.chunk_strategy if turns is None else turns,
@@ -202,23 +205,21 @@ def prepare(
         count=count,
         format=document.format,
         language=document.language,
-        max_passages=bounds.chunks if bounds else None,
+        max_passages=limits.document_chunks if limits else None,
     )
-    if bounds:
+    if limits:
         if document.origin is None:
             # A document that was migrated may exceed the limit, and is not lost.
             check_size(document.metadata)
-        _check_stored(document, passages, bounds.stored)
-    prepared = analyzed(
+        _check_stored(document, passages, limits.stored_bytes)
+    return analyzed(
         document,
         in_context(passages, document, count, turns=recipe.turns, context=recipe.context),
         content_hash=content_hash,
         analyzer=analyzer,
         prefix=recipe.passage_prefix,
+        label=label,
     )
-    if is_markdown(document.content, document.format, document.language):
-        prepared.warnings = front_matter_warnings(document.source, document.content)
-    return prepared
 
 
 def analyzed(
@@ -228,6 +229,7 @@ def analyzed(
     content_hash: str,
     analyzer: Analyzer,
     prefix: str = "",
+    label: Sequence[Labelling] = (),
 ) -> Prepared:
     """Return a chunked document with everything that is stored except the vectors.
 
@@ -237,6 +239,7 @@ def analyzed(
         content_hash: Its content hash.
         analyzer: The analyzer of the collection.
         prefix: Prefix of each text for the model.
+        label: Functions that say more about a passage.
 
     Raises:
         InvalidInput: if the metadata cannot be stored.
@@ -263,7 +266,7 @@ def analyzed(
         metadata_terms=metadata_terms(document.metadata, analyzer),
         own_terms=[metadata_terms(passage.metadata, analyzer) for passage in passages],
         facets=facets_of(document.metadata),
-        periods=[_periods(document, passage) for passage in passages],
+        labels=[_labels(document, passage, label) for passage in passages],
         vectors=[None] * len(passages),
         missing=len(passages),
     )
@@ -287,7 +290,7 @@ def chunk_records(prepared: Prepared, collection: Collection, *, now: int) -> li
     end = section = 0
     pages = pages_of(document, prepared.passages)
     for index, passage in enumerate(prepared.passages):
-        terms, periods = prepared.terms[index], prepared.periods[index]
+        terms, labels = prepared.terms[index], prepared.labels[index]
         if passage.breadcrumb != prepared.passages[section].breadcrumb:
             section = index
         ids, weights = document_vector(
@@ -327,8 +330,8 @@ def chunk_records(prepared: Prepared, collection: Collection, *, now: int) -> li
                 of=document.of if is_kind(document.kind, document.of) else None,
                 of_chunk=passage.of_chunk,
                 parent=None if is_kind(document.kind, document.of) else document.of,
-                facets=[*prepared.facets, *facets_of(passage.metadata), *buckets(periods)],
-                dates=to_numbers(periods),
+                facets=[*prepared.facets, *facets_of(passage.metadata), *labels.facets],
+                dates=list(labels.dates),
                 embedding=_rounded_vector(prepared.vectors[index]),
                 vector_key=None
                 if index in prepared.partial
@@ -482,22 +485,16 @@ def _check_stored(document: Document, passages: Sequence[Passage], most: int) ->
         )
 
 
-def check_kind(source: str, kind: str, of: str | None, *, generated: bool = False) -> None:
-    """Check the source and the kind of a document, and the document that it belongs to.
+def check_kind(source: str, of: str | None) -> None:
+    """Check the source of a document, and the document that it belongs to.
 
     Args:
         source: Source of the document.
-        kind: Its kind.
         of: Source of the other document; ``None`` if there is none.
-        generated: Whether it was derived from the other document by this program.
 
     Raises:
         InvalidInput: if they do not fit together.
     """
-    if generated:
-        if of is None or kind not in KINDS or source != generated_source(of, kind):
-            raise InvalidInput("generated", "is set, but the source is not that of a derived kind")
-        return
     if source.endswith(tuple(f"{GENERATED}{each}" for each in KINDS)):
         raise InvalidInput(
             "source",
@@ -508,13 +505,11 @@ def check_kind(source: str, kind: str, of: str | None, *, generated: bool = Fals
         raise InvalidInput("of", "is the document itself", hint="Name another document's source.")
 
 
-def _periods(document: Document, passage: Passage) -> list[Period]:
-    return chunk_periods(
-        document.source,
-        document.title,
-        passage.breadcrumb,
-        passage.content,
-        metadata={**document.metadata, **passage.metadata},
+def _labels(document: Document, passage: Passage, label: Sequence[Labelling]) -> Labels:
+    every = [each(document, passage) for each in label]
+    return Labels(
+        [facet for each in every for facet in each.facets],
+        [date for each in every for date in each.dates],
     )
 
 

@@ -6,30 +6,24 @@ import asyncio
 import logging
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from ability_search.collection import Collection
 from ability_search.documents import Document, is_kind
 from ability_search.errors import Busy, DatabaseUnavailable, NotFound, SearchError, TooLarge
-from ability_search.extensions.notes.note_links import NoteLinks
 from ability_search.index.generations import Generations
-from ability_search.index.index_calls import (
-    IndexOptions,
-    IndexReport,
-    Progress,
-    Report,
-    model_input,
-    recipe_for,
-)
+from ability_search.index.index_calls import IndexReport, Progress, model_input, recipe_for
+from ability_search.index.index_fields import IndexFields, RebuildFields
 from ability_search.index.index_ports import IndexPorts
-from ability_search.index.indexer import Indexer, detected_language
 from ability_search.index.jobs import Jobs, Publish, Run, new_record
 from ability_search.index.maintenance import Maintenance
 from ability_search.index.partial_vectors import NEUTRAL
+from ability_search.index.pipeline import IndexPipeline, detected_language
 from ability_search.index.preparation import prepare, restored_document
 from ability_search.index.sequences import with_preceding
+from ability_search.index.stored_sources import StoredSources
 from ability_search.index.verification import verify
 from ability_search.index.writer import expected_length, new_collection
 from ability_search.store.records import REINDEX, Job, SourceRecord
@@ -99,7 +93,7 @@ class Reindexer:
         """The jobs that this worker executes."""
         return tuple(self._runs.values())
 
-    async def start(self, name: str, options: IndexOptions, *, job_id: str | None = None) -> Run:
+    async def start(self, name: str, chosen: RebuildFields, *, job_id: str | None = None) -> Run:
         """Start a job that chunks and embeds the whole collection again.
 
         An abandoned job with the same options is continued; one with other options is replaced.
@@ -114,7 +108,7 @@ class Reindexer:
             raise Busy("the worker is shutting down", retry_after=1.0)
         await self._registry.get(name)
         live = await self._registry.current(name)
-        options = self._rebuilding.resolved(live, options)
+        options = self._rebuilding.resolved(live, chosen)
         last = await self._jobs.find(name, REINDEX)
         if last is not None and last.running and not last.expired:
             raise _busy(last)
@@ -198,7 +192,7 @@ class Reindexer:
                 task.cancel()
         await asyncio.gather(*(run.release() for run in self._runs.values()))
 
-    async def _begin(self, live: Collection, options: IndexOptions, job_id: str) -> Job:
+    async def _begin(self, live: Collection, options: IndexFields, job_id: str) -> Job:
         record = new_record(live.name)
         built = await self._rebuilding.begin(live, record, options)
         job = Job(
@@ -233,7 +227,7 @@ class Reindexer:
     async def _work(self, run: Run) -> None:
         """Build the generation, with retries, until the job has ended."""
         job = run.job
-        options = IndexOptions.model_validate(job.options)
+        options = IndexFields.model_construct(**job.options)
         backoff, waited, best = Backoff(cap=_LONGEST_PAUSE), 0.0, 0
         while True:
             try:
@@ -294,6 +288,7 @@ class Rebuilder:
         ports: The ports and settings of indexing.
         generations: Switches a collection to a new generation.
         indexing: The index service.
+        sources: Deletes the sources that the live generation does not have.
         maintenance: Builds the vector graph before the generation goes live.
     """
 
@@ -301,7 +296,8 @@ class Rebuilder:
         self,
         ports: IndexPorts,
         generations: Generations,
-        indexing: Indexer,
+        indexing: IndexPipeline,
+        sources: StoredSources,
         maintenance: Maintenance,
     ) -> None:
         self._ports = ports
@@ -310,15 +306,18 @@ class Rebuilder:
         self._current = ports.registry.current
         self._generations = generations
         self._indexing = indexing
+        self._sources = sources
         self._maintenance = maintenance
-        self._links = NoteLinks(ports.store, ports.registry)
+        self._carry = ports.added.carry
 
-    def resolved(self, live: Collection, options: IndexOptions) -> IndexOptions:
+    def resolved(self, live: Collection, chosen: RebuildFields) -> IndexFields:
         """Return the options with open ones filled in from the live generation.
 
         Raises:
             InvalidInput: if an option is invalid.
         """
+        names = RebuildFields.model_fields
+        options = IndexFields.model_construct(**{name: getattr(chosen, name) for name in names})
         language = options.language or live.language
         recipe = recipe_for(options, replace(live, language=language), self._settings)
         return options.model_copy(
@@ -329,14 +328,14 @@ class Rebuilder:
                 "overlap": recipe.chunk_overlap,
                 "language": recipe.language,
                 "context": recipe.context,
-                "kinds": recipe.kinds,
+                "kinds": list(recipe.kinds),
                 "kinds_by": recipe.kinds_by,
                 # The sources that differ are determined by comparing both generations.
                 "force": True,
             }
         )
 
-    async def begin(self, live: Collection, record: str, options: IndexOptions) -> Collection:
+    async def begin(self, live: Collection, record: str, options: IndexFields) -> Collection:
         """Create an empty generation and return its record, which is not stored yet.
 
         Args:
@@ -381,7 +380,7 @@ class Rebuilder:
         await self._store.create_generation(built)
         return built
 
-    async def build(self, name: str, record: str, options: IndexOptions, advance: Advance) -> None:
+    async def build(self, name: str, record: str, options: IndexFields, advance: Advance) -> None:
         """Complete the generation of a record and switch the collection to it.
 
         The generation may have been begun by any worker and be in any state. The switch happens
@@ -394,21 +393,22 @@ class Rebuilder:
             EmbeddingUnavailable: if the embedder failed; what was stored until then is kept.
             DatabaseUnavailable: if the database failed, or concurrent writes did not stop.
         """
-        totals = _Totals()
+        totals = IndexReport(name, 0, "")
         if (live := await self._current(name)).duplicates:
             # A stand-in that is not compared itself must be there before its duplicates.
             built = await self._current(record)
             await self._catch_up(live, built, options, advance, totals, compared=False)
         verified = False
-        linked: int | None = None  # revision of the live generation whose links were copied
+        carried: int | None = None  # revision of the live generation that extensions carried over
         passes = 0
         while passes < _PASSES:
             live, built = await self._current(name), await self._current(record)
             if await self._catch_up(live, built, options, advance, totals):
                 passes += 1
-            elif linked != live.revision:
-                await self._links.copy(live, built)
-                linked = live.revision
+            elif carried != live.revision:
+                for carry in self._carry:
+                    await carry(live, built)
+                carried = live.revision
             elif not verified:
                 total = live.sources
                 await advance(total, total, "building the graph")
@@ -431,9 +431,9 @@ class Rebuilder:
         self,
         live: Collection,
         built: Collection,
-        options: IndexOptions,
+        options: IndexFields,
         advance: Advance,
-        totals: _Totals,
+        totals: IndexReport,
         compared: bool = True,
     ) -> int:
         """Update the new generation to match the live one; return the number of changed sources.
@@ -455,7 +455,12 @@ class Rebuilder:
                 async def further(progress: Progress, before: int = seen) -> None:
                     await advance(before + progress.done, live.sources, "reindexing")
 
-                totals.add(await self._add(built, documents, options, further))
+                part = await self._indexing.index(
+                    built.name, documents, options, further, rebuild=True
+                )
+                for failure in part.failed:
+                    raise _of_source(failure.source, failure.error)
+                totals.add(part)
                 seen += len(documents)
             if not wanted:
                 await advance(seen, live.sources, "comparing")
@@ -465,22 +470,6 @@ class Rebuilder:
         if current.sources != live.sources:
             changed += await self._remove_others(live, current)
         return changed
-
-    async def _add(
-        self,
-        built: Collection,
-        documents: Sequence[Document],
-        options: IndexOptions,
-        report: Report,
-    ) -> IndexReport:
-        """Index restored documents in the new generation."""
-        current = await self._current(built.name)
-        part = await self._indexing.index_into(
-            built.name, current, documents, options, report, keep_refused=True
-        )
-        if part.failed:
-            raise _of_source(part.failed[0].source, part.failed[0].error)
-        return part
 
     async def _restorable(
         self, live: Collection, sources: Sequence[str], *, most: int = _PART
@@ -522,7 +511,7 @@ class Rebuilder:
             floor = page[-1][0]
             gone = [source for source, _ in page if source not in kept]
             if gone:
-                await self._indexing.remove(built, gone, children=False)
+                await self._sources.remove(built, gone, children=False)
                 removed += len(gone)
 
     async def _restored(self, live: Collection, records: Sequence[SourceRecord]) -> list[Document]:
@@ -541,21 +530,7 @@ class Rebuilder:
         return await with_preceding(documents, live, self._store, count=count)
 
 
-@dataclass(slots=True)
-class _Totals:
-    """Totals for the result, counted since the build was last started or resumed."""
-
-    reused: int = 0
-    failed: list[dict[str, str]] = field(default_factory=list)
-    warnings: list[str] = field(default_factory=list)
-
-    def add(self, part: IndexReport) -> None:
-        self.reused += part.reused
-        self.failed += [each.recorded() for each in part.kept]
-        self.warnings += [each for each in part.warnings if each not in self.warnings]
-
-
-def _result(live: Collection, built: Collection, totals: _Totals) -> dict[str, Any]:
+def _result(live: Collection, built: Collection, totals: IndexReport) -> dict[str, Any]:
     return {
         "generation": live.generation + 1,
         "documents": built.sources,
@@ -564,7 +539,7 @@ def _result(live: Collection, built: Collection, totals: _Totals) -> dict[str, A
         "model": built.model,
         "dimensions": built.dimensions,
         "reused": totals.reused,
-        "failed": totals.failed,
+        "failed": [each.recorded() for each in totals.kept],
         "warnings": totals.warnings,
     }
 
@@ -575,9 +550,9 @@ def _of_source(source: str, error: SearchError) -> SearchError:
     return error
 
 
-def _recorded(options: IndexOptions) -> dict[str, Any]:
-    """Return options as recorded in the database; see the aliases of their fields."""
-    return options.model_dump(mode="json", by_alias=True)
+def _recorded(options: IndexFields) -> dict[str, Any]:
+    """Return options as recorded in the database."""
+    return options.model_dump(mode="json", by_alias=False)
 
 
 def _given_up(job: Job) -> SearchError:

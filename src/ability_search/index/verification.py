@@ -1,12 +1,16 @@
-"""Verification of a new generation before it goes live."""
+"""Verification of a new generation before it goes live, and of live ones from time to time."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import logging
+import secrets
+from collections.abc import Awaitable, Callable, Sequence
 
 from ability_search.collection import Collection
 from ability_search.documents import SparseVector
-from ability_search.errors import Unverified
+from ability_search.errors import SearchError, Unverified
+from ability_search.index.index_fields import RebuildFields
+from ability_search.index.index_ports import IndexPorts
 from ability_search.store.port import Store
 from ability_search.store.records import (
     Columns,
@@ -22,6 +26,13 @@ _SAMPLE = 5
 _NEIGHBOURS = 10
 _NEAR = 0.001
 """Tolerance by which the best score may fall below a chunk's score with itself."""
+
+_NEWEST = 2
+"""Number of checked chunks that were stored last."""
+_OTHERS = 2
+"""Number of other checked chunks, chosen at random."""
+
+log = logging.getLogger(__name__)
 
 
 async def verify(store: Store, built: Collection, *, beam: int, scan_below: int) -> None:
@@ -58,6 +69,65 @@ async def found_by_terms(store: Store, collection: Collection, chunk: WeightedCh
     search = TermSearch("words", SparseVector(chunk.terms, chunk.weights), _NEIGHBOURS)
     found = await store.search(collection, [search], Columns())
     return _reaches(found.value["words"], sum(weight * weight for weight in chunk.weights))
+
+
+class SelfRepair:
+    """Checks whether keyword search finds chunks by their own terms, and has collections rebuilt.
+
+    The engine does not log changes to a sparse vector index. After a kill of the database server,
+    the index permanently lacks what was committed since it was last written to disk, and keyword
+    search does not find it. The records themselves are complete, so a reindex restores the index
+    without embedding anything.
+
+    Args:
+        ports: The ports and settings of indexing.
+        start: Starts a reindex, see :meth:`.Reindexer.start`.
+    """
+
+    def __init__(
+        self, ports: IndexPorts, start: Callable[[str, RebuildFields], Awaitable[object]]
+    ) -> None:
+        self._store = ports.store
+        self._registry = ports.registry
+        self._start = start
+        self._repaired: set[str] = set()
+        """Generations for which a reindex was started; it is started once only."""
+
+    async def check(self) -> None:
+        """Check all collections, and start a reindex of those that lost index entries.
+
+        Raises:
+            DatabaseUnavailable: if the check must be postponed.
+        """
+        for collection in await self._registry.all():
+            if not collection.chunks or collection.type in self._repaired:
+                continue
+            # Checked twice, because a chunk may be replaced during the first check.
+            if await self._lost(collection) and await self._lost(collection):
+                await self._repair(collection)
+
+    async def _lost(self, collection: Collection) -> bool:
+        """Return True if a stored chunk is not found by its terms."""
+        chunks = await self._store.probe_chunks(
+            collection.type, newest=_NEWEST, others=_OTHERS, after=secrets.token_hex(16)
+        )
+        for chunk in chunks:
+            if not await found_by_terms(self._store, collection, chunk):
+                return True
+        return False
+
+    async def _repair(self, collection: Collection) -> None:
+        log.error(
+            "the keyword index of %s is incomplete, as after a kill of the database server:"
+            " starting a reindex",
+            collection.name,
+        )
+        try:
+            await self._start(collection.name, RebuildFields())
+        except SearchError as exc:
+            log.warning("could not start the reindex of %s yet: %s", collection.name, exc)
+        else:
+            self._repaired.add(collection.type)
 
 
 async def _verify_vectors(store: Store, built: Collection, expected: int, *, kinds: bool) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -13,11 +12,10 @@ from ability_search.errors import (
     DatabaseUnavailable,
     DimensionMismatch,
     GenerationGone,
-    ModelMismatch,
     StatementRefused,
 )
 from ability_search.index.deduplication import Deduplication, Duplicates, find_duplicates
-from ability_search.index.index_calls import Written
+from ability_search.index.index_calls import WrittenGroup
 from ability_search.index.index_ports import IndexPorts
 from ability_search.index.preparation import (
     Prepared,
@@ -27,22 +25,19 @@ from ability_search.index.preparation import (
     links_of,
     source_record,
 )
+from ability_search.ops.metrics.metric_table import CHUNKS_INDEXED
 from ability_search.store.records import ChunkRecord, Replacement
 from ability_search.text.bm25 import counted_length
 from ability_search.text.term_statistics import TermStatistics
 from kadi_client.errors import KadiError, NoProvider, ToolError
 
-log = logging.getLogger(__name__)
-
-_ATTEMPTS = 8
-"""Generations that a group is written to before giving up, as others keep replacing them."""
 _TYPICAL_LENGTH = 100.0
 _TYPICAL_WEIGHT = 20
 """Number of chunks of typical length in the initial average length of a collection."""
 _NAMED = 3
 """Sources that an error names."""
-_PERIOD_BYTES = 40
-"""Size of a date with its lookup keys."""
+_LABEL_BYTES = 20
+"""Size of a number of a date, or of a key for filters."""
 
 
 class Writer:
@@ -69,39 +64,42 @@ class Writer:
         self._registry = ports.registry
         self._ranking = ports.settings.ranking
         self._now = ports.now
+        self._meter = ports.meter
         self.name = name
         self.collection = collection
         self._model = model
         self._recipe = recipe
-        self._resumed = collection is not None and collection.name != collection.public_name
 
-    async def write(self, group: Sequence[Prepared]) -> Written:
+    async def write(self, group: Sequence[Prepared]) -> WrittenGroup:
         """Replace the sources of ``group`` by the prepared documents.
+
+        A group of files without a text of their own, which only hold documents, does not count.
 
         Raises:
             DatabaseUnavailable: if the store remains unavailable; whether the transaction was
                 committed is then unknown.
-            ModelMismatch: if the model of the collection changed meanwhile.
             DimensionMismatch: if the vectors do not fit the collection.
+            GenerationGone: if the generation is gone, or another worker created it meanwhile for
+                another model or language; nothing is stored.
         """
-        for _ in range(_ATTEMPTS):
-            if self.collection is None:
-                self.collection = await self._create(group)
-            self._check(self.collection, group)
-            written = await self._replace(self.collection, group)
-            if written is not None:
-                return written
-            log.info("collection %s changed during a write, retrying", self.name)
-            self.collection = await self._registry.reload(self.name)
-        raise DatabaseUnavailable(f"collection {self.name!r} keeps changing", hint="Call again.")
+        holds_only = group[0].document.container
+        if self.collection is None:
+            if holds_only:
+                return WrittenGroup(0, 0, 0, 0)
+            self.collection = await self._create(group)
+        for received in _dimensions(group):
+            if received != self.collection.dimensions:
+                raise DimensionMismatch(
+                    self.collection.public_name,
+                    recorded=self.collection.dimensions,
+                    received=received,
+                )
+        written = await self._replace(self.collection, group)
+        self._meter.add(CHUNKS_INDEXED, written.chunks)
+        return WrittenGroup(0, 0, 0, 0) if holds_only else written
 
     async def _create(self, group: Sequence[Prepared]) -> Collection:
-        if self._resumed:
-            # A newly created generation would lack what was stored before.
-            raise DatabaseUnavailable(
-                "the generation being built no longer exists", hint="Try again."
-            )
-        return await self._registry.create(
+        created = await self._registry.create(
             new_collection(
                 self.name,
                 model=self._model,
@@ -113,31 +111,16 @@ class Writer:
                 now=self._now(),
             )
         )
+        if (created.model, created.language) != (self._model, self._recipe.language):
+            raise GenerationGone(created.type)
+        return created
 
-    def _check(self, collection: Collection, group: Sequence[Prepared]) -> None:
-        if collection.model != self._model:
-            raise ModelMismatch(
-                collection.public_name, recorded=collection.model, requested=self._model
-            )
-        for received in _dimensions(group):
-            if received != collection.dimensions:
-                raise DimensionMismatch(
-                    collection.public_name, recorded=collection.dimensions, received=received
-                )
-        if collection.language != self._recipe.language:
-            raise DatabaseUnavailable(
-                f"collection {collection.public_name!r} was rebuilt in another language meanwhile",
-                hint="Try again.",
-            )
-
-    async def _replace(self, collection: Collection, group: Sequence[Prepared]) -> Written | None:
-        """Write a group in one transaction; return ``None`` if the generation is gone."""
+    async def _replace(self, collection: Collection, group: Sequence[Prepared]) -> WrittenGroup:
+        """Write a group in one transaction."""
         now = self._now()
         parts = [part for item in group for part in item.parts if part.complete]
         chunks, statistics = await asyncio.to_thread(_chunks, collection, parts, now)
         duplicates = await self._duplicates(collection, parts, chunks)
-        if duplicates is None:
-            return None
         if duplicates.stand_ins:
             chunks = [[_marked(chunk, duplicates) for chunk in own] for own in chunks]
         made = {part.document.source for part in parts}
@@ -157,10 +140,10 @@ class Writer:
                 ),
             )
         if replaced is None:
-            return None
+            raise GenerationGone(collection.type)
         # The next group needs the record as it is after this transaction.
         self.collection = self._registry.learn(self.name, replaced.collection)
-        return Written(
+        return WrittenGroup(
             sources=sum(not part.document.generated for part in parts),
             chunks=replaced.inserted,
             replaced=replaced.replaced,
@@ -172,8 +155,8 @@ class Writer:
         collection: Collection,
         parts: Sequence[Prepared],
         chunks: Sequence[Sequence[ChunkRecord]],
-    ) -> Duplicates | None:
-        """Return the duplicates among the chunks of parts except kinds; ``None`` as above.
+    ) -> Duplicates:
+        """Return the duplicates among the chunks of parts except kinds.
 
         Partial vectors say too little to call a text a duplicate.
         """
@@ -190,12 +173,12 @@ class Writer:
         own = [chunk for each in chunks for chunk in each if chunk.of is None]
         try:
             return await find_duplicates(self._store, collection, own, rule)
-        except (GenerationGone, StatementRefused):
+        except StatementRefused as exc:
             # The errors for a generation that is being dropped vary, so the record decides.
             current = await self._registry.reload(self.name)
             if current is not None and current.type == collection.type:
                 raise
-            return None
+            raise GenerationGone(collection.type) from exc
 
 
 @contextmanager
@@ -297,7 +280,7 @@ def _part_bytes(prepared: Prepared) -> int:
     metadata = len(str(document.metadata)) + sum(map(len, prepared.facets))
     metadata += 18 * sum(map(len, prepared.metadata_terms.values()))
     links = 2 * len(str(document.links))
-    dates = _PERIOD_BYTES * sum(map(len, prepared.periods))
+    dates = _LABEL_BYTES * sum(len(each.facets) + len(each.dates) for each in prepared.labels)
     passages = len(prepared.passages)
     shared = (passages + 1) * metadata
     return text + terms + links + dates + shared + passages * (600 + 11 * dimensions)

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, StrictBool, StrictFloat, StrictInt, StrictStr, create_model
 
-from ability_search.wire import Count, Input, NonBlank, Share
+from ability_search.wire import Count, Input, Model, NonBlank, Share
 
 FieldName = Annotated[
     NonBlank,
@@ -17,16 +17,7 @@ FieldName = Annotated[
         " with or without the prefix metadata.",
     ),
 ]
-Model = Annotated[
-    str | None,
-    Field(
-        min_length=1,
-        max_length=256,
-        description="Embedding model. Default: the collection's model; for a new collection the"
-        " configured default.",
-        examples=["all-MiniLM-L6-v2"],
-    ),
-]
+ChunkId = Annotated[NonBlank, Field(max_length=4200)]
 Mode = Literal["semantic", "keyword", "hybrid"]
 
 

@@ -238,22 +238,13 @@ def by_root(chosen: Sequence[Tree]) -> Iterator[Selection]:
 
 def read_trees(chosen: Sequence[Tree], limits: Limits, extractor: Extractor) -> Iterator[Reading]:
     """Read the documents lazily, in batches that each fit into one call."""
+    most, most_bytes = reading_limits(limits)
     for selection in by_root(chosen):
-        yield from read_selection(selection, limits, extractor)
+        yield from read_files(selection, extractor, limits, most=most, most_bytes=most_bytes)
 
 
-def read_selection(selection: Selection, limits: Limits, extractor: Extractor) -> Iterator[Reading]:
-    """Read files with a common root, as :func:`read_trees` does."""
-    return read_files(
-        selection,
-        extractor,
-        limits,
-        most=most_documents(limits),
-        # Half of the limit, because text grows when it is encoded as JSON.
-        most_bytes=min(BATCH_BYTES, limits.batch_bytes // 2),
-    )
-
-
-def most_documents(limits: Limits) -> int:
-    """Return the maximum number of documents per call."""
-    return min(BATCH_DOCUMENTS, limits.batch_documents)
+def reading_limits(limits: Limits) -> tuple[int, int]:
+    """Return the maximum number of documents in a call, and of bytes of their text."""
+    # Half of the limit, because text grows when it is encoded as JSON.
+    most_bytes = min(BATCH_BYTES, limits.batch_bytes // 2)
+    return min(BATCH_DOCUMENTS, limits.batch_documents), most_bytes

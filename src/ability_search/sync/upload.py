@@ -12,7 +12,7 @@ from typing import Any
 from ability_search.client.tool_client import Advance, Call, ToolClient
 from ability_search.config.schema import Settings
 from ability_search.documents import Document
-from ability_search.files.file_documents import Reading, changed_files, open_extractor
+from ability_search.files.file_documents import open_extractor, send_changed
 from ability_search.files.selection import Skipped, kept_texts
 from ability_search.sync.trees import (
     Root,
@@ -22,9 +22,8 @@ from ability_search.sync.trees import (
     choose_roots,
     collection_name,
     count_files,
-    most_documents,
-    read_selection,
     read_trees,
+    reading_limits,
 )
 from kadi_client import ToolError
 
@@ -105,19 +104,9 @@ async def send_files(
     """
     for tree in chosen:
         outcome.skip(tree.selection.skipped)
-    limits = client.settings.limits
+    most, most_bytes = reading_limits(client.settings.limits)
     upload = _Upload(client, options, outcome, timeout, advance, count_files(chosen))
-    with open_extractor(client.settings, upload.stage) as extractor:
-        for selection in by_root(chosen):
-            async for changed in changed_files(
-                selection,
-                upload.compare,
-                most=most_documents(limits),
-                max_bytes=limits.file_bytes,
-            ):
-                readings = read_selection(changed, limits, extractor)
-                while (reading := await asyncio.to_thread(next, readings, None)) is not None:
-                    await upload.send(reading)
+    await send_changed(by_root(chosen), upload, client.settings, most=most, most_bytes=most_bytes)
 
 
 async def read_documents(
@@ -146,44 +135,28 @@ class _Upload:
     total: int
     done: int = 0
 
-    async def compare(
-        self, documents: Sequence[Document], skipped: Sequence[Skipped]
-    ) -> Collection[str]:
-        """Return the sources of which the worker needs the text."""
-        self._skip(skipped)
-        if not documents:
-            return ()
-        answer = await self._call(documents)
-        wanted = set(answer.get("wanted") or ())
-        self._count(len(documents) - len(wanted))
-        return wanted
+    def skip(self, files: Sequence[Skipped]) -> None:
+        """Record files that cannot be read."""
+        self.outcome.skip(files)
+        self._count(len(files))
 
-    async def send(self, reading: Reading) -> None:
-        """Send the documents of a reading."""
-        self._skip(reading.skipped)
-        if reading.documents:
-            await self._call(reading.documents)
-            self._count(sum(each.of is None for each in reading.documents))
+    def reading(self, file: str) -> None:
+        """Show what is being read, from any thread."""
+        self.advance(self.done, self.total, f"reading {file}")
 
-    async def _call(self, documents: Sequence[Document]) -> dict[str, Any]:
-        request = {**self.options, "documents": [wire_document(each) for each in documents]}
+    async def send(self, documents: Sequence[Document]) -> Collection[str]:
+        """Send documents; return the sources of which the worker needs the text."""
         answer = await self.client.run_job(
             "search-index",
-            request,
+            {**self.options, "documents": [wire_document(each) for each in documents]},
             timeout=self.timeout,
             advance=self.advance,
             before=self.done,
         )
         self.outcome.add(answer)
-        return answer
-
-    def stage(self, stage: str) -> None:
-        """Show what is being read, from any thread."""
-        self.advance(self.done, self.total, f"reading {stage}")
-
-    def _skip(self, files: Sequence[Skipped]) -> None:
-        self.outcome.skip(files)
-        self._count(len(files))
+        needed = set(answer.get("wanted") or ())
+        self._count(sum(each.of is None and each.source not in needed for each in documents))
+        return needed
 
     def _count(self, files: int) -> None:
         self.done += files

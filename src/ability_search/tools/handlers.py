@@ -19,16 +19,17 @@ from ability_search.extensions.notes.overview import measure
 from ability_search.extensions.notes.source_paths import connection
 from ability_search.extensions.sessions.sessions import Sessions
 from ability_search.filters.predicate import matches
-from ability_search.index.file_indexing import FileIndexing, FileRequest
+from ability_search.index.file_indexing import FileIndexing
 from ability_search.index.generations import Generations
 from ability_search.index.index_calls import Progress
 from ability_search.index.index_ports import IndexPorts
-from ability_search.index.indexer import Indexer
 from ability_search.index.jobs import Jobs, Run
 from ability_search.index.jobs import Progress as JobProgress
 from ability_search.index.maintenance import Maintenance
+from ability_search.index.pipeline import IndexPipeline
 from ability_search.index.reindex import Reindexer
-from ability_search.index.self_repair import SelfRepair
+from ability_search.index.stored_sources import StoredSources
+from ability_search.index.verification import SelfRepair
 from ability_search.ops.metrics.meter import Meter
 from ability_search.ops.metrics.metric_table import DEGRADED_ANSWERS, QUERY_STAGE_SECONDS
 from ability_search.search.pipeline import QueryPipeline
@@ -59,7 +60,8 @@ class Services:
     """The services that the tools call."""
 
     ports: IndexPorts
-    indexing: Indexer
+    indexing: IndexPipeline
+    sources: StoredSources
     files: FileIndexing
     generations: Generations
     jobs: Jobs
@@ -123,14 +125,16 @@ class _Table:
             await self._services.maintenance.after_write(report.collection)
             result = responses.index_result(report, job.id)
             return result.model_copy(update={"session": state})
-        documents, refused = await asyncio.to_thread(requests.documents, value, self._limits)
-        async with self._recorded(job, INDEX, value.collection, after=_SHORT_RUN) as run:
+        documents, refused = await asyncio.to_thread(
+            requests.documents, value, self._limits, self._services.ports.added.read
+        )
+        async with self._recorded(job, INDEX, value.collection, after=_SHORT_RUN):
             report = await self._services.indexing.index(
-                value.collection, documents, requests.index_options(value), run.report
+                value.collection, documents, value, job.progress
             )
             report.documents += len(refused)
             report.failed += refused
-            run.end(report.documents, responses.index_record(report))
+            job.end(report.documents, responses.index_record(report))
         await self._services.maintenance.after_write(value.collection)
         return responses.index_result(report, job.id)
 
@@ -139,26 +143,23 @@ class _Table:
     ) -> results.IndexFileResult:
         """search-index-file."""
         job = _Job(call, value.job_id)
-        request = FileRequest.model_validate(value)
-        async with self._recorded(job, FILES, value.collection) as run:
-            report = await self._services.files.index(
-                value.collection, request, requests.index_options(value), run.report
-            )
-            run.end(report.index.documents, responses.index_record(report.index))
+        async with self._recorded(job, FILES, value.collection):
+            report = await self._services.files.index(value.collection, value, value, job.progress)
+            job.end(report.index.documents, responses.index_record(report.index))
         await self._services.maintenance.after_write(value.collection)
         return responses.index_file_result(report, job.id)
 
     @asynccontextmanager
     async def _recorded(
         self, job: _Job, kind: str, collection: str, *, after: float = 0.0
-    ) -> AsyncIterator[_Recorded]:
+    ) -> AsyncIterator[None]:
         """Publish and record the block as a job, see :meth:`Jobs.recorded`."""
         record = Job(job.id, kind, collection)
         async with (
             job.announced(collection),
-            self._services.jobs.recorded(record, after=after) as recorded,
+            self._services.jobs.recorded(record, after=after) as job.recorded,
         ):
-            yield _Recorded(job, recorded)
+            yield
 
     async def query(self, value: inputs.QueryInput, _call: _Admitted) -> QueryResult:
         """search-query."""
@@ -203,7 +204,7 @@ class _Table:
         announced = _Job(call, value.job_id)
         async with announced.failing(value.collection):
             run = await self._services.reindexing.start(
-                value.collection, requests.index_options(value), job_id=announced.id
+                value.collection, value, job_id=announced.id
             )
         if value.background:
             return responses.started_result(run.job)
@@ -212,9 +213,9 @@ class _Table:
     async def _analyzed(self, value: inputs.ReindexInput, call: _Admitted) -> results.ReindexResult:
         collection = await self._services.ports.registry.get(value.collection)
         job = _Job(call, value.job_id)
-        async with self._recorded(job, ANALYSIS, value.collection) as run:
-            analysis = await self._services.analyzer.analyze(collection, run.report)
-            run.end(analysis.chunks, analysis.model_dump(by_alias=True))
+        async with self._recorded(job, ANALYSIS, value.collection):
+            analysis = await self._services.analyzer.analyze(collection, job.progress)
+            job.end(analysis.chunks, analysis.model_dump(by_alias=True))
         return responses.analyzed_result(value.collection, analysis, job.id)
 
     async def _consolidated(
@@ -223,15 +224,15 @@ class _Table:
         await self._services.ports.registry.get(name)
         collection = await self._services.ports.registry.current(name)
         job = _Job(call, job_id)
-        async with self._recorded(job, CONSOLIDATION, name) as run:
+        async with self._recorded(job, CONSOLIDATION, name):
             found = await self._services.consolidator.consolidate(
                 collection,
-                run.report,
+                job.progress,
                 judge=wanted.judge,
                 apply=wanted.apply,
                 undo=wanted.undo,
             )
-            run.end(found.notes, found.listed().model_dump(by_alias=True))
+            job.end(found.notes, found.listed().model_dump(by_alias=True))
         self._services.maintenance.schedule(name)
         return responses.consolidated_result(name, found, job.id)
 
@@ -257,7 +258,7 @@ class _Table:
                 session=erased,
             )
         sources = value.sources if value.source is None else [value.source]
-        deleted = await self._services.indexing.delete(value.collection, sources)
+        deleted = await self._services.sources.delete(value.collection, sources)
         return results.DeleteResult(
             deleted=deleted, collection=value.collection, source=value.source
         )
@@ -279,7 +280,7 @@ class _Table:
         self, value: inputs.CollectionInfoInput, _call: _Admitted
     ) -> results.CollectionInfoResult:
         """search-collection-info."""
-        page = await self._services.indexing.list_sources(
+        page = await self._services.sources.page(
             value.collection, limit=value.limit, cursor=value.cursor, children=value.children
         )
         jobs = await self._services.ports.store.jobs(value.collection)
@@ -351,6 +352,7 @@ class _Job:
     def __init__(self, admitted: _Admitted, job_id: str | None) -> None:
         self._admitted = admitted
         self.id = job_id or secrets.token_hex(8)
+        self.recorded: JobProgress | None = None
 
     @asynccontextmanager
     async def announced(self, collection: str) -> AsyncIterator[None]:
@@ -379,7 +381,10 @@ class _Job:
         return self._admitted.reason
 
     async def progress(self, progress: Progress) -> None:
-        """Publish the progress."""
+        """Publish the progress, and record it if the job is."""
+        if self.recorded is not None:
+            self.recorded.done, self.recorded.total = progress.done, progress.total
+            self.recorded.stage = progress.stage
         await self._admitted.call.publish(
             PROGRESS,
             {
@@ -391,25 +396,11 @@ class _Job:
             },
         )
 
-
-class _Recorded:
-    """The progress of a job that is recorded and published."""
-
-    def __init__(self, job: _Job, recorded: JobProgress) -> None:
-        self._job = job
-        self._recorded = recorded
-
-    async def report(self, progress: Progress) -> None:
-        """Record and publish the progress."""
-        recorded = self._recorded
-        recorded.done, recorded.total = progress.done, progress.total
-        recorded.stage = progress.stage
-        await self._job.progress(progress)
-
     def end(self, total: int, result: Mapping[str, Any]) -> None:
         """Record the result."""
-        self._recorded.done = self._recorded.total = total
-        self._recorded.result = result
+        if self.recorded is not None:
+            self.recorded.done = self.recorded.total = total
+            self.recorded.result = result
 
 
 def _entries(answer: BaseModel) -> int:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 from pydantic import (
-    AliasChoices,
     ConfigDict,
     Field,
     StringConstraints,
@@ -26,21 +25,14 @@ from ability_search.extensions.sessions.session_options import SessionErase as S
 from ability_search.extensions.sessions.session_options import SessionId as SessionId
 from ability_search.extensions.sessions.session_options import SessionRead as SessionRead
 from ability_search.extensions.sessions.session_options import SessionWrite as SessionWrite
+from ability_search.index.index_fields import DedupThreshold as DedupThreshold
+from ability_search.index.index_fields import FileFields, Format, IndexFields, RebuildFields
 from ability_search.search import options
 from ability_search.search.options import Collections as Collections
 from ability_search.search.options import Mode as Mode
-from ability_search.search.options import Model
-from ability_search.text.chunkers import Strategy
 from ability_search.wire import Count, Input, NonBlank, Share
 
-Format = Literal["markdown", "text", "code", "json", "html", "rst", "csv", "conversation"]
 Included = Literal["tokens", "growth", "map", "graph", "consolidation"]
-FileFormat = (
-    Format
-    | Literal["pdf", "docx", "pptx", "xlsx", "odf", "rtf", "epub", "svg", "email", "mbox", "image"]
-    | Literal["notebook"]
-)
-
 CollectionName = Annotated[
     str,
     Field(
@@ -48,64 +40,6 @@ CollectionName = Annotated[
         examples=["docs"],
         # Letters of all scripts; a class of them is written differently in each dialect.
         json_schema_extra={"pattern": r"^[^\x00-/:-@\[-`{-\x7f][^\x00-,/:-@\[-\^`{-\x7f]{0,63}$"},
-    ),
-]
-ChunkStrategy = Annotated[
-    Strategy | None,
-    Field(description="Chunking strategy. Default: the collection's, or auto if it is new."),
-]
-MaxTokens = Annotated[
-    Count | None,
-    Field(ge=16, le=8192, description="Maximum tokens per chunk.", examples=[500]),
-]
-Language = Annotated[
-    str | None,
-    Field(
-        description="Language for keyword search (english, german, none, ...). Default: the"
-        " collection's; for a new collection detected from the first documents."
-    ),
-]
-Kinds = Annotated[
-    list[Literal["title", "summary", "keywords", "propositions"]] | None,
-    Field(
-        max_length=4,
-        description="Kinds of texts made of each document, searched by the option extended of"
-        " search-query. Default: the collection's, or none if it is new.",
-        examples=[["title", "summary"]],
-    ),
-]
-KindsBy = Annotated[
-    Literal["local", "chat"] | None,
-    Field(
-        description="How kinds are made: extracted from the text (local), or written by a language"
-        " model (chat), with extraction as fallback. Default: the collection's, or local if it is"
-        " new."
-    ),
-]
-Overlap = Annotated[
-    Count | None,
-    Field(ge=0, le=4096, description="Overlap of consecutive sliding windows, in tokens."),
-]
-ChunkContext = Annotated[
-    Annotated[Count, Field(ge=0, le=8)] | Literal["section"] | None,
-    Field(
-        description="Context that each chunk of prose is embedded and searched with: as many chunks"
-        " before and after it (for a turn of a conversation: turns before it), or the beginning of"
-        " its section. Default: the collection's; if it is new, that of the settings for turns and"
-        " none for prose.",
-        examples=[1, "section"],
-    ),
-]
-DedupThreshold = Annotated[
-    float | None,
-    Field(
-        gt=0,
-        le=1,
-        description="Near-duplicate threshold: a chunk whose nearest neighbour in the collection"
-        " has at least this cosine is found only by filters that exclude the neighbour; .95 is"
-        " usual. If the neighbour is replaced or deleted, one of those that it represents takes its"
-        " place. Unchanged documents are left as they are, unless force is set. Default: that which"
-        " the collection was created with, if any.",
     ),
 ]
 if TYPE_CHECKING:
@@ -221,7 +155,22 @@ def _valid_or_refused(
         return RefusedDocument(source if isinstance(source, str) else "", exc)
 
 
-class IndexInput(Input):
+class InCollection(Input):
+    """A call about one collection."""
+
+    collection: CollectionName
+
+
+class Documents(Input):
+    """Documents for a collection."""
+
+    collection: CollectionName = Field(default_factory=str)
+    documents: list[Annotated[DocumentInput, WrapValidator(_valid_or_refused)]] = Field(
+        default_factory=list, description="Documents to index; at least one."
+    )
+
+
+class IndexInput(IndexFields, Documents):
     """Input of search-index."""
 
     model_config = ConfigDict(
@@ -241,22 +190,6 @@ class IndexInput(Input):
         }
     )
 
-    collection: CollectionName = Field(default_factory=str)
-    documents: list[Annotated[DocumentInput, WrapValidator(_valid_or_refused)]] = Field(
-        default_factory=list, description="Documents to index; at least one."
-    )
-    chunk_strategy: ChunkStrategy = None
-    max_tokens: MaxTokens = None
-    overlap: Overlap = None
-    context: ChunkContext = None
-    model: Model = None
-    language: Language = None
-    kinds: Kinds = None
-    kinds_by: KindsBy = None
-    force: bool = Field(
-        False, description="Index unchanged documents too, and embed every text again."
-    )
-    dedup_threshold: DedupThreshold = None
     session: SessionWrite | None = Field(
         None,
         description="Instead of collection and documents, which are required otherwise: write the"
@@ -274,52 +207,16 @@ class IndexInput(Input):
         return self
 
 
-class IndexFileInput(Input):
+class IndexFileInput(IndexFields, FileFields, InCollection):
     """Input of search-index-file."""
 
-    collection: CollectionName
-    path: NonBlank = Field(
-        validation_alias=AliasChoices("path", "filePath"),
-        description="File or directory on the worker's machine, inside an allowed root.",
-        examples=["docs/"],
-    )
-    format: FileFormat | None = Field(
-        None, description="Format of the files. Default: detected from file name, then content."
-    )
-    include: list[NonBlank] = Field(
-        default_factory=list,
-        max_length=256,
-        description="Patterns (gitignore syntax) of files to include.",
-        examples=[["*.md"]],
-    )
-    exclude: list[NonBlank] = Field(
-        default_factory=list, max_length=256, description="Patterns of files to exclude."
-    )
-    gitignore: bool = Field(False, description="Also exclude files listed in .gitignore.")
-    chunk_strategy: ChunkStrategy = None
-    max_tokens: MaxTokens = None
-    overlap: Overlap = None
-    context: ChunkContext = None
-    model: Model = None
-    language: Language = None
-    kinds: Kinds = None
-    kinds_by: KindsBy = None
     force: bool = Field(False, description="Index unchanged files too, and embed every text again.")
-    sweep: bool = Field(
-        False, description="Delete sources below path whose files are gone or excluded."
-    )
-    sweep_all: bool = Field(
-        False,
-        description="Even if they are most sources; else refused: the drive may not be mounted.",
-    )
-    dedup_threshold: DedupThreshold = None
     job_id: JobId = None
 
 
-class SimilarInput(Input):
+class SimilarInput(InCollection):
     """Input of search-similar."""
 
-    collection: CollectionName
     chunk_id: NonBlank | None = Field(
         None,
         max_length=4200,
@@ -377,19 +274,12 @@ class Consolidate(Input):
         return self
 
 
-class ReindexInput(Input):
+class ReindexInput(RebuildFields, InCollection):
     """Input of search-reindex."""
 
-    collection: CollectionName
-    model: Model = None
-    chunk_strategy: ChunkStrategy = None
-    max_tokens: MaxTokens = None
-    context: ChunkContext = None
     language: str | None = Field(
         None, description="New language for keyword search.", examples=["german"]
     )
-    kinds: Kinds = None
-    kinds_by: KindsBy = None
     clear: bool = Field(
         False,
         description="Only delete all chunks; the collection stays, empty, with its settings.",
@@ -479,10 +369,9 @@ class CollectionsInput(Input):
     )
 
 
-class CollectionInfoInput(Input):
+class CollectionInfoInput(InCollection):
     """Input of search-collection-info."""
 
-    collection: CollectionName
     limit: Count = Field(1000, ge=1, le=10_000, description="Maximum sources per page.")
     cursor: str | None = Field(
         None, max_length=8192, description="nextCursor of the previous page."

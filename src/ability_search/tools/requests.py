@@ -10,22 +10,12 @@ from pydantic import BaseModel
 from ability_search.bounded_batches import text_bytes
 from ability_search.config.schema import Limits, Reading
 from ability_search.documents import Document
-from ability_search.errors import InvalidInput, SearchError, TooLarge
-from ability_search.extensions.formats.conversation_turns import (
-    CONVERSATION,
-    conversation_text,
-    is_conversation,
-)
-from ability_search.extensions.formats.conversations import conversations_of
-from ability_search.extensions.formats.front_matter import markdown_metadata
+from ability_search.errors import SearchError, TooLarge
 from ability_search.extensions.notes.overview import Wanted
 from ability_search.filters.parser import parse_filter, source_filter
 from ability_search.filters.tree import Filter, combine
-from ability_search.index.index_calls import Failure, IndexOptions
-from ability_search.text.chunkers.strategies import is_markdown
-from ability_search.text.escapes import unescaped
-from ability_search.text.loaders.file_types import language_of, named_format
-from ability_search.text.loaders.text_files import markdown_title
+from ability_search.index.index_calls import Failure
+from ability_search.index.index_ports import ReadDocument
 from ability_search.tools import inputs
 from ability_search.tools.boundary import invalid_item
 
@@ -39,8 +29,10 @@ _LEAF = 5
 """Work of a value in a filter, which the database compares with each row, in candidates."""
 
 
-def documents(value: inputs.IndexInput, limits: Limits) -> tuple[list[Document], list[Failure]]:
-    """Return the documents of a call, and those that are not valid.
+def documents(
+    value: inputs.IndexInput, limits: Limits, read: Sequence[ReadDocument]
+) -> tuple[list[Document], list[Failure]]:
+    """Return the documents of a call as steps ``read`` them, and those that are not valid.
 
     Raises:
         InvalidInput: if none of them is valid.
@@ -52,7 +44,8 @@ def documents(value: inputs.IndexInput, limits: Limits) -> tuple[list[Document],
             f"documents: {len(given)} in one call, at most {limits.batch_documents} are allowed",
             hint="Send them in several calls (setting max_batch_documents).",
         )
-    total = sum(text_bytes(item.content) for item in value.documents if _is_valid(item))
+    whole = [item for item in given if isinstance(item, inputs.DocumentInput)]
+    total = sum(text_bytes(item.content) for item in whole)
     if total > limits.batch_bytes:
         raise TooLarge(
             f"documents: {total} bytes in one call, at most {limits.batch_bytes} are allowed",
@@ -62,7 +55,7 @@ def documents(value: inputs.IndexInput, limits: Limits) -> tuple[list[Document],
     failed: list[Failure] = []
     for place, item in enumerate(given):
         try:
-            valid.append(_document(item, place, limits))
+            valid.append(_document(item, place, limits, read))
         except SearchError as exc:
             failed.append(Failure(item.source or f"documents.{place}", exc))
     if failed and not valid:
@@ -70,85 +63,33 @@ def documents(value: inputs.IndexInput, limits: Limits) -> tuple[list[Document],
     return valid, failed
 
 
-def _is_valid(item: inputs.DocumentInput | inputs.RefusedDocument) -> bool:
-    return isinstance(item, inputs.DocumentInput)
-
-
 def _document(
-    item: inputs.DocumentInput | inputs.RefusedDocument, place: int, limits: Limits
+    item: inputs.DocumentInput | inputs.RefusedDocument,
+    place: int,
+    limits: Limits,
+    read: Sequence[ReadDocument],
 ) -> Document:
     if isinstance(item, inputs.RefusedDocument):
         raise invalid_item(item.error, inputs.DocumentInput, f"documents.{place}")
-    item = _with_format(item)
-    size = text_bytes(item.content)
-    if size > limits.document_bytes:
-        raise TooLarge(
-            f"documents.{place}.content: {size} bytes, at most {limits.document_bytes} are allowed",
-            hint="Split the document (setting max_document_bytes).",
-        )
-    return Document(
+    field = f"documents.{place}.content"
+    document = Document(
         **dict(item)
         | {
-            "title": _title(item),
-            "content": _content(item, place),
-            "metadata": _metadata(item),
+            "title": item.source if item.title is None else item.title,
+            "metadata": item.metadata or {},
             "links": tuple(link.model_dump() for link in item.links),
             "children": None if item.children is None else tuple(item.children),
         }
     )
-
-
-def _with_format(item: inputs.DocumentInput) -> inputs.DocumentInput:
-    """Return a document as the file of its name would be read, unless it is read already."""
-    if item.file_hash is not None:
-        return item
-    given: tuple[str | None, str | None] = item.format, item.language
-    format, language = given if any(given) else named_format(item.source)
-    text = unescaped(item.content, name=item.source, format=format, language=language)
-    return item.model_copy(update={"content": text, "format": format, "language": language})
-
-
-def _content(item: inputs.DocumentInput, place: int) -> str:
-    """Return the text of a document; a conversation becomes the list of its turns."""
-    if item.format != CONVERSATION or is_conversation(item.content) or not item.content.strip():
-        return item.content
-    text = conversation_text(conversations_of(item.content))
-    if not text:
-        raise InvalidInput(
-            f"documents.{place}.content",
-            "is not a conversation",
-            hint="Send JSON Lines with role, content and time of each message.",
+    for step in read:
+        document = step(document, item.title is not None, field)
+    size = text_bytes(document.content)
+    if size > limits.document_bytes:
+        raise TooLarge(
+            f"{field}: {size} bytes, at most {limits.document_bytes} are allowed",
+            hint="Split the document (setting max_document_bytes).",
         )
-    return text
-
-
-def _title(item: inputs.DocumentInput) -> str:
-    """Return the title of a document: that of the caller, else that of Markdown, else its source.
-
-    An empty one that the caller gives is kept.
-    """
-    if item.title is not None:
-        return item.title
-    other = item.language or (item.format or "markdown") != "markdown"
-    if other or language_of(item.source):
-        return item.source
-    return markdown_title(item.content) or item.source
-
-
-def _metadata(item: inputs.DocumentInput) -> Mapping[str, Any]:
-    """Return the metadata of a document: that of the caller, and that in the text of Markdown."""
-    own = item.metadata or {}
-    if not is_markdown(item.content, item.format, item.language):
-        return own
-    return {**markdown_metadata(item.content), **own}
-
-
-def index_options(
-    value: inputs.IndexInput | inputs.IndexFileInput | inputs.ReindexInput,
-) -> IndexOptions:
-    """Return the indexing options of a call."""
-    options = IndexOptions.model_validate(value)
-    return options.model_copy(update={"embed_all": options.force})
+    return document
 
 
 def query_filter(value: inputs.QueryInput, limits: Limits, policy: Filter | None) -> Filter | None:

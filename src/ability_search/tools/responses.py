@@ -12,7 +12,7 @@ from ability_search.extensions.notes.graph_analysis import GraphAnalysis
 from ability_search.extensions.notes.overview import Overview
 from ability_search.index.file_indexing import FileReport
 from ability_search.index.index_calls import IndexReport
-from ability_search.index.indexer import SourcePage
+from ability_search.index.stored_sources import SourcePage
 from ability_search.store.records import ANALYSIS, CONSOLIDATION, HISTORY, Job
 from ability_search.text.model_traits import language_warnings
 from ability_search.tools import results

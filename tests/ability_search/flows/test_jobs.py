@@ -28,7 +28,7 @@ from tests.ability_search.flows.test_reindexing import (
 )
 
 from ability_search.errors import Busy, Cancelled
-from ability_search.index.index_calls import IndexOptions
+from ability_search.index.index_fields import IndexFields
 from ability_search.tools import handlers
 from kadi_client import Connection, Event
 from kadi_client.errors import KadiError, ToolError
@@ -184,7 +184,7 @@ async def test_what_a_killed_worker_has_built_is_not_built_again(
         await fill(network, 20)
         gate = Gate(network, "create-embedding", "cat13")
         killed = services_of(network, tmp_path)
-        run = await killed.reindexing.start("docs", IndexOptions(max_tokens=24))
+        run = await killed.reindexing.start("docs", IndexFields(max_tokens=24))
         await gate.wait()
         async with asyncio.timeout(PATIENCE):
             while not (await under_construction(network))[0].sources:
@@ -209,7 +209,7 @@ async def test_a_job_that_its_workers_are_lost_on_is_given_up(start: Start, tmp_
     async with start(**ALONE) as network:
         await fill(network)
         gate = Gate(network, "create-embedding", "cat3")
-        run = await services_of(network, tmp_path).reindexing.start("docs", IndexOptions())
+        run = await services_of(network, tmp_path).reindexing.start("docs", IndexFields())
         for lost in range(1, 6):
             await gate.wait()
             run.ended.cancel()
@@ -234,7 +234,7 @@ async def test_other_options_begin_anew_where_nobody_works_on_the_old_ones(
     async with start(**ALONE) as network:
         await fill(network)
         gate = Gate(network, "create-embedding", "cat3")
-        run = await services_of(network, tmp_path).reindexing.start("docs", IndexOptions())
+        run = await services_of(network, tmp_path).reindexing.start("docs", IndexFields())
         await gate.wait()
         run.ended.cancel()
         await asyncio.wait({run.ended})
@@ -250,7 +250,7 @@ async def test_of_two_workers_one_goes_on(start: Start, tmp_path: Path) -> None:
         await fill(network)
         gate = Gate(network, "create-embedding", "cat3")
         run = await services_of(network, tmp_path).reindexing.start(
-            "docs", IndexOptions(max_tokens=24)
+            "docs", IndexFields(max_tokens=24)
         )
         await gate.wait()
         run.ended.cancel()
@@ -275,7 +275,7 @@ async def test_a_worker_that_comes_back_after_another_took_over_changes_nothing(
         await fill(network)
         embedding = Gate(network, "create-embedding", "cat3")
         zombie = services_of(network, tmp_path)
-        old = await zombie.reindexing.start("docs", IndexOptions(max_tokens=24))
+        old = await zombie.reindexing.start("docs", IndexFields(max_tokens=24))
         await embedding.wait()
         # Only what was asked for until now is held back.
         network.instead["create-embedding"] = network.model.handle
@@ -436,7 +436,7 @@ async def test_a_cancelled_job_is_told_to_who_waits(start: Start, tmp_path: Path
         await fill(network)
         gate = Gate(network, "create-embedding", "cat3")
         services = services_of(network, tmp_path)
-        run = await services.reindexing.start("docs", IndexOptions())
+        run = await services.reindexing.start("docs", IndexFields())
         await gate.wait()
         await run.cancel()
         with pytest.raises(Cancelled):

@@ -31,7 +31,7 @@ from tests.ability_search.flows.stored import (
 )
 
 from ability_search.index import preparation
-from ability_search.index.index_calls import IndexOptions
+from ability_search.index.index_fields import IndexFields
 from ability_search.store.arcadedb.core import source_type
 from ability_search.tools.handlers import Services
 from kadi_client import RemoteError
@@ -137,7 +137,7 @@ async def test_another_language_analyzes_anew(start: Start, tmp_path: Path) -> N
 
 async def rebuilt(services: Services, **options: Any) -> None:
     """Rebuild a collection with services in this process."""
-    run = await services.reindexing.start("docs", IndexOptions(**options))
+    run = await services.reindexing.start("docs", IndexFields(**options))
     await run.finished()
     await services.generations.drop_due()
 

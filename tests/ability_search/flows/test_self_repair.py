@@ -15,7 +15,7 @@ from tests.ability_search.flows.stored import (
 )
 from tests.ability_search.flows.test_jobs import ALONE, Gate
 
-from ability_search.index.self_repair import SelfRepair
+from ability_search.index.verification import SelfRepair
 
 pytestmark = pytest.mark.engine
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from ability_search.index import reindex
-from ability_search.index.index_calls import IndexOptions
+from ability_search.index.index_fields import IndexFields
 
 
 def test_recorded_options_are_read_back_under_the_names_on_disk() -> None:
-    options = IndexOptions(model="m", kinds=("title",), embed_all=True)
+    options = IndexFields(model="m", kinds=["title"], force=True)
     recorded = reindex._recorded(options)
     assert recorded == {
         "chunk_strategy": None,
@@ -18,12 +18,7 @@ def test_recorded_options_are_read_back_under_the_names_on_disk() -> None:
         "language": None,
         "kinds": ["title"],
         "kinds_by": None,
-        "force": False,
-        "embed_all": True,
+        "force": True,
         "dedup_threshold": None,
     }
-    assert IndexOptions.model_validate(recorded) == options
-
-
-def test_options_of_another_version_are_ignored() -> None:
-    assert IndexOptions.model_validate({"model": "m", "later": 1}) == IndexOptions(model="m")
+    assert IndexFields.model_construct(**recorded) == options

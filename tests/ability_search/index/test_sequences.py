@@ -10,7 +10,8 @@ import pytest
 from ability_search.collection import Context
 from ability_search.config.loader import load_settings
 from ability_search.documents import Document
-from ability_search.index.index_calls import IndexOptions, recipe_for
+from ability_search.index.index_calls import recipe_for
+from ability_search.index.index_fields import IndexFields
 from ability_search.index.preparation import Recipe, prepare
 from ability_search.index.sequences import CONTEXT, SHORT, preceding_sources, with_preceding
 from ability_search.store.memory import MemoryStore
@@ -157,9 +158,9 @@ def test_a_number_of_neighbours_applies_to_turns_too() -> None:
 
 def test_a_number_is_also_that_of_turns_and_leaves_room_in_the_model(tmp_path: Path) -> None:
     settings = load_settings({"SEARCH_EMBEDDING_MAX_TOKENS": "256"}, tmp_path)
-    recipe = recipe_for(IndexOptions(context=1), None, settings)
+    recipe = recipe_for(IndexFields(context=1), None, settings)
     assert (recipe.turns, recipe.context, recipe.chunk_size) == (1, 1, 256 - CONTEXT)
-    recipe = recipe_for(IndexOptions(context="section"), None, settings)
+    recipe = recipe_for(IndexFields(context="section"), None, settings)
     assert (recipe.turns, recipe.context, recipe.chunk_size) == (2, "section", 256 - CONTEXT)
-    recipe = recipe_for(IndexOptions(), None, settings)
+    recipe = recipe_for(IndexFields(), None, settings)
     assert (recipe.turns, recipe.context, recipe.chunk_size) == (2, None, 256)

@@ -16,7 +16,7 @@ from ability_search.documents import Document
 from ability_search.errors import (
     DatabaseUnavailable,
     DimensionMismatch,
-    ModelMismatch,
+    GenerationGone,
     SearchError,
     StatementRefused,
 )
@@ -49,9 +49,9 @@ def prepared_of(text: str, *, dimensions: int = 4, **fields: Any) -> Prepared:
 
 
 class Scripted:
-    """A store whose writes fail as told, and else say that everything was done."""
+    """A store whose writes fail as told, if not with ``None``, or say that all was done."""
 
-    def __init__(self, record: Collection | None, *failures: SearchError) -> None:
+    def __init__(self, record: Collection | None, *failures: SearchError | None) -> None:
         self.record = record
         self.failures = list(failures)
         self.written: list[Mapping[str, Any]] = []
@@ -62,8 +62,7 @@ class Scripted:
 
     async def write(self, script: str, params: Mapping[str, Any]) -> Any:
         self.written.append(params)
-        if self.failures:
-            failure = self.failures.pop(0)
+        if self.failures and (failure := self.failures.pop(0)):
             self.after_failure()
             raise failure
         if "sources" not in params:
@@ -120,30 +119,25 @@ async def test_a_refusal_of_the_live_generation_is_not_tried_again() -> None:
     assert len(store.written) == 1
 
 
-async def test_a_collection_that_moved_on_is_written_to_where_it_is_now() -> None:
+@pytest.mark.parametrize("failures", [[], [StatementRefused("other", "no buckets associated")]])
+async def test_what_is_for_another_generation_is_not_stored(failures: list[SearchError]) -> None:
     moved = replace(DOCS, type="Chunk_docs_2")
-    store = Scripted(moved)
-    written = await writer_of(store).write([prepared_of("words")])
-    assert written.chunks == 1
-    assert [params["type"] for params in store.written] == [DOCS.type, moved.type]
-
-
-async def test_types_dropped_under_a_transaction_are_looked_for_anew() -> None:
-    moved = replace(DOCS, type="Chunk_docs_2")
-    store = Scripted(DOCS, StatementRefused("other", "no buckets associated"))
+    store = Scripted(DOCS if failures else moved, *failures)
     store.after_failure = lambda: setattr(store, "record", moved)
-    assert (await writer_of(store).write([prepared_of("words")])).chunks == 1
+    with pytest.raises(GenerationGone):
+        await writer_of(store).write([prepared_of("words")])
+    assert [params["type"] for params in store.written] == [DOCS.type]
 
 
-async def test_a_collection_rebuilt_with_another_model_or_language_is_not_written_to() -> None:
-    changes: list[tuple[dict[str, Any], type[SearchError]]] = [
-        ({"model": "other"}, ModelMismatch),
-        ({"language": "german"}, DatabaseUnavailable),
-    ]
-    for change, error in changes:
-        store = Scripted(replace(DOCS, type="Chunk_docs_2", **change))
-        with pytest.raises(error):
-            await writer_of(store).write([prepared_of("words")])
+@pytest.mark.parametrize("change", [{"model": "other"}, {"language": "german"}], ids=str)
+async def test_a_collection_that_another_worker_created_otherwise_is_not_written_to(
+    change: dict[str, str],
+) -> None:
+    created = replace(DOCS, **change)  # type: ignore[arg-type]
+    store = Scripted(created, None, StatementRefused("duplicate", "there is one"))
+    with pytest.raises(GenerationGone):
+        await writer_of(store, None).write([prepared_of("words")])
+    assert all("sources" not in params for params in store.written)
 
 
 async def test_one_vector_of_another_length_refuses_the_group() -> None:

@@ -15,7 +15,8 @@ import pytest
 from ability_search.config.loader import load_settings
 from ability_search.documents import Document, Vector
 from ability_search.errors import EmbeddingUnavailable, NotFound
-from ability_search.index.index_calls import IndexOptions, Progress
+from ability_search.index.index_calls import Progress
+from ability_search.index.index_fields import IndexFields
 from ability_search.ports import Chat, Reranker
 from ability_search.search.response import QueryResult
 from ability_search.search.similar import similar
@@ -74,7 +75,7 @@ async def services(tmp_path: Path, words: Words) -> Services:
         documents = [
             Document(source=source, title=source, content=text) for source, text in TEXTS.items()
         ]
-        await built.indexing.index(name, documents, IndexOptions(), unreported)
+        await built.indexing.index(name, documents, IndexFields(), unreported)
     return built
 
 

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from ability_search.config.schema import Limits
+from ability_search.extensions.formats.sent_documents import read_document
 from ability_search.tools import inputs
 from ability_search.tools.requests import documents, work_of
 
@@ -13,7 +14,7 @@ from ability_search.tools.requests import documents, work_of
 def read(source: Any, content: Any, **given: Any) -> Any:
     item = {"source": source, "title": "T", "content": content, **given}
     value = inputs.IndexInput.model_validate({"collection": "c", "documents": [item]})
-    valid, _ = documents(value, Limits())
+    valid, _ = documents(value, Limits(), [read_document])
     return valid[0]
 
 

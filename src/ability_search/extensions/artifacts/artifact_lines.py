@@ -17,7 +17,7 @@ from ability_search.errors import InvalidInput
 from ability_search.extensions.artifacts.manifest import LATEST, LONGEST_AVERAGE, SHORTEST_AVERAGE
 from ability_search.extensions.understanding.periods import FIRST_DAY, LAST_DAY
 from ability_search.filters.facets import check_size, facets_of
-from ability_search.index.preparation import check_kind
+from ability_search.index.preparation import check_kind, generated_source
 from ability_search.store.records import ChunkRecord, SourceRecord, Use
 
 R = TypeVar("R", SourceRecord, ChunkRecord)
@@ -81,7 +81,14 @@ class SourceLine(msgspec.Struct, rename="camel", kw_only=True):
         """
         check_size(self.metadata or {})
         facets_of(self.metadata or {})
-        check_kind(self.source, self.kind, self.of, generated=bool(self.generated))
+        if not self.generated:
+            check_kind(self.source, self.of)
+        elif (
+            self.of is None
+            or self.kind not in KINDS
+            or self.source != generated_source(self.of, self.kind)
+        ):
+            raise InvalidInput("generated", "is set, but the source is not that of a derived kind")
 
     def record(self) -> SourceRecord:
         """Return the record of the source."""

@@ -26,12 +26,14 @@ from ability_search.extensions.artifacts.manifest import (
 )
 from ability_search.extensions.artifacts.skill_indexes import read_skills
 from ability_search.index.generations import Generations
-from ability_search.index.index_calls import IndexOptions, IndexReport, Report
+from ability_search.index.index_calls import IndexReport, Report
+from ability_search.index.index_fields import IndexFields
 from ability_search.index.index_ports import IndexPorts
-from ability_search.index.indexer import Indexer
 from ability_search.index.jobs import new_record
 from ability_search.index.maintenance import Maintenance
-from ability_search.index.preparation import LAYOUT
+from ability_search.index.pipeline import IndexPipeline
+from ability_search.index.preparation import LAYOUT, Labelling
+from ability_search.index.stored_sources import StoredSources
 from ability_search.text.token_counter import TokenCounter
 
 _PAGE = 1000
@@ -75,6 +77,7 @@ class ArtifactService:
     Args:
         ports: The ports and settings of indexing.
         indexing: Indexes the documents of a build.
+        sources: Deletes those that only the base of a build had.
         maintenance: Prepares an imported collection for searching.
         generations: Makes an imported collection visible.
         progress: Shows the progress to the user.
@@ -84,7 +87,8 @@ class ArtifactService:
     def __init__(
         self,
         ports: IndexPorts,
-        indexing: Indexer,
+        indexing: IndexPipeline,
+        sources: StoredSources,
         maintenance: Maintenance,
         generations: Generations,
         *,
@@ -95,7 +99,9 @@ class ArtifactService:
         self._store = ports.store
         self._settings = ports.settings
         self._counter = ports.counter
+        self._label = ports.added.label
         self._indexing = indexing
+        self._sources = sources
         self._importing = Importer(ports, maintenance, generations)
         self._exporting = Exporter(ports)
         self._progress = progress
@@ -103,7 +109,9 @@ class ArtifactService:
 
     def open(self, directory: Path) -> Importable:
         """Open an artifact; raises as :func:`open_artifact`."""
-        return open_artifact(directory, settings=self._settings, counter=self._counter)
+        return open_artifact(
+            directory, settings=self._settings, counter=self._counter, label=self._label
+        )
 
     async def export(
         self, name: str, directory: Path, *, revision: str | None = None, usage: bool = False
@@ -154,7 +162,7 @@ class ArtifactService:
             DatabaseUnavailable: if the store did not answer.
         """
         model = options.model or self._settings.embedding.model
-        chosen = IndexOptions(model=model, force=options.force, embed_all=options.force)
+        chosen = IndexFields(model=model, force=options.force)
         record = new_record(checked_name(name))
         reports: list[IndexReport] = []
         kept: set[str] = set()
@@ -164,10 +172,7 @@ class ArtifactService:
                 if base is not None:
                     await self._importing.load(base, record, report)
                 async for batch in documents:
-                    collection = await self.registry.reload(record)
-                    part = await self._indexing.index_into(
-                        record, collection, batch, chosen, report
-                    )
+                    part = await self._indexing.index(record, batch, chosen, report)
                     reports.append(part)
                     kept.update(document.source for document in batch)
                     kept.difference_update(failure.source for failure in part.failed)
@@ -189,7 +194,7 @@ class ArtifactService:
             after = page[-1].source
             gone = [each.source for each in page if each.source not in kept]
             if gone:
-                await self._indexing.remove(collection, gone, children=False)
+                await self._sources.remove(collection, gone, children=False)
                 removed += len(gone)
         return removed
 
@@ -255,12 +260,18 @@ class ArtifactService:
         replaced = [each for each in names if each != name and similar.fullmatch(each)]
         for each in replaced:
             with suppress(NotFound):  # another search has deleted it
-                await self._indexing.delete(each)
+                await self._sources.delete(each)
         return name, replaced
 
 
-def open_artifact(directory: Path, *, settings: Settings, counter: TokenCounter) -> Importable:
-    """Open an artifact of either kind.
+def open_artifact(
+    directory: Path,
+    *,
+    settings: Settings,
+    counter: TokenCounter,
+    label: Sequence[Labelling] = (),
+) -> Importable:
+    """Open an artifact of either kind; ``label`` is as for :func:`.analyzed`.
 
     Raises:
         NotFound: if the directory has no artifact.
@@ -271,7 +282,7 @@ def open_artifact(directory: Path, *, settings: Settings, counter: TokenCounter)
         raise NotFound("artifact", str(directory), hint=hint)
     manifest = read_manifest(directory)
     if isinstance(manifest, SkillsManifest):
-        return read_skills(directory, manifest, settings=settings, counter=counter)
+        return read_skills(directory, manifest, settings=settings, counter=counter, label=label)
     return Artifact(directory, manifest)
 
 

@@ -84,6 +84,7 @@ def artifact_service(
     return ArtifactService(
         services.ports,
         services.indexing,
+        services.sources,
         services.maintenance,
         services.generations,
         progress=progress,

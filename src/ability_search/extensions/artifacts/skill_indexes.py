@@ -7,7 +7,7 @@ Such an index has ``index_manifest.json``, ``vectors.f32`` and ``skills.jsonl``,
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from hashlib import sha256
@@ -31,6 +31,7 @@ from ability_search.extensions.artifacts.manifest import (
     origin_of,
 )
 from ability_search.index.preparation import (
+    Labelling,
     Prepared,
     Recipe,
     chunk_records,
@@ -89,6 +90,7 @@ def read_skills(
     *,
     settings: Settings,
     counter: TokenCounter,
+    label: Sequence[Labelling] = (),
 ) -> SkillsArtifact:
     """Read an index of skills.
 
@@ -97,13 +99,14 @@ def read_skills(
         manifest: Its manifest.
         settings: The settings of term weights.
         counter: Token counter.
+        label: As for :func:`.analyzed`.
 
     Raises:
         Damaged: if the index is invalid.
     """
     lines, vectors = _read(directory, manifest)
     prepared = [
-        _prepared(line, vector, manifest.model_id, counter)
+        _prepared(line, vector, manifest.model_id, counter, label)
         for line, vector in zip(lines, vectors, strict=True)
     ]
     prepared.sort(key=lambda item: item.document.source)
@@ -145,7 +148,9 @@ def _read(directory: Path, manifest: SkillsManifest) -> tuple[list[SkillLine], V
     return lines, unit_vectors(table, vectors.name, 0, normalized=manifest.normalize)
 
 
-def _prepared(line: SkillLine, vector: Vector, model: str, counter: TokenCounter) -> Prepared:
+def _prepared(
+    line: SkillLine, vector: Vector, model: str, counter: TokenCounter, label: Sequence[Labelling]
+) -> Prepared:
     metadata: dict[str, Any] = {"id": line.id, "path": line.path}
     if line.keywords:
         metadata["keywords"] = line.keywords
@@ -162,6 +167,7 @@ def _prepared(line: SkillLine, vector: Vector, model: str, counter: TokenCounter
         content_hash=content_hash(document, _RECIPE, model=model, counter=counter.name),
         analyzer=analyzer_for(_RECIPE.language),
         count=counter,
+        label=label,
     )
     prepared.vectors = [vector for _ in prepared.passages]
     return prepared

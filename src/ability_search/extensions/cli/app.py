@@ -24,12 +24,13 @@ from importlib import import_module
 from typing import Any, TypeVar, get_type_hints
 
 import typer
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 from typer.core import TyperCommand, TyperGroup
 
 from ability_search import __version__
 from ability_search.errors import SearchError
 from ability_search.extensions.cli import output
+from ability_search.extensions.cli.derived_options import derived_options
 from kadi_client import KadiError
 from kadi_client import errors as kadi
 from kadi_client.tools import validation_text
@@ -229,7 +230,8 @@ app = new_group(
 def command(group: typer.Typer, name: str) -> Callable[[F], F]:
     """Add a function to a group; its docstring is the help, the example keeps its layout.
 
-    A parameter whose type is a dataclass stands for one option for each of its fields.
+    A parameter whose type is a dataclass stands for one option for each of its fields; so does one
+    whose type is a model of fields of a tool, whose options are derived from these.
     """
 
     def add(function: F) -> F:
@@ -241,30 +243,42 @@ def command(group: typer.Typer, name: str) -> Callable[[F], F]:
 
 
 def _expanded(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function that takes the fields of dataclasses instead of these."""
+    """Return a function that takes the fields of dataclasses and models instead of these."""
     own: list[inspect.Parameter] = []
-    bundles: dict[str, Any] = {}
+    bundles: dict[str, tuple[type, list[str]]] = {}
     for parameter in inspect.signature(function, eval_str=True).parameters.values():
-        if not is_dataclass(parameter.annotation):
-            own.append(parameter)
-            continue
-        bundles[parameter.name] = parameter.annotation
-        hints = get_type_hints(parameter.annotation, include_extras=True)
-        own += [
-            inspect.Parameter(
-                each.name, parameter.kind, default=each.default, annotation=hints[each.name]
-            )
-            for each in fields(parameter.annotation)
-        ]
+        options = _bundled(parameter)
+        if options:
+            bundles[parameter.name] = parameter.annotation, [each.name for each in options]
+        own += options or [parameter]
 
     @wraps(function)
     def run(**values: Any) -> Any:
-        for name, bundle in bundles.items():
-            values[name] = bundle(**{each.name: values.pop(each.name) for each in fields(bundle)})
+        for parameter, (bundle, names) in bundles.items():
+            given = {name: values.pop(name) for name in names}
+            if not is_dataclass(bundle):
+                given = {k: value for k, value in given.items() if value not in (None, False)}
+            values[parameter] = bundle(**given)
         return function(**values)
 
     run.__signature__ = inspect.Signature(own)  # type: ignore[attr-defined]
     return run
+
+
+def _bundled(parameter: inspect.Parameter) -> list[inspect.Parameter]:
+    """Return the options that a parameter stands for; none if it is one itself."""
+    bundle = parameter.annotation
+    if is_dataclass(bundle):
+        hints = get_type_hints(bundle, include_extras=True)
+        return [
+            inspect.Parameter(
+                each.name, parameter.kind, default=each.default, annotation=hints[each.name]
+            )
+            for each in fields(bundle)
+        ]
+    if isinstance(bundle, type) and issubclass(bundle, BaseModel):
+        return list(derived_options(bundle))
+    return []
 
 
 def _version(wanted: bool) -> None:

@@ -14,13 +14,14 @@ from ability_search.extensions.cli.clients import call_tool, with_client
 from ability_search.extensions.cli.parameters import (
     BrokerOption,
     CollectionArgument,
-    IndexingOptions,
     JsonOption,
     TimeoutOption,
     YesOption,
     given,
+    tool_fields,
 )
 from ability_search.extensions.cli.progress import progress_bar
+from ability_search.index.index_fields import RebuildFields
 
 
 @command(app, "collections")
@@ -145,7 +146,7 @@ def delete(
 def reindex(
     collection: CollectionArgument,
     *,
-    indexing: IndexingOptions,
+    indexing: RebuildFields,
     clear: Annotated[
         bool, typer.Option("--clear", help="Delete all chunks, keep settings.")
     ] = False,
@@ -168,7 +169,7 @@ def reindex(
         ability-search reindex docs --cancel
     """
     wanted = given(collection=collection, clear=clear, background=background, cancel=cancel)
-    wanted |= indexing.fields()
+    wanted |= tool_fields(indexing)
 
     async def work(client: ToolClient) -> dict[str, Any]:
         with progress_bar(collection, total=None, hidden=as_json) as advance:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from hashlib import sha256
@@ -24,10 +24,8 @@ from ability_search.extensions.cli.clients import new_client, with_client
 from ability_search.extensions.cli.parameters import (
     BrokerOption,
     CollectionOption,
-    DedupThresholdOption,
     ExcludeOption,
     IncludeOption,
-    IndexingOptions,
     JsonOption,
     ModelOption,
     RevisionOption,
@@ -35,10 +33,12 @@ from ability_search.extensions.cli.parameters import (
     YesOption,
     given,
     json_object,
+    tool_fields,
 )
 from ability_search.extensions.cli.progress import progress_bar
 from ability_search.extensions.localstack.lifecycle import run_until_stopped
 from ability_search.extensions.watch.watcher import EDITORS, Watcher, changes_of
+from ability_search.index.index_fields import IndexFields
 from ability_search.sync.trees import (
     Root,
     Tree,
@@ -64,6 +64,99 @@ _RETURN_SECONDS = 2.0
 """Pause between two looks for a directory that is gone."""
 
 
+@dataclass(frozen=True, slots=True)
+class GivenText:
+    """A text to index instead of files."""
+
+    text: Annotated[str | None, typer.Option(help="Index this text instead of files.")] = None
+    source: Annotated[
+        str | None,
+        typer.Option(help="Source of the text.  [default: its title, or else a hash of it]"),
+    ] = None
+    title: Annotated[str | None, typer.Option(help="Title of the text.")] = None
+    metadata: Annotated[str | None, typer.Option(metavar="JSON", help="Metadata of the text.")] = (
+        None
+    )
+
+    def document(self, paths: Sequence[Path], unfit: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the document of the text, or of standard input; empty if files are to be read.
+
+        Args:
+            paths: The files; ``-`` alone is standard input.
+            unfit: Options for files, with their values.
+
+        Raises:
+            typer.BadParameter: if an option is missing or not allowed, or the text is blank.
+        """
+        about = given(source=self.source, title=self.title, metadata=self.metadata)
+        if self.text is None and list(paths) != [_STDIN]:
+            if not paths:
+                raise typer.BadParameter("is missing; or give --text", param_hint="PATH")
+            for name in about:
+                problem = "is for --text, or - for stdin"
+                raise typer.BadParameter(problem, param_hint=f"--{name}")
+            return {}
+        for option, value in {"PATH": self.text is not None and paths, **unfit}.items():
+            if value:
+                raise typer.BadParameter("is for files, not for a text", param_hint=option)
+        content = decoded(sys.stdin.buffer.read()) if self.text is None else self.text
+        if not content.strip():
+            raise typer.BadParameter("is blank", param_hint="-" if self.text is None else "--text")
+        title = self.title or ""
+        return {
+            "source": self.source or title or sha256(content.encode()).hexdigest()[:16],
+            "title": title,
+            "content": content,
+            "metadata": json_object(self.metadata or "{}", "--metadata"),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Patterns:
+    """Which files are meant, and what their sources are."""
+
+    root: Annotated[
+        Path | None,
+        typer.Option(
+            help="Make sources relative to this directory.  [default: that of the sources in the"
+            " collection, or else the working directory if it is above PATH, or else PATH's parent]"
+        ),
+    ] = None
+    include: IncludeOption = None
+    exclude: ExcludeOption = None
+
+
+@dataclass(frozen=True, slots=True)
+class LocalFiles(Patterns):
+    """Which files are indexed, by whom, and what happens to others."""
+
+    gitignore: Annotated[
+        bool, typer.Option("--gitignore", help="Skip files that .gitignore excludes.")
+    ] = False
+    sweep: Annotated[
+        bool,
+        typer.Option(
+            "--sweep",
+            help="Delete sources below PATH whose files no longer exist, or are excluded.",
+        ),
+    ] = False
+    yes: YesOption = False
+    server_side: Annotated[
+        bool, typer.Option("--server-side", help="Have the worker read the files.")
+    ] = False
+
+    @property
+    def patterns(self) -> dict[str, Any]:
+        """The patterns that were given."""
+        return given(include=self.include, exclude=self.exclude, gitignore=self.gitignore)
+
+    @property
+    def unfit(self) -> dict[str, Any]:
+        """The options that do not fit a text, with their values."""
+        options = {"--root": self.root, "--sweep": self.sweep, "--server-side": self.server_side}
+        return options | {f"--{name}": value for name, value in self.patterns.items()}
+
+
 @command(app, "index")
 def index(
     paths: Annotated[
@@ -76,45 +169,10 @@ def index(
         ),
     ],
     collection: CollectionOption = None,
-    text: Annotated[str | None, typer.Option(help="Index this text instead of files.")] = None,
-    source: Annotated[
-        str | None,
-        typer.Option(help="Source of the text.  [default: its title, or else a hash of it]"),
-    ] = None,
-    title: Annotated[str | None, typer.Option(help="Title of the text.")] = None,
-    metadata: Annotated[
-        str | None, typer.Option(metavar="JSON", help="Metadata of the text.")
-    ] = None,
-    root: Annotated[
-        Path | None,
-        typer.Option(
-            help="Make sources relative to this directory.  [default: that of the sources in the"
-            " collection, or else the working directory if it is above PATH, or else PATH's parent]"
-        ),
-    ] = None,
-    include: IncludeOption = None,
-    exclude: ExcludeOption = None,
-    gitignore: Annotated[
-        bool, typer.Option("--gitignore", help="Skip files that .gitignore excludes.")
-    ] = False,
     *,
-    indexing: IndexingOptions,
-    dedup_threshold: DedupThresholdOption = None,
-    force: Annotated[
-        bool,
-        typer.Option("--force", help="Index unchanged files, too, and embed every text again."),
-    ] = False,
-    sweep: Annotated[
-        bool,
-        typer.Option(
-            "--sweep",
-            help="Delete sources below PATH whose files no longer exist, or are excluded.",
-        ),
-    ] = False,
-    yes: YesOption = False,
-    server_side: Annotated[
-        bool, typer.Option("--server-side", help="Have the worker read the files.")
-    ] = False,
+    text: GivenText,
+    files: LocalFiles,
+    indexing: IndexFields,
     broker: BrokerOption = None,
     timeout: TimeoutOption = LONG_SECONDS,
     as_json: JsonOption = False,
@@ -138,69 +196,34 @@ def index(
         ability-search index -c notes --text "Backups run at two." --title Backups
         git log -5 | ability-search index - -c notes --source log --metadata '{"team": "ops"}'
     """
-    options = indexing.fields() | given(dedupThreshold=dedup_threshold, force=force)
-    patterns = given(include=include, exclude=exclude, gitignore=gitignore)
-    outcome = Outcome()
-    unfit = {"--root": root, "--sweep": sweep, "--server-side": server_side}
-    unfit |= {f"--{name}": value for name, value in patterns.items()}
-    own = given(source=source, title=title, metadata=metadata)
-    document = _document(paths, collection, text, own, unfit)
+    document = text.document(paths, files.unfit)
+    if document and collection is None:
+        raise typer.BadParameter("is needed for a text", param_hint="--collection")
+    run = IndexRun(paths, collection, files, tool_fields(indexing), timeout, as_json)
 
-    async def send_text(client: ToolClient) -> None:
-        outcome.collection = collection or ""
-        wanted = {**options, "collection": collection, "documents": [document]}
-        outcome.add(await client.run_job("search-index", wanted, timeout=timeout))
-
-    async def read_there(client: ToolClient) -> None:
-        outcome.collection = collection or collection_name(paths[0])
-        swept = given(sweep=sweep, sweepAll=sweep and yes)
-        wanted = {**options, **patterns, **swept, "collection": outcome.collection}
-        for path in paths:
-            # A relative path is relative to the worker's directory, if that is another machine.
-            where = path if client.target.stack is None else path.absolute()
-            with progress_bar(str(path), total=None, hidden=as_json) as advance:
-                answer = await client.run_job(
-                    "search-index-file",
-                    {**wanted, "path": str(where)},
-                    timeout=timeout,
-                    advance=advance,
-                )
-            outcome.add(answer)
-
-    async def read_here(client: ToolClient) -> None:
-        call = partial(client.call, timeout=timeout)
-        place = await find_place(call, paths, collection=collection, root=root)
-        outcome.collection = name = place.collection
-        outcome.warnings += place.warnings
-        chosen = trees(paths, place.roots, **patterns)
-        if sweep:
-            removing = _swept(chosen, place, confirmed=yes)
-        else:
-            removing = set()
-            outcome.warnings += _left(
-                chosen, place, Tree.excluded, "excluded now, --sweep deletes them"
-            )
-        outcome.warnings += _left(
-            chosen, place, Tree.unnamed, "not named by --include, they stay as they are"
-        )
-        wanted = {**options, "collection": name}
-        with progress_bar(name, total=count_files(chosen), hidden=as_json) as advance:
-            await send_files(client, chosen, wanted, outcome, timeout, advance)
-        removing.update({*outcome.stale}.intersection(place.sources))
-        outcome.keep(place.sources)
-        with progress_bar(name, total=len(removing), hidden=as_json) as advance:
-            outcome.removed += await remove_sources(call, name, sorted(removing), advance)
-
-    work = send_text if document else read_there if server_side else read_here
-
-    async def work_patiently(client: ToolClient) -> None:
+    async def work(client: ToolClient) -> None:
         client.patience = _PATIENCE
-        await work(client)
+        if document:
+            await run.send_text(client, document)
+        elif files.server_side:
+            await run.read_there(client)
+        else:
+            await run.read_here(client)
 
+    with _shown(run.outcome, as_json=as_json):
+        with_client(broker, work)
+
+
+@contextmanager
+def _shown(outcome: Outcome, *, as_json: bool) -> Iterator[None]:
+    """Print the outcome of the block, which may have had results before it failed.
+
+    Raises:
+        typer.Exit: if nothing was indexed, or a document failed.
+    """
     try:
-        with_client(broker, work_patiently)
+        yield
     finally:
-        # Earlier calls may have succeeded before one failed.
         if outcome.model is not None or outcome.skipped or outcome.removed:
             _show(outcome, as_json=as_json)
     if outcome.model is None and not outcome.removed:
@@ -210,46 +233,68 @@ def index(
         raise typer.Exit(FAILED)
 
 
-def _document(
-    paths: Sequence[Path],
-    collection: str | None,
-    text: str | None,
-    own: Mapping[str, str],
-    unfit: Mapping[str, Any],
-) -> dict[str, Any]:
-    """Return the document of ``--text``, or of standard input; empty if files are to be read.
+@dataclass(frozen=True, slots=True)
+class IndexRun:
+    """One run of ``index``; its results add up in the outcome."""
 
-    Args:
-        paths: The files; ``-`` alone is standard input.
-        collection: The collection, which a text needs.
-        text: The text, if given.
-        own: Its source, title and metadata, if given.
-        unfit: Options for files, with their values.
+    paths: Sequence[Path]
+    collection: str | None
+    files: LocalFiles
+    options: Mapping[str, Any]
+    """Fields of the tool."""
+    timeout: float
+    as_json: bool
+    outcome: Outcome = field(default_factory=Outcome)
 
-    Raises:
-        typer.BadParameter: if an option is missing or not allowed, or the text is blank.
-    """
-    if text is None and list(paths) != [_STDIN]:
-        if not paths:
-            raise typer.BadParameter("is missing; or give --text", param_hint="PATH")
-        for name in own:
-            raise typer.BadParameter("is for --text, or - for stdin", param_hint=f"--{name}")
-        return {}
-    for option, value in {"PATH": text is not None and paths, **unfit}.items():
-        if value:
-            raise typer.BadParameter("is for files, not for a text", param_hint=option)
-    if collection is None:
-        raise typer.BadParameter("is needed for a text", param_hint="--collection")
-    content = decoded(sys.stdin.buffer.read()) if text is None else text
-    if not content.strip():
-        raise typer.BadParameter("is blank", param_hint="-" if text is None else "--text")
-    title = own.get("title", "")
-    return {
-        "source": own.get("source") or title or sha256(content.encode()).hexdigest()[:16],
-        "title": title,
-        "content": content,
-        "metadata": json_object(own.get("metadata", "{}"), "--metadata"),
-    }
+    async def send_text(self, client: ToolClient, document: Mapping[str, Any]) -> None:
+        """Index one text."""
+        self.outcome.collection = self.collection or ""
+        request = {**self.options, "collection": self.collection, "documents": [document]}
+        self.outcome.add(await client.run_job("search-index", request, timeout=self.timeout))
+
+    async def read_there(self, client: ToolClient) -> None:
+        """Have the worker read the files."""
+        files, name = self.files, self.collection or collection_name(self.paths[0])
+        self.outcome.collection = name
+        swept = given(sweep=files.sweep, sweepAll=files.sweep and files.yes)
+        request = {**self.options, **files.patterns, **swept, "collection": name}
+        for path in self.paths:
+            # A relative path is relative to the worker's directory, if that is another machine.
+            where = path if client.target.stack is None else path.absolute()
+            with progress_bar(str(path), total=None, hidden=self.as_json) as advance:
+                answer = await client.run_job(
+                    "search-index-file",
+                    {**request, "path": str(where)},
+                    timeout=self.timeout,
+                    advance=advance,
+                )
+            self.outcome.add(answer)
+
+    async def read_here(self, client: ToolClient) -> None:
+        """Read the files here and send them."""
+        files, outcome = self.files, self.outcome
+        call = partial(client.call, timeout=self.timeout)
+        place = await find_place(call, self.paths, collection=self.collection, root=files.root)
+        outcome.collection = name = place.collection
+        outcome.warnings += place.warnings
+        chosen = trees(self.paths, place.roots, **files.patterns)
+        if files.sweep:
+            removing = _swept(chosen, place, confirmed=files.yes)
+        else:
+            removing = set()
+            outcome.warnings += _left(
+                chosen, place, Tree.excluded, "excluded now, --sweep deletes them"
+            )
+        outcome.warnings += _left(
+            chosen, place, Tree.unnamed, "not named by --include, they stay as they are"
+        )
+        request = {**self.options, "collection": name}
+        with progress_bar(name, total=count_files(chosen), hidden=self.as_json) as advance:
+            await send_files(client, chosen, request, outcome, self.timeout, advance)
+        removing.update({*outcome.stale}.intersection(place.sources))
+        outcome.keep(place.sources)
+        with progress_bar(name, total=len(removing), hidden=self.as_json) as advance:
+            outcome.removed += await remove_sources(call, name, sorted(removing), advance)
 
 
 def _swept(chosen: Sequence[Tree], place: Place, *, confirmed: bool) -> set[str]:
@@ -300,18 +345,12 @@ def _confirm_sweep(place: str, sources: int, collection: str) -> None:
 def watch(
     paths: Annotated[list[Path], typer.Argument(metavar="DIRECTORY...", help="Directories.")],
     collection: CollectionOption = None,
-    root: Annotated[
-        Path | None,
-        typer.Option(help="Make sources relative to this directory.  [default: as in `index`]"),
-    ] = None,
-    include: IncludeOption = None,
-    exclude: ExcludeOption = None,
     no_gitignore: Annotated[
         bool, typer.Option("--no-gitignore", help="Include files that .gitignore excludes.")
     ] = False,
     *,
-    indexing: IndexingOptions,
-    dedup_threshold: DedupThresholdOption = None,
+    files: Patterns,
+    indexing: IndexFields,
     broker: BrokerOption = None,
     timeout: TimeoutOption = LONG_SECONDS,
     as_json: JsonOption = False,
@@ -338,18 +377,18 @@ def watch(
         return trees(
             directories,
             roots,
-            include=include or (),
-            exclude=exclude or (),
+            include=files.include or (),
+            exclude=files.exclude or (),
             temporary=EDITORS,
             gitignore=not no_gitignore,
         )
 
-    find(choose_roots(paths, root))  # a wrong pattern is reported before anything starts
-    options = indexing.fields() | given(dedupThreshold=dedup_threshold)
+    find(choose_roots(paths, files.root))  # a wrong pattern is reported before anything starts
+    options = tool_fields(indexing)
 
     async def work() -> None:
         async with new_client(broker) as client:
-            locate = partial(find_place, paths=paths, collection=collection, root=root)
+            locate = partial(find_place, paths=paths, collection=collection, root=files.root)
             report = WatchLog(as_json=as_json)
             awaited: list[Path] = []
             while True:
@@ -429,11 +468,8 @@ def build(
         str | None,
         typer.Option(help="Name of the collection.  [default: the directory's name]"),
     ] = None,
-    root: Annotated[
-        Path | None, typer.Option(help="Make sources relative to this directory, as in `index`.")
-    ] = None,
-    include: IncludeOption = None,
-    exclude: ExcludeOption = None,
+    *,
+    files: Patterns,
     model: ModelOption = None,
     revision: RevisionOption = None,
     broker: BrokerOption = None,
@@ -453,7 +489,7 @@ def build(
     from ability_search.extensions.artifacts.local_services import build_artifact
     from ability_search.extensions.artifacts.transfer import with_artifacts
 
-    chosen = trees([path], root, **given(include=include, exclude=exclude))
+    chosen = trees([path], files.root, **given(include=files.include, exclude=files.exclude))
     wanted = name or collection_name(path)
     options = BuildOptions(
         base=None if force else base or directory, model=model, force=force, revision=revision

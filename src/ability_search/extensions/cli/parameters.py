@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import typer
+from pydantic import BaseModel
 
 from ability_search.collection import is_collection_name, proposed_name
-
-_NO_KINDS = "none"
 
 BrokerOption = Annotated[
     str | None,
@@ -85,83 +83,6 @@ def port_option(flag: str, about: str) -> Any:
     return typer.Option(flag, min=0, max=65535, help=about)
 
 
-DedupThresholdOption = Annotated[
-    float | None,
-    typer.Option(
-        "--dedup-threshold",
-        metavar="COSINE",
-        help="Do not search a chunk whose nearest neighbour in the collection has at least this"
-        " cosine, above 0 and at most 1, such as .95; the neighbour represents it.  [default: the"
-        " collection's, or none]",
-    ),
-]
-
-
-@dataclass(frozen=True, slots=True)
-class IndexingOptions:
-    """Options of chunking and embedding; the collection decides what is not set."""
-
-    chunk_strategy: Annotated[str | None, typer.Option(help="Chunking strategy.")] = None
-    max_tokens: Annotated[int | None, typer.Option(help="Maximum tokens per chunk.")] = None
-    context: Annotated[
-        str | None,
-        typer.Option(
-            "--context",
-            metavar="N|section",
-            help="Embed and search each chunk with up to 8 chunks before and after it, or with the"
-            " beginning of its section.  [default: the collection's, or none]",
-            show_default=False,
-        ),
-    ] = None
-    model: ModelOption = None
-    language: Annotated[
-        str | None,
-        typer.Option(
-            help="Language of the keyword search, such as german, or none.  [default: detected]"
-        ),
-    ] = None
-    kinds: Annotated[
-        str | None,
-        typer.Option(
-            "--kinds",
-            metavar="KIND,...",
-            help="Kinds to make of each document: title, summary, keywords, propositions; or none.",
-        ),
-    ] = None
-    kinds_by: Annotated[
-        Literal["local", "chat"] | None,
-        typer.Option("--kinds-by", help="Extract kinds from the text, or ask a language model."),
-    ] = None
-
-    def fields(self) -> dict[str, Any]:
-        """Return the fields of the tool's input.
-
-        Raises:
-            typer.BadParameter: if a kind is unknown.
-        """
-        context = self.context
-        return given(
-            chunkStrategy=self.chunk_strategy,
-            maxTokens=self.max_tokens,
-            context=int(context) if context and context.isdecimal() else context,
-            model=self.model,
-            language=self.language,
-            kindsBy=self.kinds_by,
-        ) | ({} if self.kinds is None else {"kinds": _kinds(self.kinds)})
-
-
-def _kinds(text: str) -> list[str]:
-    from ability_search.documents import KINDS
-
-    wanted = [] if text.strip() == _NO_KINDS else [kind.strip() for kind in text.split(",")]
-    if unknown := [kind for kind in wanted if kind not in KINDS]:
-        raise typer.BadParameter(
-            f"{', '.join(map(repr, unknown))}: expected {', '.join(KINDS)} or {_NO_KINDS}",
-            param_hint="--kinds",
-        )
-    return list(dict.fromkeys(wanted))
-
-
 def json_object(text: str, option: str) -> dict[str, Any]:
     """Return the JSON object that an option or argument holds.
 
@@ -175,6 +96,11 @@ def json_object(text: str, option: str) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise typer.BadParameter("expected a JSON object", param_hint=option)
     return value
+
+
+def tool_fields(options: BaseModel) -> dict[str, Any]:
+    """Return the options of a command that were given, as fields of the tool."""
+    return options.model_dump(mode="json", by_alias=True, exclude_unset=True)
 
 
 def given(**values: Any) -> dict[str, Any]:

@@ -5,17 +5,14 @@ from __future__ import annotations
 import inspect
 import json
 import os
-import re
 from collections.abc import Callable, Sequence
 from contextlib import aclosing
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from pydantic import ValidationError
-from pydantic.fields import FieldInfo
 
 from ability_search.client import Hits, Neighbours, SearchClient
 from ability_search.client.tool_client import ToolClient
@@ -23,6 +20,7 @@ from ability_search.config.trust import require_trusted
 from ability_search.extensions.cli import output
 from ability_search.extensions.cli.app import NOT_FOUND, app, command
 from ability_search.extensions.cli.clients import with_client
+from ability_search.extensions.cli.derived_options import derived_options
 from ability_search.extensions.cli.parameters import (
     BrokerOption,
     JsonOption,
@@ -33,7 +31,6 @@ from ability_search.extensions.cli.parameters import (
 from ability_search.search.response import Hit
 from ability_search.tools.inputs import QueryInput
 from kadi_client import Connection
-from kadi_client.tools import validation_text
 
 if TYPE_CHECKING:
     from ability_search.extensions.answers.questions import AskResult, Sentence
@@ -49,9 +46,6 @@ _FLAGS = {
     "hypothetical_answer": "--hyde",
 }
 """Options that are not named like their field."""
-_SENTENCE_END = re.compile(r"(?<!\.)\. ")
-_METAVARS = {dict: "JSON", float: "NUMBER", int: "INTEGER"}
-
 AllCollectionsOption = Annotated[
     list[str] | None,
     typer.Option("--collection", "-c", help="Collection, repeatable.  [default: all]"),
@@ -100,60 +94,18 @@ MinScoreOption = Annotated[
 def query_options(function: Callable[..., None]) -> Callable[..., None]:
     """Replace ``**options`` of a command by one option for each further field of search-query."""
     *own, _ = inspect.signature(function, eval_str=True).parameters.values()
-    derived = [
-        inspect.Parameter(
-            name,
-            inspect.Parameter.POSITIONAL_OR_KEYWORD,
-            default=False if field.annotation is bool else None,
-            annotation=_option(name, field),
-        )
-        for name, field in QueryInput.model_fields.items()
-        if name not in _OWN
-    ]
     place = [each.name for each in own].index("debug")
-    own[place:place] = derived
+    own[place:place] = [
+        option.replace(kind=inspect.Parameter.POSITIONAL_OR_KEYWORD)
+        for option in derived_options(
+            QueryInput,
+            declared=_OWN,
+            flags=_FLAGS,
+            required={"collection": "*", "query": "any"},
+        )
+    ]
     function.__signature__ = inspect.Signature(own)  # type: ignore[attr-defined]
     return function
-
-
-def _option(name: str, field: FieldInfo) -> Any:
-    """Return the annotation of the command-line option for a field of search-query.
-
-    A value that is not a text is JSON, which is checked like the field.
-    """
-    flag = _FLAGS.get(name, f"--{name.replace('_', '-')}")
-    about = _SENTENCE_END.split(str(field.description))[0].removesuffix(".")
-    if field.annotation is bool:
-        return Annotated[bool, typer.Option(flag, help=f"{about}.")]
-    if any(get_origin(form) is list for form in (field.annotation, *get_args(field.annotation))):
-        return Annotated[list[str] | None, typer.Option(flag, help=f"{about}; repeatable.")]
-    example = field.examples[-1] if field.examples else field.default
-
-    def parse(text: str) -> Any:
-        try:
-            return _checked(name, text)
-        except ValidationError as exc:
-            problem = exc
-        try:
-            return _checked(name, json.loads(text))
-        except json.JSONDecodeError as exc:
-            if text.lstrip()[:1] in ("{", "["):
-                raise typer.BadParameter(f"not JSON: {exc}") from exc
-        except ValidationError as exc:
-            problem = exc
-        raise typer.BadParameter(f"{validation_text(problem, QueryInput)}.{shown}") from problem
-
-    metavar = _METAVARS.get(type(example), "TEXT")
-    shown = f" Example: {json.dumps(example)}" if metavar == "JSON" else ""
-    return Annotated[
-        str | None, typer.Option(flag, parser=parse, metavar=metavar, help=f"{about}.{shown}")
-    ]
-
-
-def _checked(name: str, value: Any) -> Any:
-    wire = QueryInput.model_fields[name].alias or name
-    asked = QueryInput.model_validate({"collection": "*", "query": "any", wire: value})
-    return getattr(asked, name)
 
 
 @command(app, "search")
@@ -220,7 +172,7 @@ def search(
         wanted["understand"] = False
     if hops is not None:
         graph = wanted.get("graph")
-        wanted["graph"] = _checked("graph", {**(dict(graph) if graph else {}), "hops": hops})
+        wanted["graph"] = graph.model_copy(update={"hops": hops}) if graph else {"hops": hops}
     found = with_client(
         broker,
         lambda tools: SearchClient.over(tools, timeout=timeout).query(

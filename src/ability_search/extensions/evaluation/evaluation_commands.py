@@ -26,11 +26,11 @@ from ability_search.extensions.cli.clients import (
 )
 from ability_search.extensions.cli.parameters import (
     BrokerOption,
-    IndexingOptions,
     JsonOption,
     TimeoutOption,
     given,
     json_object,
+    tool_fields,
 )
 from ability_search.extensions.cli.progress import progress_bar
 from ability_search.extensions.evaluation.judged_sets import read_dataset
@@ -45,6 +45,7 @@ from ability_search.extensions.evaluation.runs import (
 )
 from ability_search.extensions.localstack.extras import require_extra
 from ability_search.filters.operands import instants
+from ability_search.index.index_fields import RebuildFields
 from ability_search.sync.trees import collection_name
 from ability_search.tools.inputs import QueryInput
 from kadi_client import NotConnected
@@ -125,7 +126,7 @@ def run(
     out: OutputOption = None,
     collection: IntoOption = None,
     *,
-    indexing: IndexingOptions,
+    indexing: RebuildFields,
     fresh: FreshOption = False,
     concurrency: Annotated[int, typer.Option(min=1, max=16, help="Concurrent queries.")] = 2,
     up: UpOption = False,
@@ -160,7 +161,7 @@ def run(
         limit=limit,
         fields={**given(model=indexing.model, asOf=_moment(as_of)), **_query_fields(options)},
         collection=collection,
-        recipe=indexing.fields(),
+        recipe=tool_fields(indexing),
         fresh=fresh,
         concurrency=concurrency,
         timeout=timeout,

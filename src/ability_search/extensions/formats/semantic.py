@@ -9,18 +9,24 @@ share all sentences but two, differ least where the text turns.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 import numpy as np
 
-from ability_search.documents import Vector
+from ability_search.compute_turns import ComputeTurns
+from ability_search.documents import Document, Vector
+from ability_search.errors import TextsRefused
 from ability_search.extensions.formats.front_matter import read_front_matter
 from ability_search.extensions.formats.json_members import looks_like_json
+from ability_search.index.index_ports import IndexPorts
 from ability_search.text.chunkers import boundaries
 from ability_search.text.chunkers.boundaries import Span
 from ability_search.text.chunkers.chunk_packing import Unstructured
 from ability_search.text.chunkers.markdown_blocks import VERBATIM_KINDS, read_blocks
 from ability_search.text.chunkers.strategies import PLAIN, is_markdown, looks_like_markdown
 
+_CHARACTERS = 10
+"""Characters that are read in the time of a candidate of a query."""
 _SIDE = 2
 """Sentences on each side of a gap."""
 _NEAR = 2
@@ -28,6 +34,29 @@ _NEAR = 2
 _DEVIATIONS = 1.0
 _LEAST = 0.02
 """Minimum of a distance above the mean; less is rounding."""
+
+
+async def turning_points(
+    ports: IndexPorts, model: str, computing: ComputeTurns, document: Document
+) -> list[int]:
+    """Return the offsets at which a document turns; none if the embedder refuses its texts.
+
+    Raises:
+        EmbeddingUnavailable: if the embedder failed.
+    """
+    windows = await computing.run(
+        partial(SentenceWindows, document.content, document.format, document.language),
+        work=len(document.content) // _CHARACTERS,
+    )
+    size = ports.settings.embedding.batch_texts
+    try:
+        vectors = [
+            await ports.embed(model, windows.texts[start : start + size])
+            for start in range(0, len(windows.texts), size)
+        ]
+    except TextsRefused:
+        return []
+    return windows.turns(np.concatenate(vectors)) if vectors else []
 
 
 class SentenceWindows:

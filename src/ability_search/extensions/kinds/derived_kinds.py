@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence, Set
 from dataclasses import replace
 
 from ability_search.bounded_batches import batches
-from ability_search.documents import Passage
+from ability_search.documents import Document, Passage
 from ability_search.errors import ChatUnavailable
 from ability_search.extensions.kinds.chat_kinds import (
     ENOUGH,
@@ -42,6 +42,7 @@ class KindDerivation:
         self._settings = ports.settings.kinds
         self._analyzer = analyzer_for(recipe.language)
         self._count = ports.counter
+        self._label = ports.added.label
         self._missed: set[str] = set()
         self._reason = ""
 
@@ -60,15 +61,19 @@ class KindDerivation:
             f" because the language model failed: {self._reason}"
         ]
 
-    async def derive(self, prepared: Prepared) -> Prepared:
+    def marks(self, document: Document) -> tuple[object, ...]:
+        """Return the kinds of a document and how they are made; empty if it has none."""
+        kinds = self._recipe.kinds_of(document)
+        return (kinds, self._recipe.kinds_by) if kinds else ()
+
+    async def derive(self, prepared: Prepared) -> None:
         """Add the derived kinds to a document, in place; a failure of the model never fails it."""
         kinds = self._recipe.kinds_of(prepared.document)
         if not kinds or not prepared.passages:
-            return prepared
+            return
         answers = await self._ask(prepared, kinds)
         prepared.kinds = await asyncio.to_thread(self._prepared_kinds, prepared, kinds, answers)
         prepared.missing += sum(kind.missing for kind in prepared.kinds)
-        return prepared
 
     async def _ask(self, prepared: Prepared, kinds: Sequence[str]) -> dict[str, list[Statement]]:
         """Return the language model's answers by kind; those that it gave before it failed."""
@@ -181,6 +186,7 @@ class KindDerivation:
             content_hash=prepared.content_hash,
             analyzer=self._analyzer,
             prefix=self._recipe.passage_prefix,
+            label=self._label,
         )
 
     def _passages(self, statements: Sequence[Statement]) -> Iterator[Passage]:

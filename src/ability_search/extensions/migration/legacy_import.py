@@ -24,7 +24,8 @@ from ability_search.extensions.artifacts.manifest import (
 )
 from ability_search.extensions.migration.legacy_chunks import Piece, assembled, read_piece
 from ability_search.extensions.migration.survey import OldCollection, rid_of
-from ability_search.index.index_calls import IndexOptions, recipe_for
+from ability_search.index.index_calls import recipe_for
+from ability_search.index.index_fields import IndexFields
 from ability_search.index.index_ports import IndexPorts
 from ability_search.index.preparation import analyzed, chunk_records, source_record
 from ability_search.index.writer import new_collection
@@ -60,10 +61,11 @@ class LegacyArtifact:
     def __init__(self, old: OldCollection, ports: IndexPorts, model: str, reach: Reach) -> None:
         self._old = old
         self._counter = ports.counter
+        self._label = ports.added.label
         self._model = model
         self._reach = reach
         self._now = ports.now()
-        recipe = recipe_for(IndexOptions(), None, ports.settings)
+        recipe = recipe_for(IndexFields(), None, ports.settings)
         # Its vectors were made without prefixes.
         recipe = replace(recipe, query_prefix="", passage_prefix="")
         self._analyzer = analyzer_for(recipe.language)
@@ -152,7 +154,11 @@ class LegacyArtifact:
         vectors, partial = self._vectors(pieces)
         document, passages = assembled(pieces, tokens)
         prepared = analyzed(
-            document, passages, content_hash=_hash(pieces, vectors), analyzer=self._analyzer
+            document,
+            passages,
+            content_hash=_hash(pieces, vectors),
+            analyzer=self._analyzer,
+            label=self._label,
         )
         prepared.vectors = list(vectors)
         prepared.partial = partial

@@ -29,10 +29,12 @@ from ability_search.extensions.sessions.session_options import (
     TaskChange,
 )
 from ability_search.filters.operands import instants
-from ability_search.index.index_calls import IndexOptions, IndexReport, Report
+from ability_search.index.index_calls import IndexReport, Report
+from ability_search.index.index_fields import IndexFields
 from ability_search.index.index_ports import IndexPorts
-from ability_search.index.indexer import Indexer
+from ability_search.index.pipeline import IndexPipeline
 from ability_search.index.preparation import restored_document
+from ability_search.index.stored_sources import StoredSources
 from ability_search.store.halves import in_halves
 from ability_search.store.records import SessionKind, SessionRecord, SessionSelection
 
@@ -50,12 +52,13 @@ _KINDS: tuple[SessionKind, ...] = ("scratch", "task", "counter")
 class Sessions:
     """The services on sessions; everything is stored, nothing is cached."""
 
-    def __init__(self, ports: IndexPorts, indexing: Indexer) -> None:
+    def __init__(self, ports: IndexPorts, indexing: IndexPipeline, sources: StoredSources) -> None:
         self._store = ports.store
         self._registry = ports.registry
         self._limits = ports.settings.limits
         self._now = ports.now
         self._indexing = indexing
+        self._sources = sources
 
     async def write(self, value: SessionWrite, report: Report) -> tuple[IndexReport, SessionState]:
         """Write the scratchpad, then the tasks, then index the history.
@@ -79,7 +82,7 @@ class Sessions:
                 replace(each, source=_source(value.session_id, number))
                 for number, each in enumerate(new, start=turn + 1)
             ]
-        done = await self._indexing.index(value.collection, documents, IndexOptions(), report)
+        done = await self._indexing.index(value.collection, documents, IndexFields(), report)
         if new:
             failed = {each.source for each in done.failed}
             state.history = [_entry(each) for each in documents if each.source not in failed]
@@ -150,7 +153,7 @@ class Sessions:
         if collection is None:
             return 0
         if not value.dry_run:
-            await self._indexing.delete(value.collection)
+            await self._sources.delete(value.collection)
         return collection.sources
 
     async def _erase_history(self, value: SessionErase, session: str, before: int | None) -> int:
@@ -162,7 +165,7 @@ class Sessions:
                 if before is None or instants("time", each.metadata["time"])[0] < before
             ]
             if not value.dry_run:
-                await self._indexing.discard(value.collection, sources)
+                await self._sources.discard(value.collection, sources)
             erased += len(sources)
         return erased
 

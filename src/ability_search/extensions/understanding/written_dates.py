@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final
 
-from ability_search.extensions.understanding.periods import Period
+from ability_search.documents import Document, Labels, Passage
+from ability_search.extensions.understanding.periods import Period, buckets, to_numbers
 from ability_search.extensions.understanding.time_forms import Mention, written
 from ability_search.extensions.understanding.time_words import Tokens, tokens_of
 
@@ -69,6 +70,18 @@ def chunk_periods(*texts: str, metadata: Mapping[str, Any] | None = None) -> lis
         each.period for text in (*texts[:-1], *short, *texts[-1:]) for each in written_periods(text)
     )
     return list(islice(dict.fromkeys(periods), PERIODS_LIMIT))
+
+
+def dated(document: Document, passage: Passage) -> Labels:
+    """Return the periods that a passage is about, and the keys that filters find it by."""
+    periods = chunk_periods(
+        document.source,
+        document.title,
+        passage.breadcrumb,
+        passage.content,
+        metadata={**document.metadata, **passage.metadata},
+    )
+    return Labels(buckets(periods), to_numbers(periods))
 
 
 def _joined(tokens: Tokens, before: Mention, after: Mention) -> bool:

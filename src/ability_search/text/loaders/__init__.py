@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
+from ability_search.extensions.formats.conversations import conversations_of as conversations_of
 from ability_search.extensions.formats.conversations import read_conversation, read_json, read_text
 from ability_search.extensions.formats.email_messages import read_email, read_mbox
 from ability_search.extensions.formats.html import read_epub, read_html, read_svg

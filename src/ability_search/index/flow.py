@@ -1,0 +1,268 @@
+"""The flow of new and changed documents through the steps of indexing.
+
+The steps run concurrently, joined by queues; the failure of one document does not affect the
+others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import NamedTuple
+
+from ability_search.config.schema import Settings
+from ability_search.documents import Document, Vector
+from ability_search.errors import (
+    EmbeddingUnavailable,
+    InvalidInput,
+    SearchError,
+    TextsRefused,
+    first_failure,
+)
+from ability_search.index.batches import Batches, Lookups, Slot
+from ability_search.index.index_calls import IndexCall, WrittenGroup
+from ability_search.index.partial_vectors import every_vector, vectors_or_refusals
+from ability_search.index.preparation import Prepared
+from ability_search.index.writer import prepared_bytes
+
+_LINGER = 1.0
+"""Seconds that a finished document waits for others to share a transaction."""
+
+
+class HashedDocument(NamedTuple):
+    """A document to store, with its content hash."""
+
+    document: Document
+    content_hash: str
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """The steps of a document that is new or changed.
+
+    Attributes:
+        split: Chunks and analyzes a document and derives its kinds. A :class:`SearchError` fails
+            the document.
+        splitters: Number of documents to split at the same time.
+        find_vectors: Returns the stored vectors of texts, by text; never raises.
+        embed: Returns the vectors of texts.
+        write: Stores documents with their vectors in one transaction.
+        keep_refused: Whether documents with texts that the embedder refuses are stored all the
+            same, see :mod:`.partial_vectors`.
+    """
+
+    split: Callable[[HashedDocument], Awaitable[Prepared]]
+    splitters: int
+    find_vectors: Callable[[list[str]], Awaitable[Mapping[str, Vector]]]
+    embed: Callable[[list[str]], Awaitable[Vector]]
+    write: Callable[[list[Prepared]], Awaitable[WrittenGroup]]
+    keep_refused: bool = False
+
+
+class Flow:
+    """The way of the documents of one call; the failure of one does not affect the others.
+
+    Args:
+        call: Receives the results, the failures and the progress.
+        steps: What is done with documents.
+        settings: Sizes of batches and transactions, and how many calls the embedder gets.
+    """
+
+    def __init__(self, call: IndexCall, steps: Steps, settings: Settings) -> None:
+        self._call = call
+        self._steps = steps
+        self._batch_texts = settings.embedding.batch_texts
+        self._embedders = settings.embedding.concurrency
+        self._group_chunks = settings.database.write_group_chunks
+        self._group_bytes = settings.database.write_group_bytes
+        self._lookups: asyncio.Queue[list[Slot] | None] = asyncio.Queue(self._embedders)
+        self._batches: asyncio.Queue[list[Slot] | None] = asyncio.Queue(self._embedders)
+        self._finished: asyncio.Queue[Prepared | None] = asyncio.Queue(self._group_chunks)
+        self._broken: EmbeddingUnavailable | None = None
+        self._ending = False
+        """True if only the last batches are left for the embedder."""
+        self._children: set[str] = set()
+        """Documents in files of the call that are not stored yet."""
+        self.stored: set[str] = set()
+        """The sources that are stored."""
+
+    async def run(self, tasks: Sequence[HashedDocument]) -> None:
+        """Store the documents.
+
+        Raises:
+            EmbeddingUnavailable: if the embedder failed; documents embedded until then are stored.
+            DatabaseUnavailable: if storing failed.
+        """
+        sources = {task.document.source for task in tasks}
+        self._children = sources.intersection(
+            child for task in tasks for child in task.document.children or ()
+        )
+        gradual = len(tasks) > self._batch_texts
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._prepare(tasks, Lookups(gradual=gradual)))
+                group.create_task(self._reuse(Batches(most=self._batch_texts, gradual=gradual)))
+                group.create_task(self._embed())
+                group.create_task(self._write())
+        except ExceptionGroup as failures:
+            raise first_failure(failures) from failures
+        if self._broken:
+            raise self._broken
+
+    # Documents -> passages
+
+    async def _prepare(self, tasks: Sequence[HashedDocument], lookups: Lookups) -> None:
+        """Chunk and analyze the documents, and derive their kinds."""
+        waiting = iter(tasks)
+        while not self._broken and (some := list(islice(waiting, self._steps.splitters))):
+            for prepared in await asyncio.gather(*map(self._prepared, some)):
+                if prepared is not None and not prepared.missing:
+                    await self._finished.put(prepared)
+                    continue
+                for lookup in lookups.add(prepared) if prepared else ():
+                    await self._lookups.put(lookup)
+        for lookup in lookups.rest():
+            await self._lookups.put(lookup)
+        await self._lookups.put(None)
+
+    async def _prepared(self, task: HashedDocument) -> Prepared | None:
+        try:
+            return await self._steps.split(task)
+        except EmbeddingUnavailable as exc:
+            self._broken = exc
+            return None
+        except SearchError as exc:
+            self._call.failed(task.document, exc)
+            return None
+
+    # Passages -> vectors
+
+    async def _reuse(self, batches: Batches) -> None:
+        """Fill in stored vectors, and pass the other passages on in batches."""
+        while (lookup := await self._lookups.get()) is not None:
+            stored = await self._steps.find_vectors([slot.text for slot in lookup])
+            for slot in lookup:
+                vector = stored.get(slot.text)
+                if vector is not None:
+                    self._call.result.reused += 1
+                    await self._arrived(slot, vector)
+                    continue
+                for batch in batches.add(slot):
+                    await self._batches.put(batch)
+        self._ending = True
+        for batch in batches.rest():
+            await self._batches.put(batch)
+        for _ in range(self._embedders):
+            await self._batches.put(None)
+
+    async def _embed(self) -> None:
+        """Embed the batches, several at the same time."""
+        async with asyncio.TaskGroup() as group:
+            for _ in range(self._embedders):
+                group.create_task(self._embed_batches())
+        await self._finished.put(None)
+
+    async def _embed_batches(self) -> None:
+        while (batch := await self._batches.get()) is not None:
+            if self._broken:
+                continue
+            try:
+                await self._embed_batch(batch)
+            except EmbeddingUnavailable as exc:
+                self._broken = exc
+
+    async def _embed_batch(self, batch: list[Slot]) -> None:
+        """Embed a batch. Repeated texts are embedded once.
+
+        The document of a refused text fails, unless it is kept. A kind with a refused text is left
+        out; its document is kept.
+        """
+        texts = list(dict.fromkeys(slot.text for slot in batch))
+        if self._steps.keep_refused:
+            vectors, refused = await every_vector(self._steps.embed, texts)
+            rows: Mapping[str, Vector | TextsRefused] = dict(zip(texts, vectors, strict=True))
+        else:
+            found = await vectors_or_refusals(self._steps.embed, texts)
+            rows, refused = dict(zip(texts, found, strict=True)), {}
+        errors = {texts[place]: error for place, error in refused.items()}
+        for slot in batch:
+            row = rows[slot.text]
+            what = f"chunk {slot.place + 1} of {len(slot.part.passages)}"
+            if not isinstance(row, TextsRefused):
+                if error := errors.get(slot.text):
+                    slot.part.partial.add(slot.place)
+                    self._call.kept(slot.part.document, error.of(f"kept, but {what}"))
+                await self._arrived(slot, row)
+            elif slot.part is slot.whole:
+                self._call.failed(slot.whole.document, row.of(what))
+            else:
+                source = slot.part.document.source
+                self._call.result.warnings.append(f"{source} is left out: {what}: {row}")
+                await self._arrived(slot, None)
+
+    async def _arrived(self, slot: Slot, vector: Vector | None) -> None:
+        """Add a vector; a document with all its vectors is finished."""
+        slot.part.vectors[slot.place] = vector
+        slot.whole.missing -= 1
+        if not slot.whole.missing:
+            await self._finished.put(slot.whole)
+
+    # Vectors -> store
+
+    async def _write(self) -> None:
+        """Store documents, a group in one transaction; files after the documents in them."""
+        holders: list[Prepared] = []
+        open_ = True
+        while open_ and (first := await self._finished.get()) is not None:
+            group, open_ = await self._group(first)
+            ready = [each for each in (*holders, *group) if not self._awaits(each)]
+            holders = [each for each in (*holders, *group) if self._awaits(each)]
+            await self._store(ready)
+        if not self._broken:
+            await self._store(holders)
+
+    async def _group(self, first: Prepared) -> tuple[list[Prepared], bool]:
+        """Return documents to store together; and False if they are the last ones."""
+        group, chunks, size = [first], first.chunks, prepared_bytes(first)
+        try:
+            async with asyncio.timeout(0 if self._ending else _LINGER):
+                while chunks < self._group_chunks and size < self._group_bytes:
+                    following = await self._finished.get()
+                    if following is None:
+                        return group, False
+                    group.append(following)
+                    chunks += following.chunks
+                    size += prepared_bytes(following)
+        except TimeoutError:
+            pass
+        return group, True
+
+    def _awaits(self, holder: Prepared) -> bool:
+        """Return whether documents in the same file are neither stored nor failed yet."""
+        awaited = self._children.intersection(holder.document.children or ())
+        return bool(awaited.difference(each.source for each in self._call.result.failed))
+
+    async def _store(self, group: Sequence[Prepared]) -> None:
+        """Store documents, files without a text of their own apart."""
+        parts = [[each for each in group if each.document.container is it] for it in (False, True)]
+        for part in filter(None, parts):
+            for prepared in part:
+                if self._is_unfinished(prepared.document):
+                    for each in prepared.parts:
+                        each.content_hash = ""
+            written = await self._steps.write(part)
+            sources = {each.document.source for each in part}
+            self.stored |= sources
+            self._children -= sources
+            await self._call.stored(written)
+
+    def _is_unfinished(self, holder: Document) -> bool:
+        """Return whether a document in a file failed, so that the file is to be read again.
+
+        A document that is invalid stays so until its file changes.
+        """
+        failed = self._call.result.failed if holder.children else ()
+        again = {each.source for each in failed if not isinstance(each.error, InvalidInput)}
+        return not again.isdisjoint(holder.children or ())
