@@ -122,7 +122,7 @@ class Passage:
 
 @dataclass(frozen=True, slots=True)
 class Labels:
-    """What is known of a passage beyond its text."""
+    """Properties of a passage beyond its text."""
 
     facets: Sequence[str] = ()
     """Keys for equality filters."""

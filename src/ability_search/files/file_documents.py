@@ -118,7 +118,7 @@ def load(
 
 
 class FileTarget(Protocol):
-    """Where the documents of files go."""
+    """The destination of the documents of files."""
 
     def skip(self, files: Sequence[Skipped]) -> None:
         """Take the files that cannot be read."""

@@ -77,7 +77,7 @@ DedupThreshold = Annotated[
 
 
 class RebuildFields(Input):
-    """How texts are chunked, analyzed and embedded; ``None`` leaves the choice to the collection.
+    """The chunking, analysis and embedding of texts; ``None`` leaves a choice to the collection.
 
     These are the settings of a collection, which a rebuild may change.
     """

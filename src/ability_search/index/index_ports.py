@@ -52,7 +52,7 @@ class Derivation(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class AddedSteps:
-    """What extensions add to indexing, each in order; the core stores documents without it.
+    """The additions of extensions to indexing, in order; the core stores documents without them.
 
     Attributes:
         read: Read the documents of ``search-index``.

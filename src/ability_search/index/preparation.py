@@ -105,7 +105,7 @@ class Prepared:
     facets: Sequence[str] = ()
     """Keys for equality filters."""
     labels: Sequence[Labels] = ()
-    """What extensions say about each passage."""
+    """Labels of each passage from extensions."""
     vectors: list[Vector | None] = field(default_factory=list)
     partial: set[int] = field(default_factory=set)
     """Passages that the embedder refuses, with vectors as of :mod:`.partial_vectors`."""

@@ -108,7 +108,7 @@ class Learned(NamedTuple):
 
     request: SearchRequest
     explained: Mapping[str, Any]
-    """What ``explain`` says of it."""
+    """Its part of ``explain``."""
     failure: str
     """Warning if the searches fail; then those of the query count."""
 
@@ -122,7 +122,7 @@ class Candidates:
     collection: Collection
     """As the store answered."""
     wants: Wants = field(default_factory=Wants)
-    """What all stages want."""
+    """The wants of all stages, added up."""
     depth: int = 0
     """Minimum number of candidates per retriever."""
     selected_from: int = 0
@@ -158,7 +158,7 @@ class Candidates:
     degraded: Degraded | None = None
     warnings: list[str] = field(default_factory=list)
     explained: dict[str, Any] = field(default_factory=dict)
-    """What ``explain`` says of the stages."""
+    """The part of the stages in ``explain``."""
     clock: Timings = field(default_factory=lambda: Timings())
 
     @property
@@ -239,7 +239,7 @@ class Answer:
     hits: list[Hit] = field(default_factory=list)
     """The page as callers see it."""
     result: QueryResult | None = None
-    anew: bool = False
+    reopened: bool = False
     """Set by a stage that changed the query after it was searched."""
     warnings: list[str] = field(default_factory=list)
     clock: Timings = field(default_factory=lambda: Timings())

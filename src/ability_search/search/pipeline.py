@@ -137,7 +137,7 @@ class QueryPipeline:
                     merged = True
                     await self._run(Phase.MERGE, answer)
                     warnings = list(answer.warnings)
-                    if answer.anew:
+                    if answer.reopened:
                         await vectors.close()
                         vectors = self._begin(answer, names)
                         continue
@@ -178,7 +178,7 @@ class QueryPipeline:
     def _begin(self, answer: Answer, names: Sequence[str]) -> QueryVectors:
         """Let all collections be searched; return the requests for the query's vectors."""
         query, settings = answer.query, self.ports.settings.embedding
-        answer.anew = False
+        answer.reopened = False
         answer.phrasings = [(phrasing, self.wants(phrasing)) for phrasing in query.phrasings]
         self._restart(answer, names)
         hybrid = query.asked.mode == "hybrid"

@@ -31,9 +31,9 @@ class Query:
     options: Mapping[str, Any] = field(default_factory=dict)
     """The options that have an effect, by the name of the stage."""
     understood: Understood | None = None
-    """What was read out of its text; ``None`` if it is taken literally."""
+    """The reading of its text; ``None`` if it is taken literally."""
     explained: Mapping[str, Any] = field(default_factory=dict)
-    """How the query was understood, for ``explain``."""
+    """The understanding of the query, for ``explain``."""
     phrasing: int = 0
     """Place among the phrasings of the query, from 0."""
     others: tuple[Query, ...] = ()

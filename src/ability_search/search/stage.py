@@ -57,7 +57,7 @@ class Phase(IntEnum):
     LIMIT = 4
     """Drop ranked candidates."""
     MERGE = 5
-    """With the candidates of all collections: let the query start anew, once."""
+    """With the candidates of all collections: let the query start again, once."""
     RERANK = 6
     """Change the order of the first candidates of all collections."""
     SELECT = 7

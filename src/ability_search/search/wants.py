@@ -1,4 +1,4 @@
-"""What the stages of a query want from retrieval, and the request to the store for it. Pure."""
+"""The wants of the stages of a query from retrieval, and the request to the store. Pure."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class FurtherSearch(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Wants:
-    """What stages want from retrieval; ``+`` adds up what several want."""
+    """The wants of stages from retrieval; ``+`` adds up those of several."""
 
     fields: tuple[str, ...] = ()
     """Fields of each candidate."""

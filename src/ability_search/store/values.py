@@ -197,7 +197,7 @@ class Put:
     merge: bool = False
     """Keep the fields that are not named."""
     fresh: bool = False
-    """Set ``created_at`` anew."""
+    """Set ``created_at`` to now."""
     lease: int | None | Literal["keep"] = "keep"
     """Milliseconds from now; a negative one is expired at once, ``None`` is without an end."""
 

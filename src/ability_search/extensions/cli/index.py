@@ -113,7 +113,7 @@ class GivenText:
 
 @dataclass(frozen=True, slots=True)
 class Patterns:
-    """Which files are meant, and what their sources are."""
+    """The choice of files, and the names of their sources."""
 
     root: Annotated[
         Path | None,
@@ -128,7 +128,7 @@ class Patterns:
 
 @dataclass(frozen=True, slots=True)
 class LocalFiles(Patterns):
-    """Which files are indexed, by whom, and what happens to others."""
+    """The choice of files to index, the side that reads them, and the fate of others."""
 
     gitignore: Annotated[
         bool, typer.Option("--gitignore", help="Skip files that .gitignore excludes.")

@@ -55,7 +55,7 @@ async def expand_any(option: ExpandQuery, answer: Answer, ports: Ports) -> None:
 
 
 async def expand_vague(option: ExpandQuery, answer: Answer, ports: Ports) -> None:
-    """Expand a query of little relevance, which is then searched anew."""
+    """Expand a query of little relevance, which is then searched again."""
     below, relevance = option.below, answer.relevance
     if below is None:
         return
@@ -63,7 +63,7 @@ async def expand_vague(option: ExpandQuery, answer: Answer, ports: Ports) -> Non
     answer.query = answer.query.with_option(NAME, option, vague=vague)
     if relevance is not None and relevance < below:
         await expand_query(option, answer, ports)
-        answer.anew = EXPANSION in answer.query.options
+        answer.reopened = EXPANSION in answer.query.options
 
 
 async def expand_query(option: ExpandQuery, answer: Answer, ports: Ports) -> None:

@@ -32,7 +32,7 @@ _WORDS = "words"
 
 
 class Asked(NamedTuple):
-    """What the options ask for."""
+    """The requests of the options."""
 
     temporal: Temporal
     period: Period | None
