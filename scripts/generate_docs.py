@@ -19,7 +19,8 @@ from typer.main import get_command
 from ability_search import client, errors
 from ability_search.client import tool_options
 from ability_search.config.settings_table import settings_table
-from ability_search.extensions.cli.app import COMMANDS, all_commands, argument_name
+from ability_search.extension import loaded
+from ability_search.extensions.cli.app import all_commands, argument_name
 from ability_search.ops.metrics.metric_table import COMPONENTS, METRICS, PROCESS, Metric
 from ability_search.tools.table import TOOLS
 
@@ -165,7 +166,7 @@ def _commands(command: Any, path: tuple[str, ...] = ()) -> Iterator[str]:
             yield _parameters(command)
         if examples:
             yield f"<!-- only parsed: examples of the help -->\n```sh\n{examples}\n```"
-    for name in children if path else COMMANDS:
+    for name in children if path else loaded().commands:
         yield from _commands(children[name], (*path, name))
 
 

@@ -1,6 +1,6 @@
-"""``python -m ability_search``: the command line."""
+"""``python -m ability_search``: the command of this name, by whichever extension it comes."""
 
-from ability_search.extensions.cli import main
+from importlib.metadata import entry_points
 
 if __name__ == "__main__":
-    main()
+    next(iter(entry_points(group="console_scripts", name="ability-search"))).load()()

@@ -20,16 +20,10 @@ from ability_search.config.model_settings import Embedding, Expansion
 from ability_search.config.model_settings import Reranker as Reranking
 from ability_search.config.schema import Settings
 from ability_search.errors import Busy, ConfigurationError, SearchError
-from ability_search.extensions import added
-from ability_search.extensions.formats.front_matter import front_matter_warnings
-from ability_search.extensions.formats.semantic import turning_points
-from ability_search.extensions.formats.sent_documents import read_document
-from ability_search.extensions.kinds.derived_kinds import KindDerivation
+from ability_search.extension import loaded
 from ability_search.extensions.notes.consolidator import Consolidator
 from ability_search.extensions.notes.graph_analyzer import GraphAnalyzer
-from ability_search.extensions.notes.note_links import NoteLinks
 from ability_search.extensions.sessions.sessions import Sessions
-from ability_search.extensions.understanding.written_dates import dated
 from ability_search.index.file_indexing import FileIndexing
 from ability_search.index.generations import Generations
 from ability_search.index.index_ports import AddedSteps, IndexPorts
@@ -65,7 +59,6 @@ from ability_search.store.memory import MemoryStore
 from ability_search.store.port import Store
 from ability_search.store.registry import Registry
 from ability_search.store.statistics_cache import StatisticsCache
-from ability_search.text.chunkers.strategies import SEMANTIC
 from ability_search.text.token_counter import EstimatedTokens, TokenCounter, TokenizerTokens
 from ability_search.tools.boundary import failure
 from ability_search.tools.handlers import Services, search_tools
@@ -254,14 +247,7 @@ def build_services(
     statistics_cache = StatisticsCache(store)
     counter = token_counter(settings)
     paced = PacedChat(chat)
-    steps = AddedSteps(
-        read=[read_document],
-        split={SEMANTIC: turning_points},
-        check_markdown=[front_matter_warnings],
-        label=[dated],
-        derive=[KindDerivation],
-        carry=[NoteLinks(store, registry).copy],
-    )
+    steps = sum(loaded().steps, start=AddedSteps())
     ports = IndexPorts(store, registry, embedder, paced, settings, counter, _now, meter, steps)
     query_ports = Ports(
         store, embedder, reranker, chat, registry, statistics_cache, settings, counter, _now, turns
@@ -283,7 +269,7 @@ def build_services(
         reindexing=reindexing,
         self_repair=SelfRepair(ports, reindexing.start),
         sessions=Sessions(ports, indexing, sources),
-        queries=QueryPipeline((*CORE_STAGES, *added("STAGES")), query_ports),
+        queries=QueryPipeline((*CORE_STAGES, *loaded().stages), query_ports),
         turns=turns,
         maintenance=maintenance,
         analyzer=GraphAnalyzer(store),

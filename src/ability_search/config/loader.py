@@ -17,7 +17,7 @@ from pydantic import SecretStr, ValidationError
 from ability_search.config.agent_card import CARD, VAULT, AgentCard, BrokerEntry, read_agent_card
 from ability_search.config.broker_settings import CONNECTIONS, choose_brokers, read_connections
 from ability_search.config.config_files import find_own
-from ability_search.config.schema import GROUPS, Broker, Settings
+from ability_search.config.schema import GROUPS, Broker, Loading, Settings
 from ability_search.config.setting_fields import Group
 from ability_search.config.settings_table import BY_ENV, SPECS
 from ability_search.config.sources import (
@@ -105,6 +105,18 @@ def load_settings(
     present = {name for name, value in environ.items() if value.strip()}
     missing = _missing(settings, present.union(vault.names, deployed))
     return replace(settings, missing_secrets=missing)
+
+
+def chosen_extensions(environ: Mapping[str, str], cwd: Path) -> tuple[str, ...]:
+    """Return the setting ``extensions``, which is needed before all others.
+
+    It is empty if the files are invalid, which :func:`load_settings` then reports.
+    """
+    base = base_of(environ, cwd.absolute())
+    layer = from_config(base, [])[0] | from_environment(environ, base)
+    given = {key: value for key, value in layer.items() if key == "extensions"}
+    chosen = _group("loading", given, [])
+    return chosen.extensions if isinstance(chosen, Loading) else ()
 
 
 def locate_secrets(environ: Mapping[str, str], cwd: Path) -> SecretFiles:

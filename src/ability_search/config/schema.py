@@ -324,6 +324,17 @@ class Files(Group):
     )
 
 
+class Loading(Group):
+    """Extensions of the process."""
+
+    extensions: tuple[NonEmpty, ...] = setting(
+        (),
+        about="Names of extensions to load besides those that are on by default; with a minus sign"
+        " before its name (`-watch`), an extension is left out. `ability-search extensions` lists"
+        " them.",
+    )
+
+
 class Logging(Group):
     """Logging, on standard error."""
 
@@ -538,6 +549,7 @@ class Settings:
     reading: Reading
     ranking: Ranking
     files: Files
+    loading: Loading
     logging: Logging
     metrics: Metrics
     tracing: Tracing

@@ -28,8 +28,11 @@ ReadDocument = Callable[[Document, bool, str], Document]
 It is given the document, whose title is its source if none was given, whether one was, and the
 name of its text in the input. It raises :class:`.InvalidInput` if the text is not of its format.
 """
-Carry = Callable[[Collection, Collection], Awaitable[None]]
-"""Gives a new generation what the documents of the live one do not say, given both."""
+Carry = Callable[["IndexPorts", Collection, Collection], Awaitable[None]]
+"""Gives a new generation what the documents of the live one do not say.
+
+It is given the ports, the collection and the record of the new generation.
+"""
 
 
 class Derivation(Protocol):
@@ -69,6 +72,17 @@ class AddedSteps:
     label: Sequence[Labelling] = ()
     derive: Sequence[Callable[[IndexPorts, Recipe], Derivation]] = ()
     carry: Sequence[Carry] = ()
+
+    def __add__(self, other: AddedSteps) -> AddedSteps:
+        """Return the steps of both."""
+        return AddedSteps(
+            read=(*self.read, *other.read),
+            split={**self.split, **other.split},
+            check_markdown=(*self.check_markdown, *other.check_markdown),
+            label=(*self.label, *other.label),
+            derive=(*self.derive, *other.derive),
+            carry=(*self.carry, *other.carry),
+        )
 
 
 @dataclass(frozen=True, slots=True)

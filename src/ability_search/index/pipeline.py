@@ -184,8 +184,8 @@ class IndexPipeline:
                     break
                 except GenerationGone:
                     log.info("collection %s changed during a call, following it", name)
-                settled = job.stored.union(each.source for each in result.failed)
-                left = [each for each in left if each.source not in settled]
+                finished = job.stored.union(each.source for each in result.failed)
+                left = [each for each in left if each.source not in finished]
                 await job.follow(await self._registry.reload(name))
             else:
                 raise DatabaseUnavailable(f"collection {name!r} keeps changing", hint="Call again.")

@@ -308,7 +308,7 @@ class Rebuilder:
         self._indexing = indexing
         self._sources = sources
         self._maintenance = maintenance
-        self._carry = ports.added.carry
+        self._ports = ports
 
     def resolved(self, live: Collection, chosen: RebuildFields) -> IndexFields:
         """Return the options with open ones filled in from the live generation.
@@ -406,8 +406,8 @@ class Rebuilder:
             if await self._catch_up(live, built, options, advance, totals):
                 passes += 1
             elif carried != live.revision:
-                for carry in self._carry:
-                    await carry(live, built)
+                for carry in self._ports.added.carry:
+                    await carry(self._ports, live, built)
                 carried = live.revision
             elif not verified:
                 total = live.sources

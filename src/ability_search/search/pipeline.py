@@ -37,7 +37,7 @@ from ability_search.search.query import Query, literal_query, phrased
 from ability_search.search.query_vectors import QueryVectors
 from ability_search.search.response import Degraded, QueryResult
 from ability_search.search.retrievers import requested, retrieve
-from ability_search.search.stage import Phase, Ports, Stage
+from ability_search.search.stage import Phase, Ports, Stage, StageFactory
 from ability_search.search.wants import COSINE, Wants
 from ability_search.text.chunkers.chunk_packing import CHARS_PER_TOKEN
 
@@ -66,7 +66,7 @@ class QueryPipeline:
         ports: Ports and settings.
     """
 
-    def __init__(self, stages: Iterable[Stage | Callable[[Ports], Stage]], ports: Ports) -> None:
+    def __init__(self, stages: Iterable[Stage | StageFactory], ports: Ports) -> None:
         opened = [stage if isinstance(stage, Stage) else stage(ports) for stage in stages]
         self.stages = tuple(sorted(opened, key=lambda stage: (stage.phase, stage.place)))
         self._by_phase = {

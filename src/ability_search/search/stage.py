@@ -131,3 +131,7 @@ def scorer(
             score(chosen, block, candidates)
 
     return Stage(name, Phase.SCORE, place, run, option, wants, step="ranking", computes=True)
+
+
+StageFactory = Callable[[Ports], Stage]
+"""Opens a stage that keeps a state, over the ports of search."""

@@ -17,7 +17,7 @@ from pydantic import (
 )
 from pydantic.alias_generators import to_camel
 
-from ability_search.extensions import added
+from ability_search.extension import loaded
 from ability_search.extensions.notes.consolidation_report import Judge
 from ability_search.extensions.sessions.session_options import EVERY as EVERY
 from ability_search.extensions.sessions.session_options import Scope as Scope
@@ -45,7 +45,7 @@ CollectionName = Annotated[
 if TYPE_CHECKING:
     from ability_search.search.options import QueryInput as QueryInput
 else:
-    QueryInput = options.with_options(added("QUERY_OPTIONS"))
+    QueryInput = options.with_options(loaded().query_options)
 
 JobId = Annotated[
     str | None,

@@ -12,7 +12,7 @@ from typing import Any, cast
 from ability_search.collection import Collection
 from ability_search.compute_turns import ComputeTurns
 from ability_search.config.schema import Ranking
-from ability_search.extensions import added
+from ability_search.extension import loaded
 from ability_search.extensions.understanding.query_understanding import (
     QUERY_UNDERSTANDING,
     asked_for,
@@ -31,7 +31,7 @@ DOCS = Collection("docs", "Chunk_docs_1", 1, "m", 1, "english", 10.0, "auto", 50
 NO_PORTS = cast(Ports, None)
 """For stages that reach for nothing."""
 PIPELINE = QueryPipeline(
-    (*CORE_STAGES, *added("STAGES")),
+    (*CORE_STAGES, *loaded().stages),
     cast(Ports, SimpleNamespace(now=lambda: 0, store=None)),
 )
 

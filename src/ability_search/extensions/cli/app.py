@@ -21,14 +21,17 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields, is_dataclass
 from functools import wraps
 from importlib import import_module
-from typing import Any, TypeVar, get_type_hints
+from pathlib import Path
+from typing import Annotated, Any, TypeVar, get_type_hints
 
 import typer
 from pydantic import BaseModel, ValidationError
 from typer.core import TyperCommand, TyperGroup
 
 from ability_search import __version__
+from ability_search.config.loader import chosen_extensions
 from ability_search.errors import SearchError
+from ability_search.extension import load, loaded
 from ability_search.extensions.cli import output
 from ability_search.extensions.cli.derived_options import derived_options
 from kadi_client import KadiError
@@ -58,47 +61,6 @@ EPILOG = (
     "Exit codes: 0 done, 1 failed or wrong settings, 2 wrong usage or input,"
     " 3 not found or nothing found."
 )
-
-
-COMMANDS = {
-    "setup": "localstack.setup",
-    "trust": "localstack.setup",
-    "up": "localstack.stack_commands",
-    "status": "localstack.stack_commands",
-    "down": "localstack.stack_commands",
-    "prune": "localstack.stack_commands",
-    "doctor": "localstack.diagnosis",
-    "index": "cli.index",
-    "watch": "cli.index",
-    "search": "cli.search",
-    "ask": "cli.search",
-    "similar": "cli.search",
-    "mark": "cli.search",
-    "collections": "cli.collections",
-    "info": "cli.collections",
-    "delete": "cli.collections",
-    "reindex": "cli.collections",
-    "analyze": "notes.graph_commands",
-    "consolidate": "notes.note_commands",
-    "memory": "sessions.agent_memory",
-    "build": "cli.index",
-    "export": "artifacts.transfer",
-    "import": "artifacts.transfer",
-    "backup": "artifacts.transfer",
-    "restore": "artifacts.transfer",
-    "migrate": "artifacts.transfer",
-    "eval": "evaluation.evaluation_commands",
-    "call": "cli.call",
-    "mcp": "mcp.mcp_command",
-    "gateway": "localstack.services",
-    "worker": "localstack.services",
-    "broker": "localstack.services",
-    "backplane": "localstack.services",
-    "database": "localstack.services",
-    "models": "localstack.model_commands",
-    "secret": "cli.secret",
-}
-"""Command name -> its module, in the order of the help."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,8 +99,8 @@ class Root(TyperGroup):
     """The top-level group: reports an expected failure as two lines and an exit code."""
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """Return the names of the commands in the order of :data:`COMMANDS`."""
-        return sorted(super().list_commands(ctx), key=tuple(COMMANDS).index)
+        """Return the names of the commands in the order of their places."""
+        return sorted(super().list_commands(ctx), key=tuple(loaded().commands).index)
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command; exit with the code of its failure."""
@@ -151,7 +113,7 @@ class Root(TyperGroup):
             raise typer.Exit(report.exit_code) from exc
 
 
-class Command(TyperCommand):
+class PlainCommand(TyperCommand):
     """A command whose help names parameters as docs/cli.md does, without types of Python."""
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
@@ -236,7 +198,7 @@ def command(group: typer.Typer, name: str) -> Callable[[F], F]:
 
     def add(function: F) -> F:
         help = inspect.cleandoc(function.__doc__ or "").replace("\n\nExample", "\n\n\b\nExample")
-        group.command(name, help=help, cls=Command)(_expanded(function))
+        group.command(name, help=help, cls=PlainCommand)(_expanded(function))
         return function
 
     return add
@@ -296,15 +258,33 @@ def root(
     """Make text findable: chunking, embedding, semantic, keyword and hybrid search."""
 
 
+@command(app, "extensions")
+def extensions(
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """List the extensions that are loaded, where each comes from, and what it adds.
+
+    The setting `extensions` leaves one out, or loads one that is off by default.
+
+    Example:
+        ability-search extensions
+        SEARCH_EXTENSIONS=-watch ability-search extensions --json
+    """
+    found = loaded().extensions
+    if as_json:
+        output.print_json(
+            [{"name": each.name, "origin": each.origin, "adds": each.added} for each in found]
+        )
+        return
+    rows = [(each.name, each.origin, ", ".join(each.added) or "modules") for each in found]
+    output.print_table(("extension", "origin", "adds"), rows)
+
+
 def all_commands() -> typer.Typer:
     """Import the modules of all commands and return the application."""
-    for name in dict.fromkeys(COMMANDS.values()):
-        _import_module(name)
+    for module in dict.fromkeys(each.module for each in loaded().commands.values()):
+        import_module(module)
     return app
-
-
-def _import_module(name: str) -> None:
-    import_module(f"ability_search.extensions.{name}")
 
 
 def main() -> None:
@@ -314,8 +294,9 @@ def main() -> None:
     """
     named = sys.argv[1] if len(sys.argv) > 1 else ""
     try:
-        if named in COMMANDS:
-            _import_module(COMMANDS[named])
+        load(chosen_extensions(os.environ, Path.cwd()))
+        if command := loaded().commands.get(named):
+            import_module(command.module)
         else:
             all_commands()
         app(prog_name="ability-search")

@@ -20,7 +20,3 @@ class KindOptions(QueryInput):
         " document, scored by its best kind; documents are the chunks themselves.",
         examples=[["title", "summary", "documents"]],
     )
-
-
-QUERY_OPTIONS = (KindOptions,)
-STAGES = ("kind_search:KIND_SEARCH",)

@@ -53,11 +53,3 @@ class GraphOptions(QueryInput):
         " analyze.",
         examples=[{"centrality": 0.1}],
     )
-
-
-QUERY_OPTIONS = (GraphOptions,)
-STAGES = (
-    "graph_expansion:GRAPH_EXPANSION",
-    "graph_expansion:GRAPH_SCORES",
-    "graph_boost:GRAPH_BOOST",
-)

@@ -20,6 +20,7 @@ import numpy as np
 from ability_search.bounded_batches import batches
 from ability_search.collection import Collection
 from ability_search.errors import Busy
+from ability_search.index.index_ports import IndexPorts
 from ability_search.index.preparation import links_of, restored_document
 from ability_search.store.chunk_pages import chunk_pages, chunks_of
 from ability_search.store.halves import in_halves
@@ -267,3 +268,8 @@ def kept_by(links: Sequence[Mapping[str, Any]]) -> str | None:
     """Return the source of the note that represents the one with these links, if there is one."""
     aside = [e["target"] for e in links if APPLIED_AT in e and e["kind"] == DUPLICATE_OF]
     return aside[-1] if aside else None
+
+
+async def carry_links(ports: IndexPorts, collection: Collection, built: Collection) -> None:
+    """Give a new generation the links that consolidation added, see :meth:`NoteLinks.copy`."""
+    await NoteLinks(ports.store, ports.registry).copy(collection, built)

@@ -55,7 +55,3 @@ class DecayOptions(QueryInput):
         description="Age lowers scores; use by an agent raises them.",
         examples=[{"halfLifeDays": 90}],
     )
-
-
-QUERY_OPTIONS = (DecayOptions,)
-STAGES = ("decay:USE", "decay:DECAY", "decay:use_count")

@@ -100,14 +100,3 @@ class UnderstandingOptions(QueryInput):
         " queries only.",
         examples=[True, "auto", {"method": "stepBack"}],
     )
-
-
-QUERY_OPTIONS = (UnderstandingOptions,)
-STAGES = (
-    "query_understanding:QUERY_UNDERSTANDING",
-    "query_expansion:QUERY_EXPANSION",
-    "query_expansion:VAGUE_EXPANSION",
-    "time_closeness:TIME_CLOSENESS",
-    "time_order:TIME_ORDER",
-    "exclusion_penalty:EXCLUSION_PENALTY",
-)

@@ -12,7 +12,7 @@ from tests.command_lines import problem, root
 from typer.testing import CliRunner
 
 import ability_search
-from ability_search.extensions.cli.app import COMMANDS as MODULES
+from ability_search.extension import loaded
 from ability_search.extensions.cli.app import all_commands
 
 
@@ -52,7 +52,7 @@ def test_all_commands_are_there() -> None:
             "secret",
         ),
         *("eval", "watch", "build", "export", "import", "backup", "restore", "gateway", "mcp"),
-        *("migrate", "prune", "setup", "trust", "mark", "memory", "backplane"),
+        *("extensions", "migrate", "prune", "setup", "trust", "mark", "memory", "backplane"),
     }
 
 
@@ -65,9 +65,7 @@ def test_help_names_parameters_and_no_types_of_python(path: tuple[str, ...]) -> 
 
 def test_every_command_is_in_the_module_that_is_imported_for_it() -> None:
     found = {path[0]: command.callback.__module__ for path, command in COMMANDS.items()}
-    assert found == {
-        name: f"ability_search.extensions.{module}" for name, module in MODULES.items()
-    }
+    assert found == {name: each.module for name, each in loaded().commands.items()}
 
 
 def test_a_command_is_imported_without_what_others_need() -> None:

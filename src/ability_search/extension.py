@@ -1,0 +1,194 @@
+"""Extensions: what may be added to the core, and which of it is loaded.
+
+An extension is a module, its *plugin*, with functions marked by :data:`hookimpl`; each returns what
+the extension adds in one respect, see :class:`Hooks`. Plugins of this package are the modules
+``ability_search.extensions.<name>.plugin``; other packages name theirs as entry points of the group
+``ability_search``. Both are registered in the same way. A plugin imports nothing heavy, since every
+process loads it: it names modules, which are imported when they are needed.
+"""
+
+from __future__ import annotations
+
+import pkgutil
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
+from importlib.util import find_spec
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Final
+
+import pluggy
+
+from ability_search.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from ability_search.index.index_ports import AddedSteps
+    from ability_search.search.options import QueryInput
+    from ability_search.search.stage import Stage, StageFactory
+
+GROUP: Final = "ability_search"
+"""The group of entry points, and the project name of the hooks."""
+SETTING: Final = "SEARCH_EXTENSIONS"
+_HOME: Final = "ability_search.extensions"
+_BUILT_IN: Final = "built in"
+
+hookspec = pluggy.HookspecMarker(GROUP)
+hookimpl = pluggy.HookimplMarker(GROUP)
+"""Marks a function of a plugin as one of :class:`Hooks`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A command of the command line."""
+
+    name: str
+    module: str
+    """The module that adds the command to :data:`ability_search.extensions.cli.app.app`; it is
+    imported when the command is called or the help is shown."""
+    place: int
+    """Commands are listed in ascending order of it."""
+
+
+class Hooks:
+    """The functions that a plugin may have, each called when what it returns is needed."""
+
+    @hookspec
+    def register_commands(self) -> Sequence[Command]:
+        """Return commands of the command line."""
+        raise NotImplementedError
+
+    @hookspec
+    def register_query_options(self) -> Sequence[type[QueryInput]]:
+        """Return models of further options of search-query."""
+        raise NotImplementedError
+
+    @hookspec
+    def register_stages(self) -> Sequence[Stage | StageFactory]:
+        """Return stages of a query, or functions that open one over the ports of search."""
+        raise NotImplementedError
+
+    @hookspec
+    def register_steps(self) -> AddedSteps:
+        """Return steps of indexing."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, slots=True)
+class Extension:
+    """An extension that is installed."""
+
+    name: str
+    origin: str
+    """``built in``, or the name and version of the package that it comes from."""
+    plugin: ModuleType
+
+    @property
+    def added(self) -> tuple[str, ...]:
+        """The respects in which it adds something, such as ``commands``."""
+        hooks = (name for name in vars(Hooks) if name.startswith("register_"))
+        return tuple(name.removeprefix("register_") for name in hooks if hasattr(self.plugin, name))
+
+
+class Extensions:
+    """The extensions of a process.
+
+    Args:
+        chosen: Names of extensions to load besides those that are on by default; with a minus sign
+            before a name, that one is not loaded.
+
+    Raises:
+        ConfigurationError: if a name is not that of an extension, or a plugin cannot be imported.
+    """
+
+    def __init__(self, chosen: Sequence[str] = ()) -> None:
+        found = {name: (origin, load) for name, origin, load in (*_built_in(), *_installed())}
+        unknown = sorted({name.removeprefix("-") for name in chosen} - found.keys())
+        if unknown:
+            raise ConfigurationError(
+                f"{SETTING}: {', '.join(unknown)}: no such extension",
+                hint=f"Use names among {', '.join(sorted(found))}.",
+            )
+        left_out = {name.removeprefix("-") for name in chosen if name.startswith("-")}
+        self._plugins = pluggy.PluginManager(GROUP)
+        self._plugins.add_hookspecs(Hooks)
+        self.extensions: list[Extension] = []
+        for name, (origin, load) in found.items():
+            if name in left_out:
+                continue
+            extension = Extension(name, origin, _plugin(name, load))
+            self._plugins.register(extension.plugin, name=name)
+            self.extensions.append(extension)
+
+    @cached_property
+    def commands(self) -> dict[str, Command]:
+        """The commands by name, in the order of the help."""
+        commands = _flat(self._plugins.hook.register_commands())
+        return {each.name: each for each in sorted(commands, key=lambda each: each.place)}
+
+    @cached_property
+    def query_options(self) -> list[type[QueryInput]]:
+        """The models of further options of search-query."""
+        return _flat(self._plugins.hook.register_query_options())
+
+    @cached_property
+    def stages(self) -> list[Stage | StageFactory]:
+        """The further stages of a query."""
+        return _flat(self._plugins.hook.register_stages())
+
+    @cached_property
+    def steps(self) -> list[AddedSteps]:
+        """The further steps of indexing, of one extension each."""
+        steps: list[AddedSteps] = self._plugins.hook.register_steps()
+        return steps
+
+
+def _built_in() -> Iterable[tuple[str, str, EntryPoint]]:
+    package = import_module(_HOME)
+    for found in pkgutil.iter_modules(package.__path__):
+        plugin = f"{_HOME}.{found.name}.plugin"
+        if find_spec(plugin):
+            yield found.name, _BUILT_IN, EntryPoint(found.name, plugin, GROUP)
+
+
+def _installed() -> Iterable[tuple[str, str, EntryPoint]]:
+    for entry in entry_points(group=GROUP):
+        package = entry.dist
+        yield entry.name, f"{package.name} {package.version}" if package else "unknown", entry
+
+
+def _plugin(name: str, entry: EntryPoint) -> ModuleType:
+    try:
+        plugin: ModuleType = entry.load()
+    except Exception as exc:
+        raise ConfigurationError(
+            f"the extension {name} cannot be imported: {type(exc).__name__}: {exc}",
+            hint=f"Install what it needs, or leave it out with {SETTING}=-{name}.",
+        ) from exc
+    return plugin
+
+
+def _flat(lists: Iterable[Iterable[Any]]) -> list[Any]:
+    return [each for entries in lists for each in entries]
+
+
+_loaded: Extensions | None = None
+
+
+def load(chosen: Sequence[str] = ()) -> Extensions:
+    """Load the extensions of this process, in place of those that it had.
+
+    Arguments and errors as for :class:`Extensions`.
+    """
+    global _loaded
+    _loaded = Extensions(chosen)
+    return _loaded
+
+
+def loaded() -> Extensions:
+    """Return the extensions of this process; those that are on by default unless others are loaded.
+
+    Errors as for :class:`Extensions`.
+    """
+    return _loaded or load()

@@ -1,0 +1,13 @@
+"""Plugin of the evaluation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ability_search.extension import Command, hookimpl
+
+
+@hookimpl
+def register_commands() -> Sequence[Command]:
+    """Return the commands."""
+    return (Command("eval", "ability_search.extensions.evaluation.evaluation_commands", 270),)

@@ -1,0 +1,26 @@
+"""Plugin of the further formats of documents."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ability_search.extension import hookimpl
+
+if TYPE_CHECKING:
+    from ability_search.index.index_ports import AddedSteps
+
+
+@hookimpl
+def register_steps() -> AddedSteps:
+    """Return the steps of indexing."""
+    from ability_search.extensions.formats.front_matter import front_matter_warnings
+    from ability_search.extensions.formats.semantic import turning_points
+    from ability_search.extensions.formats.sent_documents import read_document
+    from ability_search.index.index_ports import AddedSteps
+    from ability_search.text.chunkers.strategies import SEMANTIC
+
+    return AddedSteps(
+        read=[read_document],
+        split={SEMANTIC: turning_points},
+        check_markdown=[front_matter_warnings],
+    )

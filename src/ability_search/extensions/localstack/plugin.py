@@ -1,0 +1,27 @@
+"""Plugin of the stack on one machine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ability_search.extension import Command, hookimpl
+
+
+@hookimpl
+def register_commands() -> Sequence[Command]:
+    """Return the commands."""
+    return (
+        Command("setup", "ability_search.extensions.localstack.setup", 10),
+        Command("trust", "ability_search.extensions.localstack.setup", 20),
+        Command("up", "ability_search.extensions.localstack.stack_commands", 30),
+        Command("status", "ability_search.extensions.localstack.stack_commands", 40),
+        Command("down", "ability_search.extensions.localstack.stack_commands", 50),
+        Command("prune", "ability_search.extensions.localstack.stack_commands", 60),
+        Command("doctor", "ability_search.extensions.localstack.diagnosis", 70),
+        Command("gateway", "ability_search.extensions.localstack.services", 300),
+        Command("worker", "ability_search.extensions.localstack.services", 310),
+        Command("broker", "ability_search.extensions.localstack.services", 320),
+        Command("backplane", "ability_search.extensions.localstack.services", 330),
+        Command("database", "ability_search.extensions.localstack.services", 340),
+        Command("models", "ability_search.extensions.localstack.model_commands", 350),
+    )

@@ -1,0 +1,13 @@
+"""Plugin of the tools over MCP."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ability_search.extension import Command, hookimpl
+
+
+@hookimpl
+def register_commands() -> Sequence[Command]:
+    """Return the commands."""
+    return (Command("mcp", "ability_search.extensions.mcp.mcp_command", 290),)

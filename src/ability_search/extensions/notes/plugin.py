@@ -1,0 +1,48 @@
+"""Plugin of the analysis of collections and their links."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from ability_search.extension import Command, hookimpl
+
+if TYPE_CHECKING:
+    from ability_search.index.index_ports import AddedSteps
+    from ability_search.search.options import QueryInput
+    from ability_search.search.stage import Stage
+
+
+@hookimpl
+def register_commands() -> Sequence[Command]:
+    """Return the commands."""
+    return (
+        Command("analyze", "ability_search.extensions.notes.graph_commands", 180),
+        Command("consolidate", "ability_search.extensions.notes.note_commands", 190),
+    )
+
+
+@hookimpl
+def register_query_options() -> Sequence[type[QueryInput]]:
+    """Return the options of search-query."""
+    from ability_search.extensions.notes import GraphOptions
+
+    return (GraphOptions,)
+
+
+@hookimpl
+def register_stages() -> Sequence[Stage]:
+    """Return the stages of a query."""
+    from ability_search.extensions.notes.graph_boost import GRAPH_BOOST
+    from ability_search.extensions.notes.graph_expansion import GRAPH_EXPANSION, GRAPH_SCORES
+
+    return (GRAPH_EXPANSION, GRAPH_SCORES, GRAPH_BOOST)
+
+
+@hookimpl
+def register_steps() -> AddedSteps:
+    """Return the steps of indexing."""
+    from ability_search.extensions.notes.note_links import carry_links
+    from ability_search.index.index_ports import AddedSteps
+
+    return AddedSteps(carry=[carry_links])

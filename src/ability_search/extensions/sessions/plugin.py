@@ -1,0 +1,34 @@
+"""Plugin of the memory of agents."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from ability_search.extension import Command, hookimpl
+
+if TYPE_CHECKING:
+    from ability_search.search.options import QueryInput
+    from ability_search.search.stage import Stage, StageFactory
+
+
+@hookimpl
+def register_commands() -> Sequence[Command]:
+    """Return the commands."""
+    return (Command("memory", "ability_search.extensions.sessions.agent_memory", 200),)
+
+
+@hookimpl
+def register_query_options() -> Sequence[type[QueryInput]]:
+    """Return the options of search-query."""
+    from ability_search.extensions.sessions import DecayOptions
+
+    return (DecayOptions,)
+
+
+@hookimpl
+def register_stages() -> Sequence[Stage | StageFactory]:
+    """Return the stages of a query."""
+    from ability_search.extensions.sessions.decay import DECAY, USE, use_count
+
+    return (USE, DECAY, use_count)
