@@ -16,7 +16,6 @@ from ability_search.filters.facets import facets_of
 from ability_search.store.port import Store
 from ability_search.store.records import (
     ChunkRecord,
-    Columns,
     Link,
     Replaced,
     Replacement,
@@ -26,6 +25,7 @@ from ability_search.store.records import (
     TermSearch,
     VectorSearch,
 )
+from ability_search.store.values import Columns
 from ability_search.text.term_statistics import TermStatistics
 
 DIMENSIONS = 8

@@ -29,7 +29,6 @@ from ability_search.filters.tree import Compare, Field, Filter, Not, OneOf
 from ability_search.store.memory import MemoryStore
 from ability_search.store.port import Store
 from ability_search.store.records import (
-    Columns,
     GraphRequest,
     Link,
     OverviewRequest,
@@ -37,6 +36,7 @@ from ability_search.store.records import (
     Search,
     WeightedChunk,
 )
+from ability_search.store.values import Columns
 
 pytestmark = pytest.mark.engine
 

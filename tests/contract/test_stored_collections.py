@@ -25,7 +25,8 @@ from tests.contract.stored_records import (
 from ability_search.collection import Collection
 from ability_search.errors import GenerationGone
 from ability_search.store.port import Store
-from ability_search.store.records import Columns, GraphRequest, Job, OverviewRequest, Use
+from ability_search.store.records import GraphRequest, Job, OverviewRequest, Use
+from ability_search.store.values import Columns
 
 
 async def test_new_store_answers_as_if_empty(store: Store) -> None:
@@ -143,7 +144,7 @@ async def test_old_generation_stays_readable_until_its_grace_is_over(store: Stor
     assert await store.switch_generation(old, built, new, grace=HOUR, result={})
     assert await store.due_generations() == []
     read = await store.search(old, [by_vector()], NOTHING)
-    assert read.collection == new
+    assert read.current == new
     assert [row.chunk_id for row in read.value["vector"]] == ["notes:a:0"]
     await store.drop_generation(old.type)
     with gone(old.type):

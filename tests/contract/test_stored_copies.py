@@ -126,7 +126,7 @@ async def test_sizes_are_counted_in_bins(store: Store) -> None:
         chunk("s0/t", of="s0", kind="title", tokens=3),
     )
     read = await store.overview(stored, replace(NOTHING_WANTED, bin_width=5))
-    assert read.collection == stored
+    assert read.current == stored
     assert dict(read.value.sizes) == {0: 3, 5: 2, 20: 1}
     assert (list(read.value.periods), list(read.value.vectors)) == ([], [])
 
@@ -164,7 +164,7 @@ async def test_map_shows_the_chunks_of_the_least_keys(store: Store) -> None:
     )
     axes = [towards(1.0), towards(0.0, 1.0)]
     read = await store.map_points(stored, axes, limit=2, indexed=3)
-    assert read.collection == stored
+    assert read.current == stored
     first, second = read.value
     assert (first.chunk_id, first.source, second.chunk_id) == ("notes:b:0", "b", "notes:c:0")
     assert (len(first.title), len(first.excerpt)) == (120, 160)

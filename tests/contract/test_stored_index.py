@@ -22,13 +22,8 @@ from tests.contract.stored_records import (
 
 from ability_search.collection import Collection
 from ability_search.store.port import Store
-from ability_search.store.records import (
-    ChunkScores,
-    Columns,
-    Link,
-    OverviewRequest,
-    WeightedChunk,
-)
+from ability_search.store.records import ChunkScores, Link, OverviewRequest, WeightedChunk
+from ability_search.store.values import Columns
 
 
 async def counts(store: Store, within: Collection) -> tuple[int, int, int, int, int]:
@@ -331,7 +326,7 @@ async def test_source_records_are_stored_whole(store: Store) -> None:
 async def test_content_hashes_are_read_with_the_record(store: Store) -> None:
     stored = await filled(store, chunk("a"), chunk("b"))
     read = await store.content_hashes(stored, ["b", "missing"])
-    assert (read.collection, dict(read.value)) == (stored, {"b": "hash of b"})
+    assert (read.current, dict(read.value)) == (stored, {"b": "hash of b"})
     assert dict((await store.content_hashes(stored, [])).value) == {}
 
 

@@ -29,7 +29,6 @@ from ability_search.filters.tree import And, Compare, Field, Not, OneOf
 from ability_search.store.port import Store
 from ability_search.store.records import (
     VALUE_LENGTH,
-    Columns,
     GraphRequest,
     Link,
     Row,
@@ -37,6 +36,7 @@ from ability_search.store.records import (
     metadata_column,
 )
 from ability_search.store.statistics_cache import EMPTY, advanced
+from ability_search.store.values import Columns
 from ability_search.text.term_statistics import TermStatistics
 
 FIRST = towards(1.0)
@@ -148,7 +148,7 @@ async def test_a_longer_list_begins_with_the_shorter_ones(
 async def test_searches_are_answered_by_name_with_the_record(store: Store) -> None:
     stored = await filled(store, chunk("a"), chunk("b", terms=(7,), weights=(1.0,)))
     read = await store.search(stored, [by_vector(), by_terms({7: 1.0})], NOTHING)
-    assert read.collection == stored
+    assert read.current == stored
     assert {name: [row.chunk_id for row in rows] for name, rows in read.value.items()} == {
         "vector": ["notes:a:0", "notes:b:0"],
         "terms": ["notes:b:0"],
@@ -158,7 +158,7 @@ async def test_searches_are_answered_by_name_with_the_record(store: Store) -> No
 async def test_empty_collection_has_no_rows(store: Store) -> None:
     stored = await filled(store)
     read = await store.search(stored, [by_vector(), by_terms({1: 1.0})], NOTHING)
-    assert read.collection == stored
+    assert read.current == stored
     assert {name: list(rows) for name, rows in read.value.items()} == {"vector": [], "terms": []}
 
 
@@ -166,7 +166,7 @@ async def test_search_of_a_deleted_record_says_so(store: Store) -> None:
     generation = collection()
     await store.create_generation(generation)
     read = await store.search(generation, [by_vector()], NOTHING)
-    assert read.collection is None
+    assert read.current is None
 
 
 @pytest.mark.parametrize("exact", [True, False])
@@ -411,7 +411,7 @@ async def test_what_is_returned_can_be_changed_without_harm(store: Store) -> Non
 async def test_chunk_is_read_by_its_id_with_its_embedding(store: Store) -> None:
     stored = await filled(store, chunk("a"), chunk("b", duplicate_of="notes:a:0"))
     read = await store.chunk(stored, "notes:a:0")
-    assert read.collection == stored
+    assert read.current == stored
     assert read.value is not None
     assert read.value.chunk_id == "notes:a:0"
     assert list(read.value.embedding or ()) == pytest.approx(towards(0.6), abs=1e-6)
@@ -419,7 +419,7 @@ async def test_chunk_is_read_by_its_id_with_its_embedding(store: Store) -> None:
     assert duplicate is not None
     assert list(duplicate.embedding or ()) == pytest.approx(towards(0.6), abs=1e-6)
     missing = await store.chunk(stored, "notes:c:0")
-    assert (missing.collection, missing.value) == (stored, None)
+    assert (missing.current, missing.value) == (stored, None)
 
 
 async def test_embeddings_are_read_by_record_id(store: Store) -> None:

@@ -301,7 +301,7 @@ class Indexer:
         found = await self._registry.consult(
             collection, partial(self._store.content_hashes, sources=sources)
         )
-        return list(found[1]) if found else []
+        return list(found[1].value) if found else []
 
     async def discard(self, name: str, sources: Sequence[str]) -> int:
         """Delete sources, if they are stored; return how many were."""
@@ -312,7 +312,7 @@ class Indexer:
             found = await self._registry.consult(
                 collection, partial(self._store.content_hashes, sources=sources)
             )
-            collection, stored = found or (None, {})
+            collection, stored = (found[0], found[1].value) if found else (None, {})
             if collection is None or not stored:
                 break
             if await self.remove(collection, list(stored)) is not None:
@@ -389,7 +389,7 @@ class Indexer:
                 found = await self._registry.consult(
                     current, partial(self._store.content_hashes, sources=sources)
                 )
-                current, stored = found or (None, {})
+                current, stored = (found[0], found[1].value) if found else (None, {})
             for task in part:
                 if stored.get(task.document.source) == task.content_hash:
                     result.unchanged += 1

@@ -24,7 +24,7 @@ from ability_search.index.charts import (
 )
 from ability_search.store import records
 from ability_search.store.port import CopyStore
-from ability_search.store.records import OverviewAnswer, OverviewRequest, Read
+from ability_search.store.records import OverviewAnswer, OverviewRequest, Searched
 from ability_search.store.registry import Registry
 
 _BINS = 24
@@ -95,18 +95,18 @@ async def measure(
     if wanted == Wanted():
         return Overview()
 
-    async def ask(current: Collection) -> Read[Overview]:
+    async def ask(current: Collection) -> Searched[Overview]:
         return await _measure(store, current, wanted, counted=counted, sample=sample)
 
     found = await registry.consult(collection, ask)
     if found is None:
         raise NotFound("collection", collection.public_name)
-    return found[1]
+    return found[1].value
 
 
 async def _measure(
     store: CopyStore, collection: Collection, wanted: Wanted, *, counted: int, sample: int
-) -> Read[Overview]:
+) -> Searched[Overview]:
     chunks = collection.chunks - collection.kind_chunks
     fitted = min(_FITTED, max(2, _FITTED_NUMBERS // collection.dimensions))
     width = bin_width(collection.tokens_min or 0, collection.tokens_max or 0, bins=_BINS)
@@ -124,9 +124,9 @@ async def _measure(
     if wanted.growth:
         growth = grown(read.value.periods, period=period, most=_PERIODS)
     if wanted.points is None:
-        return Read(read.collection, Overview(tokens, growth))
+        return Searched(read.current, Overview(tokens, growth))
     mapped = await _map(store, collection, request.indexed, wanted.points, read)
-    return Read(mapped.collection, Overview(tokens, growth, mapped.value))
+    return Searched(mapped.current, Overview(tokens, growth, mapped.value))
 
 
 def _histogram(answer: OverviewAnswer, width: int, *, sampled: bool) -> TokenHistogram:
@@ -140,11 +140,15 @@ def _histogram(answer: OverviewAnswer, width: int, *, sampled: bool) -> TokenHis
 
 
 async def _map(
-    store: CopyStore, collection: Collection, indexed: int, most: int, read: Read[OverviewAnswer]
-) -> Read[CollectionMap]:
+    store: CopyStore,
+    collection: Collection,
+    indexed: int,
+    most: int,
+    read: Searched[OverviewAnswer],
+) -> Searched[CollectionMap]:
     if not read.value.vectors:
         nothing = CollectionMap(points=[], chunks=0, explained_variance=[0.0, 0.0])
-        return Read(read.collection, nothing)
+        return Searched(read.current, nothing)
     projection = await asyncio.to_thread(principal_axes, read.value.vectors)
     placed = await store.map_points(
         collection, projection.axes.round(7).tolist(), limit=most, indexed=indexed
@@ -154,7 +158,7 @@ async def _map(
     drawn = CollectionMap(
         points=points, chunks=max(indexed, len(points)), explained_variance=explained
     )
-    return Read(placed.collection, drawn)
+    return Searched(placed.current, drawn)
 
 
 def _point(found: records.MapPoint, projection: Projection) -> MapPoint:

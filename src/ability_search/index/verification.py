@@ -8,13 +8,8 @@ from ability_search.collection import Collection
 from ability_search.documents import SparseVector
 from ability_search.errors import Unverified
 from ability_search.store.port import Store
-from ability_search.store.records import (
-    Columns,
-    Row,
-    TermSearch,
-    VectorSearch,
-    WeightedChunk,
-)
+from ability_search.store.records import Row, TermSearch, VectorSearch, WeightedChunk
+from ability_search.store.values import Columns
 
 _PAGE = 2000
 """Chunks whose vectors are checked at once."""

@@ -9,7 +9,8 @@ from typing import Any, Final
 from ability_search.collection import Collection
 from ability_search.filters.tree import Filter
 from ability_search.search.query import Retriever
-from ability_search.store.records import Columns, Search, TermSearch, VectorSearch
+from ability_search.store.records import Search, TermSearch, VectorSearch
+from ability_search.store.values import Columns
 from ability_search.text.bm25 import QueryTerms
 
 OWN: Final = "own"

@@ -12,7 +12,7 @@ from ability_search.errors import NotFound, StatementRefused
 from ability_search.search.candidates import Candidate, Candidates
 from ability_search.search.plan import OWN, Plan
 from ability_search.search.stage import Ports
-from ability_search.store.records import Read, Row
+from ability_search.store.records import Row, Searched
 
 log = logging.getLogger(__name__)
 
@@ -69,14 +69,14 @@ async def _search(
     # Without the semantic retriever, compare nothing with its vector: that may be what failed.
     columns = plan.columns(plan.vector if "semantic" in names else None)
 
-    async def ask(current: Collection) -> Read[Lists]:
+    async def ask(current: Collection) -> Searched[Lists]:
         wanted = [each for each in plan.searches(current) if each.name in names]
         return await ports.store.search(current, wanted, columns, first=plan.first)
 
     found = await ports.registry.consult(collection, ask)
     if found is None:
         raise NotFound("collection", collection.name)
-    return found
+    return found[0], found[1].value
 
 
 def pooled(

@@ -44,7 +44,7 @@ from ability_search.search.stages.decay import UseCounter
 from ability_search.search.stages.first_candidates import RETRIEVAL
 from ability_search.search.stages.query_expansion import QUERY_EXPANSION
 from ability_search.search.stages.token_budget import NAME, fit_answer
-from ability_search.store.records import ChunkText, Read
+from ability_search.store.records import ChunkText, Searched
 
 _ATTEMPTS = 8
 """Maximum number of queries while chunks are replaced before their rows are read."""
@@ -222,13 +222,13 @@ class Searcher:
         """
         registry = self._ports.registry
 
-        async def ask(current: Collection) -> Read[ChunkText | None]:
+        async def ask(current: Collection) -> Searched[ChunkText | None]:
             return await self._ports.store.chunk(current, chunk_id)
 
         found = await registry.consult(await registry.get(name), ask)
         if found is None:
             raise NotFound("collection", name)
-        collection, chunk = found
+        collection, chunk = found[0], found[1].value
         if chunk is None:
             raise not_found(chunk_id, source)
         return collection, chunk

@@ -27,9 +27,9 @@ from ability_search.store.records import (
     OverviewAnswer,
     OverviewRequest,
     Passage,
-    Read,
     Replaced,
     Replacement,
+    Searched,
     SourceRecord,
     TermStatisticsEntry,
     VectorCheck,
@@ -110,10 +110,10 @@ class MemoryDocuments(Tables):
 
     async def content_hashes(
         self, collection: Collection, sources: Sequence[str]
-    ) -> Read[Mapping[str, str]]:
+    ) -> Searched[Mapping[str, str]]:
         table = self._generation(collection.type).sources
         hashes = {name: each.record.content_hash for name in sources if (each := table.get(name))}
-        return Read(self._records.get(collection.name), hashes)
+        return Searched(self._records.get(collection.name), hashes)
 
     async def sources(
         self,
@@ -325,7 +325,7 @@ class MemoryCopies(Tables):
 
     async def overview(
         self, collection: Collection, request: OverviewRequest
-    ) -> Read[OverviewAnswer]:
+    ) -> Searched[OverviewAnswer]:
         generation = self._generation(collection.type)
         sizes: dict[int, int] = {}
         periods: dict[int, tuple[int, int]] = {}
@@ -346,7 +346,7 @@ class MemoryCopies(Tables):
             sampled = _sample(generation.chunks.values(), request.vectors, request)
             vectors = [chunk.embedding or () for chunk in sampled]
         answer = OverviewAnswer(sizes, [(start, *n) for start, n in periods.items()], vectors)
-        return Read(self._records.get(collection.name), answer)
+        return Searched(self._records.get(collection.name), answer)
 
     async def map_points(
         self,
@@ -355,7 +355,7 @@ class MemoryCopies(Tables):
         *,
         limit: int,
         indexed: int,
-    ) -> Read[list[MapPoint]]:
+    ) -> Searched[list[MapPoint]]:
         request = OverviewRequest(None, None, None, limit, indexed)
         sampled = _sample(self._generation(collection.type).chunks.values(), limit, request)
         by_axis = [cosines(sampled, axis).tolist() for axis in axes]
@@ -369,7 +369,7 @@ class MemoryCopies(Tables):
             )
             for place, chunk in enumerate(sampled)
         ]
-        return Read(self._records.get(collection.name), points)
+        return Searched(self._records.get(collection.name), points)
 
 
 def _stand_ins_unchanged(generation: Generation, stand_ins: Mapping[str, int]) -> bool:

@@ -24,19 +24,19 @@ from ability_search.store.memory_tables import (
 from ability_search.store.records import (
     TEXT_FIELDS,
     ChunkText,
-    Columns,
     GraphAnswer,
     GraphRequest,
     Link,
     Passage,
-    Read,
     Row,
     Search,
+    Searched,
     TermSearch,
     TermStatisticsEntry,
     VectorSearch,
     strongest,
 )
+from ability_search.store.values import Columns
 
 
 class MemorySearch(Tables):
@@ -49,9 +49,9 @@ class MemorySearch(Tables):
         columns: Columns,
         *,
         first: int = 0,
-    ) -> Read[Mapping[str, Sequence[Row]]]:
+    ) -> Searched[Mapping[str, Sequence[Row]]]:
         generation = self._generation(collection.type)
-        return Read(
+        return Searched(
             self._records.get(collection.name),
             _search(generation, searches, columns, first),
         )
@@ -67,10 +67,10 @@ class MemorySearch(Tables):
             for chunk in stored.chunks_at(rids)
         ]
 
-    async def chunk(self, collection: Collection, chunk_id: str) -> Read[ChunkText | None]:
+    async def chunk(self, collection: Collection, chunk_id: str) -> Searched[ChunkText | None]:
         chunk = self._generation(collection.type).chunks.get(chunk_id)
         text = None if chunk is None else replace(_text(chunk), embedding=chunk.embedding)
-        return Read(self._records.get(collection.name), text)
+        return Searched(self._records.get(collection.name), text)
 
     async def embeddings(self, generation: str, rids: Sequence[str]) -> dict[str, Sequence[float]]:
         found = self._generation(generation).chunks_at(rids)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Container, Iterable, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from itertools import count
 from typing import Any
 
@@ -20,7 +20,6 @@ from ability_search.filters.tree import Filter
 from ability_search.store.records import (
     VALUE_LENGTH,
     ChunkRecord,
-    Columns,
     Job,
     Link,
     Passage,
@@ -31,6 +30,7 @@ from ability_search.store.records import (
     Use,
     metadata_key,
 )
+from ability_search.store.values import Columns
 
 Vector = npt.NDArray[np.float32]
 Scores = npt.NDArray[np.float32]
@@ -206,16 +206,10 @@ def selected(chunks: Iterable[StoredChunk], filter: Filter | None) -> list[Store
     return found if filter is None else [c for c in found if matches(filter, properties(c.record))]
 
 
-def properties(record: ChunkRecord) -> dict[str, Any]:
-    """Return the properties of a chunk by the names that filters use."""
-    return {
-        "source": record.source,
-        "title": record.title,
-        "kind": record.kind,
-        "createdAt": record.created_at,
-        "metadata": record.metadata,
-        "facets": record.facets,
-    }
+def properties(record: ChunkRecord | SourceRecord) -> dict[str, Any]:
+    """Return the properties of a chunk or a source by the names that filters use."""
+    row = {each.name: getattr(record, each.name) for each in fields(record)}
+    return row | {"createdAt": row.get("created_at")}
 
 
 def cosines(chunks: Sequence[StoredChunk], vector: Sequence[float]) -> Scores:
@@ -286,10 +280,10 @@ def row_of(
     record = chunk.record
     keys = {name: metadata_key(name) for name in columns.fields}
     values: dict[str, Any] = {
-        name: _field(chunk, name) for name, key in keys.items() if key is None
+        name: value_of(chunk, name) for name, key in keys.items() if key is None
     }
     if any(keys.values()):
-        values["metadata"] = {key: _value(record, key) for key in keys.values() if key}
+        values["metadata"] = {key: value_of(chunk, name) for name, key in keys.items() if key}
     for name, vector in columns.cosines.items():
         if vector is not scored_by:
             values[name] = cosine(chunk, vector)
@@ -301,16 +295,17 @@ def row_of(
     return Row(chunk.rid, record.chunk_id, score, values)
 
 
-def _field(chunk: StoredChunk, name: str) -> Any:
-    if name == "embedding":
-        return chunk.embedding
+def value_of(chunk: StoredChunk, column: str) -> Any:
+    """Return a copy of the value of a column of :attr:`.Columns.fields`."""
+    if column in ("handle", "embedding"):
+        return chunk.rid if column == "handle" else chunk.embedding
+    key = metadata_key(column)
+    if key is not None:
+        value = chunk.record.metadata.get(key)
+        return None if len(str(value)) > VALUE_LENGTH else deepcopy(value)
+    name, cut, length = column.partition("[:")
     value = getattr(chunk.record, name)
-    return deepcopy(value) if name == "metadata" else value
-
-
-def _value(record: ChunkRecord, key: str) -> Any:
-    value = record.metadata.get(key)
-    return None if len(str(value)) > VALUE_LENGTH else deepcopy(value)
+    return value[: int(length[:-1])] if cut else deepcopy(value)
 
 
 def passage_of(chunk: StoredChunk) -> Passage:

@@ -20,7 +20,6 @@ from ability_search.store.records import (
     ChunkScores,
     ChunkText,
     ChunkVector,
-    Columns,
     GraphAnswer,
     GraphRequest,
     Job,
@@ -30,11 +29,11 @@ from ability_search.store.records import (
     OverviewAnswer,
     OverviewRequest,
     Passage,
-    Read,
     Replaced,
     Replacement,
     Row,
     Search,
+    Searched,
     SessionRecord,
     SessionSelection,
     SourceRecord,
@@ -44,6 +43,7 @@ from ability_search.store.records import (
     VectorPlaces,
     WeightedChunk,
 )
+from ability_search.store.values import Columns, Count, Counted, Page, Read
 
 
 class CollectionStore(Protocol):
@@ -126,7 +126,22 @@ class TermStatisticsStore(Protocol):
         """
 
 
-class SearchStore(Protocol):
+class ReadStore(Protocol):
+    """Reads of what is stored."""
+
+    async def read(self, asks: Sequence[Read | Count]) -> list[Page | Counted]:
+        """Answer several asks in one round trip: pages of selections, and counts.
+
+        What does not fit into one message is read in several, and then in smaller pages; see
+        :mod:`.pages` for reading them all.
+
+        Raises:
+            GenerationGone: if the generation of one of the collections was dropped.
+            TooLarge: if a single item does not fit into a message.
+        """
+
+
+class SearchStore(ReadStore, Protocol):
     """Retrieval of candidates and of what surrounds them."""
 
     async def search(
@@ -136,7 +151,7 @@ class SearchStore(Protocol):
         columns: Columns,
         *,
         first: int = 0,
-    ) -> Read[Mapping[str, Sequence[Row]]]:
+    ) -> Searched[Mapping[str, Sequence[Row]]]:
         """Run all searches of a query in one round trip.
 
         Args:
@@ -165,7 +180,7 @@ class SearchStore(Protocol):
         With ``compared``, record ids, each has its cosines to these chunks, in their order.
         """
 
-    async def chunk(self, collection: Collection, chunk_id: str) -> Read[ChunkText | None]:
+    async def chunk(self, collection: Collection, chunk_id: str) -> Searched[ChunkText | None]:
         """Return a chunk with its embedding."""
 
     async def embeddings(self, generation: str, rids: Sequence[str]) -> dict[str, Sequence[float]]:
@@ -205,7 +220,7 @@ class SearchStore(Protocol):
         """
 
 
-class IndexStore(Protocol):
+class IndexStore(ReadStore, Protocol):
     """Documents and chunks of generations."""
 
     async def replace(self, collection: Collection, replacement: Replacement) -> Replaced | None:
@@ -228,7 +243,7 @@ class IndexStore(Protocol):
 
     async def content_hashes(
         self, collection: Collection, sources: Sequence[str]
-    ) -> Read[Mapping[str, str]]:
+    ) -> Searched[Mapping[str, str]]:
         """Return the content hash of each of these sources that is stored."""
 
     async def sources(
@@ -364,7 +379,7 @@ class IndexStore(Protocol):
         """Delete parts of replacements that writers left behind before this time."""
 
 
-class CopyStore(Protocol):
+class CopyStore(ReadStore, Protocol):
     """Reads of whole collections, for artifacts and overviews."""
 
     async def source_order(
@@ -398,7 +413,7 @@ class CopyStore(Protocol):
 
     async def overview(
         self, collection: Collection, request: OverviewRequest
-    ) -> Read[OverviewAnswer]:
+    ) -> Searched[OverviewAnswer]:
         """Measure a collection."""
 
     async def map_points(
@@ -408,7 +423,7 @@ class CopyStore(Protocol):
         *,
         limit: int,
         indexed: int,
-    ) -> Read[list[MapPoint]]:
+    ) -> Searched[list[MapPoint]]:
         """Return a sample of the indexed chunks, always the same, with their cosines to axes."""
 
 

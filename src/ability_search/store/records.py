@@ -9,21 +9,23 @@ which are stored and indexed apart.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields
+from functools import cache
 from typing import Any, Final, Generic, Literal, TypeVar
 
 from ability_search.collection import Collection
 from ability_search.documents import SparseVector, is_kind
 from ability_search.filters.tree import Filter
+from ability_search.store.values import Columns
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Read(Generic[T]):
+class Searched(Generic[T]):
     """An answer of the store, with the collection's record as it was when the store answered."""
 
-    collection: Collection | None
+    current: Collection | None
     """``None`` if the collection is gone."""
     value: T
 
@@ -84,6 +86,12 @@ class ChunkRecord:
     centrality: float | None = None
     """As in :class:`ChunkScores`; ``None`` if the chunk was not analysed."""
     novelty: float | None = None
+
+
+@cache
+def defaults(record: type) -> Mapping[str, Any]:
+    """Return the defaults of the fields of a record."""
+    return {each.name: each.default for each in fields(record) if each.default is not MISSING}
 
 
 ROUNDING: Final = 1e-6
@@ -200,19 +208,6 @@ class TermSearch:
 
 
 Search = VectorSearch | TermSearch
-
-
-@dataclass(frozen=True, slots=True)
-class Columns:
-    """Columns to read for each candidate in addition to its ids and score."""
-
-    fields: Sequence[str] = ()
-    """Names of fields of :class:`ChunkRecord`, or of :func:`metadata_column`."""
-    cosines: Mapping[str, Sequence[float]] = field(default_factory=dict)
-    """Vectors, by the column for the cosine to them; ``None`` for a chunk without an embedding."""
-    products: Mapping[str, SparseVector] = field(default_factory=dict)
-    """Terms, by the column for the dot product with them; rows of a search by the same terms are
-    without it, because it is their score."""
 
 
 _METADATA: Final = "metadata."

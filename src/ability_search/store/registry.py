@@ -10,16 +10,24 @@ import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from difflib import get_close_matches
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from ability_search.collection import Collection, checked_name, public_name
 from ability_search.errors import DatabaseUnavailable, GenerationGone, NotFound, StatementRefused
 from ability_search.store.port import CollectionStore
-from ability_search.store.records import Read
 
 log = logging.getLogger(__name__)
 
-T = TypeVar("T")
+
+class Answered(Protocol):
+    """An answer of the store, with the collection's record as it was then."""
+
+    @property
+    def current(self) -> Collection | None:
+        """The record; ``None`` if the collection is gone."""
+
+
+A = TypeVar("A", bound=Answered)
 
 _MOVES = 5
 """Generations that a query follows a collection to."""
@@ -99,8 +107,8 @@ class Registry:
         return known
 
     async def consult(
-        self, collection: Collection, ask: Callable[[Collection], Awaitable[Read[T]]]
-    ) -> tuple[Collection, T] | None:
+        self, collection: Collection, ask: Callable[[Collection], Awaitable[A]]
+    ) -> tuple[Collection, A] | None:
         """Run a query against a collection's live generation.
 
         ``ask`` queries the generation of the record that it is given. If the store answers with
@@ -116,16 +124,16 @@ class Registry:
         name = collection.name
         for _ in range(_MOVES):
             try:
-                read = await ask(collection)
+                answer = await ask(collection)
             except (GenerationGone, StatementRefused):
                 # The errors for types being dropped vary, so the record decides.
                 current = await self.reload(name)
                 if current is not None and current.type == collection.type:
                     raise
             else:
-                current = self.learn(name, read.collection)
+                current = self.learn(name, answer.current)
                 if current is not None and current.type == collection.type:
-                    return current, read.value
+                    return current, answer
             if current is None:
                 return None
             collection = current

@@ -1,4 +1,4 @@
-"""What the verbs of the store take and return: selections, pages, records and changes.
+"""Values of the verbs of the store: selections, pages, records and changes.
 
 All are data, so that one call can be sent as one message. Times are epoch milliseconds of the
 store's clock.
@@ -86,7 +86,8 @@ class Columns:
     """Columns of chunks or sources."""
 
     fields: Sequence[str] = ()
-    """Names of fields; of chunks also ``metadata.<key>`` and ``<text field>[:n]``."""
+    """Names of fields, or of :func:`metadata_column`. In a :class:`Read` also ``handle``, which
+    another one may ask for, and ``<text>[:n]``, its first ``n`` characters."""
     cosines: Mapping[str, Sequence[float]] = field(default_factory=dict)
     """Vectors, by the column for the cosine to them; ``None`` for a chunk without an embedding."""
     products: Mapping[str, SparseVector] = field(default_factory=dict)
@@ -104,11 +105,13 @@ class Read:
     collection: Collection | None = None
     """The collection whose generation is read; ``None`` for records."""
     columns: Columns | None = None
-    """Columns of rows; ``None`` reads whole values."""
+    """Columns of rows, which are mappings by column; ``None`` reads whole values."""
     limit: int | None = None
-    """Maximum number of items; a page may have fewer and go on."""
+    """Maximum number of items. Where they do not fit into a message, a page has fewer."""
     order: Literal["id", "vector_key", "stored", "updated_at"] = "id"
-    """Links are in order of weight, descending, source, target and kind."""
+    """Without a vector key, chunks are not in its order; of chunks with one key, all but the first
+    may be left out after the end of a page. In the order in which they were stored, chunks have one
+    page; so have links, which are in order of weight, descending, source, target and kind."""
     descending: bool = False
     after: str | Key | None = None
     """The page begins behind this item, as :attr:`Page.next`."""
@@ -129,7 +132,8 @@ class Count:
     sample: int | None = None
     """Count so many chunks only, those of the least vector keys."""
     unfit: int | None = None
-    """Only chunks whose vector is not finite, has no unit length (1 %), or has not this size."""
+    """Only chunks whose vector is not finite, has no unit length (1 %), or has not this size. All
+    chunks are read for it, in several statements."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,9 +141,10 @@ class Page:
     """The answer to a :class:`Read`."""
 
     items: Sequence[Any]
-    """Chunks, sources, links or records; rows with ``columns``."""
+    """Chunks, sources, links or records; with ``columns`` rows, in which a field without a value
+    has its default."""
     next: str | Key | None
-    """What the next page comes after; ``None`` if there is none."""
+    """Mark of the next page, if there may be one."""
     current: Collection | None
     """The collection's record as it was at the answer; ``None`` if it is gone."""
     at: int

@@ -17,7 +17,7 @@ from ability_search.search.plan import Plan
 from ability_search.search.query import DOCUMENTS, Query
 from ability_search.search.retrievers import candidate_of
 from ability_search.search.stage import Ports, option_stage
-from ability_search.store.records import Columns
+from ability_search.store.values import Columns
 
 _OWN_WORDS = "ownWords"
 """Column with a chunk's score by the query's terms."""

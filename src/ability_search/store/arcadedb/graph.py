@@ -9,7 +9,8 @@ from ability_search.filters.tree import Filter
 from ability_search.store.arcadedb.core import Statement, link_type
 from ability_search.store.arcadedb.filter_sql import to_sql
 from ability_search.store.arcadedb.search import ColumnSql
-from ability_search.store.records import LINKS_PER_HOP, Columns, GraphRequest
+from ability_search.store.records import LINKS_PER_HOP, GraphRequest
+from ability_search.store.values import Columns
 
 _LINKS_READ = 1000
 """Links to read for those that are followed."""

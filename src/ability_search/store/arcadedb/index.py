@@ -25,9 +25,9 @@ from ability_search.store.records import (
     ChunkScores,
     Neighbour,
     Passage,
-    Read,
     Replaced,
     Replacement,
+    Searched,
     SourceRecord,
     VectorCheck,
     VectorPlaces,
@@ -191,12 +191,12 @@ class IndexSql(Database):
 
     async def content_hashes(
         self, collection: Collection, sources: Sequence[str]
-    ) -> Read[Mapping[str, str]]:
+    ) -> Searched[Mapping[str, str]]:
         answer = await self.generation_read(
             collection.type, write.source_hashes(collection.name, collection.type, sources)
         )
         record = answer["collection"]
-        return Read(
+        return Searched(
             from_record(record[0]) if record else None,
             {row["source"]: row["contentHash"] for row in answer["sources"]},
         )

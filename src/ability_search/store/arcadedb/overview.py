@@ -17,7 +17,7 @@ from ability_search.store.records import (
     MapPoint,
     OverviewAnswer,
     OverviewRequest,
-    Read,
+    Searched,
 )
 
 _TITLE = 120
@@ -32,7 +32,7 @@ class OverviewSql(Database):
 
     async def overview(
         self, collection: Collection, request: OverviewRequest
-    ) -> Read[OverviewAnswer]:
+    ) -> Searched[OverviewAnswer]:
         answer = await self.generation_read(
             collection.type,
             overview(
@@ -64,7 +64,7 @@ class OverviewSql(Database):
         *,
         limit: int,
         indexed: int,
-    ) -> Read[list[MapPoint]]:
+    ) -> Searched[list[MapPoint]]:
         answer = await self.generation_read(
             collection.type,
             map_points(collection.name, collection.type, axes, limit=limit, indexed=indexed),

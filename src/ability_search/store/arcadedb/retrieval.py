@@ -26,15 +26,15 @@ from ability_search.store.halves import in_halves
 from ability_search.store.records import (
     TEXT_FIELDS,
     ChunkText,
-    Columns,
     GraphAnswer,
     GraphRequest,
     Link,
     Passage,
-    Read,
     Row,
     Search,
+    Searched,
 )
+from ability_search.store.values import Columns
 
 _PAUSES = (0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128)
 """Seconds to wait before each repeated search after a commit in progress was seen."""
@@ -55,7 +55,7 @@ class SearchSql(Database):
         columns: Columns,
         *,
         first: int = 0,
-    ) -> Read[Mapping[str, Sequence[Row]]]:
+    ) -> Searched[Mapping[str, Sequence[Row]]]:
         statement = candidates(
             collection.name,
             collection.type,
@@ -72,7 +72,7 @@ class SearchSql(Database):
             if pause is None or _complete(answer):
                 break
             await asyncio.sleep(pause)
-        return Read(_record(answer), _lists(answer, searches, metadata_names(columns)))
+        return Searched(_record(answer), _lists(answer, searches, metadata_names(columns)))
 
     async def chunks(
         self, generation: str, rids: Sequence[str], *, compared: Sequence[str] = ()
@@ -86,12 +86,12 @@ class SearchSql(Database):
 
         return await in_halves(read, rids)
 
-    async def chunk(self, collection: Collection, chunk_id: str) -> Read[ChunkText | None]:
+    async def chunk(self, collection: Collection, chunk_id: str) -> Searched[ChunkText | None]:
         answer = await self.generation_read(
             collection.type, chunk_embedding(collection.name, collection.type, chunk_id)
         )
         rows = answer["chunk"]
-        return Read(_record(answer), _chunk(rows[0]) if rows else None)
+        return Searched(_record(answer), _chunk(rows[0]) if rows else None)
 
     async def embeddings(self, generation: str, rids: Sequence[str]) -> dict[str, Sequence[float]]:
         rows = await self.generation_read(generation, embeddings(generation, rids))

@@ -74,7 +74,7 @@ def shorter(expression: str, length: int) -> str:
 HIT_COLUMNS = ", ".join(CHUNK_COLUMNS[name] for name in TEXT_FIELDS)
 """The columns of a :class:`ChunkText`."""
 _LISTS = ("facets", "dates", "embedding", "terms", "weights", "lengths")
-_SOURCE_COLUMNS = {
+SOURCE_COLUMNS = {
     "source": "source",
     "title": "title",
     "content_hash": "contentHash",
@@ -128,7 +128,7 @@ def chunk_record(row: Row) -> ChunkRecord:
 
 def source_row(record: SourceRecord) -> dict[str, Any]:
     """Return the row of a source record to store."""
-    row = {column: getattr(record, name) for name, column in _SOURCE_COLUMNS.items()}
+    row = {column: getattr(record, name) for name, column in SOURCE_COLUMNS.items()}
     return row | {
         "metadata": dict(record.metadata),
         "links": [dict(link) for link in record.links],
@@ -138,7 +138,7 @@ def source_row(record: SourceRecord) -> dict[str, Any]:
 
 def source_record(row: Row) -> SourceRecord:
     """Convert a whole row of a source."""
-    fields = {"tokens_min": None, "tokens_max": None, **_fields(row, _SOURCE_COLUMNS)}
+    fields = {"tokens_min": None, "tokens_max": None, **_fields(row, SOURCE_COLUMNS)}
     return SourceRecord(**fields)
 
 

@@ -15,12 +15,12 @@ from ability_search.store.arcadedb.filter_sql import to_sql
 from ability_search.store.arcadedb.rows import CHUNK_COLUMNS, HIT_COLUMNS, SPARE, shorter
 from ability_search.store.records import (
     VALUE_LENGTH,
-    Columns,
     Search,
     TermSearch,
     VectorSearch,
     metadata_key,
 )
+from ability_search.store.values import Columns
 
 _NO_COLUMNS = Columns()
 _COLLECTION = "SELECT FROM Collection WHERE name = :name"

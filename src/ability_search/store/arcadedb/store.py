@@ -11,6 +11,7 @@ from ability_search.store.arcadedb.database import Database
 from ability_search.store.arcadedb.index import IndexSql
 from ability_search.store.arcadedb.jobs import JobSql
 from ability_search.store.arcadedb.overview import OverviewSql
+from ability_search.store.arcadedb.read import ReadSql
 from ability_search.store.arcadedb.retrieval import SearchSql
 from ability_search.store.arcadedb.session_records import SessionSql
 from ability_search.store.arcadedb.usage import UsageSql
@@ -55,6 +56,7 @@ class ArcadeStore(
     CopySql,
     OverviewSql,
     SearchSql,
+    ReadSql,
     JobSql,
     UsageSql,
     SessionSql,
