@@ -13,6 +13,8 @@ from ability_search.collection import Collection, new_type
 from ability_search.documents import SparseVector
 from ability_search.errors import GenerationGone
 from ability_search.filters.facets import facets_of
+from ability_search.filters.tree import Field, Filter, OneOf
+from ability_search.store.pages import COUNTED, source_names
 from ability_search.store.port import Store
 from ability_search.store.records import (
     ChunkRecord,
@@ -25,7 +27,7 @@ from ability_search.store.records import (
     TermSearch,
     VectorSearch,
 )
-from ability_search.store.values import Columns
+from ability_search.store.values import Columns, Sources
 from ability_search.text.term_statistics import TermStatistics
 
 DIMENSIONS = 8
@@ -191,6 +193,16 @@ async def found(
 async def found_ids(store: Store, within: Collection, search: Search) -> list[str]:
     """The chunkIds of a single search, best first."""
     return [row.chunk_id for row in await found(store, within, search)]
+
+
+async def sources(store: Store, within: Collection, filter: Filter | None = COUNTED) -> list[str]:
+    """The names of sources, in order; by default of those that count."""
+    return await source_names(store, within, Sources(filter=filter))
+
+
+def of(*parents: str) -> Filter:
+    """Filter on the documents of others."""
+    return OneOf(Field("of"), parents)
 
 
 async def rids(store: Store, within: Collection) -> dict[str, str]:

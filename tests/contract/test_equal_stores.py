@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
-from itertools import count
 from typing import Any
 
 import pytest
@@ -20,13 +20,16 @@ from tests.contract.stored_records import (
     by_vector,
     chunk,
     collection,
+    of,
     replacement,
+    sources,
     towards,
 )
 
 from ability_search.collection import Collection
 from ability_search.filters.tree import Compare, Field, Filter, Not, OneOf
 from ability_search.store.memory import MemoryStore
+from ability_search.store.pages import count, read_all
 from ability_search.store.port import Store
 from ability_search.store.records import (
     GraphRequest,
@@ -36,7 +39,7 @@ from ability_search.store.records import (
     Search,
     WeightedChunk,
 )
-from ability_search.store.values import Columns
+from ability_search.store.values import Columns, Count, Read, Sources
 
 pytestmark = pytest.mark.engine
 
@@ -270,16 +273,13 @@ class Replay:
                 (each.revision, sorted(list(terms) for terms in each.removed), each.added)
                 for each in await store.term_statistics(generation, after=0)
             ],
-            "sources": await store.sources(generation, after="", limit=99),
+            "sources": await sources(store, record),
             "records": [
-                (each.source, each.content_hash, each.chunks, each.tokens)
-                for each in await store.source_records(generation, after="a", limit=3)
+                replace(each, links=[dict(link) for link in each.links])
+                for each in await read_all(store, Read(Sources(), record, limit=3))
             ],
-            "order": [
-                source for source, _ in await store.source_order(generation, after="", limit=99)
-            ],
-            "counted": await store.count_sources(generation),
-            "kinds": sorted(await store.documents_of(generation, SOURCES)),
+            "counted": dict((await count(store, Count(Sources(), record, ["chunks"])))[0].groups),
+            "kinds": await sources(store, record, of(*SOURCES)),
         }
         for own in kinds:
             found[f"checked {own}"] = await store.check_vectors(
@@ -353,7 +353,7 @@ class Pair:
 
     runner: asyncio.Runner
     arcade: Store
-    names: Iterator[int] = field(default_factory=count)
+    names: Iterator[int] = field(default_factory=itertools.count)
 
 
 @pytest.fixture(scope="module")

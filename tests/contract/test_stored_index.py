@@ -14,16 +14,20 @@ from tests.contract.stored_records import (
     collection,
     filled,
     found_ids,
+    of,
     put,
     replacement,
     source_record,
+    sources,
     towards,
 )
 
 from ability_search.collection import Collection
+from ability_search.filters.tree import Not
+from ability_search.store.pages import GENERATED, read_all
 from ability_search.store.port import Store
 from ability_search.store.records import ChunkScores, Link, OverviewRequest, WeightedChunk
-from ability_search.store.values import Columns
+from ability_search.store.values import Chunks, Columns, Read
 
 
 async def counts(store: Store, within: Collection) -> tuple[int, int, int, int, int]:
@@ -89,9 +93,9 @@ async def test_generated_kinds_are_no_sources(store: Store) -> None:
     replaced = await put(store, created, made, generated=True)
     assert replaced.replaced == 0
     assert await counts(store, created) == (1, 2, 7, 1, 0)
-    assert await store.sources(created.type, after="", limit=5) == ["a"]
-    assert await store.documents_of(created.type, ["a", "b"]) == ["a/title"]
-    assert await store.documents_of(created.type, ["a/title"]) == []
+    assert await sources(store, created) == ["a"]
+    assert await sources(store, created, of("a", "b")) == ["a/title"]
+    assert await sources(store, created, of("a/title")) == []
     again = await put(store, replaced.collection, made, generated=True)
     assert (again.deleted, again.inserted, again.replaced) == (1, 1, 0)
 
@@ -105,16 +109,11 @@ async def test_files_that_only_hold_documents_are_no_sources(store: Store) -> No
     assert stored is not None
     assert stored.replaced == 0
     assert await counts(store, created) == (2, 2, 10, 0, 0)
-    assert await store.count_sources(created.type) == (2, 2)
-    assert await store.sources(created.type, after="", limit=5) == ["a", "b"]
-    assert await store.sources(created.type, after="", limit=5, files=True) == ["list.json"]
+    assert await sources(store, created) == ["a", "b"]
+    assert await sources(store, created, Not(GENERATED)) == ["a", "b", "list.json"]
     wanted = OverviewRequest(None, None, HOUR, None, 2)
     periods = (await store.overview(stored.collection, wanted)).value.periods
     assert [entry[1:] for entry in periods] == [(2, 2)]
-    every = await store.source_records(created.type, after="", limit=5)
-    assert [each.source for each in every] == ["a", "b", "list.json"]
-    compared, _ = await store.compare_sources(created.type, created.type, after="", limit=5)
-    assert [source for source, _ in compared] == ["a", "b", "list.json"]
     emptied = await put(store, stored.collection, gone=["list.json"])
     assert (emptied.replaced, emptied.collection.sources) == (0, 2)
 
@@ -128,16 +127,15 @@ async def test_documents_of_others_are_ordinary_sources(store: Store) -> None:
     stored = (await put(store, stored, chunk("a/1/2"), of="a/1")).collection
     assert stored.nested
     assert await counts(store, created) == (4, 5, 25, 1, 0)
-    assert sorted(await store.documents_of(created.type, ["a", "b", "none"])) == ["a/1", "b/title"]
-    assert await store.documents_of(created.type, ["a/1"]) == ["a/1/2"]
+    assert await sources(store, created, of("a", "b", "none")) == ["a/1", "b/title"]
+    assert await sources(store, created, of("a/1")) == ["a/1/2"]
     found = await found_ids(store, stored, by_vector())
     assert found == [f"notes:{each}:0" for each in ("a/1/2", "a/1", "a", "b")]
-    assert await store.sources(created.type, after="", limit=3) == ["a", "a/1", "a/1/2"]
-    assert await store.sources(created.type, after="", limit=3, children=False) == ["a", "b"]
+    assert await sources(store, created) == ["a", "a/1", "a/1/2", "b"]
     wanted = OverviewRequest(5, None, HOUR, None, 4)
     assert [entry[1:] for entry in (await store.overview(stored, wanted)).value.periods] == [(4, 4)]
     stored = (await put(store, stored, gone=["a", "a/1", "a/1/2"])).collection
-    assert await store.documents_of(created.type, ["a", "a/1"]) == []
+    assert await sources(store, created, of("a", "a/1")) == []
 
 
 async def test_links_are_replaced_with_their_source(store: Store) -> None:
@@ -217,7 +215,7 @@ async def test_nothing_is_written_if_a_stand_in_has_changed(
     assert await store.replace(stored, replacement(late, gone=["a"], stand_ins=stand_ins)) is None
     assert await store.collection("notes") == stored
     assert await found_ids(store, stored, by_vector()) == ["notes:a:0"]
-    assert await store.sources(stored.type, after="", limit=5) == ["a", "b"]
+    assert await sources(store, stored) == ["a", "b"]
 
 
 async def test_no_duplicate_is_left_without_a_stand_in_by_a_writer_that_knows_of_none(
@@ -252,7 +250,7 @@ async def test_duplicates_follow_the_text_of_their_stand_in_or_what_is_near(stor
     stored = (await put(store, stored, *swapped)).collection
     assert stored.duplicates == 3
     assert sorted(await found_ids(store, stored, by_vector())) == ["notes:a:0", "notes:a:1"]
-    chunks = await store.chunk_records(stored.type, ["b", "c", "d"], kinds=False, first=0, end=1)
+    chunks = await read_all(store, Read(Chunks(sources=["b", "c", "d"]), stored))
     assert {each.source: each.duplicate_of for each in chunks} == {
         "b": "notes:a:1",
         "c": "notes:a:1",
@@ -269,92 +267,6 @@ async def test_duplicates_follow_the_text_of_their_stand_in_or_what_is_near(stor
 
 
 # Pages of sources
-
-NAMES = ["Z", "a", "z", "ä", "\ud7ff", "\ue000", "\uffee", "\U0001f600"]
-"""In the order of their code points, in which the last two differ from UTF-16."""
-
-
-async def test_sources_are_in_the_order_of_code_points(store: Store) -> None:
-    stored = await filled(store, *map(chunk, reversed(NAMES)))
-    generation = stored.type
-    assert await store.sources(generation, after="", limit=99) == NAMES
-    assert await store.sources(generation, after="a", limit=3) == NAMES[2:5]
-    assert await store.sources(generation, after=NAMES[-1], limit=3) == []
-    records = await store.source_records(generation, after="z", limit=2)
-    assert [each.source for each in records] == NAMES[3:5]
-    order = await store.source_order(generation, after="z", limit=2)
-    assert [source for source, _ in order] == NAMES[3:5]
-    page, origins = await store.compare_sources(generation, generation, after="z", limit=2)
-    assert page == [(name, f"hash of {name}") for name in NAMES[3:5]]
-    assert origins == dict.fromkeys(NAMES[3:5])
-
-
-async def test_sources_of_files_are_listed_apart(store: Store) -> None:
-    stored = await filled(store, chunk("b.md"), chunk("a.md"), file=True, file_hash="x")
-    stored = (await put(store, stored, chunk("c"))).collection
-    assert await store.sources(stored.type, after="", limit=9) == ["a.md", "b.md", "c"]
-    assert await store.sources(stored.type, after="", limit=9, files=True) == ["a.md", "b.md"]
-    assert await store.sources(stored.type, after="a.md", limit=9, files=True) == ["b.md"]
-
-
-async def test_source_records_are_stored_whole(store: Store) -> None:
-    parts = [chunk("a", tokens=3), chunk("a", 1, tokens=4)]
-    record = source_record(
-        "a",
-        parts,
-        metadata={"team": "red", "list": [1, 2.5, None]},
-        format="markdown",
-        language="de",
-        links=[{"target": "b", "kind": "cites", "weight": 0.5}],
-        file=True,
-        file_hash="abc",
-        tail="\n",
-        origin="an earlier hash",
-        indexed_at=77,
-    )
-    created = await filled(store)
-    contents = replace(replacement(*parts), records=[record])
-    assert await store.replace(created, contents) is not None
-    (stored,) = await store.source_records(created.type, after="", limit=5)
-    assert replace(stored, links=list(stored.links)) == record
-    (named,) = await store.source_records_named(created.type, ["a", "missing"])
-    assert (named.source, named.metadata, named.tail) == ("a", record.metadata, "\n")
-    assert [dict(link) for link in named.links] == [dict(link) for link in record.links]
-    assert await store.source_records_named(created.type, []) == []
-
-
-async def test_content_hashes_are_read_with_the_record(store: Store) -> None:
-    stored = await filled(store, chunk("a"), chunk("b"))
-    read = await store.content_hashes(stored, ["b", "missing"])
-    assert (read.current, dict(read.value)) == (stored, {"b": "hash of b"})
-    assert dict((await store.content_hashes(stored, [])).value) == {}
-
-
-async def test_passages_of_a_source_are_in_chunk_order(store: Store) -> None:
-    stored = await filled(
-        store, chunk("a", 2), chunk("a", 0), chunk("a", 1), chunk("a/title", of="a", kind="title")
-    )
-    passages = await store.source_passages(stored.type, "a")
-    assert [each.content for each in passages] == [f"Part {n} of a." for n in range(3)]
-    assert await store.source_passages(stored.type, "a/title") == []
-    (title,) = await store.source_passages(stored.type, "a/title", kinds=True)
-    assert title.content == "Part 0 of a/title."
-
-
-async def test_generations_are_compared_by_hash_and_origin(store: Store) -> None:
-    old = await filled(store, chunk("a"), chunk("b"))
-    old = (await put(store, old, chunk("b/t", of="b", kind="title"), generated=True)).collection
-    built = await filled(store, chunk("b"), name="notes@1", origin="hash of b")
-    page, origins = await store.compare_sources(old.type, built.type, after="", limit=9)
-    assert page == [("a", "hash of a"), ("b", "hash of b")]
-    assert origins == {"b": "hash of b"}
-
-
-async def test_sources_and_their_chunks_are_counted(store: Store) -> None:
-    stored = await filled(store, chunk("a"), chunk("a", 1), chunk("b"))
-    made = chunk("b/t", of="b", kind="title")
-    stored = (await put(store, stored, made, generated=True)).collection
-    assert await store.count_sources(stored.type) == (2, 4)
 
 
 # Vectors
@@ -512,7 +424,7 @@ async def test_chunks_with_weights_of_another_average_length_are_not_written(sto
     stored = await filled(store, chunk("a"))
     await store.update_collection(stored, {"average_length": 20.0})
     assert await store.replace(stored, replacement(chunk("b"))) is None
-    assert await store.sources(stored.type, after="", limit=9) == ["a"]
+    assert await sources(store, stored) == ["a"]
     await put(store, replace(stored, average_length=20.0), chunk("b"))
     await put(store, stored, gone=["a", "b"])
 
@@ -559,10 +471,10 @@ async def test_scores_of_an_analysis_are_stored_with_the_chunks(store: Store) ->
     found = {row.chunk_id: (row.columns["centrality"], row.columns["novelty"]) for row in rows}
     assert found == {"notes:a:0": (None, None), "notes:b:0": (0.25, 1.0), "notes:c:0": (None, None)}
     assert await found_ids(store, stored, by_vector()) == ["notes:a:0", "notes:b:0", "notes:c:0"]
-    whole = await store.chunk_records(stored.type, ["b"], kinds=False, first=0, end=1)
+    whole = await read_all(store, Read(Chunks(sources=["b"]), stored))
     assert [(each.centrality, each.novelty) for each in whole] == [(0.25, 1.0)]
     await put(store, stored, chunk("b"))
-    whole = await store.chunk_records(stored.type, ["b"], kinds=False, first=0, end=1)
+    whole = await read_all(store, Read(Chunks(sources=["b"]), stored))
     assert [each.centrality for each in whole] == [None]
 
 

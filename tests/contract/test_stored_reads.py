@@ -26,7 +26,7 @@ from ability_search.collection import Collection
 from ability_search.errors import TooLarge
 from ability_search.filters.tree import And, Compare, Exists, Field, Filter, Not, OneOf
 from ability_search.store.arcadedb.client import BrokerScripts
-from ability_search.store.pages import chunk_pages, count, read_all, read_page, read_pages
+from ability_search.store.pages import chunk_pages, count, read_all, read_page
 from ability_search.store.port import Store
 from ability_search.store.records import VALUE_LENGTH, ChunkRecord, Link, metadata_column
 from ability_search.store.values import (
@@ -202,13 +202,13 @@ async def test_sources_are_stored_whole(store: Store) -> None:
     assert await store.replace(created, contents) is not None
     (stored,) = await read_all(store, Read(Sources(), created))
     assert replace(stored, links=[dict(link) for link in stored.links]) == record
-    columns = Columns(("content_hash", "metadata", "generated", "tokens_min"))
+    columns = Columns(("content_hash", metadata_column("team"), "generated", "tail[:1]"))
     (row,) = await read_all(store, Read(Sources(["a"]), created, columns))
     assert row == {
         "content_hash": record.content_hash,
-        "metadata": record.metadata,
+        metadata_column("team"): "red",
         "generated": False,
-        "tokens_min": 3,
+        "tail[:1]": "\n",
     }
 
 
@@ -297,11 +297,8 @@ async def test_sources_are_in_the_order_of_code_points(store: Store) -> None:
     assert page.next == NAMES[4]
     last = await read_page(store, Read(Sources(), stored, NAME, limit=3, after=NAMES[-1]))
     assert (list(last.items), last.next) == ([], None)
-    down = [
-        item
-        async for item in read_pages(store, Read(Sources(), stored, NAME, limit=3, descending=True))
-    ]
-    assert [item["source"] for page in down for item in page] == NAMES[::-1]
+    down = await read_all(store, Read(Sources(), stored, NAME, limit=3, descending=True))
+    assert [item["source"] for item in down] == NAMES[::-1]
 
 
 async def test_chunks_are_in_the_order_of_their_ids_keys_or_storage(store: Store) -> None:

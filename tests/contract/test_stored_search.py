@@ -392,22 +392,6 @@ async def test_chunks_that_are_gone_are_left_out(store: Store) -> None:
     assert set(await store.embeddings(stored.type, list(known.values()))) == {known["notes:b:0"]}
 
 
-async def test_what_is_returned_can_be_changed_without_harm(store: Store) -> None:
-    metadata = {"tags": ["x"]}
-    stored = await filled(store, chunk("a", metadata=metadata), metadata=metadata)
-    metadata["tags"].append("changed before")
-    (rid,) = (await rids(store, stored)).values()
-    (text,) = await store.chunks(stored.type, [rid])
-    assert isinstance(text.metadata, dict)
-    text.metadata["tags"].append("changed after")
-    (record,) = await store.source_records(stored.type, after="", limit=1)
-    assert isinstance(record.metadata, dict)
-    record.metadata["tags"].append("changed after")
-    (again,) = await store.chunks(stored.type, [rid])
-    (unchanged,) = await store.source_records(stored.type, after="", limit=1)
-    assert again.metadata == unchanged.metadata == {"tags": ["x"]}
-
-
 async def test_chunk_is_read_by_its_id_with_its_embedding(store: Store) -> None:
     stored = await filled(store, chunk("a"), chunk("b", duplicate_of="notes:a:0"))
     read = await store.chunk(stored, "notes:a:0")

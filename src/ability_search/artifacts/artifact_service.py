@@ -25,6 +25,7 @@ from ability_search.collection import Collection, checked_name
 from ability_search.config.schema import Settings
 from ability_search.documents import Document
 from ability_search.errors import InvalidInput, NotFound
+from ability_search.filters.tree import Not
 from ability_search.index.generations import Generations
 from ability_search.index.index_calls import IndexOptions, IndexReport, Report
 from ability_search.index.index_ports import IndexPorts
@@ -32,6 +33,8 @@ from ability_search.index.indexer import Indexer
 from ability_search.index.jobs import new_record
 from ability_search.index.maintenance import Maintenance
 from ability_search.index.preparation import LAYOUT
+from ability_search.store.pages import GENERATED, NAMES, read_pages
+from ability_search.store.values import Read, Sources
 from ability_search.text.token_counter import TokenCounter
 
 _PAGE = 1000
@@ -184,10 +187,10 @@ class ArtifactService:
 
     async def _remove_others(self, collection: Collection, kept: Container[str]) -> int:
         """Remove all other sources; return their number."""
-        after, removed = "", 0
-        while page := await self._store.source_records(collection.type, after=after, limit=_PAGE):
-            after = page[-1].source
-            gone = [each.source for each in page if each.source not in kept]
+        removed = 0
+        ask = Read(Sources(filter=Not(GENERATED)), collection, NAMES, _PAGE)
+        async for page in read_pages(self._store, ask):
+            gone = [row["source"] for row in page.items if row["source"] not in kept]
             if gone:
                 await self._indexing.remove(collection, gone, children=False)
                 removed += len(gone)

@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -24,6 +25,7 @@ from ability_search.errors import (
     ModelMismatch,
     TextsRefused,
 )
+from ability_search.filters.tree import Exists, Field, Not, OneOf, combine
 from ability_search.index.derived_kinds import KindDerivation
 from ability_search.index.embedding_cache import EmbeddingCache
 from ability_search.index.index_calls import (
@@ -49,8 +51,18 @@ from ability_search.index.preparation import (
 from ability_search.index.sequences import with_preceding
 from ability_search.index.writer import Writer
 from ability_search.ops.metrics.metric_table import CHUNKS_DELETED, CHUNKS_INDEXED
-from ability_search.store.halves import in_halves
-from ability_search.store.records import Replacement, SourceRecord
+from ability_search.store.pages import (
+    COUNTED,
+    HASHES,
+    NAMES,
+    count,
+    read_all,
+    read_page,
+    read_whole,
+    source_names,
+)
+from ability_search.store.records import Replacement, metadata_column
+from ability_search.store.values import Columns, Count, Page, Read, Sources
 from ability_search.text.analyzer import analyzer_for
 from ability_search.text.chunkers.semantic import SentenceWindows
 from ability_search.text.chunkers.strategies import SEMANTIC
@@ -135,7 +147,7 @@ class Indexer:
             return []
         kept = {child for each in holders for child in each.children or ()}
         left = await self._inside(collection, [each.source for each in holders], kept)
-        return [each.source for each in left]
+        return [each["source"] for each in left]
 
     async def inside(self, name: str, files: Sequence[str]) -> int:
         """Return the number of documents in stored files, less the files that do not count."""
@@ -143,17 +155,19 @@ class Indexer:
         if collection is None or not collection.nested or not files:
             return 0
         inside = await self._inside(collection, files)
-        holders = await self._records(collection, list({each.of or "" for each in inside}))
-        return len(inside) - sum(not each.counted for each in holders)
+        holders = Sources(list({each["of"] for each in inside}), Not(COUNTED))
+        (counted,) = await count(self._store, Count(holders, collection))
+        return len(inside) - counted.groups[None][0]
 
     async def _inside(
         self, collection: Collection, files: Sequence[str], others: Iterable[str] = ()
-    ) -> list[SourceRecord]:
-        """Return the records of the documents in stored files, without ``others``."""
+    ) -> list[Mapping[str, Any]]:
+        """Return ``source`` and ``of`` of the documents in stored files, without ``others``."""
         left = {*others, *generated_sources(files)}
-        stored = await in_halves(partial(self._store.documents_of, collection.type), files)
-        records = await self._records(collection, [each for each in stored if each not in left])
-        return [each for each in records if each.metadata.get("path") == each.of]
+        path = metadata_column("path")
+        of = Sources(filter=OneOf(Field("of"), tuple(files)))
+        stored = await read_all(self._store, Read(of, collection, Columns(("source", "of", path))))
+        return [row for row in stored if row["source"] not in left and row[path] == row["of"]]
 
     async def _moved(self, collection: Collection, documents: Iterable[Document]) -> list[str]:
         """Return warnings for sources of documents in files that are stored as others'."""
@@ -164,19 +178,14 @@ class Indexer:
             and each.of == each.metadata.get("path")
             and not each.source.startswith(f"{each.of}#")
         }
-        records = await self._records(collection, [*holders])
+        ask = Read(Sources([*holders]), collection, Columns(("source", "of")))
+        stored = await read_all(self._store, ask) if holders else []
         return [
-            f"{each.source!r} was {f'in {each.of}' if each.of else 'another document'} and is now"
-            f" in {holders[each.source]}; give each its own source to keep both"
-            for each in records
-            if each.of != holders[each.source]
+            f"{each['source']!r} was {f'in {of}' if (of := each['of']) else 'another document'} and"
+            f" is now in {holders[each['source']]}; give each its own source to keep both"
+            for each in stored
+            if each["of"] != holders[each["source"]]
         ]
-
-    async def _records(
-        self, collection: Collection, sources: Sequence[str]
-    ) -> Sequence[SourceRecord]:
-        read = partial(self._store.source_records_named, collection.type)
-        return await in_halves(read, sources) if sources else ()
 
     async def index_into(
         self,
@@ -296,12 +305,20 @@ class Indexer:
     async def stored(self, name: str, sources: Sequence[str]) -> list[str]:
         """Return those of the sources that are stored."""
         collection = await self._registry.find(name) if sources else None
-        if collection is None:
-            return []
-        found = await self._registry.consult(
-            collection, partial(self._store.content_hashes, sources=sources)
-        )
-        return list(found[1].value) if found else []
+        return [] if collection is None else list((await self._hashes(collection, sources))[1])
+
+    async def _hashes(
+        self, collection: Collection, sources: Sequence[str]
+    ) -> tuple[Collection | None, Mapping[str, str]]:
+        """Return a collection as it is now, and the content hashes of its sources among these."""
+
+        async def ask(current: Collection) -> Page:
+            return await read_whole(self._store, Read(Sources(sources), current, HASHES))
+
+        found = await self._registry.consult(collection, ask)
+        if found is None:
+            return None, {}
+        return found[0], {row["source"]: row["content_hash"] for row in found[1].items}
 
     async def discard(self, name: str, sources: Sequence[str]) -> int:
         """Delete sources, if they are stored; return how many were."""
@@ -309,10 +326,7 @@ class Indexer:
         for _ in range(_DELETE_ATTEMPTS):
             if collection is None:
                 break
-            found = await self._registry.consult(
-                collection, partial(self._store.content_hashes, sources=sources)
-            )
-            collection, stored = (found[0], found[1].value) if found else (None, {})
+            collection, stored = await self._hashes(collection, sources)
             if collection is None or not stored:
                 break
             if await self.remove(collection, list(stored)) is not None:
@@ -351,7 +365,8 @@ class Indexer:
         """Return sources and those of all documents of them, and of these in turn."""
         every, parents = dict.fromkeys(sources), sources
         while parents and collection.may_have_children:
-            found = await self._store.documents_of(collection.type, parents)
+            of = Sources(filter=OneOf(Field("of"), tuple(parents)))
+            found = await source_names(self._store, collection, of)
             parents = [each for each in found if each not in every]
             every.update(dict.fromkeys(parents))
             if not collection.nested:
@@ -386,10 +401,7 @@ class Indexer:
             stored: Mapping[str, str] = {}
             if current is not None:
                 sources = [task.document.source for task in part]
-                found = await self._registry.consult(
-                    current, partial(self._store.content_hashes, sources=sources)
-                )
-                current, stored = (found[0], found[1].value) if found else (None, {})
+                current, stored = await self._hashes(current, sources)
             for task in part:
                 if stored.get(task.document.source) == task.content_hash:
                     result.unchanged += 1
@@ -500,12 +512,10 @@ class Indexer:
         after = "" if cursor is None else _read_cursor(cursor)
         await self._registry.get(name)
         collection = await self._registry.current(name)
-        found = await self._store.sources(
-            collection.type, after=after, limit=limit + 1, children=children
-        )
-        names = tuple(found)
-        more = len(names) > limit
-        return SourcePage(collection, names[:limit], _cursor(names[limit - 1]) if more else None)
+        of = Sources(filter=COUNTED if children else combine(COUNTED, Not(Exists(Field("of")))))
+        page = await read_page(self._store, Read(of, collection, NAMES, limit + 1, after=after))
+        names = tuple(row["source"] for row in page.items[:limit])
+        return SourcePage(collection, names, None if page.next is None else _cursor(names[-1]))
 
     def _model(self, options: IndexOptions, collection: Collection | None) -> str:
         if collection is None:

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from ability_search.collection import Collection
 from ability_search.documents import SparseVector
 from ability_search.errors import Unverified
+from ability_search.store.pages import COUNTED, count
 from ability_search.store.port import Store
 from ability_search.store.records import Row, TermSearch, VectorSearch, WeightedChunk
-from ability_search.store.values import Columns
+from ability_search.store.values import Columns, Count, Sources
 
 _PAGE = 2000
 """Chunks whose vectors are checked at once."""
@@ -32,9 +33,11 @@ async def verify(store: Store, built: Collection, *, beam: int, scan_below: int)
         Unverified: if the generation does not match its record.
         DatabaseUnavailable: if the store did not answer.
     """
-    sources, chunks = await store.count_sources(built.type)
-    _require("sources", sources, built.sources)
-    _require("chunks", chunks, built.chunks)
+    counted, every = await count(
+        store, Count(Sources(filter=COUNTED), built), Count(Sources(), built, sums=["chunks"])
+    )
+    _require("sources", counted.groups[None][0], built.sources)
+    _require("chunks", every.groups[None][1], built.chunks)
     await _verify_vectors(store, built, built.chunks - built.kind_chunks, kinds=False)
     if built.kind_chunks:
         await _verify_vectors(store, built, built.kind_chunks, kinds=True)

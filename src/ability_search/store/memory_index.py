@@ -15,7 +15,6 @@ from ability_search.store.memory_tables import (
     Tables,
     cosines,
     nearest_chunks,
-    passage_of,
     selected,
 )
 from ability_search.store.records import (
@@ -26,11 +25,9 @@ from ability_search.store.records import (
     Neighbour,
     OverviewAnswer,
     OverviewRequest,
-    Passage,
     Replaced,
     Replacement,
     Searched,
-    SourceRecord,
     TermStatisticsEntry,
     VectorCheck,
     VectorPlaces,
@@ -107,66 +104,6 @@ class MemoryDocuments(Tables):
             inserted=len(inserted),
             replaced=sum(each.record.counted for each in old),
         )
-
-    async def content_hashes(
-        self, collection: Collection, sources: Sequence[str]
-    ) -> Searched[Mapping[str, str]]:
-        table = self._generation(collection.type).sources
-        hashes = {name: each.record.content_hash for name in sources if (each := table.get(name))}
-        return Searched(self._records.get(collection.name), hashes)
-
-    async def sources(
-        self,
-        generation: str,
-        *,
-        after: str,
-        limit: int,
-        files: bool = False,
-        children: bool = True,
-    ) -> list[str]:
-        found = [each.record for each in self._generation(generation).ordered_sources(after=after)]
-        wanted = [each for each in found if (each.file if files else each.counted)]
-        return [each.source for each in wanted if children or each.of is None][:limit]
-
-    async def documents_of(self, generation: str, sources: Sequence[str]) -> list[str]:
-        wanted = set(sources)
-        found = [each.record for each in self._generation(generation).sources.values()]
-        return [each.source for each in found if each.of in wanted]
-
-    async def source_records(
-        self, generation: str, *, after: str, limit: int
-    ) -> list[SourceRecord]:
-        found = self._generation(generation).ordered_sources(after=after)
-        return [each.copy() for each in found if not each.record.generated][:limit]
-
-    async def source_records_named(
-        self, generation: str, sources: Sequence[str]
-    ) -> list[SourceRecord]:
-        table = self._generation(generation).sources
-        return [each.copy() for name in dict.fromkeys(sources) if (each := table.get(name))]
-
-    async def source_passages(
-        self, generation: str, source: str, *, kinds: bool = False
-    ) -> list[Passage]:
-        table = self._generation(generation).table(kinds=kinds)
-        found = [passage_of(chunk) for chunk in table.values() if chunk.record.source == source]
-        return sorted(found, key=lambda passage: passage.chunk_index)
-
-    async def compare_sources(
-        self, generation: str, other: str, *, after: str, limit: int
-    ) -> tuple[list[tuple[str, str]], dict[str, str | None]]:
-        page = await self.source_records(generation, after=after, limit=limit)
-        built = self._generation(other).sources
-        origins = {
-            record.source: there.record.origin
-            for record in page
-            if (there := built.get(record.source))
-        }
-        return [(record.source, record.content_hash) for record in page], origins
-
-    async def count_sources(self, generation: str) -> tuple[int, int]:
-        records = [each.record for each in self._generation(generation).sources.values()]
-        return sum(each.counted for each in records), sum(each.chunks for each in records)
 
     async def check_vectors(
         self, generation: str, *, kinds: bool, dimensions: int, after: str, limit: int
@@ -286,29 +223,6 @@ class MemoryDocuments(Tables):
 
 class MemoryCopies(Tables):
     """See :class:`ability_search.store.port.CopyStore`."""
-
-    async def source_order(
-        self, generation: str, *, after: str, limit: int
-    ) -> list[tuple[str, int]]:
-        found = self._generation(generation).ordered_sources(after=after)
-        return [(each.record.source, each.place) for each in found[:limit]]
-
-    async def source_records_at(
-        self, generation: str, places: Sequence[int]
-    ) -> dict[int, SourceRecord]:
-        wanted = set(places)
-        found = self._generation(generation).sources.values()
-        return {each.place: each.copy() for each in found if each.place in wanted}
-
-    async def chunk_records(
-        self, generation: str, sources: Sequence[str], *, kinds: bool, first: int, end: int
-    ) -> list[ChunkRecord]:
-        wanted = set(sources)
-        return [
-            chunk.whole()
-            for chunk in self._generation(generation).table(kinds=kinds).values()
-            if chunk.record.source in wanted and first <= chunk.record.chunk_index < end
-        ]
 
     async def chunk_vectors(self, generation: str, *, after: str, limit: int) -> list[ChunkVector]:
         page = _by_id(selected(self._generation(generation).chunks.values(), None), after=after)

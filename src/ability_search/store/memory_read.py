@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from copy import deepcopy
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ from ability_search.store.memory_tables import (
     StoredSource,
     Tables,
     cosine,
+    field_of,
     product,
     properties,
     value_of,
@@ -131,7 +131,7 @@ def _item(generation: Generation, stored: Stored, columns: Columns | None) -> An
     if isinstance(stored, StoredSource):
         if columns is None:
             return stored.copy()
-        return {name: deepcopy(getattr(stored.record, name)) for name in columns.fields}
+        return {name: field_of(stored.record, name) for name in columns.fields}
     if columns is None:
         return stored.whole()
     row = {name: value_of(stored, name) for name in columns.fields}

@@ -145,13 +145,6 @@ class MemorySearch(Tables):
             hops,
         )
 
-    async def links(self, generation: str, sources: Sequence[str], *, limit: int) -> list[Link]:
-        wanted = set(sources)
-        found = self._generation(generation).links
-        return strongest(
-            (link for link in found if link.source in wanted or link.target in wanted), limit
-        )
-
     async def term_statistics(self, generation: str, *, after: int) -> list[TermStatisticsEntry]:
         stored = self._generations.get(generation, Generation())
         return [each for each in stored.statistics if each.revision > after]

@@ -107,11 +107,6 @@ class Generation:
             del table[chunk.record.chunk_id]
         return gone
 
-    def ordered_sources(self, *, after: str) -> list[StoredSource]:
-        """Return the sources greater than ``after``, in order of their names."""
-        found = [each for each in self.sources.values() if each.record.source > after]
-        return sorted(found, key=lambda each: each.record.source)
-
     def add_source(self, record: SourceRecord) -> None:
         """Store a source record."""
         self.sources[record.source] = StoredSource(next(_serials), _source_copy(record))
@@ -299,12 +294,17 @@ def value_of(chunk: StoredChunk, column: str) -> Any:
     """Return a copy of the value of a column of :attr:`.Columns.fields`."""
     if column in ("handle", "embedding"):
         return chunk.rid if column == "handle" else chunk.embedding
+    return field_of(chunk.record, column)
+
+
+def field_of(record: ChunkRecord | SourceRecord, column: str) -> Any:
+    """Return a copy of the value of a column of a record."""
     key = metadata_key(column)
     if key is not None:
-        value = chunk.record.metadata.get(key)
+        value = record.metadata.get(key)
         return None if len(str(value)) > VALUE_LENGTH else deepcopy(value)
     name, cut, length = column.partition("[:")
-    value = getattr(chunk.record, name)
+    value = getattr(record, name)
     return value[: int(length[:-1])] if cut else deepcopy(value)
 
 

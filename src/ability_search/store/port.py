@@ -16,14 +16,12 @@ from typing import Any, Protocol
 from ability_search.collection import Collection
 from ability_search.filters.tree import Filter
 from ability_search.store.records import (
-    ChunkRecord,
     ChunkScores,
     ChunkText,
     ChunkVector,
     GraphAnswer,
     GraphRequest,
     Job,
-    Link,
     MapPoint,
     Neighbour,
     OverviewAnswer,
@@ -36,7 +34,6 @@ from ability_search.store.records import (
     Searched,
     SessionRecord,
     SessionSelection,
-    SourceRecord,
     TermStatisticsEntry,
     Use,
     VectorCheck,
@@ -213,12 +210,6 @@ class SearchStore(ReadStore, Protocol):
         Links are followed in both directions.
         """
 
-    async def links(self, generation: str, sources: Sequence[str], *, limit: int) -> list[Link]:
-        """Return the strongest links from and to these sources, the strongest first.
-
-        The generation must have links.
-        """
-
 
 class IndexStore(ReadStore, Protocol):
     """Documents and chunks of generations."""
@@ -240,65 +231,6 @@ class IndexStore(ReadStore, Protocol):
             DatabaseUnavailable: if the store remains unavailable; whether the transaction was
                 committed is then unknown.
         """
-
-    async def content_hashes(
-        self, collection: Collection, sources: Sequence[str]
-    ) -> Searched[Mapping[str, str]]:
-        """Return the content hash of each of these sources that is stored."""
-
-    async def sources(
-        self,
-        generation: str,
-        *,
-        after: str,
-        limit: int,
-        files: bool = False,
-        children: bool = True,
-    ) -> list[str]:
-        """Return the names of sources that count greater than ``after``, in order.
-
-        With ``files``, they are those read from a file, whether or not they count; without
-        ``children``, the documents of other documents are left out.
-        """
-
-    async def documents_of(self, generation: str, sources: Sequence[str]) -> list[str]:
-        """Return the sources of the documents of these sources, derived kinds included."""
-
-    async def source_records(
-        self, generation: str, *, after: str, limit: int
-    ) -> list[SourceRecord]:
-        """Return source records greater than ``after``, in order, without generated kinds.
-
-        There may be fewer than ``limit`` although others follow.
-
-        Raises:
-            TooLarge: if one record does not fit into one message.
-        """
-
-    async def source_records_named(
-        self, generation: str, sources: Sequence[str]
-    ) -> list[SourceRecord]:
-        """Return the records of these sources, in any order.
-
-        Raises:
-            TooLarge: if they do not fit into one message.
-        """
-
-    async def source_passages(
-        self, generation: str, source: str, *, kinds: bool = False
-    ) -> list[Passage]:
-        """Return the parts of a document's text, in chunk order."""
-
-    async def compare_sources(
-        self, generation: str, other: str, *, after: str, limit: int
-    ) -> tuple[list[tuple[str, str]], dict[str, str | None]]:
-        """Return sources of a generation with their content hashes, and their origins in another.
-
-        The first list is in order of the source, greater than ``after``, without generated kinds.
-        """
-
-    async def count_sources(self, generation: str) -> tuple[int, int]:
-        """Return the number of sources that count, and the chunks that all record."""
 
     async def check_vectors(
         self, generation: str, *, kinds: bool, dimensions: int, after: str, limit: int
@@ -381,32 +313,6 @@ class IndexStore(ReadStore, Protocol):
 
 class CopyStore(ReadStore, Protocol):
     """Reads of whole collections, for artifacts and overviews."""
-
-    async def source_order(
-        self, generation: str, *, after: str, limit: int
-    ) -> list[tuple[str, int]]:
-        """Return sources greater than ``after``, in order, with their places.
-
-        Places are ascending in the order of storage, by which indexes decide between equal scores.
-        """
-
-    async def source_records_at(
-        self, generation: str, places: Sequence[int]
-    ) -> dict[int, SourceRecord]:
-        """Return source records by their places; those that are gone are left out.
-
-        Raises:
-            TooLarge: if they do not fit into one message.
-        """
-
-    async def chunk_records(
-        self, generation: str, sources: Sequence[str], *, kinds: bool, first: int, end: int
-    ) -> list[ChunkRecord]:
-        """Return the chunks ``first`` to ``end - 1`` of each source, in any order.
-
-        Raises:
-            TooLarge: if they do not fit into one message.
-        """
 
     async def chunk_vectors(self, generation: str, *, after: str, limit: int) -> list[ChunkVector]:
         """Return indexed chunks greater than ``after`` with their vectors, by chunkId."""

@@ -9,8 +9,7 @@ which are stored and indexed apart.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import MISSING, dataclass, field, fields
-from functools import cache
+from dataclasses import dataclass, field, fields
 from typing import Any, Final, Generic, Literal, TypeVar
 
 from ability_search.collection import Collection
@@ -86,12 +85,6 @@ class ChunkRecord:
     centrality: float | None = None
     """As in :class:`ChunkScores`; ``None`` if the chunk was not analysed."""
     novelty: float | None = None
-
-
-@cache
-def defaults(record: type) -> Mapping[str, Any]:
-    """Return the defaults of the fields of a record."""
-    return {each.name: each.default for each in fields(record) if each.default is not MISSING}
 
 
 ROUNDING: Final = 1e-6

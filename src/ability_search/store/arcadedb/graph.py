@@ -126,16 +126,6 @@ def walk(chunk_type: str, request: GraphRequest) -> Statement:
     )
 
 
-def links(chunk_type: str, sources: Sequence[str], *, limit: int) -> Statement:
-    """Select links from or to some sources, the strongest first."""
-    return Statement(
-        f"SELECT source, target, kind, weight FROM `{link_type(chunk_type)}`"
-        " WHERE source IN :sources OR target IN :sources"
-        f" ORDER BY weight DESC, source, target, kind LIMIT {limit:d}",
-        {"sources": list(sources)},
-    )
-
-
 def _also(filter: Filter | None) -> tuple[str, Mapping[str, Any]]:
     """Return the additional condition of a filter, and its parameters."""
     if filter is None:

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from ability_search.bounded_batches import batches
 from ability_search.collection import Collection
-from ability_search.errors import DatabaseUnavailable, GenerationGone, StatementRefused, TooLarge
+from ability_search.errors import DatabaseUnavailable, GenerationGone, StatementRefused
 from ability_search.ops.metrics.meter import UNMETERED, Meter
 from ability_search.store.arcadedb import rows, verification, write
 from ability_search.store.arcadedb.collections import collection as collection_record
@@ -24,11 +24,8 @@ from ability_search.store.records import (
     ChunkRecord,
     ChunkScores,
     Neighbour,
-    Passage,
     Replaced,
     Replacement,
-    Searched,
-    SourceRecord,
     VectorCheck,
     VectorPlaces,
     WeightedChunk,
@@ -188,75 +185,6 @@ class IndexSql(Database):
         return from_record(found[0]) if found else None
 
     # Sources
-
-    async def content_hashes(
-        self, collection: Collection, sources: Sequence[str]
-    ) -> Searched[Mapping[str, str]]:
-        answer = await self.generation_read(
-            collection.type, write.source_hashes(collection.name, collection.type, sources)
-        )
-        record = answer["collection"]
-        return Searched(
-            from_record(record[0]) if record else None,
-            {row["source"]: row["contentHash"] for row in answer["sources"]},
-        )
-
-    async def sources(
-        self,
-        generation: str,
-        *,
-        after: str,
-        limit: int,
-        files: bool = False,
-        children: bool = True,
-    ) -> list[str]:
-        statement = write.list_sources(
-            generation, after=after, limit=limit, files=files, children=children
-        )
-        found = await self.generation_read(generation, statement)
-        return [row["source"] for row in found]
-
-    async def documents_of(self, generation: str, sources: Sequence[str]) -> list[str]:
-        found = await self.generation_read(generation, write.child_sources(generation, sources))
-        return [row["source"] for row in found]
-
-    async def source_records(
-        self, generation: str, *, after: str, limit: int
-    ) -> list[SourceRecord]:
-        statement = write.source_records(generation, after=after, limit=limit)
-        try:
-            found = await self.generation_read(generation, statement)
-        except TooLarge:
-            if limit == 1:
-                raise
-            return await self.source_records(generation, after=after, limit=limit // 2)
-        return list(map(rows.source_record, found))
-
-    async def source_records_named(
-        self, generation: str, sources: Sequence[str]
-    ) -> list[SourceRecord]:
-        statement = verification.sources_named(generation, sources)
-        return list(map(rows.source_record, await self.generation_read(generation, statement)))
-
-    async def source_passages(
-        self, generation: str, source: str, *, kinds: bool = False
-    ) -> list[Passage]:
-        statement = write.source_passages(_chunk_type(generation, kinds=kinds), source)
-        return list(map(rows.passage, await self.generation_read(generation, statement)))
-
-    async def compare_sources(
-        self, generation: str, other: str, *, after: str, limit: int
-    ) -> tuple[list[tuple[str, str]], dict[str, str | None]]:
-        statement = verification.compare_sources(generation, other, after=after, limit=limit)
-        answer = await self.generation_read(generation, statement)
-        return (
-            [(row["source"], row["contentHash"]) for row in answer["live"]],
-            {row["source"]: row.get("origin") for row in answer["built"]},
-        )
-
-    async def count_sources(self, generation: str) -> tuple[int, int]:
-        counted = await self.generation_read(generation, verification.count_sources(generation))
-        return counted["sources"], counted["chunks"]
 
     # Checks
 

@@ -27,17 +27,12 @@ from ability_search.store.arcadedb.rows import (
     SOURCE_COLUMNS,
     SPARE,
     chunk_record,
+    defaults,
     link,
     shorter,
     source_record,
 )
-from ability_search.store.records import (
-    VALUE_LENGTH,
-    ChunkRecord,
-    SourceRecord,
-    defaults,
-    metadata_key,
-)
+from ability_search.store.records import VALUE_LENGTH, ChunkRecord, SourceRecord, metadata_key
 from ability_search.store.values import Chunks, Columns, Count, Counted, Links, Page, Read, Sources
 
 Row = Mapping[str, Any]

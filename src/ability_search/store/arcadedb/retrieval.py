@@ -11,7 +11,7 @@ from ability_search.collection import Collection
 from ability_search.filters.tree import Filter
 from ability_search.store.arcadedb.collections import from_record
 from ability_search.store.arcadedb.database import Database
-from ability_search.store.arcadedb.graph import best_chunks, context_rows, links, walk
+from ability_search.store.arcadedb.graph import best_chunks, context_rows, walk
 from ability_search.store.arcadedb.rows import CHUNK_COLUMNS, CHUNK_FIELDS, link, passage
 from ability_search.store.arcadedb.search import (
     COPIES,
@@ -135,10 +135,6 @@ class SearchSql(Database):
             rows=[_row(row, row.get(request.by), keys) for row in answer["found"]],
             hops=[(_links(answer, f"out{hop}"), _links(answer, f"in{hop}")) for hop in hops],
         )
-
-    async def links(self, generation: str, sources: Sequence[str], *, limit: int) -> list[Link]:
-        found = await self.generation_read(generation, links(generation, sources, limit=limit))
-        return list(map(link, found))
 
 
 def _complete(answer: Mapping[str, Any]) -> bool:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping
+from dataclasses import MISSING, fields
+from functools import cache
 from typing import Any
 
 from ability_search.store.records import (
@@ -184,6 +186,12 @@ def statistics_entry(row: Row) -> TermStatisticsEntry:
         removed=row.get("removed") or (),
         removed_lengths=row.get("removedLengths") or (),
     )
+
+
+@cache
+def defaults(record: type) -> Mapping[str, Any]:
+    """Return the defaults of the fields of a record."""
+    return {each.name: each.default for each in fields(record) if each.default is not MISSING}
 
 
 def _fields(row: Row, columns: Mapping[str, str]) -> dict[str, Any]:

@@ -2,54 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from ability_search.store.arcadedb.core import Statement, source_type
-from ability_search.store.arcadedb.rows import COUNTED
-
-
-def compare_sources(live: str, built: str, *, after: str, limit: int) -> Statement:
-    """Select sources of a generation, in order, and the same ones of another.
-
-    Generated kinds are left out, as they are derived again.
-
-    Returns one map: ``live``, at most ``limit`` rows ``source, contentHash`` greater than
-    ``after``; ``built``, rows ``source, origin`` of those sources that ``built`` has.
-    """
-    return Statement(
-        f"""
-        LET live = SELECT source, contentHash FROM `{source_type(live)}` WHERE source > :floor
-            AND generated IS NULL ORDER BY source LIMIT {limit:d};
-        LET built = SELECT source, origin FROM `{source_type(built)}`
-            WHERE source IN $live.source;
-        RETURN {{'live': $live, 'built': $built}};
-        """,
-        {"floor": after},
-    )
-
-
-def sources_named(chunk_type: str, sources: Sequence[str]) -> Statement:
-    """Select the whole records of these sources, in any order."""
-    return Statement(
-        f"SELECT FROM `{source_type(chunk_type)}` WHERE source IN :sources",
-        {"sources": list(sources)},
-    )
-
-
-def count_sources(chunk_type: str) -> Statement:
-    """Count the source records of a generation.
-
-    Returns one map: ``sources``, those that count, and the ``chunks`` that all records have
-    together.
-    """
-    return Statement(
-        f"""
-        LET s = SELECT sum(CASE WHEN {COUNTED} THEN 1 ELSE 0 END) AS sources,
-            sum(chunks) AS chunks FROM `{source_type(chunk_type)}`;
-        RETURN {{'sources': ifnull($s[0].sources, 0), 'chunks': ifnull($s[0].chunks, 0)}};
-        """,
-        {},
-    )
+from ability_search.store.arcadedb.core import Statement
 
 
 def check_vectors(chunk_type: str, *, dimensions: int, after: str, limit: int) -> Statement:

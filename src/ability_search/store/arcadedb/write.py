@@ -45,62 +45,6 @@ _TOTALS = (
 """Totals in the collection's record."""
 
 
-def source_hashes(name: str, chunk_type: str, sources: Sequence[str]) -> Statement:
-    """Select the content hashes of some sources, and the collection's record.
-
-    Returns one map: ``collection`` (rows) and ``sources`` (rows ``source, contentHash``).
-    """
-    return Statement(
-        f"""
-        LET c = SELECT FROM Collection WHERE name = :name;
-        LET s = SELECT source, contentHash FROM `{source_type(chunk_type)}`
-            WHERE source IN :sources;
-        RETURN {{'collection': $c, 'sources': $s}};
-        """,
-        {"name": name, "sources": list(sources)},
-    )
-
-
-def list_sources(
-    chunk_type: str, *, after: str, limit: int, files: bool, children: bool
-) -> Statement:
-    """Select source names greater than ``after``, in order, see :class:`.port.IndexStore`."""
-    kept = "file = true" if files else COUNTED
-    if not children:
-        kept += " AND aspectOf IS NULL"
-    return Statement(
-        f"SELECT source FROM `{source_type(chunk_type)}` WHERE source > :floor AND {kept}"
-        f" ORDER BY source LIMIT {limit:d}",
-        {"floor": after},
-    )
-
-
-def source_records(chunk_type: str, *, after: str, limit: int) -> Statement:
-    """Select source records after the name ``after``, in order, without generated kinds."""
-    return Statement(
-        f"SELECT FROM `{source_type(chunk_type)}` WHERE source > :floor"
-        f" AND generated IS NULL ORDER BY source LIMIT {limit:d}",
-        {"floor": after},
-    )
-
-
-def source_passages(chunk_type: str, source: str) -> Statement:
-    """Select the parts of the text of a source, in chunk order."""
-    return Statement(
-        f"SELECT content, lead, overlap, chunkIndex, createdAt FROM `{chunk_type}`"
-        " WHERE source = :source ORDER BY chunkIndex",
-        {"source": source},
-    )
-
-
-def child_sources(chunk_type: str, sources: Sequence[str]) -> Statement:
-    """Select the sources of the documents of some sources, derived kinds included."""
-    return Statement(
-        f"SELECT source FROM `{source_type(chunk_type)}` WHERE aspectOf IN :sources",
-        {"sources": list(sources)},
-    )
-
-
 def represented(chunk_type: str, sources: Sequence[str], keys: Sequence[str]) -> Statement:
     """Select the duplicates in other sources of the chunks of some sources.
 
