@@ -21,6 +21,7 @@ from tests.contract.stored_records import (
     chunk,
     collection,
     of,
+    outdated,
     replacement,
     sources,
     towards,
@@ -31,15 +32,8 @@ from ability_search.filters.tree import Compare, Field, Filter, Not, OneOf
 from ability_search.store.memory import MemoryStore
 from ability_search.store.pages import count, read_all
 from ability_search.store.port import Store
-from ability_search.store.records import (
-    GraphRequest,
-    Link,
-    OverviewRequest,
-    Replacement,
-    Search,
-    WeightedChunk,
-)
-from ability_search.store.values import Columns, Count, Read, Sources
+from ability_search.store.records import GraphRequest, Link, Replacement, Search, WeightedChunk
+from ability_search.store.values import KINDS_LAYER, Chunks, Columns, Count, Read, Sources
 
 pytestmark = pytest.mark.engine
 
@@ -237,10 +231,8 @@ class Replay:
         self.live, self.built = new, None
 
     async def reweigh(self, factor: int) -> None:
-        for kinds in (False, True) if self.live.kind_chunks else (False,):
-            outdated = await self.store.outdated_weights(
-                self.live.type, kinds=kinds, average_length=float(factor), after="", limit=3
-            )
+        for layer in ("", KINDS_LAYER):
+            before = await outdated(self.store, self.live, float(factor), layer, limit=3)
             changed = [
                 WeightedChunk(
                     each.chunk_id,
@@ -248,10 +240,10 @@ class Replay:
                     [factor * weight for weight in each.weights],
                     duplicate_of=each.duplicate_of,
                 )
-                for each in outdated
+                for each in before
             ]
             await self.store.set_weights(
-                self.live.type, kinds=kinds, average_length=float(factor), changes=changed
+                self.live.type, kinds=bool(layer), average_length=float(factor), changes=changed
             )
 
     async def answers(self) -> dict[str, Any]:
@@ -266,7 +258,6 @@ class Replay:
 
     async def contents_of(self, record: Collection) -> dict[str, Any]:
         store, generation = self.store, record.type
-        kinds = (False, True) if record.kind_chunks else (False,)
         found: dict[str, Any] = {
             "searches": await self.searches(record),
             "statistics": [
@@ -281,21 +272,22 @@ class Replay:
             "counted": dict((await count(store, Count(Sources(), record, ["chunks"])))[0].groups),
             "kinds": await sources(store, record, of(*SOURCES)),
         }
-        for own in kinds:
-            found[f"checked {own}"] = await store.check_vectors(
-                generation, kinds=own, dimensions=DIMENSIONS, after="", limit=99
+        for layer in ("", KINDS_LAYER):
+            of_layer = Chunks(layer)
+            checked = await count(
+                store,
+                Count(of_layer, record, unfit=DIMENSIONS),
+                Count(of_layer, record, by="tokens", width=5, sums=["tokens"]),
+                Count(of_layer, record, by="tokens", sample=3),
             )
-            found[f"weights {own}"] = [
+            found[f"counted {layer}"] = [dict(each.groups) for each in checked[:2]]
+            found[f"sampled {layer}"] = sum(n for (n,) in checked[2].groups.values())
+            found[f"weights {layer}"] = [
                 (each.chunk_id, each.duplicate_of, list(each.weights))
-                for each in await store.outdated_weights(
-                    generation, kinds=own, average_length=-1.0, after="", limit=99
-                )
+                for each in await outdated(store, record, -1.0, layer)
             ]
-        wanted = OverviewRequest(
-            5, 3, 2, None, record.chunks - record.kind_chunks - record.duplicates
-        )
-        measured = (await store.overview(record, wanted)).value
-        found["overview"] = sorted(measured.periods), sum(measured.sizes.values())
+        periods = Count(Sources(), record, ["chunks"], by="indexed_at", width=2)
+        found["periods"] = dict((await count(store, periods))[0].groups)
         return found
 
     async def searches(self, record: Collection) -> dict[str, Any]:

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 from tests.contract.stored_records import (
-    DIMENSIONS,
     HOUR,
     NOTHING,
     by_vector,
@@ -25,7 +24,7 @@ from tests.contract.stored_records import (
 
 from ability_search.collection import Collection
 from ability_search.store.port import Store
-from ability_search.store.records import GraphRequest, Job, OverviewRequest, Use
+from ability_search.store.records import GraphRequest, Job, Use
 from ability_search.store.values import Columns
 
 
@@ -212,31 +211,15 @@ async def test_generations_hold_their_own_chunks_only(store: Store) -> None:
 _GRAPH = GraphRequest(
     ["a"], Columns(cosines={"cosine": towards(0.6)}), "cosine", None, 1, None, True, (), 0.0, 5
 )
-_OVERVIEW = OverviewRequest(5, None, HOUR, 5, 1)
 _CALLS: dict[str, Callable[[Store, Collection], Awaitable[Any]]] = {
     "search": lambda store, old: store.search(old, [by_vector()], NOTHING),
-    "chunks": lambda store, old: store.chunks(old.type, ["#1:1"]),
-    "chunk": lambda store, old: store.chunk(old, "notes:a:0"),
-    "embeddings": lambda store, old: store.embeddings(old.type, ["#1:1"]),
-    "passages": lambda store, old: store.passages(old.type, ["notes:a:0"], None),
     "best_chunks": lambda store, old: store.best_chunks(
         old.type, ["a"], _GRAPH.columns, None, by="cosine"
     ),
     "graph": lambda store, old: store.graph(old.type, _GRAPH),
-    "check_vectors": lambda store, old: store.check_vectors(
-        old.type, kinds=False, dimensions=DIMENSIONS, after="", limit=5
-    ),
-    "sample_chunks": lambda store, old: store.sample_chunks(old.type, limit=5),
-    "probe_chunks": lambda store, old: store.probe_chunks(old.type, newest=1, others=1, after=""),
     "nearest": lambda store, old: store.nearest(
         old.type, [towards(0.6)], limit=1, beam=10, exact=True
     ),
-    "stored_vectors": lambda store, old: store.stored_vectors([(old.type, False)], ["0"]),
-    "outdated_weights": lambda store, old: store.outdated_weights(
-        old.type, kinds=False, average_length=1.0, after="", limit=5
-    ),
-    "overview": lambda store, old: store.overview(old, _OVERVIEW),
-    "map_points": lambda store, old: store.map_points(old, [towards(1.0)], limit=5, indexed=1),
 }
 
 

@@ -15,6 +15,7 @@ from tests.contract.stored_records import (
     filled,
     found_ids,
     of,
+    outdated,
     put,
     replacement,
     source_record,
@@ -26,8 +27,8 @@ from ability_search.collection import Collection
 from ability_search.filters.tree import Not
 from ability_search.store.pages import GENERATED, read_all
 from ability_search.store.port import Store
-from ability_search.store.records import ChunkScores, Link, OverviewRequest, WeightedChunk
-from ability_search.store.values import Chunks, Columns, Read
+from ability_search.store.records import ChunkScores, Link, WeightedChunk
+from ability_search.store.values import KINDS_LAYER, Chunks, Columns, Read
 
 
 async def counts(store: Store, within: Collection) -> tuple[int, int, int, int, int]:
@@ -111,9 +112,6 @@ async def test_files_that_only_hold_documents_are_no_sources(store: Store) -> No
     assert await counts(store, created) == (2, 2, 10, 0, 0)
     assert await sources(store, created) == ["a", "b"]
     assert await sources(store, created, Not(GENERATED)) == ["a", "b", "list.json"]
-    wanted = OverviewRequest(None, None, HOUR, None, 2)
-    periods = (await store.overview(stored.collection, wanted)).value.periods
-    assert [entry[1:] for entry in periods] == [(2, 2)]
     emptied = await put(store, stored.collection, gone=["list.json"])
     assert (emptied.replaced, emptied.collection.sources) == (0, 2)
 
@@ -132,8 +130,6 @@ async def test_documents_of_others_are_ordinary_sources(store: Store) -> None:
     found = await found_ids(store, stored, by_vector())
     assert found == [f"notes:{each}:0" for each in ("a/1/2", "a/1", "a", "b")]
     assert await sources(store, created) == ["a", "a/1", "a/1/2", "b"]
-    wanted = OverviewRequest(5, None, HOUR, None, 4)
-    assert [entry[1:] for entry in (await store.overview(stored, wanted)).value.periods] == [(4, 4)]
     stored = (await put(store, stored, gone=["a", "a/1", "a/1/2"])).collection
     assert await sources(store, created, of("a", "a/1")) == []
 
@@ -272,58 +268,6 @@ async def test_duplicates_follow_the_text_of_their_stand_in_or_what_is_near(stor
 # Vectors
 
 
-async def test_vectors_are_checked_page_by_page(store: Store) -> None:
-    stored = await filled(
-        store,
-        chunk("a"),
-        chunk("b", embedding=[0.5] + [0.0] * 7),
-        chunk("c", duplicate_of="notes:a:0"),
-        chunk("d", embedding=None, terms=(), weights=(), duplicate_of="notes:a:0"),
-    )
-    check = store.check_vectors
-    first = await check(stored.type, kinds=False, dimensions=DIMENSIONS, after="", limit=3)
-    assert (first.last, first.checked, first.unfit) == ("notes:c:0", 3, 1)
-    second = await check(
-        stored.type, kinds=False, dimensions=DIMENSIONS, after="notes:c:0", limit=3
-    )
-    assert (second.last, second.checked, second.unfit) == ("notes:d:0", 1, 1)
-    end = await check(stored.type, kinds=False, dimensions=DIMENSIONS, after="notes:d:0", limit=3)
-    assert (end.last, end.checked, end.unfit) == (None, 0, 0)
-    other = await check(stored.type, kinds=False, dimensions=4, after="", limit=9)
-    assert other.unfit == 4
-
-
-async def test_sampled_chunks_are_indexed_and_have_embeddings(store: Store) -> None:
-    stored = await filled(store, chunk("a"), chunk("b", duplicate_of="notes:a:0"), chunk("c"))
-    chunks = await store.sample_chunks(stored.type, limit=9)
-    assert {each.chunk_id for each in chunks} == {"notes:a:0", "notes:c:0"}
-    assert len(await store.sample_chunks(stored.type, limit=1)) == 1
-    one = chunks[0]
-    assert list(one.embedding or ()) == pytest.approx(towards(0.6), abs=1e-6)
-    assert (list(one.terms), list(one.weights)) == ([1, 2], [1.0, 0.5])
-
-
-async def test_probed_chunks_are_the_newest_and_others_by_their_keys(store: Store) -> None:
-    keys = ["5", "1", "9", "3"]
-    stored = await filled(
-        store,
-        *(chunk(f"s{key}", vector_key=key * 32) for key in keys),
-        chunk("dup", vector_key="7" * 32, duplicate_of="notes:s5:0"),
-    )
-    probe = store.probe_chunks
-    chunks = await probe(stored.type, newest=2, others=2, after="4" * 32)
-    assert [each.chunk_id for each in chunks] == [
-        "notes:s3:0",
-        "notes:s9:0",
-        "notes:s5:0",
-        "notes:s9:0",
-    ]
-    assert list(chunks[0].terms) == [1, 2]
-    assert [
-        each.chunk_id for each in await probe(stored.type, newest=0, others=9, after="f" * 32)
-    ] == []
-
-
 @pytest.mark.parametrize("exact", [True, False])
 async def test_nearest_chunks_of_each_vector(store: Store, exact: bool) -> None:
     stored = await filled(
@@ -340,47 +284,6 @@ async def test_nearest_chunks_of_each_vector(store: Store, exact: bool) -> None:
     assert one.cosine == pytest.approx(0.9, abs=1e-6)
     assert [each.chunk_id for each in far] == ["notes:b:0"]
     assert await store.nearest(stored.type, [], limit=1, beam=10, exact=exact) == []
-
-
-async def test_generations_with_vectors_of_a_model_are_found(store: Store) -> None:
-    own = await filled(store, chunk("a"), chunk("a/t", of="a", kind="title"))
-    under = await store.create_collection(collection("notes@1"))
-    other = await filled(store, chunk("a", of_collection="other"), name="other")
-    await filled(store, name="empty")
-    for created in (
-        collection("another-model", model="another"),
-        collection("of-other-dimensions", dimensions=4),
-    ):
-        await store.create_collection(created)
-        vector = [1.0, *[0.0] * (created.dimensions - 1)]
-        await put(store, created, chunk("a", of_collection=created.name, embedding=vector))
-    latest = await filled(store, chunk("a", of_collection="latest"), name="latest")
-    await store.update_collection(latest, {"updated_at": other.updated_at + HOUR})
-    places = await store.vector_places("words", "notes", dimensions=DIMENSIONS, limit=9)
-    assert (places.own, places.live) == ([(own.type, False), (own.type, True)], [])
-    assert list(places.others) == [(latest.type, False), (other.type, False)]
-    places = await store.vector_places("words", "notes@1", dimensions=DIMENSIONS, limit=1)
-    assert places.own == [(under.type, False)]
-    assert places.live == [(own.type, False), (own.type, True)]
-    assert list(places.others) == [(latest.type, False)]
-    places = await store.vector_places("words", "new", dimensions=None, limit=9)
-    assert len(places.others) == 5
-
-
-async def test_stored_vectors_are_found_by_key(store: Store) -> None:
-    stored = await filled(
-        store,
-        chunk("b", vector_key="k1", embedding=towards(0.2)),
-        chunk("a", vector_key="k1", embedding=towards(0.1)),
-        chunk("c", vector_key="k2", embedding=towards(0.3), duplicate_of="notes:a:0"),
-        chunk("d", vector_key="k3"),
-        chunk("a/t", of="a", kind="title", vector_key="k4", embedding=towards(0.4)),
-    )
-    places = [(stored.type, False), (stored.type, True)]
-    own, kinds = await store.stored_vectors(places, ["k1", "k2", "k4", "missing"])
-    assert {key: round(vector[0], 6) for key, vector in own.items()} == {"k1": 0.1, "k2": 0.3}
-    assert {key: round(vector[0], 6) for key, vector in kinds.items()} == {"k4": 0.4}
-    assert await store.stored_vectors(places, []) == [{}, {}]
 
 
 async def test_vector_graphs_are_built_for_chunks_and_kinds(store: Store) -> None:
@@ -402,22 +305,14 @@ async def test_outdated_weights_are_listed_by_chunk_id(store: Store) -> None:
         chunk("c"),
         chunk("a/t", of="a", kind="title", average_length=9.5),
     )
-    outdated = store.outdated_weights
-    found = await outdated(stored.type, kinds=False, average_length=10.0, after="", limit=9)
+    found = await outdated(store, stored, 10.0)
     assert [each.chunk_id for each in found] == ["notes:a:0", "notes:b:0"]
     assert [each.duplicate_of for each in found] == ["notes:b:0", None]
     assert [(list(each.terms), list(each.weights)) for each in found] == [([1, 2], [1.0, 0.5])] * 2
     assert [(list(e.lengths), e.average_length) for e in found] == [([2, 4], 9.5)] * 2
-    assert (
-        len(await outdated(stored.type, kinds=False, average_length=10.0, after="", limit=1)) == 1
-    )
-    kinds = await outdated(stored.type, kinds=True, average_length=10.0, after="", limit=9)
+    kinds = await outdated(store, stored, 10.0, KINDS_LAYER)
     assert [each.chunk_id for each in kinds] == ["notes:a/t:0"]
-    assert await outdated(stored.type, kinds=True, average_length=9.5, after="", limit=9) == []
-    behind = await outdated(
-        stored.type, kinds=False, average_length=10.0, after="notes:a:0", limit=9
-    )
-    assert [each.chunk_id for each in behind] == ["notes:b:0"]
+    assert await outdated(store, stored, 9.5, KINDS_LAYER) == []
 
 
 async def test_chunks_with_weights_of_another_average_length_are_not_written(store: Store) -> None:
@@ -438,9 +333,7 @@ async def test_new_weights_count_in_searches(store: Store) -> None:
     ]
     await store.set_weights(stored.type, kinds=False, average_length=20.0, changes=changes)
     assert await found_ids(store, stored, by_terms({1: 1.0})) == ["notes:b:0", "notes:a:0"]
-    left = await store.outdated_weights(
-        stored.type, kinds=False, average_length=20.0, after="", limit=9
-    )
+    left = await outdated(store, stored, 20.0)
     assert [each.chunk_id for each in left] == ["notes:a:0"]
     await put(store, stored, gone=["a"])
     assert await found_ids(store, stored, by_terms({1: 1.0})) == ["notes:c:0", "notes:b:0"]
@@ -453,9 +346,7 @@ async def test_weights_of_a_chunk_that_became_a_duplicate_stay(store: Store) -> 
         WeightedChunk("notes:b:0", (1, 2), (3.0, 4.0)),
     ]
     await store.set_weights(stored.type, kinds=False, average_length=20.0, changes=changes)
-    left = await store.outdated_weights(
-        stored.type, kinds=False, average_length=20.0, after="", limit=9
-    )
+    left = await outdated(store, stored, 20.0)
     assert [(each.chunk_id, list(each.weights)) for each in left] == [
         ("notes:a:0", [1.0, 0.5]),
         ("notes:b:0", [1.0, 0.5]),

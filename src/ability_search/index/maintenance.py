@@ -12,11 +12,15 @@ from dataclasses import replace
 
 from ability_search.collection import Collection
 from ability_search.errors import SearchError
+from ability_search.filters.tree import Field, Not, OneOf
 from ability_search.index.calibration import SAMPLE, calibration_of
 from ability_search.index.generations import Generations
 from ability_search.index.index_ports import IndexPorts
+from ability_search.index.verification import sampled
+from ability_search.store.pages import read_pages
 from ability_search.store.records import WeightedChunk
 from ability_search.store.statistics_cache import StatisticsCache
+from ability_search.store.values import KINDS_LAYER, Chunks, Columns, Read
 from ability_search.text.bm25 import reweighted
 
 log = logging.getLogger(__name__)
@@ -28,6 +32,7 @@ _GROWN = 2
 _FEW = 50
 """Number of chunks below which the average length is not reliable."""
 _PAGE = 500
+_WEIGHTED = Columns(("chunk_id", "terms", "weights", "lengths", "average_length", "duplicate_of"))
 _STALE_AFTER = 6 * 3600 * 1000
 """Milliseconds after which unfinished work counts as abandoned."""
 _SWEEP_EVERY = 600 * 1000
@@ -126,7 +131,7 @@ class Maintenance:
         chunks, before = collection.chunks, collection.calibrated
         if chunks == before or before / _GROWN < chunks < before * _GROWN:
             return collection
-        sample = await self._store.sample_chunks(collection.type, limit=SAMPLE)
+        sample = await sampled(self._store, collection, SAMPLE)
         found = await asyncio.to_thread(calibration_of, sample)
         return await self._registry.update(collection, **found._asdict(), calibrated=chunks)
 
@@ -166,24 +171,27 @@ class Maintenance:
         return collection
 
     async def _renew(self, collection: Collection, *, kinds: bool) -> int:
-        """Recompute outdated term weights; return the number of chunks."""
-        generation, average = collection.type, collection.average_length
-        renewed, after = 0, ""
-        while True:
-            chunks = await self._store.outdated_weights(
-                generation, kinds=kinds, average_length=average, after=after, limit=_PAGE
-            )
-            if not chunks:
-                if not after:
-                    return renewed
-                after = ""  # again from the start, for those that could not be written
-                continue
-            changes = await asyncio.to_thread(_reweighted, chunks, collection)
-            await self._store.set_weights(
-                generation, kinds=kinds, average_length=average, changes=changes
-            )
-            renewed += len(chunks)
-            after = chunks[-1].chunk_id
+        """Recompute outdated term weights; return the number of chunks.
+
+        Once more if there were any, for those that could not be written.
+        """
+        average = collection.average_length
+        of = Chunks(
+            KINDS_LAYER if kinds else "",
+            filter=Not(OneOf(Field("average_length"), (average,))),
+        )
+        renewed, before = 0, -1
+        while renewed != before:
+            before = renewed
+            ask = Read(of, collection, _WEIGHTED, _PAGE)
+            async for page in read_pages(self._store, ask):
+                chunks = [WeightedChunk(**row) for row in page.items]
+                changes = await asyncio.to_thread(_reweighted, chunks, collection)
+                await self._store.set_weights(
+                    collection.type, kinds=kinds, average_length=average, changes=changes
+                )
+                renewed += len(chunks)
+        return renewed
 
 
 def _reweighted(chunks: Sequence[WeightedChunk], collection: Collection) -> list[WeightedChunk]:

@@ -17,6 +17,9 @@ from ability_search.index.index_calls import IndexOptions
 from ability_search.index.index_ports import IndexPorts
 from ability_search.index.reindex import Reindexer
 from ability_search.index.verification import found_by_terms
+from ability_search.store.pages import read_together
+from ability_search.store.records import WeightedChunk
+from ability_search.store.values import Chunks, Columns, Read
 
 log = logging.getLogger(__name__)
 
@@ -51,12 +54,13 @@ class SelfRepair:
 
     async def _lost(self, collection: Collection) -> bool:
         """Return True if a stored chunk is not found by its terms."""
-        chunks = await self._store.probe_chunks(
-            collection.type, newest=_NEWEST, others=_OTHERS, after=secrets.token_hex(16)
-        )
-        for chunk in chunks:
-            if not await found_by_terms(self._store, collection, chunk):
-                return True
+        of, columns = Chunks(indexed=True), Columns(("chunk_id", "terms", "weights"))
+        newest = Read(of, collection, columns, _NEWEST, order="stored", descending=True)
+        others = Read(of, collection, columns, _OTHERS, "vector_key", after=secrets.token_hex(16))
+        for page in await read_together(self._store, newest, others):
+            for row in page.items:
+                if not await found_by_terms(self._store, collection, WeightedChunk(**row)):
+                    return True
         return False
 
     async def _repair(self, collection: Collection) -> None:

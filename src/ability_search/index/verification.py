@@ -7,13 +7,11 @@ from collections.abc import Sequence
 from ability_search.collection import Collection
 from ability_search.documents import SparseVector
 from ability_search.errors import Unverified
-from ability_search.store.pages import COUNTED, count
-from ability_search.store.port import Store
+from ability_search.store.pages import COUNTED, count, read_page
+from ability_search.store.port import ReadStore, Store
 from ability_search.store.records import Row, TermSearch, VectorSearch, WeightedChunk
-from ability_search.store.values import Columns, Count, Sources
+from ability_search.store.values import KINDS_LAYER, Chunks, Columns, Count, Read, Sources
 
-_PAGE = 2000
-"""Chunks whose vectors are checked at once."""
 _SAMPLE = 5
 _NEIGHBOURS = 10
 _NEAR = 0.001
@@ -33,17 +31,33 @@ async def verify(store: Store, built: Collection, *, beam: int, scan_below: int)
         Unverified: if the generation does not match its record.
         DatabaseUnavailable: if the store did not answer.
     """
-    counted, every = await count(
-        store, Count(Sources(filter=COUNTED), built), Count(Sources(), built, sums=["chunks"])
+    sources, chunks, own, kinds, *unfit = (
+        answer.groups[None]
+        for answer in await count(
+            store,
+            Count(Sources(filter=COUNTED), built),
+            Count(Sources(), built, sums=["chunks"]),
+            *(Count(Chunks(layer), built) for layer in ("", KINDS_LAYER)),
+            *(Count(Chunks(layer), built, unfit=built.dimensions) for layer in ("", KINDS_LAYER)),
+        )
     )
-    _require("sources", counted.groups[None][0], built.sources)
-    _require("chunks", every.groups[None][1], built.chunks)
-    await _verify_vectors(store, built, built.chunks - built.kind_chunks, kinds=False)
-    if built.kind_chunks:
-        await _verify_vectors(store, built, built.kind_chunks, kinds=True)
+    _require("sources", sources[0], built.sources)
+    _require("chunks", chunks[1], built.chunks)
+    _require("chunks", own[0], built.chunks - built.kind_chunks)
+    _require("chunks", kinds[0], built.kind_chunks)
+    if bad := sum(each for (each,) in unfit):
+        raise Unverified(f"the vectors of {bad} chunks are unusable")
     exact = built.scanned(below=scan_below)
-    for chunk in await store.sample_chunks(built.type, limit=_SAMPLE):
+    for chunk in await sampled(store, built, _SAMPLE):
         await _verify_found(store, built, chunk, beam=beam, exact=exact)
+
+
+async def sampled(store: ReadStore, collection: Collection, size: int) -> list[WeightedChunk]:
+    """Return a random choice of indexed chunks, always the same, with their vectors."""
+    columns = Columns(("chunk_id", "terms", "weights", "embedding"))
+    of = Chunks(indexed=True)
+    page = await read_page(store, Read(of, collection, columns, size, order="vector_key"))
+    return [WeightedChunk(**row) for row in page.items]
 
 
 async def found_by_terms(store: Store, collection: Collection, chunk: WeightedChunk) -> bool:
@@ -56,22 +70,6 @@ async def found_by_terms(store: Store, collection: Collection, chunk: WeightedCh
     search = TermSearch("words", SparseVector(chunk.terms, chunk.weights), _NEIGHBOURS)
     found = await store.search(collection, [search], Columns())
     return _reaches(found.value["words"], sum(weight * weight for weight in chunk.weights))
-
-
-async def _verify_vectors(store: Store, built: Collection, expected: int, *, kinds: bool) -> None:
-    after, checked, unfit = "", 0, 0
-    while True:
-        page = await store.check_vectors(
-            built.type, kinds=kinds, dimensions=built.dimensions, after=after, limit=_PAGE
-        )
-        if page.last is None:
-            break
-        after = page.last
-        checked += page.checked
-        unfit += page.unfit
-    _require("chunks", checked, expected)
-    if unfit:
-        raise Unverified(f"the vectors of {unfit} chunks are unusable")
 
 
 async def _verify_found(

@@ -102,7 +102,7 @@ def pooled(
             depth = depths[min(bisect_left(depths, rank), len(depths) - 1)]
             found = candidate_of(row, cosine, collection, depth=depth)
             candidate = pool.get(row.chunk_id)
-            if candidate is None or candidate.rid != row.rid:
+            if candidate is None or candidate.handle != row.handle:
                 candidate = pool[row.chunk_id] = found
             else:
                 candidate.reach(found)
@@ -116,7 +116,7 @@ def candidate_of(
 ) -> Candidate:
     """Return the candidate of a row, with its cosine to the vector that was searched by."""
     candidate = Candidate(
-        row.rid, row.chunk_id, cosine, depth=depth, columns=row.columns, collection=collection
+        row.handle, row.chunk_id, cosine, depth=depth, columns=row.columns, collection=collection
     )
     if OWN in row.columns:
         candidate.cosine, candidate.moved = row.columns[OWN], cosine

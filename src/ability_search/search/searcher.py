@@ -44,7 +44,9 @@ from ability_search.search.stages.decay import UseCounter
 from ability_search.search.stages.first_candidates import RETRIEVAL
 from ability_search.search.stages.query_expansion import QUERY_EXPANSION
 from ability_search.search.stages.token_budget import NAME, fit_answer
-from ability_search.store.records import ChunkText, Searched
+from ability_search.store.pages import read_all, read_page
+from ability_search.store.records import WITH_EMBEDDING, ChunkText
+from ability_search.store.values import Chunks, Columns, Page, Read
 
 _ATTEMPTS = 8
 """Maximum number of queries while chunks are replaced before their rows are read."""
@@ -222,16 +224,17 @@ class Searcher:
         """
         registry = self._ports.registry
 
-        async def ask(current: Collection) -> Searched[ChunkText | None]:
-            return await self._ports.store.chunk(current, chunk_id)
+        async def ask(current: Collection) -> Page:
+            of = Chunks(ids=[chunk_id])
+            return await read_page(self._ports.store, Read(of, current, WITH_EMBEDDING))
 
         found = await registry.consult(await registry.get(name), ask)
         if found is None:
             raise NotFound("collection", name)
-        collection, chunk = found[0], found[1].value
-        if chunk is None:
+        collection, page = found
+        if not page.items:
             raise not_found(chunk_id, source)
-        return collection, chunk
+        return collection, ChunkText(**page.items[0])
 
     async def _mean_vector(self, collection: Collection, first: ChunkText) -> Sequence[float]:
         """Return the mean of the vectors of a source's first chunks, of unit length."""
@@ -239,10 +242,9 @@ class Searcher:
         ids = [f"{head}:{n}" for n in range(1, min(first.total_chunks, _MEAN_OF))]
         vectors = [first.embedding or ()]
         if ids:
-            store = self._ports.store
-            others = await store.passages(collection.type, ids, None)
-            rids = [each.rid for each in others if each.rid is not None]
-            vectors += (await store.embeddings(collection.type, rids)).values()
+            ask = Read(Chunks(ids=ids), collection, Columns(("embedding",)))
+            rows = await read_all(self._ports.store, ask)
+            vectors += [row["embedding"] or () for row in rows]
         mean = np.mean([each for each in vectors if len(each)], axis=0)
         unit: list[float] = (mean / (np.linalg.norm(mean) or 1.0)).tolist()
         return unit

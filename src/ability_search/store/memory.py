@@ -13,7 +13,7 @@ from typing import Any
 
 from ability_search.collection import Collection
 from ability_search.errors import GenerationGone
-from ability_search.store.memory_index import MemoryCopies, MemoryDocuments
+from ability_search.store.memory_index import MemoryDocuments
 from ability_search.store.memory_read import MemoryReads
 from ability_search.store.memory_search import MemorySearch
 from ability_search.store.memory_tables import Generation, LeasedJob, Tables
@@ -331,7 +331,6 @@ class MemoryStore(
     MemorySearch,
     MemoryReads,
     MemoryDocuments,
-    MemoryCopies,
     _Leases,
     _Usage,
     _Sessions,

@@ -54,7 +54,7 @@ class MemoryReads(Tables):
             found = [each for each in found if (key(each) < after if down else key(each) > after)]
         page = found[: ask.limit]
         more = ask.limit is not None and len(page) == ask.limit and ask.order != "stored"
-        items = [_item(generation, each, ask.columns) for each in page]
+        items = [_item(each, ask.columns) for each in page]
         return Page(items, key(page[-1]) if more else None, current, now)
 
     def _counted(self, ask: Count) -> Counted:
@@ -126,7 +126,7 @@ def _vector_key(stored: Stored) -> str:
     return stored.record.vector_key or ""
 
 
-def _item(generation: Generation, stored: Stored, columns: Columns | None) -> Any:
+def _item(stored: Stored, columns: Columns | None) -> Any:
     """Return a copy of the record, or a row of its columns."""
     if isinstance(stored, StoredSource):
         if columns is None:
@@ -137,10 +137,6 @@ def _item(generation: Generation, stored: Stored, columns: Columns | None) -> An
     row = {name: value_of(stored, name) for name in columns.fields}
     row |= {name: cosine(stored, vector) for name, vector in columns.cosines.items()}
     row |= {name: product(stored.record, by) or 0.0 for name, by in columns.products.items()}
-    if columns.alike:
-        others = {chunk.rid: chunk.embedding for chunk in generation.chunks_at(columns.alike)}
-        vectors = [others.get(handle) for handle in columns.alike]
-        row["alike"] = [None if other is None else cosine(stored, other) for other in vectors]
     return row
 
 

@@ -22,7 +22,6 @@ from ability_search.store.records import (
     ChunkRecord,
     Job,
     Link,
-    Passage,
     Row,
     SessionRecord,
     SourceRecord,
@@ -92,12 +91,6 @@ class Generation:
     def table(self, *, kinds: bool) -> dict[str, StoredChunk]:
         """Return the generation's own chunks, or those of kinds."""
         return self.kinds if kinds else self.chunks
-
-    def chunks_at(self, rids: Iterable[str]) -> list[StoredChunk]:
-        """Return the chunks with these record ids."""
-        wanted = set(rids)
-        every = (*self.chunks.values(), *self.kinds.values())
-        return [chunk for chunk in every if chunk.rid in wanted]
 
     def delete_chunks(self, sources: Container[str], *, kinds: bool) -> list[StoredChunk]:
         """Delete the chunks of these sources; return them."""
@@ -306,21 +299,3 @@ def field_of(record: ChunkRecord | SourceRecord, column: str) -> Any:
     name, cut, length = column.partition("[:")
     value = getattr(record, name)
     return value[: int(length[:-1])] if cut else deepcopy(value)
-
-
-def passage_of(chunk: StoredChunk) -> Passage:
-    """Return a chunk's part of the text of its document."""
-    record = chunk.record
-    return Passage(
-        chunk_id=record.chunk_id,
-        source=record.source,
-        content=record.content,
-        lead=record.lead,
-        overlap=record.overlap,
-        chunk_index=record.chunk_index,
-        section=record.section,
-        start_line=record.start_line,
-        end_line=record.end_line,
-        rid=chunk.rid,
-        created_at=record.created_at,
-    )

@@ -17,16 +17,10 @@ from ability_search.collection import Collection
 from ability_search.filters.tree import Filter
 from ability_search.store.records import (
     ChunkScores,
-    ChunkText,
-    ChunkVector,
     GraphAnswer,
     GraphRequest,
     Job,
-    MapPoint,
     Neighbour,
-    OverviewAnswer,
-    OverviewRequest,
-    Passage,
     Replaced,
     Replacement,
     Row,
@@ -36,8 +30,6 @@ from ability_search.store.records import (
     SessionSelection,
     TermStatisticsEntry,
     Use,
-    VectorCheck,
-    VectorPlaces,
     WeightedChunk,
 )
 from ability_search.store.values import Columns, Count, Counted, Page, Read
@@ -169,25 +161,6 @@ class SearchStore(ReadStore, Protocol):
             StatementRefused: if the store cannot run this combination; single searches may work.
         """
 
-    async def chunks(
-        self, generation: str, rids: Sequence[str], *, compared: Sequence[str] = ()
-    ) -> list[ChunkText]:
-        """Return chunks by record id, in any order; chunks that are gone are left out.
-
-        With ``compared``, record ids, each has its cosines to these chunks, in their order.
-        """
-
-    async def chunk(self, collection: Collection, chunk_id: str) -> Searched[ChunkText | None]:
-        """Return a chunk with its embedding."""
-
-    async def embeddings(self, generation: str, rids: Sequence[str]) -> dict[str, Sequence[float]]:
-        """Return the embeddings of chunks, by record id; those without one are left out."""
-
-    async def passages(
-        self, generation: str, chunk_ids: Sequence[str], filter: Filter | None
-    ) -> list[Passage]:
-        """Return the texts of chunks by chunkId, in any order; those that are gone are left out."""
-
     async def best_chunks(
         self,
         generation: str,
@@ -232,22 +205,6 @@ class IndexStore(ReadStore, Protocol):
                 committed is then unknown.
         """
 
-    async def check_vectors(
-        self, generation: str, *, kinds: bool, dimensions: int, after: str, limit: int
-    ) -> VectorCheck:
-        """Check the vectors of a page of chunks greater than ``after``, in order."""
-
-    async def sample_chunks(self, generation: str, *, limit: int) -> list[WeightedChunk]:
-        """Return a random choice of indexed chunks, always the same, with their embeddings."""
-
-    async def probe_chunks(
-        self, generation: str, *, newest: int, others: int, after: str
-    ) -> list[WeightedChunk]:
-        """Return the indexed chunks stored last, and others whose vector key is at least ``after``.
-
-        ``after`` is 32 hexadecimal digits; random digits give a random choice.
-        """
-
     async def nearest(
         self,
         generation: str,
@@ -258,38 +215,6 @@ class IndexStore(ReadStore, Protocol):
         exact: bool,
     ) -> list[list[Neighbour]]:
         """Return the indexed chunks nearest to each vector, nearest first."""
-
-    async def vector_places(
-        self, model: str, record: str, *, dimensions: int | None, limit: int
-    ) -> VectorPlaces:
-        """Return the generations that may hold vectors of ``model`` with these dimensions.
-
-        Args:
-            model: The embedding model.
-            record: Name of the record that wants vectors; it may be under construction.
-            dimensions: ``None`` for any.
-            limit: Maximum number of other collections, the last changed first.
-        """
-
-    async def stored_vectors(
-        self, places: Sequence[tuple[str, bool]], keys: Sequence[str]
-    ) -> list[dict[str, Sequence[float]]]:
-        """Return for each place the stored vectors by vector key."""
-
-    async def outdated_weights(
-        self, generation: str, *, kinds: bool, average_length: float, after: str, limit: int
-    ) -> list[WeightedChunk]:
-        """Return chunks whose weights assume another average length, by chunkId.
-
-        It may read all chunks.
-
-        Args:
-            generation: The generation.
-            kinds: Whether the chunks of derived kinds.
-            average_length: The average length that weights should assume.
-            after: A chunkId; those behind it are returned.
-            limit: Maximum number of chunks.
-        """
 
     async def set_weights(
         self,
@@ -309,28 +234,6 @@ class IndexStore(ReadStore, Protocol):
 
     async def discard_staged(self, *, before: int) -> None:
         """Delete parts of replacements that writers left behind before this time."""
-
-
-class CopyStore(ReadStore, Protocol):
-    """Reads of whole collections, for artifacts and overviews."""
-
-    async def chunk_vectors(self, generation: str, *, after: str, limit: int) -> list[ChunkVector]:
-        """Return indexed chunks greater than ``after`` with their vectors, by chunkId."""
-
-    async def overview(
-        self, collection: Collection, request: OverviewRequest
-    ) -> Searched[OverviewAnswer]:
-        """Measure a collection."""
-
-    async def map_points(
-        self,
-        collection: Collection,
-        axes: Sequence[Sequence[float]],
-        *,
-        limit: int,
-        indexed: int,
-    ) -> Searched[list[MapPoint]]:
-        """Return a sample of the indexed chunks, always the same, with their cosines to axes."""
 
 
 class JobStore(Protocol):
@@ -450,7 +353,6 @@ class Store(
     TermStatisticsStore,
     SearchStore,
     IndexStore,
-    CopyStore,
     JobStore,
     UsageStore,
     SessionStore,

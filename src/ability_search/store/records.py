@@ -226,8 +226,8 @@ def metadata_key(column: str) -> str | None:
 class Row:
     """A chunk found by a search."""
 
-    rid: str
-    """Record id; it changes when the chunk is replaced."""
+    handle: str
+    """Passed to reads; it changes when the chunk is replaced."""
     chunk_id: str
     score: float
     columns: Mapping[str, Any] = field(default_factory=dict)
@@ -238,7 +238,7 @@ class Row:
 class ChunkText:
     """A chunk as returned for a query."""
 
-    rid: str
+    handle: str
     chunk_id: str
     source: str
     title: str
@@ -254,34 +254,14 @@ class ChunkText:
     created_at: int | None
     tokens: int | None
     parent: str | None = None
-    cosines: Sequence[float | None] = ()
-    """Cosines to the chunks that it was compared with."""
     embedding: Sequence[float] | None = None
     """Its vector, if requested."""
 
 
-_COMPUTED = ("rid", "cosines", "embedding")
-TEXT_FIELDS = tuple(each.name for each in fields(ChunkText) if each.name not in _COMPUTED)
-"""Fields of a :class:`ChunkText` that are fields of a :class:`ChunkRecord` too."""
-
-
-@dataclass(frozen=True, slots=True)
-class Passage:
-    """A chunk's part of the text of its document."""
-
-    chunk_id: str
-    source: str
-    content: str
-    lead: str
-    overlap: int
-    chunk_index: int
-    section: int | None = None
-    start_line: int | None = None
-    end_line: int | None = None
-    rid: str | None = None
-    """Record id, if the passage is read by its chunkId."""
-    created_at: int | None = None
-    """When it was stored, in epoch milliseconds, if the passage is read by its source."""
+WITH_EMBEDDING: Final = Columns(tuple(each.name for each in fields(ChunkText)))
+"""The columns of a :class:`ChunkText`."""
+HIT: Final = Columns(tuple(name for name in WITH_EMBEDDING.fields if name != "embedding"))
+"""The same without its vector."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -395,66 +375,6 @@ class WeightedChunk:
     embedding: Sequence[float] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class VectorPlaces:
-    """Generations that may hold vectors of a model, as pairs of generation and ``kinds``."""
-
-    own: Sequence[tuple[str, bool]]
-    live: Sequence[tuple[str, bool]]
-    others: Sequence[tuple[str, bool]]
-    new: bool = False
-    """Whether nothing was ever stored, so that there may be places soon."""
-
-
-@dataclass(frozen=True, slots=True)
-class VectorCheck:
-    """One page of a check of all vectors."""
-
-    last: str | None
-    """Last chunkId checked; ``None`` if there was none."""
-    checked: int
-    unfit: int
-    """Chunks whose vector has other dimensions, is not finite or has no unit length."""
-
-
-@dataclass(frozen=True, slots=True)
-class OverviewRequest:
-    """The parts to measure of a collection; ``None`` leaves a part out."""
-
-    bin_width: int | None
-    """Tokens."""
-    sample: int | None
-    """Chunks whose sizes are counted; ``None`` for all."""
-    period: int | None
-    """Milliseconds."""
-    vectors: int | None
-    """Number of vectors to sample."""
-    indexed: int
-    """Chunks in the vector index."""
-
-
-@dataclass(frozen=True, slots=True)
-class OverviewAnswer:
-    """Measures of a collection, without kinds."""
-
-    sizes: Mapping[int, int]
-    """Number of chunks by the least size of a bin."""
-    periods: Sequence[tuple[int, int, int]]
-    """Start, sources and chunks of each period."""
-    vectors: Sequence[Sequence[float]]
-
-
-@dataclass(frozen=True, slots=True)
-class MapPoint:
-    """A chunk with its cosines to some axes."""
-
-    chunk_id: str
-    source: str
-    title: str
-    excerpt: str
-    cosines: Sequence[float]
-
-
 # Analysis
 
 
@@ -466,7 +386,6 @@ class ChunkVector:
     source: str
     title: str
     chunk_index: int
-    embedding: Sequence[float] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -92,9 +92,6 @@ class Columns:
     """Vectors, by the column for the cosine to them; ``None`` for a chunk without an embedding."""
     products: Mapping[str, SparseVector] = field(default_factory=dict)
     """Terms, by the column for the dot product with them."""
-    alike: Sequence[str] = ()
-    """Handles of chunks; the column ``alike`` has the cosines to them, in this order, ``None`` for
-    one that is gone."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Sequence
+from collections.abc import Collection as Values
+from collections.abc import Sequence
 from typing import Final
 
+from ability_search.collection import Collection
 from ability_search.documents import instant
 from ability_search.search.candidates import Answer, Candidate
 from ability_search.search.options import Expand
@@ -13,6 +15,9 @@ from ability_search.search.query import Query
 from ability_search.search.response import Highlight, Hit
 from ability_search.search.stage import Ports, Stage
 from ability_search.search.stages.context_expansion import CONTEXT_EXPANSION, read_contexts
+from ability_search.store.pages import read_all
+from ability_search.store.records import HIT, ChunkText
+from ability_search.store.values import Chunks, Read
 from ability_search.text.analyzer import Analyzer, analyzer_for
 
 HIGHLIGHTS_LIMIT: Final = 20
@@ -23,16 +28,19 @@ async def read_rows(items: Sequence[Candidate], ports: Ports) -> None:
 
     A chunk that was replaced since it was found gets no row.
     """
-    missing: dict[str, dict[str, Candidate]] = {}
+    missing: dict[Collection, dict[str, Candidate]] = {}
     for item in items:
         if item.row is None:
-            missing.setdefault(item.collection.type, {})[item.rid] = item
+            missing.setdefault(item.collection, {})[item.handle] = item
     answers = await asyncio.gather(
-        *(ports.store.chunks(generation, list(own)) for generation, own in missing.items())
+        *(
+            read_all(ports.store, Read(Chunks(handles=[*own]), collection, HIT))
+            for collection, own in missing.items()
+        )
     )
     for own, rows in zip(missing.values(), answers, strict=True):
         for row in rows:
-            own[row.rid].row = row
+            own[row["handle"]].row = ChunkText(**row)
 
 
 async def read_page(answer: Answer, ports: Ports) -> None:
@@ -109,7 +117,7 @@ def hit_of(item: Candidate, query: Query, marked: _Marked | None) -> Hit:
 
 def matches(
     content: str,
-    query_terms: Collection[str],
+    query_terms: Values[str],
     analyzer: Analyzer,
     *,
     limit: int = HIGHLIGHTS_LIMIT,
@@ -138,7 +146,7 @@ def matches(
     return merged
 
 
-def _spans(content: str, query_terms: Collection[str], analyzer: Analyzer) -> list[tuple[int, int]]:
+def _spans(content: str, query_terms: Values[str], analyzer: Analyzer) -> list[tuple[int, int]]:
     wanted = frozenset(query_terms)
     if not wanted:
         return []
@@ -149,7 +157,7 @@ def _adjoins(content: str, end: int, start: int) -> bool:
     return start <= end or (start == end + 1 and (content[end] == "-" or content[end].isspace()))
 
 
-def _highlights(content: str, terms: Collection[str], analyzer: Analyzer) -> list[Highlight]:
+def _highlights(content: str, terms: Values[str], analyzer: Analyzer) -> list[Highlight]:
     """Return the matches in a hit's content."""
     found = matches(content, terms, analyzer)
     return [Highlight(start=first, end=last, text=content[first:last]) for first, last in found]

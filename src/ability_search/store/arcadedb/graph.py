@@ -20,16 +20,6 @@ _CHUNKS_OF_SOURCES = 10_000
 """Chunks to compare for the best chunks of sources."""
 
 
-def context_rows(chunk_type: str, chunk_ids: Sequence[str], filter: Filter | None) -> Statement:
-    """Select the texts of chunks, in any order, without those that no longer exist."""
-    also, params = _also(filter)
-    return Statement(
-        "SELECT @rid AS rid, chunkId, source, content, lead, overlap, chunkIndex, section,"
-        f" startLine, endLine FROM `{chunk_type}` WHERE chunkId IN :ids{also}",
-        {"ids": list(chunk_ids), **params},
-    )
-
-
 def best_chunks(
     chunk_type: str,
     sources: Sequence[str],

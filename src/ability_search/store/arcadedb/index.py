@@ -13,11 +13,11 @@ from ability_search.bounded_batches import batches
 from ability_search.collection import Collection
 from ability_search.errors import DatabaseUnavailable, GenerationGone, StatementRefused
 from ability_search.ops.metrics.meter import UNMETERED, Meter
-from ability_search.store.arcadedb import rows, verification, write
+from ability_search.store.arcadedb import rows, write
 from ability_search.store.arcadedb.collections import collection as collection_record
 from ability_search.store.arcadedb.collections import from_record
 from ability_search.store.arcadedb.core import Scripts, Statement, kind_type
-from ability_search.store.arcadedb.database import MISSING, Database, outlast
+from ability_search.store.arcadedb.database import Database, outlast
 from ability_search.store.arcadedb.schema import create_child_index, create_kinds, create_links
 from ability_search.store.arcadedb.search import build_graph, nearest
 from ability_search.store.records import (
@@ -26,8 +26,6 @@ from ability_search.store.records import (
     Neighbour,
     Replaced,
     Replacement,
-    VectorCheck,
-    VectorPlaces,
     WeightedChunk,
     chunk_bytes,
 )
@@ -188,33 +186,6 @@ class IndexSql(Database):
 
     # Checks
 
-    async def check_vectors(
-        self, generation: str, *, kinds: bool, dimensions: int, after: str, limit: int
-    ) -> VectorCheck:
-        page = await self.generation_read(
-            generation,
-            verification.check_vectors(
-                _chunk_type(generation, kinds=kinds),
-                dimensions=dimensions,
-                after=after,
-                limit=limit,
-            ),
-        )
-        return VectorCheck(page["last"], page["checked"], page["unfit"])
-
-    async def sample_chunks(self, generation: str, *, limit: int) -> list[WeightedChunk]:
-        statement = verification.sample_chunks(generation, limit=limit)
-        return list(map(_weighted, await self.generation_read(generation, statement)))
-
-    async def probe_chunks(
-        self, generation: str, *, newest: int, others: int, after: str
-    ) -> list[WeightedChunk]:
-        answer = await self.generation_read(
-            generation,
-            verification.some_chunks(generation, newest=newest, others=others, after=after),
-        )
-        return list(map(_weighted, answer["newest"] + answer["others"]))
-
     # Vectors
 
     async def nearest(
@@ -239,38 +210,6 @@ class IndexSql(Database):
             for place in range(len(vectors))
         ]
 
-    async def vector_places(
-        self, model: str, record: str, *, dimensions: int | None, limit: int
-    ) -> VectorPlaces:
-        try:
-            found = await self._scripts.read(*write.vector_places(model, record, limit=limit))
-        except StatementRefused as exc:
-            if exc.reason not in MISSING:
-                raise
-            return VectorPlaces((), (), (), new=True)
-
-        def places(name: str) -> list[tuple[str, bool]]:
-            return [
-                (row["type"], kinds)
-                for row in found[name]
-                if dimensions in (None, row["dimensions"])
-                for kinds in ((False, True) if row.get("aspects") else (False,))
-            ]
-
-        return VectorPlaces(places("own"), places("live"), places("others"))
-
-    async def stored_vectors(
-        self, places: Sequence[tuple[str, bool]], keys: Sequence[str]
-    ) -> list[dict[str, Sequence[float]]]:
-        if not places:
-            return []
-        types = [_chunk_type(generation, kinds=kinds) for generation, kinds in places]
-        answer = await self.generation_read(places[0][0], write.known_vectors(types, keys))
-        return [
-            {row["vectorKey"]: row["vector"] or () for row in answer[f"v{place}"]}
-            for place in range(len(places))
-        ]
-
     async def build_graph(self, generation: str, *, kinds: bool, dimensions: int) -> None:
         probe = [1.0] + [0.0] * (dimensions - 1)
         statement = build_graph(_chunk_type(generation, kinds=kinds), probe)
@@ -285,17 +224,6 @@ class IndexSql(Database):
             await asyncio.sleep(_BUILD_PAUSE)
 
     # Weights
-
-    async def outdated_weights(
-        self, generation: str, *, kinds: bool, average_length: float, after: str, limit: int
-    ) -> list[WeightedChunk]:
-        statement = write.outdated_weights(
-            _chunk_type(generation, kinds=kinds),
-            average_length=average_length,
-            after=after,
-            limit=limit,
-        )
-        return list(map(_weighted, await self.generation_read(generation, statement)))
 
     async def set_weights(
         self,
@@ -342,15 +270,3 @@ def _rows(chunks: Sequence[ChunkRecord]) -> list[dict[str, Any]]:
 
 def _bytes(chunks: Sequence[ChunkRecord]) -> int:
     return sum(map(chunk_bytes, chunks))
-
-
-def _weighted(row: Row) -> WeightedChunk:
-    return WeightedChunk(
-        chunk_id=row["chunkId"],
-        terms=row.get("terms") or (),
-        weights=row.get("weights") or (),
-        lengths=row.get("lengths") or (),
-        average_length=row.get("averageLength") or 0.0,
-        duplicate_of=row.get("duplicateOf"),
-        embedding=row.get("embedding"),
-    )

@@ -166,7 +166,8 @@ def _halved(ask: Read | Count) -> Read | None:
     """Return an ask for half the items; ``None`` if there is none."""
     if isinstance(ask, Count) or not isinstance(ask.of, Chunks | Sources):
         return None
-    keys = ask.of.names if isinstance(ask.of, Sources) else ask.of.handles or ask.of.ids
+    of = ask.of
+    keys = of.names if isinstance(of, Sources) else of.handles or of.ids or of.vector_keys
     most = min(filter(None, (ask.limit, len(keys or ()))), default=_ITEMS)
     return replace(ask, limit=most // 2) if most > 1 else None
 
@@ -261,10 +262,9 @@ def _reading(ask: Read, name: str) -> AskSql:
         params[f"{name}_floor"] = ask.after or ""
         further.append(f"{key} {'<' if ask.descending else '>'} :{name}_floor")
     order = f" ORDER BY {key}{' DESC' if ask.descending else ''}" if ordered else ""
-    before, columns = chosen.before, ""
+    columns = ""
     if ask.columns is not None:
-        shown, bound, others = _columns(ask.columns, chosen.type, name, isinstance(ask.of, Chunks))
-        before = {**before, **others}
+        shown, bound = _columns(ask.columns, name, of_chunks=isinstance(ask.of, Chunks))
         params |= bound
         columns = f"{''.join(f'{sql} AS f{n}, ' for n, sql in enumerate(shown))}{key} AS place "
     text = f"SELECT {columns}FROM {chosen.target(*further)}{order}{_limited(ask.limit)}"
@@ -275,16 +275,13 @@ def _reading(ask: Read, name: str) -> AskSql:
         more = ask.limit is not None and len(rows) == ask.limit and ask.order != "stored"
         return Page(_items(ask, rows), rows[-1][place] if more else None, current, at)
 
-    return AskSql({**before, name: text}, params, answer)
+    return AskSql({**chosen.before, name: text}, params, answer)
 
 
-def _columns(
-    columns: Columns, chosen: str, name: str, of_chunks: bool
-) -> tuple[list[str], dict[str, Any], dict[str, str]]:
-    """Return columns as SQL in the order of :func:`_names`, what they bind, and further queries."""
+def _columns(columns: Columns, name: str, *, of_chunks: bool) -> tuple[list[str], dict[str, Any]]:
+    """Return columns as SQL, in the order of the rows, and what they bind."""
     shown: list[str] = []
     params: dict[str, Any] = {}
-    before: dict[str, str] = {}
     known = _CHUNK_SQL if of_chunks else SOURCE_COLUMNS
     for place, field in enumerate(columns.fields):
         key, (text, cut, length) = metadata_key(field), field.partition("[:")
@@ -293,30 +290,18 @@ def _columns(
             shown.append(shorter(f"metadata[:{name}_k{place}]", VALUE_LENGTH))
         else:
             shown.append(f"{known[text]}.left({int(length[:-1]):d})" if cut else known[text])
+    own = _STORED["embedding"]
     for place, vector in enumerate(columns.cosines.values()):
         params[f"{name}_v{place}"] = list(vector)
-        shown.append(_cosine(f":{name}_v{place}"))
+        # The engine refuses to compare without a vector.
+        cosine = f"vectorCosineSimilarity({own}, :{name}_v{place})"
+        shown.append(f"CASE WHEN {own} IS NULL THEN null ELSE {cosine} END")
     for place, terms in enumerate(columns.products.values()):
         params |= {f"{name}_i{place}": list(terms.ids), f"{name}_w{place}": list(terms.weights)}
-        own = f"`vector.sparseCreate`({_STORED['terms']}, {_STORED['weights']})"
+        stored = f"`vector.sparseCreate`({_STORED['terms']}, {_STORED['weights']})"
         other = f"`vector.sparseCreate`(:{name}_i{place}, :{name}_w{place})"
-        shown.append(f"vectorSparseDot({own}, {other})")
-    for place, handle in enumerate(columns.alike):
-        params[f"{name}_h{place}"] = handle
-        other = f"{name}_e{place}"
-        before[other] = (
-            f"SELECT {_STORED['embedding']} AS embedding FROM `{chosen}`"
-            f" WHERE @rid = :{name}_h{place}"
-        )
-        shown.append(_cosine(f"${other}[0].embedding", f"${other}[0].embedding IS NULL"))
-    return shown, params, before
-
-
-def _cosine(other: str, *missing: str) -> str:
-    """Return the cosine of a chunk to a vector; the engine refuses to compare without one."""
-    own = _STORED["embedding"]
-    without = " OR ".join([f"{own} IS NULL", *missing])
-    return f"CASE WHEN {without} THEN null ELSE vectorCosineSimilarity({own}, {other}) END"
+        shown.append(f"vectorSparseDot({stored}, {other})")
+    return shown, params
 
 
 def _items(ask: Read, rows: Sequence[Row]) -> list[Any]:
@@ -333,9 +318,6 @@ def _items(ask: Read, rows: Sequence[Row]) -> list[Any]:
             name: empty.get(name) if value is None else value
             for name, value in zip(names, values, strict=True)
         }
-        if columns.alike:
-            places = range(len(names), len(names) + len(columns.alike))
-            item["alike"] = [row.get(f"f{place}") for place in places]
         items.append(item)
     return items
 

@@ -11,25 +11,18 @@ from ability_search.collection import Collection
 from ability_search.filters.tree import Filter
 from ability_search.store.arcadedb.collections import from_record
 from ability_search.store.arcadedb.database import Database
-from ability_search.store.arcadedb.graph import best_chunks, context_rows, walk
-from ability_search.store.arcadedb.rows import CHUNK_COLUMNS, CHUNK_FIELDS, link, passage
+from ability_search.store.arcadedb.graph import best_chunks, walk
+from ability_search.store.arcadedb.rows import CHUNK_FIELDS, link
 from ability_search.store.arcadedb.search import (
     COPIES,
     candidates,
-    chunk_embedding,
-    embeddings,
-    hit_rows,
     metadata_names,
     steps,
 )
-from ability_search.store.halves import in_halves
 from ability_search.store.records import (
-    TEXT_FIELDS,
-    ChunkText,
     GraphAnswer,
     GraphRequest,
     Link,
-    Passage,
     Row,
     Search,
     Searched,
@@ -73,35 +66,6 @@ class SearchSql(Database):
                 break
             await asyncio.sleep(pause)
         return Searched(_record(answer), _lists(answer, searches, metadata_names(columns)))
-
-    async def chunks(
-        self, generation: str, rids: Sequence[str], *, compared: Sequence[str] = ()
-    ) -> list[ChunkText]:
-        async def read(part: Sequence[str]) -> list[ChunkText]:
-            answer = await self.generation_read(
-                generation, hit_rows(generation, part, compared=compared)
-            )
-            rows = answer["rows"] if compared else answer
-            return [_chunk(row, compared=len(compared)) for row in rows]
-
-        return await in_halves(read, rids)
-
-    async def chunk(self, collection: Collection, chunk_id: str) -> Searched[ChunkText | None]:
-        answer = await self.generation_read(
-            collection.type, chunk_embedding(collection.name, collection.type, chunk_id)
-        )
-        rows = answer["chunk"]
-        return Searched(_record(answer), _chunk(rows[0]) if rows else None)
-
-    async def embeddings(self, generation: str, rids: Sequence[str]) -> dict[str, Sequence[float]]:
-        rows = await self.generation_read(generation, embeddings(generation, rids))
-        return {row["rid"]: row["embedding"] for row in rows if row["embedding"]}
-
-    async def passages(
-        self, generation: str, chunk_ids: Sequence[str], filter: Filter | None
-    ) -> list[Passage]:
-        rows = await self.generation_read(generation, context_rows(generation, chunk_ids, filter))
-        return [passage(row) for row in rows]
 
     async def best_chunks(
         self,
@@ -184,17 +148,6 @@ def _row(row: Mapping[str, Any], score: float | None, keys: Mapping[str, str]) -
     if keys:
         columns["metadata"] = {key: columns.pop(name, None) for name, key in keys.items()}
     return Row(row["rid"], row["chunkId"], 0.0 if score is None else score, columns)
-
-
-def _chunk(row: Mapping[str, Any], *, compared: int = 0) -> ChunkText:
-    values: dict[str, Any] = {name: row.get(CHUNK_COLUMNS[name]) for name in TEXT_FIELDS}
-    values["metadata"] = values["metadata"] or {}
-    return ChunkText(
-        row["rid"],
-        **values,
-        cosines=[row.get(f"like{place}") for place in range(compared)],
-        embedding=row.get("embedding"),
-    )
 
 
 def _links(answer: Mapping[str, Any], name: str) -> list[Link]:

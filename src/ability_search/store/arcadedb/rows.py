@@ -12,10 +12,8 @@ from functools import cache
 from typing import Any
 
 from ability_search.store.records import (
-    TEXT_FIELDS,
     ChunkRecord,
     Link,
-    Passage,
     SourceRecord,
     TermStatisticsEntry,
 )
@@ -73,8 +71,6 @@ def shorter(expression: str, length: int) -> str:
     )
 
 
-HIT_COLUMNS = ", ".join(CHUNK_COLUMNS[name] for name in TEXT_FIELDS)
-"""The columns of a :class:`ChunkText`."""
 _LISTS = ("facets", "dates", "embedding", "terms", "weights", "lengths")
 SOURCE_COLUMNS = {
     "source": "source",
@@ -157,23 +153,6 @@ def link_row(link: Link) -> dict[str, Any]:
 def link(row: Row) -> Link:
     """Convert a row of a link."""
     return Link(row["source"], row["target"], row["kind"], row["weight"])
-
-
-def passage(row: Row) -> Passage:
-    """Convert a row with the text of a chunk."""
-    return Passage(
-        chunk_id=row.get("chunkId") or "",
-        source=row.get("source") or "",
-        content=row["content"],
-        lead=row.get("lead") or "",
-        overlap=row.get("overlap") or 0,
-        chunk_index=row["chunkIndex"],
-        section=row.get("section"),
-        start_line=row.get("startLine"),
-        end_line=row.get("endLine"),
-        rid=row.get("rid"),
-        created_at=row.get("createdAt"),
-    )
 
 
 def statistics_entry(row: Row) -> TermStatisticsEntry:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from ability_search.store.arcadedb.collections import CollectionSql
 from ability_search.store.arcadedb.index import IndexSql
 from ability_search.store.arcadedb.jobs import JobSql
-from ability_search.store.arcadedb.overview import OverviewSql
 from ability_search.store.arcadedb.read import ReadSql
 from ability_search.store.arcadedb.retrieval import SearchSql
 from ability_search.store.arcadedb.session_records import SessionSql
@@ -15,7 +14,6 @@ from ability_search.store.arcadedb.usage import UsageSql
 class ArcadeStore(
     CollectionSql,
     IndexSql,
-    OverviewSql,
     SearchSql,
     ReadSql,
     JobSql,

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ability_search.collection import Collection, public_name
+from ability_search.collection import Collection
 from ability_search.store.arcadedb.commit_visibility import COMMIT, commit_params
 from ability_search.store.arcadedb.core import (
     Statement,
@@ -286,20 +286,6 @@ def discard_staged(*, before: int) -> Statement:
 # Renewing weights
 
 
-def outdated_weights(
-    chunk_type: str, *, average_length: float, after: str, limit: int
-) -> Statement:
-    """Select chunks behind ``after`` whose BM25 weights assume another average length."""
-    return Statement(
-        "SELECT chunkId, duplicateOf, ifnull(terms, spareTerms) AS terms,"
-        " ifnull(weights, spareWeights) AS weights, lengths, averageLength"
-        f" FROM `{chunk_type}`"
-        " WHERE chunkId > :floor AND averageLength <> :average"
-        f" ORDER BY chunkId LIMIT {limit:d}",
-        {"average": average_length, "floor": after},
-    )
-
-
 def set_weights(
     chunk_type: str, *, average_length: float, changes: Sequence[Mapping[str, Any]]
 ) -> Statement:
@@ -351,48 +337,3 @@ def set_scores(chunk_type: str, scores: Sequence[ChunkScores]) -> Statement:
 
 
 # Stored vectors
-
-_PLACES = "type, aspects, dimensions"
-
-
-def vector_places(model: str, record: str, *, limit: int) -> Statement:
-    """Select collections whose vectors can be reused.
-
-    Args:
-        model: The model of the vectors.
-        record: Name of the record that needs vectors; it may be under construction.
-        limit: Maximum number of other collections, the last changed first.
-
-    Returns one map: ``own``, ``live`` (if another generation is being built) and ``others``,
-    rows ``type, aspects, dimensions``.
-    """
-    wanted = f"SELECT {_PLACES} FROM Collection WHERE model = :model"
-    queries = {
-        "own": f"{wanted} AND name = :record",
-        "live": f"{wanted} AND name = :live AND name <> :record",
-        "others": f"{wanted} AND name NOT IN [:record, :live] AND chunks > 0"
-        f" ORDER BY updatedAt DESC LIMIT {limit:d}",
-    }
-    return Statement(
-        rows_together(queries, queries),
-        {"model": model, "record": record, "live": public_name(record)},
-    )
-
-
-def known_vectors(chunk_types: Sequence[str], keys: Sequence[str]) -> Statement:
-    """Select one vector for each key, from each type.
-
-    Returns one map: ``v0``, ``v1``, ..., for each type rows ``vectorKey, vector``.
-    """
-    queries = {}
-    for place, chunk_type in enumerate(chunk_types):
-        queries[f"k{place}"] = (
-            f"SELECT vectorKey, min(chunkId) AS chunkId FROM `{chunk_type}`"
-            " WHERE vectorKey IN :keys GROUP BY vectorKey"
-        )
-        queries[f"v{place}"] = (
-            "SELECT vectorKey, ifnull(embedding, spareEmbedding) AS vector"
-            f" FROM `{chunk_type}` WHERE chunkId IN $k{place}.chunkId"
-        )
-    found = [f"v{place}" for place in range(len(chunk_types))]
-    return Statement(rows_together(queries, found), {"keys": list(keys)})
