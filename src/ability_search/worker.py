@@ -199,7 +199,11 @@ def open_store(
         patience=settings.database.patience,
     )
     return ArcadeStore(
-        database, message_bytes=settings.database.write_group_bytes, now=_now, meter=meter
+        database,
+        message_bytes=settings.database.write_group_bytes,
+        scan_below=settings.ranking.scan_below,
+        now=_now,
+        meter=meter,
     )
 
 

@@ -32,8 +32,8 @@ from ability_search.filters.tree import Compare, Field, Filter, Not, OneOf
 from ability_search.store.memory import MemoryStore
 from ability_search.store.pages import count, read_all
 from ability_search.store.port import Store
-from ability_search.store.records import GraphRequest, Link, Replacement, Search, WeightedChunk
-from ability_search.store.values import KINDS_LAYER, Chunks, Columns, Count, Read, Sources
+from ability_search.store.records import GraphRequest, Link, Replacement, Search
+from ability_search.store.values import KINDS_LAYER, Chunks, Columns, Count, Patch, Read, Sources
 
 pytestmark = pytest.mark.engine
 
@@ -233,18 +233,19 @@ class Replay:
     async def reweigh(self, factor: int) -> None:
         for layer in ("", KINDS_LAYER):
             before = await outdated(self.store, self.live, float(factor), layer, limit=3)
-            changed = [
-                WeightedChunk(
+            patches = [
+                Patch(
                     each.chunk_id,
-                    each.terms,
-                    [factor * weight for weight in each.weights],
-                    duplicate_of=each.duplicate_of,
+                    {
+                        "weights": [factor * weight for weight in each.weights],
+                        "average_length": float(factor),
+                    },
+                    layer,
+                    {"duplicate_of": each.duplicate_of, "average_length": each.average_length},
                 )
                 for each in before
             ]
-            await self.store.set_weights(
-                self.live.type, kinds=bool(layer), average_length=float(factor), changes=changed
-            )
+            await self.store.patch(self.live, patches)
 
     async def answers(self) -> dict[str, Any]:
         """All answers, without the order of equal scores, as places are reused."""

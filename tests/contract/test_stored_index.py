@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from tests.contract.stored_records import (
-    DIMENSIONS,
-    HOUR,
     by_terms,
     by_vector,
     chunk,
     collection,
     filled,
+    found,
     found_ids,
     of,
     outdated,
@@ -27,8 +27,8 @@ from ability_search.collection import Collection
 from ability_search.filters.tree import Not
 from ability_search.store.pages import GENERATED, read_all
 from ability_search.store.port import Store
-from ability_search.store.records import ChunkScores, Link, WeightedChunk
-from ability_search.store.values import KINDS_LAYER, Chunks, Columns, Read
+from ability_search.store.records import Link
+from ability_search.store.values import KINDS_LAYER, Chunks, Columns, Patch, Read
 
 
 async def counts(store: Store, within: Collection) -> tuple[int, int, int, int, int]:
@@ -288,10 +288,13 @@ async def test_nearest_chunks_of_each_vector(store: Store, exact: bool) -> None:
 
 async def test_vector_graphs_are_built_for_chunks_and_kinds(store: Store) -> None:
     stored = await filled(store, chunk("a"), chunk("a/t", of="a", kind="title"))
+    settled = await store.settle(stored)
+    assert settled == replace(stored, graph=True, kind_graph=True)
+    assert await store.collection("notes") == settled
     for kinds in (False, True):
-        await store.build_graph(stored.type, kinds=kinds, dimensions=DIMENSIONS)
         search = by_vector(kinds=kinds, exact=False)
         assert len(await found_ids(store, stored, search)) == 1
+    assert await store.settle(settled) == settled
 
 
 # Weights
@@ -324,39 +327,54 @@ async def test_chunks_with_weights_of_another_average_length_are_not_written(sto
     await put(store, stored, gone=["a", "b"])
 
 
+def weighted(source: str, *weights: float, layer: str = "", **where: Any) -> Patch:
+    """New weights of a chunk, which assume an average length of 20."""
+    fields = {"weights": list(weights), "average_length": 20.0}
+    return Patch(f"notes:{source}:0", fields, layer, where)
+
+
 async def test_new_weights_count_in_searches(store: Store) -> None:
-    stored = await filled(store, chunk("a"), chunk("b"), chunk("c", duplicate_of="notes:a:0"))
-    changes = [
-        WeightedChunk("notes:b:0", (1, 2), (3.0, 4.0)),
-        WeightedChunk("notes:c:0", (1, 2), (5.0, 6.0), duplicate_of="notes:a:0"),
-        WeightedChunk("notes:missing:0", (1, 2), (9.0, 9.0)),
+    made = chunk("a/t", of="a", kind="title")
+    stored = await filled(store, chunk("a"), chunk("b"), chunk("c", duplicate_of="notes:a:0"), made)
+    patches = [
+        weighted("b", 3.0, 4.0, duplicate_of=None, average_length=10.0),
+        weighted("c", 5.0, 6.0, duplicate_of="notes:a:0"),
+        weighted("a/t", 7.0, 8.0, layer=KINDS_LAYER),
+        weighted("missing", 9.0, 9.0),
     ]
-    await store.set_weights(stored.type, kinds=False, average_length=20.0, changes=changes)
+    await store.patch(stored, patches)
     assert await found_ids(store, stored, by_terms({1: 1.0})) == ["notes:b:0", "notes:a:0"]
-    left = await outdated(store, stored, 20.0)
-    assert [each.chunk_id for each in left] == ["notes:a:0"]
+    (title,) = await found(store, stored, by_terms({1: 1.0}, kinds=True))
+    assert title.score == pytest.approx(7.0)
+    assert [each.chunk_id for each in await outdated(store, stored, 20.0)] == ["notes:a:0"]
     await put(store, stored, gone=["a"])
     assert await found_ids(store, stored, by_terms({1: 1.0})) == ["notes:c:0", "notes:b:0"]
+    await store.patch(stored, [])
 
 
-async def test_weights_of_a_chunk_that_became_a_duplicate_stay(store: Store) -> None:
+async def test_chunks_that_have_changed_are_not_patched(store: Store) -> None:
     stored = await filled(store, chunk("a"), chunk("b", duplicate_of="notes:a:0"))
-    changes = [
-        WeightedChunk("notes:a:0", (1, 2), (3.0, 4.0), duplicate_of="notes:b:0"),
-        WeightedChunk("notes:b:0", (1, 2), (3.0, 4.0)),
+    patches = [
+        weighted("a", 3.0, 4.0, duplicate_of="notes:b:0"),
+        weighted("a", 3.0, 4.0, average_length=9.0),
+        weighted("b", 3.0, 4.0, duplicate_of=None),
+        weighted("b", 3.0, 4.0, duplicate_of="notes:c:0"),
     ]
-    await store.set_weights(stored.type, kinds=False, average_length=20.0, changes=changes)
+    await store.patch(stored, patches)
     left = await outdated(store, stored, 20.0)
     assert [(each.chunk_id, list(each.weights)) for each in left] == [
         ("notes:a:0", [1.0, 0.5]),
         ("notes:b:0", [1.0, 0.5]),
     ]
+    await store.patch(stored, [weighted("a", 3.0, 4.0), weighted("b", 3.0, 4.0)])
+    assert await outdated(store, stored, 20.0) == []
+    assert await found_ids(store, stored, by_terms({1: 1.0})) == ["notes:a:0"]
 
 
 async def test_scores_of_an_analysis_are_stored_with_the_chunks(store: Store) -> None:
     stored = await filled(store, chunk("a"), chunk("b"), chunk("c"))
-    scores = [ChunkScores("notes:b:0", 0.25, 1.0), ChunkScores("notes:missing:0", 1.0, 1.0)]
-    await store.set_scores(stored.type, scores)
+    scores = {"centrality": 0.25, "novelty": 1.0}
+    await store.patch(stored, [Patch(f"notes:{each}:0", scores) for each in ("b", "missing")])
     columns = Columns(fields=("centrality", "novelty"))
     rows = (await store.search(stored, [by_terms({1: 1.0})], columns)).value["terms"]
     found = {row.chunk_id: (row.columns["centrality"], row.columns["novelty"]) for row in rows}
@@ -367,9 +385,3 @@ async def test_scores_of_an_analysis_are_stored_with_the_chunks(store: Store) ->
     await put(store, stored, chunk("b"))
     whole = await read_all(store, Read(Chunks(sources=["b"]), stored))
     assert [each.centrality for each in whole] == [None]
-
-
-async def test_discarding_staged_parts_leaves_what_is_stored(store: Store) -> None:
-    stored = await filled(store, chunk("a"))
-    await store.discard_staged(before=HOUR * 10**6)
-    assert await found_ids(store, stored, by_vector()) == ["notes:a:0"]

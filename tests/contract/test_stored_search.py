@@ -72,7 +72,7 @@ async def test_score_is_the_cosine_of_vectors_of_any_length(store: Store) -> Non
 async def test_graph_search_finds_what_an_exact_search_finds(store: Store) -> None:
     parts = [chunk(f"s{n}", embedding=towards(n / 20)) for n in range(20)]
     stored = await filled(store, *parts)
-    await store.build_graph(stored.type, kinds=False, dimensions=stored.dimensions)
+    await store.settle(stored)
     exact = await found_ids(store, stored, by_vector(FIRST, limit=5))
     assert await found_ids(store, stored, by_vector(FIRST, limit=5, exact=False)) == exact
 

@@ -16,8 +16,8 @@ from ability_search.index.index_calls import Progress, Report
 from ability_search.index.note_links import read_sources
 from ability_search.store.pages import read_pages
 from ability_search.store.port import Store
-from ability_search.store.records import ChunkScores, ChunkVector, SourceRecord
-from ability_search.store.values import Chunks, Columns, Read
+from ability_search.store.records import ChunkVector, SourceRecord
+from ability_search.store.values import Chunks, Columns, Patch, Read
 
 LIMIT = 100_000
 """Chunks that can be analysed."""
@@ -59,7 +59,7 @@ class GraphAnalyzer:
         )
         await report_progress(report, collection, len(chunks), "storing")
         for begin in range(0, len(chunks), _SCORES):
-            await self._store.set_scores(collection.type, scores[begin : begin + _SCORES])
+            await self._store.patch(collection, scores[begin : begin + _SCORES])
         took = round(1e3 * (time.perf_counter() - started), 1)
         return analysis.model_copy(update={"took_ms": took})
 
@@ -118,7 +118,7 @@ async def report_progress(report: Report, collection: Collection, done: int, sta
 
 def _measured(
     chunks: list[ChunkVector], vectors: Vector, sources: list[SourceRecord], revision: int
-) -> tuple[GraphAnalysis, list[ChunkScores]]:
+) -> tuple[GraphAnalysis, list[Patch]]:
     """Measure in a thread; loading scipy takes a moment too, and workers may be without it."""
     from ability_search.analysis.collection_measures import measure
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
-from dataclasses import replace
 
 from ability_search.collection import Collection
 from ability_search.errors import SearchError
@@ -20,7 +19,7 @@ from ability_search.index.verification import sampled
 from ability_search.store.pages import read_pages
 from ability_search.store.records import WeightedChunk
 from ability_search.store.statistics_cache import StatisticsCache
-from ability_search.store.values import KINDS_LAYER, Chunks, Columns, Read
+from ability_search.store.values import KINDS_LAYER, Chunks, Columns, Patch, Read
 from ability_search.text.bm25 import reweighted
 
 log = logging.getLogger(__name__)
@@ -54,7 +53,6 @@ class Maintenance:
         self._registry = ports.registry
         self._statistics_cache = statistics_cache
         self._generations = generations
-        self._scan_below = ports.settings.ranking.scan_below
         self._now = ports.now
         self._running: dict[str, asyncio.Task[None]] = {}
         self._due: set[str] = set()
@@ -116,15 +114,10 @@ class Maintenance:
         await self._statistics_cache.fold(collection)
         collection = await self._renew_weights(collection)
         collection = await self._calibrate(collection)
-        await self._build_graph(collection)
+        self._registry.learn(record, await self._store.settle(collection))
         if self._now() >= self._next_sweep:
             self._next_sweep = self._now() + _SWEEP_EVERY
-            await self._sweep(before=self._now() - _STALE_AFTER)
-
-    async def _sweep(self, *, before: int) -> None:
-        """Remove what crashed writers left: staged chunks and incomplete generations."""
-        await self._store.discard_staged(before=before)
-        await self._generations.sweep(before=before)
+            await self._generations.sweep(before=self._now() - _STALE_AFTER)
 
     async def _calibrate(self, collection: Collection) -> Collection:
         """Measure the cosines of a collection that has grown or shrunk since."""
@@ -134,21 +127,6 @@ class Maintenance:
         sample = await sampled(self._store, collection, SAMPLE)
         found = await asyncio.to_thread(calibration_of, sample)
         return await self._registry.update(collection, **found._asdict(), calibrated=chunks)
-
-    async def _build_graph(self, collection: Collection) -> None:
-        """Build the vector graph now, so that no query has to wait for it."""
-        if not collection.graph and collection.chunks >= self._scan_below:
-            await self._build(collection, kinds=False)
-            collection = await self._registry.update(collection, graph=True)
-            log.info("built the vector graph of %s, %d chunks", collection.name, collection.chunks)
-        if not collection.kind_graph and collection.kind_chunks >= self._scan_below:
-            await self._build(collection, kinds=True)
-            await self._registry.update(collection, kind_graph=True)
-
-    async def _build(self, collection: Collection, *, kinds: bool) -> None:
-        await self._store.build_graph(
-            collection.type, kinds=kinds, dimensions=collection.dimensions
-        )
 
     async def _renew_weights(self, collection: Collection) -> Collection:
         """Recompute the term weights if the average length differs too much from the assumed one.
@@ -186,28 +164,35 @@ class Maintenance:
             ask = Read(of, collection, _WEIGHTED, _PAGE)
             async for page in read_pages(self._store, ask):
                 chunks = [WeightedChunk(**row) for row in page.items]
-                changes = await asyncio.to_thread(_reweighted, chunks, collection)
-                await self._store.set_weights(
-                    collection.type, kinds=kinds, average_length=average, changes=changes
-                )
+                patches = await asyncio.to_thread(_reweighted, chunks, collection, of.layer)
+                await self._store.patch(collection, patches)
                 renewed += len(chunks)
         return renewed
 
 
-def _reweighted(chunks: Sequence[WeightedChunk], collection: Collection) -> list[WeightedChunk]:
-    """Return chunks with weights for the average length of their collection."""
+def _reweighted(chunks: Sequence[WeightedChunk], collection: Collection, layer: str) -> list[Patch]:
+    """Return the weights of chunks for the average length of their collection.
+
+    A chunk that became a duplicate, or no longer is one, has its weights elsewhere.
+    """
+    average = collection.average_length
     return [
-        replace(
-            chunk,
-            weights=reweighted(
-                chunk.terms,
-                chunk.weights,
-                lengths=chunk.lengths,
-                old_average=chunk.average_length,
-                new_average=collection.average_length,
-                k1=collection.bm25_k1,
-                b=collection.bm25_b,
-            ),
+        Patch(
+            chunk.chunk_id,
+            {
+                "weights": reweighted(
+                    chunk.terms,
+                    chunk.weights,
+                    lengths=chunk.lengths,
+                    old_average=chunk.average_length,
+                    new_average=average,
+                    k1=collection.bm25_k1,
+                    b=collection.bm25_b,
+                ),
+                "average_length": average,
+            },
+            layer,
+            {"average_length": chunk.average_length, "duplicate_of": chunk.duplicate_of},
         )
         for chunk in chunks
     ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import replace
 
 from ability_search.collection import Collection
@@ -15,14 +16,13 @@ from ability_search.store.memory_tables import (
 )
 from ability_search.store.records import (
     ChunkRecord,
-    ChunkScores,
     Neighbour,
     Replaced,
     Replacement,
     TermStatisticsEntry,
-    WeightedChunk,
 )
 from ability_search.store.stand_ins import Represented, moved
+from ability_search.store.values import Patch
 
 _TITLE = 120
 _EXCERPT = 160
@@ -94,6 +94,21 @@ class MemoryDocuments(Tables):
             replaced=sum(each.record.counted for each in old),
         )
 
+    async def patch(self, collection: Collection, patches: Sequence[Patch]) -> None:
+        generation = self._generation(collection.type)
+        for each in patches:
+            chunk = generation.table(kinds=bool(each.layer)).get(each.chunk_id)
+            if chunk and all(getattr(chunk.record, name) == v for name, v in each.where.items()):
+                chunk.record = replace(chunk.record, **deepcopy(dict(each.fields)))
+
+    async def settle(self, collection: Collection) -> Collection:
+        """Mark the graphs as built: there are none, as searches are exact."""
+        self._generation(collection.type)
+        settled = replace(collection, graph=True, kind_graph=True)
+        if (record := self._current(collection)) is not None:
+            self._records[record.name] = replace(record, graph=True, kind_graph=True)
+        return settled
+
     async def nearest(
         self,
         generation: str,
@@ -111,38 +126,6 @@ class MemoryDocuments(Tables):
             ]
             for vector in vectors
         ]
-
-    async def set_weights(
-        self,
-        generation: str,
-        *,
-        kinds: bool,
-        average_length: float,
-        changes: Sequence[WeightedChunk],
-    ) -> None:
-        table = self._generation(generation).table(kinds=kinds)
-        for change in changes:
-            chunk = table.get(change.chunk_id)
-            if chunk is not None and chunk.indexed == (change.duplicate_of is None):
-                chunk.record = replace(
-                    chunk.record, weights=tuple(change.weights), average_length=average_length
-                )
-
-    async def set_scores(self, generation: str, scores: Sequence[ChunkScores]) -> None:
-        table = self._generation(generation).chunks
-        for each in scores:
-            chunk = table.get(each.chunk_id)
-            if chunk is not None:
-                chunk.record = replace(
-                    chunk.record, centrality=each.centrality, novelty=each.novelty
-                )
-
-    async def build_graph(self, generation: str, *, kinds: bool, dimensions: int) -> None:
-        """Do nothing: there is no graph, as searches are exact."""
-        self._generation(generation)
-
-    async def discard_staged(self, *, before: int) -> None:
-        """Do nothing: nothing is staged."""
 
 
 def _stand_ins_unchanged(generation: Generation, stand_ins: Mapping[str, int]) -> bool:

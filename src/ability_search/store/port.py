@@ -16,7 +16,6 @@ from typing import Any, Protocol
 from ability_search.collection import Collection
 from ability_search.filters.tree import Filter
 from ability_search.store.records import (
-    ChunkScores,
     GraphAnswer,
     GraphRequest,
     Job,
@@ -30,9 +29,8 @@ from ability_search.store.records import (
     SessionSelection,
     TermStatisticsEntry,
     Use,
-    WeightedChunk,
 )
-from ability_search.store.values import Columns, Count, Counted, Page, Read
+from ability_search.store.values import Columns, Count, Counted, Page, Patch, Read
 
 
 class CollectionStore(Protocol):
@@ -216,24 +214,14 @@ class IndexStore(ReadStore, Protocol):
     ) -> list[list[Neighbour]]:
         """Return the indexed chunks nearest to each vector, nearest first."""
 
-    async def set_weights(
-        self,
-        generation: str,
-        *,
-        kinds: bool,
-        average_length: float,
-        changes: Sequence[WeightedChunk],
-    ) -> None:
-        """Write new weights. A chunk that became a duplicate, or no longer is one, is left out."""
+    async def patch(self, collection: Collection, patches: Sequence[Patch]) -> None:
+        """Change fields of chunks; those that are gone or have changed are left out."""
 
-    async def set_scores(self, generation: str, scores: Sequence[ChunkScores]) -> None:
-        """Write scores of chunks; chunks that are gone are skipped."""
+    async def settle(self, collection: Collection) -> Collection:
+        """Build what searches need and remove what writers left behind; return the new record.
 
-    async def build_graph(self, generation: str, *, kinds: bool, dimensions: int) -> None:
-        """Build the vector graph, and return when it is complete."""
-
-    async def discard_staged(self, *, before: int) -> None:
-        """Delete parts of replacements that writers left behind before this time."""
+        It may take minutes, and may be repeated at any time.
+        """
 
 
 class JobStore(Protocol):

@@ -83,8 +83,10 @@ class ChunkRecord:
     duplicate_of: str | None = None
     """ChunkId that represents this one in the indexes; ``None`` if the chunk is indexed itself."""
     centrality: float | None = None
-    """As in :class:`ChunkScores`; ``None`` if the chunk was not analysed."""
+    """Share of the other chunks that have a smaller PageRank, 0 to 1; equal ones count half.
+    ``None`` if the chunk was not analysed."""
     novelty: float | None = None
+    """From 0 to 1, see :func:`ability_search.analysis.vector_measures.novelty`."""
 
 
 ROUNDING: Final = 1e-6
@@ -386,17 +388,6 @@ class ChunkVector:
     source: str
     title: str
     chunk_index: int
-
-
-@dataclass(frozen=True, slots=True)
-class ChunkScores:
-    """Scores of a chunk in the graph of its collection."""
-
-    chunk_id: str
-    centrality: float
-    """Share of the other chunks that have a smaller PageRank, 0 to 1; equal ones count half."""
-    novelty: float
-    """From 0 to 1, see :func:`ability_search.analysis.vector_measures.novelty`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -158,6 +158,21 @@ class Counted:
     at: int
 
 
+# Changes of chunks
+
+
+@dataclass(frozen=True, slots=True)
+class Patch:
+    """New values of fields of a chunk."""
+
+    chunk_id: str
+    fields: Mapping[str, Any]
+    """``weights``, ``average_length``, ``centrality`` and ``novelty``."""
+    layer: str = ""
+    where: Mapping[str, Scalar | None] = field(default_factory=dict)
+    """Values of fields without which the chunk is left as it is."""
+
+
 # Records
 
 

@@ -17,7 +17,7 @@ from ability_search.index.generations import Generations
 from ability_search.index.maintenance import Maintenance
 from ability_search.index.preparation import Recipe
 from ability_search.index.writer import new_collection
-from ability_search.store.arcadedb import index
+from ability_search.store.arcadedb import store as arcade
 from ability_search.store.arcadedb.collections import to_record
 from ability_search.store.arcadedb.core import Scripts
 from ability_search.store.arcadedb.store import ArcadeStore
@@ -139,7 +139,7 @@ class Building:
 async def test_a_graph_that_takes_longer_than_a_statement_is_asked_for_again(
     monkeypatch: pytest.MonkeyPatch, failure: Exception, built: bool
 ) -> None:
-    monkeypatch.setattr(index, "_BUILD_PAUSE", 0.0)
+    monkeypatch.setattr(arcade, "_BUILD_PAUSE", 0.0)
     store = Building(failure, failure)
     maintenance = maintenance_of(store)
     async with asyncio.timeout(PATIENCE):

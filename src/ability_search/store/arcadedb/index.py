@@ -11,32 +11,21 @@ from typing import Any, TypeVar
 
 from ability_search.bounded_batches import batches
 from ability_search.collection import Collection
-from ability_search.errors import DatabaseUnavailable, GenerationGone, StatementRefused
+from ability_search.errors import GenerationGone, StatementRefused
 from ability_search.ops.metrics.meter import UNMETERED, Meter
 from ability_search.store.arcadedb import rows, write
 from ability_search.store.arcadedb.collections import collection as collection_record
 from ability_search.store.arcadedb.collections import from_record
-from ability_search.store.arcadedb.core import Scripts, Statement, kind_type
+from ability_search.store.arcadedb.core import Scripts, Statement
 from ability_search.store.arcadedb.database import Database, outlast
 from ability_search.store.arcadedb.schema import create_child_index, create_kinds, create_links
-from ability_search.store.arcadedb.search import build_graph, nearest
-from ability_search.store.records import (
-    ChunkRecord,
-    ChunkScores,
-    Neighbour,
-    Replaced,
-    Replacement,
-    WeightedChunk,
-    chunk_bytes,
-)
+from ability_search.store.arcadedb.search import nearest
+from ability_search.store.records import ChunkRecord, Neighbour, Replaced, Replacement, chunk_bytes
 from ability_search.store.stand_ins import Represented, moved
+from ability_search.store.values import Patch
 
 Row = Mapping[str, Any]
 T = TypeVar("T")
-
-_BUILDS = 10
-_BUILD_PAUSE = 60.0
-"""Seconds between checks of a graph whose build takes longer than a statement may."""
 _FEW = 16
 """Chunks that are converted to rows without a thread."""
 MESSAGE_BYTES = 4 << 20
@@ -125,9 +114,6 @@ class IndexSql(Database):
             )
         return moved(groups, new)
 
-    async def discard_staged(self, *, before: int) -> None:
-        await self.write(write.discard_staged(before=before))
-
     async def _parts(
         self, per_source: Sequence[Sequence[ChunkRecord]]
     ) -> tuple[write.Rows, write.Rows]:
@@ -188,6 +174,11 @@ class IndexSql(Database):
 
     # Vectors
 
+    async def patch(self, collection: Collection, patches: Sequence[Patch]) -> None:
+        if patches:
+            statement = write.patch(collection.type, patches)
+            await self.generation_write(collection.type, statement)
+
     async def nearest(
         self,
         generation: str,
@@ -209,52 +200,6 @@ class IndexSql(Database):
             ]
             for place in range(len(vectors))
         ]
-
-    async def build_graph(self, generation: str, *, kinds: bool, dimensions: int) -> None:
-        probe = [1.0] + [0.0] * (dimensions - 1)
-        statement = build_graph(_chunk_type(generation, kinds=kinds), probe)
-        for left in reversed(range(_BUILDS)):
-            try:
-                await self.generation_read(generation, statement)
-                return
-            except DatabaseUnavailable as exc:
-                refused = isinstance(exc, StatementRefused) and exc.reason != "timeout"
-                if refused or isinstance(exc, GenerationGone) or not left:
-                    raise
-            await asyncio.sleep(_BUILD_PAUSE)
-
-    # Weights
-
-    async def set_weights(
-        self,
-        generation: str,
-        *,
-        kinds: bool,
-        average_length: float,
-        changes: Sequence[WeightedChunk],
-    ) -> None:
-        await self.generation_write(
-            generation,
-            write.set_weights(
-                _chunk_type(generation, kinds=kinds),
-                average_length=average_length,
-                changes=[
-                    {
-                        "chunkId": change.chunk_id,
-                        "duplicateOf": change.duplicate_of,
-                        "weights": list(change.weights),
-                    }
-                    for change in changes
-                ],
-            ),
-        )
-
-    async def set_scores(self, generation: str, scores: Sequence[ChunkScores]) -> None:
-        await self.generation_write(generation, write.set_scores(generation, scores))
-
-
-def _chunk_type(generation: str, *, kinds: bool) -> str:
-    return kind_type(generation) if kinds else generation
 
 
 async def _of_chunks(

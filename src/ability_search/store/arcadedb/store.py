@@ -1,14 +1,36 @@
-"""The store in ArcadeDB, with the reads that copy whole collections."""
+"""The store in ArcadeDB."""
 
 from __future__ import annotations
 
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from ability_search.collection import Collection
+from ability_search.errors import DatabaseUnavailable, GenerationGone, StatementRefused
+from ability_search.ops.metrics.meter import UNMETERED, Meter
+from ability_search.store.arcadedb import write
 from ability_search.store.arcadedb.collections import CollectionSql
-from ability_search.store.arcadedb.index import IndexSql
+from ability_search.store.arcadedb.core import Scripts, kind_type
+from ability_search.store.arcadedb.index import MESSAGE_BYTES, IndexSql
 from ability_search.store.arcadedb.jobs import JobSql
 from ability_search.store.arcadedb.read import ReadSql
 from ability_search.store.arcadedb.retrieval import SearchSql
+from ability_search.store.arcadedb.search import build_graph
 from ability_search.store.arcadedb.session_records import SessionSql
 from ability_search.store.arcadedb.usage import UsageSql
+
+log = logging.getLogger(__name__)
+
+_BUILDS = 10
+_BUILD_PAUSE = 60.0
+"""Seconds between checks of a graph whose build takes longer than a statement may."""
+_STALE_AFTER = 6 * 3600 * 1000
+"""Milliseconds after which staged chunks count as left behind."""
+_SWEEP_EVERY = 600 * 1000
 
 
 class ArcadeStore(
@@ -20,4 +42,55 @@ class ArcadeStore(
     UsageSql,
     SessionSql,
 ):
-    """A :class:`~ability_search.store.port.Store` in an ArcadeDB database."""
+    """A :class:`~ability_search.store.port.Store` in an ArcadeDB database.
+
+    Args:
+        scripts: Runs scripts over the ``arcade-*`` tools.
+        message_bytes: Maximum bytes of chunks in one statement; a larger source is staged in parts.
+        scan_below: Number of chunks from which a vector graph is built; fewer are compared.
+        now: Returns the time in epoch milliseconds.
+        meter: Counts retried replacements.
+    """
+
+    def __init__(
+        self,
+        scripts: Scripts,
+        *,
+        message_bytes: int = MESSAGE_BYTES,
+        scan_below: int = 0,
+        now: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+        meter: Meter = UNMETERED,
+    ) -> None:
+        super().__init__(scripts, message_bytes=message_bytes, now=now, meter=meter)
+        self._scan_below = scan_below
+        self._next_sweep = 0
+
+    async def settle(self, collection: Collection) -> Collection:
+        for flag, chunk_type, chunks in (
+            ("graph", collection.type, collection.chunks),
+            ("kind_graph", kind_type(collection.type), collection.kind_chunks),
+        ):
+            if chunks and chunks >= self._scan_below and not getattr(collection, flag):
+                await self._build_graph(collection, chunk_type)
+                changed: dict[str, Any] = {flag: True}
+                await self.update_collection(collection, changed)
+                collection = replace(collection, **changed)
+                log.info("built a vector graph of %s, %d chunks", collection.name, chunks)
+        now = self._now()
+        if now >= self._next_sweep:
+            self._next_sweep = now + _SWEEP_EVERY
+            await self.write(write.discard_staged(before=now - _STALE_AFTER))
+        return collection
+
+    async def _build_graph(self, collection: Collection, chunk_type: str) -> None:
+        """Build a vector graph now, so that no query has to wait for it."""
+        statement = build_graph(chunk_type, [1.0] + [0.0] * (collection.dimensions - 1))
+        for left in reversed(range(_BUILDS)):
+            try:
+                await self.generation_read(collection.type, statement)
+                return
+            except DatabaseUnavailable as exc:
+                refused = isinstance(exc, StatementRefused) and exc.reason != "timeout"
+                if refused or isinstance(exc, GenerationGone) or not left:
+                    raise
+            await asyncio.sleep(_BUILD_PAUSE)

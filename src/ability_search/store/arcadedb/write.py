@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,8 +16,16 @@ from ability_search.store.arcadedb.core import (
     rows_together,
     source_type,
 )
-from ability_search.store.arcadedb.rows import COUNTED, STORED_COLUMNS, link_row, source_row
-from ability_search.store.records import ChunkScores, Replacement
+from ability_search.store.arcadedb.rows import (
+    CHUNK_COLUMNS,
+    COUNTED,
+    SPARE,
+    STORED_COLUMNS,
+    link_row,
+    source_row,
+)
+from ability_search.store.records import Replacement
+from ability_search.store.values import Patch
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,57 +291,43 @@ def discard_staged(*, before: int) -> Statement:
     )
 
 
-# Renewing weights
+# Patches
+
+_INDEXED = frozenset({"weights"})
+"""Fields that the indexes have, so that searches wait for the commit."""
 
 
-def set_weights(
-    chunk_type: str, *, average_length: float, changes: Sequence[Mapping[str, Any]]
-) -> Statement:
-    """Write new weights; each change has ``chunkId``, ``duplicateOf`` and ``weights``.
-
-    A chunk that became a duplicate, or no longer is one, is skipped.
-    """
-    return Statement(
-        f"""
-        BEGIN;
-        FOREACH ($change IN :changes) {{
-            UPDATE `{chunk_type}` SET weights = $change.weights, averageLength = :average
-                WHERE chunkId = $change.chunkId AND duplicateOf IS NULL;
-        }}
-        FOREACH ($spare IN :spares) {{
-            UPDATE `{chunk_type}` SET spareWeights = $spare.weights, averageLength = :average
-                WHERE chunkId = $spare.chunkId AND duplicateOf IS NOT NULL;
-        }}
-        {COMMIT}
-        """,
-        {
-            **commit_params(chunk_type, [change["chunkId"] for change in changes]),
-            "type": chunk_type,
-            "average": average_length,
-            "changes": [change for change in changes if change["duplicateOf"] is None],
-            "spares": [change for change in changes if change["duplicateOf"] is not None],
-        },
-    )
+def patch(chunk_type: str, patches: Sequence[Patch]) -> Statement:
+    """Change fields of chunks that have the values that the patches require."""
+    groups: dict[str, list[Mapping[str, Any]]] = {}
+    for each in patches:
+        row: dict[str, Any] = {"chunkId": each.chunk_id}
+        row |= {f"set_{name}": value for name, value in each.fields.items()}
+        row |= {f"if_{name}": value for name, value in each.where.items()}
+        groups.setdefault(" ".join(_updates(chunk_type, each)), []).append(row)
+    steps = [f"FOREACH ($p IN :rows{n}) {{ {updates} }}" for n, updates in enumerate(groups)]
+    params: dict[str, Any] = {f"rows{n}": rows for n, rows in enumerate(groups.values())}
+    if any(_INDEXED & each.fields.keys() for each in patches):
+        params |= commit_params(chunk_type, [each.chunk_id for each in patches])
+        return Statement(f"BEGIN; {' '.join(steps)} {COMMIT}", {**params, "type": chunk_type})
+    return Statement(f"BEGIN; {' '.join(steps)} COMMIT;", params)
 
 
-def set_scores(chunk_type: str, scores: Sequence[ChunkScores]) -> Statement:
-    """Write scores of chunks. No index has them, so no search waits for the commit."""
-    return Statement(
-        f"""
-        BEGIN;
-        FOREACH ($each IN :scores) {{
-            UPDATE `{chunk_type}` SET centrality = $each.centrality, novelty = $each.novelty
-                WHERE chunkId = $each.chunkId;
-        }}
-        COMMIT;
-        """,
-        {
-            "scores": [
-                {"chunkId": each.chunk_id, "centrality": each.centrality, "novelty": each.novelty}
-                for each in scores
-            ]
-        },
-    )
-
-
-# Stored vectors
+def _updates(chunk_type: str, patch: Patch) -> Iterator[str]:
+    """Yield the updates of a patch ``$p``; some fields of duplicates have columns of their own."""
+    target = kind_type(chunk_type) if patch.layer else chunk_type
+    required = [
+        f"{CHUNK_COLUMNS[name]} {'IS NULL' if value is None else f'= $p.if_{name}'}"
+        for name, value in patch.where.items()
+    ]
+    if not SPARE.keys() & patch.fields.keys():
+        states = {"": CHUNK_COLUMNS}
+    else:
+        states = {
+            "duplicateOf IS NULL": CHUNK_COLUMNS,
+            "duplicateOf IS NOT NULL": CHUNK_COLUMNS | SPARE,
+        }
+    for state, columns in states.items():
+        sets = ", ".join(f"{columns[name]} = $p.set_{name}" for name in patch.fields)
+        where = " AND ".join(filter(None, ["chunkId = $p.chunkId", state, *required]))
+        yield f"UPDATE `{target}` SET {sets} WHERE {where};"
