@@ -25,8 +25,9 @@ from ability_search.errors import (
     ModelMismatch,
     TextsRefused,
 )
+from ability_search.extensions.formats.semantic import SentenceWindows
+from ability_search.extensions.kinds.derived_kinds import KindDerivation
 from ability_search.filters.tree import Exists, Field, Not, OneOf, combine
-from ability_search.index.derived_kinds import KindDerivation
 from ability_search.index.embedding_cache import EmbeddingCache
 from ability_search.index.index_calls import (
     Failure,
@@ -64,7 +65,6 @@ from ability_search.store.pages import (
 from ability_search.store.records import Replacement, metadata_column
 from ability_search.store.values import Columns, Count, Page, Read, Sources
 from ability_search.text.analyzer import analyzer_for
-from ability_search.text.chunkers.semantic import SentenceWindows
 from ability_search.text.chunkers.strategies import SEMANTIC
 from ability_search.text.languages import detect_language
 from ability_search.text.model_traits import language_warnings

@@ -104,10 +104,9 @@ class MemoryDocuments(Tables):
     async def settle(self, collection: Collection) -> Collection:
         """Mark the graphs as built: there are none, as searches are exact."""
         self._generation(collection.type)
-        settled = replace(collection, graph=True, kind_graph=True)
         if (record := self._current(collection)) is not None:
             self._records[record.name] = replace(record, graph=True, kind_graph=True)
-        return settled
+        return replace(collection, graph=True, kind_graph=True)
 
     async def nearest(
         self,

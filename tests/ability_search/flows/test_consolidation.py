@@ -12,7 +12,7 @@ from tests.ability_search.flows.conftest import Network, document
 from tests.ability_search.flows.playing import Talker, playing
 from tests.ability_search.flows.test_artifacts import export, import_
 
-from ability_search.index.note_links import read_sources
+from ability_search.extensions.notes.note_links import read_sources
 from ability_search.store.pages import source_texts
 from kadi_client import ToolError
 from kadi_localnet.models import minilm

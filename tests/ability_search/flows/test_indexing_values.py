@@ -8,7 +8,7 @@ import pytest
 from tests.ability_search.flows.conftest import Network, document
 from tests.ability_search.flows.stored import assert_consistent, chunks, record
 
-from ability_search.index.note_links import read_sources
+from ability_search.extensions.notes.note_links import read_sources
 from ability_search.index.preparation import restored_document
 from ability_search.store.pages import source_texts
 

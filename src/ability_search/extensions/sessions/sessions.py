@@ -1,0 +1,314 @@
+"""Sessions of agents: scratchpads and tasks as small records, history as a collection.
+
+The entries of a session are the documents ``<session>/<turn>`` of the collection
+``history-<agent>``: turns of a conversation, searched in their context like any others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
+from typing import Final
+
+from ability_search.collection import Collection
+from ability_search.documents import Document, instant
+from ability_search.errors import InvalidInput, NotFound, TooLarge
+from ability_search.extensions.sessions.session_options import (
+    EVERY,
+    HistoryEntry,
+    Scope,
+    ScratchEntry,
+    SessionErase,
+    SessionErased,
+    SessionRead,
+    SessionState,
+    SessionSummary,
+    SessionWrite,
+    Task,
+    TaskChange,
+)
+from ability_search.filters.operands import instants
+from ability_search.index.index_calls import IndexOptions, IndexReport, Report
+from ability_search.index.index_ports import IndexPorts
+from ability_search.index.indexer import Indexer
+from ability_search.index.preparation import restored_document
+from ability_search.store.pages import read_all, source_texts
+from ability_search.store.records import SessionKind, SessionRecord, SessionSelection
+from ability_search.store.values import Read, Sources
+
+MOST_KEYS: Final = 1000
+"""Maximum number of keys of a scratchpad."""
+MOST_TASKS: Final = 10_000
+"""Maximum number of tasks of a session."""
+_TURNS, _TASKS = "turns", "tasks"
+"""Counters of a session."""
+_PAGE = 256
+"""History entries that are read at once."""
+_KINDS: tuple[SessionKind, ...] = ("scratch", "task", "counter")
+
+
+class Sessions:
+    """The services on sessions; everything is stored, nothing is cached."""
+
+    def __init__(self, ports: IndexPorts, indexing: Indexer) -> None:
+        self._store = ports.store
+        self._registry = ports.registry
+        self._limits = ports.settings.limits
+        self._now = ports.now
+        self._indexing = indexing
+
+    async def write(self, value: SessionWrite, report: Report) -> tuple[IndexReport, SessionState]:
+        """Write the scratchpad, then the tasks, then index the history.
+
+        Raises:
+            NotFound: if a task to change does not exist; tasks and history are unchanged then.
+            TooLarge: if the session would have too many records, or a text is too long.
+        """
+        new = self._documents(value)
+        state = SessionState(agent_id=value.agent_id, session_id=value.session_id)
+        if value.scratch:
+            records = [self._record(value, "scratch", *item) for item in value.scratch.items()]
+            await self._put(records, MOST_KEYS, "scratch")
+            state.scratch = [_scratch(each) for each in sorted(records, key=lambda each: each.key)]
+        if value.tasks:
+            state.tasks = await self._change_tasks(value, value.tasks)
+        documents: list[Document] = []
+        if new:
+            turn = await self._count_up(value, _TURNS, len(new)) - len(new)
+            documents = [
+                replace(each, source=_source(value.session_id, number))
+                for number, each in enumerate(new, start=turn + 1)
+            ]
+        done = await self._indexing.index(value.collection, documents, IndexOptions(), report)
+        if new:
+            failed = {each.source for each in done.failed}
+            state.history = [_entry(each) for each in documents if each.source not in failed]
+        return done, state
+
+    async def read(self, value: SessionRead) -> SessionState:
+        """Return parts of a session; those of an unknown session are empty.
+
+        Raises:
+            NotFound: if a key of the scratchpad does not exist.
+        """
+        wanted, state = set(value.include), SessionState(**value.model_dump(include=_SCOPE))
+        if "scratch" in wanted:
+            found = await self._records(value, "scratch", value.keys)
+            state.scratch = list(map(_scratch, found))
+        if "tasks" in wanted:
+            tasks = map(_task, await self._records(value, "task"))
+            kept = (each for each in tasks if value.status in (None, each.status))
+            state.tasks = sorted(kept, key=lambda each: int(each.id))
+        if "history" in wanted:
+            state.history = []
+            async for page in self._history(value, value.session_id):
+                state.history += map(_entry, page)
+                if len(state.history) >= value.limit:
+                    break
+            state.history = state.history[: value.limit]
+        if "sessions" in wanted:
+            state.sessions = [
+                SessionSummary(session_id=name, updated_at=instant(at))
+                for name, at in await self._store.sessions(value.agent_id)
+            ]
+        return state
+
+    async def erase(self, value: SessionErase) -> SessionErased:
+        """Delete single records, or all of a session or an agent, or what is older than a time.
+
+        Raises:
+            NotFound: if a chosen record does not exist; nothing is deleted then.
+        """
+        if value.chosen:
+            chosen: dict[SessionKind, Sequence[str]] = {
+                "scratch": value.scratch,
+                "task": value.tasks,
+            }
+            for kind, keys in chosen.items():
+                await self._records(value, kind, keys)
+            if not value.dry_run:
+                for kind, keys in chosen.items():
+                    await self._store.delete_session_records(_selected(value, kind, keys=keys))
+            return _erased(value, len(set(value.scratch)), len(set(value.tasks)), 0)
+        before = instants("session.before", value.before)[0] if value.before else None
+        session = None if value.session_id == EVERY else value.session_id
+        old = SessionSelection(value.agent_id, ("scratch", "task"), session, before=before)
+        kinds = [each.kind for each in await self._store.session_records(old)]
+        if session is None and before is None:
+            history = await self._erase_collection(value)
+        else:
+            known = [name for name, _ in await self._store.sessions(value.agent_id)]
+            names = known if session is None else [session]
+            history = sum([await self._erase_history(value, name, before) for name in names])
+        if not value.dry_run:
+            every = SessionSelection(value.agent_id, _KINDS, session)
+            await self._store.delete_session_records(every if before is None else old)
+        return _erased(value, kinds.count("scratch"), kinds.count("task"), history)
+
+    async def _erase_collection(self, value: SessionErase) -> int:
+        collection = await self._registry.reload(value.collection)
+        if collection is None:
+            return 0
+        if not value.dry_run:
+            await self._indexing.delete(value.collection)
+        return collection.sources
+
+    async def _erase_history(self, value: SessionErase, session: str, before: int | None) -> int:
+        erased = 0
+        async for page in self._history(value, session):
+            sources = [
+                each.source
+                for each in page
+                if before is None or instants("time", each.metadata["time"])[0] < before
+            ]
+            if not value.dry_run:
+                await self._indexing.discard(value.collection, sources)
+            erased += len(sources)
+        return erased
+
+    async def _history(self, value: Scope, session: str) -> AsyncIterator[list[Document]]:
+        """Yield the entries of a session, the newest first, page by page."""
+        collection = await self._registry.reload(value.collection)
+        counter = SessionSelection(value.agent_id, ("counter",), session, keys=[_TURNS])
+        counters = await self._store.session_records(counter)
+        last = counters[0].number if counters and collection else 0
+        while collection is not None and last > 0:
+            first = max(1, last - _PAGE + 1)
+            sources = [_source(session, turn) for turn in range(last, first - 1, -1)]
+            found = await self._restored(collection, sources)
+            yield [found[source] for source in sources if source in found]
+            last = first - 1
+
+    async def _restored(
+        self, collection: Collection, sources: Sequence[str]
+    ) -> dict[str, Document]:
+        records = await read_all(self._store, Read(Sources(sources), collection))
+        texts = await source_texts(self._store, collection, records)
+        return {each.source: restored_document(each, texts[each.source]) for each in records}
+
+    def _documents(self, value: SessionWrite) -> list[Document]:
+        """Return the history to write, without the sources."""
+        documents = []
+        for place, message in enumerate(value.history):
+            field = f"session.history.{place}"
+            size, most = len(message.content.encode()), self._limits.document_bytes
+            if size > most:
+                raise TooLarge(
+                    f"{field}.content: {size} bytes, at most {most} are allowed",
+                    hint="Split it (setting max_document_bytes).",
+                )
+            time = instants(f"{field}.time", message.time)[0] if message.time else self._now()
+            about = {"session": value.session_id, "role": message.role, "time": instant(time)}
+            documents.append(Document("", "", message.content, about, format="text"))
+        return documents
+
+    async def _change_tasks(self, value: SessionWrite, changes: Sequence[TaskChange]) -> list[Task]:
+        known = [each for each in changes if each.id is not None]
+        ids = [each.id or "" for each in known]
+        if len(set(ids)) < len(ids):
+            raise InvalidInput("session.tasks", "name an id twice", hint="Send one change of each.")
+        if known:
+            fields = [{"key": t.id, "value": t.content, "status": t.status} for t in known]
+            selected = _selected(value, "task")
+            if not await self._store.update_session_records(selected, fields, now=self._now()):
+                await self._records(value, "task", ids)
+        added = [each for each in changes if each.id is None]
+        if added:
+            last = await self._count_up(value, _TASKS, len(added)) - len(added)
+            records = [
+                self._record(value, "task", str(last + n), each.content or "", each.status)
+                for n, each in enumerate(added, start=1)
+            ]
+            await self._put(records, MOST_TASKS, "tasks")
+            ids += [each.key for each in records]
+        stored = {each.key: each for each in await self._records(value, "task", ids)}
+        return [_task(stored[each]) for each in sorted(ids, key=int)]
+
+    def _record(
+        self, value: Scope, kind: SessionKind, key: str, text: str, status: str | None = None
+    ) -> SessionRecord:
+        now = self._now()
+        return SessionRecord(
+            value.agent_id,
+            value.session_id,
+            kind,
+            key,
+            text,
+            (status or "open") if kind == "task" else None,
+            created_at=now,
+            updated_at=now,
+        )
+
+    async def _put(self, records: Sequence[SessionRecord], most: int, what: str) -> None:
+        if not await self._store.put_session_records(records, most=most):
+            raise TooLarge(
+                f"session.{what}: at most {most} in a session",
+                hint="Delete some, or use another sessionId.",
+            )
+
+    async def _records(
+        self, value: Scope, kind: SessionKind, keys: Sequence[str] | None = None
+    ) -> list[SessionRecord]:
+        """Return records of a session; raise NotFound if one of the keys does not exist."""
+        if keys is not None and not keys:
+            return []
+        found = await self._store.session_records(_selected(value, kind, keys=keys))
+        missing = set(keys or ()) - {each.key for each in found}
+        if missing:
+            what = "task" if kind == "task" else "key of the scratchpad"
+            hint = f"Read {kind} of the session to see what is stored."
+            raise NotFound(what, min(missing), hint=hint)
+        return found
+
+    async def _count_up(self, value: Scope, counter: str, by: int) -> int:
+        return await self._store.count_up(
+            value.agent_id, value.session_id, counter, by, now=self._now()
+        )
+
+
+_SCOPE = {"agent_id", "session_id"}
+
+
+def _selected(
+    value: Scope, kind: SessionKind, *, keys: Sequence[str] | None = None
+) -> SessionSelection:
+    return SessionSelection(value.agent_id, (kind,), value.session_id, keys)
+
+
+def _source(session: str, turn: int) -> str:
+    return f"{session}/{turn:09d}"
+
+
+def _scratch(record: SessionRecord) -> ScratchEntry:
+    return ScratchEntry(key=record.key, value=record.value, updated_at=instant(record.updated_at))
+
+
+def _task(record: SessionRecord) -> Task:
+    return Task.model_validate(
+        {
+            "id": record.key,
+            "content": record.value,
+            "status": record.status,
+            "created_at": instant(record.created_at),
+            "updated_at": instant(record.updated_at),
+        }
+    )
+
+
+def _entry(document: Document) -> HistoryEntry:
+    about = document.metadata
+    turn = int(document.source.rpartition("/")[2])
+    return HistoryEntry(
+        source=document.source,
+        role=about["role"],
+        content=document.content,
+        time=about["time"],
+        turn=turn,
+    )
+
+
+def _erased(value: SessionErase, scratch: int, tasks: int, history: int) -> SessionErased:
+    scope = value.model_dump(include=_SCOPE)
+    return SessionErased(
+        **scope, scratch=scratch, tasks=tasks, history=history, dry_run=value.dry_run
+    )
