@@ -432,18 +432,23 @@ async def test_unusable_vectors_are_counted(store: Store) -> None:
 # Records and generations
 
 
-async def test_answers_have_the_record_as_it_is_now(store: Store) -> None:
+async def test_answers_have_the_record_as_it_is_now_if_it_is_asked_for(store: Store) -> None:
     old = await filled(store, chunk("a"))
     new = (await put(store, old, chunk("b"))).collection
     other = await filled(store, chunk("a", of_collection="other"), name="other")
-    first, second, third = await store.read(
-        [Read(Sources(), old), Count(Chunks(), old), Read(Chunks(), other, ID)]
+    first, second, third, fourth = await store.read(
+        [
+            Read(Sources(), old, current=True),
+            Count(Chunks(), old, unfit=DIMENSIONS, current=True),
+            Read(Chunks(), other, ID, current=True),
+            Count(Chunks(), old),
+        ]
     )
     assert (first.current, second.current, third.current) == (new, new, other)
-    assert first.at == second.at > 0
+    assert fourth.current is None
     generation = collection("unrecorded")
     await store.create_generation(generation)
-    assert (await read_page(store, Read(Sources(), generation))).current is None
+    assert (await read_page(store, Read(Sources(), generation, current=True))).current is None
 
 
 async def test_reads_of_a_generation_that_is_gone_say_so(store: Store) -> None:

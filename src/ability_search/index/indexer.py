@@ -313,7 +313,9 @@ class Indexer:
         """Return a collection as it is now, and the content hashes of its sources among these."""
 
         async def ask(current: Collection) -> Page:
-            return await read_whole(self._store, Read(Sources(sources), current, HASHES))
+            return await read_whole(
+                self._store, Read(Sources(sources), current, HASHES, current=True)
+            )
 
         found = await self._registry.consult(collection, ask)
         if found is None:

@@ -226,7 +226,9 @@ class Searcher:
 
         async def ask(current: Collection) -> Page:
             of = Chunks(ids=[chunk_id])
-            return await read_page(self._ports.store, Read(of, current, WITH_EMBEDDING))
+            return await read_page(
+                self._ports.store, Read(of, current, WITH_EMBEDDING, current=True)
+            )
 
         found = await registry.consult(await registry.get(name), ask)
         if found is None:

@@ -37,11 +37,11 @@ class MemoryReads(Tables):
     def _page(self, ask: Read) -> Page:
         collection = _collection(ask)
         generation = self._generation(collection.type)
-        current, now = self._records.get(collection.name), self._now()
+        current = self._records.get(collection.name) if ask.current else None
         if isinstance(ask.of, Links):
             ends = set(ask.of.sources)
             links = [each for each in generation.links if ends & {each.source, each.target}]
-            return Page(strongest(links, ask.limit or len(links)), None, current, now)
+            return Page(strongest(links, ask.limit or len(links)), None, current)
         found = _selected(generation, ask.of)
         key = _vector_key if ask.order == "vector_key" else _name
         if ask.order != "stored":
@@ -55,7 +55,7 @@ class MemoryReads(Tables):
         page = found[: ask.limit]
         more = ask.limit is not None and len(page) == ask.limit and ask.order != "stored"
         items = [_item(each, ask.columns) for each in page]
-        return Page(items, key(page[-1]) if more else None, current, now)
+        return Page(items, key(page[-1]) if more else None, current)
 
     def _counted(self, ask: Count) -> Counted:
         collection = _collection(ask)
@@ -70,7 +70,8 @@ class MemoryReads(Tables):
             least = getattr(record, ask.by) // ask.width * ask.width if ask.by else None
             more = (1, *(getattr(record, field) for field in ask.sums))
             groups[least] = tuple(map(sum, zip(groups.get(least, empty), more, strict=True)))
-        return Counted(groups, self._records.get(collection.name), self._now())
+        current = self._records.get(collection.name) if ask.current else None
+        return Counted(groups, current)
 
 
 def _collection(ask: Read | Count) -> Collection:

@@ -112,6 +112,8 @@ class Read:
     descending: bool = False
     after: str | Key | None = None
     """The page begins behind this item, as :attr:`Page.next`."""
+    current: bool = False
+    """Whether to answer with the collection's record, which takes most of a millisecond."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +130,8 @@ class Count:
     """Width of a group."""
     sample: int | None = None
     """Count so many chunks only, those of the least vector keys."""
+    current: bool = False
+    """As that of :class:`Read`."""
     unfit: int | None = None
     """Only chunks whose vector is not finite, has no unit length (1 %), or has not this size. All
     chunks are read for it, in several statements."""
@@ -143,9 +147,9 @@ class Page:
     next: str | Key | None
     """Mark of the next page, if there may be one."""
     current: Collection | None
-    """The collection's record as it was at the answer; ``None`` if it is gone."""
-    at: int
-    """Time of the answer."""
+    """The collection's record as it was at the answer, if asked for; ``None`` if it is gone."""
+    at: int = 0
+    """Time of the answer, if records are read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +159,7 @@ class Counted:
     groups: Mapping[int | None, tuple[int, ...]]
     """Number and sums, by the least value of a group; ``None`` without groups."""
     current: Collection | None
-    at: int
+    at: int = 0
 
 
 # Changes of chunks

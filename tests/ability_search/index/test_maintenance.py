@@ -114,8 +114,6 @@ class Building:
 
     async def read(self, script: str, params: Mapping[str, Any]) -> Any:
         record = to_record(replace(DOCS, chunks=1000))
-        if "AS a0" in script:
-            return {"collections": [record], "now": [{"ms": 1}], "a0": []}
         if "FROM Collection" in script:
             return [record]
         if "vectorNeighbors" in script and self.failures:

@@ -126,13 +126,17 @@ async def _measure(
     if wanted.tokens:
         of = Chunks(indexed=True if sampled else None)
         size = sample if sampled else None
-        asks["sizes"] = Count(of, collection, by="tokens", width=width, sample=size)
+        asks["sizes"] = Count(of, collection, by="tokens", width=width, sample=size, current=True)
     if wanted.growth:
         sources = Sources(filter=_DOCUMENTS)
-        asks["periods"] = Count(sources, collection, ["chunks"], by="indexed_at", width=period)
+        asks["periods"] = Count(
+            sources, collection, ["chunks"], by="indexed_at", width=period, current=True
+        )
     if wanted.points is not None:
         vectors = Columns(("embedding",))
-        asks["vectors"] = Read(_INDEXED, collection, vectors, fitted, order="vector_key")
+        asks["vectors"] = Read(
+            _INDEXED, collection, vectors, fitted, order="vector_key", current=True
+        )
     answers = dict(zip(asks, await store.read(list(asks.values())), strict=True))
     current = next(iter(answers.values())).current
     found = Overview()
@@ -171,7 +175,7 @@ async def _map(
     projection = await asyncio.to_thread(principal_axes, [row["embedding"] for row in sample.items])
     axes = {f"axis{place}": axis for place, axis in enumerate(projection.axes.round(7).tolist())}
     columns = Columns(("chunk_id", "source", "title[:120]", "content[:160]"), axes)
-    ask = Read(_INDEXED, collection, columns, most, order="vector_key")
+    ask = Read(_INDEXED, collection, columns, most, order="vector_key", current=True)
     page = await read_page(store, ask)
     points = [_point(row, [row[axis] for axis in axes], projection) for row in page.items]
     explained = [round(share, 4) for share in [*projection.explained.tolist(), 0.0, 0.0][:AXES]]

@@ -36,8 +36,8 @@ from ability_search.store.records import VALUE_LENGTH, ChunkRecord, SourceRecord
 from ability_search.store.values import Chunks, Columns, Count, Counted, Links, Page, Read, Sources
 
 Row = Mapping[str, Any]
-MakeAnswer = Callable[[Sequence[Row], Collection | None, int], Page | Counted]
-"""Makes an answer of the rows of a query, the collection's record and the time."""
+MakeAnswer = Callable[[Sequence[Row], Collection | None], Page | Counted]
+"""Makes an answer of the rows of a query and the collection's record."""
 
 _ITEMS = 1024
 """Items that an unlimited read is taken to have if its answer is too large."""
@@ -45,11 +45,6 @@ _CHECKED = 2000
 """Chunks whose vectors are checked at once."""
 _NOTHING = "chunkId = ''"
 """The condition that no chunk matches."""
-_CURRENT = {
-    "collections": "SELECT FROM Collection WHERE name IN :names",
-    "now": "SELECT `date.currentTimestamp`() AS ms",
-}
-"""Queries in every statement: records of collections, and the time."""
 _STORED = {name: f"ifnull({CHUNK_COLUMNS[name]}, {spare})" for name, spare in SPARE.items()}
 """Columns whose values duplicates have elsewhere -> SQL for both."""
 _CHUNK_SQL = {**CHUNK_COLUMNS, **_STORED, "handle": "@rid"}
@@ -106,15 +101,12 @@ class ReadSql(Database):
 
     async def _answers(self, asks: Sequence[Read | Count]) -> list[Page | Counted]:
         asked = {f"a{place}": _query(ask, f"a{place}") for place, ask in enumerate(asks)}
-        queries = _CURRENT | {
-            name: sql for each in asked.values() for name, sql in each.queries.items()
-        }
+        queries = {name: sql for each in asked.values() for name, sql in each.queries.items()}
         params = {name: value for each in asked.values() for name, value in each.params.items()}
-        collections = [_collection(ask) for ask in asks]
-        answer = await self._run(queries, [*asked], params, collections)
+        found, current = await self._run(queries, [*asked], params, asks)
         return [
-            each.answer(answer[name], answer["current"].get(collection.name), answer["at"])
-            for (name, each), collection in zip(asked.items(), collections, strict=True)
+            each.answer(found[name], current.get(_collection(ask).name) if ask.current else None)
+            for (name, each), ask in zip(asked.items(), asks, strict=True)
         ]
 
     async def _run(
@@ -122,22 +114,25 @@ class ReadSql(Database):
         queries: Mapping[str, str],
         names: Sequence[str],
         params: Mapping[str, Any],
-        collections: Sequence[Collection],
-    ) -> dict[str, Any]:
-        """Return the rows of some queries, ``current`` collections by name, and the time ``at``."""
-        text = rows_together(queries, [*_CURRENT, *names])
-        statement = Statement(text, {**params, "names": [each.name for each in collections]})
-        generations = [each.type for each in collections]
-        answer = await self.generation_read(generations[0], statement, *generations[1:])
-        records = [from_record(row) for row in answer["collections"]]
-        current = {record.name: record for record in records}
-        return {**answer, "current": current, "at": answer["now"][0]["ms"]}
+        asks: Sequence[Read | Count],
+    ) -> tuple[Mapping[str, Any], Mapping[str, Collection]]:
+        """Return the rows of queries by name, and the records that were asked for."""
+        wanted = [_collection(ask).name for ask in asks if ask.current]
+        if wanted:
+            queries = {"collections": "SELECT FROM Collection WHERE name IN :names", **queries}
+            params, names = {**params, "names": wanted}, ["collections", *names]
+        text = rows_together(queries, names) if len(queries) > 1 else queries[names[0]]
+        first, *others = (_collection(ask).type for ask in asks)
+        answer = await self.generation_read(first, Statement(text, dict(params)), *others)
+        found = answer if len(queries) > 1 else {names[0]: answer}
+        records = map(from_record, found.get("collections", ()))
+        return found, {record.name: record for record in records}
 
     async def _unfit(self, ask: Count) -> Counted:
         """Count the chunks with unusable vectors, page by page."""
         vector = f"ifnull({_STORED['embedding']}, [0.0])"
-        chosen, collection = _selected(ask, "a"), _collection(ask)
-        queries = _CURRENT | {
+        chosen = _selected(ask, "a")
+        queries = {
             "page": f"SELECT chunkId, vectorDimension({vector}) AS size,"
             f" vectorMagnitude({vector}) AS norm FROM {chosen.target('chunkId > :floor')}"
             f" ORDER BY chunkId LIMIT {_CHECKED:d}",
@@ -148,13 +143,13 @@ class ReadSql(Database):
         floor, unfit = "", 0
         while True:
             params = {**chosen.params, "size": ask.unfit, "floor": floor}
-            answer = await self._run(queries, ["fit", "last"], params, [collection])
-            (fit,), (last,) = answer["fit"], answer["last"]
+            found, current = await self._run(queries, ["fit", "last"], params, [ask])
+            (fit,), (last,) = found["fit"], found["last"]
             unfit += last["n"] - fit["n"]
             if last["n"] < _CHECKED:
                 break
             floor = last["id"]
-        return Counted({None: (unfit,)}, answer["current"].get(collection.name), answer["at"])
+        return Counted({None: (unfit,)}, current.get(_collection(ask).name))
 
 
 def _collection(ask: Read | Count) -> Collection:
@@ -237,7 +232,7 @@ def _linking(ask: Read, name: str) -> AskSql:
     return AskSql(
         {name: text},
         {name: list(of.sources)},
-        lambda rows, current, at: Page(list(map(link, rows)), None, current, at),
+        lambda rows, current: Page(list(map(link, rows)), None, current),
     )
 
 
@@ -269,11 +264,11 @@ def _reading(ask: Read, name: str) -> AskSql:
         columns = f"{''.join(f'{sql} AS f{n}, ' for n, sql in enumerate(shown))}{key} AS place "
     text = f"SELECT {columns}FROM {chosen.target(*further)}{order}{_limited(ask.limit)}"
 
-    def answer(rows: Sequence[Row], current: Collection | None, at: int) -> Page:
+    def answer(rows: Sequence[Row], current: Collection | None) -> Page:
         place = key if ask.columns is None else "place"
         rows = rows if ordered else sorted(rows, key=lambda row: row[place])
         more = ask.limit is not None and len(rows) == ask.limit and ask.order != "stored"
-        return Page(_items(ask, rows), rows[-1][place] if more else None, current, at)
+        return Page(_items(ask, rows), rows[-1][place] if more else None, current)
 
     return AskSql({**chosen.before, name: text}, params, answer)
 
@@ -345,7 +340,7 @@ def _counting(ask: Count, name: str) -> AskSql:
         shown.append(f"{by} - {by} % {ask.width:d} AS least")
         group = " GROUP BY least"
 
-    def answer(rows: Sequence[Row], current: Collection | None, at: int) -> Counted:
+    def answer(rows: Sequence[Row], current: Collection | None) -> Counted:
         groups = {
             None if ask.by is None else int(row["least"]): (
                 int(row["n"]),
@@ -353,7 +348,7 @@ def _counting(ask: Count, name: str) -> AskSql:
             )
             for row in rows
         }
-        return Counted(groups, current, at)
+        return Counted(groups, current)
 
     text = f"SELECT {', '.join(shown)} FROM {target}{group}"
     return AskSql({**before, name: text}, chosen.params, answer)
