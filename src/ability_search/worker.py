@@ -189,7 +189,7 @@ def open_store(
 ) -> Store:
     """Return the store chosen by the settings: the database on the network, or memory."""
     if settings.database.memory:
-        return MemoryStore(_now)
+        return MemoryStore(_now, scan_below=settings.ranking.scan_below)
     database = BrokerScripts(
         invoke,
         database=settings.database.name,

@@ -104,9 +104,13 @@ class MemoryDocuments(Tables):
     async def settle(self, collection: Collection) -> Collection:
         """Mark the graphs as built: there are none, as searches are exact."""
         self._generation(collection.type)
+        flags = {
+            "graph": collection.graph or collection.chunks >= self._scan_below,
+            "kind_graph": collection.kind_graph or collection.kind_chunks >= self._scan_below,
+        }
         if (record := self._current(collection)) is not None:
-            self._records[record.name] = replace(record, graph=True, kind_graph=True)
-        return replace(collection, graph=True, kind_graph=True)
+            self._records[record.name] = _flagged(record, **flags)
+        return _flagged(collection, **flags)
 
     async def nearest(
         self,
@@ -125,6 +129,10 @@ class MemoryDocuments(Tables):
             ]
             for vector in vectors
         ]
+
+
+def _flagged(record: Collection, *, graph: bool, kind_graph: bool) -> Collection:
+    return replace(record, graph=graph, kind_graph=kind_graph)
 
 
 def _stand_ins_unchanged(generation: Generation, stand_ins: Mapping[str, int]) -> bool:

@@ -148,10 +148,12 @@ class Tables:
 
     Args:
         now: The clock of the store, in epoch milliseconds.
+        scan_below: Number of chunks from which a generation counts as having a vector graph.
     """
 
-    def __init__(self, now: Callable[[], int] = _clock) -> None:
+    def __init__(self, now: Callable[[], int] = _clock, *, scan_below: int = 1) -> None:
         self._now = now
+        self._scan_below = scan_below
         self._records: dict[str, Collection] = {}
         self._generations: dict[str, Generation] = {}
         self._due: dict[str, int] = {}

@@ -57,7 +57,7 @@ class ArcadeStore(
         scripts: Scripts,
         *,
         message_bytes: int = MESSAGE_BYTES,
-        scan_below: int = 0,
+        scan_below: int = 1,
         now: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
         meter: Meter = UNMETERED,
     ) -> None:
@@ -70,7 +70,7 @@ class ArcadeStore(
             ("graph", collection.type, collection.chunks),
             ("kind_graph", kind_type(collection.type), collection.kind_chunks),
         ):
-            if chunks and chunks >= self._scan_below and not getattr(collection, flag):
+            if chunks >= self._scan_below and not getattr(collection, flag):
                 await self._build_graph(collection, chunk_type)
                 changed: dict[str, Any] = {flag: True}
                 await self.update_collection(collection, changed)
