@@ -38,13 +38,13 @@ from ability_search.store.memory_tables import (
     selected,
 )
 from ability_search.store.records import (
-    Columns,
-    Read,
     Row,
     Search,
+    Searched,
     TermSearch,
     VectorSearch,
 )
+from ability_search.store.values import Columns
 from ability_search.tools import requests
 from ability_search.tools.inputs import QueryInput
 from ability_search.worker import ModelServers, build_services
@@ -189,7 +189,7 @@ class MatrixStore(MemoryStore):
         columns: Columns,
         *,
         first: int = 0,
-    ) -> Read[Mapping[str, Sequence[Row]]]:
+    ) -> Searched[Mapping[str, Sequence[Row]]]:
         """See :meth:`ability_search.store.port.SearchStore.search`."""
         generation = self._generation(collection.type)
         matrices = self._matrices.get(collection.type)
@@ -200,7 +200,7 @@ class MatrixStore(MemoryStore):
         found = {
             each.name: _rows(matrices, each, places[each.name], columns, whole) for each in searches
         }
-        return Read(self._records.get(collection.name), found)
+        return Searched(self._records.get(collection.name), found)
 
 
 def _rows(

@@ -216,7 +216,7 @@ def open_store(
 ) -> Store:
     """Return the store chosen by the settings: the database on the network, or memory."""
     if settings.database.memory:
-        return MemoryStore(_now)
+        return MemoryStore(_now, scan_below=settings.ranking.scan_below)
     database = BrokerScripts(
         invoke,
         database=settings.database.name,
@@ -226,7 +226,11 @@ def open_store(
         patience=settings.database.patience,
     )
     return ArcadeStore(
-        database, message_bytes=settings.database.write_group_bytes, now=_now, meter=meter
+        database,
+        message_bytes=settings.database.write_group_bytes,
+        scan_below=settings.ranking.scan_below,
+        now=_now,
+        meter=meter,
     )
 
 

@@ -13,10 +13,11 @@ from ability_search.collection import Collection, new_type
 from ability_search.documents import SparseVector
 from ability_search.errors import GenerationGone
 from ability_search.filters.facets import facets_of
+from ability_search.filters.tree import Field, Filter, Not, OneOf
+from ability_search.store.pages import COUNTED, read_page, source_names
 from ability_search.store.port import Store
 from ability_search.store.records import (
     ChunkRecord,
-    Columns,
     Link,
     Replaced,
     Replacement,
@@ -25,7 +26,9 @@ from ability_search.store.records import (
     SourceRecord,
     TermSearch,
     VectorSearch,
+    WeightedChunk,
 )
+from ability_search.store.values import Chunks, Columns, Read, Sources
 from ability_search.text.term_statistics import TermStatistics
 
 DIMENSIONS = 8
@@ -193,10 +196,30 @@ async def found_ids(store: Store, within: Collection, search: Search) -> list[st
     return [row.chunk_id for row in await found(store, within, search)]
 
 
-async def rids(store: Store, within: Collection) -> dict[str, str]:
-    """The record ids of all indexed chunks, by chunkId."""
+async def sources(store: Store, within: Collection, filter: Filter | None = COUNTED) -> list[str]:
+    """The names of sources, in order; by default of those that count."""
+    return await source_names(store, within, Sources(filter=filter))
+
+
+def of(*parents: str) -> Filter:
+    """Filter on the documents of others."""
+    return OneOf(Field("of"), parents)
+
+
+async def outdated(
+    store: Store, within: Collection, average: float, layer: str = "", limit: int = 99
+) -> list[WeightedChunk]:
+    """The chunks whose weights assume another average length, by chunkId."""
+    of = Chunks(layer, filter=Not(OneOf(Field("average_length"), (average,))))
+    columns = Columns(("chunk_id", "terms", "weights", "lengths", "average_length", "duplicate_of"))
+    page = await read_page(store, Read(of, within, columns, limit))
+    return [WeightedChunk(**row) for row in page.items]
+
+
+async def handles(store: Store, within: Collection) -> dict[str, str]:
+    """The handles of all indexed chunks, by chunkId."""
     rows = await found(store, within, by_vector(limit=1000))
-    return {row.chunk_id: row.rid for row in rows}
+    return {row.chunk_id: row.handle for row in rows}
 
 
 @contextmanager

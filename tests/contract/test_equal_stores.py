@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
-from itertools import count
 from typing import Any
 
 import pytest
@@ -20,7 +20,10 @@ from tests.contract.stored_records import (
     by_vector,
     chunk,
     collection,
+    of,
+    outdated,
     replacement,
+    sources,
     towards,
 )
 from tests.examples import examples
@@ -28,16 +31,10 @@ from tests.examples import examples
 from ability_search.collection import Collection
 from ability_search.filters.tree import Compare, Field, Filter, Not, OneOf
 from ability_search.store.memory import MemoryStore
+from ability_search.store.pages import count, read_all
 from ability_search.store.port import Store
-from ability_search.store.records import (
-    Columns,
-    GraphRequest,
-    Link,
-    OverviewRequest,
-    Replacement,
-    Search,
-    WeightedChunk,
-)
+from ability_search.store.records import GraphRequest, Link, Replacement, Search
+from ability_search.store.values import KINDS_LAYER, Chunks, Columns, Count, Patch, Read, Sources
 
 pytestmark = pytest.mark.engine
 
@@ -235,22 +232,21 @@ class Replay:
         self.live, self.built = new, None
 
     async def reweigh(self, factor: int) -> None:
-        for kinds in (False, True) if self.live.kind_chunks else (False,):
-            outdated = await self.store.outdated_weights(
-                self.live.type, kinds=kinds, average_length=float(factor), after="", limit=3
-            )
-            changed = [
-                WeightedChunk(
+        for layer in ("", KINDS_LAYER):
+            before = await outdated(self.store, self.live, float(factor), layer, limit=3)
+            patches = [
+                Patch(
                     each.chunk_id,
-                    each.terms,
-                    [factor * weight for weight in each.weights],
-                    duplicate_of=each.duplicate_of,
+                    {
+                        "weights": [factor * weight for weight in each.weights],
+                        "average_length": float(factor),
+                    },
+                    layer,
+                    {"duplicate_of": each.duplicate_of, "average_length": each.average_length},
                 )
-                for each in outdated
+                for each in before
             ]
-            await self.store.set_weights(
-                self.live.type, kinds=kinds, average_length=float(factor), changes=changed
-            )
+            await self.store.patch(self.live, patches)
 
     async def answers(self) -> dict[str, Any]:
         """All answers, without the order of equal scores, as places are reused."""
@@ -264,39 +260,36 @@ class Replay:
 
     async def contents_of(self, record: Collection) -> dict[str, Any]:
         store, generation = self.store, record.type
-        kinds = (False, True) if record.kind_chunks else (False,)
         found: dict[str, Any] = {
             "searches": await self.searches(record),
             "statistics": [
                 (each.revision, sorted(list(terms) for terms in each.removed), each.added)
                 for each in await store.term_statistics(generation, after=0)
             ],
-            "sources": await store.sources(generation, after="", limit=99),
+            "sources": await sources(store, record),
             "records": [
-                (each.source, each.content_hash, each.chunks, each.tokens)
-                for each in await store.source_records(generation, after="a", limit=3)
+                replace(each, links=[dict(link) for link in each.links])
+                for each in await read_all(store, Read(Sources(), record, limit=3))
             ],
-            "order": [
-                source for source, _ in await store.source_order(generation, after="", limit=99)
-            ],
-            "counted": await store.count_sources(generation),
-            "kinds": sorted(await store.documents_of(generation, SOURCES)),
+            "counted": dict((await count(store, Count(Sources(), record, ["chunks"])))[0].groups),
+            "kinds": await sources(store, record, of(*SOURCES)),
         }
-        for own in kinds:
-            found[f"checked {own}"] = await store.check_vectors(
-                generation, kinds=own, dimensions=DIMENSIONS, after="", limit=99
+        for layer in ("", KINDS_LAYER):
+            of_layer = Chunks(layer)
+            checked = await count(
+                store,
+                Count(of_layer, record, unfit=DIMENSIONS),
+                Count(of_layer, record, by="tokens", width=5, sums=["tokens"]),
+                Count(of_layer, record, by="tokens", sample=3),
             )
-            found[f"weights {own}"] = [
+            found[f"counted {layer}"] = [dict(each.groups) for each in checked[:2]]
+            found[f"sampled {layer}"] = sum(n for (n,) in checked[2].groups.values())
+            found[f"weights {layer}"] = [
                 (each.chunk_id, each.duplicate_of, list(each.weights))
-                for each in await store.outdated_weights(
-                    generation, kinds=own, average_length=-1.0, after="", limit=99
-                )
+                for each in await outdated(store, record, -1.0, layer)
             ]
-        wanted = OverviewRequest(
-            5, 3, 2, None, record.chunks - record.kind_chunks - record.duplicates
-        )
-        measured = (await store.overview(record, wanted)).value
-        found["overview"] = sorted(measured.periods), sum(measured.sizes.values())
+        periods = Count(Sources(), record, ["chunks"], by="indexed_at", width=2)
+        found["periods"] = dict((await count(store, periods))[0].groups)
         return found
 
     async def searches(self, record: Collection) -> dict[str, Any]:
@@ -354,7 +347,7 @@ class Pair:
 
     runner: asyncio.Runner
     arcade: Store
-    names: Iterator[int] = field(default_factory=count)
+    names: Iterator[int] = field(default_factory=itertools.count)
 
 
 @pytest.fixture(scope="module")

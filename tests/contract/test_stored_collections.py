@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 from tests.contract.stored_records import (
-    DIMENSIONS,
     HOUR,
     NOTHING,
     by_vector,
@@ -19,13 +18,14 @@ from tests.contract.stored_records import (
     gone,
     put,
     replacement,
+    sources,
     towards,
 )
 
 from ability_search.collection import Collection
-from ability_search.errors import GenerationGone
 from ability_search.store.port import Store
-from ability_search.store.records import Columns, GraphRequest, Job, OverviewRequest, Use
+from ability_search.store.records import GraphRequest, Job, Use
+from ability_search.store.values import Columns
 
 
 async def test_new_store_answers_as_if_empty(store: Store) -> None:
@@ -69,7 +69,7 @@ async def test_created_generation_has_no_record(store: Store) -> None:
     await store.create_generation(new)
     assert await store.generations() == [new.type]
     assert await store.collections() == []
-    assert await store.count_sources(new.type) == (0, 0)
+    assert await sources(store, new, None) == []
 
 
 async def test_fields_of_a_record_are_changed(store: Store) -> None:
@@ -143,7 +143,7 @@ async def test_old_generation_stays_readable_until_its_grace_is_over(store: Stor
     assert await store.switch_generation(old, built, new, grace=HOUR, result={})
     assert await store.due_generations() == []
     read = await store.search(old, [by_vector()], NOTHING)
-    assert read.collection == new
+    assert read.current == new
     assert [row.chunk_id for row in read.value["vector"]] == ["notes:a:0"]
     await store.drop_generation(old.type)
     with gone(old.type):
@@ -211,43 +211,15 @@ async def test_generations_hold_their_own_chunks_only(store: Store) -> None:
 _GRAPH = GraphRequest(
     ["a"], Columns(cosines={"cosine": towards(0.6)}), "cosine", None, 1, None, True, (), 0.0, 5
 )
-_OVERVIEW = OverviewRequest(5, None, HOUR, 5, 1)
 _CALLS: dict[str, Callable[[Store, Collection], Awaitable[Any]]] = {
     "search": lambda store, old: store.search(old, [by_vector()], NOTHING),
-    "chunks": lambda store, old: store.chunks(old.type, ["#1:1"]),
-    "chunk": lambda store, old: store.chunk(old, "notes:a:0"),
-    "embeddings": lambda store, old: store.embeddings(old.type, ["#1:1"]),
-    "passages": lambda store, old: store.passages(old.type, ["notes:a:0"], None),
     "best_chunks": lambda store, old: store.best_chunks(
         old.type, ["a"], _GRAPH.columns, None, by="cosine"
     ),
     "graph": lambda store, old: store.graph(old.type, _GRAPH),
-    "content_hashes": lambda store, old: store.content_hashes(old, ["a"]),
-    "sources": lambda store, old: store.sources(old.type, after="", limit=5),
-    "documents_of": lambda store, old: store.documents_of(old.type, ["a"]),
-    "source_records": lambda store, old: store.source_records(old.type, after="", limit=5),
-    "source_records_named": lambda store, old: store.source_records_named(old.type, ["a"]),
-    "source_passages": lambda store, old: store.source_passages(old.type, "a"),
-    "count_sources": lambda store, old: store.count_sources(old.type),
-    "check_vectors": lambda store, old: store.check_vectors(
-        old.type, kinds=False, dimensions=DIMENSIONS, after="", limit=5
-    ),
-    "sample_chunks": lambda store, old: store.sample_chunks(old.type, limit=5),
-    "probe_chunks": lambda store, old: store.probe_chunks(old.type, newest=1, others=1, after=""),
     "nearest": lambda store, old: store.nearest(
         old.type, [towards(0.6)], limit=1, beam=10, exact=True
     ),
-    "stored_vectors": lambda store, old: store.stored_vectors([(old.type, False)], ["0"]),
-    "outdated_weights": lambda store, old: store.outdated_weights(
-        old.type, kinds=False, average_length=1.0, after="", limit=5
-    ),
-    "source_order": lambda store, old: store.source_order(old.type, after="", limit=5),
-    "source_records_at": lambda store, old: store.source_records_at(old.type, [1]),
-    "chunk_records": lambda store, old: store.chunk_records(
-        old.type, ["a"], kinds=False, first=0, end=5
-    ),
-    "overview": lambda store, old: store.overview(old, _OVERVIEW),
-    "map_points": lambda store, old: store.map_points(old, [towards(1.0)], limit=5, indexed=1),
 }
 
 
@@ -257,14 +229,6 @@ async def test_reading_a_dropped_generation_raises(store: Store, method: str) ->
     await store.drop_generation(stored.type)
     with gone(stored.type):
         await _CALLS[method](store, stored)
-
-
-async def test_comparing_with_a_dropped_generation_raises(store: Store) -> None:
-    old = await filled(store, chunk("a"))
-    built = await filled(store, chunk("a"), name="notes@1")
-    await store.drop_generation(built.type)
-    with pytest.raises(GenerationGone):
-        await store.compare_sources(old.type, built.type, after="", limit=5)
 
 
 async def test_nothing_is_written_to_a_generation_that_was_switched(store: Store) -> None:

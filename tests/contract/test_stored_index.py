@@ -3,32 +3,32 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from tests.contract.stored_records import (
-    DIMENSIONS,
-    HOUR,
     by_terms,
     by_vector,
     chunk,
     collection,
     filled,
+    found,
     found_ids,
+    of,
+    outdated,
     put,
     replacement,
     source_record,
+    sources,
     towards,
 )
 
 from ability_search.collection import Collection
+from ability_search.filters.tree import Not
+from ability_search.store.pages import GENERATED, read_all
 from ability_search.store.port import Store
-from ability_search.store.records import (
-    ChunkScores,
-    Columns,
-    Link,
-    OverviewRequest,
-    WeightedChunk,
-)
+from ability_search.store.records import Link
+from ability_search.store.values import KINDS_LAYER, Chunks, Columns, Patch, Read
 
 
 async def counts(store: Store, within: Collection) -> tuple[int, int, int, int, int]:
@@ -94,9 +94,9 @@ async def test_generated_kinds_are_no_sources(store: Store) -> None:
     replaced = await put(store, created, made, generated=True)
     assert replaced.replaced == 0
     assert await counts(store, created) == (1, 2, 7, 1, 0)
-    assert await store.sources(created.type, after="", limit=5) == ["a"]
-    assert await store.documents_of(created.type, ["a", "b"]) == ["a/title"]
-    assert await store.documents_of(created.type, ["a/title"]) == []
+    assert await sources(store, created) == ["a"]
+    assert await sources(store, created, of("a", "b")) == ["a/title"]
+    assert await sources(store, created, of("a/title")) == []
     again = await put(store, replaced.collection, made, generated=True)
     assert (again.deleted, again.inserted, again.replaced) == (1, 1, 0)
 
@@ -110,16 +110,8 @@ async def test_files_that_only_hold_documents_are_no_sources(store: Store) -> No
     assert stored is not None
     assert stored.replaced == 0
     assert await counts(store, created) == (2, 2, 10, 0, 0)
-    assert await store.count_sources(created.type) == (2, 2)
-    assert await store.sources(created.type, after="", limit=5) == ["a", "b"]
-    assert await store.sources(created.type, after="", limit=5, files=True) == ["list.json"]
-    wanted = OverviewRequest(None, None, HOUR, None, 2)
-    periods = (await store.overview(stored.collection, wanted)).value.periods
-    assert [entry[1:] for entry in periods] == [(2, 2)]
-    every = await store.source_records(created.type, after="", limit=5)
-    assert [each.source for each in every] == ["a", "b", "list.json"]
-    compared, _ = await store.compare_sources(created.type, created.type, after="", limit=5)
-    assert [source for source, _ in compared] == ["a", "b", "list.json"]
+    assert await sources(store, created) == ["a", "b"]
+    assert await sources(store, created, Not(GENERATED)) == ["a", "b", "list.json"]
     emptied = await put(store, stored.collection, gone=["list.json"])
     assert (emptied.replaced, emptied.collection.sources) == (0, 2)
 
@@ -133,16 +125,13 @@ async def test_documents_of_others_are_ordinary_sources(store: Store) -> None:
     stored = (await put(store, stored, chunk("a/1/2"), of="a/1")).collection
     assert stored.nested
     assert await counts(store, created) == (4, 5, 25, 1, 0)
-    assert sorted(await store.documents_of(created.type, ["a", "b", "none"])) == ["a/1", "b/title"]
-    assert await store.documents_of(created.type, ["a/1"]) == ["a/1/2"]
+    assert await sources(store, created, of("a", "b", "none")) == ["a/1", "b/title"]
+    assert await sources(store, created, of("a/1")) == ["a/1/2"]
     found = await found_ids(store, stored, by_vector())
     assert found == [f"notes:{each}:0" for each in ("a/1/2", "a/1", "a", "b")]
-    assert await store.sources(created.type, after="", limit=3) == ["a", "a/1", "a/1/2"]
-    assert await store.sources(created.type, after="", limit=3, children=False) == ["a", "b"]
-    wanted = OverviewRequest(5, None, HOUR, None, 4)
-    assert [entry[1:] for entry in (await store.overview(stored, wanted)).value.periods] == [(4, 4)]
+    assert await sources(store, created) == ["a", "a/1", "a/1/2", "b"]
     stored = (await put(store, stored, gone=["a", "a/1", "a/1/2"])).collection
-    assert await store.documents_of(created.type, ["a", "a/1"]) == []
+    assert await sources(store, created, of("a", "a/1")) == []
 
 
 async def test_links_are_replaced_with_their_source(store: Store) -> None:
@@ -222,7 +211,7 @@ async def test_nothing_is_written_if_a_stand_in_has_changed(
     assert await store.replace(stored, replacement(late, gone=["a"], stand_ins=stand_ins)) is None
     assert await store.collection("notes") == stored
     assert await found_ids(store, stored, by_vector()) == ["notes:a:0"]
-    assert await store.sources(stored.type, after="", limit=5) == ["a", "b"]
+    assert await sources(store, stored) == ["a", "b"]
 
 
 async def test_no_duplicate_is_left_without_a_stand_in_by_a_writer_that_knows_of_none(
@@ -257,7 +246,7 @@ async def test_duplicates_follow_the_text_of_their_stand_in_or_what_is_near(stor
     stored = (await put(store, stored, *swapped)).collection
     assert stored.duplicates == 3
     assert sorted(await found_ids(store, stored, by_vector())) == ["notes:a:0", "notes:a:1"]
-    chunks = await store.chunk_records(stored.type, ["b", "c", "d"], kinds=False, first=0, end=1)
+    chunks = await read_all(store, Read(Chunks(sources=["b", "c", "d"]), stored))
     assert {each.source: each.duplicate_of for each in chunks} == {
         "b": "notes:a:1",
         "c": "notes:a:1",
@@ -275,146 +264,8 @@ async def test_duplicates_follow_the_text_of_their_stand_in_or_what_is_near(stor
 
 # Pages of sources
 
-NAMES = ["Z", "a", "z", "ä", "\ud7ff", "\ue000", "\uffee", "\U0001f600"]
-"""In the order of their code points, in which the last two differ from UTF-16."""
-
-
-async def test_sources_are_in_the_order_of_code_points(store: Store) -> None:
-    stored = await filled(store, *map(chunk, reversed(NAMES)))
-    generation = stored.type
-    assert await store.sources(generation, after="", limit=99) == NAMES
-    assert await store.sources(generation, after="a", limit=3) == NAMES[2:5]
-    assert await store.sources(generation, after=NAMES[-1], limit=3) == []
-    records = await store.source_records(generation, after="z", limit=2)
-    assert [each.source for each in records] == NAMES[3:5]
-    order = await store.source_order(generation, after="z", limit=2)
-    assert [source for source, _ in order] == NAMES[3:5]
-    page, origins = await store.compare_sources(generation, generation, after="z", limit=2)
-    assert page == [(name, f"hash of {name}") for name in NAMES[3:5]]
-    assert origins == dict.fromkeys(NAMES[3:5])
-
-
-async def test_sources_of_files_are_listed_apart(store: Store) -> None:
-    stored = await filled(store, chunk("b.md"), chunk("a.md"), file=True, file_hash="x")
-    stored = (await put(store, stored, chunk("c"))).collection
-    assert await store.sources(stored.type, after="", limit=9) == ["a.md", "b.md", "c"]
-    assert await store.sources(stored.type, after="", limit=9, files=True) == ["a.md", "b.md"]
-    assert await store.sources(stored.type, after="a.md", limit=9, files=True) == ["b.md"]
-
-
-async def test_source_records_are_stored_whole(store: Store) -> None:
-    parts = [chunk("a", tokens=3), chunk("a", 1, tokens=4)]
-    record = source_record(
-        "a",
-        parts,
-        metadata={"team": "red", "list": [1, 2.5, None]},
-        format="markdown",
-        language="de",
-        links=[{"target": "b", "kind": "cites", "weight": 0.5}],
-        file=True,
-        file_hash="abc",
-        tail="\n",
-        origin="an earlier hash",
-        indexed_at=77,
-    )
-    created = await filled(store)
-    contents = replace(replacement(*parts), records=[record])
-    assert await store.replace(created, contents) is not None
-    (stored,) = await store.source_records(created.type, after="", limit=5)
-    assert replace(stored, links=list(stored.links)) == record
-    (named,) = await store.source_records_named(created.type, ["a", "missing"])
-    assert (named.source, named.metadata, named.tail) == ("a", record.metadata, "\n")
-    assert [dict(link) for link in named.links] == [dict(link) for link in record.links]
-    assert await store.source_records_named(created.type, []) == []
-
-
-async def test_content_hashes_are_read_with_the_record(store: Store) -> None:
-    stored = await filled(store, chunk("a"), chunk("b"))
-    read = await store.content_hashes(stored, ["b", "missing"])
-    assert (read.collection, dict(read.value)) == (stored, {"b": "hash of b"})
-    assert dict((await store.content_hashes(stored, [])).value) == {}
-
-
-async def test_passages_of_a_source_are_in_chunk_order(store: Store) -> None:
-    stored = await filled(
-        store, chunk("a", 2), chunk("a", 0), chunk("a", 1), chunk("a/title", of="a", kind="title")
-    )
-    passages = await store.source_passages(stored.type, "a")
-    assert [each.content for each in passages] == [f"Part {n} of a." for n in range(3)]
-    assert await store.source_passages(stored.type, "a/title") == []
-    (title,) = await store.source_passages(stored.type, "a/title", kinds=True)
-    assert title.content == "Part 0 of a/title."
-
-
-async def test_generations_are_compared_by_hash_and_origin(store: Store) -> None:
-    old = await filled(store, chunk("a"), chunk("b"))
-    old = (await put(store, old, chunk("b/t", of="b", kind="title"), generated=True)).collection
-    built = await filled(store, chunk("b"), name="notes@1", origin="hash of b")
-    page, origins = await store.compare_sources(old.type, built.type, after="", limit=9)
-    assert page == [("a", "hash of a"), ("b", "hash of b")]
-    assert origins == {"b": "hash of b"}
-
-
-async def test_sources_and_their_chunks_are_counted(store: Store) -> None:
-    stored = await filled(store, chunk("a"), chunk("a", 1), chunk("b"))
-    made = chunk("b/t", of="b", kind="title")
-    stored = (await put(store, stored, made, generated=True)).collection
-    assert await store.count_sources(stored.type) == (2, 4)
-
 
 # Vectors
-
-
-async def test_vectors_are_checked_page_by_page(store: Store) -> None:
-    stored = await filled(
-        store,
-        chunk("a"),
-        chunk("b", embedding=[0.5] + [0.0] * 7),
-        chunk("c", duplicate_of="notes:a:0"),
-        chunk("d", embedding=None, terms=(), weights=(), duplicate_of="notes:a:0"),
-    )
-    check = store.check_vectors
-    first = await check(stored.type, kinds=False, dimensions=DIMENSIONS, after="", limit=3)
-    assert (first.last, first.checked, first.unfit) == ("notes:c:0", 3, 1)
-    second = await check(
-        stored.type, kinds=False, dimensions=DIMENSIONS, after="notes:c:0", limit=3
-    )
-    assert (second.last, second.checked, second.unfit) == ("notes:d:0", 1, 1)
-    end = await check(stored.type, kinds=False, dimensions=DIMENSIONS, after="notes:d:0", limit=3)
-    assert (end.last, end.checked, end.unfit) == (None, 0, 0)
-    other = await check(stored.type, kinds=False, dimensions=4, after="", limit=9)
-    assert other.unfit == 4
-
-
-async def test_sampled_chunks_are_indexed_and_have_embeddings(store: Store) -> None:
-    stored = await filled(store, chunk("a"), chunk("b", duplicate_of="notes:a:0"), chunk("c"))
-    chunks = await store.sample_chunks(stored.type, limit=9)
-    assert {each.chunk_id for each in chunks} == {"notes:a:0", "notes:c:0"}
-    assert len(await store.sample_chunks(stored.type, limit=1)) == 1
-    one = chunks[0]
-    assert list(one.embedding or ()) == pytest.approx(towards(0.6), abs=1e-6)
-    assert (list(one.terms), list(one.weights)) == ([1, 2], [1.0, 0.5])
-
-
-async def test_probed_chunks_are_the_newest_and_others_by_their_keys(store: Store) -> None:
-    keys = ["5", "1", "9", "3"]
-    stored = await filled(
-        store,
-        *(chunk(f"s{key}", vector_key=key * 32) for key in keys),
-        chunk("dup", vector_key="7" * 32, duplicate_of="notes:s5:0"),
-    )
-    probe = store.probe_chunks
-    chunks = await probe(stored.type, newest=2, others=2, after="4" * 32)
-    assert [each.chunk_id for each in chunks] == [
-        "notes:s3:0",
-        "notes:s9:0",
-        "notes:s5:0",
-        "notes:s9:0",
-    ]
-    assert list(chunks[0].terms) == [1, 2]
-    assert [
-        each.chunk_id for each in await probe(stored.type, newest=0, others=9, after="f" * 32)
-    ] == []
 
 
 @pytest.mark.parametrize("exact", [True, False])
@@ -435,53 +286,15 @@ async def test_nearest_chunks_of_each_vector(store: Store, exact: bool) -> None:
     assert await store.nearest(stored.type, [], limit=1, beam=10, exact=exact) == []
 
 
-async def test_generations_with_vectors_of_a_model_are_found(store: Store) -> None:
-    own = await filled(store, chunk("a"), chunk("a/t", of="a", kind="title"))
-    under = await store.create_collection(collection("notes@1"))
-    other = await filled(store, chunk("a", of_collection="other"), name="other")
-    await filled(store, name="empty")
-    for created in (
-        collection("another-model", model="another"),
-        collection("of-other-dimensions", dimensions=4),
-    ):
-        await store.create_collection(created)
-        vector = [1.0, *[0.0] * (created.dimensions - 1)]
-        await put(store, created, chunk("a", of_collection=created.name, embedding=vector))
-    latest = await filled(store, chunk("a", of_collection="latest"), name="latest")
-    await store.update_collection(latest, {"updated_at": other.updated_at + HOUR})
-    places = await store.vector_places("words", "notes", dimensions=DIMENSIONS, limit=9)
-    assert (places.own, places.live) == ([(own.type, False), (own.type, True)], [])
-    assert list(places.others) == [(latest.type, False), (other.type, False)]
-    places = await store.vector_places("words", "notes@1", dimensions=DIMENSIONS, limit=1)
-    assert places.own == [(under.type, False)]
-    assert places.live == [(own.type, False), (own.type, True)]
-    assert list(places.others) == [(latest.type, False)]
-    places = await store.vector_places("words", "new", dimensions=None, limit=9)
-    assert len(places.others) == 5
-
-
-async def test_stored_vectors_are_found_by_key(store: Store) -> None:
-    stored = await filled(
-        store,
-        chunk("b", vector_key="k1", embedding=towards(0.2)),
-        chunk("a", vector_key="k1", embedding=towards(0.1)),
-        chunk("c", vector_key="k2", embedding=towards(0.3), duplicate_of="notes:a:0"),
-        chunk("d", vector_key="k3"),
-        chunk("a/t", of="a", kind="title", vector_key="k4", embedding=towards(0.4)),
-    )
-    places = [(stored.type, False), (stored.type, True)]
-    own, kinds = await store.stored_vectors(places, ["k1", "k2", "k4", "missing"])
-    assert {key: round(vector[0], 6) for key, vector in own.items()} == {"k1": 0.1, "k2": 0.3}
-    assert {key: round(vector[0], 6) for key, vector in kinds.items()} == {"k4": 0.4}
-    assert await store.stored_vectors(places, []) == [{}, {}]
-
-
 async def test_vector_graphs_are_built_for_chunks_and_kinds(store: Store) -> None:
     stored = await filled(store, chunk("a"), chunk("a/t", of="a", kind="title"))
+    settled = await store.settle(stored)
+    assert settled == replace(stored, graph=True, kind_graph=True)
+    assert await store.collection("notes") == settled
     for kinds in (False, True):
-        await store.build_graph(stored.type, kinds=kinds, dimensions=DIMENSIONS)
         search = by_vector(kinds=kinds, exact=False)
         assert len(await found_ids(store, stored, search)) == 1
+    assert await store.settle(settled) == settled
 
 
 # Weights
@@ -495,83 +308,80 @@ async def test_outdated_weights_are_listed_by_chunk_id(store: Store) -> None:
         chunk("c"),
         chunk("a/t", of="a", kind="title", average_length=9.5),
     )
-    outdated = store.outdated_weights
-    found = await outdated(stored.type, kinds=False, average_length=10.0, after="", limit=9)
+    found = await outdated(store, stored, 10.0)
     assert [each.chunk_id for each in found] == ["notes:a:0", "notes:b:0"]
     assert [each.duplicate_of for each in found] == ["notes:b:0", None]
     assert [(list(each.terms), list(each.weights)) for each in found] == [([1, 2], [1.0, 0.5])] * 2
     assert [(list(e.lengths), e.average_length) for e in found] == [([2, 4], 9.5)] * 2
-    assert (
-        len(await outdated(stored.type, kinds=False, average_length=10.0, after="", limit=1)) == 1
-    )
-    kinds = await outdated(stored.type, kinds=True, average_length=10.0, after="", limit=9)
+    kinds = await outdated(store, stored, 10.0, KINDS_LAYER)
     assert [each.chunk_id for each in kinds] == ["notes:a/t:0"]
-    assert await outdated(stored.type, kinds=True, average_length=9.5, after="", limit=9) == []
-    behind = await outdated(
-        stored.type, kinds=False, average_length=10.0, after="notes:a:0", limit=9
-    )
-    assert [each.chunk_id for each in behind] == ["notes:b:0"]
+    assert await outdated(store, stored, 9.5, KINDS_LAYER) == []
 
 
 async def test_chunks_with_weights_of_another_average_length_are_not_written(store: Store) -> None:
     stored = await filled(store, chunk("a"))
     await store.update_collection(stored, {"average_length": 20.0})
     assert await store.replace(stored, replacement(chunk("b"))) is None
-    assert await store.sources(stored.type, after="", limit=9) == ["a"]
+    assert await sources(store, stored) == ["a"]
     await put(store, replace(stored, average_length=20.0), chunk("b"))
     await put(store, stored, gone=["a", "b"])
 
 
+def weighted(source: str, *weights: float, layer: str = "", **where: Any) -> Patch:
+    """New weights of a chunk, which assume an average length of 20."""
+    fields = {"weights": list(weights), "average_length": 20.0}
+    return Patch(f"notes:{source}:0", fields, layer, where)
+
+
 async def test_new_weights_count_in_searches(store: Store) -> None:
-    stored = await filled(store, chunk("a"), chunk("b"), chunk("c", duplicate_of="notes:a:0"))
-    changes = [
-        WeightedChunk("notes:b:0", (1, 2), (3.0, 4.0)),
-        WeightedChunk("notes:c:0", (1, 2), (5.0, 6.0), duplicate_of="notes:a:0"),
-        WeightedChunk("notes:missing:0", (1, 2), (9.0, 9.0)),
+    made = chunk("a/t", of="a", kind="title")
+    stored = await filled(store, chunk("a"), chunk("b"), chunk("c", duplicate_of="notes:a:0"), made)
+    patches = [
+        weighted("b", 3.0, 4.0, duplicate_of=None, average_length=10.0),
+        weighted("c", 5.0, 6.0, duplicate_of="notes:a:0"),
+        weighted("a/t", 7.0, 8.0, layer=KINDS_LAYER),
+        weighted("missing", 9.0, 9.0),
     ]
-    await store.set_weights(stored.type, kinds=False, average_length=20.0, changes=changes)
+    await store.patch(stored, patches)
     assert await found_ids(store, stored, by_terms({1: 1.0})) == ["notes:b:0", "notes:a:0"]
-    left = await store.outdated_weights(
-        stored.type, kinds=False, average_length=20.0, after="", limit=9
-    )
-    assert [each.chunk_id for each in left] == ["notes:a:0"]
+    (title,) = await found(store, stored, by_terms({1: 1.0}, kinds=True))
+    assert title.score == pytest.approx(7.0)
+    assert [each.chunk_id for each in await outdated(store, stored, 20.0)] == ["notes:a:0"]
     await put(store, stored, gone=["a"])
     assert await found_ids(store, stored, by_terms({1: 1.0})) == ["notes:c:0", "notes:b:0"]
+    await store.patch(stored, [])
 
 
-async def test_weights_of_a_chunk_that_became_a_duplicate_stay(store: Store) -> None:
+async def test_chunks_that_have_changed_are_not_patched(store: Store) -> None:
     stored = await filled(store, chunk("a"), chunk("b", duplicate_of="notes:a:0"))
-    changes = [
-        WeightedChunk("notes:a:0", (1, 2), (3.0, 4.0), duplicate_of="notes:b:0"),
-        WeightedChunk("notes:b:0", (1, 2), (3.0, 4.0)),
+    patches = [
+        weighted("a", 3.0, 4.0, duplicate_of="notes:b:0"),
+        weighted("a", 3.0, 4.0, average_length=9.0),
+        weighted("b", 3.0, 4.0, duplicate_of=None),
+        weighted("b", 3.0, 4.0, duplicate_of="notes:c:0"),
     ]
-    await store.set_weights(stored.type, kinds=False, average_length=20.0, changes=changes)
-    left = await store.outdated_weights(
-        stored.type, kinds=False, average_length=20.0, after="", limit=9
-    )
+    await store.patch(stored, patches)
+    left = await outdated(store, stored, 20.0)
     assert [(each.chunk_id, list(each.weights)) for each in left] == [
         ("notes:a:0", [1.0, 0.5]),
         ("notes:b:0", [1.0, 0.5]),
     ]
+    await store.patch(stored, [weighted("a", 3.0, 4.0), weighted("b", 3.0, 4.0)])
+    assert await outdated(store, stored, 20.0) == []
+    assert await found_ids(store, stored, by_terms({1: 1.0})) == ["notes:a:0"]
 
 
 async def test_scores_of_an_analysis_are_stored_with_the_chunks(store: Store) -> None:
     stored = await filled(store, chunk("a"), chunk("b"), chunk("c"))
-    scores = [ChunkScores("notes:b:0", 0.25, 1.0), ChunkScores("notes:missing:0", 1.0, 1.0)]
-    await store.set_scores(stored.type, scores)
+    scores = {"centrality": 0.25, "novelty": 1.0}
+    await store.patch(stored, [Patch(f"notes:{each}:0", scores) for each in ("b", "missing")])
     columns = Columns(fields=("centrality", "novelty"))
     rows = (await store.search(stored, [by_terms({1: 1.0})], columns)).value["terms"]
     found = {row.chunk_id: (row.columns["centrality"], row.columns["novelty"]) for row in rows}
     assert found == {"notes:a:0": (None, None), "notes:b:0": (0.25, 1.0), "notes:c:0": (None, None)}
     assert await found_ids(store, stored, by_vector()) == ["notes:a:0", "notes:b:0", "notes:c:0"]
-    whole = await store.chunk_records(stored.type, ["b"], kinds=False, first=0, end=1)
+    whole = await read_all(store, Read(Chunks(sources=["b"]), stored))
     assert [(each.centrality, each.novelty) for each in whole] == [(0.25, 1.0)]
     await put(store, stored, chunk("b"))
-    whole = await store.chunk_records(stored.type, ["b"], kinds=False, first=0, end=1)
+    whole = await read_all(store, Read(Chunks(sources=["b"]), stored))
     assert [each.centrality for each in whole] == [None]
-
-
-async def test_discarding_staged_parts_leaves_what_is_stored(store: Store) -> None:
-    stored = await filled(store, chunk("a"))
-    await store.discard_staged(before=HOUR * 10**6)
-    assert await found_ids(store, stored, by_vector()) == ["notes:a:0"]

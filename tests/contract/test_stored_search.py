@@ -18,7 +18,6 @@ from tests.contract.stored_records import (
     found,
     found_ids,
     put,
-    rids,
     sparse,
     statistics_of,
     towards,
@@ -29,7 +28,6 @@ from ability_search.filters.tree import And, Compare, Field, Not, OneOf
 from ability_search.store.port import Store
 from ability_search.store.records import (
     VALUE_LENGTH,
-    Columns,
     GraphRequest,
     Link,
     Row,
@@ -37,6 +35,7 @@ from ability_search.store.records import (
     metadata_column,
 )
 from ability_search.store.statistics_cache import EMPTY, advanced
+from ability_search.store.values import Columns
 from ability_search.text.term_statistics import TermStatistics
 
 FIRST = towards(1.0)
@@ -73,7 +72,7 @@ async def test_score_is_the_cosine_of_vectors_of_any_length(store: Store) -> Non
 async def test_graph_search_finds_what_an_exact_search_finds(store: Store) -> None:
     parts = [chunk(f"s{n}", embedding=towards(n / 20)) for n in range(20)]
     stored = await filled(store, *parts)
-    await store.build_graph(stored.type, kinds=False, dimensions=stored.dimensions)
+    await store.settle(stored)
     exact = await found_ids(store, stored, by_vector(FIRST, limit=5))
     assert await found_ids(store, stored, by_vector(FIRST, limit=5, exact=False)) == exact
 
@@ -148,7 +147,7 @@ async def test_a_longer_list_begins_with_the_shorter_ones(
 async def test_searches_are_answered_by_name_with_the_record(store: Store) -> None:
     stored = await filled(store, chunk("a"), chunk("b", terms=(7,), weights=(1.0,)))
     read = await store.search(stored, [by_vector(), by_terms({7: 1.0})], NOTHING)
-    assert read.collection == stored
+    assert read.current == stored
     assert {name: [row.chunk_id for row in rows] for name, rows in read.value.items()} == {
         "vector": ["notes:a:0", "notes:b:0"],
         "terms": ["notes:b:0"],
@@ -158,7 +157,7 @@ async def test_searches_are_answered_by_name_with_the_record(store: Store) -> No
 async def test_empty_collection_has_no_rows(store: Store) -> None:
     stored = await filled(store)
     read = await store.search(stored, [by_vector(), by_terms({1: 1.0})], NOTHING)
-    assert read.collection == stored
+    assert read.current == stored
     assert {name: list(rows) for name, rows in read.value.items()} == {"vector": [], "terms": []}
 
 
@@ -166,7 +165,7 @@ async def test_search_of_a_deleted_record_says_so(store: Store) -> None:
     generation = collection()
     await store.create_generation(generation)
     read = await store.search(generation, [by_vector()], NOTHING)
-    assert read.collection is None
+    assert read.current is None
 
 
 @pytest.mark.parametrize("exact", [True, False])
@@ -336,24 +335,6 @@ async def test_first_chunk_of_one_search_has_its_embedding_in_all(store: Store) 
         assert known["notes:c:0"] is None
 
 
-async def test_chunks_are_read_by_record_id(store: Store) -> None:
-    metadata = {"team": "red", "tags": ["x", 1, True, None], "inner": {"n": 1.5}}
-    one = chunk(
-        "a", metadata=metadata, breadcrumb="A > B", page=3, start_line=1, end_line=4, kind="code"
-    )
-    stored = await filled(store, one, chunk("b"))
-    known = await rids(store, stored)
-    (text,) = await store.chunks(stored.type, [known["notes:a:0"]])
-    assert (text.rid, text.chunk_id, text.source) == (known["notes:a:0"], "notes:a:0", "a")
-    assert (text.title, text.content, text.kind) == (one.title, one.content, "code")
-    assert text.metadata == metadata
-    assert (text.chunk_index, text.total_chunks, text.tokens) == (0, 1, 5)
-    assert (text.breadcrumb, text.page, text.start_line, text.end_line) == ("A > B", 3, 1, 4)
-    assert (text.created_at, list(text.cosines), text.embedding) == (1000, [], None)
-    assert len(await store.chunks(stored.type, list(known.values()))) == 2
-    assert await store.chunks(stored.type, []) == []
-
-
 async def test_candidates_have_the_keys_of_their_metadata_that_are_requested(store: Store) -> None:
     metadata = {
         "team": "red",
@@ -372,85 +353,6 @@ async def test_candidates_have_the_keys_of_their_metadata_that_are_requested(sto
             "a": {**{key: metadata.get(key) for key in wanted}, "long": None},
             "b": dict.fromkeys(wanted),
         }
-
-
-async def test_chunks_are_compared_with_others(store: Store) -> None:
-    stored = await filled(store, chunk("a", embedding=FIRST), chunk("b", embedding=towards(0.6)))
-    known = await rids(store, stored)
-    a, b = known["notes:a:0"], known["notes:b:0"]
-    texts = {each.rid: each for each in await store.chunks(stored.type, [a, b], compared=[b, a])}
-    assert list(texts[a].cosines) == pytest.approx([0.6, 1.0], abs=1e-6)
-    assert list(texts[b].cosines) == pytest.approx([1.0, 0.6], abs=1e-6)
-
-
-async def test_chunks_that_are_gone_are_left_out(store: Store) -> None:
-    stored = await filled(store, chunk("a"), chunk("b"))
-    known = await rids(store, stored)
-    await put(store, stored, gone=["a"])
-    texts = await store.chunks(stored.type, list(known.values()))
-    assert [each.chunk_id for each in texts] == ["notes:b:0"]
-    assert set(await store.embeddings(stored.type, list(known.values()))) == {known["notes:b:0"]}
-
-
-async def test_what_is_returned_can_be_changed_without_harm(store: Store) -> None:
-    metadata = {"tags": ["x"]}
-    stored = await filled(store, chunk("a", metadata=metadata), metadata=metadata)
-    metadata["tags"].append("changed before")
-    (rid,) = (await rids(store, stored)).values()
-    (text,) = await store.chunks(stored.type, [rid])
-    assert isinstance(text.metadata, dict)
-    text.metadata["tags"].append("changed after")
-    (record,) = await store.source_records(stored.type, after="", limit=1)
-    assert isinstance(record.metadata, dict)
-    record.metadata["tags"].append("changed after")
-    (again,) = await store.chunks(stored.type, [rid])
-    (unchanged,) = await store.source_records(stored.type, after="", limit=1)
-    assert again.metadata == unchanged.metadata == {"tags": ["x"]}
-
-
-async def test_chunk_is_read_by_its_id_with_its_embedding(store: Store) -> None:
-    stored = await filled(store, chunk("a"), chunk("b", duplicate_of="notes:a:0"))
-    read = await store.chunk(stored, "notes:a:0")
-    assert read.collection == stored
-    assert read.value is not None
-    assert read.value.chunk_id == "notes:a:0"
-    assert list(read.value.embedding or ()) == pytest.approx(towards(0.6), abs=1e-6)
-    duplicate = (await store.chunk(stored, "notes:b:0")).value
-    assert duplicate is not None
-    assert list(duplicate.embedding or ()) == pytest.approx(towards(0.6), abs=1e-6)
-    missing = await store.chunk(stored, "notes:c:0")
-    assert (missing.collection, missing.value) == (stored, None)
-
-
-async def test_embeddings_are_read_by_record_id(store: Store) -> None:
-    stored = await filled(store, chunk("a"), chunk("b", embedding=FIRST))
-    known = await rids(store, stored)
-    embeddings = await store.embeddings(stored.type, [known["notes:b:0"]])
-    assert set(embeddings) == {known["notes:b:0"]}
-    assert list(embeddings[known["notes:b:0"]]) == pytest.approx(FIRST)
-    assert await store.embeddings(stored.type, []) == {}
-
-
-async def test_passages_are_read_by_chunk_id_and_filtered(store: Store) -> None:
-    parts = [
-        chunk("a", n, lead="\n" * n, overlap=n, section=0, start_line=n, end_line=n + 1)
-        for n in range(3)
-    ]
-    stored = await filled(store, *parts, chunk("b", kind="code"))
-    wanted = ["notes:a:2", "notes:a:0", "notes:b:0", "notes:missing:0"]
-    passages = await store.passages(stored.type, wanted, None)
-    by_id = {each.chunk_id: each for each in passages}
-    assert set(by_id) == {"notes:a:2", "notes:a:0", "notes:b:0"}
-    last = by_id["notes:a:2"]
-    assert (last.source, last.content, last.lead, last.overlap) == (
-        "a",
-        parts[2].content,
-        "\n\n",
-        2,
-    )
-    assert (last.chunk_index, last.section, last.start_line, last.end_line) == (2, 0, 2, 3)
-    filtered = await store.passages(stored.type, wanted, kind_is("code"))
-    assert [each.chunk_id for each in filtered] == ["notes:b:0"]
 
 
 async def test_best_chunk_of_each_source_is_found(store: Store) -> None:

@@ -15,14 +15,18 @@ from itertools import islice
 
 import numpy as np
 
+from ability_search.collection import Collection, public_name
 from ability_search.documents import Vector
 from ability_search.errors import GenerationGone, SearchError, TextsRefused
 from ability_search.index.index_ports import IndexPorts
 from ability_search.index.preparation import vector_key
 from ability_search.ops.metrics.metric_table import EMBEDDING_TEXTS
+from ability_search.store.pages import read_together
+from ability_search.store.values import KINDS_LAYER, Chunks, Columns, Read
 
 log = logging.getLogger(__name__)
 
+_VECTORS = Columns(("vector_key", "embedding"))
 _COLLECTIONS = 16
 """Maximum number of other collections to search."""
 _MISSES = 4
@@ -37,8 +41,8 @@ _SAME = 0.98
 """Minimum cosine of the stored and the new vector of a text. Vectors of quantized models depend
 slightly on the rest of the batch; vectors of another model are unrelated."""
 
-Place = tuple[str, bool]
-"""A generation, and whether its kinds are meant."""
+Place = tuple[Collection, str]
+"""A generation, and the layer of its chunks."""
 
 
 class EmbeddingCache:
@@ -101,11 +105,24 @@ class EmbeddingCache:
     async def _places(self) -> Sequence[Place] | None:
         """Find the places that may have vectors; return those of the generation itself."""
         async with asyncio.timeout(_PATIENCE):
-            places = await self._store.vector_places(
-                self._model, self._record, dimensions=self._dimensions, limit=_COLLECTIONS
-            )
-        self._others = Counter(dict.fromkeys([*places.live, *places.others], 0))
-        return None if places.new else places.own
+            records = await self._store.collections()
+        live = public_name(self._record)
+        same = {each.name: each for each in records if each.model == self._model}
+        own, replaced = same.pop(self._record, None), same.pop(live, None)
+        others = sorted(
+            (each for each in same.values() if each.chunks), key=lambda each: -each.updated_at
+        )
+        self._others = Counter(dict.fromkeys(self._layers([replaced, *others[:_COLLECTIONS]]), 0))
+        return self._layers([own]) if records else None
+
+    def _layers(self, collections: Sequence[Collection | None]) -> list[Place]:
+        """Return the places of collections with vectors of the wanted size."""
+        return [
+            (each, layer)
+            for each in collections
+            if each is not None and self._dimensions in (None, each.dimensions)
+            for layer in (("", KINDS_LAYER) if each.kind_chunks else ("",))
+        ]
 
     async def _among(self, places: Sequence[Place], left: dict[str, str]) -> dict[str, Vector]:
         """Return vectors found in places, by text, and remove their keys from ``left``."""
@@ -113,13 +130,19 @@ class EmbeddingCache:
         if not places or not left:
             return found
         async with asyncio.timeout(_PATIENCE):
-            answers = await self._store.stored_vectors(places, list(left))
-        for place, stored in zip(places, answers, strict=True):
-            self._count_miss(place, success=bool(stored))
-            for key, values in stored.items():
-                vector = np.asarray(values, dtype=np.float32)
-                if key in left and self._fits(vector):
-                    found[left.pop(key)] = vector
+            pages = await read_together(
+                self._store,
+                *(
+                    Read(Chunks(layer, vector_keys=[*left]), collection, _VECTORS)
+                    for collection, layer in places
+                ),
+            )
+        for place, page in zip(places, pages, strict=True):
+            self._count_miss(place, success=bool(page.items))
+            for row in page.items:
+                vector = np.asarray(row["embedding"] or (), dtype=np.float32)
+                if row["vector_key"] in left and self._fits(vector):
+                    found[left.pop(row["vector_key"])] = vector
         return found
 
     def _count_miss(self, place: Place, *, success: bool) -> None:

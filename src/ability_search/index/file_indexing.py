@@ -18,11 +18,14 @@ from ability_search.files.selection import (
     select,
     unmatched_patterns,
 )
+from ability_search.filters.tree import Field, OneOf
 from ability_search.index.index_calls import IndexReport, Progress, Report
 from ability_search.index.index_fields import FileFields, IndexFields
 from ability_search.index.index_ports import IndexPorts
 from ability_search.index.pipeline import IndexPipeline
 from ability_search.index.stored_sources import StoredSources
+from ability_search.store.pages import NAMES, read_pages
+from ability_search.store.values import Read, Sources
 
 _PAGE = 1000
 
@@ -117,15 +120,14 @@ class FileIndexing:
         if collection is None:
             return 0
         stored: list[str] = []
-        floor = selection.prefix
-        while page := await self._store.sources(
-            collection.type, after=floor, limit=_PAGE, files=True
-        ):
-            below = [source for source in page if source.startswith(selection.prefix)]
+        of = Sources(filter=OneOf(Field("file"), (True,)))
+        ask = Read(of, collection, NAMES, _PAGE, after=selection.prefix)
+        async for page in read_pages(self._store, ask):
+            names = (row["source"] for row in page.items)
+            below = [source for source in names if source.startswith(selection.prefix)]
             stored += below
-            if len(below) < _PAGE:
+            if len(below) < len(page.items):
                 break
-            floor = below[-1]
         swept = await asyncio.to_thread(selection.swept, stored)
         gone = [*swept.gone]
         for directory, sources in swept.doubtful.items():

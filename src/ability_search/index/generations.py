@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
 from typing import Any
 
 from ability_search.collection import Collection, type_created_at
 from ability_search.errors import SearchError
+from ability_search.filters.tree import Not
 from ability_search.index.index_ports import IndexPorts
+from ability_search.store.pages import GENERATED, read_together
+from ability_search.store.port import ReadStore
+from ability_search.store.values import Columns, Read, Sources
 
 log = logging.getLogger(__name__)
+
+_COMPARED = 500
+"""Sources compared at a time."""
 
 
 class Generations:
@@ -120,3 +127,27 @@ class Generations:
             await self.drop_due()
         except SearchError as exc:
             log.warning("could not drop old generations yet: %s", exc)
+
+
+async def compared_sources(
+    store: ReadStore, live: Collection, built: Collection
+) -> AsyncIterator[tuple[dict[str, str], dict[str, str | None]]]:
+    """Yield the sources of two generations page by page, without generated kinds.
+
+    They are those of the live one with their content hashes, and those of the built one with
+    the hashes of what they were restored from.
+    """
+    of, columns = Sources(filter=Not(GENERATED)), Columns(("source", "content_hash", "origin"))
+    floor: str | None = ""
+    while floor is not None:
+        asks = [Read(of, each, columns, _COMPARED, after=floor) for each in (live, built)]
+        old, new = await read_together(store, *asks)
+        floor = min((p.next for p in (old, new) if isinstance(p.next, str)), default=None)
+        common, restored = (
+            [row for row in page.items if floor is None or row["source"] <= floor]
+            for page in (old, new)
+        )
+        yield (
+            {row["source"]: row["content_hash"] for row in common},
+            {row["source"]: row["origin"] for row in restored},
+        )

@@ -8,15 +8,18 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
-from dataclasses import replace
 
 from ability_search.collection import Collection
 from ability_search.errors import SearchError
+from ability_search.filters.tree import Field, Not, OneOf
 from ability_search.index.calibration import SAMPLE, calibration_of
 from ability_search.index.generations import Generations
 from ability_search.index.index_ports import IndexPorts
+from ability_search.index.verification import sampled
+from ability_search.store.pages import read_pages
 from ability_search.store.records import WeightedChunk
 from ability_search.store.statistics_cache import StatisticsCache
+from ability_search.store.values import KINDS_LAYER, Chunks, Columns, Patch, Read
 from ability_search.text.bm25 import reweighted
 
 log = logging.getLogger(__name__)
@@ -28,6 +31,7 @@ _GROWN = 2
 _FEW = 50
 """Number of chunks below which the average length is not reliable."""
 _PAGE = 500
+_WEIGHTED = Columns(("chunk_id", "terms", "weights", "lengths", "average_length", "duplicate_of"))
 _STALE_AFTER = 6 * 3600 * 1000
 """Milliseconds after which unfinished work counts as abandoned."""
 _SWEEP_EVERY = 600 * 1000
@@ -49,7 +53,6 @@ class Maintenance:
         self._registry = ports.registry
         self._statistics_cache = statistics_cache
         self._generations = generations
-        self._scan_below = ports.settings.ranking.scan_below
         self._now = ports.now
         self._running: dict[str, asyncio.Task[None]] = {}
         self._due: set[str] = set()
@@ -111,39 +114,19 @@ class Maintenance:
         await self._statistics_cache.fold(collection)
         collection = await self._renew_weights(collection)
         collection = await self._calibrate(collection)
-        await self._build_graph(collection)
+        self._registry.learn(record, await self._store.settle(collection))
         if self._now() >= self._next_sweep:
             self._next_sweep = self._now() + _SWEEP_EVERY
-            await self._sweep(before=self._now() - _STALE_AFTER)
-
-    async def _sweep(self, *, before: int) -> None:
-        """Remove what crashed writers left: staged chunks and incomplete generations."""
-        await self._store.discard_staged(before=before)
-        await self._generations.sweep(before=before)
+            await self._generations.sweep(before=self._now() - _STALE_AFTER)
 
     async def _calibrate(self, collection: Collection) -> Collection:
         """Measure the cosines of a collection that has grown or shrunk since."""
         chunks, before = collection.chunks, collection.calibrated
         if chunks == before or before / _GROWN < chunks < before * _GROWN:
             return collection
-        sample = await self._store.sample_chunks(collection.type, limit=SAMPLE)
+        sample = await sampled(self._store, collection, SAMPLE)
         found = await asyncio.to_thread(calibration_of, sample)
         return await self._registry.update(collection, **found._asdict(), calibrated=chunks)
-
-    async def _build_graph(self, collection: Collection) -> None:
-        """Build the vector graph now, so that no query has to wait for it."""
-        if not collection.graph and collection.chunks >= self._scan_below:
-            await self._build(collection, kinds=False)
-            collection = await self._registry.update(collection, graph=True)
-            log.info("built the vector graph of %s, %d chunks", collection.name, collection.chunks)
-        if not collection.kind_graph and collection.kind_chunks >= self._scan_below:
-            await self._build(collection, kinds=True)
-            await self._registry.update(collection, kind_graph=True)
-
-    async def _build(self, collection: Collection, *, kinds: bool) -> None:
-        await self._store.build_graph(
-            collection.type, kinds=kinds, dimensions=collection.dimensions
-        )
 
     async def _renew_weights(self, collection: Collection) -> Collection:
         """Recompute the term weights if the average length differs too much from the assumed one.
@@ -166,40 +149,50 @@ class Maintenance:
         return collection
 
     async def _renew(self, collection: Collection, *, kinds: bool) -> int:
-        """Recompute outdated term weights; return the number of chunks."""
-        generation, average = collection.type, collection.average_length
-        renewed, after = 0, ""
-        while True:
-            chunks = await self._store.outdated_weights(
-                generation, kinds=kinds, average_length=average, after=after, limit=_PAGE
-            )
-            if not chunks:
-                if not after:
-                    return renewed
-                after = ""  # again from the start, for those that could not be written
-                continue
-            changes = await asyncio.to_thread(_reweighted, chunks, collection)
-            await self._store.set_weights(
-                generation, kinds=kinds, average_length=average, changes=changes
-            )
-            renewed += len(chunks)
-            after = chunks[-1].chunk_id
+        """Recompute outdated term weights; return the number of chunks.
+
+        Once more if there were any, for those that could not be written.
+        """
+        average = collection.average_length
+        of = Chunks(
+            KINDS_LAYER if kinds else "",
+            filter=Not(OneOf(Field("average_length"), (average,))),
+        )
+        renewed, before = 0, -1
+        while renewed != before:
+            before = renewed
+            ask = Read(of, collection, _WEIGHTED, _PAGE)
+            async for page in read_pages(self._store, ask):
+                chunks = [WeightedChunk(**row) for row in page.items]
+                patches = await asyncio.to_thread(_reweighted, chunks, collection, of.layer)
+                await self._store.patch(collection, patches)
+                renewed += len(chunks)
+        return renewed
 
 
-def _reweighted(chunks: Sequence[WeightedChunk], collection: Collection) -> list[WeightedChunk]:
-    """Return chunks with weights for the average length of their collection."""
+def _reweighted(chunks: Sequence[WeightedChunk], collection: Collection, layer: str) -> list[Patch]:
+    """Return the weights of chunks for the average length of their collection.
+
+    A chunk that became a duplicate, or no longer is one, has its weights elsewhere.
+    """
+    average = collection.average_length
     return [
-        replace(
-            chunk,
-            weights=reweighted(
-                chunk.terms,
-                chunk.weights,
-                lengths=chunk.lengths,
-                old_average=chunk.average_length,
-                new_average=collection.average_length,
-                k1=collection.bm25_k1,
-                b=collection.bm25_b,
-            ),
+        Patch(
+            chunk.chunk_id,
+            {
+                "weights": reweighted(
+                    chunk.terms,
+                    chunk.weights,
+                    lengths=chunk.lengths,
+                    old_average=chunk.average_length,
+                    new_average=average,
+                    k1=collection.bm25_k1,
+                    b=collection.bm25_b,
+                ),
+                "average_length": average,
+            },
+            layer,
+            {"average_length": chunk.average_length, "duplicate_of": chunk.duplicate_of},
         )
         for chunk in chunks
     ]

@@ -42,7 +42,7 @@ from ability_search.index.preparation import (
     prepare,
 )
 from ability_search.index.sequences import with_preceding
-from ability_search.index.stored_sources import StoredSources
+from ability_search.index.stored_sources import StoredSources, stored_hashes
 from ability_search.index.writer import Writer
 from ability_search.text.analyzer import analyzer_for
 from ability_search.text.chunkers.strategies import Turns, is_markdown
@@ -300,12 +300,12 @@ async def _changed(tasks: Sequence[HashedDocument], job: IndexJob) -> list[Hashe
     for start in range(0, len(tasks), _HASH_SLICE):
         part = tasks[start : start + _HASH_SLICE]
         sources = [task.document.source for task in part]
-        found = await job.ports.registry.consult(
-            job.collection, partial(job.ports.store.content_hashes, sources=sources)
+        current, stored = await stored_hashes(
+            job.ports.store, job.ports.registry, job.collection, sources
         )
-        if found is None or found[0].type != job.collection.type:
+        if current is None or current.type != job.collection.type:
             raise GenerationGone(job.record)
-        job.collection, stored = found
+        job.collection = current
         changed += [task for task in part if stored.get(task.document.source) != task.content_hash]
     job.call.result.unchanged = len(tasks) - len(changed)
     return changed

@@ -27,8 +27,8 @@ from ability_search.documents import (
 from ability_search.errors import InvalidInput, TooLarge
 from ability_search.filters.facets import check_size, facets_of
 from ability_search.index.sequences import in_context
+from ability_search.store.pages import StoredText
 from ability_search.store.records import ChunkRecord, Link, SourceRecord
-from ability_search.store.records import Passage as StoredPassage
 from ability_search.text.analyzer import Analyzer
 from ability_search.text.bm25 import counted_length, document_vector
 from ability_search.text.chunkers.strategies import Turns, chunk
@@ -411,15 +411,13 @@ def links_of(document: Document) -> list[Link]:
     ]
 
 
-def restored_document(
-    record: SourceRecord, passages: Sequence[StoredPassage | ChunkRecord]
-) -> Document:
+def restored_document(record: SourceRecord, texts: Sequence[StoredText | ChunkRecord]) -> Document:
     """Restore a document from its record and its chunks, in order."""
-    texts = [f"{each.lead}{each.content[each.overlap :]}" for each in passages]
+    parts = [f"{each.lead}{each.content[each.overlap :]}" for each in texts]
     return Document(
         source=record.source,
         title=record.title,
-        content="".join(texts) + record.tail,
+        content="".join(parts) + record.tail,
         metadata=record.metadata,
         kind=record.kind,
         format=record.format,
@@ -431,7 +429,7 @@ def restored_document(
         generated=record.generated,
         origin=record.content_hash,
         dedup_threshold=record.dedup_threshold,
-        created_at=min((each.created_at for each in passages if each.created_at), default=None),
+        created_at=min((each.created_at for each in texts if each.created_at), default=None),
     )
 
 

@@ -11,9 +11,9 @@ from functools import partial
 from typing import Any
 
 from ability_search.collection import Collection
-from ability_search.documents import Document, is_kind
+from ability_search.documents import Document
 from ability_search.errors import Busy, DatabaseUnavailable, NotFound, SearchError, TooLarge
-from ability_search.index.generations import Generations
+from ability_search.index.generations import Generations, compared_sources
 from ability_search.index.index_calls import IndexReport, Progress, model_input, recipe_for
 from ability_search.index.index_fields import IndexFields, RebuildFields
 from ability_search.index.index_ports import IndexPorts
@@ -26,7 +26,9 @@ from ability_search.index.sequences import with_preceding
 from ability_search.index.stored_sources import StoredSources
 from ability_search.index.verification import verify
 from ability_search.index.writer import expected_length, new_collection
-from ability_search.store.records import REINDEX, Job, SourceRecord
+from ability_search.store.pages import COUNTED, NAMES, read_all, read_page, source_texts
+from ability_search.store.records import REINDEX, Job
+from ability_search.store.values import Read, Sources
 from ability_search.text.analyzer import analyzer_for
 from kadi_client.backoff import Backoff
 from kadi_client.context import incident
@@ -39,8 +41,6 @@ _MOST_LOST = 5
 """Workers in a row that may be lost on a job without progress, since the job may be the cause."""
 _TO_END = 1.0
 """Seconds to end cancelled jobs when the worker stops."""
-_PAGE = 500
-"""Sources compared at a time."""
 _PART = 64
 """Maximum number of sources restored at a time."""
 _SAMPLE = 16
@@ -351,7 +351,8 @@ class Rebuilder:
             options.model or live.model, self._settings
         )
         vectors = await self._ports.embed(model, [NEUTRAL])
-        first = await self._store.sources(live.type, after="", limit=_SAMPLE)
+        page = await read_page(self._store, Read(Sources(filter=COUNTED), live, NAMES, _SAMPLE))
+        first = [row["source"] for row in page.items]
         documents = [each async for some in self._restorable(live, first) for each in some]
         detected = await detected_language(documents)
         recipe = replace(
@@ -440,15 +441,10 @@ class Rebuilder:
 
         Sources whose chunks may be duplicates of others are included with ``compared`` only.
         """
-        floor, seen, changed = "", 0, 0
-        while True:
-            page, origins = await self._store.compare_sources(
-                live.type, built.type, after=floor, limit=_PAGE
-            )
-            if not page:
-                break
-            wanted = [source for source, hash_ in page if origins.get(source) != hash_]
-            seen += len(page) - len(wanted)
+        seen = changed = 0
+        async for hashes, origins in compared_sources(self._store, live, built):
+            wanted = [source for source, hash_ in hashes.items() if origins.get(source) != hash_]
+            seen += len(hashes) - len(wanted)
             async for restored in self._restorable(live, wanted):
                 documents = [each for each in restored if compared or not each.dedup_threshold]
 
@@ -464,11 +460,10 @@ class Rebuilder:
                 seen += len(documents)
             if not wanted:
                 await advance(seen, live.sources, "comparing")
-            floor = page[-1][0]
-            changed += len(wanted)
-        current = await self._current(built.name)
-        if current.sources != live.sources:
-            changed += await self._remove_others(live, current)
+            gone = [source for source in origins if source not in hashes]
+            if gone:
+                await self._sources.remove(built, gone, children=False)
+            changed += len(wanted) + len(gone)
         return changed
 
     async def _restorable(
@@ -484,8 +479,7 @@ class Rebuilder:
         for start in range(0, len(sources), most):
             part = sources[start : start + most]
             try:
-                records = await self._store.source_records_named(live.type, part)
-                documents = await self._restored(live, records)
+                documents = await self._restored(live, part)
             except TooLarge as exc:
                 if len(part) == 1:
                     exc.hint = (
@@ -499,33 +493,18 @@ class Rebuilder:
             async for fewer in self._restorable(live, part, most=(len(part) + 1) // 2):
                 yield fewer
 
-    async def _remove_others(self, live: Collection, built: Collection) -> int:
-        """Delete the sources that the live generation does not have; return their number."""
-        floor, removed = "", 0
-        while True:
-            page, kept = await self._store.compare_sources(
-                built.type, live.type, after=floor, limit=_PAGE
-            )
-            if not page:
-                return removed
-            floor = page[-1][0]
-            gone = [source for source, _ in page if source not in kept]
-            if gone:
-                await self._sources.remove(built, gone, children=False)
-                removed += len(gone)
-
-    async def _restored(self, live: Collection, records: Sequence[SourceRecord]) -> list[Document]:
-        """Restore the documents of source records, except those replaced in the meantime.
+    async def _restored(self, live: Collection, sources: Sequence[str]) -> list[Document]:
+        """Restore the documents of sources, except those replaced in the meantime.
 
         A replacement increases the revision, so the next pass handles such a source again.
         """
-        documents = []
-        for record in records:
-            passages = await self._store.source_passages(
-                live.type, record.source, kinds=is_kind(record.kind, record.of)
-            )
-            if len(passages) == record.chunks:
-                documents.append(restored_document(record, passages))
+        records = await read_all(self._store, Read(Sources(sources), live))
+        texts = await source_texts(self._store, live, records)
+        documents = [
+            restored_document(record, texts[record.source])
+            for record in records
+            if len(texts[record.source]) == record.chunks
+        ]
         count = self._settings.chunking.context
         return await with_preceding(documents, live, self._store, count=count)
 

@@ -18,7 +18,9 @@ import numpy as np
 
 from ability_search.collection import SECTION, Collection, Context
 from ability_search.documents import Document, Passage
-from ability_search.store.port import Store
+from ability_search.store.pages import read_all
+from ability_search.store.port import ReadStore
+from ability_search.store.values import Chunks, Columns, Read
 from ability_search.text.token_counter import TokenCounter
 
 SPEAKERS: Final = ("speaker", "role", "author")
@@ -54,7 +56,7 @@ def preceding_sources(document: Document, count: int) -> list[str]:
 async def with_preceding(
     documents: Sequence[Document],
     collection: Collection | None,
-    store: Store,
+    store: ReadStore,
     *,
     count: int,
     others: Sequence[Document] = (),
@@ -73,8 +75,8 @@ async def with_preceding(
     missing = {source for sources in wanted for source in sources} - texts.keys()
     if missing and collection is not None:
         ids = [f"{collection.public_name}:{source}:0" for source in sorted(missing)]
-        for found in await store.passages(collection.type, ids, None):
-            texts[found.source] = found.content
+        ask = Read(Chunks(ids=ids), collection, Columns(("source", "content")))
+        texts |= {row["source"]: row["content"] for row in await read_all(store, ask)}
     return [
         replace(document, preceding=tuple(texts[each] for each in sources if texts.get(each)))
         if sources

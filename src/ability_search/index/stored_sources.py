@@ -4,18 +4,31 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from typing import Any
 
 from ability_search.collection import Collection
 from ability_search.documents import Document
 from ability_search.errors import GenerationGone, InvalidInput
+from ability_search.filters.tree import Exists, Field, Not, OneOf, combine
 from ability_search.index.index_ports import IndexPorts
 from ability_search.index.preparation import generated_sources
 from ability_search.ops.metrics.metric_table import CHUNKS_DELETED
-from ability_search.store.halves import in_halves
-from ability_search.store.records import Replacement, SourceRecord
+from ability_search.store.pages import (
+    COUNTED,
+    HASHES,
+    NAMES,
+    count,
+    read_all,
+    read_page,
+    read_whole,
+    source_names,
+)
+from ability_search.store.port import ReadStore
+from ability_search.store.records import Replacement, metadata_column
+from ability_search.store.registry import Registry
+from ability_search.store.values import Columns, Count, Page, Read, Sources
 
 _DELETE_ATTEMPTS = 3
 
@@ -51,12 +64,10 @@ class StoredSources:
         after = "" if cursor is None else _read_cursor(cursor)
         await self._registry.get(name)
         collection = await self._registry.current(name)
-        found = await self._store.sources(
-            collection.type, after=after, limit=limit + 1, children=children
-        )
-        names = tuple(found)
-        more = len(names) > limit
-        return SourcePage(collection, names[:limit], _cursor(names[limit - 1]) if more else None)
+        of = Sources(filter=COUNTED if children else combine(COUNTED, Not(Exists(Field("of")))))
+        page = await read_page(self._store, Read(of, collection, NAMES, limit + 1, after=after))
+        names = tuple(row["source"] for row in page.items[:limit])
+        return SourcePage(collection, names, None if page.next is None else _cursor(names[-1]))
 
     async def delete(self, name: str, sources: Sequence[str] | None = None) -> int:
         """Delete sources, or the whole collection; return the number of deleted chunks.
@@ -85,10 +96,7 @@ class StoredSources:
         collection = await self._registry.find(name) if sources else None
         if collection is None:
             return []
-        found = await self._registry.consult(
-            collection, partial(self._store.content_hashes, sources=sources)
-        )
-        return list(found[1]) if found else []
+        return list((await stored_hashes(self._store, self._registry, collection, sources))[1])
 
     async def discard(self, name: str, sources: Sequence[str]) -> int:
         """Delete sources, if they are stored; return how many were."""
@@ -96,10 +104,9 @@ class StoredSources:
         for _ in range(_DELETE_ATTEMPTS):
             if collection is None:
                 break
-            found = await self._registry.consult(
-                collection, partial(self._store.content_hashes, sources=sources)
+            collection, stored = await stored_hashes(
+                self._store, self._registry, collection, sources
             )
-            collection, stored = found or (None, {})
             if collection is None or not stored:
                 break
             if await self.remove(collection, list(stored)) is not None:
@@ -138,7 +145,8 @@ class StoredSources:
         """Return sources and those of all documents of them, and of these in turn."""
         every, parents = dict.fromkeys(sources), sources
         while parents and collection.may_have_children:
-            found = await self._store.documents_of(collection.type, parents)
+            of = Sources(filter=OneOf(Field("of"), tuple(parents)))
+            found = await source_names(self._store, collection, of)
             parents = [each for each in found if each not in every]
             every.update(dict.fromkeys(parents))
             if not collection.nested:
@@ -155,7 +163,7 @@ class StoredSources:
         if holders and collection.nested:
             kept = {child for each in holders for child in each.children or ()}
             left = await self._inside(collection, [each.source for each in holders], kept)
-            await self.discard(collection.name, [each.source for each in left])
+            await self.discard(collection.name, [each["source"] for each in left])
         within = {
             each.source: each.of
             for each in documents
@@ -163,12 +171,13 @@ class StoredSources:
             and each.of == each.metadata.get("path")
             and not each.source.startswith(f"{each.of}#")
         }
-        records = await self._records(collection, [*within])
+        ask = Read(Sources([*within]), collection, Columns(("source", "of")))
+        stored = await read_all(self._store, ask) if within else []
         return [
-            f"{each.source!r} was {f'in {each.of}' if each.of else 'another document'} and is now"
-            f" in {within[each.source]}; give each its own source to keep both"
-            for each in records
-            if each.of != within[each.source]
+            f"{each['source']!r} was {f'in {of}' if (of := each['of']) else 'another document'} and"
+            f" is now in {within[each['source']]}; give each its own source to keep both"
+            for each in stored
+            if each["of"] != within[each["source"]]
         ]
 
     async def inside(self, name: str, files: Sequence[str]) -> int:
@@ -177,23 +186,33 @@ class StoredSources:
         if collection is None or not collection.nested or not files:
             return 0
         inside = await self._inside(collection, files)
-        holders = await self._records(collection, list({each.of or "" for each in inside}))
-        return len(inside) - sum(not each.counted for each in holders)
+        holders = Sources(list({each["of"] for each in inside}), Not(COUNTED))
+        (counted,) = await count(self._store, Count(holders, collection))
+        return len(inside) - counted.groups[None][0]
 
     async def _inside(
         self, collection: Collection, files: Sequence[str], others: Iterable[str] = ()
-    ) -> list[SourceRecord]:
-        """Return the records of the documents in stored files, without ``others``."""
+    ) -> list[Mapping[str, Any]]:
+        """Return ``source`` and ``of`` of the documents in stored files, without ``others``."""
         left = {*others, *generated_sources(files)}
-        stored = await in_halves(partial(self._store.documents_of, collection.type), files)
-        records = await self._records(collection, [each for each in stored if each not in left])
-        return [each for each in records if each.metadata.get("path") == each.of]
+        path = metadata_column("path")
+        of = Sources(filter=OneOf(Field("of"), tuple(files)))
+        stored = await read_all(self._store, Read(of, collection, Columns(("source", "of", path))))
+        return [row for row in stored if row["source"] not in left and row[path] == row["of"]]
 
-    async def _records(
-        self, collection: Collection, sources: Sequence[str]
-    ) -> Sequence[SourceRecord]:
-        read = partial(self._store.source_records_named, collection.type)
-        return await in_halves(read, sources) if sources else ()
+
+async def stored_hashes(
+    store: ReadStore, registry: Registry, collection: Collection, sources: Sequence[str]
+) -> tuple[Collection | None, Mapping[str, str]]:
+    """Return a collection as it is now, and the content hashes of its sources among these."""
+
+    async def ask(current: Collection) -> Page:
+        return await read_whole(store, Read(Sources(sources), current, HASHES, current=True))
+
+    found = await registry.consult(collection, ask)
+    if found is None:
+        return None, {}
+    return found[0], {row["source"]: row["content_hash"] for row in found[1].items}
 
 
 def _cursor(source: str) -> str:

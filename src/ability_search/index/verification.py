@@ -11,17 +11,11 @@ from ability_search.documents import SparseVector
 from ability_search.errors import SearchError, Unverified
 from ability_search.index.index_fields import RebuildFields
 from ability_search.index.index_ports import IndexPorts
-from ability_search.store.port import Store
-from ability_search.store.records import (
-    Columns,
-    Row,
-    TermSearch,
-    VectorSearch,
-    WeightedChunk,
-)
+from ability_search.store.pages import COUNTED, count, read_page, read_together
+from ability_search.store.port import ReadStore, Store
+from ability_search.store.records import Row, TermSearch, VectorSearch, WeightedChunk
+from ability_search.store.values import KINDS_LAYER, Chunks, Columns, Count, Read, Sources
 
-_PAGE = 2000
-"""Chunks whose vectors are checked at once."""
 _SAMPLE = 5
 _NEIGHBOURS = 10
 _NEAR = 0.001
@@ -48,15 +42,33 @@ async def verify(store: Store, built: Collection, *, beam: int, scan_below: int)
         Unverified: if the generation does not match its record.
         DatabaseUnavailable: if the store did not answer.
     """
-    sources, chunks = await store.count_sources(built.type)
-    _require("sources", sources, built.sources)
-    _require("chunks", chunks, built.chunks)
-    await _verify_vectors(store, built, built.chunks - built.kind_chunks, kinds=False)
-    if built.kind_chunks:
-        await _verify_vectors(store, built, built.kind_chunks, kinds=True)
+    sources, chunks, own, kinds, *unfit = (
+        answer.groups[None]
+        for answer in await count(
+            store,
+            Count(Sources(filter=COUNTED), built),
+            Count(Sources(), built, sums=["chunks"]),
+            *(Count(Chunks(layer), built) for layer in ("", KINDS_LAYER)),
+            *(Count(Chunks(layer), built, unfit=built.dimensions) for layer in ("", KINDS_LAYER)),
+        )
+    )
+    _require("sources", sources[0], built.sources)
+    _require("chunks", chunks[1], built.chunks)
+    _require("chunks", own[0], built.chunks - built.kind_chunks)
+    _require("chunks", kinds[0], built.kind_chunks)
+    if bad := sum(each for (each,) in unfit):
+        raise Unverified(f"the vectors of {bad} chunks are unusable")
     exact = built.scanned(below=scan_below)
-    for chunk in await store.sample_chunks(built.type, limit=_SAMPLE):
+    for chunk in await sampled(store, built, _SAMPLE):
         await _verify_found(store, built, chunk, beam=beam, exact=exact)
+
+
+async def sampled(store: ReadStore, collection: Collection, size: int) -> list[WeightedChunk]:
+    """Return a random choice of indexed chunks, always the same, with their vectors."""
+    columns = Columns(("chunk_id", "terms", "weights", "embedding"))
+    of = Chunks(indexed=True)
+    page = await read_page(store, Read(of, collection, columns, size, order="vector_key"))
+    return [WeightedChunk(**row) for row in page.items]
 
 
 async def found_by_terms(store: Store, collection: Collection, chunk: WeightedChunk) -> bool:
@@ -108,12 +120,13 @@ class SelfRepair:
 
     async def _lost(self, collection: Collection) -> bool:
         """Return True if a stored chunk is not found by its terms."""
-        chunks = await self._store.probe_chunks(
-            collection.type, newest=_NEWEST, others=_OTHERS, after=secrets.token_hex(16)
-        )
-        for chunk in chunks:
-            if not await found_by_terms(self._store, collection, chunk):
-                return True
+        of, columns = Chunks(indexed=True), Columns(("chunk_id", "terms", "weights"))
+        newest = Read(of, collection, columns, _NEWEST, order="stored", descending=True)
+        others = Read(of, collection, columns, _OTHERS, "vector_key", after=secrets.token_hex(16))
+        for page in await read_together(self._store, newest, others):
+            for row in page.items:
+                if not await found_by_terms(self._store, collection, WeightedChunk(**row)):
+                    return True
         return False
 
     async def _repair(self, collection: Collection) -> None:
@@ -128,22 +141,6 @@ class SelfRepair:
             log.warning("could not start the reindex of %s yet: %s", collection.name, exc)
         else:
             self._repaired.add(collection.type)
-
-
-async def _verify_vectors(store: Store, built: Collection, expected: int, *, kinds: bool) -> None:
-    after, checked, unfit = "", 0, 0
-    while True:
-        page = await store.check_vectors(
-            built.type, kinds=kinds, dimensions=built.dimensions, after=after, limit=_PAGE
-        )
-        if page.last is None:
-            break
-        after = page.last
-        checked += page.checked
-        unfit += page.unfit
-    _require("chunks", checked, expected)
-    if unfit:
-        raise Unverified(f"the vectors of {unfit} chunks are unusable")
 
 
 async def _verify_found(

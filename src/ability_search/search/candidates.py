@@ -40,7 +40,7 @@ class Path:
 class Candidate:
     """A chunk on its way through the stages."""
 
-    rid: str
+    handle: str
     chunk_id: str
     cosine: float | None = None
     """Cosine to the query vector, whichever retriever found it; ``None`` if either is missing."""

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Sequence
+from collections.abc import Collection as Values
+from collections.abc import Sequence
 from typing import Final
 
+from ability_search.collection import Collection
 from ability_search.documents import instant
 from ability_search.search.candidates import Answer, Candidate, Candidates
 from ability_search.search.query import Query
 from ability_search.search.response import Degraded, Highlight, Hit, QueryResult
 from ability_search.search.retrievers import explained_retrieval
 from ability_search.search.stage import Ports
+from ability_search.store.pages import read_all
+from ability_search.store.records import HIT, ChunkText
+from ability_search.store.values import Chunks, Read
 from ability_search.text.analyzer import Analyzer, analyzer_for
 
 HIGHLIGHTS_LIMIT: Final = 20
@@ -22,16 +27,19 @@ async def read_rows(items: Sequence[Candidate], ports: Ports) -> None:
 
     A chunk that was replaced since it was found gets no row.
     """
-    missing: dict[str, dict[str, Candidate]] = {}
+    missing: dict[Collection, dict[str, Candidate]] = {}
     for item in items:
         if item.row is None:
-            missing.setdefault(item.collection.type, {})[item.rid] = item
+            missing.setdefault(item.collection, {})[item.handle] = item
     answers = await asyncio.gather(
-        *(ports.store.chunks(generation, list(own)) for generation, own in missing.items())
+        *(
+            read_all(ports.store, Read(Chunks(handles=[*own]), collection, HIT))
+            for collection, own in missing.items()
+        )
     )
     for own, rows in zip(missing.values(), answers, strict=True):
         for row in rows:
-            own[row.rid].row = row
+            own[row["handle"]].row = ChunkText(**row)
 
 
 def build_hits(answer: Answer) -> None:
@@ -84,7 +92,7 @@ def hit_of(item: Candidate, query: Query, marked: _Marked | None) -> Hit:
 
 def matches(
     content: str,
-    query_terms: Collection[str],
+    query_terms: Values[str],
     analyzer: Analyzer,
     *,
     limit: int = HIGHLIGHTS_LIMIT,
@@ -113,7 +121,7 @@ def matches(
     return merged
 
 
-def _spans(content: str, query_terms: Collection[str], analyzer: Analyzer) -> list[tuple[int, int]]:
+def _spans(content: str, query_terms: Values[str], analyzer: Analyzer) -> list[tuple[int, int]]:
     wanted = frozenset(query_terms)
     if not wanted:
         return []
@@ -124,7 +132,7 @@ def _adjoins(content: str, end: int, start: int) -> bool:
     return start <= end or (start == end + 1 and (content[end] == "-" or content[end].isspace()))
 
 
-def _highlights(content: str, terms: Collection[str], analyzer: Analyzer) -> list[Highlight]:
+def _highlights(content: str, terms: Values[str], analyzer: Analyzer) -> list[Highlight]:
     """Return the matches in a hit's content."""
     found = matches(content, terms, analyzer)
     return [Highlight(start=first, end=last, text=content[first:last]) for first, last in found]

@@ -17,7 +17,7 @@ from ability_search.search.query_vectors import moved_vector
 from ability_search.search.response import Degraded
 from ability_search.search.stage import Ports
 from ability_search.search.wants import COSINE, OWN, Product, SearchRequest, Vectors, Wants
-from ability_search.store.records import Read, Row
+from ability_search.store.records import Row, Searched
 from ability_search.text.analyzer import analyzer_for
 from ability_search.text.bm25 import (
     QueryTerms,
@@ -192,7 +192,7 @@ async def _search(
     # Without the semantic retriever, compare nothing with its vector: that may be what failed.
     columns = request.columns(request.vector if "semantic" in names else None)
 
-    async def ask(known: Collection) -> Read[Lists]:
+    async def ask(known: Collection) -> Searched[Lists]:
         searches = [each for each in request.searches(known) if each.name in names]
         return await ports.store.search(known, searches, columns, first=request.first)
 
@@ -235,7 +235,7 @@ def pooled(
             depth = depths[min(bisect_left(depths, rank), len(depths) - 1)]
             found = candidate_of(row, cosine, collection, depth=depth)
             candidate = pool.get(row.chunk_id)
-            if candidate is None or candidate.rid != row.rid:
+            if candidate is None or candidate.handle != row.handle:
                 candidate = pool[row.chunk_id] = found
             else:
                 candidate.reach(found)
@@ -249,7 +249,7 @@ def candidate_of(
 ) -> Candidate:
     """Return the candidate of a row, with its cosine to the vector that was searched by."""
     candidate = Candidate(
-        row.rid, row.chunk_id, cosine, depth=depth, columns=row.columns, collection=collection
+        row.handle, row.chunk_id, cosine, depth=depth, columns=row.columns, collection=collection
     )
     if OWN in row.columns:
         candidate.cosine, candidate.moved = row.columns[OWN], cosine

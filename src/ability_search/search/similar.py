@@ -18,7 +18,9 @@ from ability_search.search.response import SimilarResult
 from ability_search.search.stage import Phase, Ports, Stage
 from ability_search.search.stages.limits import SCORE_FLOOR
 from ability_search.search.wants import Wants
-from ability_search.store.records import ChunkText, Read
+from ability_search.store.pages import read_all, read_page
+from ability_search.store.records import WITH_EMBEDDING, ChunkText
+from ability_search.store.values import Chunks, Columns, Page, Read
 
 _MEAN_OF = 100
 """Maximum number of chunks of a source that stand for it."""
@@ -77,13 +79,15 @@ async def start_chunk(
     """
     start = f"{name}:{source}:0" if chunk_id is None else chunk_id
 
-    async def ask(current: Collection) -> Read[ChunkText | None]:
-        return await ports.store.chunk(current, start)
+    async def ask(current: Collection) -> Page:
+        of = Chunks(ids=[start])
+        return await read_page(ports.store, Read(of, current, WITH_EMBEDDING, current=True))
 
     known = await ports.registry.consult(await ports.registry.get(name), ask)
     if known is None:
         raise NotFound("collection", name)
-    collection, chunk = known
+    collection, page = known
+    chunk = ChunkText(**page.items[0]) if page.items else None
     if chunk is None or not shown(chunk.source):
         if source is None:
             raise NotFound("chunk", start, hint="Use the chunkId of a search-query hit.")
@@ -97,9 +101,10 @@ async def _mean_vector(ports: Ports, collection: Collection, first: ChunkText) -
     ids = [f"{head}:{n}" for n in range(1, min(first.total_chunks, _MEAN_OF))]
     vectors = [first.embedding or ()]
     if ids:
-        others = await ports.store.passages(collection.type, ids, None)
-        rids = [each.rid for each in others if each.rid is not None]
-        vectors += (await ports.store.embeddings(collection.type, rids)).values()
+        rows = await read_all(
+            ports.store, Read(Chunks(ids=ids), collection, Columns(("embedding",)))
+        )
+        vectors += [row["embedding"] or () for row in rows]
     mean = np.mean([each for each in vectors if len(each)], axis=0)
     unit: list[float] = (mean / (np.linalg.norm(mean) or 1.0)).tolist()
     return unit

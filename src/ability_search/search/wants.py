@@ -8,7 +8,8 @@ from typing import Final, Literal, NamedTuple
 
 from ability_search.collection import Collection
 from ability_search.filters.tree import Filter, combine
-from ability_search.store.records import Columns, Search, TermSearch, VectorSearch
+from ability_search.store.records import Search, TermSearch, VectorSearch
+from ability_search.store.values import Columns
 from ability_search.text.bm25 import QueryTerms
 
 Retriever = Literal["semantic", "keyword"]

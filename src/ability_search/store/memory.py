@@ -13,7 +13,8 @@ from typing import Any
 
 from ability_search.collection import Collection
 from ability_search.errors import GenerationGone
-from ability_search.store.memory_index import MemoryCopies, MemoryDocuments
+from ability_search.store.memory_index import MemoryDocuments
+from ability_search.store.memory_read import MemoryReads
 from ability_search.store.memory_search import MemorySearch
 from ability_search.store.memory_tables import Generation, LeasedJob, Tables
 from ability_search.store.records import Job, SessionRecord, SessionSelection, Use
@@ -326,7 +327,13 @@ def _in(selection: SessionSelection, record: SessionRecord) -> bool:
 
 
 class MemoryStore(
-    _Collections, MemorySearch, MemoryDocuments, MemoryCopies, _Leases, _Usage, _Sessions
+    _Collections,
+    MemorySearch,
+    MemoryReads,
+    MemoryDocuments,
+    _Leases,
+    _Usage,
+    _Sessions,
 ):
     """A complete :class:`ability_search.store.port.Store`.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping, Sequence
-from copy import deepcopy
 from dataclasses import replace
 
 from ability_search.collection import Collection
@@ -13,30 +12,25 @@ from ability_search.store.memory_tables import (
     Generation,
     StoredChunk,
     Tables,
-    cosine,
     nearest_chunks,
-    passage_of,
     properties,
     row_of,
     selected,
     weighed_chunks,
 )
 from ability_search.store.records import (
-    TEXT_FIELDS,
-    ChunkText,
-    Columns,
     GraphAnswer,
     GraphRequest,
     Link,
-    Passage,
-    Read,
     Row,
     Search,
+    Searched,
     TermSearch,
     TermStatisticsEntry,
     VectorSearch,
     strongest,
 )
+from ability_search.store.values import Columns
 
 
 class MemorySearch(Tables):
@@ -49,44 +43,12 @@ class MemorySearch(Tables):
         columns: Columns,
         *,
         first: int = 0,
-    ) -> Read[Mapping[str, Sequence[Row]]]:
+    ) -> Searched[Mapping[str, Sequence[Row]]]:
         generation = self._generation(collection.type)
-        return Read(
+        return Searched(
             self._records.get(collection.name),
             _search(generation, searches, columns, first),
         )
-
-    async def chunks(
-        self, generation: str, rids: Sequence[str], *, compared: Sequence[str] = ()
-    ) -> list[ChunkText]:
-        stored = self._generation(generation)
-        others = {chunk.rid: chunk.embedding for chunk in stored.chunks_at(compared)}
-        vectors = [others.get(rid) for rid in compared]
-        return [
-            _text(chunk, [None if v is None else cosine(chunk, v) for v in vectors])
-            for chunk in stored.chunks_at(rids)
-        ]
-
-    async def chunk(self, collection: Collection, chunk_id: str) -> Read[ChunkText | None]:
-        chunk = self._generation(collection.type).chunks.get(chunk_id)
-        text = None if chunk is None else replace(_text(chunk), embedding=chunk.embedding)
-        return Read(self._records.get(collection.name), text)
-
-    async def embeddings(self, generation: str, rids: Sequence[str]) -> dict[str, Sequence[float]]:
-        found = self._generation(generation).chunks_at(rids)
-        embeddings = {chunk.rid: chunk.embedding for chunk in found}
-        return {rid: each for rid, each in embeddings.items() if each is not None}
-
-    async def passages(
-        self, generation: str, chunk_ids: Sequence[str], filter: Filter | None
-    ) -> list[Passage]:
-        table = self._generation(generation).chunks
-        found = [chunk for each in dict.fromkeys(chunk_ids) if (chunk := table.get(each))]
-        return [
-            passage_of(chunk)
-            for chunk in found
-            if filter is None or matches(filter, properties(chunk.record))
-        ]
 
     async def best_chunks(
         self,
@@ -143,13 +105,6 @@ class MemorySearch(Tables):
         return GraphAnswer(
             [row_of(c, score, request.columns) for c, score in ranked if score >= request.least],
             hops,
-        )
-
-    async def links(self, generation: str, sources: Sequence[str], *, limit: int) -> list[Link]:
-        wanted = set(sources)
-        found = self._generation(generation).links
-        return strongest(
-            (link for link in found if link.source in wanted or link.target in wanted), limit
         )
 
     async def term_statistics(self, generation: str, *, after: int) -> list[TermStatisticsEntry]:
@@ -215,9 +170,3 @@ def _copies(
         if other and other not in found and matches(filter, properties(chunk.record)):
             first.setdefault(other, chunk)
     return first.values()
-
-
-def _text(chunk: StoredChunk, cosines: Sequence[float | None] = ()) -> ChunkText:
-    values = {name: getattr(chunk.record, name) for name in TEXT_FIELDS}
-    values["metadata"] = deepcopy(values["metadata"])
-    return ChunkText(chunk.rid, **values, cosines=tuple(cosines))

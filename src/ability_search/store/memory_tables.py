@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Container, Iterable, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from itertools import count
 from typing import Any
 
@@ -20,10 +20,8 @@ from ability_search.filters.tree import Filter
 from ability_search.store.records import (
     VALUE_LENGTH,
     ChunkRecord,
-    Columns,
     Job,
     Link,
-    Passage,
     Row,
     SessionRecord,
     SourceRecord,
@@ -31,6 +29,7 @@ from ability_search.store.records import (
     Use,
     metadata_key,
 )
+from ability_search.store.values import Columns
 
 Vector = npt.NDArray[np.float32]
 Scores = npt.NDArray[np.float32]
@@ -93,12 +92,6 @@ class Generation:
         """Return the generation's own chunks, or those of kinds."""
         return self.kinds if kinds else self.chunks
 
-    def chunks_at(self, rids: Iterable[str]) -> list[StoredChunk]:
-        """Return the chunks with these record ids."""
-        wanted = set(rids)
-        every = (*self.chunks.values(), *self.kinds.values())
-        return [chunk for chunk in every if chunk.rid in wanted]
-
     def delete_chunks(self, sources: Container[str], *, kinds: bool) -> list[StoredChunk]:
         """Delete the chunks of these sources; return them."""
         table = self.table(kinds=kinds)
@@ -106,11 +99,6 @@ class Generation:
         for chunk in gone:
             del table[chunk.record.chunk_id]
         return gone
-
-    def ordered_sources(self, *, after: str) -> list[StoredSource]:
-        """Return the sources greater than ``after``, in order of their names."""
-        found = [each for each in self.sources.values() if each.record.source > after]
-        return sorted(found, key=lambda each: each.record.source)
 
     def add_source(self, record: SourceRecord) -> None:
         """Store a source record."""
@@ -160,10 +148,12 @@ class Tables:
 
     Args:
         now: The clock of the store, in epoch milliseconds.
+        scan_below: Number of chunks from which a generation counts as having a vector graph.
     """
 
-    def __init__(self, now: Callable[[], int] = _clock) -> None:
+    def __init__(self, now: Callable[[], int] = _clock, *, scan_below: int = 1) -> None:
         self._now = now
+        self._scan_below = scan_below
         self._records: dict[str, Collection] = {}
         self._generations: dict[str, Generation] = {}
         self._due: dict[str, int] = {}
@@ -206,16 +196,10 @@ def selected(chunks: Iterable[StoredChunk], filter: Filter | None) -> list[Store
     return found if filter is None else [c for c in found if matches(filter, properties(c.record))]
 
 
-def properties(record: ChunkRecord) -> dict[str, Any]:
-    """Return the properties of a chunk by the names that filters use."""
-    return {
-        "source": record.source,
-        "title": record.title,
-        "kind": record.kind,
-        "createdAt": record.created_at,
-        "metadata": record.metadata,
-        "facets": record.facets,
-    }
+def properties(record: ChunkRecord | SourceRecord) -> dict[str, Any]:
+    """Return the properties of a chunk or a source by the names that filters use."""
+    row = {each.name: getattr(record, each.name) for each in fields(record)}
+    return row | {"createdAt": row.get("created_at")}
 
 
 def cosines(chunks: Sequence[StoredChunk], vector: Sequence[float]) -> Scores:
@@ -286,10 +270,10 @@ def row_of(
     record = chunk.record
     keys = {name: metadata_key(name) for name in columns.fields}
     values: dict[str, Any] = {
-        name: _field(chunk, name) for name, key in keys.items() if key is None
+        name: value_of(chunk, name) for name, key in keys.items() if key is None
     }
     if any(keys.values()):
-        values["metadata"] = {key: _value(record, key) for key in keys.values() if key}
+        values["metadata"] = {key: value_of(chunk, name) for name, key in keys.items() if key}
     for name, vector in columns.cosines.items():
         if vector is not scored_by:
             values[name] = cosine(chunk, vector)
@@ -301,31 +285,19 @@ def row_of(
     return Row(chunk.rid, record.chunk_id, score, values)
 
 
-def _field(chunk: StoredChunk, name: str) -> Any:
-    if name == "embedding":
-        return chunk.embedding
-    value = getattr(chunk.record, name)
-    return deepcopy(value) if name == "metadata" else value
+def value_of(chunk: StoredChunk, column: str) -> Any:
+    """Return a copy of the value of a column of :attr:`.Columns.fields`."""
+    if column in ("handle", "embedding"):
+        return chunk.rid if column == "handle" else chunk.embedding
+    return field_of(chunk.record, column)
 
 
-def _value(record: ChunkRecord, key: str) -> Any:
-    value = record.metadata.get(key)
-    return None if len(str(value)) > VALUE_LENGTH else deepcopy(value)
-
-
-def passage_of(chunk: StoredChunk) -> Passage:
-    """Return a chunk's part of the text of its document."""
-    record = chunk.record
-    return Passage(
-        chunk_id=record.chunk_id,
-        source=record.source,
-        content=record.content,
-        lead=record.lead,
-        overlap=record.overlap,
-        chunk_index=record.chunk_index,
-        section=record.section,
-        start_line=record.start_line,
-        end_line=record.end_line,
-        rid=chunk.rid,
-        created_at=record.created_at,
-    )
+def field_of(record: ChunkRecord | SourceRecord, column: str) -> Any:
+    """Return a copy of the value of a column of a record."""
+    key = metadata_key(column)
+    if key is not None:
+        value = record.metadata.get(key)
+        return None if len(str(value)) > VALUE_LENGTH else deepcopy(value)
+    name, cut, length = column.partition("[:")
+    value = getattr(record, name)
+    return value[: int(length[:-1])] if cut else deepcopy(value)

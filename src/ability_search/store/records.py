@@ -15,15 +15,16 @@ from typing import Any, Final, Generic, Literal, TypeVar
 from ability_search.collection import Collection
 from ability_search.documents import SparseVector, is_kind
 from ability_search.filters.tree import Filter
+from ability_search.store.values import Columns
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Read(Generic[T]):
+class Searched(Generic[T]):
     """An answer of the store, with the collection's record as it was when the store answered."""
 
-    collection: Collection | None
+    current: Collection | None
     """``None`` if the collection is gone."""
     value: T
 
@@ -82,8 +83,10 @@ class ChunkRecord:
     duplicate_of: str | None = None
     """ChunkId that represents this one in the indexes; ``None`` if the chunk is indexed itself."""
     centrality: float | None = None
-    """As in :class:`ChunkScores`; ``None`` if the chunk was not analysed."""
+    """Share of the other chunks that have a smaller PageRank, 0 to 1; equal ones count half.
+    ``None`` if the chunk was not analysed."""
     novelty: float | None = None
+    """From 0 to 1, see :func:`ability_search.extensions.notes.vector_measures.novelty`."""
 
 
 ROUNDING: Final = 1e-6
@@ -202,19 +205,6 @@ class TermSearch:
 Search = VectorSearch | TermSearch
 
 
-@dataclass(frozen=True, slots=True)
-class Columns:
-    """Columns to read for each candidate in addition to its ids and score."""
-
-    fields: Sequence[str] = ()
-    """Names of fields of :class:`ChunkRecord`, or of :func:`metadata_column`."""
-    cosines: Mapping[str, Sequence[float]] = field(default_factory=dict)
-    """Vectors, by the column for the cosine to them; ``None`` for a chunk without an embedding."""
-    products: Mapping[str, SparseVector] = field(default_factory=dict)
-    """Terms, by the column for the dot product with them; rows of a search by the same terms are
-    without it, because it is their score."""
-
-
 _METADATA: Final = "metadata."
 VALUE_LENGTH: Final = 16_384
 """Characters of the greatest value of metadata that is read with a candidate."""
@@ -238,8 +228,8 @@ def metadata_key(column: str) -> str | None:
 class Row:
     """A chunk found by a search."""
 
-    rid: str
-    """Record id; it changes when the chunk is replaced."""
+    handle: str
+    """Passed to reads; it changes when the chunk is replaced."""
     chunk_id: str
     score: float
     columns: Mapping[str, Any] = field(default_factory=dict)
@@ -250,7 +240,7 @@ class Row:
 class ChunkText:
     """A chunk as returned for a query."""
 
-    rid: str
+    handle: str
     chunk_id: str
     source: str
     title: str
@@ -266,34 +256,14 @@ class ChunkText:
     created_at: int | None
     tokens: int | None
     parent: str | None = None
-    cosines: Sequence[float | None] = ()
-    """Cosines to the chunks that it was compared with."""
     embedding: Sequence[float] | None = None
     """Its vector, if requested."""
 
 
-_COMPUTED = ("rid", "cosines", "embedding")
-TEXT_FIELDS = tuple(each.name for each in fields(ChunkText) if each.name not in _COMPUTED)
-"""Fields of a :class:`ChunkText` that are fields of a :class:`ChunkRecord` too."""
-
-
-@dataclass(frozen=True, slots=True)
-class Passage:
-    """A chunk's part of the text of its document."""
-
-    chunk_id: str
-    source: str
-    content: str
-    lead: str
-    overlap: int
-    chunk_index: int
-    section: int | None = None
-    start_line: int | None = None
-    end_line: int | None = None
-    rid: str | None = None
-    """Record id, if the passage is read by its chunkId."""
-    created_at: int | None = None
-    """When it was stored, in epoch milliseconds, if the passage is read by its source."""
+WITH_EMBEDDING: Final = Columns(tuple(each.name for each in fields(ChunkText)))
+"""The columns of a :class:`ChunkText`."""
+HIT: Final = Columns(tuple(name for name in WITH_EMBEDDING.fields if name != "embedding"))
+"""The same without its vector."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -407,66 +377,6 @@ class WeightedChunk:
     embedding: Sequence[float] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class VectorPlaces:
-    """Generations that may hold vectors of a model, as pairs of generation and ``kinds``."""
-
-    own: Sequence[tuple[str, bool]]
-    live: Sequence[tuple[str, bool]]
-    others: Sequence[tuple[str, bool]]
-    new: bool = False
-    """Whether nothing was ever stored, so that there may be places soon."""
-
-
-@dataclass(frozen=True, slots=True)
-class VectorCheck:
-    """One page of a check of all vectors."""
-
-    last: str | None
-    """Last chunkId checked; ``None`` if there was none."""
-    checked: int
-    unfit: int
-    """Chunks whose vector has other dimensions, is not finite or has no unit length."""
-
-
-@dataclass(frozen=True, slots=True)
-class OverviewRequest:
-    """The parts to measure of a collection; ``None`` leaves a part out."""
-
-    bin_width: int | None
-    """Tokens."""
-    sample: int | None
-    """Chunks whose sizes are counted; ``None`` for all."""
-    period: int | None
-    """Milliseconds."""
-    vectors: int | None
-    """Number of vectors to sample."""
-    indexed: int
-    """Chunks in the vector index."""
-
-
-@dataclass(frozen=True, slots=True)
-class OverviewAnswer:
-    """Measures of a collection, without kinds."""
-
-    sizes: Mapping[int, int]
-    """Number of chunks by the least size of a bin."""
-    periods: Sequence[tuple[int, int, int]]
-    """Start, sources and chunks of each period."""
-    vectors: Sequence[Sequence[float]]
-
-
-@dataclass(frozen=True, slots=True)
-class MapPoint:
-    """A chunk with its cosines to some axes."""
-
-    chunk_id: str
-    source: str
-    title: str
-    excerpt: str
-    cosines: Sequence[float]
-
-
 # Analysis
 
 
@@ -478,18 +388,6 @@ class ChunkVector:
     source: str
     title: str
     chunk_index: int
-    embedding: Sequence[float] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class ChunkScores:
-    """Scores of a chunk in the graph of its collection."""
-
-    chunk_id: str
-    centrality: float
-    """Share of the other chunks that have a smaller PageRank, 0 to 1; equal ones count half."""
-    novelty: float
-    """From 0 to 1, see :func:`ability_search.extensions.notes.vector_measures.novelty`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,16 +10,24 @@ import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from difflib import get_close_matches
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from ability_search.collection import Collection, checked_name, public_name
 from ability_search.errors import DatabaseUnavailable, GenerationGone, NotFound, StatementRefused
 from ability_search.store.port import CollectionStore
-from ability_search.store.records import Read
 
 log = logging.getLogger(__name__)
 
-T = TypeVar("T")
+
+class Answered(Protocol):
+    """An answer of the store, with the collection's record as it was then."""
+
+    @property
+    def current(self) -> Collection | None:
+        """The record; ``None`` if the collection is gone."""
+
+
+A = TypeVar("A", bound=Answered)
 
 _MOVES = 5
 """Generations that a query follows a collection to."""
@@ -99,8 +107,8 @@ class Registry:
         return known
 
     async def consult(
-        self, collection: Collection, ask: Callable[[Collection], Awaitable[Read[T]]]
-    ) -> tuple[Collection, T] | None:
+        self, collection: Collection, ask: Callable[[Collection], Awaitable[A]]
+    ) -> tuple[Collection, A] | None:
         """Run a query against a collection's live generation.
 
         ``ask`` queries the generation of the record that it is given. If the store answers with
@@ -114,18 +122,18 @@ class Registry:
             DatabaseUnavailable: as from ``ask``.
         """
         for _ in range(_MOVES):
-            current, read = await self.ask(collection, ask)
+            current, answer = await self.ask(collection, ask)
             if current is None:
                 return None
-            if read is not None:
-                return current, read.value
+            if answer is not None:
+                return current, answer
             collection = current
         name = collection.name
         raise DatabaseUnavailable(f"{name} keeps changing its generation", hint="Call again.")
 
     async def ask(
-        self, collection: Collection, query: Callable[[Collection], Awaitable[Read[T]]]
-    ) -> tuple[Collection | None, Read[T] | None]:
+        self, collection: Collection, query: Callable[[Collection], Awaitable[A]]
+    ) -> tuple[Collection | None, A | None]:
         """Query the generation of a collection's record, as it is known.
 
         Returns:
@@ -136,16 +144,16 @@ class Registry:
             DatabaseUnavailable: as from ``query``.
         """
         try:
-            read = await query(collection)
+            answer = await query(collection)
         except (GenerationGone, StatementRefused):
             # The errors for types being dropped vary, so the record decides.
             current = await self.reload(collection.name)
             if current is not None and current.type == collection.type:
                 raise
             return current, None
-        current = self.learn(collection.name, read.collection)
+        current = self.learn(collection.name, answer.current)
         moved = current is None or current.type != collection.type
-        return current, None if moved else read
+        return current, None if moved else answer
 
     async def create(self, collection: Collection) -> Collection:
         """Store a new collection with an empty generation.

@@ -1,4 +1,4 @@
-"""The values that verbs of the store take and return: selections, pages, records and changes.
+"""Values of the verbs of the store: selections, pages, records and changes.
 
 All are data, so that one call can be sent as one message. Times are epoch milliseconds of the
 store's clock.
@@ -86,14 +86,12 @@ class Columns:
     """Columns of chunks or sources."""
 
     fields: Sequence[str] = ()
-    """Names of fields; of chunks also ``metadata.<key>`` and ``<text field>[:n]``."""
+    """Names of fields, or of :func:`metadata_column`. In a :class:`Read` also ``handle``, which
+    another one may ask for, and ``<text>[:n]``, its first ``n`` characters."""
     cosines: Mapping[str, Sequence[float]] = field(default_factory=dict)
     """Vectors, by the column for the cosine to them; ``None`` for a chunk without an embedding."""
     products: Mapping[str, SparseVector] = field(default_factory=dict)
     """Terms, by the column for the dot product with them."""
-    alike: Sequence[str] = ()
-    """Handles of chunks; the column ``alike`` has the cosines to them, in this order, ``None`` for
-    one that is gone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,14 +102,18 @@ class Read:
     collection: Collection | None = None
     """The collection whose generation is read; ``None`` for records."""
     columns: Columns | None = None
-    """Columns of rows; ``None`` reads whole values."""
+    """Columns of rows, which are mappings by column; ``None`` reads whole values."""
     limit: int | None = None
-    """Maximum number of items; a page may have fewer and go on."""
+    """Maximum number of items. Where they do not fit into a message, a page has fewer."""
     order: Literal["id", "vector_key", "stored", "updated_at"] = "id"
-    """Links are in order of weight, descending, source, target and kind."""
+    """Without a vector key, chunks are not in its order; of chunks with one key, all but the first
+    may be left out after the end of a page. In the order in which they were stored, chunks have one
+    page; so have links, which are in order of weight, descending, source, target and kind."""
     descending: bool = False
     after: str | Key | None = None
     """The page begins behind this item, as :attr:`Page.next`."""
+    current: bool = False
+    """Whether to answer with the collection's record, which takes most of a millisecond."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,8 +130,11 @@ class Count:
     """Width of a group."""
     sample: int | None = None
     """Count so many chunks only, those of the least vector keys."""
+    current: bool = False
+    """As that of :class:`Read`."""
     unfit: int | None = None
-    """Only chunks whose vector is not finite, has no unit length (1 %), or has not this size."""
+    """Only chunks whose vector is not finite, has no unit length (1 %), or has not this size. All
+    chunks are read for it, in several statements."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,13 +142,14 @@ class Page:
     """The answer to a :class:`Read`."""
 
     items: Sequence[Any]
-    """Chunks, sources, links or records; rows with ``columns``."""
+    """Chunks, sources, links or records; with ``columns`` rows, in which a field without a value
+    has its default."""
     next: str | Key | None
-    """The item that the next page comes after; ``None`` if there is none."""
+    """Mark of the next page, if there may be one."""
     current: Collection | None
-    """The collection's record as it was at the answer; ``None`` if it is gone."""
-    at: int
-    """Time of the answer."""
+    """The collection's record as it was at the answer, if asked for; ``None`` if it is gone."""
+    at: int = 0
+    """Time of the answer, if records are read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +159,22 @@ class Counted:
     groups: Mapping[int | None, tuple[int, ...]]
     """Number and sums, by the least value of a group; ``None`` without groups."""
     current: Collection | None
-    at: int
+    at: int = 0
+
+
+# Changes of chunks
+
+
+@dataclass(frozen=True, slots=True)
+class Patch:
+    """New values of fields of a chunk."""
+
+    chunk_id: str
+    fields: Mapping[str, Any]
+    """``weights``, ``average_length``, ``centrality`` and ``novelty``."""
+    layer: str = ""
+    where: Mapping[str, Scalar | None] = field(default_factory=dict)
+    """Values of fields without which the chunk is left as it is."""
 
 
 # Records

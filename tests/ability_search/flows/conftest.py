@@ -257,7 +257,8 @@ def starting(data_dir: Path | None, home: Path) -> Start:
                 },
                 home,
             )
-            store = None if databases else stores.setdefault(name, MemoryStore())
+            memory = MemoryStore(scan_below=settings.ranking.scan_below)
+            store = None if databases else stores.setdefault(name, memory)
             worker = await stack.enter_async_context(
                 open_worker(settings, base=home, meter=meter, store=store)
             )
@@ -298,7 +299,11 @@ def store_over(client: Connection, settings: Settings) -> ArcadeStore:
     """Return a store in the database of a network, for another client of the network."""
     database = settings.database
     scripts = BrokerScripts(client.invoke, database=database.name, timeout=PATIENCE)
-    return ArcadeStore(scripts, message_bytes=database.write_group_bytes)
+    return ArcadeStore(
+        scripts,
+        message_bytes=database.write_group_bytes,
+        scan_below=settings.ranking.scan_below,
+    )
 
 
 def _recorded(

@@ -12,6 +12,8 @@ from tests.ability_search.flows.conftest import Network, document
 from tests.ability_search.flows.playing import Talker, playing
 from tests.ability_search.flows.test_artifacts import export, import_
 
+from ability_search.extensions.notes.note_links import read_sources
+from ability_search.store.pages import source_texts
 from kadi_client import ToolError
 from kadi_localnet.models import minilm
 from kadi_localnet.models.encoder import Encoder
@@ -56,7 +58,7 @@ async def found_by(network: Network, query: str) -> list[str]:
 
 async def links_of(network: Network) -> set[tuple[str, str, str]]:
     (record,) = [each for each in await network.store.collections() if each.name == "docs"]
-    records = await network.store.source_records(record.type, after="", limit=100)
+    records = await read_sources(network.store, record)
     return {(each.source, link["target"], link["kind"]) for each in records for link in each.links}
 
 
@@ -458,8 +460,5 @@ async def test_copies_are_found_by_a_real_model(network: Network, tmp_path: Path
 async def contents(network: Network) -> dict[str, list[str]]:
     """Return the chunks of each document that are stored, indexed or not."""
     (record,) = [each for each in await network.store.collections() if each.name == "docs"]
-    names = await network.store.sources(record.type, after="", limit=100)
-    return {
-        name: [each.content for each in await network.store.source_passages(record.type, name)]
-        for name in names
-    }
+    texts = await source_texts(network.store, record, await read_sources(network.store, record))
+    return {source: [each.content for each in parts] for source, parts in texts.items()}

@@ -14,10 +14,10 @@ from tests.ability_search.flows.stored import (
     chunks,
     kind_chunks,
     record,
-    scripts_of,
 )
 
-from ability_search.store.arcadedb.write import known_vectors
+from ability_search.store.pages import read_all
+from ability_search.store.values import Chunks, Columns, Read
 from kadi_client import RemoteError
 
 NO_GRACE = {"SEARCH_DATABASE_GRACE_PERIOD": "0"}
@@ -187,5 +187,5 @@ async def test_of_a_text_that_many_chunks_have_one_vector_comes(network: Network
     await index(network, "docs", *same)
     (key,) = {row["vectorKey"] for row in await chunks(network, "docs")}
     collection = await record(network, "docs")
-    answer = await scripts_of(network).read(*known_vectors([collection.type], [key, "none"]))
-    assert [row["vectorKey"] for row in answer["v0"]] == [key]
+    ask = Read(Chunks(vector_keys=[key, "none"]), collection, Columns(("vector_key",)))
+    assert await read_all(network.store, ask) == [{"vector_key": key}]

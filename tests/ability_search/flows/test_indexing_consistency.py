@@ -24,8 +24,10 @@ from tests.ability_search.flows.stored import (
 )
 
 from ability_search.store.arcadedb.core import source_type
-from ability_search.store.arcadedb.search import hit_rows
 from ability_search.store.arcadedb.write import stage_rows
+from ability_search.store.pages import read_all
+from ability_search.store.records import HIT
+from ability_search.store.values import Chunks, Read
 from kadi_client import RemoteError, ToolError
 from kadi_client.tools import Handler
 from kadi_localnet.database.tools import database_tools
@@ -255,9 +257,8 @@ async def test_rows_are_read_although_one_that_others_are_compared_with_was_repl
     kind = (await record(network, "docs")).type
     (stored,) = await rows(network, f"SELECT @rid AS rid FROM `{kind}`")
     gone = stored["rid"].split(":")[0] + ":999"
-    text, params = hit_rows(kind, [stored["rid"], gone], compared=[gone])
-    (answer,) = await rows(network, text, language="sqlscript", **params)
-    assert [row["rid"] for row in answer["rows"]] == [stored["rid"]]
+    ask = Read(Chunks(handles=[stored["rid"], gone]), await record(network, "docs"), HIT)
+    assert [row["handle"] for row in await read_all(network.store, ask)] == [stored["rid"]]
 
 
 def tool_of(network: Network, name: str) -> Handler:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
 from tests.ability_search.flows.conftest import Network, document
-from tests.ability_search.flows.stored import assert_consistent, chunks, record, rows
+from tests.ability_search.flows.stored import assert_consistent, chunks, record
 
+from ability_search.extensions.notes.note_links import read_sources
 from ability_search.index.preparation import restored_document
-from ability_search.store.arcadedb.core import Statement, source_type
-from ability_search.store.arcadedb.rows import passage, source_record
-from ability_search.store.arcadedb.write import source_passages
+from ability_search.store.pages import source_texts
 
 SOURCES = [
     "plain.md",
@@ -139,16 +137,9 @@ async def test_texts_of_every_kind_are_stored_to_the_last_character(
     )
     assert answer["failed"] == []
     collection = await assert_consistent(network, "docs")
-    (source,) = await rows(network, f"SELECT FROM `{source_type(collection.type)}`")
-    passages = await rows(network, *_pair(source_passages(collection.type, "a")))
-    assert restored_document(source_record(source), list(map(passage, passages))).content == content
-
-
-def _pair(statement: Statement) -> Any:
-    text, params = statement
-    for name, value in params.items():
-        text = text.replace(f":{name}", json.dumps(value))
-    return (text,)
+    (stored,) = await read_sources(network.store, collection)
+    texts = await source_texts(network.store, collection, [stored])
+    assert restored_document(stored, texts["a"]).content == content
 
 
 @pytest.mark.parametrize("place", ["content", "title", "source", "metadata"])

@@ -137,7 +137,7 @@ async def test_several_collections_are_diversified_each_by_itself(library: Netwo
 @pytest.mark.engine
 async def test_where_vectors_cannot_be_read_the_order_stands(library: Network) -> None:
     def fail(tool: str, tool_input: Any) -> Any:
-        if tool == "arcade-query" and "AS embedding FROM" in tool_input["query"]:
+        if tool == "arcade-query" and "spareEmbedding) AS f1" in tool_input["query"]:
             return {"success": False, "error": "no"}
         return None
 

@@ -95,7 +95,7 @@ async def test_it_searches_deeper_only_where_it_has_to(library: Network) -> None
     def searches() -> int:
         found = [given.get("query", "") for _, given in library.calls]
         library.calls.clear()
-        return sum("$collection" in query for query in found)
+        return sum("$unindexed" in query for query in found)
 
     await hits_of(library, mode="semantic")
     searches()
@@ -124,7 +124,7 @@ async def test_it_does_not_search_below_the_floor(library: Network) -> None:
         hits = await hits_of(library, mode=mode, maxPerSource=2, minScore=floor)
         assert [hit["source"] for hit in hits] == ["a:1", "a:1", "b", "b"]
         depths = [
-            given["query"] for _, given in library.calls if "$collection" in given.get("query", "")
+            given["query"] for _, given in library.calls if "$unindexed" in given.get("query", "")
         ]
         assert 1 < len(depths) < 5
 

@@ -132,7 +132,7 @@ async def test_a_database_that_fails_the_second_search_leaves_the_first(library:
     asked: list[str] = []
 
     def second_fails(tool: str, tool_input: Any) -> Any:
-        if tool != "arcade-query" or "$collection" not in tool_input["query"]:
+        if tool != "arcade-query" or "$unindexed" not in tool_input["query"]:
             return None
         asked.append(tool)
         return {"success": False, "error": "out of memory"} if len(asked) > 1 else None

@@ -252,7 +252,7 @@ async def test_a_source_replaced_between_its_record_and_its_chunks_is_built_as_i
 
         async def replace_first(given: dict[str, Any], call: Any) -> Any:
             nonlocal replaced
-            if "SELECT content, lead" in given["query"] and not replaced:
+            if "content AS" in given["query"] and not replaced:
                 replaced = True
                 await network.call("search-delete", collection="docs", source="d0")
             return await query(given, call)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import pytest
 from tests.ability_search.index.ports_of import index_ports
-from tests.contract.stored_records import chunk, filled, put
+from tests.contract.stored_records import chunk, filled, outdated, put
 
 from ability_search.errors import DatabaseUnavailable, StatementRefused
 from ability_search.index import maintenance as maintenance_module
@@ -17,13 +17,14 @@ from ability_search.index.generations import Generations
 from ability_search.index.maintenance import Maintenance
 from ability_search.index.preparation import Recipe
 from ability_search.index.writer import new_collection
-from ability_search.store.arcadedb import index
+from ability_search.store.arcadedb import store as arcade
 from ability_search.store.arcadedb.collections import to_record
 from ability_search.store.arcadedb.core import Scripts
 from ability_search.store.arcadedb.store import ArcadeStore
 from ability_search.store.memory import MemoryStore
 from ability_search.store.port import Store
 from ability_search.store.statistics_cache import StatisticsCache
+from ability_search.store.values import Count, Counted, Page, Read
 
 PATIENCE = 10.0
 DOCS = new_collection(
@@ -112,8 +113,9 @@ class Building:
         self.built = False
 
     async def read(self, script: str, params: Mapping[str, Any]) -> Any:
+        record = to_record(replace(DOCS, chunks=1000))
         if "FROM Collection" in script:
-            return [to_record(replace(DOCS, chunks=1000))]
+            return [record]
         if "vectorNeighbors" in script and self.failures:
             raise self.failures.pop(0)
         return []
@@ -135,7 +137,7 @@ class Building:
 async def test_a_graph_that_takes_longer_than_a_statement_is_asked_for_again(
     monkeypatch: pytest.MonkeyPatch, failure: Exception, built: bool
 ) -> None:
-    monkeypatch.setattr(index, "_BUILD_PAUSE", 0.0)
+    monkeypatch.setattr(arcade, "_BUILD_PAUSE", 0.0)
     store = Building(failure, failure)
     maintenance = maintenance_of(store)
     async with asyncio.timeout(PATIENCE):
@@ -149,14 +151,14 @@ async def test_chunks_are_read_once_for_an_average_length_however_many_writes_fo
 ) -> None:
     store = MemoryStore()
     maintenance = maintenance_over(store)
-    reads: list[str] = []
-    outdated = store.outdated_weights
+    reads: list[object] = []
+    read = store.read
 
-    async def noted(generation: str, **options: Any) -> Any:
-        reads.append(generation)
-        return await outdated(generation, **options)
+    async def noted(asks: Sequence[Read | Count]) -> list[Page | Counted]:
+        reads.extend(each.of for each in asks if "average_length" in str(each.of))
+        return await read(asks)
 
-    monkeypatch.setattr(store, "outdated_weights", noted)
+    monkeypatch.setattr(store, "read", noted)
     record = await filled(store, chunk("a"), name="docs")
     for number in range(3):
         await put(store, record, chunk(f"b{number}"))
@@ -175,5 +177,4 @@ async def test_an_interrupted_renewal_of_weights_is_completed_page_by_page(
     old = [chunk(f"s{number}", average_length=9.5) for number in range(5)]
     record = await filled(store, *old, name="docs")
     await maintenance_over(store).maintain("docs")
-    left = store.outdated_weights
-    assert not await left(record.type, kinds=False, average_length=10.0, after="", limit=9)
+    assert not await outdated(store, record, 10.0)

@@ -101,7 +101,7 @@ def test_a_document_is_restored_from_its_rows_to_the_last_character(
     stored = [rows.chunk_record(rows.chunk_row(chunk)) for chunk in chunks]
     assert stored == chunks
     record = rows.source_record(rows.source_row(source_record(prepared, now=1)))
-    restored = restored_document(record, [rows.passage(rows.chunk_row(each)) for each in chunks])
+    restored = restored_document(record, chunks)
     assert restored == replace(document, origin="h", created_at=1 if chunks else None)
 
 

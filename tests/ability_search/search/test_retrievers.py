@@ -105,7 +105,7 @@ def test_each_chunk_occurs_once_with_the_scores_of_both_retrievers() -> None:
 def test_replaced_chunk_counts_as_found_last() -> None:
     old, new = found_row("a", 0.9), found_row("a", 4.0, "#new", cosine=0.3)
     (item,) = pool(semantic=[old], keyword=[new])
-    assert (item.rid, item.cosine, item.bm25, item.ranks) == ("#new", 0.3, 4.0, {"keyword": 1})
+    assert (item.handle, item.cosine, item.bm25, item.ranks) == ("#new", 0.3, 4.0, {"keyword": 1})
 
 
 @given(order=st.permutations(["semantic", "dated", "keyword", "fullText"]), ranks=st.data())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, cast
@@ -21,7 +22,7 @@ from ability_search.ports import Chat, Reranker
 from ability_search.search.response import QueryResult
 from ability_search.search.similar import similar
 from ability_search.store.memory import MemoryStore
-from ability_search.store.records import ChunkText
+from ability_search.store.values import Count, Counted, Page, Read
 from ability_search.tools.handlers import Services
 from ability_search.tools.inputs import QueryInput
 from ability_search.worker import build_services
@@ -128,15 +129,18 @@ async def test_search_is_repeated_if_hits_were_replaced_before_they_were_read(
     services: Services, monkeypatch: pytest.MonkeyPatch, collection: str | list[str]
 ) -> None:
     expected = await asked(services, "ships at night", mode="keyword", collection=collection)
-    read, reads = MemoryStore.chunks, list[str]()
+    read, reads = MemoryStore.read, list[int]()
 
     async def replaced_once(
-        store: MemoryStore, generation: str, rids: list[str]
-    ) -> Sequence[ChunkText]:
-        reads.append(generation)
-        return [] if len(reads) == 1 else await read(store, generation, rids)
+        store: MemoryStore, asks: Sequence[Read | Count]
+    ) -> list[Page | Counted]:
+        reads.append(len(asks))
+        answers = await read(store, asks)
+        if len(reads) > 1:
+            return answers
+        return [replace(each, items=[]) for each in answers if isinstance(each, Page)]
 
-    monkeypatch.setattr(MemoryStore, "chunks", replaced_once)
+    monkeypatch.setattr(MemoryStore, "read", replaced_once)
     found = await asked(services, "ships at night", mode="keyword", collection=collection)
     assert found.results == expected.results
     assert len(reads) > 1

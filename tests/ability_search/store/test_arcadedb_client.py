@@ -16,7 +16,7 @@ from ability_search.store.arcadedb.client import BrokerScripts, refusal
 from ability_search.store.arcadedb.collections import collections, insert_collection
 from ability_search.store.arcadedb.core import rows_together
 from ability_search.store.arcadedb.schema import create_generation, schema
-from ability_search.store.arcadedb.search import candidates, hit_rows
+from ability_search.store.arcadedb.search import candidates
 from ability_search.store.records import Search, TermSearch, VectorSearch
 from kadi_client import Call, CallTimeout, Connection, NotConnected, RemoteError, Tool, ToolError
 from kadi_client.errors import FrameTooLarge
@@ -196,7 +196,8 @@ async def test_the_engine_words_its_refusals_as_expected(engine: Ability) -> Non
     await database.write(*insert_collection({"name": "a"}))
     again = database.write(*insert_collection({"name": "a"}))
     assert await reason(again) == "duplicate"
-    assert await reason(database.read(*hit_rows("Chunk_y_1", ["#1:0"]))) == ("missing_type")
+    missing = database.read("SELECT FROM `Chunk_y_1` WHERE @rid IN :rids", {"rids": ["#1:0"]})
+    assert await reason(missing) == "missing_type"
     for vector in ([1.0] * 8, [1.0] * 3):
         searches: list[Search] = [
             VectorSearch("semantic", vector, 3, beam=3, exact=False),

@@ -12,7 +12,7 @@ from ability_search.collection import Collection, checked_name, new_type, type_c
 from ability_search.errors import DatabaseUnavailable, InvalidInput, NotFound, StatementRefused
 from ability_search.store.arcadedb.collections import from_record, to_record
 from ability_search.store.arcadedb.store import ArcadeStore
-from ability_search.store.records import Read
+from ability_search.store.records import Searched
 from ability_search.store.registry import Registry
 
 DOCS = Collection(
@@ -129,24 +129,25 @@ async def test_a_question_follows_the_collection_to_its_new_generation() -> None
     moved = replace(DOCS, type="Chunk_docs_2", generation=2)
     asked: list[str] = []
 
-    async def ask(current: Collection) -> Read[str]:
+    async def ask(current: Collection) -> Searched[str]:
         asked.append(current.type)
-        return Read(moved, f"answer of {current.type}")
+        return Searched(moved, f"answer of {current.type}")
 
     found = await Registry(ArcadeStore(Records(moved))).consult(DOCS, ask)
-    assert found == (moved, "answer of Chunk_docs_2")
+    assert found == (moved, Searched(moved, "answer of Chunk_docs_2"))
     assert asked == ["Chunk_docs_1", "Chunk_docs_2"]
 
 
 async def test_a_refusal_because_the_generation_is_gone_is_asked_of_the_current_one() -> None:
     moved = replace(DOCS, type="Chunk_docs_2", generation=2)
 
-    async def ask(current: Collection) -> Read[str]:
+    async def ask(current: Collection) -> Searched[str]:
         if current.type == DOCS.type:
             raise StatementRefused("other", "no buckets associated")
-        return Read(moved, "answer")
+        return Searched(moved, "answer")
 
-    assert await Registry(ArcadeStore(Records(moved))).consult(DOCS, ask) == (moved, "answer")
+    found = await Registry(ArcadeStore(Records(moved))).consult(DOCS, ask)
+    assert found == (moved, Searched(moved, "answer"))
     assert await Registry(ArcadeStore(Records())).consult(DOCS, ask) is None
     with pytest.raises(StatementRefused, match="refused"):
         await Registry(ArcadeStore(Records(DOCS))).consult(DOCS, ask)

@@ -120,7 +120,7 @@ def test_non_integer_limits_are_refused() -> None:
 
 
 TEXT = ChunkText(
-    rid="#1:0",
+    handle="#1:0",
     chunk_id="docs:a:0",
     source="a",
     title="A",

@@ -25,6 +25,7 @@ from ability_search.extensions.artifacts.manifest import (
     SkillsManifest,
 )
 from ability_search.extensions.artifacts.skill_indexes import read_skills
+from ability_search.filters.tree import Not
 from ability_search.index.generations import Generations
 from ability_search.index.index_calls import IndexReport, Report
 from ability_search.index.index_fields import IndexFields
@@ -34,6 +35,8 @@ from ability_search.index.maintenance import Maintenance
 from ability_search.index.pipeline import IndexPipeline
 from ability_search.index.preparation import LAYOUT, Labelling
 from ability_search.index.stored_sources import StoredSources
+from ability_search.store.pages import GENERATED, NAMES, read_pages
+from ability_search.store.values import Read, Sources
 from ability_search.text.token_counter import TokenCounter
 
 _PAGE = 1000
@@ -189,10 +192,10 @@ class ArtifactService:
 
     async def _remove_others(self, collection: Collection, kept: Container[str]) -> int:
         """Remove all other sources; return their number."""
-        after, removed = "", 0
-        while page := await self._store.source_records(collection.type, after=after, limit=_PAGE):
-            after = page[-1].source
-            gone = [each.source for each in page if each.source not in kept]
+        removed = 0
+        ask = Read(Sources(filter=Not(GENERATED)), collection, NAMES, _PAGE)
+        async for page in read_pages(self._store, ask):
+            gone = [row["source"] for row in page.items if row["source"] not in kept]
             if gone:
                 await self._sources.remove(collection, gone, children=False)
                 removed += len(gone)

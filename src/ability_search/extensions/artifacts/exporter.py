@@ -4,23 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from array import array
 from collections.abc import AsyncIterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-import numpy as np
-import numpy.typing as npt
-
 from ability_search import __version__
 from ability_search.collection import Collection
-from ability_search.errors import (
-    DatabaseUnavailable,
-    GenerationGone,
-    NotFound,
-    StatementRefused,
-    TooLarge,
-)
+from ability_search.errors import DatabaseUnavailable, GenerationGone, NotFound, StatementRefused
 from ability_search.extensions.artifacts.artifact_files import DigestedFile, empty, replaced
 from ability_search.extensions.artifacts.artifact_writer import ArtifactWriter
 from ability_search.extensions.artifacts.manifest import (
@@ -35,14 +25,13 @@ from ability_search.extensions.artifacts.manifest import (
 )
 from ability_search.index.index_calls import Progress, Report
 from ability_search.index.index_ports import IndexPorts
-from ability_search.store.chunk_pages import chunk_pages
-from ability_search.store.records import ChunkRecord, SourceRecord, Use
+from ability_search.store.pages import chunk_pages, read_pages
+from ability_search.store.records import ChunkRecord, Use
+from ability_search.store.values import Read, Sources
 
 log = logging.getLogger(__name__)
 
 _ATTEMPTS = 3
-_PLACES = 5000
-"""Places of sources read at a time."""
 _SOURCES = 256
 """Sources read at a time."""
 _UNKNOWN = "unknown"
@@ -173,9 +162,10 @@ class Exporter:
         with ArtifactWriter(directory) as writer:
             done = 0
             counter = ""
-            async for records in self._records(collection):
+            ask = Read(Sources(), collection, limit=_SOURCES)
+            async for records in (page.items async for page in read_pages(self._store, ask)):
                 await asyncio.to_thread(writer.add_sources, records)
-                async for chunks in chunk_pages(self._store, collection.type, records):
+                async for chunks in chunk_pages(self._store, collection, records):
                     await asyncio.to_thread(writer.add_chunks, chunks)
                     counter = counter or await asyncio.to_thread(self._counter_of, chunks)
                 done += len(records)
@@ -206,35 +196,6 @@ class Exporter:
         """Return the name of this token counter if the chunks were counted with it."""
         same = all(self._counter.count(chunk.content) == chunk.tokens for chunk in chunks)
         return self._counter.name if same else _UNKNOWN
-
-    async def _records(self, collection: Collection) -> AsyncIterator[list[SourceRecord]]:
-        """Yield the source records in the order of storage, page by page.
-
-        Indexes break ties by that order, so an artifact keeps it.
-        """
-        places = await self._places(collection)
-        limit = _SOURCES
-        done = 0
-        while done < len(places):
-            page: list[int] = places[done : done + limit].tolist()
-            try:
-                records = await self._store.source_records_at(collection.type, page)
-            except TooLarge:
-                if limit == 1:
-                    raise
-                limit //= 2
-                continue
-            yield [records[place] for place in page if place in records]
-            done += len(page)
-
-    async def _places(self, collection: Collection) -> npt.NDArray[np.int64]:
-        """Return the places of the sources, ascending: 8 bytes each, as there may be millions."""
-        after = ""
-        places = array("q")
-        while page := await self._store.source_order(collection.type, after=after, limit=_PLACES):
-            places.extend(place for _, place in page)
-            after = page[-1][0]
-        return np.sort(np.asarray(places, dtype=np.int64))
 
     async def _uses(self, collection: Collection) -> AsyncIterator[list[Use]]:
         """Yield the use of chunks by agents, page by page."""

@@ -29,7 +29,9 @@ from ability_search.index.maintenance import Maintenance
 from ability_search.index.preparation import LAYOUT, Recipe, links_of, restored_document
 from ability_search.index.writer import new_collection
 from ability_search.retry import growing, retry
+from ability_search.store.pages import HASHES, read_all
 from ability_search.store.records import Replacement, Use, chunk_bytes
+from ability_search.store.values import Read, Sources
 from ability_search.text.term_statistics import TermStatistics
 
 log = logging.getLogger(__name__)
@@ -201,11 +203,13 @@ class Importer:
 
     async def _unstored(self, collection: Collection, contents: Replacement) -> Replacement:
         """Return the contents without the sources that are stored already."""
-        hashes = await self._store.content_hashes(collection, contents.sources)
+        ask = Read(Sources(contents.sources), collection, HASHES)
+        stored = await read_all(self._store, ask)
+        hashes = {row["source"]: row["content_hash"] for row in stored}
         left = [
             (record, chunks)
             for record, chunks in zip(contents.records, contents.chunks, strict=True)
-            if hashes.value.get(record.source) != record.content_hash
+            if hashes.get(record.source) != record.content_hash
         ]
         return _replacement([Item(record, list(chunks), _NO_VECTORS) for record, chunks in left])
 

@@ -38,6 +38,7 @@ from ability_search.index.preparation import (
     content_hash,
     prepare,
     source_record,
+    vector_key,
 )
 from ability_search.index.writer import expected_length, new_collection
 from ability_search.text.analyzer import DEFAULT_LANGUAGE, analyzer_for
@@ -174,9 +175,9 @@ def _prepared(
 
 
 def _item(prepared: Prepared, collection: Collection, now: int) -> Item:
-    # The text that was embedded is unknown, so the vector cannot be reused for it.
+    # The text that was embedded is unknown, so the key is that of no text of a model.
     chunks = [
-        replace(chunk, embedding=None, vector_key=None)
+        replace(chunk, embedding=None, vector_key=vector_key("", chunk.chunk_id))
         for chunk in chunk_records(prepared, collection, now=now)
     ]
     vectors = np.array(prepared.vectors, dtype=np.float32)

@@ -19,7 +19,7 @@ from ability_search.search.query import Query
 from ability_search.search.retrievers import candidate_of
 from ability_search.search.stage import Phase, Ports, Stage
 from ability_search.search.wants import FurtherSearch, SearchRequest, Wants
-from ability_search.store.records import Columns
+from ability_search.store.values import Columns
 
 DOCUMENTS: Final = "documents"
 """The kind of chunks that are no kind made of a document."""

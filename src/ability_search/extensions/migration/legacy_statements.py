@@ -6,9 +6,8 @@ import re
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
-from ability_search.errors import StatementRefused
+from ability_search.errors import StatementRefused, TooLarge
 from ability_search.store.arcadedb.core import Scripts, Statement
-from ability_search.store.halves import in_halves
 
 LEGACY_TYPE = "Chunk"
 """Its type of chunks; in today's layout the vertex type that all types of chunks extend."""
@@ -72,11 +71,14 @@ class LegacySql:
                 after = rids[-1]
 
     async def rows(self, chunk_type: str, rids: Sequence[str]) -> list[dict[str, Any]]:
-        async def read(part: Sequence[str]) -> list[dict[str, Any]]:
-            found: list[dict[str, Any]] = await self._scripts.read(*legacy_rows(chunk_type, part))
-            return found
-
-        return await in_halves(read, rids)
+        try:
+            return list(await self._scripts.read(*legacy_rows(chunk_type, rids)))
+        except TooLarge:
+            if len(rids) < 2:
+                raise
+        middle = len(rids) // 2
+        halves = [await self.rows(chunk_type, part) for part in (rids[:middle], rids[middle:])]
+        return [row for rows in halves for row in rows]
 
     async def sources(self, chunk_type: str, rids: Sequence[str]) -> list[str]:
         found = await self._scripts.read(*legacy_sources(chunk_type, rids))

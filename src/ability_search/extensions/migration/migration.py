@@ -30,6 +30,8 @@ from ability_search.extensions.migration.survey import OldCollection, State, Sur
 from ability_search.index.index_calls import Progress, Report
 from ability_search.index.index_ports import IndexPorts
 from ability_search.index.partial_vectors import every_vector
+from ability_search.store.pages import count
+from ability_search.store.values import Count, Sources
 
 log = logging.getLogger(__name__)
 
@@ -246,7 +248,8 @@ class Migration:
         firsts = old.first_places()
         for start in range(0, len(firsts), _SOURCES):
             names = await self._old.sources(survey.chunk_type, firsts[start : start + _SOURCES])
-            missing += len(names) - len((await self._ports.store.content_hashes(live, names)).value)
+            (known,) = await count(self._ports.store, Count(Sources(names), live))
+            missing += len(names) - known.groups[None][0]
         return missing
 
     async def _choose_models(self, survey: Survey, *, embed_missing: bool) -> None:

@@ -28,7 +28,8 @@ from ability_search.extensions.notes.graph_measures import (
 )
 from ability_search.extensions.notes.overview import principal_axes
 from ability_search.extensions.notes.vector_measures import Vectors, nearest, novelty, surprisal
-from ability_search.store.records import ChunkScores, ChunkVector, SourceRecord
+from ability_search.store.records import ChunkVector, SourceRecord
+from ability_search.store.values import Patch
 
 _LISTED = 20
 """Chunks in each list."""
@@ -45,7 +46,7 @@ def measure(
     vectors: Vectors,
     sources: Iterable[SourceRecord],
     revision: int = 0,
-) -> tuple[GraphAnalysis, list[ChunkScores]]:
+) -> tuple[GraphAnalysis, list[Patch]]:
     """Measure the graph of chunks; return its analysis, and the scores of all chunks.
 
     Args:
@@ -119,7 +120,7 @@ def measure(
     )
     shares = _percentiles(rank)
     scores = [
-        ChunkScores(chunk.chunk_id, round(float(share), 4), round(float(score), 4))
+        Patch(chunk.chunk_id, _scores(share, score))
         for chunk, share, score in zip(chunks, shares, new.scores, strict=True)
     ]
     return analysis, scores
@@ -171,6 +172,10 @@ def _drawing(
         ],
         edges=edges[:_EDGES_DRAWN],
     )
+
+
+def _scores(centrality: float, novelty: float) -> dict[str, float]:
+    return {"centrality": round(float(centrality), 4), "novelty": round(float(novelty), 4)}
 
 
 def _rounded(value: float) -> float:

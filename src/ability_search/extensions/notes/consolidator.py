@@ -48,9 +48,11 @@ from ability_search.extensions.understanding.periods import day_of
 from ability_search.extensions.understanding.written_dates import written_periods
 from ability_search.index.index_calls import Progress, Report
 from ability_search.ports import Chat
+from ability_search.store.pages import read_all
 from ability_search.store.port import Store
 from ability_search.store.records import ChunkVector, SourceRecord
 from ability_search.store.registry import Registry
+from ability_search.store.values import Chunks, Columns, Read
 
 _PAGE = 200
 """Texts read at a time."""
@@ -176,8 +178,9 @@ class Consolidator:
         found: dict[str, str] = {}
         for begin in range(0, len(wanted), _PAGE):
             page = wanted[begin : begin + _PAGE]
-            passages = await self._store.passages(collection.type, page, None)
-            found.update({each.chunk_id: each.content for each in passages})
+            ask = Read(Chunks(ids=page), collection, Columns(("chunk_id", "content")))
+            rows = await read_all(self._store, ask)
+            found.update({row["chunk_id"]: row["content"] for row in rows})
         return found
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 import time
-from dataclasses import replace
 
 import numpy as np
 
@@ -15,8 +14,10 @@ from ability_search.errors import InvalidInput, TooLarge
 from ability_search.extensions.notes.graph_analysis import GraphAnalysis
 from ability_search.extensions.notes.note_links import read_sources
 from ability_search.index.index_calls import Progress, Report
+from ability_search.store.pages import read_pages
 from ability_search.store.port import Store
-from ability_search.store.records import ChunkScores, ChunkVector, SourceRecord
+from ability_search.store.records import ChunkVector, SourceRecord
+from ability_search.store.values import Chunks, Columns, Patch, Read
 
 LIMIT = 100_000
 """Chunks that can be analysed."""
@@ -58,7 +59,7 @@ class GraphAnalyzer:
         )
         await report_progress(report, collection, len(chunks), "storing")
         for begin in range(0, len(chunks), _SCORES):
-            await self._store.set_scores(collection.type, scores[begin : begin + _SCORES])
+            await self._store.patch(collection, scores[begin : begin + _SCORES])
         took = round(1e3 * (time.perf_counter() - started), 1)
         return analysis.model_copy(update={"took_ms": took})
 
@@ -91,11 +92,20 @@ async def read_chunks(
     chunks: list[ChunkVector] = []
     parts: list[Vector] = []
     limit = max(1, _PAGE_NUMBERS // collection.dimensions)
-    after = ""
-    while page := await store.chunk_vectors(collection.type, after=after, limit=limit):
-        chunks += [replace(each, embedding=()) for each in page]
-        parts.append(np.array([each.embedding for each in page], dtype=np.float32))
-        after = page[-1].chunk_id
+    columns = Columns(("chunk_id", "source", "title", "breadcrumb", "chunk_index", "embedding"))
+    async for page in read_pages(store, Read(Chunks(indexed=True), collection, columns, limit)):
+        if not page.items:
+            break
+        chunks += [
+            ChunkVector(
+                row["chunk_id"],
+                row["source"],
+                row["breadcrumb"] or row["title"],
+                row["chunk_index"],
+            )
+            for row in page.items
+        ]
+        parts.append(np.array([row["embedding"] for row in page.items], dtype=np.float32))
         await report_progress(report, collection, len(chunks), "reading")
     empty = np.zeros((0, collection.dimensions), dtype=np.float32)
     return chunks, np.concatenate([empty, *parts])
@@ -108,7 +118,7 @@ async def report_progress(report: Report, collection: Collection, done: int, sta
 
 def _measured(
     chunks: list[ChunkVector], vectors: Vector, sources: list[SourceRecord], revision: int
-) -> tuple[GraphAnalysis, list[ChunkScores]]:
+) -> tuple[GraphAnalysis, list[Patch]]:
     """Measure in a thread; loading scipy takes a moment too, and workers may be without it."""
     from ability_search.extensions.notes.collection_measures import measure
 

@@ -12,7 +12,6 @@ from collections import defaultdict
 from collections.abc import Collection as Values
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -20,13 +19,14 @@ import numpy as np
 from ability_search.bounded_batches import batches
 from ability_search.collection import Collection
 from ability_search.errors import Busy
+from ability_search.filters.tree import Not
 from ability_search.index.index_ports import IndexPorts
 from ability_search.index.preparation import links_of, restored_document
-from ability_search.store.chunk_pages import chunk_pages, chunks_of
-from ability_search.store.halves import in_halves
+from ability_search.store.pages import GENERATED, chunk_pages, chunks_of, read_all
 from ability_search.store.port import Store
 from ability_search.store.records import ChunkRecord, Replacement, SourceRecord, source_of
 from ability_search.store.registry import Registry
+from ability_search.store.values import Read, Sources
 from ability_search.text.term_statistics import TermStatistics
 
 DUPLICATE_OF: Final = "duplicate_of"
@@ -72,7 +72,7 @@ class NoteLinks:
         linked = [each for each in records if any(APPLIED_AT in link for link in each.links)]
         marked = [each for each in linked if kept_by(each.links)]
         behind: defaultdict[str, set[str | None]] = defaultdict(set)
-        async for chunks in chunk_pages(self._store, collection.type, marked):
+        async for chunks in chunk_pages(self._store, collection, marked):
             for each in chunks:
                 behind[each.source].add(each.duplicate_of and source_of(each.duplicate_of))
         return {
@@ -213,11 +213,9 @@ class NoteLinks:
         self, collection: Collection, sources: Sequence[str]
     ) -> tuple[dict[str, SourceRecord], dict[str, list[ChunkRecord]]]:
         """Return the records of sources that are stored, and their chunks in order, by source."""
-        records = await in_halves(
-            partial(self._store.source_records_named, collection.type), sources
-        )
+        records = await read_all(self._store, Read(Sources(sources), collection))
         found: dict[str, list[ChunkRecord]] = defaultdict(list)
-        async for chunks in chunk_pages(self._store, collection.type, records):
+        async for chunks in chunk_pages(self._store, collection, records):
             for each in chunks:
                 found[each.source].append(each)
         return {each.source: each for each in records}, found
@@ -225,12 +223,7 @@ class NoteLinks:
 
 async def read_sources(store: Store, collection: Collection) -> list[SourceRecord]:
     """Return the records of all sources, without generated kinds."""
-    records: list[SourceRecord] = []
-    after = ""
-    while page := await store.source_records(collection.type, after=after, limit=_PAGE):
-        records += page
-        after = page[-1].source
-    return records
+    return await read_all(store, Read(Sources(filter=Not(GENERATED)), collection, limit=_PAGE))
 
 
 def _represented(

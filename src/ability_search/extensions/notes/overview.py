@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from ability_search.collection import Collection
-from ability_search.documents import Floats, instant
+from ability_search.documents import KINDS, Floats, instant
 from ability_search.errors import NotFound
 from ability_search.extensions.notes.charts import (
     CollectionGrowth,
@@ -22,10 +23,12 @@ from ability_search.extensions.notes.charts import (
     TokenHistogram,
     Unit,
 )
-from ability_search.store import records
-from ability_search.store.port import CopyStore
-from ability_search.store.records import OverviewAnswer, OverviewRequest, Read
+from ability_search.filters.tree import And, Compare, Exists, Field, Not, OneOf, Or
+from ability_search.store.pages import read_page
+from ability_search.store.port import ReadStore
+from ability_search.store.records import Searched
 from ability_search.store.registry import Registry
+from ability_search.store.values import Chunks, Columns, Count, Page, Read, Sources
 
 _BINS = 24
 _BIN_STEPS = (1, 2, 5)
@@ -38,6 +41,14 @@ _COUNTED = 200_000
 """Chunks above which sizes are counted on a sample."""
 _SAMPLE = 20_000
 """Size of the sample: the standard error of a bin's share is at most .35 %."""
+_INDEXED = Chunks(indexed=True)
+_DOCUMENTS = And(
+    (
+        Compare(Field("chunks"), ">", 0),
+        Or((Not(Exists(Field("of"))), Not(OneOf(Field("kind"), KINDS)))),
+    )
+)
+"""Filter on sources: documents, which are no derived kinds."""
 AXES = 2
 MINUTE = 60_000
 """In milliseconds, as all durations here."""
@@ -67,7 +78,7 @@ class Overview:
 
 
 async def measure(
-    store: CopyStore,
+    store: ReadStore,
     registry: Registry,
     collection: Collection,
     wanted: Wanted,
@@ -89,48 +100,63 @@ async def measure(
 
     Raises:
         NotFound: if the collection is gone.
-        TooLarge: if the points do not fit into a message.
         DatabaseUnavailable: if the store does not answer.
     """
     if wanted == Wanted():
         return Overview()
 
-    async def ask(current: Collection) -> Read[Overview]:
+    async def ask(current: Collection) -> Searched[Overview]:
         return await _measure(store, current, wanted, counted=counted, sample=sample)
 
     found = await registry.consult(collection, ask)
     if found is None:
         raise NotFound("collection", collection.public_name)
-    return found[1]
+    return found[1].value
 
 
 async def _measure(
-    store: CopyStore, collection: Collection, wanted: Wanted, *, counted: int, sample: int
-) -> Read[Overview]:
+    store: ReadStore, collection: Collection, wanted: Wanted, *, counted: int, sample: int
+) -> Searched[Overview]:
     chunks = collection.chunks - collection.kind_chunks
     fitted = min(_FITTED, max(2, _FITTED_NUMBERS // collection.dimensions))
     width = bin_width(collection.tokens_min or 0, collection.tokens_max or 0, bins=_BINS)
     period = finest(collection.created_at, collection.updated_at)
-    request = OverviewRequest(
-        bin_width=width if wanted.tokens else None,
-        sample=sample if chunks > counted else None,
-        period=period if wanted.growth else None,
-        vectors=None if wanted.points is None else fitted,
-        indexed=chunks - collection.duplicates,
-    )
-    read = await store.overview(collection, request)
-    tokens = _histogram(read.value, width, sampled=chunks > counted) if wanted.tokens else None
-    growth = None
+    sampled = chunks > counted
+    asks: dict[str, Read | Count] = {}
+    if wanted.tokens:
+        of = Chunks(indexed=True if sampled else None)
+        size = sample if sampled else None
+        asks["sizes"] = Count(of, collection, by="tokens", width=width, sample=size, current=True)
     if wanted.growth:
-        growth = grown(read.value.periods, period=period, most=_PERIODS)
-    if wanted.points is None:
-        return Read(read.collection, Overview(tokens, growth))
-    mapped = await _map(store, collection, request.indexed, wanted.points, read)
-    return Read(mapped.collection, Overview(tokens, growth, mapped.value))
+        sources = Sources(filter=_DOCUMENTS)
+        asks["periods"] = Count(
+            sources, collection, ["chunks"], by="indexed_at", width=period, current=True
+        )
+    if wanted.points is not None:
+        vectors = Columns(("embedding",))
+        asks["vectors"] = Read(
+            _INDEXED, collection, vectors, fitted, order="vector_key", current=True
+        )
+    answers = dict(zip(asks, await store.read(list(asks.values())), strict=True))
+    current = next(iter(answers.values())).current
+    found = Overview()
+    for name, answer in answers.items():
+        if isinstance(answer, Page):
+            assert wanted.points is not None
+            current, drawn = await _map(store, collection, wanted.points, answer)
+            found = replace(found, map=drawn)
+        elif name == "sizes":
+            sizes = {least: n for least, (n,) in answer.groups.items() if least is not None}
+            found = replace(found, tokens=_histogram(sizes, width, sampled=sampled))
+        else:
+            periods = [
+                (start, n[0], n[1]) for start, n in answer.groups.items() if start is not None
+            ]
+            found = replace(found, growth=grown(periods, period=period, most=_PERIODS))
+    return Searched(current, found)
 
 
-def _histogram(answer: OverviewAnswer, width: int, *, sampled: bool) -> TokenHistogram:
-    found = answer.sizes
+def _histogram(found: Mapping[int, int], width: int, *, sampled: bool) -> TokenHistogram:
     every = range(min(found), max(found) + width, width) if found else ()
     bins = [
         TokenBin(min_tokens=least, max_tokens=least + width - 1, chunks=found.get(least, 0))
@@ -140,30 +166,32 @@ def _histogram(answer: OverviewAnswer, width: int, *, sampled: bool) -> TokenHis
 
 
 async def _map(
-    store: CopyStore, collection: Collection, indexed: int, most: int, read: Read[OverviewAnswer]
-) -> Read[CollectionMap]:
-    if not read.value.vectors:
+    store: ReadStore, collection: Collection, most: int, sample: Page
+) -> tuple[Collection | None, CollectionMap]:
+    """Return the map of a collection, whose axes fit a sample of its vectors, and its record."""
+    if not sample.items:
         nothing = CollectionMap(points=[], chunks=0, explained_variance=[0.0, 0.0])
-        return Read(read.collection, nothing)
-    projection = await asyncio.to_thread(principal_axes, read.value.vectors)
-    placed = await store.map_points(
-        collection, projection.axes.round(7).tolist(), limit=most, indexed=indexed
-    )
-    points = [_point(each, projection) for each in placed.value]
+        return sample.current, nothing
+    projection = await asyncio.to_thread(principal_axes, [row["embedding"] for row in sample.items])
+    axes = {f"axis{place}": axis for place, axis in enumerate(projection.axes.round(7).tolist())}
+    columns = Columns(("chunk_id", "source", "title[:120]", "content[:160]"), axes)
+    ask = Read(_INDEXED, collection, columns, most, order="vector_key", current=True)
+    page = await read_page(store, ask)
+    points = [_point(row, [row[axis] for axis in axes], projection) for row in page.items]
     explained = [round(share, 4) for share in [*projection.explained.tolist(), 0.0, 0.0][:AXES]]
-    drawn = CollectionMap(
+    indexed = collection.chunks - collection.kind_chunks - collection.duplicates
+    return page.current, CollectionMap(
         points=points, chunks=max(indexed, len(points)), explained_variance=explained
     )
-    return Read(placed.collection, drawn)
 
 
-def _point(found: records.MapPoint, projection: Projection) -> MapPoint:
-    x, y = projection.place(found.cosines)
+def _point(row: Mapping[str, Any], cosines: Sequence[float], projection: Projection) -> MapPoint:
+    x, y = projection.place(cosines)
     return MapPoint(
-        chunk_id=found.chunk_id,
-        source=found.source,
-        title=found.title,
-        excerpt=" ".join(found.excerpt.split()),
+        chunk_id=row["chunk_id"],
+        source=row["source"],
+        title=row["title[:120]"],
+        excerpt=" ".join(row["content[:160]"].split()),
         x=round(x, 4),
         y=round(y, 4),
     )

@@ -10,8 +10,10 @@ from ability_search.extensions.notes.graph_expansion import strength
 from ability_search.search.response import SimilarResult, SourceConnection, SourcePath
 from ability_search.search.similar import start_chunk
 from ability_search.search.stage import Ports
-from ability_search.store.port import SearchStore
+from ability_search.store.pages import read_all
+from ability_search.store.port import ReadStore
 from ability_search.store.records import Link
+from ability_search.store.values import Links, Read
 
 _LINKS = 1000
 """Links to read at once, the strongest first."""
@@ -56,7 +58,7 @@ async def connection(
 
 
 async def connect(
-    store: SearchStore,
+    store: ReadStore,
     collection: Collection,
     start: str,
     end: str,
@@ -97,11 +99,11 @@ async def connect(
 
 
 async def _read(
-    store: SearchStore, collection: Collection, sources: Sequence[str], shown: Callable[[str], bool]
+    store: ReadStore, collection: Collection, sources: Sequence[str], shown: Callable[[str], bool]
 ) -> list[Link]:
     if not sources:
         return []
-    found = await store.links(collection.type, sources, limit=_LINKS)
+    found = await read_all(store, Read(Links(sources), collection, limit=_LINKS))
     return [link for link in found if shown(link.source) and shown(link.target)]
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Final
 
 from ability_search.collection import Collection
@@ -35,8 +34,9 @@ from ability_search.index.index_ports import IndexPorts
 from ability_search.index.pipeline import IndexPipeline
 from ability_search.index.preparation import restored_document
 from ability_search.index.stored_sources import StoredSources
-from ability_search.store.halves import in_halves
+from ability_search.store.pages import read_all, source_texts
 from ability_search.store.records import SessionKind, SessionRecord, SessionSelection
+from ability_search.store.values import Read, Sources
 
 MOST_KEYS: Final = 1000
 """Maximum number of keys of a scratchpad."""
@@ -185,22 +185,9 @@ class Sessions:
     async def _restored(
         self, collection: Collection, sources: Sequence[str]
     ) -> dict[str, Document]:
-        records = await in_halves(
-            partial(self._store.source_records_named, collection.type), sources
-        )
-        ids = [
-            f"{collection.public_name}:{each.source}:{index}"
-            for each in records
-            for index in range(each.chunks)
-        ]
-        passages = await self._store.passages(collection.type, ids, None) if ids else []
-        passages.sort(key=lambda each: each.chunk_index)
-        return {
-            each.source: restored_document(
-                each, [part for part in passages if part.source == each.source]
-            )
-            for each in records
-        }
+        records = await read_all(self._store, Read(Sources(sources), collection))
+        texts = await source_texts(self._store, collection, records)
+        return {each.source: restored_document(each, texts[each.source]) for each in records}
 
     def _documents(self, value: SessionWrite) -> list[Document]:
         """Return the history to write, without the sources."""

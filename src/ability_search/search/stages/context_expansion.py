@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import asdict
+from typing import Any
 
+from ability_search.collection import Collection
 from ability_search.errors import DatabaseUnavailable
 from ability_search.search.candidates import Answer, Candidate, Candidates
 from ability_search.search.options import Expand, QueryInput
@@ -13,7 +14,8 @@ from ability_search.search.query import Query
 from ability_search.search.response import HitContext
 from ability_search.search.stage import Phase, Ports, Stage
 from ability_search.search.wants import Wants
-from ability_search.store.records import Passage
+from ability_search.store.pages import read_all
+from ability_search.store.values import Chunks, Columns, Read
 from ability_search.text.chunkers.strategies import joined
 
 _SECTION = 10
@@ -22,6 +24,9 @@ _SPAN = 50
 """Maximum extent of merged hits, in chunks."""
 _MOST = 2000
 """Maximum number of chunks read for all hits."""
+_COLUMNS = Columns(
+    ("handle", "chunk_id", "content", "lead", "overlap", "section", "start_line", "end_line")
+)
 
 
 def merged(hits: Sequence[tuple[Hashable, int]], *, most: int, reach: int, span: int) -> list[int]:
@@ -98,7 +103,7 @@ async def read_contexts(option: Expand, answer: Answer, ports: Ports) -> None:
     A chunk that was replaced since it was found gets no context.
     """
     page = answer.page
-    wanted: dict[str, dict[str, None]] = {}
+    wanted: dict[Collection, dict[str, None]] = {}
     chosen: list[Candidate] = []
     left = _MOST
     for item in page:
@@ -111,18 +116,21 @@ async def read_contexts(option: Expand, answer: Answer, ports: Ports) -> None:
             )
             break
         chosen.append(item)
-        wanted.setdefault(item.collection.type, {}).update(dict.fromkeys(ids))
+        wanted.setdefault(item.collection, {}).update(dict.fromkeys(ids))
     try:
         found = await asyncio.gather(
             *(
-                ports.store.passages(generation, list(ids), answer.query.filter)
-                for generation, ids in wanted.items()
+                read_all(
+                    ports.store,
+                    Read(Chunks(ids=[*ids], filter=answer.query.filter), collection, _COLUMNS),
+                )
+                for collection, ids in wanted.items()
             )
         )
     except DatabaseUnavailable as exc:
         answer.warnings.append(f"expand: the hits have no context: {exc}")
         return
-    passages = {passage.chunk_id: passage for own in found for passage in own}
+    passages = {row["chunk_id"]: row for rows in found for row in rows}
     for item in chosen:
         item.context = _context(item, passages, option)
 
@@ -156,23 +164,27 @@ def _around(item: Candidate, option: Expand) -> list[str]:
     return [f"{head}:{n}" for n in range(max(0, min(own) - reach), max(own) + reach + 1)]
 
 
-def _context(item: Candidate, passages: Mapping[str, Passage], option: Expand) -> HitContext | None:
+def _context(
+    item: Candidate, passages: Mapping[str, Mapping[str, Any]], option: Expand
+) -> HitContext | None:
     """Return the text around a hit; ``None`` if it has no neighbours or no longer exists."""
     own = passages.get(item.chunk_id)
-    if own is None or own.rid != item.rid:
+    if own is None or own["handle"] != item.handle:
         return None
-    run: list[Passage] = []
+    run: list[Mapping[str, Any]] = []
     for chunk_id in _around(item, option):
         passage = passages.get(chunk_id)
-        if passage is not None and (option.mode == "neighbors" or passage.section == own.section):
+        if passage is None:
+            continue
+        if option.mode == "neighbors" or passage["section"] == own["section"]:
             run.append(passage)
     if len(run) < 2:
         return None
     return HitContext(
-        content=joined([asdict(passage) for passage in run]),
-        start_line=run[0].start_line,
-        end_line=max((each.end_line for each in run if each.end_line), default=None),
-        chunks=[passage.chunk_id for passage in run],
+        content=joined(run),
+        start_line=run[0]["start_line"],
+        end_line=max((end for each in run if (end := each["end_line"])), default=None),
+        chunks=[passage["chunk_id"] for passage in run],
     )
 
 

@@ -19,6 +19,8 @@ from ability_search.errors import DatabaseUnavailable
 from ability_search.search.candidates import Candidate, Candidates, adjust, put_behind
 from ability_search.search.stage import Phase, Ports, Stage
 from ability_search.search.wants import Wants
+from ability_search.store.pages import read_all
+from ability_search.store.values import Chunks, Columns, Read
 
 _TIMES = 3
 """Candidates compared per hit on the page."""
@@ -141,9 +143,11 @@ async def _embeddings(
 ) -> list[Sequence[float]]:
     """Return the vectors in order; a zero vector for a chunk that was replaced meanwhile."""
     collection = candidates.collection
-    known = await ports.store.embeddings(collection.type, [item.rid for item in items])
+    of = Chunks(handles=[item.handle for item in items])
+    rows = await read_all(ports.store, Read(of, collection, Columns(("handle", "embedding"))))
+    known = {row["handle"]: row["embedding"] for row in rows if row["embedding"]}
     nothing = [0.0] * collection.dimensions
-    return [known.get(item.rid, nothing) for item in items]
+    return [known.get(item.handle, nothing) for item in items]
 
 
 NAME = "diversity"

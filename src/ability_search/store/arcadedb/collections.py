@@ -16,7 +16,7 @@ from ability_search.store.arcadedb.schema import (
     create_generation,
     drop_generation,
 )
-from ability_search.store.records import Read, TermStatisticsEntry
+from ability_search.store.records import Searched, TermStatisticsEntry
 
 T = TypeVar("T")
 
@@ -160,10 +160,10 @@ def from_record(record: Mapping[str, Any]) -> Collection:
     return Collection(**{**known, "kinds": tuple(known.get("kinds", ()))})
 
 
-def read_of(answer: Mapping[str, Any], value: T) -> Read[T]:
+def read_of(answer: Mapping[str, Any], value: T) -> Searched[T]:
     """Return a value with the record among the rows ``collection`` of the same answer."""
     records = answer["collection"]
-    return Read(from_record(records[0]) if records else None, value)
+    return Searched(from_record(records[0]) if records else None, value)
 
 
 def to_record(collection: Collection) -> dict[str, Any]:

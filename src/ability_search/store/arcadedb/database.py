@@ -56,13 +56,13 @@ class Database:
             await check_new(self._scripts, exc)
             return []
 
-    async def generation_read(self, generation: str, statement: Statement) -> Any:
-        """Run a read of a generation.
+    async def generation_read(self, generation: str, statement: Statement, *others: str) -> Any:
+        """Run a read of a generation, or of several.
 
         Raises:
-            GenerationGone: if the generation does not exist.
+            GenerationGone: if a generation does not exist.
         """
-        with _generation(generation):
+        with _generation(generation, *others):
             return await self._scripts.read(*statement)
 
     async def write(self, statement: Statement, *, idempotent: bool = False) -> Any:
@@ -171,11 +171,12 @@ async def outlast(
 
 
 @contextmanager
-def _generation(generation: str) -> Iterator[None]:
+def _generation(*generations: str) -> Iterator[None]:
     """Raise GenerationGone if a statement of the block finds no type."""
     try:
         yield
     except StatementRefused as exc:
-        if exc.reason in MISSING:
-            raise GenerationGone(generation) from exc
-        raise
+        if exc.reason not in MISSING:
+            raise
+        named = (each for each in generations if each.removeprefix("Chunk") in exc.detail)
+        raise GenerationGone(next(named, generations[0])) from exc

@@ -7,7 +7,7 @@ type, because the engine converts between types when it compares (``1.5 = true``
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -33,9 +33,12 @@ _IS_STRING = "= 'STRING'"
 # stores lists of numbers as arrays, with a separate type for each kind of number.
 _IS_NO_SCALAR = f"NOT IN ['STRING', 'BOOLEAN', {_NUMBERS}]"
 _LAST_CHARACTER = 0x10FFFF
+_SAME: Mapping[str, str] = {}
 
 
-def to_sql(filter: Filter, *, prefix: str = "f") -> tuple[str, dict[str, Any]]:
+def to_sql(
+    filter: Filter, *, prefix: str = "f", columns: Mapping[str, str] = _SAME
+) -> tuple[str, dict[str, Any]]:
     """Translate a filter to the ``WHERE`` condition of a statement over one chunk type.
 
     The ``facets`` of its rows must be what :func:`ability_search.filters.facets.facets_of` returns
@@ -49,11 +52,12 @@ def to_sql(filter: Filter, *, prefix: str = "f") -> tuple[str, dict[str, Any]]:
         filter: a parsed filter.
         prefix: prefix of the parameter names (``f0``, ``f1``, ...), an identifier; two filters
             in one statement need different prefixes.
+        columns: names of columns, where those of the fields differ.
 
     Returns:
         The predicate, safe to join by ``AND``, and its parameters; ``true`` for everything.
     """
-    writer = _Writer(prefix)
+    writer = _Writer(prefix, columns)
     text = writer.write(filter)
     return (
         f"({text})" if isinstance(filter, Or) and len(filter.parts) > 1 else text
@@ -63,6 +67,7 @@ def to_sql(filter: Filter, *, prefix: str = "f") -> tuple[str, dict[str, Any]]:
 @dataclass(slots=True)
 class _Writer:
     prefix: str
+    columns: Mapping[str, str]
     params: dict[str, Any] = field(default_factory=dict)
     bound_keys: dict[str, str] = field(default_factory=dict)
 
@@ -140,7 +145,8 @@ class _Writer:
         return " AND ".join([*maps, f"{self._column(where)} IS NOT NULL"])
 
     def _column(self, where: Field) -> str:
-        return where.name + "".join(f"[{self._bind_key(key)}]" for key in where.path)
+        column = self.columns.get(where.name, where.name)
+        return column + "".join(f"[{self._bind_key(key)}]" for key in where.path)
 
     def _bind_key(self, key: str) -> str:
         if key not in self.bound_keys:

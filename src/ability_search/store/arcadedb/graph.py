@@ -9,7 +9,8 @@ from ability_search.filters.tree import Filter
 from ability_search.store.arcadedb.core import Statement, link_type
 from ability_search.store.arcadedb.filter_sql import to_sql
 from ability_search.store.arcadedb.search import ColumnSql
-from ability_search.store.records import LINKS_PER_HOP, Columns, GraphRequest
+from ability_search.store.records import LINKS_PER_HOP, GraphRequest
+from ability_search.store.values import Columns
 
 _LINKS_READ = 1000
 """Links to read for those that are followed."""
@@ -17,16 +18,6 @@ _CHUNKS = 2000
 """Chunks to compare in each hop."""
 _CHUNKS_OF_SOURCES = 10_000
 """Chunks to compare for the best chunks of sources."""
-
-
-def context_rows(chunk_type: str, chunk_ids: Sequence[str], filter: Filter | None) -> Statement:
-    """Select the texts of chunks, in any order, without those that no longer exist."""
-    also, params = _also(filter)
-    return Statement(
-        "SELECT @rid AS rid, chunkId, source, content, lead, overlap, chunkIndex, section,"
-        f" startLine, endLine FROM `{chunk_type}` WHERE chunkId IN :ids{also}",
-        {"ids": list(chunk_ids), **params},
-    )
 
 
 def best_chunks(
@@ -122,16 +113,6 @@ def walk(chunk_type: str, request: GraphRequest) -> Statement:
             **shown.params,
             **params,
         },
-    )
-
-
-def links(chunk_type: str, sources: Sequence[str], *, limit: int) -> Statement:
-    """Select links from or to some sources, the strongest first."""
-    return Statement(
-        f"SELECT source, target, kind, weight FROM `{link_type(chunk_type)}`"
-        " WHERE source IN :sources OR target IN :sources"
-        f" ORDER BY weight DESC, source, target, kind LIMIT {limit:d}",
-        {"sources": list(sources)},
     )
 
 

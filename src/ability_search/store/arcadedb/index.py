@@ -11,37 +11,21 @@ from typing import Any, TypeVar
 
 from ability_search.bounded_batches import batches
 from ability_search.collection import Collection
-from ability_search.errors import DatabaseUnavailable, GenerationGone, StatementRefused, TooLarge
+from ability_search.errors import GenerationGone, StatementRefused
 from ability_search.ops.metrics.meter import UNMETERED, Meter
-from ability_search.store.arcadedb import rows, verification, write
+from ability_search.store.arcadedb import rows, write
 from ability_search.store.arcadedb.collections import collection as collection_record
 from ability_search.store.arcadedb.collections import from_record
-from ability_search.store.arcadedb.core import Scripts, Statement, kind_type
-from ability_search.store.arcadedb.database import MISSING, Database, outlast
+from ability_search.store.arcadedb.core import Scripts, Statement
+from ability_search.store.arcadedb.database import Database, outlast
 from ability_search.store.arcadedb.schema import create_child_index, create_kinds, create_links
-from ability_search.store.arcadedb.search import build_graph, nearest
-from ability_search.store.records import (
-    ChunkRecord,
-    ChunkScores,
-    Neighbour,
-    Passage,
-    Read,
-    Replaced,
-    Replacement,
-    SourceRecord,
-    VectorCheck,
-    VectorPlaces,
-    WeightedChunk,
-    chunk_bytes,
-)
+from ability_search.store.arcadedb.search import nearest
+from ability_search.store.records import ChunkRecord, Neighbour, Replaced, Replacement, chunk_bytes
 from ability_search.store.stand_ins import Represented, moved
+from ability_search.store.values import Patch
 
 Row = Mapping[str, Any]
 T = TypeVar("T")
-
-_BUILDS = 10
-_BUILD_PAUSE = 60.0
-"""Seconds between checks of a graph whose build takes longer than a statement may."""
 _FEW = 16
 """Chunks that are converted to rows without a thread."""
 MESSAGE_BYTES = 4 << 20
@@ -130,9 +114,6 @@ class IndexSql(Database):
             )
         return moved(groups, new)
 
-    async def discard_staged(self, *, before: int) -> None:
-        await self.write(write.discard_staged(before=before))
-
     async def _parts(
         self, per_source: Sequence[Sequence[ChunkRecord]]
     ) -> tuple[write.Rows, write.Rows]:
@@ -189,105 +170,14 @@ class IndexSql(Database):
 
     # Sources
 
-    async def content_hashes(
-        self, collection: Collection, sources: Sequence[str]
-    ) -> Read[Mapping[str, str]]:
-        answer = await self.generation_read(
-            collection.type, write.source_hashes(collection.name, collection.type, sources)
-        )
-        record = answer["collection"]
-        return Read(
-            from_record(record[0]) if record else None,
-            {row["source"]: row["contentHash"] for row in answer["sources"]},
-        )
-
-    async def sources(
-        self,
-        generation: str,
-        *,
-        after: str,
-        limit: int,
-        files: bool = False,
-        children: bool = True,
-    ) -> list[str]:
-        statement = write.list_sources(
-            generation, after=after, limit=limit, files=files, children=children
-        )
-        found = await self.generation_read(generation, statement)
-        return [row["source"] for row in found]
-
-    async def documents_of(self, generation: str, sources: Sequence[str]) -> list[str]:
-        found = await self.generation_read(generation, write.child_sources(generation, sources))
-        return [row["source"] for row in found]
-
-    async def source_records(
-        self, generation: str, *, after: str, limit: int
-    ) -> list[SourceRecord]:
-        statement = write.source_records(generation, after=after, limit=limit)
-        try:
-            found = await self.generation_read(generation, statement)
-        except TooLarge:
-            if limit == 1:
-                raise
-            return await self.source_records(generation, after=after, limit=limit // 2)
-        return list(map(rows.source_record, found))
-
-    async def source_records_named(
-        self, generation: str, sources: Sequence[str]
-    ) -> list[SourceRecord]:
-        statement = verification.sources_named(generation, sources)
-        return list(map(rows.source_record, await self.generation_read(generation, statement)))
-
-    async def source_passages(
-        self, generation: str, source: str, *, kinds: bool = False
-    ) -> list[Passage]:
-        statement = write.source_passages(_chunk_type(generation, kinds=kinds), source)
-        return list(map(rows.passage, await self.generation_read(generation, statement)))
-
-    async def compare_sources(
-        self, generation: str, other: str, *, after: str, limit: int
-    ) -> tuple[list[tuple[str, str]], dict[str, str | None]]:
-        statement = verification.compare_sources(generation, other, after=after, limit=limit)
-        answer = await self.generation_read(generation, statement)
-        return (
-            [(row["source"], row["contentHash"]) for row in answer["live"]],
-            {row["source"]: row.get("origin") for row in answer["built"]},
-        )
-
-    async def count_sources(self, generation: str) -> tuple[int, int]:
-        counted = await self.generation_read(generation, verification.count_sources(generation))
-        return counted["sources"], counted["chunks"]
-
     # Checks
 
-    async def check_vectors(
-        self, generation: str, *, kinds: bool, dimensions: int, after: str, limit: int
-    ) -> VectorCheck:
-        page = await self.generation_read(
-            generation,
-            verification.check_vectors(
-                _chunk_type(generation, kinds=kinds),
-                dimensions=dimensions,
-                after=after,
-                limit=limit,
-            ),
-        )
-        return VectorCheck(page["last"], page["checked"], page["unfit"])
-
-    async def sample_chunks(self, generation: str, *, limit: int) -> list[WeightedChunk]:
-        statement = verification.sample_chunks(generation, limit=limit)
-        return list(map(_weighted, await self.generation_read(generation, statement)))
-
-    async def probe_chunks(
-        self, generation: str, *, newest: int, others: int, after: str
-    ) -> list[WeightedChunk]:
-        answer = await self.generation_read(
-            generation,
-            verification.some_chunks(generation, newest=newest, others=others, after=after),
-        )
-        return list(map(_weighted, answer["newest"] + answer["others"]))
-
     # Vectors
+
+    async def patch(self, collection: Collection, patches: Sequence[Patch]) -> None:
+        if patches:
+            statement = write.patch(collection.type, patches)
+            await self.generation_write(collection.type, statement)
 
     async def nearest(
         self,
@@ -311,95 +201,6 @@ class IndexSql(Database):
             for place in range(len(vectors))
         ]
 
-    async def vector_places(
-        self, model: str, record: str, *, dimensions: int | None, limit: int
-    ) -> VectorPlaces:
-        try:
-            found = await self._scripts.read(*write.vector_places(model, record, limit=limit))
-        except StatementRefused as exc:
-            if exc.reason not in MISSING:
-                raise
-            return VectorPlaces((), (), (), new=True)
-
-        def places(name: str) -> list[tuple[str, bool]]:
-            return [
-                (row["type"], kinds)
-                for row in found[name]
-                if dimensions in (None, row["dimensions"])
-                for kinds in ((False, True) if row.get("aspects") else (False,))
-            ]
-
-        return VectorPlaces(places("own"), places("live"), places("others"))
-
-    async def stored_vectors(
-        self, places: Sequence[tuple[str, bool]], keys: Sequence[str]
-    ) -> list[dict[str, Sequence[float]]]:
-        if not places:
-            return []
-        types = [_chunk_type(generation, kinds=kinds) for generation, kinds in places]
-        answer = await self.generation_read(places[0][0], write.known_vectors(types, keys))
-        return [
-            {row["vectorKey"]: row["vector"] or () for row in answer[f"v{place}"]}
-            for place in range(len(places))
-        ]
-
-    async def build_graph(self, generation: str, *, kinds: bool, dimensions: int) -> None:
-        probe = [1.0] + [0.0] * (dimensions - 1)
-        statement = build_graph(_chunk_type(generation, kinds=kinds), probe)
-        for left in reversed(range(_BUILDS)):
-            try:
-                await self.generation_read(generation, statement)
-                return
-            except DatabaseUnavailable as exc:
-                refused = isinstance(exc, StatementRefused) and exc.reason != "timeout"
-                if refused or isinstance(exc, GenerationGone) or not left:
-                    raise
-            await asyncio.sleep(_BUILD_PAUSE)
-
-    # Weights
-
-    async def outdated_weights(
-        self, generation: str, *, kinds: bool, average_length: float, after: str, limit: int
-    ) -> list[WeightedChunk]:
-        statement = write.outdated_weights(
-            _chunk_type(generation, kinds=kinds),
-            average_length=average_length,
-            after=after,
-            limit=limit,
-        )
-        return list(map(_weighted, await self.generation_read(generation, statement)))
-
-    async def set_weights(
-        self,
-        generation: str,
-        *,
-        kinds: bool,
-        average_length: float,
-        changes: Sequence[WeightedChunk],
-    ) -> None:
-        await self.generation_write(
-            generation,
-            write.set_weights(
-                _chunk_type(generation, kinds=kinds),
-                average_length=average_length,
-                changes=[
-                    {
-                        "chunkId": change.chunk_id,
-                        "duplicateOf": change.duplicate_of,
-                        "weights": list(change.weights),
-                    }
-                    for change in changes
-                ],
-            ),
-        )
-
-    async def set_scores(self, generation: str, scores: Sequence[ChunkScores]) -> None:
-        await self.generation_write(generation, write.set_scores(generation, scores))
-
-
-def _chunk_type(generation: str, *, kinds: bool) -> str:
-    return kind_type(generation) if kinds else generation
-
 
 async def _of_chunks(
     compute: Callable[[Sequence[ChunkRecord]], T], chunks: Sequence[ChunkRecord]
@@ -414,15 +215,3 @@ def _rows(chunks: Sequence[ChunkRecord]) -> list[dict[str, Any]]:
 
 def _bytes(chunks: Sequence[ChunkRecord]) -> int:
     return sum(map(chunk_bytes, chunks))
-
-
-def _weighted(row: Row) -> WeightedChunk:
-    return WeightedChunk(
-        chunk_id=row["chunkId"],
-        terms=row.get("terms") or (),
-        weights=row.get("weights") or (),
-        lengths=row.get("lengths") or (),
-        average_length=row.get("averageLength") or 0.0,
-        duplicate_of=row.get("duplicateOf"),
-        embedding=row.get("embedding"),
-    )

@@ -11,30 +11,23 @@ from ability_search.collection import Collection
 from ability_search.filters.tree import Filter
 from ability_search.store.arcadedb.collections import from_record
 from ability_search.store.arcadedb.database import Database
-from ability_search.store.arcadedb.graph import best_chunks, context_rows, links, walk
-from ability_search.store.arcadedb.rows import CHUNK_COLUMNS, CHUNK_FIELDS, link, passage
+from ability_search.store.arcadedb.graph import best_chunks, walk
+from ability_search.store.arcadedb.rows import CHUNK_FIELDS, link
 from ability_search.store.arcadedb.search import (
     COPIES,
     candidates,
-    chunk_embedding,
-    embeddings,
-    hit_rows,
     metadata_names,
     steps,
 )
-from ability_search.store.halves import in_halves
 from ability_search.store.records import (
-    TEXT_FIELDS,
-    ChunkText,
-    Columns,
     GraphAnswer,
     GraphRequest,
     Link,
-    Passage,
-    Read,
     Row,
     Search,
+    Searched,
 )
+from ability_search.store.values import Columns
 
 _PAUSES = (0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128)
 """Seconds to wait before each repeated search after a commit in progress was seen."""
@@ -55,7 +48,7 @@ class SearchSql(Database):
         columns: Columns,
         *,
         first: int = 0,
-    ) -> Read[Mapping[str, Sequence[Row]]]:
+    ) -> Searched[Mapping[str, Sequence[Row]]]:
         statement = candidates(
             collection.name,
             collection.type,
@@ -72,36 +65,7 @@ class SearchSql(Database):
             if pause is None or _complete(answer):
                 break
             await asyncio.sleep(pause)
-        return Read(_record(answer), _lists(answer, searches, metadata_names(columns)))
-
-    async def chunks(
-        self, generation: str, rids: Sequence[str], *, compared: Sequence[str] = ()
-    ) -> list[ChunkText]:
-        async def read(part: Sequence[str]) -> list[ChunkText]:
-            answer = await self.generation_read(
-                generation, hit_rows(generation, part, compared=compared)
-            )
-            rows = answer["rows"] if compared else answer
-            return [_chunk(row, compared=len(compared)) for row in rows]
-
-        return await in_halves(read, rids)
-
-    async def chunk(self, collection: Collection, chunk_id: str) -> Read[ChunkText | None]:
-        answer = await self.generation_read(
-            collection.type, chunk_embedding(collection.name, collection.type, chunk_id)
-        )
-        rows = answer["chunk"]
-        return Read(_record(answer), _chunk(rows[0]) if rows else None)
-
-    async def embeddings(self, generation: str, rids: Sequence[str]) -> dict[str, Sequence[float]]:
-        rows = await self.generation_read(generation, embeddings(generation, rids))
-        return {row["rid"]: row["embedding"] for row in rows if row["embedding"]}
-
-    async def passages(
-        self, generation: str, chunk_ids: Sequence[str], filter: Filter | None
-    ) -> list[Passage]:
-        rows = await self.generation_read(generation, context_rows(generation, chunk_ids, filter))
-        return [passage(row) for row in rows]
+        return Searched(_record(answer), _lists(answer, searches, metadata_names(columns)))
 
     async def best_chunks(
         self,
@@ -135,10 +99,6 @@ class SearchSql(Database):
             rows=[_row(row, row.get(request.by), keys) for row in answer["found"]],
             hops=[(_links(answer, f"out{hop}"), _links(answer, f"in{hop}")) for hop in hops],
         )
-
-    async def links(self, generation: str, sources: Sequence[str], *, limit: int) -> list[Link]:
-        found = await self.generation_read(generation, links(generation, sources, limit=limit))
-        return list(map(link, found))
 
 
 def _complete(answer: Mapping[str, Any]) -> bool:
@@ -188,17 +148,6 @@ def _row(row: Mapping[str, Any], score: float | None, keys: Mapping[str, str]) -
     if keys:
         columns["metadata"] = {key: columns.pop(name, None) for name, key in keys.items()}
     return Row(row["rid"], row["chunkId"], 0.0 if score is None else score, columns)
-
-
-def _chunk(row: Mapping[str, Any], *, compared: int = 0) -> ChunkText:
-    values: dict[str, Any] = {name: row.get(CHUNK_COLUMNS[name]) for name in TEXT_FIELDS}
-    values["metadata"] = values["metadata"] or {}
-    return ChunkText(
-        row["rid"],
-        **values,
-        cosines=[row.get(f"like{place}") for place in range(compared)],
-        embedding=row.get("embedding"),
-    )
 
 
 def _links(answer: Mapping[str, Any], name: str) -> list[Link]:

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping
+from dataclasses import MISSING, fields
+from functools import cache
 from typing import Any
 
 from ability_search.store.records import (
-    TEXT_FIELDS,
     ChunkRecord,
     Link,
-    Passage,
     SourceRecord,
     TermStatisticsEntry,
 )
@@ -71,10 +71,8 @@ def shorter(expression: str, length: int) -> str:
     )
 
 
-HIT_COLUMNS = ", ".join(CHUNK_COLUMNS[name] for name in TEXT_FIELDS)
-"""The columns of a :class:`ChunkText`."""
 _LISTS = ("facets", "dates", "embedding", "terms", "weights", "lengths")
-_SOURCE_COLUMNS = {
+SOURCE_COLUMNS = {
     "source": "source",
     "title": "title",
     "content_hash": "contentHash",
@@ -128,7 +126,7 @@ def chunk_record(row: Row) -> ChunkRecord:
 
 def source_row(record: SourceRecord) -> dict[str, Any]:
     """Return the row of a source record to store."""
-    row = {column: getattr(record, name) for name, column in _SOURCE_COLUMNS.items()}
+    row = {column: getattr(record, name) for name, column in SOURCE_COLUMNS.items()}
     return row | {
         "metadata": dict(record.metadata),
         "links": [dict(link) for link in record.links],
@@ -138,7 +136,7 @@ def source_row(record: SourceRecord) -> dict[str, Any]:
 
 def source_record(row: Row) -> SourceRecord:
     """Convert a whole row of a source."""
-    fields = {"tokens_min": None, "tokens_max": None, **_fields(row, _SOURCE_COLUMNS)}
+    fields = {"tokens_min": None, "tokens_max": None, **_fields(row, SOURCE_COLUMNS)}
     return SourceRecord(**fields)
 
 
@@ -157,23 +155,6 @@ def link(row: Row) -> Link:
     return Link(row["source"], row["target"], row["kind"], row["weight"])
 
 
-def passage(row: Row) -> Passage:
-    """Convert a row with the text of a chunk."""
-    return Passage(
-        chunk_id=row.get("chunkId") or "",
-        source=row.get("source") or "",
-        content=row["content"],
-        lead=row.get("lead") or "",
-        overlap=row.get("overlap") or 0,
-        chunk_index=row["chunkIndex"],
-        section=row.get("section"),
-        start_line=row.get("startLine"),
-        end_line=row.get("endLine"),
-        rid=row.get("rid"),
-        created_at=row.get("createdAt"),
-    )
-
-
 def statistics_entry(row: Row) -> TermStatisticsEntry:
     """Convert a row of the log of term statistics."""
     added = row.get("added")
@@ -184,6 +165,12 @@ def statistics_entry(row: Row) -> TermStatisticsEntry:
         removed=row.get("removed") or (),
         removed_lengths=row.get("removedLengths") or (),
     )
+
+
+@cache
+def defaults(record: type) -> Mapping[str, Any]:
+    """Return the defaults of the fields of a record."""
+    return {each.name: each.default for each in fields(record) if each.default is not MISSING}
 
 
 def _fields(row: Row, columns: Mapping[str, str]) -> dict[str, Any]:

@@ -12,15 +12,15 @@ from ability_search.filters.tree import Filter
 from ability_search.store.arcadedb.commit_visibility import NOTES
 from ability_search.store.arcadedb.core import Predicate, Statement, kind_type, rows_together
 from ability_search.store.arcadedb.filter_sql import to_sql
-from ability_search.store.arcadedb.rows import CHUNK_COLUMNS, HIT_COLUMNS, SPARE, shorter
+from ability_search.store.arcadedb.rows import CHUNK_COLUMNS, SPARE, shorter
 from ability_search.store.records import (
     VALUE_LENGTH,
-    Columns,
     Search,
     TermSearch,
     VectorSearch,
     metadata_key,
 )
+from ability_search.store.values import Columns
 
 _NO_COLUMNS = Columns()
 _COLLECTION = "SELECT FROM Collection WHERE name = :name"
@@ -393,56 +393,6 @@ def nearest(
     return Statement(
         rows_together(queries, queries),
         {f"v{place}": list(vector) for place, vector in enumerate(vectors)},
-    )
-
-
-def hit_rows(chunk_type: str, rids: Sequence[str], *, compared: Sequence[str] = ()) -> Statement:
-    """Select chunks by record id, in any order; those that are gone are left out.
-
-    Args:
-        chunk_type: Their generation.
-        rids: Their record ids.
-        compared: Record ids among these: each row has its cosine to them in ``like0``, ``like1``,
-            ..., which means nothing if that chunk is left out.
-
-    Returns the rows, or with ``compared`` a map with them under ``rows``.
-    """
-    if not compared:
-        text = f"SELECT @rid AS rid, {HIT_COLUMNS} FROM `{chunk_type}` WHERE @rid IN :rids"
-        return Statement(text, {"rids": list(rids)})
-    queries, likeness = {}, []
-    for place in range(len(compared)):
-        queries[f"e{place}"] = (
-            f"SELECT {_VECTOR} AS embedding FROM `{chunk_type}` WHERE @rid = :compared{place}"
-        )
-        # The comparison refuses to be without one; if that chunk is gone, its row is missing too.
-        other = f"ifnull($e{place}[0].embedding, $embedding)"
-        likeness.append(f"vectorCosineSimilarity($embedding, {other}) AS like{place}")
-    queries["rows"] = (
-        f"SELECT @rid AS rid, {HIT_COLUMNS}, {', '.join(likeness)}"
-        f" FROM `{chunk_type}` LET $embedding = {_VECTOR} WHERE @rid IN :rids"
-    )
-    return Statement(
-        rows_together(queries, ["rows"]),
-        {"rids": list(rids), **{f"compared{place}": rid for place, rid in enumerate(compared)}},
-    )
-
-
-def chunk_embedding(name: str, chunk_type: str, chunk_id: str) -> Statement:
-    """Select one chunk with its embedding, and the current record of the collection."""
-    columns = f"@rid AS rid, {HIT_COLUMNS}, {_VECTOR} AS embedding"
-    queries = {
-        "collection": _COLLECTION,
-        "chunk": f"SELECT {columns} FROM `{chunk_type}` WHERE chunkId = :chunkId",
-    }
-    return Statement(rows_together(queries, queries), {"name": name, "chunkId": chunk_id})
-
-
-def embeddings(chunk_type: str, rids: Sequence[str]) -> Statement:
-    """Select the vectors of chunks by record id: rows ``rid, embedding``, in any order."""
-    return Statement(
-        f"SELECT @rid AS rid, {_VECTOR} AS embedding FROM `{chunk_type}` WHERE @rid IN :rids",
-        {"rids": list(rids)},
     )
 
 

@@ -1,99 +1,96 @@
-"""The store in ArcadeDB, with the reads that copy whole collections."""
+"""The store in ArcadeDB."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
 
-from ability_search.store.arcadedb import rows
+from ability_search.collection import Collection
+from ability_search.errors import DatabaseUnavailable, GenerationGone, StatementRefused
+from ability_search.ops.metrics.meter import UNMETERED, Meter
+from ability_search.store.arcadedb import write
 from ability_search.store.arcadedb.collections import CollectionSql
-from ability_search.store.arcadedb.core import Statement, kind_type, source_type
-from ability_search.store.arcadedb.database import Database
-from ability_search.store.arcadedb.index import IndexSql
+from ability_search.store.arcadedb.core import Scripts, kind_type
+from ability_search.store.arcadedb.index import MESSAGE_BYTES, IndexSql
 from ability_search.store.arcadedb.jobs import JobSql
-from ability_search.store.arcadedb.overview import OverviewSql
+from ability_search.store.arcadedb.read import ReadSql
 from ability_search.store.arcadedb.retrieval import SearchSql
+from ability_search.store.arcadedb.search import build_graph
 from ability_search.store.arcadedb.session_records import SessionSql
 from ability_search.store.arcadedb.usage import UsageSql
-from ability_search.store.records import ChunkRecord, SourceRecord
 
-_POSITION_BITS = 40
-"""Bits of a place that hold the position in a bucket; those above hold the bucket."""
+log = logging.getLogger(__name__)
 
-
-class CopySql(Database):
-    """Reads of whole collections, see :class:`.port.CopyStore`."""
-
-    async def source_order(
-        self, generation: str, *, after: str, limit: int
-    ) -> list[tuple[str, int]]:
-        found = await self.generation_read(
-            generation, source_places(generation, after=after, limit=limit)
-        )
-        return [(row["source"], _place(row["rid"])) for row in found]
-
-    async def source_records_at(
-        self, generation: str, places: Sequence[int]
-    ) -> dict[int, SourceRecord]:
-        found = await self.generation_read(
-            generation, source_records_at(generation, [_rid(place) for place in places])
-        )
-        return {_place(row["@rid"]): rows.source_record(row) for row in found}
-
-    async def chunk_records(
-        self, generation: str, sources: Sequence[str], *, kinds: bool, first: int, end: int
-    ) -> list[ChunkRecord]:
-        chunk_type = kind_type(generation) if kinds else generation
-        found = await self.generation_read(
-            generation, source_chunks(chunk_type, sources, first=first, end=end)
-        )
-        return [rows.chunk_record(row) for row in found]
+_BUILDS = 10
+_BUILD_PAUSE = 60.0
+"""Seconds between checks of a graph whose build takes longer than a statement may."""
+_STALE_AFTER = 6 * 3600 * 1000
+"""Milliseconds after which staged chunks count as left behind."""
+_SWEEP_EVERY = 600 * 1000
 
 
 class ArcadeStore(
     CollectionSql,
     IndexSql,
-    CopySql,
-    OverviewSql,
     SearchSql,
+    ReadSql,
     JobSql,
     UsageSql,
     SessionSql,
 ):
-    """A :class:`~ability_search.store.port.Store` in an ArcadeDB database."""
+    """A :class:`~ability_search.store.port.Store` in an ArcadeDB database.
 
-
-def _place(rid: str) -> int:
-    bucket, _, position = rid.removeprefix("#").partition(":")
-    return int(bucket) << _POSITION_BITS | int(position)
-
-
-def _rid(place: int) -> str:
-    return f"#{place >> _POSITION_BITS}:{place & (1 << _POSITION_BITS) - 1}"
-
-
-def source_places(chunk_type: str, *, after: str, limit: int) -> Statement:
-    """Select the record ids of Source records greater than ``after``, in order, at most ``limit``.
-
-    Rows ``source`` and ``rid``.
+    Args:
+        scripts: Runs scripts over the ``arcade-*`` tools.
+        message_bytes: Maximum bytes of chunks in one statement; a larger source is staged in parts.
+        scan_below: Number of chunks from which a vector graph is built; fewer are compared.
+        now: Returns the time in epoch milliseconds.
+        meter: Counts retried replacements.
     """
-    return Statement(
-        f"SELECT source, @rid AS rid FROM `{source_type(chunk_type)}` WHERE source > :floor"
-        f" ORDER BY source LIMIT {limit:d}",
-        {"floor": after},
-    )
 
+    def __init__(
+        self,
+        scripts: Scripts,
+        *,
+        message_bytes: int = MESSAGE_BYTES,
+        scan_below: int = 1,
+        now: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+        meter: Meter = UNMETERED,
+    ) -> None:
+        super().__init__(scripts, message_bytes=message_bytes, now=now, meter=meter)
+        self._scan_below = scan_below
+        self._next_sweep = 0
 
-def source_records_at(chunk_type: str, rids: Sequence[str]) -> Statement:
-    """Select whole Source records by their ``rid``, in any order."""
-    return Statement(
-        f"SELECT FROM `{source_type(chunk_type)}` WHERE @rid IN :rids", {"rids": list(rids)}
-    )
+    async def settle(self, collection: Collection) -> Collection:
+        for flag, chunk_type, chunks in (
+            ("graph", collection.type, collection.chunks),
+            ("kind_graph", kind_type(collection.type), collection.kind_chunks),
+        ):
+            if chunks >= self._scan_below and not getattr(collection, flag):
+                await self._build_graph(collection, chunk_type)
+                changed: dict[str, Any] = {flag: True}
+                await self.update_collection(collection, changed)
+                collection = replace(collection, **changed)
+                log.info("built a vector graph of %s, %d chunks", collection.name, chunks)
+        now = self._now()
+        if now >= self._next_sweep:
+            self._next_sweep = now + _SWEEP_EVERY
+            await self.write(write.discard_staged(before=now - _STALE_AFTER))
+        return collection
 
-
-def source_chunks(chunk_type: str, sources: Sequence[str], *, first: int, end: int) -> Statement:
-    """Select whole chunks ``first`` to ``end - 1`` of each of ``sources``, in no order."""
-    return Statement(
-        f"SELECT FROM `{chunk_type}` WHERE source IN :sources"
-        f" AND chunkIndex >= {first:d} AND chunkIndex < {end:d}",
-        {"sources": list(sources)},
-    )
+    async def _build_graph(self, collection: Collection, chunk_type: str) -> None:
+        """Build a vector graph now, so that no query has to wait for it."""
+        statement = build_graph(chunk_type, [1.0] + [0.0] * (collection.dimensions - 1))
+        for left in reversed(range(_BUILDS)):
+            try:
+                await self.generation_read(collection.type, statement)
+                return
+            except DatabaseUnavailable as exc:
+                refused = isinstance(exc, StatementRefused) and exc.reason != "timeout"
+                if refused or isinstance(exc, GenerationGone) or not left:
+                    raise
+            await asyncio.sleep(_BUILD_PAUSE)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ability_search.collection import Collection, public_name
+from ability_search.collection import Collection
 from ability_search.store.arcadedb.commit_visibility import COMMIT, commit_params
 from ability_search.store.arcadedb.core import (
     Statement,
@@ -16,8 +16,16 @@ from ability_search.store.arcadedb.core import (
     rows_together,
     source_type,
 )
-from ability_search.store.arcadedb.rows import COUNTED, STORED_COLUMNS, link_row, source_row
-from ability_search.store.records import ChunkScores, Replacement
+from ability_search.store.arcadedb.rows import (
+    CHUNK_COLUMNS,
+    COUNTED,
+    SPARE,
+    STORED_COLUMNS,
+    link_row,
+    source_row,
+)
+from ability_search.store.records import Replacement
+from ability_search.store.values import Patch
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,62 +51,6 @@ _TOTALS = (
     " sum(tokens) AS tokens, min(tokensMin) AS lo, max(tokensMax) AS hi"
 )
 """Totals in the collection's record."""
-
-
-def source_hashes(name: str, chunk_type: str, sources: Sequence[str]) -> Statement:
-    """Select the content hashes of some sources, and the collection's record.
-
-    Returns one map: ``collection`` (rows) and ``sources`` (rows ``source, contentHash``).
-    """
-    return Statement(
-        f"""
-        LET c = SELECT FROM Collection WHERE name = :name;
-        LET s = SELECT source, contentHash FROM `{source_type(chunk_type)}`
-            WHERE source IN :sources;
-        RETURN {{'collection': $c, 'sources': $s}};
-        """,
-        {"name": name, "sources": list(sources)},
-    )
-
-
-def list_sources(
-    chunk_type: str, *, after: str, limit: int, files: bool, children: bool
-) -> Statement:
-    """Select source names greater than ``after``, in order, see :class:`.port.IndexStore`."""
-    kept = "file = true" if files else COUNTED
-    if not children:
-        kept += " AND aspectOf IS NULL"
-    return Statement(
-        f"SELECT source FROM `{source_type(chunk_type)}` WHERE source > :floor AND {kept}"
-        f" ORDER BY source LIMIT {limit:d}",
-        {"floor": after},
-    )
-
-
-def source_records(chunk_type: str, *, after: str, limit: int) -> Statement:
-    """Select source records after the name ``after``, in order, without generated kinds."""
-    return Statement(
-        f"SELECT FROM `{source_type(chunk_type)}` WHERE source > :floor"
-        f" AND generated IS NULL ORDER BY source LIMIT {limit:d}",
-        {"floor": after},
-    )
-
-
-def source_passages(chunk_type: str, source: str) -> Statement:
-    """Select the parts of the text of a source, in chunk order."""
-    return Statement(
-        f"SELECT content, lead, overlap, chunkIndex, createdAt FROM `{chunk_type}`"
-        " WHERE source = :source ORDER BY chunkIndex",
-        {"source": source},
-    )
-
-
-def child_sources(chunk_type: str, sources: Sequence[str]) -> Statement:
-    """Select the sources of the documents of some sources, derived kinds included."""
-    return Statement(
-        f"SELECT source FROM `{source_type(chunk_type)}` WHERE aspectOf IN :sources",
-        {"sources": list(sources)},
-    )
 
 
 def represented(chunk_type: str, sources: Sequence[str], keys: Sequence[str]) -> Statement:
@@ -339,116 +291,43 @@ def discard_staged(*, before: int) -> Statement:
     )
 
 
-# Renewing weights
+# Patches
+
+_INDEXED = frozenset({"weights"})
+"""Fields that the indexes have, so that searches wait for the commit."""
 
 
-def outdated_weights(
-    chunk_type: str, *, average_length: float, after: str, limit: int
-) -> Statement:
-    """Select chunks behind ``after`` whose BM25 weights assume another average length."""
-    return Statement(
-        "SELECT chunkId, duplicateOf, ifnull(terms, spareTerms) AS terms,"
-        " ifnull(weights, spareWeights) AS weights, lengths, averageLength"
-        f" FROM `{chunk_type}`"
-        " WHERE chunkId > :floor AND averageLength <> :average"
-        f" ORDER BY chunkId LIMIT {limit:d}",
-        {"average": average_length, "floor": after},
-    )
+def patch(chunk_type: str, patches: Sequence[Patch]) -> Statement:
+    """Change fields of chunks that have the values that the patches require."""
+    groups: dict[str, list[Mapping[str, Any]]] = {}
+    for each in patches:
+        row: dict[str, Any] = {"chunkId": each.chunk_id}
+        row |= {f"set_{name}": value for name, value in each.fields.items()}
+        row |= {f"if_{name}": value for name, value in each.where.items()}
+        groups.setdefault(" ".join(_updates(chunk_type, each)), []).append(row)
+    steps = [f"FOREACH ($p IN :rows{n}) {{ {updates} }}" for n, updates in enumerate(groups)]
+    params: dict[str, Any] = {f"rows{n}": rows for n, rows in enumerate(groups.values())}
+    if any(_INDEXED & each.fields.keys() for each in patches):
+        params |= commit_params(chunk_type, [each.chunk_id for each in patches])
+        return Statement(f"BEGIN; {' '.join(steps)} {COMMIT}", {**params, "type": chunk_type})
+    return Statement(f"BEGIN; {' '.join(steps)} COMMIT;", params)
 
 
-def set_weights(
-    chunk_type: str, *, average_length: float, changes: Sequence[Mapping[str, Any]]
-) -> Statement:
-    """Write new weights; each change has ``chunkId``, ``duplicateOf`` and ``weights``.
-
-    A chunk that became a duplicate, or no longer is one, is skipped.
-    """
-    return Statement(
-        f"""
-        BEGIN;
-        FOREACH ($change IN :changes) {{
-            UPDATE `{chunk_type}` SET weights = $change.weights, averageLength = :average
-                WHERE chunkId = $change.chunkId AND duplicateOf IS NULL;
-        }}
-        FOREACH ($spare IN :spares) {{
-            UPDATE `{chunk_type}` SET spareWeights = $spare.weights, averageLength = :average
-                WHERE chunkId = $spare.chunkId AND duplicateOf IS NOT NULL;
-        }}
-        {COMMIT}
-        """,
-        {
-            **commit_params(chunk_type, [change["chunkId"] for change in changes]),
-            "type": chunk_type,
-            "average": average_length,
-            "changes": [change for change in changes if change["duplicateOf"] is None],
-            "spares": [change for change in changes if change["duplicateOf"] is not None],
-        },
-    )
-
-
-def set_scores(chunk_type: str, scores: Sequence[ChunkScores]) -> Statement:
-    """Write scores of chunks. No index has them, so no search waits for the commit."""
-    return Statement(
-        f"""
-        BEGIN;
-        FOREACH ($each IN :scores) {{
-            UPDATE `{chunk_type}` SET centrality = $each.centrality, novelty = $each.novelty
-                WHERE chunkId = $each.chunkId;
-        }}
-        COMMIT;
-        """,
-        {
-            "scores": [
-                {"chunkId": each.chunk_id, "centrality": each.centrality, "novelty": each.novelty}
-                for each in scores
-            ]
-        },
-    )
-
-
-# Stored vectors
-
-_PLACES = "type, aspects, dimensions"
-
-
-def vector_places(model: str, record: str, *, limit: int) -> Statement:
-    """Select collections whose vectors can be reused.
-
-    Args:
-        model: The model of the vectors.
-        record: Name of the record that needs vectors; it may be under construction.
-        limit: Maximum number of other collections, the last changed first.
-
-    Returns one map: ``own``, ``live`` (if another generation is being built) and ``others``,
-    rows ``type, aspects, dimensions``.
-    """
-    wanted = f"SELECT {_PLACES} FROM Collection WHERE model = :model"
-    queries = {
-        "own": f"{wanted} AND name = :record",
-        "live": f"{wanted} AND name = :live AND name <> :record",
-        "others": f"{wanted} AND name NOT IN [:record, :live] AND chunks > 0"
-        f" ORDER BY updatedAt DESC LIMIT {limit:d}",
-    }
-    return Statement(
-        rows_together(queries, queries),
-        {"model": model, "record": record, "live": public_name(record)},
-    )
-
-
-def known_vectors(chunk_types: Sequence[str], keys: Sequence[str]) -> Statement:
-    """Select one vector for each key, from each type.
-
-    Returns one map: ``v0``, ``v1``, ..., for each type rows ``vectorKey, vector``.
-    """
-    queries = {}
-    for place, chunk_type in enumerate(chunk_types):
-        queries[f"k{place}"] = (
-            f"SELECT vectorKey, min(chunkId) AS chunkId FROM `{chunk_type}`"
-            " WHERE vectorKey IN :keys GROUP BY vectorKey"
-        )
-        queries[f"v{place}"] = (
-            "SELECT vectorKey, ifnull(embedding, spareEmbedding) AS vector"
-            f" FROM `{chunk_type}` WHERE chunkId IN $k{place}.chunkId"
-        )
-    found = [f"v{place}" for place in range(len(chunk_types))]
-    return Statement(rows_together(queries, found), {"keys": list(keys)})
+def _updates(chunk_type: str, patch: Patch) -> Iterator[str]:
+    """Yield the updates of a patch ``$p``; some fields of duplicates have columns of their own."""
+    target = kind_type(chunk_type) if patch.layer else chunk_type
+    required = [
+        f"{CHUNK_COLUMNS[name]} {'IS NULL' if value is None else f'= $p.if_{name}'}"
+        for name, value in patch.where.items()
+    ]
+    if not SPARE.keys() & patch.fields.keys():
+        states = {"": CHUNK_COLUMNS}
+    else:
+        states = {
+            "duplicateOf IS NULL": CHUNK_COLUMNS,
+            "duplicateOf IS NOT NULL": CHUNK_COLUMNS | SPARE,
+        }
+    for state, columns in states.items():
+        sets = ", ".join(f"{columns[name]} = $p.set_{name}" for name in patch.fields)
+        where = " AND ".join(filter(None, ["chunkId = $p.chunkId", state, *required]))
+        yield f"UPDATE `{target}` SET {sets} WHERE {where};"
