@@ -19,6 +19,8 @@ from ability_search.index.pipeline import IndexPipeline
 from ability_search.index.preparation import Prepared, Recipe, analyzed
 from ability_search.index.stored_sources import StoredSources
 from ability_search.store.memory import MemoryStore
+from ability_search.store.pages import read_all
+from ability_search.store.values import Chunks, Read
 from ability_search.text.analyzer import analyzer_for
 from ability_search.text.token_counter import EstimatedTokens
 from ability_search.tools.handlers import Services
@@ -189,7 +191,5 @@ async def test_extensions_add_steps_and_without_them_there_are_none(services: Se
         assert not report.unchanged, "what steps depend on is part of the hash"
     assert await stored(services) == ["a.md", "loud"]
     collection = await services.ports.registry.get("docs")
-    (chunk,) = await ports.store.chunk_records(
-        collection.type, ["a.md"], kinds=False, first=0, end=9
-    )
+    (chunk,) = await read_all(ports.store, Read(Chunks(sources=["a.md"]), collection))
     assert ("title=a" in chunk.facets, list(chunk.dates)) == (True, [1, 2])
