@@ -53,7 +53,7 @@ class LostAnswers(BrokerScripts):
         return answer
 
 
-_ONCE = ("test_stored_collections", "test_stored_jobs")
+_ONCE = ("test_stored_collections", "test_stored_jobs", "test_committed_once")
 """What changes at most once, and must do so if the answer is lost."""
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Container, Iterable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
@@ -17,6 +16,7 @@ from ability_search.documents import SparseVector
 from ability_search.errors import GenerationGone
 from ability_search.filters.predicate import matches
 from ability_search.filters.tree import Filter
+from ability_search.store.memory_records import MemoryRecords, clock
 from ability_search.store.records import (
     VALUE_LENGTH,
     ChunkRecord,
@@ -151,19 +151,15 @@ class LeasedJob:
     """End of the lease; ``None`` once the job has ended."""
 
 
-def _clock() -> int:
-    return time.time_ns() // 1_000_000
-
-
-class Tables:
+class Tables(MemoryRecords):
     """Tables of the store and what all its parts need.
 
     Args:
         now: The clock of the store, in epoch milliseconds.
     """
 
-    def __init__(self, now: Callable[[], int] = _clock) -> None:
-        self._now = now
+    def __init__(self, now: Callable[[], int] = clock) -> None:
+        super().__init__(now)
         self._records: dict[str, Collection] = {}
         self._generations: dict[str, Generation] = {}
         self._due: dict[str, int] = {}

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 from ability_search.collection import Collection
 from ability_search.filters.tree import Filter
+from ability_search.store import values
 from ability_search.store.records import (
     ChunkRecord,
     ChunkScores,
@@ -44,6 +45,36 @@ from ability_search.store.records import (
     VectorPlaces,
     WeightedChunk,
 )
+from ability_search.store.values import Change, Committed, Count, Counted, Page
+
+
+class RecordStore(Protocol):
+    """Small records, and transactions of changes to them."""
+
+    async def read(self, asks: Sequence[values.Read | Count]) -> list[Page | Counted]:
+        """Answer several questions in one round trip.
+
+        A page may have fewer items than its limit, and go on, because of the size of messages.
+
+        Raises:
+            TooLarge: if a single item does not fit into a message.
+        """
+
+    async def commit(self, changes: Sequence[Change]) -> Committed:
+        """Make all changes in one transaction, in order, or none.
+
+        A change whose condition does not hold refuses all of them. A commit is repeated on
+        conflicts with other writers. If the answer is lost it is repeated too, and is done if what
+        refuses the repetition is that it was done before; unless it has an :class:`Add`.
+
+        Who read a record as expired, and puts one with its revision, is the only one to do so: each
+        renewal of a lease is a new revision.
+
+        Raises:
+            DatabaseUnavailable: if the store remains unavailable; whether the transaction was
+                committed is then unknown.
+            TooLarge: if the changes do not fit into a message.
+        """
 
 
 class CollectionStore(Protocol):
@@ -525,6 +556,7 @@ class SessionStore(Protocol):
 
 
 class Store(
+    RecordStore,
     CollectionStore,
     TermStatisticsStore,
     SearchStore,

@@ -11,6 +11,7 @@ from ability_search.store.arcadedb.database import Database
 from ability_search.store.arcadedb.index import IndexSql
 from ability_search.store.arcadedb.jobs import JobSql
 from ability_search.store.arcadedb.overview import OverviewSql
+from ability_search.store.arcadedb.record_sql import RecordSql
 from ability_search.store.arcadedb.retrieval import SearchSql
 from ability_search.store.arcadedb.session_records import SessionSql
 from ability_search.store.arcadedb.usage import UsageSql
@@ -58,6 +59,7 @@ class ArcadeStore(
     JobSql,
     UsageSql,
     SessionSql,
+    RecordSql,
 ):
     """A :class:`~ability_search.store.port.Store` in an ArcadeDB database."""
 
