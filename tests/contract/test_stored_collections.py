@@ -24,8 +24,10 @@ from tests.contract.stored_records import (
 
 from ability_search.collection import Collection
 from ability_search.errors import GenerationGone
+from ability_search.store.halves import all_records
 from ability_search.store.port import Store
-from ability_search.store.records import Columns, GraphRequest, Job, OverviewRequest, Use
+from ability_search.store.records import Columns, GraphRequest, Job, OverviewRequest
+from ability_search.store.values import Put, Records, of_collection
 
 
 async def test_new_store_answers_as_if_empty(store: Store) -> None:
@@ -37,9 +39,6 @@ async def test_new_store_answers_as_if_empty(store: Store) -> None:
     assert await store.job("notes", "reindex") is None
     assert await store.orphaned_jobs("reindex") == []
     assert await store.records_under_construction() == set()
-    assert await store.agents("notes") == []
-    assert await store.uses("agent", ["notes:a:0"]) == {}
-    assert await store.uses_of("agent", "notes", after="", limit=10) == []
     assert await store.term_statistics("Chunk_x", after=0) == []
 
 
@@ -95,16 +94,14 @@ async def test_deleted_collection_is_gone_with_all_that_belongs_to_it(store: Sto
     await store.create_generation(built)
     job = Job("1", "reindex", "notes", owner="me", record=built.name)
     assert await store.begin_job(job, lease=HOUR, built=built)
-    await store.put_uses(
-        [Use("agent", "notes", "notes:a:0", 1, 1), Use("agent", "other", "other:a:0", 2, 1)]
-    )
+    of = [Records("note", of_collection(name)) for name in ("notes", "other")]
+    await store.commit([Put("note", each.scope or "", (), {}) for each in of])
     assert await store.delete_collection(stored)
     assert await store.collections() == [other]
     assert await store.generations() == [other.type]
     assert await store.due_generations() == []
     assert await store.jobs("notes") == []
-    assert await store.agents("notes") == []
-    assert (await store.uses("agent", ["notes:a:0", "other:a:0"])).keys() == {"other:a:0"}
+    assert [len(await all_records(store, each)) for each in of] == [0, 1]
     assert not await store.delete_collection(stored)
 
 

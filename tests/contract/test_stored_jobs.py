@@ -1,4 +1,4 @@
-"""Jobs: leases, owners, progress and what they leave behind; and the use of chunks."""
+"""Jobs: leases, owners, progress and what they leave behind."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.contract.stored_records import HOUR, collection, filled
+from tests.contract.stored_records import HOUR, collection
 
 from ability_search.collection import Collection
 from ability_search.store.port import Store
-from ability_search.store.records import Job, Use
+from ability_search.store.records import Job
 
 EXPIRED = -1
 """A lease that is over at once."""
@@ -166,73 +166,3 @@ async def test_job_of_another_worker_is_ended_by_nobody_in_particular(store: Sto
     assert (await stored(store)).running
     assert await store.end_job(own, owner=None, state="cancelled", fields={})
     assert (await stored(store)).state == "cancelled"
-
-
-# The use of chunks
-
-
-async def test_uses_are_counted_for_each_agent(store: Store) -> None:
-    await filled(store)
-    await filled(store, name="other")
-    shown = [("notes", "notes:a:0"), ("other", "other:b:0")]
-    await store.count_uses("agent", shown, now=5)
-    await store.count_uses("agent", shown[:1], now=9)
-    await store.count_uses("someone", shown[:1], now=7)
-    assert await store.uses("agent", ["notes:a:0", "other:b:0", "notes:c:0"]) == {
-        "notes:a:0": Use("agent", "notes", "notes:a:0", 2, 9),
-        "other:b:0": Use("agent", "other", "other:b:0", 1, 5),
-    }
-    assert await store.uses("nobody", ["notes:a:0"]) == {}
-    assert await store.uses("agent", []) == {}
-    assert await store.agents("notes") == ["agent", "someone"]
-    assert await store.uses_of("agent", "notes", after="", limit=9) == [
-        Use("agent", "notes", "notes:a:0", 2, 9)
-    ]
-
-
-async def test_uses_of_a_collection_that_is_gone_are_not_counted(store: Store) -> None:
-    await filled(store)
-    await store.count_uses("agent", [("gone", "gone:a:0"), ("notes", "notes:a:0")], now=5)
-    assert await store.agents("gone") == []
-    assert (await store.uses("agent", ["gone:a:0", "notes:a:0"])).keys() == {"notes:a:0"}
-
-
-async def test_last_mark_of_an_agent_is_kept(store: Store) -> None:
-    await filled(store)
-    marks = {"notes:a:0": True, "notes:b:0": False, "gone:a:0": True}
-    await store.count_uses("agent", [("notes", "notes:a:0")], marks=marks, now=5)
-    await store.count_uses("agent", [("notes", "notes:a:0")], now=6)
-    await store.count_uses("agent", [], marks={"notes:b:0": True}, now=7)
-    expected = [
-        Use("agent", "notes", "notes:a:0", 2, 6, useful=True),
-        Use("agent", "notes", "notes:b:0", 0, 7, useful=True),
-    ]
-    assert await store.uses_of("agent", "notes", after="", limit=9) == expected
-    await store.put_uses([replace(use, agent="copy") for use in expected])
-    assert [use.useful for use in (await store.uses("copy", list(marks))).values()] == [True, True]
-
-
-async def test_uses_are_paged_by_chunk_id(store: Store) -> None:
-    uses = [Use("agent", "notes", f"notes:{name}:0", 1, 5) for name in "cab"]
-    others = [
-        Use("agent", "notes-2", "notes-2:a:0", 1, 5),
-        Use("agent", "note", "note:a:0", 1, 5),
-        Use("someone", "notes", "notes:a:0", 3, 5),
-    ]
-    await store.put_uses([*uses, *others])
-    page = await store.uses_of("agent", "notes", after="", limit=2)
-    assert [use.chunk_id for use in page] == ["notes:a:0", "notes:b:0"]
-    page = await store.uses_of("agent", "notes", after="notes:b:0", limit=2)
-    assert [use.chunk_id for use in page] == ["notes:c:0"]
-
-
-async def test_put_uses_replace_counts_and_deleted_ones_are_gone(store: Store) -> None:
-    await store.put_uses([Use("agent", "notes", "notes:a:0", 1, 5)])
-    await store.put_uses(
-        [Use("agent", "notes", "notes:a:0", 7, 6), Use("agent", "x", "x:a:0", 1, 1)]
-    )
-    assert (await store.uses("agent", ["notes:a:0"]))["notes:a:0"].uses == 7
-    await store.delete_uses("notes")
-    await store.delete_uses("notes")
-    assert await store.agents("notes") == []
-    assert (await store.uses("agent", ["notes:a:0", "x:a:0"])).keys() == {"x:a:0"}

@@ -17,7 +17,8 @@ from ability_search.documents import KINDS
 from ability_search.errors import InvalidInput
 from ability_search.filters.facets import check_size, facets_of
 from ability_search.index.preparation import check_kind
-from ability_search.store.records import ChunkRecord, SourceRecord, Use
+from ability_search.store.records import ChunkRecord, SourceRecord
+from ability_search.store.usage import Use
 from ability_search.understanding.periods import FIRST_DAY, LAST_DAY
 
 R = TypeVar("R", SourceRecord, ChunkRecord)

@@ -33,7 +33,8 @@ from ability_search.artifacts.manifest import (
 from ability_search.documents import Vector, is_kind
 from ability_search.errors import InvalidInput
 from ability_search.index.preparation import links_of, restored_document
-from ability_search.store.records import ChunkRecord, SourceRecord, Use
+from ability_search.store.records import ChunkRecord, SourceRecord
+from ability_search.store.usage import Use
 
 T = TypeVar("T", bound=msgspec.Struct)
 

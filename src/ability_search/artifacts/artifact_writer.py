@@ -15,7 +15,8 @@ from ability_search.artifacts.artifact_files import DigestedFile
 from ability_search.artifacts.artifact_lines import chunk_line, source_line, use_line
 from ability_search.artifacts.manifest import CHUNKS, SOURCES, USAGE, VECTORS, Counts, FileDigest
 from ability_search.index.preparation import links_of, restored_document
-from ability_search.store.records import ChunkRecord, SourceRecord, Use
+from ability_search.store.records import ChunkRecord, SourceRecord
+from ability_search.store.usage import Use
 
 
 class ArtifactWriter:

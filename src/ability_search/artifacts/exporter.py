@@ -36,7 +36,9 @@ from ability_search.errors import (
 from ability_search.index.index_calls import Progress, Report
 from ability_search.index.index_ports import IndexPorts
 from ability_search.store.chunk_pages import chunk_pages
-from ability_search.store.records import ChunkRecord, SourceRecord, Use
+from ability_search.store.halves import record_pages
+from ability_search.store.records import ChunkRecord, SourceRecord
+from ability_search.store.usage import Use, use_of, uses_of
 
 log = logging.getLogger(__name__)
 
@@ -238,9 +240,6 @@ class Exporter:
 
     async def _uses(self, collection: Collection) -> AsyncIterator[list[Use]]:
         """Yield the use of chunks by agents, page by page."""
-        name = collection.name
-        for agent in await self._store.agents(name):
-            after = ""
-            while page := await self._store.uses_of(agent, name, after=after, limit=_USES):
-                yield page
-                after = page[-1].chunk_id
+        pages = record_pages(self._store, uses_of(collection.name), limit=_USES)
+        async for records in pages:
+            yield list(map(use_of, records))

@@ -98,8 +98,7 @@ class Searcher:
             result.timings = {step: measured[step] for step in result.timings}
         decay = query.asked.decay
         if decay is not None and decay.agent_id:
-            owners = {item.chunk_id: item.collection.public_name for item in answer.ranked}
-            shown = [(owners[hit.chunk_id], hit.chunk_id) for hit in result.results]
+            shown = [hit.chunk_id for hit in result.results]
             marks = dict.fromkeys(decay.useful, True) | dict.fromkeys(decay.not_useful, False)
             self._uses.count(decay.agent_id, shown, marks)
         return result

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import TypeVar
 
 from ability_search.errors import TooLarge
+from ability_search.store.port import RecordStore
+from ability_search.store.values import Key, Page, Read, Record, Records
 
 T = TypeVar("T")
 Item = TypeVar("Item")
@@ -28,3 +30,23 @@ async def in_halves(
     return [
         each for half in (items[:middle], items[middle:]) for each in await in_halves(read, half)
     ]
+
+
+async def record_pages(
+    store: RecordStore, of: Records, *, limit: int | None = None
+) -> AsyncIterator[Sequence[Record]]:
+    """Yield the records of a selection, in order, page by page; no empty page."""
+    after: str | Key | None = None
+    while True:
+        (page,) = await store.read([Read(of, limit=limit, after=after)])
+        assert isinstance(page, Page)
+        if page.items:
+            yield page.items
+        if page.next is None:
+            return
+        after = page.next
+
+
+async def all_records(store: RecordStore, of: Records) -> list[Record]:
+    """Return the records of a selection, in order."""
+    return [record async for page in record_pages(store, of) for record in page]

@@ -16,7 +16,8 @@ from ability_search.errors import GenerationGone
 from ability_search.store.memory_index import MemoryCopies, MemoryDocuments
 from ability_search.store.memory_search import MemorySearch
 from ability_search.store.memory_tables import Generation, LeasedJob, Tables
-from ability_search.store.records import Job, SessionRecord, SessionSelection, Use
+from ability_search.store.records import Job, SessionRecord, SessionSelection
+from ability_search.store.values import of_collection
 
 
 class _Collections(Tables):
@@ -46,7 +47,7 @@ class _Collections(Tables):
         if self._current(collection) is None:
             return False
         del self._records[collection.name]
-        self._delete_uses(collection.name)
+        self._clear(of_collection(collection.name))
         dropped = [collection.type]
         for key in [key for key in self._jobs if key[0] == collection.name]:
             built = self._records.pop(self._jobs.pop(key).job.record or "", None)
@@ -217,52 +218,6 @@ class _Leases(Tables):
         return replace(deepcopy(leased.job), expired=self._expired(leased))
 
 
-class _Usage(Tables):
-    """See :class:`ability_search.store.port.UsageStore`."""
-
-    async def uses(self, agent: str, chunk_ids: Sequence[str]) -> dict[str, Use]:
-        found = {each: self._uses.get((agent, each)) for each in chunk_ids}
-        return {chunk_id: use for chunk_id, use in found.items() if use is not None}
-
-    async def count_uses(
-        self,
-        agent: str,
-        shown: Sequence[tuple[str, str]],
-        *,
-        marks: Mapping[str, bool] | None = None,
-        now: int,
-    ) -> None:
-        marks = marks or {}
-        changes = [(collection, chunk_id, 1) for collection, chunk_id in shown]
-        changes += [(chunk_id.partition(":")[0], chunk_id, 0) for chunk_id in marks]
-        for collection, chunk_id, times in changes:
-            if collection in self._records:
-                new = Use(agent, collection, chunk_id, 0, now)
-                known = self._uses.get((agent, chunk_id), new)
-                useful = marks.get(chunk_id, known.useful)
-                counted = replace(known, uses=known.uses + times, last_at=now, useful=useful)
-                self._uses[agent, chunk_id] = counted
-
-    async def agents(self, collection: str) -> list[str]:
-        return sorted({use.agent for use in self._uses.values() if use.collection == collection})
-
-    async def uses_of(self, agent: str, collection: str, *, after: str, limit: int) -> list[Use]:
-        prefix = f"{collection}:"
-        found = [
-            use
-            for use in self._uses.values()
-            if use.agent == agent and use.chunk_id.startswith(prefix) and use.chunk_id > after
-        ]
-        return sorted(found, key=lambda use: use.chunk_id)[:limit]
-
-    async def put_uses(self, uses: Sequence[Use]) -> None:
-        for use in uses:
-            self._uses[use.agent, use.chunk_id] = use
-
-    async def delete_uses(self, collection: str) -> None:
-        self._delete_uses(collection)
-
-
 class _Sessions(Tables):
     """See :class:`ability_search.store.port.SessionStore`."""
 
@@ -325,9 +280,7 @@ def _in(selection: SessionSelection, record: SessionRecord) -> bool:
     )
 
 
-class MemoryStore(
-    _Collections, MemorySearch, MemoryDocuments, MemoryCopies, _Leases, _Usage, _Sessions
-):
+class MemoryStore(_Collections, MemorySearch, MemoryDocuments, MemoryCopies, _Leases, _Sessions):
     """A complete :class:`ability_search.store.port.Store`.
 
     Args:

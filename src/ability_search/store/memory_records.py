@@ -61,6 +61,9 @@ class MemoryRecords:
     async def read(self, asks: Sequence[Read | Count]) -> list[Page | Counted]:
         return [record_page(self._table, ask, self._now()) for ask in asks]
 
+    def _clear(self, scope: str) -> None:
+        self._table = {key: record for key, record in self._table.items() if key[1] != scope}
+
     async def commit(self, changes: Sequence[Change]) -> Committed:
         now = self._now()
         table = dict(self._table)

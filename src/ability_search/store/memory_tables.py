@@ -28,7 +28,6 @@ from ability_search.store.records import (
     SessionRecord,
     SourceRecord,
     TermStatisticsEntry,
-    Use,
     metadata_key,
 )
 
@@ -166,8 +165,6 @@ class Tables(MemoryRecords):
         """Generations to drop, by the time from which they are unused."""
         self._jobs: dict[tuple[str, str], LeasedJob] = {}
         """By collection and kind."""
-        self._uses: dict[tuple[str, str], Use] = {}
-        """By agent and chunkId."""
         self._session_records: dict[tuple[str, str, str, str], SessionRecord] = {}
         """By agent, session, kind and key."""
 
@@ -187,10 +184,6 @@ class Tables(MemoryRecords):
         record = self._records.pop(name, None) if name is not None else None
         if record is not None:
             self._due[record.type] = self._now()
-
-    def _delete_uses(self, collection: str) -> None:
-        for key in [key for key, use in self._uses.items() if use.collection == collection]:
-            del self._uses[key]
 
 
 # Selecting and scoring

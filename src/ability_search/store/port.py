@@ -40,7 +40,6 @@ from ability_search.store.records import (
     SessionSelection,
     SourceRecord,
     TermStatisticsEntry,
-    Use,
     VectorCheck,
     VectorPlaces,
     WeightedChunk,
@@ -487,39 +486,6 @@ class JobStore(Protocol):
         """Record the end of a job, of any owner if ``None``; discard what it was building."""
 
 
-class UsageStore(Protocol):
-    """Counts of the chunks shown to agents."""
-
-    async def uses(self, agent: str, chunk_ids: Sequence[str]) -> dict[str, Use]:
-        """Return the use of chunks by an agent; those without use are left out."""
-
-    async def count_uses(
-        self,
-        agent: str,
-        shown: Sequence[tuple[str, str]],
-        *,
-        marks: Mapping[str, bool] | None = None,
-        now: int,
-    ) -> None:
-        """Count chunks, given as collection and chunkId, as shown once more. Not idempotent.
-
-        ``marks`` says by chunkId whether the agent found a chunk useful; it replaces earlier marks.
-        Chunks of deleted collections are skipped.
-        """
-
-    async def agents(self, collection: str) -> list[str]:
-        """Return the agents that were shown chunks of a collection."""
-
-    async def uses_of(self, agent: str, collection: str, *, after: str, limit: int) -> list[Use]:
-        """Return what an agent was shown of a collection, in order of chunkId after ``after``."""
-
-    async def put_uses(self, uses: Sequence[Use]) -> None:
-        """Set counts."""
-
-    async def delete_uses(self, collection: str) -> None:
-        """Delete all counts of a collection."""
-
-
 class SessionStore(Protocol):
     """Small records of the sessions of agents."""
 
@@ -563,7 +529,6 @@ class Store(
     IndexStore,
     CopyStore,
     JobStore,
-    UsageStore,
     SessionStore,
     Protocol,
 ):

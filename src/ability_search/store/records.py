@@ -492,19 +492,6 @@ class ChunkScores:
     """From 0 to 1, see :func:`ability_search.analysis.vector_measures.novelty`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Use:
-    """The number of times an agent was shown a chunk, and its mark."""
-
-    agent: str
-    collection: str
-    chunk_id: str
-    uses: int
-    last_at: int
-    useful: bool | None = None
-    """Whether the agent marked it as useful or not; ``None`` without a mark."""
-
-
 # Sessions of agents
 
 SessionKind = Literal["scratch", "task", "counter"]

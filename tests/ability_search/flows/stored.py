@@ -17,9 +17,11 @@ from ability_search.providers.transports import over_broker
 from ability_search.store.arcadedb.client import BrokerScripts
 from ability_search.store.arcadedb.core import kind_type, link_type, source_type
 from ability_search.store.arcadedb.rows import chunk_row, link_row, source_row
+from ability_search.store.halves import all_records
 from ability_search.store.memory import MemoryStore
-from ability_search.store.records import TermStatisticsEntry, Use
+from ability_search.store.records import TermStatisticsEntry
 from ability_search.store.statistics_cache import EMPTY, advanced
+from ability_search.store.usage import Use, use_of, uses_of
 from ability_search.text.term_statistics import TermStatistics
 from ability_search.tools.handlers import Services
 from ability_search.worker import build_services, open_worker
@@ -267,8 +269,7 @@ async def uses(network: Network, *names: str) -> list[Use]:
     return [
         use
         for name in names
-        for agent in await network.store.agents(name)
-        for use in await network.store.uses_of(agent, name, after="", limit=100)
+        for use in map(use_of, await all_records(network.store, uses_of(name)))
     ]
 
 

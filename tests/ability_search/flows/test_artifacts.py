@@ -26,6 +26,7 @@ from tests.ability_search.flows.stored import (
     settled,
     source_rows,
     types,
+    uses,
 )
 from tests.ability_search.flows.test_file_identity import command
 
@@ -35,7 +36,7 @@ from ability_search.artifacts.importer import Importer
 from ability_search.artifacts.manifest import ChunksManifest, Damaged
 from ability_search.errors import DatabaseUnavailable, InvalidInput, NotFound
 from ability_search.index.index_calls import Progress
-from ability_search.store.records import Use
+from ability_search.store.usage import Use, put_use
 from kadi_client import RemoteError
 
 NO_GRACE = {"SEARCH_DATABASE_GRACE_PERIOD": "0"}
@@ -447,28 +448,21 @@ async def test_a_backup_remembers_what_agents_were_shown(start: Start, tmp_path:
     ]
     other = Use("one", "docs2", "docs2:x:0", 1, 9)
 
-    async def uses(network: Network, name: str) -> list[Any]:
-        found = await rows(
-            network, "SELECT FROM Usage WHERE collection = :c ORDER BY agent", c=name
-        )
-        names = ("agent", "chunkId", "uses", "lastAt", "useful")
-        return sorted([row.get(key) for key in names] for row in found)
-
     async with start(**SMALL_GROUPS) as network:
         await fill(network, tmp_path)
         store = network.store
-        await store.put_uses([*shown, other])
+        await store.commit([*map(put_use, shown), put_use(other)])
         manifest = await export(network, tmp_path / "backup", usage=True)
         assert manifest.counts.usage == 6
         assert (await export(network, tmp_path / "plain")).usage_file is None
-        await store.put_uses([replace(shown[0], uses=100)])
+        await store.commit([put_use(replace(shown[0], uses=100))])
         await import_(network, tmp_path / "plain", "docs", replacing=True)
-        assert [use[2] for use in await uses(network, "docs")].count(100) == 1
+        assert [use.uses for use in await uses(network, "docs")].count(100) == 1
         await import_(network, tmp_path / "backup", "docs", replacing=True)
-        expected = sorted([use.agent, use.chunk_id, use.uses, 9, use.useful] for use in shown)
+        expected = sorted(shown, key=lambda use: (use.agent, use.chunk_id))
         assert await uses(network, "docs") == expected
         await import_(network, tmp_path / "backup", "docs9")
-        assert [use[1] for use in await uses(network, "docs9")][0] == "docs9:d1:0"
+        assert (await uses(network, "docs9"))[0].chunk_id == "docs9:d1:0"
         assert len(await uses(network, "docs2")) == 1
 
 

@@ -11,7 +11,7 @@ from tests.contract.stored_records import chunk, filled
 from ability_search.store.arcadedb.client import BrokerScripts
 from ability_search.store.arcadedb.schema import schema
 from ability_search.store.arcadedb.store import ArcadeStore
-from ability_search.store.records import Use
+from ability_search.store.usage import Use, count_uses, read_uses
 from kadi_client import Connection
 from kadi_localnet.broker import serve_broker
 from kadi_localnet.database.embedded import EmbeddedDatabases
@@ -38,8 +38,8 @@ async def test_a_schema_that_was_cut_off_is_completed_by_the_first_write(tmp_pat
             store = ArcadeStore(scripts)
             assert await store.collections() == []
             created = await filled(store, chunk("a"), chunk("a/t", of="a", kind="title"))
-            await store.count_uses("agent", [("notes", "notes:a:0")], now=1)
+            await store.commit(count_uses("agent", ["notes:a:0"], {}, now=1))
             assert await store.count_sources(created.type) == (2, 2), cut
-            assert await store.uses("agent", ["notes:a:0"]) == {
+            assert await read_uses(store, "agent", ["notes:a:0"]) == {
                 "notes:a:0": Use("agent", "notes", "notes:a:0", 1, 1)
             }

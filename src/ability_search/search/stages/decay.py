@@ -14,8 +14,9 @@ from ability_search.search.candidates import Candidate, Candidates, scale
 from ability_search.search.options import Decay
 from ability_search.search.query import CREATED_AT, age_path
 from ability_search.search.stage import Ports, option_stage, scorer
-from ability_search.store.port import UsageStore
-from ability_search.store.records import Use, metadata_column
+from ability_search.store.port import RecordStore
+from ability_search.store.records import metadata_column
+from ability_search.store.usage import Use, count_uses, read_uses
 
 log = logging.getLogger(__name__)
 
@@ -88,13 +89,13 @@ def _date(item: Candidate, candidates: Candidates, *, default: int) -> int:
     return int(item.columns.get("created_at", default))
 
 
-async def read_uses(agent: str, candidates: Candidates, ports: Ports) -> None:
+async def add_uses(agent: str, candidates: Candidates, ports: Ports) -> None:
     """Read how often each candidate was shown to the agent."""
     chunks = candidates.chunks
     if not chunks:
         return
     try:
-        uses = await ports.store.uses(agent, [item.chunk_id for item in chunks])
+        uses = await read_uses(ports.store, agent, [item.chunk_id for item in chunks])
     except DatabaseUnavailable as exc:
         candidates.warnings.append(f"decay: previous use is ignored: {exc}")
         return
@@ -113,7 +114,7 @@ DECAY = scorer(
         else ("created_at", metadata_column(age_path(option.field)[0]))
     ),
 )
-USE = option_stage("use", lambda query: query.decay.agent_id if query.decay else None, read_uses)
+USE = option_stage("use", lambda query: query.decay.agent_id if query.decay else None, add_uses)
 
 
 class UseCounter:
@@ -126,16 +127,16 @@ class UseCounter:
         now: Returns the time in epoch milliseconds.
     """
 
-    def __init__(self, store: UsageStore, *, now: Callable[[], int]) -> None:
+    def __init__(self, store: RecordStore, *, now: Callable[[], int]) -> None:
         self._store = store
         self._now = now
         self._turn = asyncio.Lock()
         self._pending: set[asyncio.Task[None]] = set()
 
     def count(
-        self, agent: str, shown: Sequence[tuple[str, str]], marks: Mapping[str, bool] | None = None
+        self, agent: str, shown: Sequence[str], marks: Mapping[str, bool] | None = None
     ) -> None:
-        """Schedule one more count of each hit, as collection and chunkId, shown to ``agent``.
+        """Schedule one more count of each hit, by chunkId, shown to ``agent``.
 
         ``marks`` records by chunkId whether hits were useful.
         """
@@ -160,10 +161,11 @@ class UseCounter:
             log.warning("use of %d answers not counted: the worker is stopping", len(late))
 
     async def _write(
-        self, agent: str, shown: Sequence[tuple[str, str]], marks: Mapping[str, bool] | None
+        self, agent: str, shown: Sequence[str], marks: Mapping[str, bool] | None
     ) -> None:
         try:
             async with self._turn:
-                await self._store.count_uses(agent, shown, marks=marks, now=self._now())
+                changes = count_uses(agent, shown, marks or {}, now=self._now())
+                await self._store.commit(changes)
         except SearchError as exc:
             log.warning("use of %d hits not counted: %s", len(shown), exc)

@@ -17,6 +17,7 @@ from ability_search.store.arcadedb.schema import (
     drop_generation,
 )
 from ability_search.store.records import Read, TermStatisticsEntry
+from ability_search.store.values import of_collection
 
 T = TypeVar("T")
 
@@ -210,7 +211,7 @@ def delete_collection(name: str, chunk_type: str) -> Statement:
             ROLLBACK;
             RETURN {{'deleted': 0, 'left': $left.size(), 'types': $due.type}};
         }}
-        DELETE FROM Usage WHERE collection = :name;
+        DELETE FROM Record WHERE scope = :scope;
         LET job = SELECT record FROM Job WHERE collection = :name AND record IS NOT NULL;
         LET built = SELECT type FROM Collection WHERE name IN $job.record;
         FOREACH ($each IN $built) {{
@@ -223,7 +224,7 @@ def delete_collection(name: str, chunk_type: str) -> Statement:
         LET types = SELECT type FROM Retired WHERE type = :type OR type IN $built.type;
         RETURN {{'deleted': $d[0].count, 'types': $types.type}};
         """,
-        {"name": name, "type": chunk_type},
+        {"name": name, "type": chunk_type, "scope": of_collection(name)},
     )
 
 

@@ -1,6 +1,7 @@
 """Records: small documents that are read by kind, scope and key, and committed together.
 
-All are rows of the type ``Record``; those that :mod:`.write` changes too have subtypes of their own.
+All are rows of the type ``Record``; those that :mod:`.write`
+changes too have subtypes of their own.
 """
 
 from __future__ import annotations

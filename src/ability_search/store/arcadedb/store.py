@@ -14,7 +14,6 @@ from ability_search.store.arcadedb.overview import OverviewSql
 from ability_search.store.arcadedb.record_sql import RecordSql
 from ability_search.store.arcadedb.retrieval import SearchSql
 from ability_search.store.arcadedb.session_records import SessionSql
-from ability_search.store.arcadedb.usage import UsageSql
 from ability_search.store.records import ChunkRecord, SourceRecord
 
 _POSITION_BITS = 40
@@ -57,7 +56,6 @@ class ArcadeStore(
     OverviewSql,
     SearchSql,
     JobSql,
-    UsageSql,
     SessionSql,
     RecordSql,
 ):
