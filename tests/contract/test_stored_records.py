@@ -268,10 +268,21 @@ async def test_delete_of_a_number_is_refused_for_another(store: Store) -> None:
 
 
 async def test_too_many_records_are_refused(store: Store) -> None:
-    require = Require(Records("note", HERE, prefix=("s",)), at_most=2)
+    few = Records("note", HERE, prefix=("s",))
+    require = Require(few, at_most=2)
     await done(store, put("s", "a"), put("s", "b"), put("t", "c"), require)
     await refused(store, 1, put("s", "c"), require)
     await done(store, Delete(Records("note", HERE, keys=[("s", "a")])), put("s", "c"), require)
+    await done(store, Require(few, at_least=2, at_most=2))
+    await refused(store, 0, Require(few, at_least=3), put("a"))
+
+
+async def test_records_are_selected_by_their_last_change(store: Store) -> None:
+    time = (await done(store, put("a"), put("b"))).at
+    assert await keys(store, Records("note", before=time + 1)) == [("a",), ("b",)]
+    assert await keys(store, Records("note", before=time)) == []
+    await done(store, Delete(Records("note", HERE, before=time)), put("c"))
+    assert len(await keys(store)) == 3
 
 
 async def test_refused_change_takes_back_those_before_it(store: Store) -> None:

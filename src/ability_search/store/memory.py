@@ -6,7 +6,7 @@ event loop. What is stored and what is returned are copies, or cannot be changed
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import replace
 from typing import Any
@@ -16,7 +16,7 @@ from ability_search.errors import GenerationGone
 from ability_search.store.memory_index import MemoryCopies, MemoryDocuments
 from ability_search.store.memory_search import MemorySearch
 from ability_search.store.memory_tables import Generation, LeasedJob, Tables
-from ability_search.store.records import Job, SessionRecord, SessionSelection
+from ability_search.store.records import Job
 from ability_search.store.values import of_collection
 
 
@@ -218,69 +218,7 @@ class _Leases(Tables):
         return replace(deepcopy(leased.job), expired=self._expired(leased))
 
 
-class _Sessions(Tables):
-    """See :class:`ability_search.store.port.SessionStore`."""
-
-    async def sessions(self, agent: str) -> list[tuple[str, int]]:
-        last: dict[str, int] = {}
-        for each in self._session_records.values():
-            if each.agent == agent:
-                last[each.session] = max(each.updated_at, last.get(each.session, 0))
-        return sorted(last.items())
-
-    async def session_records(self, selection: SessionSelection) -> list[SessionRecord]:
-        return [each for _, each in sorted(self._session_records.items()) if _in(selection, each)]
-
-    async def put_session_records(self, records: Sequence[SessionRecord], *, most: int) -> bool:
-        new = {_session_key(each): each for each in records}
-        kind = _session_key(records[0])[:3]
-        known = {key for key in self._session_records if key[:3] == kind}
-        if len(known | new.keys()) > most:
-            return False
-        for key in known & new.keys():
-            new[key] = replace(new[key], created_at=self._session_records[key].created_at)
-        self._session_records.update(new)
-        return True
-
-    async def update_session_records(
-        self, selection: SessionSelection, changes: Sequence[Mapping[str, Any]], *, now: int
-    ) -> bool:
-        found = {each.key: each for each in self._session_records.values() if _in(selection, each)}
-        if not {change["key"] for change in changes} <= found.keys():
-            return False
-        for change in changes:
-            fields = {name: value for name, value in change.items() if value is not None}
-            found[change["key"]] = replace(found[change["key"]], **fields, updated_at=now)
-        self._session_records.update({_session_key(each): each for each in found.values()})
-        return True
-
-    async def delete_session_records(self, selection: SessionSelection) -> None:
-        for each in await self.session_records(selection):
-            del self._session_records[_session_key(each)]
-
-    async def count_up(self, agent: str, session: str, counter: str, by: int, *, now: int) -> int:
-        new = SessionRecord(agent, session, "counter", counter, created_at=now)
-        known = self._session_records.get(_session_key(new), new)
-        counted = replace(known, number=known.number + by, updated_at=now)
-        self._session_records[_session_key(new)] = counted
-        return counted.number
-
-
-def _session_key(record: SessionRecord) -> tuple[str, str, str, str]:
-    return record.agent, record.session, record.kind, record.key
-
-
-def _in(selection: SessionSelection, record: SessionRecord) -> bool:
-    return (
-        record.agent == selection.agent
-        and record.kind in selection.kinds
-        and selection.session in (None, record.session)
-        and (selection.keys is None or record.key in selection.keys)
-        and (selection.before is None or record.updated_at < selection.before)
-    )
-
-
-class MemoryStore(_Collections, MemorySearch, MemoryDocuments, MemoryCopies, _Leases, _Sessions):
+class MemoryStore(_Collections, MemorySearch, MemoryDocuments, MemoryCopies, _Leases):
     """A complete :class:`ability_search.store.port.Store`.
 
     Args:

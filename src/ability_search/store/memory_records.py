@@ -106,6 +106,7 @@ def _selected(table: Table, of: Records, now: int) -> list[Record]:
         and (not of.prefix or _begins(key, of.prefix))
         and (of.until is None or key <= of.until)
         and (of.expired is None or of.expired is _seen(record, now).expired)
+        and (of.before is None or record.updated_at < of.before)
         and _has(record, of.where)
     ]
 
@@ -138,7 +139,8 @@ def _changed(table: Table, change: Change, now: int) -> Record | None:
         return _put(table, Put(change.kind, change.scope, change.key, fields, merge=True), now)
     found = _selected(table, change.of, now)
     if isinstance(change, Require):
-        if len(found) > change.at_most:
+        most = len(found) if change.at_most is None else change.at_most
+        if not change.at_least <= len(found) <= most:
             raise _Refused
         return None
     if change.count not in (None, len(found)):

@@ -25,7 +25,6 @@ from ability_search.store.records import (
     Link,
     Passage,
     Row,
-    SessionRecord,
     SourceRecord,
     TermStatisticsEntry,
     metadata_key,
@@ -165,8 +164,6 @@ class Tables(MemoryRecords):
         """Generations to drop, by the time from which they are unused."""
         self._jobs: dict[tuple[str, str], LeasedJob] = {}
         """By collection and kind."""
-        self._session_records: dict[tuple[str, str, str, str], SessionRecord] = {}
-        """By agent, session, kind and key."""
 
     def _generation(self, name: str) -> Generation:
         try:

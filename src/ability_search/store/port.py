@@ -36,8 +36,6 @@ from ability_search.store.records import (
     Replacement,
     Row,
     Search,
-    SessionRecord,
-    SessionSelection,
     SourceRecord,
     TermStatisticsEntry,
     VectorCheck,
@@ -486,41 +484,6 @@ class JobStore(Protocol):
         """Record the end of a job, of any owner if ``None``; discard what it was building."""
 
 
-class SessionStore(Protocol):
-    """Small records of the sessions of agents."""
-
-    async def sessions(self, agent: str) -> list[tuple[str, int]]:
-        """Return the sessions of an agent in order, each with the time of its last change."""
-
-    async def session_records(self, selection: SessionSelection) -> list[SessionRecord]:
-        """Return records in order of session, kind and key."""
-
-    async def put_session_records(self, records: Sequence[SessionRecord], *, most: int) -> bool:
-        """Create or replace records of one session and kind; creation times are kept.
-
-        Returns:
-            False if the session would have more than ``most`` of them; nothing is written then.
-        """
-
-    async def update_session_records(
-        self, selection: SessionSelection, changes: Sequence[Mapping[str, Any]], *, now: int
-    ) -> bool:
-        """Change fields of records of one session and kind, by the ``key`` of each change.
-
-        Returns:
-            False if one of the records does not exist; nothing is changed then.
-        """
-
-    async def delete_session_records(self, selection: SessionSelection) -> None:
-        """Delete records."""
-
-    async def count_up(self, agent: str, session: str, counter: str, by: int, *, now: int) -> int:
-        """Add to a counter of a session, which starts at 0; return its new value.
-
-        Concurrent callers never get the same value. Not idempotent.
-        """
-
-
 class Store(
     RecordStore,
     CollectionStore,
@@ -529,7 +492,6 @@ class Store(
     IndexStore,
     CopyStore,
     JobStore,
-    SessionStore,
     Protocol,
 ):
     """Everything that a worker stores."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any, Final, Generic, Literal, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from ability_search.collection import Collection
 from ability_search.documents import SparseVector, is_kind
@@ -490,41 +490,6 @@ class ChunkScores:
     """Share of the other chunks that have a smaller PageRank, 0 to 1; equal ones count half."""
     novelty: float
     """From 0 to 1, see :func:`ability_search.analysis.vector_measures.novelty`."""
-
-
-# Sessions of agents
-
-SessionKind = Literal["scratch", "task", "counter"]
-
-
-@dataclass(frozen=True, slots=True)
-class SessionRecord:
-    """A small record of an agent's session. Times are epoch milliseconds."""
-
-    agent: str
-    session: str
-    kind: SessionKind
-    key: str
-    """Unique in the session among the records of its kind."""
-    value: str = ""
-    status: str | None = None
-    """Status of a task."""
-    number: int = 0
-    """Value of a counter."""
-    created_at: int = 0
-    updated_at: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class SessionSelection:
-    """Records of an agent, of the kinds ``kinds``; ``None`` does not restrict."""
-
-    agent: str
-    kinds: Sequence[SessionKind]
-    session: str | None = None
-    keys: Sequence[str] | None = None
-    before: int | None = None
-    """Only what was last changed before this time, in epoch milliseconds."""
 
 
 # Jobs

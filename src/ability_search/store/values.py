@@ -79,6 +79,8 @@ class Records:
     """Values of fields; a missing field is ``None``."""
     expired: bool | None = None
     """Only those with a lease that is over, or only others."""
+    before: int | None = None
+    """Only those that were last changed before this time."""
 
     def __post_init__(self) -> None:
         _check_names(self.where)
@@ -259,10 +261,11 @@ class Delete:
 
 @dataclass(frozen=True, slots=True)
 class Require:
-    """Refuse the commit if more records than ``at_most`` are there after the changes before it."""
+    """Refuse the commit if fewer or more records are there after the changes before it."""
 
     of: Records
-    at_most: int
+    at_least: int = 0
+    at_most: int | None = None
 
 
 Change = Put | Add | Delete | Require

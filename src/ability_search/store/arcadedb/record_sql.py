@@ -224,6 +224,8 @@ def _condition(of: Records, params: _Parameters) -> str:
         conditions.append(f"key < {params.bind(prefix + _AFTER_SEPARATOR)}")
     if of.until is not None:
         conditions.append(f"key <= {params.bind(encoded(of.until))}")
+    if of.before is not None:
+        conditions.append(f"updatedAt < {params.bind(of.before)}")
     if of.expired is not None:
         over = "until IS NOT NULL AND until <= `date.currentTimestamp`()"
         conditions.append(over if of.expired else f"NOT ({over})")
@@ -285,7 +287,7 @@ def _step(run: tuple[Any, ...], changes: Sequence[Any], place: int, params: _Par
         return (
             f"LET u{place} = SELECT count(*) AS n FROM {_type(change.of.kind)}"
             f" WHERE {_condition(change.of, params)};"
-            f" IF ($u{place}[0].n > {change.at_most:d}) {_refusal(place)}"
+            f" IF ({_unlike(change, f'$u{place}[0].n')}) {_refusal(place)}"
         )
     if isinstance(change, Put) and change.conditional:
         return _conditional(change, place, params)
@@ -296,6 +298,11 @@ def _step(run: tuple[Any, ...], changes: Sequence[Any], place: int, params: _Par
         f"FOREACH ($row IN {rows}) {{ UPDATE {_type(change.kind)} SET {written}"
         f" UPSERT WHERE kind = {kind} AND scope = $row.scope AND key = $row.key; }}"
     )
+
+
+def _unlike(require: Require, number: str) -> str:
+    more = "" if require.at_most is None else f" OR {number} > {require.at_most:d}"
+    return f"{number} < {require.at_least:d}{more}"
 
 
 def _conditional(put: Put, place: int, params: _Parameters) -> str:

@@ -41,16 +41,6 @@ def schema() -> Statement:
         CREATE DOCUMENT TYPE Staging IF NOT EXISTS;
         CREATE PROPERTY Staging.token IF NOT EXISTS STRING;
         CREATE INDEX IF NOT EXISTS ON Staging (token) NOTUNIQUE;
-        CREATE DOCUMENT TYPE SessionRecord IF NOT EXISTS;
-        CREATE PROPERTY SessionRecord.agent IF NOT EXISTS STRING;
-        CREATE PROPERTY SessionRecord.session IF NOT EXISTS STRING;
-        CREATE PROPERTY SessionRecord.kind IF NOT EXISTS STRING;
-        CREATE PROPERTY SessionRecord.key IF NOT EXISTS STRING;
-        CREATE PROPERTY SessionRecord.value IF NOT EXISTS STRING;
-        CREATE PROPERTY SessionRecord.number IF NOT EXISTS LONG;
-        CREATE PROPERTY SessionRecord.createdAt IF NOT EXISTS LONG;
-        CREATE PROPERTY SessionRecord.updatedAt IF NOT EXISTS LONG;
-        CREATE INDEX IF NOT EXISTS ON SessionRecord (agent, session, kind, key) UNIQUE;
         CREATE DOCUMENT TYPE Job IF NOT EXISTS;
         CREATE PROPERTY Job.kind IF NOT EXISTS STRING;
         CREATE PROPERTY Job.collection IF NOT EXISTS STRING;

@@ -13,7 +13,6 @@ from ability_search.store.arcadedb.jobs import JobSql
 from ability_search.store.arcadedb.overview import OverviewSql
 from ability_search.store.arcadedb.record_sql import RecordSql
 from ability_search.store.arcadedb.retrieval import SearchSql
-from ability_search.store.arcadedb.session_records import SessionSql
 from ability_search.store.records import ChunkRecord, SourceRecord
 
 _POSITION_BITS = 40
@@ -56,7 +55,6 @@ class ArcadeStore(
     OverviewSql,
     SearchSql,
     JobSql,
-    SessionSql,
     RecordSql,
 ):
     """A :class:`~ability_search.store.port.Store` in an ArcadeDB database."""
