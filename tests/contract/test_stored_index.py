@@ -10,8 +10,10 @@ from tests.contract.stored_records import (
     HOUR,
     by_terms,
     by_vector,
+    change,
     chunk,
     collection,
+    create,
     filled,
     found_ids,
     put,
@@ -29,11 +31,12 @@ from ability_search.store.records import (
     OverviewRequest,
     WeightedChunk,
 )
+from ability_search.store.stored_collections import read_collection
 
 
 async def counts(store: Store, within: Collection) -> tuple[int, int, int, int, int]:
     """Sources, chunks, tokens, chunks of kinds and duplicates of the record."""
-    record = await store.collection(within.name)
+    record = await read_collection(store, within.name)
     assert record is not None
     return record.sources, record.chunks, record.tokens, record.kind_chunks, record.duplicates
 
@@ -42,7 +45,7 @@ async def test_replacement_reports_what_it_did(store: Store) -> None:
     created = await filled(store)
     first = await put(store, created, chunk("a"), chunk("a", 1), chunk("b", tokens=2))
     assert (first.deleted, first.inserted, first.replaced) == (0, 3, 0)
-    assert first.collection == await store.collection("notes")
+    assert first.collection == await read_collection(store, "notes")
     assert first.collection.revision == created.revision + 1
     assert first.collection.updated_at > created.updated_at
     assert (first.collection.tokens_min, first.collection.tokens_max) == (2, 5)
@@ -163,7 +166,7 @@ async def test_unknown_record_is_not_written_to(store: Store) -> None:
     await filled(store, chunk("a"))
     assert await store.replace(collection(), replacement(chunk("b"))) is None
     assert await store.replace(collection("other"), replacement(chunk("b"))) is None
-    stored = await store.collection("notes")
+    stored = await read_collection(store, "notes")
     assert stored is not None
     assert (stored.revision, stored.chunks) == (1, 1)
 
@@ -220,7 +223,7 @@ async def test_nothing_is_written_if_a_stand_in_has_changed(
     stored = await filled(store, chunk("a"), chunk("b", duplicate_of="notes:a:0"))
     late = chunk("c", duplicate_of="notes:a:0")
     assert await store.replace(stored, replacement(late, gone=["a"], stand_ins=stand_ins)) is None
-    assert await store.collection("notes") == stored
+    assert await read_collection(store, "notes") == stored
     assert await found_ids(store, stored, by_vector()) == ["notes:a:0"]
     assert await store.sources(stored.type, after="", limit=5) == ["a", "b"]
 
@@ -437,18 +440,18 @@ async def test_nearest_chunks_of_each_vector(store: Store, exact: bool) -> None:
 
 async def test_generations_with_vectors_of_a_model_are_found(store: Store) -> None:
     own = await filled(store, chunk("a"), chunk("a/t", of="a", kind="title"))
-    under = await store.create_collection(collection("notes@1"))
+    under = await create(store, collection("notes@1"))
     other = await filled(store, chunk("a", of_collection="other"), name="other")
     await filled(store, name="empty")
     for created in (
         collection("another-model", model="another"),
         collection("of-other-dimensions", dimensions=4),
     ):
-        await store.create_collection(created)
+        await create(store, created)
         vector = [1.0, *[0.0] * (created.dimensions - 1)]
         await put(store, created, chunk("a", of_collection=created.name, embedding=vector))
     latest = await filled(store, chunk("a", of_collection="latest"), name="latest")
-    await store.update_collection(latest, {"updated_at": other.updated_at + HOUR})
+    await change(store, latest, updated_at=other.updated_at + HOUR)
     places = await store.vector_places("words", "notes", dimensions=DIMENSIONS, limit=9)
     assert (places.own, places.live) == ([(own.type, False), (own.type, True)], [])
     assert list(places.others) == [(latest.type, False), (other.type, False)]
@@ -515,7 +518,7 @@ async def test_outdated_weights_are_listed_by_chunk_id(store: Store) -> None:
 
 async def test_chunks_with_weights_of_another_average_length_are_not_written(store: Store) -> None:
     stored = await filled(store, chunk("a"))
-    await store.update_collection(stored, {"average_length": 20.0})
+    await change(store, stored, average_length=20.0)
     assert await store.replace(stored, replacement(chunk("b"))) is None
     assert await store.sources(stored.type, after="", limit=9) == ["a"]
     await put(store, replace(stored, average_length=20.0), chunk("b"))

@@ -33,6 +33,7 @@ from ability_search.index.sequences import with_preceding
 from ability_search.index.verification import verify
 from ability_search.index.writer import expected_length, new_collection
 from ability_search.store.records import REINDEX, Job, SourceRecord
+from ability_search.store.values import Put
 from ability_search.text.analyzer import analyzer_for
 from kadi_client.backoff import Backoff
 from kadi_client.context import incident
@@ -123,7 +124,8 @@ class Reindexer:
             if claimed is None:
                 raise _busy(last)
             return self._run(claimed)
-        return self._run(await self._begin(live, options, job_id or secrets.token_hex(8)))
+        new = await self._begin(live, options, job_id or secrets.token_hex(8), last)
+        return self._run(new)
 
     async def cancel(self, name: str) -> Job:
         """Cancel the job that rebuilds a collection, in whichever worker it runs.
@@ -175,7 +177,7 @@ class Reindexer:
 
     async def resume(self) -> None:
         """Continue the jobs that have no worker."""
-        for job in await self._store.orphaned_jobs(REINDEX):
+        for job in await self._jobs.orphaned(REINDEX):
             if self._closed or job.collection in self._runs:
                 continue
             claimed = await self._jobs.claim(job)
@@ -198,7 +200,9 @@ class Reindexer:
                 task.cancel()
         await asyncio.gather(*(run.release() for run in self._runs.values()))
 
-    async def _begin(self, live: Collection, options: IndexOptions, job_id: str) -> Job:
+    async def _begin(
+        self, live: Collection, options: IndexOptions, job_id: str, last: Job | None
+    ) -> Job:
         record = new_record(live.name)
         built = await self._rebuilding.begin(live, record, options)
         job = Job(
@@ -210,7 +214,7 @@ class Reindexer:
             stage="reindexing",
             total=live.sources,
         )
-        begun = await self._jobs.begin(job, built)
+        begun = await self._jobs.begin(job, built, last=last)
         if begun is None:
             await self._generations.drop(built.type)
             raise Busy(f"another worker is rebuilding {live.name!r}")
@@ -237,7 +241,13 @@ class Reindexer:
         backoff, waited, best = Backoff(cap=_LONGEST_PAUSE), 0.0, 0
         while True:
             try:
-                await self._rebuilding.build(job.collection, job.record or "", options, run.report)
+                await self._rebuilding.build(
+                    job.collection,
+                    job.record or "",
+                    options,
+                    run.report,
+                    ended=partial(self._jobs.ended, job, "done", stage="done"),
+                )
                 return
             except SearchError as exc:
                 failure = exc
@@ -381,12 +391,21 @@ class Rebuilder:
         await self._store.create_generation(built)
         return built
 
-    async def build(self, name: str, record: str, options: IndexOptions, advance: Advance) -> None:
+    async def build(
+        self,
+        name: str,
+        record: str,
+        options: IndexOptions,
+        advance: Advance,
+        *,
+        ended: Callable[..., Put],
+    ) -> None:
         """Complete the generation of a record and switch the collection to it.
 
         The generation may have been begun by any worker and be in any state. The switch happens
         only if a comparison found nothing missing and neither generation changed since, so no
-        write to either is lost or undone.
+        write to either is lost or undone. The job ends with it, by the change that ``ended``
+        returns for its progress and result.
 
         Raises:
             NotFound: if the collection or the record is gone.
@@ -420,10 +439,12 @@ class Rebuilder:
                     self._store, built, beam=ranking.ef_search, scan_below=ranking.scan_below
                 )
                 verified = True
-            elif await self._generations.switch(live, built, _result(live, built, totals)):
-                self._maintenance.schedule(name)
-                return
             else:
+                count, result = built.sources, _result(live, built, totals)
+                end = ended(done=count, total=count, result=result)
+                if await self._generations.switch(live, built, ended=end):
+                    self._maintenance.schedule(name)
+                    return
                 passes += 1
         raise _kept_changing()
 

@@ -37,6 +37,7 @@ from ability_search.store.records import (
     WeightedChunk,
 )
 from ability_search.store.stand_ins import Represented, moved
+from ability_search.store.stored_collections import change_collection, collection_fields
 
 _TITLE = 120
 _EXCERPT = 160
@@ -91,7 +92,7 @@ class MemoryDocuments(Tables):
             + sum(chunk.of is not None for chunk in inserted),
             nested=record.nested or replacement.nested,
         )
-        self._records[record.name] = new
+        await self.commit([change_collection(record, collection_fields(new))])
         stored.statistics.append(
             TermStatisticsEntry(
                 revision=new.revision,
@@ -113,7 +114,7 @@ class MemoryDocuments(Tables):
     ) -> Read[Mapping[str, str]]:
         table = self._generation(collection.type).sources
         hashes = {name: each.record.content_hash for name in sources if (each := table.get(name))}
-        return Read(self._records.get(collection.name), hashes)
+        return Read(self._collection(collection.name), hashes)
 
     async def sources(
         self,
@@ -214,7 +215,7 @@ class MemoryDocuments(Tables):
         self, model: str, record: str, *, dimensions: int | None, limit: int
     ) -> VectorPlaces:
         live = public_name(record)
-        same = [each for each in self._records.values() if each.model == model]
+        same = [each for each in self._collections() if each.model == model]
         others = [each for each in same if each.name not in (record, live) and each.chunks > 0]
         others.sort(key=lambda each: -each.updated_at)
 
@@ -346,7 +347,7 @@ class MemoryCopies(Tables):
             sampled = _sample(generation.chunks.values(), request.vectors, request)
             vectors = [chunk.embedding or () for chunk in sampled]
         answer = OverviewAnswer(sizes, [(start, *n) for start, n in periods.items()], vectors)
-        return Read(self._records.get(collection.name), answer)
+        return Read(self._collection(collection.name), answer)
 
     async def map_points(
         self,
@@ -369,7 +370,7 @@ class MemoryCopies(Tables):
             )
             for place, chunk in enumerate(sampled)
         ]
-        return Read(self._records.get(collection.name), points)
+        return Read(self._collection(collection.name), points)
 
 
 def _stand_ins_unchanged(generation: Generation, stand_ins: Mapping[str, int]) -> bool:

@@ -72,9 +72,9 @@ class MemoryRecords:
             try:
                 record = _changed(table, change, now)
             except _Refused as exc:
-                return Committed(False, now, place, exc.record)
+                return Committed(False, now, place, _copy(exc.record, now))
         self._table = table
-        return Committed(True, now, record=deepcopy(record))
+        return Committed(True, now, record=_copy(record, now))
 
 
 def record_page(table: Table, ask: Read | Count, now: int) -> Page | Counted:
@@ -113,6 +113,10 @@ def _selected(table: Table, of: Records, now: int) -> list[Record]:
 
 def _begins(key: Key, prefix: Key) -> bool:
     return len(key) > len(prefix) and key[: len(prefix)] == prefix
+
+
+def _copy(record: Record | None, now: int) -> Record | None:
+    return None if record is None else deepcopy(_seen(record, now))
 
 
 def _seen(record: Record, now: int) -> Record:

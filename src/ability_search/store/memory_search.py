@@ -52,7 +52,7 @@ class MemorySearch(Tables):
     ) -> Read[Mapping[str, Sequence[Row]]]:
         generation = self._generation(collection.type)
         return Read(
-            self._records.get(collection.name),
+            self._collection(collection.name),
             _search(generation, searches, columns, first),
         )
 
@@ -70,7 +70,7 @@ class MemorySearch(Tables):
     async def chunk(self, collection: Collection, chunk_id: str) -> Read[ChunkText | None]:
         chunk = self._generation(collection.type).chunks.get(chunk_id)
         text = None if chunk is None else replace(_text(chunk), embedding=chunk.embedding)
-        return Read(self._records.get(collection.name), text)
+        return Read(self._collection(collection.name), text)
 
     async def embeddings(self, generation: str, rids: Sequence[str]) -> dict[str, Sequence[float]]:
         found = self._generation(generation).chunks_at(rids)

@@ -21,7 +21,6 @@ from ability_search.store.records import (
     VALUE_LENGTH,
     ChunkRecord,
     Columns,
-    Job,
     Link,
     Passage,
     Row,
@@ -29,6 +28,8 @@ from ability_search.store.records import (
     TermStatisticsEntry,
     metadata_key,
 )
+from ability_search.store.stored_collections import COLLECTION, collection_of
+from ability_search.store.values import of_collection
 
 Vector = npt.NDArray[np.float32]
 Scores = npt.NDArray[np.float32]
@@ -140,15 +141,6 @@ def _source_copy(record: SourceRecord) -> SourceRecord:
     )
 
 
-@dataclass(slots=True)
-class LeasedJob:
-    """A job with its lease."""
-
-    job: Job
-    until: int | None
-    """End of the lease; ``None`` once the job has ended."""
-
-
 class Tables(MemoryRecords):
     """Tables of the store and what all its parts need.
 
@@ -158,12 +150,7 @@ class Tables(MemoryRecords):
 
     def __init__(self, now: Callable[[], int] = clock) -> None:
         super().__init__(now)
-        self._records: dict[str, Collection] = {}
         self._generations: dict[str, Generation] = {}
-        self._due: dict[str, int] = {}
-        """Generations to drop, by the time from which they are unused."""
-        self._jobs: dict[tuple[str, str], LeasedJob] = {}
-        """By collection and kind."""
 
     def _generation(self, name: str) -> Generation:
         try:
@@ -171,16 +158,22 @@ class Tables(MemoryRecords):
         except KeyError:
             raise GenerationGone(name) from None
 
+    def _collection(self, name: str) -> Collection | None:
+        """Return the record of a collection."""
+        record = self._table.get((COLLECTION, of_collection(name), (name,)))
+        return None if record is None else collection_of(record)
+
+    def _collections(self) -> list[Collection]:
+        return [
+            collection_of(record)
+            for (kind, _, _), record in self._table.items()
+            if kind == COLLECTION
+        ]
+
     def _current(self, collection: Collection) -> Collection | None:
         """Return the record if it is still on this generation."""
-        record = self._records.get(collection.name)
+        record = self._collection(collection.name)
         return record if record is not None and record.type == collection.type else None
-
-    def _discard_record(self, name: str | None) -> None:
-        """Delete a record under construction; its generation can be dropped at once."""
-        record = self._records.pop(name, None) if name is not None else None
-        if record is not None:
-            self._due[record.type] = self._now()
 
 
 # Selecting and scoring

@@ -11,7 +11,7 @@ generation raises :class:`~ability_search.errors.GenerationGone` if that generat
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 from ability_search.collection import Collection
 from ability_search.filters.tree import Filter
@@ -24,7 +24,6 @@ from ability_search.store.records import (
     Columns,
     GraphAnswer,
     GraphRequest,
-    Job,
     Link,
     MapPoint,
     Neighbour,
@@ -74,63 +73,17 @@ class RecordStore(Protocol):
         """
 
 
-class CollectionStore(Protocol):
-    """Records of collections, and their generations."""
-
-    async def collection(self, name: str) -> Collection | None:
-        """Return the record of that name; ``name@token`` is one under construction."""
-
-    async def collections(self) -> list[Collection]:
-        """Return all records by name, those under construction included."""
-
-    async def create_collection(self, collection: Collection) -> Collection:
-        """Store a new record with an empty generation; return the one stored.
-
-        That is another one if the name was taken in the meantime.
-        """
+class GenerationStore(Protocol):
+    """Generations of collections."""
 
     async def create_generation(self, collection: Collection) -> None:
-        """Create an empty generation, of which no record is stored yet."""
-
-    async def update_collection(self, collection: Collection, fields: Mapping[str, Any]) -> None:
-        """Change fields of a record if it is still on this generation."""
-
-    async def delete_collection(self, collection: Collection) -> bool:
-        """Delete a collection with its generation, jobs and usage.
-
-        Returns:
-            False if it is gone or on another generation.
-        """
-
-    async def switch_generation(
-        self,
-        old: Collection,
-        built: Collection,
-        new: Collection,
-        *,
-        grace: int,
-        result: Mapping[str, Any],
-    ) -> bool:
-        """Switch a collection to the generation built under the record ``built``.
-
-        The old generation becomes due for dropping after ``grace`` milliseconds, and the job that
-        built the new one is done with ``result``.
-
-        Returns:
-            False if the revision of either record has changed; nothing is changed then.
-        """
-
-    async def publish_generation(self, built: Collection, new: Collection) -> bool:
-        """Turn a record under construction into a new collection; False if the name is taken."""
-
-    async def due_generations(self) -> list[str]:
-        """Return the replaced generations whose grace is over."""
+        """Create an empty generation; harmless if it exists."""
 
     async def generations(self) -> list[str]:
         """Return all stored generations."""
 
     async def drop_generation(self, generation: str) -> None:
-        """Drop a generation and everything in it."""
+        """Drop a generation with everything in it, and the records of its scope."""
 
 
 class TermStatisticsStore(Protocol):
@@ -440,58 +393,13 @@ class CopyStore(Protocol):
         """Return a sample of the indexed chunks, always the same, with their cosines to axes."""
 
 
-class JobStore(Protocol):
-    """Long operations: their owners, leases and outcomes, by the clock of the store."""
-
-    async def jobs(self, collection: str) -> list[Job]:
-        """Return the last job of each kind of a collection."""
-
-    async def job(self, collection: str, kind: str) -> Job | None:
-        """Return the last job of a kind."""
-
-    async def orphaned_jobs(self, kind: str) -> list[Job]:
-        """Return the running jobs of a kind whose lease has expired."""
-
-    async def records_under_construction(self) -> set[str]:
-        """Return the names of the records that running jobs build."""
-
-    async def begin_job(self, job: Job, *, lease: int, built: Collection | None) -> bool:
-        """Record a job in place of the last one of its kind.
-
-        Args:
-            job: The job, with its owner.
-            lease: Milliseconds.
-            built: Record of the generation that the job builds. Then nothing happens if another
-                worker owns the last job, and what that job left behind is discarded.
-        """
-
-    async def claim_job(
-        self, job: Job, *, owner: str, record: str, lease: int, lost: int, lost_at: int
-    ) -> bool:
-        """Take over a job whose lease has expired; its record is renamed to ``record``.
-
-        The previous owner then writes to a record that no longer exists.
-        """
-
-    async def renew_job(
-        self, job: Job, *, owner: str, lease: int, done: int, total: int, stage: str
-    ) -> bool:
-        """Renew the lease of an own job and record its progress; a negative lease releases it."""
-
-    async def end_job(
-        self, job: Job, *, owner: str | None, state: str, fields: Mapping[str, Any]
-    ) -> bool:
-        """Record the end of a job, of any owner if ``None``; discard what it was building."""
-
-
 class Store(
     RecordStore,
-    CollectionStore,
+    GenerationStore,
     TermStatisticsStore,
     SearchStore,
     IndexStore,
     CopyStore,
-    JobStore,
     Protocol,
 ):
     """Everything that a worker stores."""

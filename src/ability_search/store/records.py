@@ -517,6 +517,8 @@ class Job:
     """Id of the worker that owns it, while it runs."""
     record: str | None = None
     """Name of the record of the generation being built, while it runs."""
+    builds: str | None = None
+    """That generation."""
     options: Mapping[str, Any] = field(default_factory=dict)
     """Options of the call, sufficient to continue the job."""
     state: str = "running"
@@ -532,6 +534,8 @@ class Job:
     """The value of ``done`` when the last of them was lost."""
     started_at: int = 0
     updated_at: int = 0
+    revision: int = 0
+    """Of its record."""
     error: Mapping[str, Any] | None = None
     """``code``, ``message`` and ``hint`` if the job failed."""
     result: Mapping[str, Any] | None = None

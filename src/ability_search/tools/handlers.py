@@ -280,7 +280,7 @@ class _Table:
         page = await self._services.indexing.list_sources(
             value.collection, limit=value.limit, cursor=value.cursor, children=value.children
         )
-        jobs = await self._services.ports.store.jobs(value.collection)
+        jobs = await self._services.jobs.listed(value.collection)
         overview = await measure(
             self._services.ports.store,
             self._services.ports.registry,

@@ -14,10 +14,9 @@ from ability_search.collection import Collection
 from ability_search.errors import DatabaseUnavailable, GenerationGone, StatementRefused, TooLarge
 from ability_search.ops.metrics.meter import UNMETERED, Meter
 from ability_search.store.arcadedb import rows, verification, write
-from ability_search.store.arcadedb.collections import collection as collection_record
-from ability_search.store.arcadedb.collections import from_record
 from ability_search.store.arcadedb.core import Scripts, Statement, kind_type
-from ability_search.store.arcadedb.database import MISSING, Database, outlast
+from ability_search.store.arcadedb.database import MISSING, outlast
+from ability_search.store.arcadedb.record_sql import RecordSql, collection_in, read_of
 from ability_search.store.arcadedb.schema import create_child_index, create_kinds, create_links
 from ability_search.store.arcadedb.search import build_graph, nearest
 from ability_search.store.records import (
@@ -35,6 +34,7 @@ from ability_search.store.records import (
     chunk_bytes,
 )
 from ability_search.store.stand_ins import Represented, moved
+from ability_search.store.stored_collections import read_collection
 
 Row = Mapping[str, Any]
 T = TypeVar("T")
@@ -47,7 +47,7 @@ _FEW = 16
 MESSAGE_BYTES = 4 << 20
 
 
-class IndexSql(Database):
+class IndexSql(RecordSql):
     """Documents and chunks of generations, see :class:`.port.IndexStore`.
 
     Args:
@@ -88,7 +88,7 @@ class IndexSql(Database):
             answer = await self._insist(statement)
         except (StatementRefused, GenerationGone):
             # The errors for types being dropped vary, so the record decides.
-            current = await self._current(collection.name)
+            current = await read_collection(self, collection.name)
             if current is not None and current.type == collection.type:
                 raise
             return None
@@ -97,8 +97,10 @@ class IndexSql(Database):
         inserted, stored = int(answer["inserted"] or 0), chunks.count + kinds.count
         if inserted != stored:
             raise StatementRefused("other", f"{inserted} of {stored} chunks were stored")
+        changed = collection_in(answer["collection"])
+        assert changed is not None
         return Replaced(
-            from_record(answer["collection"][0]),
+            changed,
             deleted=int(answer["deleted"] or 0),
             inserted=inserted,
             replaced=int(answer["replaced"] or 0),
@@ -183,10 +185,6 @@ class IndexSql(Database):
         run = partial(self._scripts.write, *statement)
         return await outlast(run, "conflict", "duplicate", meter=self._meter)
 
-    async def _current(self, name: str) -> Collection | None:
-        found = await self.rows(collection_record(name))
-        return from_record(found[0]) if found else None
-
     # Sources
 
     async def content_hashes(
@@ -195,11 +193,8 @@ class IndexSql(Database):
         answer = await self.generation_read(
             collection.type, write.source_hashes(collection.name, collection.type, sources)
         )
-        record = answer["collection"]
-        return Read(
-            from_record(record[0]) if record else None,
-            {row["source"]: row["contentHash"] for row in answer["sources"]},
-        )
+        hashes = {row["source"]: row["contentHash"] for row in answer["sources"]}
+        return read_of(answer, hashes)
 
     async def sources(
         self,

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 
 from ability_search.collection import Collection
 from ability_search.documents import KINDS
-from ability_search.store.arcadedb.collections import read_of
 from ability_search.store.arcadedb.core import Statement, source_type
 from ability_search.store.arcadedb.database import Database
+from ability_search.store.arcadedb.record_sql import read_of
 from ability_search.store.records import (
     ChunkVector,
     MapPoint,
@@ -132,7 +132,7 @@ def overview(
     the lower bound of a bin), ``periods`` (rows ``start, sources, chunks`` with the start of a
     period in epoch milliseconds), ``vectors`` (rows ``embedding``).
     """
-    steps = ["LET c = SELECT FROM Collection WHERE name = :name;"]
+    steps = ["LET c = SELECT FROM Collection WHERE key = :name;"]
     answer = ["'collection': $c"]
     if width is not None:
         if counted is not None:
@@ -183,7 +183,7 @@ def map_points(
     )
     return Statement(
         f"""
-        LET c = SELECT FROM Collection WHERE name = :name;
+        LET c = SELECT FROM Collection WHERE key = :name;
         {_sample(chunk_type, limit, indexed)}
         LET points = SELECT chunkId, source, title.left({_TITLE:d}) AS title,
             content.left({_EXCERPT:d}) AS excerpt{cosines} FROM {_SAMPLED};

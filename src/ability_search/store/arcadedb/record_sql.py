@@ -11,12 +11,15 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import groupby
-from typing import Any
+from typing import Any, TypeVar
 
+from ability_search.collection import Collection
 from ability_search.errors import StatementRefused, TooLarge
 from ability_search.retry import growing, retry
 from ability_search.store.arcadedb.core import CLOCK, Statement
 from ability_search.store.arcadedb.database import Attempts, Database, outlast
+from ability_search.store.records import Read as AtRecord
+from ability_search.store.stored_collections import collection_of
 from ability_search.store.values import (
     MOST_RECORDS,
     Add,
@@ -34,7 +37,9 @@ from ability_search.store.values import (
     Require,
 )
 
-_TYPES = {"terms": "Terms"}
+T = TypeVar("T")
+
+_TYPES = {"collection": "Collection", "terms": "Terms"}
 """Types of the kinds that have their own."""
 _SEPARATOR, _ESCAPE = "\x1f", "\x1e"
 _AFTER_SEPARATOR = "\x20"
@@ -74,7 +79,8 @@ class RecordSql(Database):
         if not any(isinstance(change, Add) for change in changes):
             run = partial(outlast, run, attempts=attempts)
         answer = await self.with_schema(run)
-        record = _record(answer["record"][0]) if answer["record"] else None
+        rows = answer["record"]
+        record = record_of(rows[0], answer["at"]) if rows else None
         refused = answer["refused"]
         if refused is not None and attempts.lost and await self._holds(changes):
             return Committed(True, answer["at"], record=record)
@@ -130,7 +136,8 @@ def _decoded(key: str) -> Key:
     )
 
 
-def _record(row: Mapping[str, Any], now: int = 0) -> Record:
+def record_of(row: Mapping[str, Any], now: int = 0) -> Record:
+    """Convert a row, read at the time ``now``."""
     until, data = row.get("until"), row.get("data")
     return Record(
         kind=row["kind"],
@@ -146,6 +153,16 @@ def _record(row: Mapping[str, Any], now: int = 0) -> Record:
     )
 
 
+def collection_in(rows: Sequence[Mapping[str, Any]]) -> Collection | None:
+    """Return the collection in the row of its record, if there is one."""
+    return collection_of(record_of(rows[0])) if rows else None
+
+
+def read_of(answer: Mapping[str, Any], value: T) -> AtRecord[T]:
+    """Return a value with the record among the rows ``collection`` of the same answer."""
+    return AtRecord(collection_in(answer["collection"]), value)
+
+
 def _limit(ask: Read | Count) -> int:
     return MOST_RECORDS if isinstance(ask, Count) else ask.limit or MOST_RECORDS
 
@@ -153,7 +170,7 @@ def _limit(ask: Read | Count) -> int:
 def _page(ask: Read | Count, rows: Any, limit: int, now: int) -> Page | Counted:
     if isinstance(ask, Count):
         return Counted({None: (rows[0]["n"] if rows else 0,)}, None, now)
-    items = [_record(row, now) for row in rows[:limit]]
+    items = [record_of(row, now) for row in rows[:limit]]
     last = items[-1] if len(rows) > limit else None
     after = None if last is None else last.key
     if last is not None and _records_of(ask).scope is None:

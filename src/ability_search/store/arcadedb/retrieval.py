@@ -9,9 +9,9 @@ from typing import Any
 
 from ability_search.collection import Collection
 from ability_search.filters.tree import Filter
-from ability_search.store.arcadedb.collections import from_record
 from ability_search.store.arcadedb.database import Database
 from ability_search.store.arcadedb.graph import best_chunks, context_rows, links, walk
+from ability_search.store.arcadedb.record_sql import read_of
 from ability_search.store.arcadedb.rows import CHUNK_COLUMNS, CHUNK_FIELDS, link, passage
 from ability_search.store.arcadedb.search import (
     COPIES,
@@ -72,7 +72,7 @@ class SearchSql(Database):
             if pause is None or _complete(answer):
                 break
             await asyncio.sleep(pause)
-        return Read(_record(answer), _lists(answer, searches, metadata_names(columns)))
+        return read_of(answer, _lists(answer, searches, metadata_names(columns)))
 
     async def chunks(
         self, generation: str, rids: Sequence[str], *, compared: Sequence[str] = ()
@@ -91,7 +91,7 @@ class SearchSql(Database):
             collection.type, chunk_embedding(collection.name, collection.type, chunk_id)
         )
         rows = answer["chunk"]
-        return Read(_record(answer), _chunk(rows[0]) if rows else None)
+        return read_of(answer, _chunk(rows[0]) if rows else None)
 
     async def embeddings(self, generation: str, rids: Sequence[str]) -> dict[str, Sequence[float]]:
         rows = await self.generation_read(generation, embeddings(generation, rids))
@@ -145,11 +145,6 @@ def _complete(answer: Mapping[str, Any]) -> bool:
     """Return whether no commit was in progress, of which the searches may have seen only half."""
     before, after = ({row["revision"] for row in answer[name]} for name in ("collection", "later"))
     return not answer["unindexed"] and before <= after
-
-
-def _record(answer: Mapping[str, Any]) -> Collection | None:
-    rows = answer["collection"]
-    return from_record(rows[0]) if rows else None
 
 
 def _lists(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ability_search.store.arcadedb.core import Statement, kind_type, link_type, source_type
+from ability_search.store.values import of_generation
 
 
 def schema() -> Statement:
@@ -18,9 +19,6 @@ def schema() -> Statement:
     return Statement(
         """
         ALTER DATABASE `arcadedb.vectorIndex.prefilterMaxSelectivity` 1.0;
-        CREATE DOCUMENT TYPE Collection IF NOT EXISTS;
-        CREATE PROPERTY Collection.name IF NOT EXISTS STRING;
-        CREATE INDEX IF NOT EXISTS ON Collection (name) UNIQUE;
         CREATE DOCUMENT TYPE Record IF NOT EXISTS;
         CREATE PROPERTY Record.kind IF NOT EXISTS STRING;
         CREATE PROPERTY Record.scope IF NOT EXISTS STRING;
@@ -33,6 +31,8 @@ def schema() -> Statement:
         CREATE PROPERTY Record.updatedAt IF NOT EXISTS LONG;
         CREATE INDEX IF NOT EXISTS ON Record (kind, scope, key) UNIQUE;
         CREATE INDEX IF NOT EXISTS ON Record (scope) NOTUNIQUE;
+        CREATE DOCUMENT TYPE Collection IF NOT EXISTS EXTENDS Record;
+        CREATE INDEX IF NOT EXISTS ON Collection (key) UNIQUE;
         CREATE DOCUMENT TYPE Terms IF NOT EXISTS EXTENDS Record;
         CREATE DOCUMENT TYPE TermStatistics IF NOT EXISTS;
         CREATE PROPERTY TermStatistics.type IF NOT EXISTS STRING;
@@ -41,18 +41,10 @@ def schema() -> Statement:
         CREATE DOCUMENT TYPE Staging IF NOT EXISTS;
         CREATE PROPERTY Staging.token IF NOT EXISTS STRING;
         CREATE INDEX IF NOT EXISTS ON Staging (token) NOTUNIQUE;
-        CREATE DOCUMENT TYPE Job IF NOT EXISTS;
-        CREATE PROPERTY Job.kind IF NOT EXISTS STRING;
-        CREATE PROPERTY Job.collection IF NOT EXISTS STRING;
-        CREATE PROPERTY Job.leaseUntil IF NOT EXISTS LONG;
-        CREATE INDEX IF NOT EXISTS ON Job (collection, kind) UNIQUE;
         CREATE DOCUMENT TYPE Unindexed IF NOT EXISTS BUCKETS 1;
         CREATE PROPERTY Unindexed.type IF NOT EXISTS STRING;
         CREATE PROPERTY Unindexed.token IF NOT EXISTS STRING;
         CREATE PROPERTY Unindexed.at IF NOT EXISTS LONG;
-        CREATE DOCUMENT TYPE Retired IF NOT EXISTS;
-        CREATE PROPERTY Retired.type IF NOT EXISTS STRING;
-        CREATE PROPERTY Retired.dueAt IF NOT EXISTS LONG;
         CREATE DOCUMENT TYPE Source IF NOT EXISTS;
         CREATE PROPERTY Source.source IF NOT EXISTS STRING;
         CREATE PROPERTY Source.aspectOf IF NOT EXISTS STRING;
@@ -156,10 +148,10 @@ def drop_generation(chunk_type: str) -> Statement:
         DROP TYPE `{chunk_type}` IF EXISTS UNSAFE;
         BEGIN;
         DELETE FROM TermStatistics WHERE type = :type;
-        DELETE FROM Retired WHERE type = :type;
+        DELETE FROM Record WHERE scope = :scope;
         COMMIT;
         """,
-        {"type": chunk_type},
+        {"type": chunk_type, "scope": of_generation(chunk_type)},
     )
 
 
