@@ -199,7 +199,7 @@ class MatrixStore(MemoryStore):
         found = {
             each.name: _rows(matrices, each, places[each.name], columns, whole) for each in searches
         }
-        return Read(self._records.get(collection.name), found)
+        return Read(self._collection(collection.name), found)
 
 
 def _rows(

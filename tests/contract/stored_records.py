@@ -30,6 +30,7 @@ from ability_search.store.records import (
     VectorSearch,
 )
 from ability_search.store.registry import Registry
+from ability_search.store.stored_collections import put_collection
 from ability_search.store.values import Put
 from ability_search.text.term_statistics import TermStatistics
 
@@ -60,6 +61,18 @@ def collection(name: str = "notes", **fields: Any) -> Collection:
             **fields,
         }
     )
+
+
+def record_row(stored: Collection) -> dict[str, Any]:
+    """The row of the record of a collection in ArcadeDB."""
+    put = put_collection(stored)
+    row = {"kind": put.kind, "scope": put.scope, "key": put.key[0], "fields": put.fields}
+    return row | {"revision": stored.revision, "createdAt": 1, "updatedAt": 1}
+
+
+def record_rows(*stored: Collection) -> dict[str, Any]:
+    """The answer of ArcadeDB to a single question for these records."""
+    return {"clock": [{"ms": 1}], "r0": [record_row(each) for each in stored]}
 
 
 def towards(*parts: float) -> tuple[float, ...]:

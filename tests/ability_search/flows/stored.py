@@ -21,6 +21,7 @@ from ability_search.store.halves import all_records
 from ability_search.store.memory import MemoryStore
 from ability_search.store.records import TermStatisticsEntry
 from ability_search.store.statistics_cache import EMPTY, advanced
+from ability_search.store.stored_collections import read_collection, read_collections
 from ability_search.store.usage import Use, use_of, uses_of
 from ability_search.text.term_statistics import TermStatistics
 from ability_search.tools.handlers import Services
@@ -61,14 +62,14 @@ async def command(network: Network, text: str, **params: Any) -> None:
 async def record(network: Network, name: str) -> Collection:
     """Return the record of a collection."""
     await asyncio.sleep(0)  # a store in memory gives way to nobody by itself
-    found = await network.store.collection(name)
+    found = await read_collection(network.store, name)
     assert found is not None
     return found
 
 
 async def collections(network: Network) -> list[str]:
     """Return the names of all records, those under construction included, in order."""
-    return [each.name for each in await network.store.collections()]
+    return [each.name for each in await read_collections(network.store)]
 
 
 async def chunks(network: Network, name: str) -> list[Any]:
@@ -237,17 +238,21 @@ async def _assert_statistics(network: Network, collection: Collection, stored: l
 async def under_construction(network: Network) -> list[Collection]:
     """Return the records that jobs build."""
     await asyncio.sleep(0)
-    return [each for each in await network.store.collections() if "@" in each.name]
+    return [each for each in await read_collections(network.store) if "@" in each.name]
 
 
 async def expire_leases(network: Network) -> None:
     """End the leases of all running jobs."""
     if not isinstance(network.store, MemoryStore):
-        await command(network, "UPDATE Job SET leaseUntil = 0 WHERE state = 'running'")
+        await command(
+            network,
+            "UPDATE Record SET until = 0 WHERE kind = 'job' AND fields.state = 'running'",
+        )
         return
-    for leased in network.store._jobs.values():
-        if leased.job.running:
-            leased.until = 0
+    table = network.store._table
+    for key, held in table.items():
+        if held.kind == "job" and held.fields["state"] == "running":
+            table[key] = replace(held, until=0)
 
 
 async def backdate(network: Network, name: str, source: str, milliseconds: int) -> None:

@@ -21,7 +21,6 @@ from tests.ability_search.flows.stored import (
     kind_chunks,
     links,
     record,
-    rows,
     services_of,
     settled,
     source_rows,
@@ -499,5 +498,4 @@ async def test_the_commands_do_what_they_say(
         assert await run("export", "nothing", tmp_path / "x") == 3
         edited(saved / "notes", index_version=9)
         assert await run("import", saved / "notes", "--name", "n") == 2
-        names = await rows(network, "SELECT name FROM Collection ORDER BY name")
-        assert [row["name"] for row in names] == ["docs", "notes", "notes2"]
+        assert await collections(network) == ["docs", "notes", "notes2"]

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from tests.ability_search.flows.conftest import Network, document
 from tests.ability_search.flows.playing import Talker, playing
+from tests.ability_search.flows.stored import record
 from tests.ability_search.flows.test_artifacts import export, import_
 
 from kadi_client import ToolError
@@ -55,8 +56,8 @@ async def found_by(network: Network, query: str) -> list[str]:
 
 
 async def links_of(network: Network) -> set[tuple[str, str, str]]:
-    (record,) = [each for each in await network.store.collections() if each.name == "docs"]
-    records = await network.store.source_records(record.type, after="", limit=100)
+    stored = await record(network, "docs")
+    records = await network.store.source_records(stored.type, after="", limit=100)
     return {(each.source, link["target"], link["kind"]) for each in records for link in each.links}
 
 
@@ -457,9 +458,9 @@ async def test_copies_are_found_by_a_real_model(network: Network, tmp_path: Path
 
 async def contents(network: Network) -> dict[str, list[str]]:
     """Return the chunks of each document that are stored, indexed or not."""
-    (record,) = [each for each in await network.store.collections() if each.name == "docs"]
-    names = await network.store.sources(record.type, after="", limit=100)
+    stored = await record(network, "docs")
+    names = await network.store.sources(stored.type, after="", limit=100)
     return {
-        name: [each.content for each in await network.store.source_passages(record.type, name)]
+        name: [each.content for each in await network.store.source_passages(stored.type, name)]
         for name in names
     }

@@ -13,6 +13,7 @@ from tests.ability_search.flows.conftest import PATIENCE, Network, Start, docume
 from tests.ability_search.flows.stored import (
     assert_consistent,
     chunks,
+    collections,
     command,
     on,
     record,
@@ -123,7 +124,7 @@ async def test_two_workers_that_create_one_collection_leave_one(
         assert [answer.get("added") for answer in answers] == [1] * 6
         stored = await assert_consistent(network, "docs")
         assert stored.sources == 6
-        assert len(await rows(network, "SELECT FROM Collection")) == 1
+        assert await collections(network) == ["docs"]
         assert await types(network) == {stored.type, source_type(stored.type)}
 
 
@@ -194,8 +195,8 @@ async def read_while_replacing(network: Network, read: Callable[[], Awaitable[li
 
 async def test_a_replacement_is_atomic_for_statements_that_read(network: Network) -> None:
     async def read() -> list[Any]:
-        (each,) = await rows(network, "SELECT type FROM Collection WHERE name = 'docs'")
-        return await rows(network, f"SELECT title, content FROM `{each['type']}`")
+        live = (await record(network, "docs")).type
+        return await rows(network, f"SELECT title, content FROM `{live}`")
 
     await read_while_replacing(network, read)
 
@@ -418,8 +419,7 @@ async def test_deleting_a_collection_while_another_call_indexes_into_it_leaves_o
             report = await first
         assert report.get("failed") == [], report
         assert deletions > 0
-        kept = {row["name"] for row in await rows(network, "SELECT name FROM Collection")}
-        if kept:
+        if await collections(network):
             await assert_consistent(network, "docs")
         await network.call("search-index", collection="docs", documents=documents)
         stored = await assert_consistent(network, "docs")

@@ -82,7 +82,7 @@ async def test_a_collection_that_is_whole_or_empty_is_left_alone(
     before = await record(network, "docs")
     repair: SelfRepair = services_of(network, tmp_path).self_repair
     await repair.check()
-    assert await rows(network, "SELECT FROM Job") == []
+    assert await services_of(network, tmp_path).jobs.listed("docs") == []
     assert await record(network, "docs") == before
 
 
@@ -94,9 +94,10 @@ async def test_a_generation_is_built_anew_once(start: Start, tmp_path: Path) -> 
         gate = Gate(network, "create-embedding", "eel")
         await services.self_repair.check()
         await gate.wait()
-        (job,) = await rows(network, "SELECT jobId FROM Job")
+        (job,) = await services.jobs.listed("docs")
         await services.reindexing.cancel("docs")
         await services.self_repair.check()
-        assert await rows(network, "SELECT jobId, state FROM Job") == [job | {"state": "cancelled"}]
+        (ended,) = await services.jobs.listed("docs")
+        assert (ended.id, ended.state) == (job.id, "cancelled")
         gate.opened.set()
         await services.reindexing.close()
