@@ -47,7 +47,7 @@ class LostAnswers(BrokerScripts):
 
     async def write(self, script: str, params: Mapping[str, Any]) -> Any:
         answer = await super().write(script, params)
-        if script not in self._lost and "RETURN" in script and "TermStatistics SET" not in script:
+        if script not in self._lost and "RETURN" in script and "Terms SET" not in script:
             self._lost.add(script)
             raise DatabaseUnavailable("no answer") from ProviderLost("killed")
         return answer

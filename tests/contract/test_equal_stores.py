@@ -39,6 +39,7 @@ from ability_search.store.records import (
     WeightedChunk,
 )
 from ability_search.store.registry import Registry
+from ability_search.store.statistics_cache import term_log
 from ability_search.store.stored_collections import read_collection
 
 pytestmark = pytest.mark.engine
@@ -263,7 +264,7 @@ class Replay:
             "searches": await self.searches(record),
             "statistics": [
                 (each.revision, sorted(list(terms) for terms in each.removed), each.added)
-                for each in await store.term_statistics(generation, after=0)
+                for each in await term_log(store, generation)
             ],
             "sources": await store.sources(generation, after="", limit=99),
             "records": [

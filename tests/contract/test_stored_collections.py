@@ -34,6 +34,7 @@ from ability_search.store.halves import all_records
 from ability_search.store.port import Store
 from ability_search.store.records import Columns, GraphRequest, Job, OverviewRequest
 from ability_search.store.registry import Registry
+from ability_search.store.statistics_cache import StatisticsCache, term_log
 from ability_search.store.stored_collections import (
     due_generations,
     read_collection,
@@ -52,7 +53,7 @@ async def test_new_store_answers_as_if_empty(store: Store) -> None:
     assert await jobs.find("notes", "reindex") is None
     assert await jobs.orphaned("reindex") == []
     assert await records_under_construction(store) == set()
-    assert await store.term_statistics("Chunk_x", after=0) == []
+    assert await term_log(store, "Chunk_x") == []
 
 
 async def test_created_collection_is_empty(store: Store) -> None:
@@ -226,10 +227,8 @@ async def test_dropping_a_generation_twice_is_harmless(store: Store) -> None:
     await store.drop_generation(stored.type)
     assert await store.generations() == []
     assert await read_collections(store) == [stored]
-    assert await store.term_statistics(stored.type, after=0) == []
-    assert not await store.fold_term_statistics(
-        stored.type, revision=9, count=1, unused=0, merged=b""
-    )
+    assert await term_log(store, stored.type) == []
+    assert not await StatisticsCache(store).fold(stored)
 
 
 async def test_generations_hold_their_own_chunks_only(store: Store) -> None:

@@ -33,10 +33,9 @@ async def in_halves(
 
 
 async def record_pages(
-    store: RecordStore, of: Records, *, limit: int | None = None
+    store: RecordStore, of: Records, *, after: str | Key | None = None, limit: int | None = None
 ) -> AsyncIterator[Sequence[Record]]:
-    """Yield the records of a selection, in order, page by page; no empty page."""
-    after: str | Key | None = None
+    """Yield the records of a selection after a key, in order, page by page; no empty page."""
     while True:
         (page,) = await store.read([Read(of, limit=limit, after=after)])
         assert isinstance(page, Page)

@@ -31,12 +31,12 @@ from ability_search.store.records import (
     Replaced,
     Replacement,
     SourceRecord,
-    TermStatisticsEntry,
     VectorCheck,
     VectorPlaces,
     WeightedChunk,
 )
 from ability_search.store.stand_ins import Represented, moved
+from ability_search.store.statistics_cache import TermStatisticsEntry, put_entry
 from ability_search.store.stored_collections import change_collection, collection_fields
 
 _TITLE = 120
@@ -92,15 +92,15 @@ class MemoryDocuments(Tables):
             + sum(chunk.of is not None for chunk in inserted),
             nested=record.nested or replacement.nested,
         )
-        await self.commit([change_collection(record, collection_fields(new))])
-        stored.statistics.append(
-            TermStatisticsEntry(
-                revision=new.revision,
-                base=False,
-                added=replacement.term_statistics,
-                removed=[chunk.record.terms for chunk in gone],
-                removed_lengths=[chunk.record.lengths for chunk in gone],
-            )
+        entry = TermStatisticsEntry(
+            revision=new.revision,
+            base=False,
+            added=replacement.term_statistics,
+            removed=[chunk.record.terms for chunk in gone],
+            removed_lengths=[chunk.record.lengths for chunk in gone],
+        )
+        await self.commit(
+            [change_collection(record, collection_fields(new)), put_entry(record.type, entry)]
         )
         return Replaced(
             collection=new,

@@ -33,7 +33,6 @@ from ability_search.store.records import (
     Row,
     Search,
     TermSearch,
-    TermStatisticsEntry,
     VectorSearch,
     strongest,
 )
@@ -151,24 +150,6 @@ class MemorySearch(Tables):
         return strongest(
             (link for link in found if link.source in wanted or link.target in wanted), limit
         )
-
-    async def term_statistics(self, generation: str, *, after: int) -> list[TermStatisticsEntry]:
-        stored = self._generations.get(generation, Generation())
-        return [each for each in stored.statistics if each.revision > after]
-
-    async def fold_term_statistics(
-        self, generation: str, *, revision: int, count: int, unused: int, merged: bytes
-    ) -> bool:
-        stored = self._generations.get(generation, Generation())
-        known = [each for each in stored.statistics if each.revision <= revision]
-        if not count or len(known) != count:
-            return False
-        stored.statistics = [
-            *(each for each in known if each.revision >= unused),
-            TermStatisticsEntry(revision, True, merged, (), ()),
-            *stored.statistics[count:],
-        ]
-        return True
 
 
 def _search(

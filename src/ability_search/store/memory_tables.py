@@ -25,7 +25,6 @@ from ability_search.store.records import (
     Passage,
     Row,
     SourceRecord,
-    TermStatisticsEntry,
     metadata_key,
 )
 from ability_search.store.stored_collections import COLLECTION, collection_of
@@ -85,8 +84,6 @@ class Generation:
     sources: dict[str, StoredSource] = field(default_factory=dict)
     """By name."""
     links: list[Link] = field(default_factory=list)
-    statistics: list[TermStatisticsEntry] = field(default_factory=list)
-    """In order of the revision."""
 
     def table(self, *, kinds: bool) -> dict[str, StoredChunk]:
         """Return the generation's own chunks, or those of kinds."""

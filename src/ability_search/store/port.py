@@ -36,7 +36,6 @@ from ability_search.store.records import (
     Row,
     Search,
     SourceRecord,
-    TermStatisticsEntry,
     VectorCheck,
     VectorPlaces,
     WeightedChunk,
@@ -84,27 +83,6 @@ class GenerationStore(Protocol):
 
     async def drop_generation(self, generation: str) -> None:
         """Drop a generation with everything in it, and the records of its scope."""
-
-
-class TermStatisticsStore(Protocol):
-    """The logs of the term statistics of generations."""
-
-    async def term_statistics(self, generation: str, *, after: int) -> list[TermStatisticsEntry]:
-        """Return the changes of the term statistics after a revision, in order.
-
-        There are none if the generation was dropped.
-        """
-
-    async def fold_term_statistics(
-        self, generation: str, *, revision: int, count: int, unused: int, merged: bytes
-    ) -> bool:
-        """Add an entry that represents the ``count`` entries up to ``revision``.
-
-        Of those, the ones before revision ``unused`` are deleted.
-
-        Returns:
-            False if another worker was faster; nothing is changed then.
-        """
 
 
 class SearchStore(Protocol):
@@ -396,7 +374,6 @@ class CopyStore(Protocol):
 class Store(
     RecordStore,
     GenerationStore,
-    TermStatisticsStore,
     SearchStore,
     IndexStore,
     CopyStore,

@@ -372,19 +372,6 @@ class Replaced:
 
 
 @dataclass(frozen=True, slots=True)
-class TermStatisticsEntry:
-    """A change of the term statistics of a generation."""
-
-    revision: int
-    base: bool
-    """Whether the entry represents everything up to its revision."""
-    added: bytes | None
-    removed: Sequence[Sequence[int]]
-    """Term ids of each removed chunk."""
-    removed_lengths: Sequence[Sequence[int]]
-
-
-@dataclass(frozen=True, slots=True)
 class Neighbour:
     """A stored chunk near a vector."""
 

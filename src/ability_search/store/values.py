@@ -256,7 +256,7 @@ class Delete:
 
     of: Records
     count: int | None = None
-    """Exactly so many must be deleted."""
+    """Exactly so many, of one kind, must be deleted."""
 
 
 @dataclass(frozen=True, slots=True)

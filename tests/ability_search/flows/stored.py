@@ -19,10 +19,16 @@ from ability_search.store.arcadedb.core import kind_type, link_type, source_type
 from ability_search.store.arcadedb.rows import chunk_row, link_row, source_row
 from ability_search.store.halves import all_records
 from ability_search.store.memory import MemoryStore
-from ability_search.store.records import TermStatisticsEntry
-from ability_search.store.statistics_cache import EMPTY, advanced
+from ability_search.store.statistics_cache import (
+    EMPTY,
+    TERMS,
+    TermStatisticsEntry,
+    advanced,
+    term_log,
+)
 from ability_search.store.stored_collections import read_collection, read_collections
 from ability_search.store.usage import Use, use_of, uses_of
+from ability_search.store.values import Records
 from ability_search.text.term_statistics import TermStatistics
 from ability_search.tools.handlers import Services
 from ability_search.worker import build_services, open_worker
@@ -98,15 +104,14 @@ async def links(network: Network, name: str) -> list[tuple[str, str, str, float]
 
 async def statistics(network: Network, generation: str) -> list[TermStatisticsEntry]:
     """Return the whole log of the term statistics of a generation."""
-    return await network.store.term_statistics(generation, after=-1)
+    return await term_log(network.store, generation)
 
 
 async def logged(network: Network) -> set[str]:
     """Return the generations that have a log of term statistics."""
-    if isinstance(network.store, MemoryStore):
-        await asyncio.sleep(0)
-        return {name for name, each in network.store._generations.items() if each.statistics}
-    return {row["type"] for row in await rows(network, "SELECT type FROM TermStatistics")}
+    await asyncio.sleep(0)
+    found = await all_records(network.store, Records(TERMS))
+    return {record.scope.partition("/")[2] for record in found}
 
 
 async def _table(network: Network, kind: str) -> list[Any]:

@@ -405,7 +405,7 @@ async def test_a_database_that_fails_leaves_what_there_was(start: Start, tmp_pat
         written = [0]
 
         def refuse(tool: str, given: Mapping[str, Any]) -> Any:
-            if "INSERT INTO TermStatistics" in given.get("command", ""):
+            if "INSERT INTO Terms" in given.get("command", ""):
                 written[0] += 1
                 if written[0] == 3:
                     return {"success": False, "error": "the disk is full"}

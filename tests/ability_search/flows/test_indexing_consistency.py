@@ -21,6 +21,7 @@ from tests.ability_search.flows.stored import (
     second_worker,
     services_of,
     settled,
+    statistics,
     types,
 )
 
@@ -96,8 +97,8 @@ async def test_folding_the_log_of_terms_changes_no_statistics(
         await operate(network, chance)
     await settled(services, "docs")
     collection = await assert_consistent(network, "docs")
-    log = await rows(network, "SELECT base FROM TermStatistics WHERE type = :t", t=collection.type)
-    assert 1 <= [row["base"] for row in log].count(True) <= 2
+    log = await statistics(network, collection.type)
+    assert 1 <= [each.base for each in log].count(True) <= 2
     assert len(log) < 2 * 32 + 2
     for _ in range(5):
         await operate(network, chance)
@@ -347,7 +348,7 @@ async def test_a_write_whose_answer_is_lost_is_done_once(start: Start) -> None:
         async def swallow(given: dict[str, Any], call: Any) -> Any:
             nonlocal lost
             answer = await command(given, call)
-            if "TermStatistics" in given["command"] and lost < 2:
+            if "INTO Terms" in given["command"] and lost < 2:
                 lost += 1
                 raise RemoteError("the line went dead")
             return answer

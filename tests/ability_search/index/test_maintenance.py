@@ -115,7 +115,7 @@ class Building:
             return record_rows(replace(DOCS, chunks=1000))
         if "vectorNeighbors" in script and self.failures:
             raise self.failures.pop(0)
-        return []
+        return {}
 
     async def write(self, script: str, params: Mapping[str, Any]) -> Any:
         self.built |= "fields.graph" in script

@@ -1,7 +1,7 @@
 """Records: small documents that are read by kind, scope and key, and committed together.
 
-All are rows of the type ``Record``; those that :mod:`.write`
-changes too have subtypes of their own.
+Those of collections and of term statistics have types of their own, since :mod:`.write` changes
+them with the chunks; all others are rows of the type ``Record``.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from ability_search.errors import StatementRefused, TooLarge
 from ability_search.retry import growing, retry
 from ability_search.store.arcadedb.core import CLOCK, Statement
 from ability_search.store.arcadedb.database import Attempts, Database, outlast
+from ability_search.store.arcadedb.schema import RECORD_TYPES
 from ability_search.store.records import Read as AtRecord
 from ability_search.store.stored_collections import collection_of
 from ability_search.store.values import (
@@ -295,11 +296,14 @@ def _run(change: Change, place: int) -> tuple[Any, ...]:
 def _step(run: tuple[Any, ...], changes: Sequence[Any], place: int, params: _Parameters) -> str:
     change: Change = changes[0]
     if isinstance(change, Delete):
-        text = f"LET u{place} = DELETE FROM {_type(change.of.kind)}"
-        text += f" WHERE {_condition(change.of, params)};"
+        condition = _condition(change.of, params)
         if change.count is None:
-            return text
-        return f"{text} IF ($u{place}[0].count <> {change.count:d}) {_refusal(place)}"
+            types = RECORD_TYPES if change.of.kind is None else (_type(change.of.kind),)
+            return " ".join(f"DELETE FROM {name} WHERE {condition};" for name in types)
+        return (
+            f"LET u{place} = DELETE FROM {_type(change.of.kind)} WHERE {condition};"
+            f" IF ($u{place}[0].count <> {change.count:d}) {_refusal(place)}"
+        )
     if isinstance(change, Require):
         return (
             f"LET u{place} = SELECT count(*) AS n FROM {_type(change.of.kind)}"

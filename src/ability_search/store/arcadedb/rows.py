@@ -5,7 +5,6 @@ A duplicate keeps its embedding, terms and weights in *spare* columns, which hav
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,7 +14,6 @@ from ability_search.store.records import (
     Link,
     Passage,
     SourceRecord,
-    TermStatisticsEntry,
 )
 
 Row = Mapping[str, Any]
@@ -171,18 +169,6 @@ def passage(row: Row) -> Passage:
         end_line=row.get("endLine"),
         rid=row.get("rid"),
         created_at=row.get("createdAt"),
-    )
-
-
-def statistics_entry(row: Row) -> TermStatisticsEntry:
-    """Convert a row of the log of term statistics."""
-    added = row.get("added")
-    return TermStatisticsEntry(
-        revision=row["seq"],
-        base=bool(row.get("base")),
-        added=base64.b64decode(added) if added else None,
-        removed=row.get("removed") or (),
-        removed_lengths=row.get("removedLengths") or (),
     )
 
 

@@ -5,6 +5,9 @@ from __future__ import annotations
 from ability_search.store.arcadedb.core import Statement, kind_type, link_type, source_type
 from ability_search.store.values import of_generation
 
+RECORD_TYPES = ("Record", "Collection", "Terms")
+"""Types of small records."""
+
 
 def schema() -> Statement:
     """Create the base types and their indexes; harmless if they exist.
@@ -17,27 +20,10 @@ def schema() -> Statement:
     default the engine compares up to a fifth of all).
     """
     return Statement(
-        """
+        f"""
         ALTER DATABASE `arcadedb.vectorIndex.prefilterMaxSelectivity` 1.0;
-        CREATE DOCUMENT TYPE Record IF NOT EXISTS;
-        CREATE PROPERTY Record.kind IF NOT EXISTS STRING;
-        CREATE PROPERTY Record.scope IF NOT EXISTS STRING;
-        CREATE PROPERTY Record.key IF NOT EXISTS STRING;
-        CREATE PROPERTY Record.fields IF NOT EXISTS MAP;
-        CREATE PROPERTY Record.data IF NOT EXISTS STRING;
-        CREATE PROPERTY Record.revision IF NOT EXISTS LONG;
-        CREATE PROPERTY Record.until IF NOT EXISTS LONG;
-        CREATE PROPERTY Record.createdAt IF NOT EXISTS LONG;
-        CREATE PROPERTY Record.updatedAt IF NOT EXISTS LONG;
-        CREATE INDEX IF NOT EXISTS ON Record (kind, scope, key) UNIQUE;
-        CREATE INDEX IF NOT EXISTS ON Record (scope) NOTUNIQUE;
-        CREATE DOCUMENT TYPE Collection IF NOT EXISTS EXTENDS Record;
+        {"".join(map(_records, RECORD_TYPES))}
         CREATE INDEX IF NOT EXISTS ON Collection (key) UNIQUE;
-        CREATE DOCUMENT TYPE Terms IF NOT EXISTS EXTENDS Record;
-        CREATE DOCUMENT TYPE TermStatistics IF NOT EXISTS;
-        CREATE PROPERTY TermStatistics.type IF NOT EXISTS STRING;
-        CREATE PROPERTY TermStatistics.seq IF NOT EXISTS LONG;
-        CREATE INDEX IF NOT EXISTS ON TermStatistics (type, seq) NOTUNIQUE;
         CREATE DOCUMENT TYPE Staging IF NOT EXISTS;
         CREATE PROPERTY Staging.token IF NOT EXISTS STRING;
         CREATE INDEX IF NOT EXISTS ON Staging (token) NOTUNIQUE;
@@ -139,7 +125,7 @@ def create_kinds(chunk_type: str, *, dimensions: int) -> Statement:
 
 
 def drop_generation(chunk_type: str) -> Statement:
-    """Drop the types of a generation with their contents, and its term statistics."""
+    """Drop the types of a generation with their contents, and the records of it."""
     return Statement(
         f"""
         DROP TYPE `{source_type(chunk_type)}` IF EXISTS UNSAFE;
@@ -147,12 +133,29 @@ def drop_generation(chunk_type: str) -> Statement:
         DROP TYPE `{kind_type(chunk_type)}` IF EXISTS UNSAFE;
         DROP TYPE `{chunk_type}` IF EXISTS UNSAFE;
         BEGIN;
-        DELETE FROM TermStatistics WHERE type = :type;
-        DELETE FROM Record WHERE scope = :scope;
+        {" ".join(f"DELETE FROM {name} WHERE scope = :scope;" for name in RECORD_TYPES)}
         COMMIT;
         """,
-        {"type": chunk_type, "scope": of_generation(chunk_type)},
+        {"scope": of_generation(chunk_type)},
     )
+
+
+def _records(name: str) -> str:
+    """Return the commands that create a type of records."""
+    return f"""
+        CREATE DOCUMENT TYPE {name} IF NOT EXISTS;
+        CREATE PROPERTY {name}.kind IF NOT EXISTS STRING;
+        CREATE PROPERTY {name}.scope IF NOT EXISTS STRING;
+        CREATE PROPERTY {name}.key IF NOT EXISTS STRING;
+        CREATE PROPERTY {name}.fields IF NOT EXISTS MAP;
+        CREATE PROPERTY {name}.data IF NOT EXISTS STRING;
+        CREATE PROPERTY {name}.revision IF NOT EXISTS LONG;
+        CREATE PROPERTY {name}.until IF NOT EXISTS LONG;
+        CREATE PROPERTY {name}.createdAt IF NOT EXISTS LONG;
+        CREATE PROPERTY {name}.updatedAt IF NOT EXISTS LONG;
+        CREATE INDEX IF NOT EXISTS ON {name} (kind, scope, key) UNIQUE;
+        CREATE INDEX IF NOT EXISTS ON {name} (scope) NOTUNIQUE;
+        """
 
 
 def _indexed(chunk_type: str, dimensions: int) -> str:

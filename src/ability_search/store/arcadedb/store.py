@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import re
 from collections.abc import Sequence
 
@@ -14,7 +13,7 @@ from ability_search.store.arcadedb.index import IndexSql
 from ability_search.store.arcadedb.overview import OverviewSql
 from ability_search.store.arcadedb.retrieval import SearchSql
 from ability_search.store.arcadedb.schema import create_generation, drop_generation
-from ability_search.store.records import ChunkRecord, SourceRecord, TermStatisticsEntry
+from ability_search.store.records import ChunkRecord, SourceRecord
 
 _BESIDE_CHUNKS = re.compile(r"^(Source|Link|Aspect)(?=_)")
 """The other types of a generation; it is named after the type of its chunks."""
@@ -35,21 +34,6 @@ class GenerationSql(Database):
 
     async def drop_generation(self, generation: str) -> None:
         await self.write(drop_generation(generation), idempotent=True)
-
-    async def term_statistics(self, generation: str, *, after: int) -> list[TermStatisticsEntry]:
-        found = await self.rows(term_statistics(generation, after=after))
-        return list(map(rows.statistics_entry, found))
-
-    async def fold_term_statistics(
-        self, generation: str, *, revision: int, count: int, unused: int, merged: bytes
-    ) -> bool:
-        encoded = base64.b64encode(merged).decode("ascii")
-        answer = await self.write(
-            fold_term_statistics(
-                generation, up_to=revision, count=count, unused=unused, merged=encoded
-            )
-        )
-        return bool(answer["folded"])
 
 
 class CopySql(Database):
@@ -131,48 +115,3 @@ def source_chunks(chunk_type: str, sources: Sequence[str], *, first: int, end: i
 def stored_types() -> Statement:
     """Select the names of all types."""
     return Statement("SELECT name FROM schema:types", {})
-
-
-def term_statistics(chunk_type: str, *, after: int) -> Statement:
-    """Select the log of term statistics after revision ``after``, in order.
-
-    Rows ``seq, base, added, removed, removedLengths``; ``base`` marks an entry that represents
-    everything up to its ``seq``.
-    """
-    return Statement(
-        "SELECT seq, base, added, removed, removedLengths FROM TermStatistics"
-        " WHERE type = :type AND seq > :floor ORDER BY seq",
-        {"type": chunk_type, "floor": after},
-    )
-
-
-def fold_term_statistics(
-    chunk_type: str, *, up_to: int, count: int, unused: int, merged: str
-) -> Statement:
-    """Add an entry that represents the ``count`` entries up to revision ``up_to``.
-
-    Of those, the ones before revision ``unused`` are deleted. The others stay for statements that
-    read the log at this moment: the engine has no snapshots.
-
-    Returns one map: ``folded`` entries (0 or 1); none if another worker was faster.
-    """
-    return Statement(
-        """
-        BEGIN;
-        LET known = SELECT count(*) AS n FROM TermStatistics
-            WHERE type = :type AND seq <= :ceiling;
-        IF ($known[0].n <> :expected) { ROLLBACK; RETURN {'folded': 0}; }
-        DELETE FROM TermStatistics WHERE type = :type AND seq < :unused;
-        INSERT INTO TermStatistics SET type = :type, seq = :ceiling, base = true, added = :merged,
-            removed = [], removedLengths = [];
-        COMMIT;
-        RETURN {'folded': 1};
-        """,
-        {
-            "type": chunk_type,
-            "ceiling": up_to,
-            "expected": count,
-            "unused": unused,
-            "merged": merged,
-        },
-    )

@@ -18,6 +18,7 @@ from ability_search.store.arcadedb.core import (
 )
 from ability_search.store.arcadedb.rows import COUNTED, STORED_COLUMNS, link_row, source_row
 from ability_search.store.records import ChunkScores, Replacement
+from ability_search.store.values import of_generation
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,8 +180,10 @@ def replace_sources(
         {links}
         {_update_totals(source_t)}
         {_NESTED if replacement.nested else ""}
-        INSERT INTO TermStatistics SET type = :type, seq = $c[0].fields.revision, base = false,
-            added = :added, removed = $gone.terms, removedLengths = $gone.lengths;
+        INSERT INTO Terms SET kind = 'terms', scope = :terms,
+            key = $c[0].fields.revision.format('%016d'), data = :added, fields = {{'base': false,
+            'removed': $gone.terms, 'removed_lengths': $gone.lengths}}, revision = 1,
+            createdAt = `date.currentTimestamp`(), updatedAt = `date.currentTimestamp`();
         LET now = SELECT FROM Collection WHERE key = :name;
         {COMMIT}
         RETURN {{'revision': $c[0].fields.revision, 'deleted': ifnull($old[0].chunks, 0),
@@ -297,6 +300,7 @@ def _parameters(
         "records": [source_row(record) for record in replacement.records],
         "links": [link_row(link) for link in replacement.links],
         "linkCount": len(replacement.links),
+        "terms": of_generation(collection.type),
         "added": None if statistics is None else base64.b64encode(statistics).decode("ascii"),
         "duplicates": sum(chunk.duplicate_of is not None for chunk in stored),
         "standIns": list(stand_ins),
