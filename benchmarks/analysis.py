@@ -11,8 +11,8 @@ from unittest.mock import patch
 
 import numpy as np
 
-from ability_search.analysis import collection_measures
-from ability_search.analysis.vector_measures import Vectors
+from ability_search.extensions.notes import collection_measures
+from ability_search.extensions.notes.vector_measures import Vectors
 from ability_search.store.records import ChunkVector, SourceRecord
 from benchmarks.vectors import DIMENSIONS
 

@@ -19,11 +19,11 @@ import numpy as np
 from scipy import sparse
 
 from ability_search.collection import Collection
-from ability_search.components.served_models import models_config
 from ability_search.config.loader import load_settings
 from ability_search.config.schema import Settings
 from ability_search.documents import Document, SparseVector, Vector
-from ability_search.evaluation.judged_sets import Dataset
+from ability_search.extensions.evaluation.judged_sets import Dataset
+from ability_search.extensions.localstack.served_models import models_config
 from ability_search.filters.predicate import matches
 from ability_search.index.index_calls import IndexOptions, Progress
 from ability_search.ports import Embedder

@@ -36,9 +36,9 @@ from typing import Any
 
 import numpy as np
 
-from ability_search.evaluation.comparison import Difference, Values, paired
-from ability_search.evaluation.judged_sets import Dataset, JudgedQuery, read_dataset
-from ability_search.evaluation.measurement import per_query
+from ability_search.extensions.evaluation.comparison import Difference, Values, paired
+from ability_search.extensions.evaluation.judged_sets import Dataset, JudgedQuery, read_dataset
+from ability_search.extensions.evaluation.measurement import per_query
 from ability_search.search.response import Hit
 from benchmarks.offline import HASHED, Ask, asking, indexed, offline_embedder
 

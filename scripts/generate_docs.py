@@ -17,9 +17,9 @@ from typing import Any, is_typeddict
 from typer.main import get_command
 
 from ability_search import client, errors
-from ability_search.cli.app import COMMANDS, all_commands, argument_name
 from ability_search.client import tool_options
 from ability_search.config.settings_table import settings_table
+from ability_search.extensions.cli.app import COMMANDS, all_commands, argument_name
 from ability_search.ops.metrics.metric_table import COMPONENTS, METRICS, PROCESS, Metric
 from ability_search.tools.table import TOOLS
 

@@ -11,8 +11,8 @@ from typing import Any
 from typer import TyperException
 from typer.main import get_command
 
-from ability_search.cli.app import DefaultGroup, all_commands
 from ability_search.config.settings_table import BY_ENV
+from ability_search.extensions.cli.app import DefaultGroup, all_commands
 
 PROGRAM = "ability-search"
 _VARIABLE = re.compile(r"\b(?:SEARCH|BROKER|KADI)_[A-Z][A-Z0-9_]*\b")

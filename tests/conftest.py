@@ -36,15 +36,15 @@ settings.load_profile("untimed")
 TESTS = Path(__file__).parent
 LONGEST = (
     "snippets/test_snippets.py",
-    "ability_search/stack/test_up.py",
+    "ability_search/extensions/localstack/test_up.py",
     "ability_search/flows/test_crash.py",
     "ability_search/flows/test_filters_exact.py",
     "ability_search/flows/test_paging.py",
     "ability_search/flows/test_artifacts_killed.py",
     "ability_search/flows/test_duplicate_sequences.py",
-    "ability_search/http/test_console.py",
+    "ability_search/extensions/gateway/test_console.py",
     "ability_search/flows/test_jobs_killed.py",
-    "ability_search/mcp/test_mcp_stack.py",
+    "ability_search/extensions/mcp/test_mcp_stack.py",
     "test_patterns.py",
     "kadi_localnet/test_broker_memory.py",
     "interop/test_real_search.py",
@@ -53,7 +53,7 @@ LONGEST = (
     "ability_search/flows/test_indexing_values.py",
     "ability_search/flows/test_migration_killed.py",
     "ability_search/flows/test_artifacts_mutated.py",
-    "ability_search/evaluation/test_eval_stack.py",
+    "ability_search/extensions/evaluation/test_eval_stack.py",
     "ability_search/providers/test_refused_texts.py",
     "snippets/test_docstrings.py",
 )

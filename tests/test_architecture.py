@@ -10,22 +10,34 @@ from graphlib import TopologicalSorter
 from tests.syntax_trees import FILES, imported_modules, imports, tree_of, within
 
 PURE = {
-    "analysis.collection_graph",
-    "analysis.consolidation",
-    "analysis.consolidation_report",
-    "analysis.contradictions",
-    "analysis.graph_analysis",
-    "analysis.graph_measures",
-    "analysis.vector_measures",
     "bounded_batches",
     "documents",
     "errors",
+    "extensions.kinds.chat_kinds",
+    "extensions.kinds.extracted_kinds",
+    "extensions.kinds.keyphrases",
+    "extensions.notes.charts",
+    "extensions.notes.collection_graph",
+    "extensions.notes.consolidation",
+    "extensions.notes.consolidation_report",
+    "extensions.notes.contradictions",
+    "extensions.notes.graph_analysis",
+    "extensions.notes.graph_measures",
+    "extensions.notes.vector_measures",
+    "extensions.sessions.session_options",
+    "extensions.understanding.exclusion_forms",
+    "extensions.understanding.exclusions",
+    "extensions.understanding.intent",
+    "extensions.understanding.negation",
+    "extensions.understanding.periods",
+    "extensions.understanding.requested_period",
+    "extensions.understanding.sentence_types",
+    "extensions.understanding.time_forms",
+    "extensions.understanding.time_words",
+    "extensions.understanding.written_dates",
     "filters",
-    "index.charts",
     "index.batches",
-    "index.kinds",
     "index.preparation",
-    "index.session_options",
     "search.fusion",
     "search.options",
     "search.plan",
@@ -34,20 +46,30 @@ PURE = {
     "search.response",
     "search.retrievers",
     "search.stage",
-    "store.records",
     "store.arcadedb.core",
     "store.arcadedb.search",
     "store.arcadedb.write",
+    "store.records",
     "text",
-    "wire",
     "tools.inputs",
     "tools.requests",
     "tools.responses",
     "tools.results",
     "tools.table",
-    "understanding",
+    "wire",
 }
 """Parts of ability_search that know no socket, no clock and no environment."""
+
+CHUNKERS = {
+    f"ability_search.extensions.formats.{name}"
+    for name in (
+        "conversation_turns",
+        "json_members",
+        "restructured_sections",
+        "semantic",
+        "symbols",
+    )
+}
 
 OUTSIDE_WORLD = (
     "asyncio",
@@ -75,30 +97,24 @@ CLOCKS = {"now", "utcnow", "today"}
 
 LAYERS = (
     {"documents", "errors", "wire", "bounded_batches", "ops"},
-    {"index.charts"},
     {"retry", "compute_turns"},
-    {"filters", "understanding"},
+    {"filters"},
     {"collection"},
     {"text"},
-    {"ports", "config", "index.kinds"},
+    {"ports", "config"},
     {"store", "providers"},
     {"files"},
     {"index", "search"},
-    {"artifacts", "legacy", "analysis"},
     {"tools"},
     {"network"},
     {"worker"},
-    {"stack", "ops.figures"},
+    {"ops.figures"},
     {"client", "sync"},
-    {"evaluation"},
-    {"answers"},
     {"edges"},
-    {"http", "mcp"},
     {"components"},
-    {"cli"},
     {"__main__"},
 )
-"""Parts of ability_search: each imports what stands above it, or beside it in its own group."""
+"""Parts of the core: each imports what stands above it, or beside it in its own group."""
 
 LEVELS = {name: level for level, layer in enumerate(LAYERS) for name in layer}
 
@@ -109,7 +125,7 @@ def part(module: str) -> str:
 
 
 def level(module: str) -> int | None:
-    """The layer of a module; ``None`` for the package itself and for other packages."""
+    """The layer of a module; ``None`` for extensions, the package itself and other packages."""
     first, *names = module.split(".")
     if first != "ability_search":
         return None
@@ -162,9 +178,11 @@ def test_the_local_parts_know_nothing_of_each_other() -> None:
         assert not offences([m for m in within("kadi_localnet") if part(m) == own], *others)
 
 
-def test_only_the_components_run_local_parts() -> None:
-    modules = [module for module in within("ability_search") if part(module) != "components"]
-    assert not offences(modules, "kadi_localnet")
+def test_one_extension_runs_local_parts() -> None:
+    assert {
+        ".".join(module.split(".")[:3])
+        for module in offences(within("ability_search"), "kadi_localnet")
+    } == {"ability_search.extensions.localstack"}
 
 
 def test_one_module_creates_connections() -> None:
@@ -182,21 +200,22 @@ def test_one_module_creates_connections() -> None:
 def test_only_the_exporter_of_traces_needs_the_sdk_of_opentelemetry() -> None:
     extra = offences(list(FILES), "opentelemetry.sdk", "opentelemetry.exporter")
     assert extra.keys() == {"ability_search.ops.traces"}
-    assert offences(list(FILES), *extra).keys() == {"ability_search.components.component_run"}
+    assert offences(list(FILES), *extra).keys() == {
+        "ability_search.extensions.localstack.component_run"
+    }
 
 
 def test_the_edges_reach_the_tools_over_the_network_only() -> None:
-    modules = [m for m in within("ability_search") if part(m) in ("edges", "http", "mcp")]
-    assert len({part(module) for module in modules}) == 3
-    allowed = {"answers", "client", "config", "edges", "errors", "ops", "tools", "wire"}
+    edges = ("ability_search.extensions.gateway.", "ability_search.extensions.mcp.")
+    modules = [m for m in FILES if part(m) == "edges" or m.startswith(edges)]
+    assert len(modules) > len(edges)
+    allowed = {"client", "config", "edges", "errors", "extensions", "ops", "tools", "wire"}
     reached = {
         (module, name)
         for module in modules
         for name in imported_from(module, "ability_search")
-        if part(name) not in {*allowed, part(module), "__version__"}
-        and not name.startswith(
-            ("ability_search.search.options.", "ability_search.analysis.graph_analysis.")
-        )
+        if part(name) not in {*allowed, "__version__"}
+        and not name.startswith("ability_search.search.options.")
     }
     assert not reached
 
@@ -225,7 +244,8 @@ def test_only_the_store_of_arcadedb_has_its_statements() -> None:
     statements = ("Statement", "Predicate", "Scripts")
     core = "ability_search.store.arcadedb.core"
     inside = "ability_search.store.arcadedb"
-    modules = [module for module in within("ability_search") if not module.startswith(inside)]
+    migration = "ability_search.extensions.migration."
+    modules = [m for m in within("ability_search") if not m.startswith((inside, migration))]
     assert not offences(modules, *(f"{core}.{name}" for name in statements))
 
 
@@ -233,7 +253,7 @@ def test_a_method_of_a_store_without_docstring_implements_a_port() -> None:
     """The docstring of such a method is that of the port."""
     ports = (
         tree_of(FILES["ability_search.store.port"]),
-        tree_of(FILES["ability_search.legacy.migration"]),
+        tree_of(FILES["ability_search.extensions.migration.migration"]),
     )
     documented = {
         method.name
@@ -259,10 +279,8 @@ def test_a_method_of_a_store_without_docstring_implements_a_port() -> None:
 
 
 def test_imports_point_one_way() -> None:
-    modules = [module for module in within("ability_search") if part(module)]
-    levels = {
-        module: level(module) for module in modules if module not in ("ability_search.index",)
-    }
+    modules = [m for m in within("ability_search") if part(m) not in ("", "extensions")]
+    levels = {module: level(module) for module in modules if module != "ability_search.index"}
     assert None not in levels.values(), "a part has no layer yet"
     upwards = {
         (module, name)
@@ -292,7 +310,8 @@ def test_nothing_is_imported_relatively() -> None:
 def test_a_component_without_vectors_loads_no_numpy() -> None:
     """A broker stays small: numpy alone is 11 MB."""
     program = (
-        "import sys, ability_search.cli.services, ability_search.components.contexts;"
+        "import sys, ability_search.extensions.localstack.services;"
+        "import ability_search.extensions.localstack.contexts;"
         " sys.exit('numpy' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", program], check=False, timeout=60).returncode == 0
@@ -310,7 +329,7 @@ def test_no_list_of_all_matches_in_a_document_is_made() -> None:
     found = [
         f"{module}:{node.lineno}"
         for module in within("ability_search")
-        if module.startswith("ability_search.text.chunkers.")
+        if module.startswith("ability_search.text.chunkers.") or module in CHUNKERS
         for node in ast.walk(tree_of(FILES[module]))
         if isinstance(node, ast.Starred | ast.Call)
         for inner in ([node.value] if isinstance(node, ast.Starred) else node.args)

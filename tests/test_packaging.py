@@ -26,12 +26,12 @@ from packaging.utils import canonicalize_name
 from tests.command_lines import PROGRAM, calls, problem, unknown_variables
 
 from ability_search import __version__
-from ability_search.components.extras import INSTALL_WEIGHTS
 from ability_search.config.sources import Base, from_deployer
+from ability_search.extensions.localstack.extras import INSTALL_WEIGHTS
 
 ROOT = Path(__file__).resolve().parent.parent
 DEPLOY = ROOT / "deploy"
-PAGE = ROOT / "src" / "ability_search" / "http" / "page"
+PAGE = ROOT / "src" / "ability_search" / "extensions" / "gateway" / "page"
 AGENT: dict[str, Any] = json.loads((ROOT / "agent.json").read_text(encoding="utf-8"))
 PYPROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 PROJECT: dict[str, Any] = PYPROJECT["project"]
@@ -358,7 +358,7 @@ def test_the_wheel_is_ready_for_a_package_index(tmp_path: Path) -> None:
         names = archive.namelist()
         (path,) = [name for name in names if name.endswith(".dist-info/METADATA")]
         about = Parser().parsestr(archive.read(path).decode())
-    assert "ability_search/http/page/index.html" in names
+    assert "ability_search/extensions/gateway/page/index.html" in names
     assert about.get_all("Project-URL") == ["Homepage, https://kadi.build"]
     assert "Typing :: Typed" in about.get_all("Classifier", [])
     description = about.get_payload()

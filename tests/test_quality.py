@@ -12,12 +12,12 @@ import pytest
 from benchmarks import offline, quality
 from benchmarks.offline import HASHED, HashedWords, KeptVectors, asking, indexed, offline_embedder
 from benchmarks.quality import ARMS, Measured, losses, measure_all, row, rrf, sets_below, z
-from tests.ability_search.evaluation.sets import write_set
+from tests.ability_search.extensions.evaluation.sets import write_set
 
 from ability_search.config.loader import load_settings
 from ability_search.config.schema import Settings
 from ability_search.documents import Vector
-from ability_search.evaluation.judged_sets import read_dataset
+from ability_search.extensions.evaluation.judged_sets import read_dataset
 from ability_search.store.memory import MemoryStore
 
 DOCUMENTS = [{"_id": f"d{n}", "title": "", "text": f"the keel of ship {n}"} for n in range(12)]

@@ -1,6 +1,6 @@
 """``python -m ability_search``: the command line."""
 
-from ability_search.cli import main
+from ability_search.extensions.cli import main
 
 if __name__ == "__main__":
     main()

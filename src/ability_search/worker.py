@@ -15,13 +15,14 @@ from typing import Any
 
 import httpx
 
-from ability_search.analysis.consolidator import Consolidator
-from ability_search.analysis.graph_analyzer import GraphAnalyzer
 from ability_search.compute_turns import ComputeTurns
 from ability_search.config.model_settings import Embedding, Expansion
 from ability_search.config.model_settings import Reranker as Reranking
 from ability_search.config.schema import Settings
 from ability_search.errors import Busy, ConfigurationError, SearchError
+from ability_search.extensions.notes.consolidator import Consolidator
+from ability_search.extensions.notes.graph_analyzer import GraphAnalyzer
+from ability_search.extensions.sessions.sessions import Sessions
 from ability_search.index.file_indexing import FileIndexing
 from ability_search.index.generations import Generations
 from ability_search.index.index_ports import IndexPorts
@@ -30,7 +31,6 @@ from ability_search.index.jobs import Jobs, Publish
 from ability_search.index.maintenance import Maintenance
 from ability_search.index.reindex import Rebuilder, Reindexer
 from ability_search.index.self_repair import SelfRepair
-from ability_search.index.sessions import Sessions
 from ability_search.network import worker_brokers
 from ability_search.ops.metrics.call_metrics import metered_rpc, metered_tools
 from ability_search.ops.metrics.meter import UNMETERED, Meter

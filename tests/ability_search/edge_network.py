@@ -12,9 +12,9 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from ability_search.components.contexts import open_gateway
 from ability_search.config.loader import load_settings
 from ability_search.config.schema import Settings
+from ability_search.extensions.localstack.contexts import open_gateway
 from ability_search.tools.table import NEEDED_TOOLS
 from kadi_client import Call, Connection, Tool
 from kadi_localnet.broker import serve_broker

@@ -11,8 +11,8 @@ import socket
 import sys
 from pathlib import Path
 
-from ability_search.cli.app import all_commands, main
-from ability_search.evaluation import comparison, evaluator
+from ability_search.extensions.cli.app import all_commands, main
+from ability_search.extensions.evaluation import comparison, evaluator
 
 LATER = (all_commands(), comparison, evaluator)
 """What is imported only by the commands that need it."""

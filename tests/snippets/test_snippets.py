@@ -19,8 +19,8 @@ from tests.snippets.prepared import prepare
 from tests.snippets.reader import SECONDS, Reader, scores, without_numbers
 
 from ability_search.config.loader import load_settings
-from ability_search.edges.memory_calls import MEMORY
-from ability_search.mcp.mcp_tools import ASK, READ
+from ability_search.extensions.mcp.mcp_tools import ASK, READ
+from ability_search.extensions.sessions.memory_calls import MEMORY
 from ability_search.tools.table import TOOLS
 from kadi_client import Connection
 

@@ -29,8 +29,8 @@ from ability_search.client.tool_options import (
     SessionParts,
     SessionReading,
 )
-from ability_search.client.values import CollectionInfo, Collections, Hits, Neighbours
 from ability_search.config.loader import load_settings
+from ability_search.extensions.notebook.values import CollectionInfo, Collections, Hits, Neighbours
 from ability_search.tools import inputs, results
 from kadi_client import RemoteError
 from kadi_client.tools import validation_text

@@ -16,14 +16,14 @@ from ability_search.config.schema import Settings
 from ability_search.config.setting_fields import Url
 from ability_search.config.trust import require_trusted
 from ability_search.errors import ConfigurationError, DatabaseUnavailable, InvalidInput
-from ability_search.network import client_connection
-from ability_search.stack.data_directory import (
+from ability_search.extensions.localstack.data_directory import (
     CLIENT,
     JOINED_WORKER,
     RunningStack,
     identity_file,
     read_running,
 )
+from ability_search.network import client_connection
 from ability_search.wire import PROGRESS, PUBLISHER
 from kadi_client import Connection, Identity, KadiError, RemoteError, ToolError
 from kadi_client.addresses import is_loopback, split_addresses

@@ -20,9 +20,9 @@ from pathlib import Path, PurePath
 from ability_search.bounded_batches import batches, text_bytes
 from ability_search.config.schema import Limits, Settings
 from ability_search.documents import Document
+from ability_search.extensions.formats.ocr import is_installed
 from ability_search.files.credentials import holds_credentials
 from ability_search.files.isolated_reader import Extractor
-from ability_search.files.ocr import is_installed
 from ability_search.files.regular_files import open_beneath
 from ability_search.files.selection import (
     SECRET,

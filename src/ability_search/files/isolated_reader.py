@@ -25,7 +25,7 @@ from typing import Any, BinaryIO, Self, cast
 
 import msgspec
 
-from ability_search.files.ocr import PageTexts, image_key, recognizer
+from ability_search.extensions.formats.ocr import PageTexts, image_key, recognizer
 from ability_search.text.loaders import (
     FOREIGN,
     OUT_OF_TIME,

@@ -24,7 +24,8 @@ from ability_search.errors import (
     ModelMismatch,
     TextsRefused,
 )
-from ability_search.index.derived_kinds import KindDerivation
+from ability_search.extensions.formats.semantic import SentenceWindows
+from ability_search.extensions.kinds.derived_kinds import KindDerivation
 from ability_search.index.embedding_cache import EmbeddingCache
 from ability_search.index.index_calls import (
     Failure,
@@ -52,7 +53,6 @@ from ability_search.ops.metrics.metric_table import CHUNKS_DELETED, CHUNKS_INDEX
 from ability_search.store.halves import in_halves
 from ability_search.store.records import Replacement, SourceRecord
 from ability_search.text.analyzer import analyzer_for
-from ability_search.text.chunkers.semantic import SentenceWindows
 from ability_search.text.chunkers.strategies import SEMANTIC
 from ability_search.text.languages import detect_language
 from ability_search.text.model_traits import language_warnings

@@ -16,6 +16,9 @@ from ability_search.bounded_batches import text_bytes
 from ability_search.collection import Collection, Context
 from ability_search.documents import GENERATED, KINDS, Document, Passage, Vector, is_kind
 from ability_search.errors import InvalidInput, TooLarge
+from ability_search.extensions.formats.front_matter import front_matter_warnings
+from ability_search.extensions.understanding.periods import Period, buckets, to_numbers
+from ability_search.extensions.understanding.written_dates import chunk_periods
 from ability_search.filters.facets import check_size, facets_of
 from ability_search.index.sequences import in_context
 from ability_search.store.records import ChunkRecord, Link, SourceRecord
@@ -23,12 +26,9 @@ from ability_search.store.records import Passage as StoredPassage
 from ability_search.text.analyzer import Analyzer
 from ability_search.text.bm25 import counted_length, document_vector
 from ability_search.text.chunkers.strategies import Turns, chunk, is_markdown
-from ability_search.text.front_matter import front_matter_warnings
 from ability_search.text.passages import embedded_text
 from ability_search.text.term_ids import CONTENT, CONTEXT, TITLE, metadata_field
 from ability_search.text.token_counter import TokenCounter
-from ability_search.understanding.periods import Period, buckets, to_numbers
-from ability_search.understanding.written_dates import chunk_periods
 
 LAYOUT = "1"
 """Version of the stored representation; increase it when this module stores texts differently."""

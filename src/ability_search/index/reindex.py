@@ -13,6 +13,7 @@ from typing import Any
 from ability_search.collection import Collection
 from ability_search.documents import Document, is_kind
 from ability_search.errors import Busy, DatabaseUnavailable, NotFound, SearchError, TooLarge
+from ability_search.extensions.notes.note_links import NoteLinks
 from ability_search.index.generations import Generations
 from ability_search.index.index_calls import (
     IndexOptions,
@@ -26,7 +27,6 @@ from ability_search.index.index_ports import IndexPorts
 from ability_search.index.indexer import Indexer, detected_language
 from ability_search.index.jobs import Jobs, Publish, Run, new_record
 from ability_search.index.maintenance import Maintenance
-from ability_search.index.note_links import NoteLinks
 from ability_search.index.partial_vectors import NEUTRAL
 from ability_search.index.preparation import prepare, restored_document
 from ability_search.index.sequences import with_preceding

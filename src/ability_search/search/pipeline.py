@@ -14,6 +14,14 @@ from typing import Any
 from ability_search.collection import Collection
 from ability_search.compute_turns import computed
 from ability_search.errors import ModelMismatch
+from ability_search.extensions.kinds.kind_search import KIND_SEARCH, all_searched
+from ability_search.extensions.notes.graph_boost import GRAPH_BOOST
+from ability_search.extensions.notes.graph_expansion import GRAPH_EXPANSION, GRAPH_SCORES
+from ability_search.extensions.sessions.decay import DECAY, USE
+from ability_search.extensions.understanding.exclusion_penalty import EXCLUSION_PENALTY
+from ability_search.extensions.understanding.query_expansion import QUERY_EXPANSION
+from ability_search.extensions.understanding.time_closeness import TIME_CLOSENESS
+from ability_search.extensions.understanding.time_order import TIME_ORDER
 from ability_search.search.candidates import Answer, Candidate, Candidates, Timings, best_first
 from ability_search.search.fusion import FUSION, JOIN, fuse_phrasings
 from ability_search.search.planner import ranked_for
@@ -23,9 +31,7 @@ from ability_search.search.retrievers import explained_retrieval
 from ability_search.search.stage import C, Ports, Stage
 from ability_search.search.stages.context_expansion import CONTEXT_EXPANSION, count_merged
 from ability_search.search.stages.cross_encoder import CROSS_ENCODER
-from ability_search.search.stages.decay import DECAY, USE
 from ability_search.search.stages.diversity import DIVERSITY
-from ability_search.search.stages.exclusion_penalty import EXCLUSION_PENALTY
 from ability_search.search.stages.field_rules import FIELD_RULES
 from ability_search.search.stages.first_candidates import (
     EMBEDDING,
@@ -35,10 +41,7 @@ from ability_search.search.stages.first_candidates import (
     UNDERSTANDING,
 )
 from ability_search.search.stages.full_text import FULL_TEXT_SCORES
-from ability_search.search.stages.graph_boost import GRAPH_BOOST
-from ability_search.search.stages.graph_expansion import GRAPH_EXPANSION, GRAPH_SCORES
 from ability_search.search.stages.hit_rows import HITS, PAGE_ROWS
-from ability_search.search.stages.kind_search import KIND_SEARCH, all_searched
 from ability_search.search.stages.limits import (
     SCORE_FLOOR,
     SIGNAL_FLOOR,
@@ -47,9 +50,6 @@ from ability_search.search.stages.limits import (
     limited,
 )
 from ability_search.search.stages.pseudo_relevance import PSEUDO_RELEVANCE
-from ability_search.search.stages.query_expansion import QUERY_EXPANSION
-from ability_search.search.stages.time_closeness import TIME_CLOSENESS
-from ability_search.search.stages.time_order import TIME_ORDER
 
 # For the query, once.
 QUERY = (

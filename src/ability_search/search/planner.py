@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from ability_search.extensions.kinds.kind_search import chunk_filter, kind_filter
+from ability_search.extensions.understanding.exclusion_penalty import phrase_products
+from ability_search.extensions.understanding.query_expansion import SHARE, search_vector
+from ability_search.extensions.understanding.time_closeness import dated_filter
 from ability_search.search.candidates import Candidates
 from ability_search.search.fusion import trust
 from ability_search.search.plan import FULL_TEXT, OWN, Plan, Vectors
 from ability_search.search.query import COSINE, EXPANSION, Query
 from ability_search.search.stages.diversity import reach_of
-from ability_search.search.stages.exclusion_penalty import phrase_products
 from ability_search.search.stages.full_text import full_text_terms
-from ability_search.search.stages.kind_search import chunk_filter, kind_filter
-from ability_search.search.stages.query_expansion import SHARE, search_vector
-from ability_search.search.stages.time_closeness import dated_filter
 from ability_search.text.analyzer import analyzer_for
 from ability_search.text.bm25 import QueryTerms, inverse_document_frequency, joined, query_terms
 

@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, NamedTuple, get_args
 
 from ability_search.errors import InvalidInput
+from ability_search.extensions.understanding.intent import Intent, understand
+from ability_search.extensions.understanding.periods import Period, day_of, iso_day
 from ability_search.filters.operands import instants
 from ability_search.filters.parser import key_path
 from ability_search.filters.tree import Filter
@@ -25,8 +27,6 @@ from ability_search.search.options import (
 )
 from ability_search.search.response import Understood
 from ability_search.text.term_ids import CONTENT, TITLE, metadata_field
-from ability_search.understanding.intent import Intent, understand
-from ability_search.understanding.periods import Period, day_of, iso_day
 
 Retriever = Literal["semantic", "keyword"]
 

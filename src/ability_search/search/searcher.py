@@ -14,6 +14,9 @@ import numpy as np
 from ability_search.collection import Collection, ModelInput, checked_name
 from ability_search.documents import Vector
 from ability_search.errors import NotFound, SearchError
+from ability_search.extensions.notes.source_paths import connect
+from ability_search.extensions.sessions.decay import UseCounter
+from ability_search.extensions.understanding.query_expansion import QUERY_EXPANSION
 from ability_search.filters.tree import Field, Filter, Not, OneOf, combine
 from ability_search.search.candidates import (
     Answer,
@@ -38,11 +41,8 @@ from ability_search.search.pipeline import (
 from ability_search.search.query import COSINE, Query, parse_query
 from ability_search.search.query_vectors import QueryVectors
 from ability_search.search.response import Degraded, QueryResult, SimilarResult
-from ability_search.search.source_paths import connect
 from ability_search.search.stage import Ports
-from ability_search.search.stages.decay import UseCounter
 from ability_search.search.stages.first_candidates import RETRIEVAL
-from ability_search.search.stages.query_expansion import QUERY_EXPANSION
 from ability_search.search.stages.token_budget import NAME, fit_answer
 from ability_search.store.records import ChunkText, Read
 

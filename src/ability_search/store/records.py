@@ -67,7 +67,7 @@ class ChunkRecord:
     facets: Sequence[str] = ()
     """Keys of equality filters, and of the periods that the text mentions."""
     dates: Sequence[int] = ()
-    """Periods that the text mentions, see :mod:`ability_search.understanding.written_dates`."""
+    """Periods that the text mentions, see :mod:`.understanding.written_dates`."""
     embedding: Sequence[float] | None = None
     """Unit length."""
     vector_key: str | None = None
@@ -476,7 +476,7 @@ class ChunkScores:
     centrality: float
     """Share of the other chunks that have a smaller PageRank, 0 to 1; equal ones count half."""
     novelty: float
-    """From 0 to 1, see :func:`ability_search.analysis.vector_measures.novelty`."""
+    """From 0 to 1, see :func:`ability_search.extensions.notes.vector_measures.novelty`."""
 
 
 # Jobs

@@ -1,4 +1,4 @@
-"""What the verbs of the store take and return: selections, pages, records and changes.
+"""The values that verbs of the store take and return: selections, pages, records and changes.
 
 All are data, so that one call can be sent as one message. Times are epoch milliseconds of the
 store's clock.
@@ -147,7 +147,7 @@ class Page:
     items: Sequence[Any]
     """Chunks, sources, links or records; rows with ``columns``."""
     next: str | Key | None
-    """What the next page comes after; ``None`` if there is none."""
+    """The item that the next page comes after; ``None`` if there is none."""
     current: Collection | None
     """The collection's record as it was at the answer; ``None`` if it is gone."""
     at: int

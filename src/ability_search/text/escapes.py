@@ -7,8 +7,8 @@ import re
 import unicodedata
 from pathlib import PurePath
 
-from ability_search.text.chunkers.json_members import JSON_FORMATS, looks_like_json
-from ability_search.text.front_matter import CODE
+from ability_search.extensions.formats.front_matter import CODE
+from ability_search.extensions.formats.json_members import JSON_FORMATS, looks_like_json
 
 _ESCAPE = re.compile(
     r"\\u([dD][89abAB][\da-fA-F]{2})\\u([dD][c-fC-F][\da-fA-F]{2})"

@@ -18,13 +18,13 @@ from pydantic import (
 )
 from pydantic.alias_generators import to_camel
 
-from ability_search.analysis.consolidation_report import Judge
-from ability_search.index.session_options import EVERY as EVERY
-from ability_search.index.session_options import Scope as Scope
-from ability_search.index.session_options import SessionErase as SessionErase
-from ability_search.index.session_options import SessionId as SessionId
-from ability_search.index.session_options import SessionRead as SessionRead
-from ability_search.index.session_options import SessionWrite as SessionWrite
+from ability_search.extensions.notes.consolidation_report import Judge
+from ability_search.extensions.sessions.session_options import EVERY as EVERY
+from ability_search.extensions.sessions.session_options import Scope as Scope
+from ability_search.extensions.sessions.session_options import SessionErase as SessionErase
+from ability_search.extensions.sessions.session_options import SessionId as SessionId
+from ability_search.extensions.sessions.session_options import SessionRead as SessionRead
+from ability_search.extensions.sessions.session_options import SessionWrite as SessionWrite
 from ability_search.search.options import Collections as Collections
 from ability_search.search.options import Mode as Mode
 from ability_search.search.options import Model

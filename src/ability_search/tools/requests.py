@@ -11,20 +11,20 @@ from ability_search.bounded_batches import text_bytes
 from ability_search.config.schema import Limits, Reading
 from ability_search.documents import Document
 from ability_search.errors import InvalidInput, SearchError, TooLarge
-from ability_search.filters.parser import parse_filter, source_filter
-from ability_search.filters.tree import Filter, combine
-from ability_search.index.index_calls import Failure, IndexOptions
-from ability_search.index.overview import Wanted
-from ability_search.search.query import Query, parse_query
-from ability_search.text.chunkers.conversation_turns import (
+from ability_search.extensions.formats.conversation_turns import (
     CONVERSATION,
     conversation_text,
     is_conversation,
 )
+from ability_search.extensions.formats.conversations import conversations_of
+from ability_search.extensions.formats.front_matter import markdown_metadata
+from ability_search.extensions.notes.overview import Wanted
+from ability_search.filters.parser import parse_filter, source_filter
+from ability_search.filters.tree import Filter, combine
+from ability_search.index.index_calls import Failure, IndexOptions
+from ability_search.search.query import Query, parse_query
 from ability_search.text.chunkers.strategies import is_markdown
 from ability_search.text.escapes import unescaped
-from ability_search.text.front_matter import markdown_metadata
-from ability_search.text.loaders.conversations import conversations_of
 from ability_search.text.loaders.file_types import language_of, named_format
 from ability_search.text.loaders.text_files import markdown_title
 from ability_search.tools import inputs

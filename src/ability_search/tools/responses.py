@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ability_search.analysis.consolidation_report import Consolidation
-from ability_search.analysis.graph_analysis import GraphAnalysis
 from ability_search.collection import Collection
 from ability_search.documents import instant
+from ability_search.extensions.notes.consolidation_report import Consolidation
+from ability_search.extensions.notes.graph_analysis import GraphAnalysis
+from ability_search.extensions.notes.overview import Overview
 from ability_search.index.file_indexing import FileReport
 from ability_search.index.index_calls import IndexReport
 from ability_search.index.indexer import SourcePage
-from ability_search.index.overview import Overview
 from ability_search.store.records import ANALYSIS, CONSOLIDATION, HISTORY, Job
 from ability_search.text.model_traits import language_warnings
 from ability_search.tools import results

@@ -6,10 +6,10 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from ability_search.analysis.consolidation_report import Consolidation
-from ability_search.analysis.graph_analysis import GraphAnalysis
-from ability_search.index.charts import CollectionGrowth, CollectionMap, TokenHistogram
-from ability_search.index.session_options import SessionErased, SessionState
+from ability_search.extensions.notes.charts import CollectionGrowth, CollectionMap, TokenHistogram
+from ability_search.extensions.notes.consolidation_report import Consolidation
+from ability_search.extensions.notes.graph_analysis import GraphAnalysis
+from ability_search.extensions.sessions.session_options import SessionErased, SessionState
 from ability_search.wire import Result
 
 

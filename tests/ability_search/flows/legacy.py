@@ -9,9 +9,9 @@ from typing import Any
 from tests.ability_search.flows.conftest import DIMENSIONS, PATIENCE, Network, word_vector
 from tests.ability_search.flows.stored import services_of
 
-from ability_search.legacy.migration import Migration
+from ability_search.extensions.migration.legacy_statements import LegacySql
+from ability_search.extensions.migration.migration import Migration
 from ability_search.store.arcadedb.client import BrokerScripts
-from ability_search.store.arcadedb.legacy import LegacySql
 
 _SCHEMA = (
     "CREATE DOCUMENT TYPE Chunk IF NOT EXISTS",

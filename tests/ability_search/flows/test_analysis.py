@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tests.ability_search.flows.conftest import Network, document
 
-from ability_search.analysis import graph_analyzer
+from ability_search.extensions.notes import graph_analyzer
 from kadi_client import ToolError
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.ability_search.artifacts.made import edited
+from tests.ability_search.extensions.artifacts.made import edited
 from tests.ability_search.flows.conftest import Network, Start, document
 from tests.ability_search.flows.stored import (
     assert_consistent,
@@ -29,11 +29,11 @@ from tests.ability_search.flows.stored import (
 )
 from tests.ability_search.flows.test_file_identity import command
 
-from ability_search.artifacts.artifact_reader import Artifact, read_manifest
-from ability_search.artifacts.exporter import Exporter
-from ability_search.artifacts.importer import Importer
-from ability_search.artifacts.manifest import ChunksManifest, Damaged
 from ability_search.errors import DatabaseUnavailable, InvalidInput, NotFound
+from ability_search.extensions.artifacts.artifact_reader import Artifact, read_manifest
+from ability_search.extensions.artifacts.exporter import Exporter
+from ability_search.extensions.artifacts.importer import Importer
+from ability_search.extensions.artifacts.manifest import ChunksManifest, Damaged
 from ability_search.index.index_calls import Progress
 from ability_search.store.usage import Use, put_use
 from kadi_client import RemoteError

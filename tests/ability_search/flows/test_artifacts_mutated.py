@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.ability_search.artifacts.made import (
+from tests.ability_search.extensions.artifacts.made import (
     DIMENSIONS,
     TEXTS,
     changed,
@@ -21,10 +21,16 @@ from tests.ability_search.flows.conftest import MODEL, Network
 from tests.ability_search.flows.stored import services_of
 from tests.ability_search.flows.test_artifacts import unheard
 
-from ability_search.artifacts.artifact_lines import ChunkLine, SourceLine, properties
-from ability_search.artifacts.artifact_reader import Artifact, read_manifest
-from ability_search.artifacts.importer import Importer
-from ability_search.artifacts.manifest import CHUNKS, MANIFEST, SOURCES, ChunksManifest, Damaged
+from ability_search.extensions.artifacts.artifact_lines import ChunkLine, SourceLine, properties
+from ability_search.extensions.artifacts.artifact_reader import Artifact, read_manifest
+from ability_search.extensions.artifacts.importer import Importer
+from ability_search.extensions.artifacts.manifest import (
+    CHUNKS,
+    MANIFEST,
+    SOURCES,
+    ChunksManifest,
+    Damaged,
+)
 
 pytestmark = pytest.mark.engine
 

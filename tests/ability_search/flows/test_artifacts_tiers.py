@@ -13,13 +13,13 @@ import pytest
 from tests.ability_search.flows.conftest import MODEL, Network, Start, down
 from tests.ability_search.flows.stored import assert_consistent, collections, services_of, types
 
-from ability_search.artifacts.artifact_reader import Artifact, read_manifest
-from ability_search.artifacts.artifact_service import ArtifactService, BuildOptions
-from ability_search.artifacts.manifest import ChunksManifest
-from ability_search.cli import output
-from ability_search.cli.progress import report_bar
-from ability_search.components.local_services import artifact_service, build_artifact
 from ability_search.errors import EmbeddingUnavailable, InvalidInput
+from ability_search.extensions.artifacts.artifact_reader import Artifact, read_manifest
+from ability_search.extensions.artifacts.artifact_service import ArtifactService, BuildOptions
+from ability_search.extensions.artifacts.local_services import artifact_service, build_artifact
+from ability_search.extensions.artifacts.manifest import ChunksManifest
+from ability_search.extensions.cli import output
+from ability_search.extensions.cli.progress import report_bar
 from ability_search.sync.trees import trees
 from ability_search.sync.upload import Outcome
 

@@ -24,12 +24,12 @@ from tests.ability_search.flows.conftest import (
 from tests.ability_search.flows.stored import assert_consistent, chunks, rows
 from tests.java_machine import SAME_SOURCES, SHORT_LIVED
 
-from ability_search.artifacts.artifact_reader import Artifact
-from ability_search.artifacts.exporter import Exporter
 from ability_search.client.tool_client import Target
-from ability_search.components.local_services import open_local_services
 from ability_search.config.loader import load_settings
 from ability_search.config.schema import Settings
+from ability_search.extensions.artifacts.artifact_reader import Artifact
+from ability_search.extensions.artifacts.exporter import Exporter
+from ability_search.extensions.artifacts.local_services import open_local_services
 from ability_search.index.index_calls import Progress
 from ability_search.worker import open_worker
 from kadi_client import Connection

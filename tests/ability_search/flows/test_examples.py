@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.ability_search.answers.chat_server import chat_server, said
+from tests.ability_search.extensions.answers.chat_server import chat_server, said
 from tests.ability_search.flows.conftest import Network
 from tests.ability_search.flows.playing import Talker, playing
 from tests.interop.real_client import HOME, NODE, needs_real_client

@@ -15,7 +15,7 @@ from tests.ability_search.flows.conftest import Network, document
 from tests.ability_search.flows.stored import collections
 from typer.testing import CliRunner
 
-from ability_search.cli.app import all_commands
+from ability_search.extensions.cli.app import all_commands
 
 TEXTS = {"notes/a.md": "alpha one", "notes/sub/b.md": "beta two", "notes/c.md": "gamma three"}
 

@@ -9,8 +9,8 @@ import pytest
 from tests.ability_search.flows.conftest import MODEL, Network, Start, document
 
 from ability_search.client.tool_client import Target
-from ability_search.components import health_checks
-from ability_search.components.health_checks import Check, check_network
+from ability_search.extensions.localstack import health_checks
+from ability_search.extensions.localstack.health_checks import Check, check_network
 
 COUNT = 9
 """Collections, each under another model."""

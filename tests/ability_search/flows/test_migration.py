@@ -20,9 +20,9 @@ from tests.ability_search.flows.legacy import chunk, command, migration_of, sour
 from tests.ability_search.flows.stored import assert_consistent, chunks, rows
 
 from ability_search.errors import DatabaseUnavailable, EmbeddingUnavailable
+from ability_search.extensions.migration.migration import Migration
+from ability_search.extensions.migration.survey import State, Survey
 from ability_search.index.index_calls import Progress
-from ability_search.legacy.migration import Migration
-from ability_search.legacy.survey import State, Survey
 from kadi_client import RemoteError
 
 pytestmark = pytest.mark.engine

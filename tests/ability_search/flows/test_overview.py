@@ -11,7 +11,7 @@ import pytest
 from tests.ability_search.flows.conftest import Network, document
 from tests.ability_search.flows.stored import chunks, command, record, services_of
 
-from ability_search.index.overview import Wanted, measure
+from ability_search.extensions.notes.overview import Wanted, measure
 from ability_search.store.arcadedb.core import source_type
 
 EVERYTHING = ["tokens", "growth", "map"]

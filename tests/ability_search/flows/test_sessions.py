@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.ability_search.flows.conftest import Network
 
-from ability_search.index import sessions
+from ability_search.extensions.sessions import sessions
 from kadi_client import ToolError
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import pytest
 from pydantic import SecretStr
-from tests.ability_search.answers.chat_server import chat_server
+from tests.ability_search.extensions.answers.chat_server import chat_server
 from tests.ability_search.model_servers import KEY, Answer, asking, http_api, raising, telling
 
 from ability_search.config.loader import load_settings, require_secrets

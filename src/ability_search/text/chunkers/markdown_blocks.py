@@ -17,6 +17,7 @@ from markdown_it import MarkdownIt
 from markdown_it.rules_block import StateBlock, table
 from markdown_it.token import Token
 
+from ability_search.extensions.formats.symbols import BY_BLANK_LINES
 from ability_search.text.chunkers import boundaries
 from ability_search.text.chunkers.boundaries import Lines, Span
 from ability_search.text.chunkers.chunk_packing import (
@@ -29,7 +30,6 @@ from ability_search.text.chunkers.chunk_packing import (
     Unstructured,
     clipped,
 )
-from ability_search.text.chunkers.symbols import BY_BLANK_LINES
 
 MOST_BLOCKS = 200_000
 """Maximum blocks of a text; one block per fifty characters in a text of ten megabytes."""

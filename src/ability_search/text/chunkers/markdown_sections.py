@@ -9,6 +9,7 @@ from itertools import islice
 from operator import attrgetter
 
 from ability_search.documents import Passage
+from ability_search.extensions.formats.symbols import BY_BLANK_LINES
 from ability_search.text.chunkers import boundaries
 from ability_search.text.chunkers.boundaries import Span
 from ability_search.text.chunkers.chunk_packing import (
@@ -24,7 +25,6 @@ from ability_search.text.chunkers.chunk_packing import (
     pack,
 )
 from ability_search.text.chunkers.markdown_blocks import VERBATIM_KINDS, Block, Fence
-from ability_search.text.chunkers.symbols import BY_BLANK_LINES
 
 SEPARATOR = " > "
 _CONTEXT_SENTENCES = 2

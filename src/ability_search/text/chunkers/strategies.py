@@ -10,6 +10,15 @@ from typing import Any, get_args
 
 from ability_search.documents import Passage
 from ability_search.errors import InvalidInput
+from ability_search.extensions.formats.conversation_turns import CONVERSATION, chunk_conversation
+from ability_search.extensions.formats.front_matter import (
+    FRONT_MATTER,
+    FrontMatter,
+    read_front_matter,
+)
+from ability_search.extensions.formats.json_members import JSON_FORMATS, chunk_json, looks_like_json
+from ability_search.extensions.formats.restructured_sections import chunk_rst
+from ability_search.extensions.formats.symbols import chunk_code, is_code_language
 from ability_search.text.chunkers import Strategy, boundaries
 from ability_search.text.chunkers.boundaries import Lines, Span
 from ability_search.text.chunkers.chunk_packing import (
@@ -25,13 +34,8 @@ from ability_search.text.chunkers.chunk_packing import (
     Unstructured,
     pack,
 )
-from ability_search.text.chunkers.conversation_turns import CONVERSATION, chunk_conversation
-from ability_search.text.chunkers.json_members import JSON_FORMATS, chunk_json, looks_like_json
 from ability_search.text.chunkers.markdown_blocks import read_blocks
 from ability_search.text.chunkers.markdown_sections import chunk_fences, chunk_sections
-from ability_search.text.chunkers.restructured_sections import chunk_rst
-from ability_search.text.chunkers.symbols import chunk_code, is_code_language
-from ability_search.text.front_matter import FRONT_MATTER, FrontMatter, read_front_matter
 from ability_search.text.token_counter import EstimatedTokens, TokenCounter
 
 log = logging.getLogger(__name__)

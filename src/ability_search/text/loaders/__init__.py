@@ -11,8 +11,17 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
-from ability_search.text.loaders.conversations import read_conversation, read_json, read_text
-from ability_search.text.loaders.email_messages import read_email, read_mbox
+from ability_search.extensions.formats.conversations import read_conversation, read_json, read_text
+from ability_search.extensions.formats.email_messages import read_email, read_mbox
+from ability_search.extensions.formats.html import read_epub, read_html, read_svg
+from ability_search.extensions.formats.office_documents import (
+    read_docx,
+    read_odf,
+    read_pptx,
+    read_rtf,
+    read_xlsx,
+)
+from ability_search.extensions.formats.pdf import read_pdf
 from ability_search.text.loaders.encodings import decoded, detected
 from ability_search.text.loaders.extracts import (
     EMPTY,
@@ -28,15 +37,6 @@ from ability_search.text.loaders.extracts import (
     too_much_text,
 )
 from ability_search.text.loaders.file_types import format_of
-from ability_search.text.loaders.html import read_epub, read_html, read_svg
-from ability_search.text.loaders.office_documents import (
-    read_docx,
-    read_odf,
-    read_pptx,
-    read_rtf,
-    read_xlsx,
-)
-from ability_search.text.loaders.pdf import read_pdf
 from ability_search.text.loaders.text_files import (
     read_csv,
     read_markdown,

@@ -13,9 +13,22 @@ from collections.abc import Mapping
 from itertools import islice
 from typing import Any
 
-from ability_search.text.chunkers import markdown_blocks, restructured_sections
+from ability_search.extensions.formats import restructured_sections
+from ability_search.extensions.formats.front_matter import (
+    FrontMatter,
+    markdown_metadata,
+    read_front_matter,
+)
+from ability_search.extensions.formats.markdown_writer import (
+    FIRST_ROWS,
+    Composer,
+    column_names,
+    described,
+    flat,
+    labelled,
+)
+from ability_search.text.chunkers import markdown_blocks
 from ability_search.text.escapes import unescaped
-from ability_search.text.front_matter import FrontMatter, markdown_metadata, read_front_matter
 from ability_search.text.loaders.extracts import (
     Bounds,
     Extracted,
@@ -24,14 +37,6 @@ from ability_search.text.loaders.extracts import (
     too_much_text,
 )
 from ability_search.text.loaders.file_types import language_of
-from ability_search.text.loaders.markdown_writer import (
-    FIRST_ROWS,
-    Composer,
-    column_names,
-    described,
-    flat,
-    labelled,
-)
 
 _HEAD = 8192
 """Characters searched for a title and for fields."""

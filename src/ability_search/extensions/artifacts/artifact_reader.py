@@ -1,0 +1,304 @@
+"""Reads the files of an artifact as checked records, one source at a time."""
+
+from __future__ import annotations
+
+from array import array
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from hashlib import blake2b, sha256
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+import numpy as np
+
+from ability_search.documents import Vector, is_kind
+from ability_search.errors import InvalidInput
+from ability_search.extensions.artifacts.artifact_files import CheckedFile, opened
+from ability_search.extensions.artifacts.artifact_lines import (
+    ChunkLine,
+    SourceLine,
+    UseLine,
+    text_hash,
+)
+from ability_search.extensions.artifacts.manifest import (
+    MANIFEST,
+    ChunksManifest,
+    Counts,
+    Damaged,
+    Origin,
+    SkillsManifest,
+    parsed_manifest,
+)
+from ability_search.index.preparation import links_of, restored_document
+from ability_search.store.records import ChunkRecord, SourceRecord
+from ability_search.store.usage import Use
+
+T = TypeVar("T", bound=msgspec.Struct)
+
+_LARGEST_MANIFEST = 1024 * 1024
+_UNIT = 1e-3
+"""Tolerance for the length of a unit vector."""
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """A source: its record, its chunks in order, and their vectors, shape (chunks, d).
+
+    The embedding of the chunks is not set.
+    """
+
+    record: SourceRecord
+    chunks: list[ChunkRecord]
+    vectors: Vector
+
+
+@dataclass(frozen=True, slots=True)
+class Artifact:
+    """An artifact whose manifest has been read."""
+
+    directory: Path
+    manifest: ChunksManifest
+
+    @property
+    def origin(self) -> Origin:
+        """The collection that was exported."""
+        return self.manifest.collection
+
+    @property
+    def counts(self) -> Counts:
+        """Return the numbers of sources, chunks and so on."""
+        return self.manifest.counts
+
+    @property
+    def fingerprint(self) -> str:
+        """Hash of all files, by their hashes in the manifest."""
+        return digest(self.directory)
+
+    def check(self) -> None:
+        """Read and check all files.
+
+        Raises:
+            Damaged: naming the file, the line where there is one, and what is wrong.
+        """
+        targets = {chunk.duplicate_of for item in self.items() for chunk in _duplicates(item)}
+        if targets:
+            standing = sum(
+                chunk.chunk_id in targets and not chunk.duplicate_of
+                for item in self.items()
+                for chunk in item.chunks
+            )
+            if standing != len(targets):
+                raise Damaged(self.manifest.chunks_file, "duplicateOf names a missing chunk")
+        for _ in self.usage() or ():
+            pass
+
+    def items(self) -> Iterator[Item]:
+        """Yield the sources in order; each is checked first, totals and hashes at the end.
+
+        Raises:
+            Damaged: as for :meth:`check`.
+        """
+        manifest = self.manifest
+        with ExitStack() as stack:
+            sources, chunks, vectors = (
+                self._open(stack, name)
+                for name in (manifest.sources_file, manifest.chunks_file, manifest.vector_file)
+            )
+            counted: Counter[str] = Counter()
+            names = array("Q")
+            while (line := sources.line()) is not None:
+                place = f"{sources.name}:{len(names) + 1}"
+                source = parsed(line, SourceLine, place)
+                digest = blake2b(source.source.encode(), digest_size=8).digest()
+                names.append(int.from_bytes(digest))
+                before = counted["chunks"]
+                own = self._chunks(source, chunks, before)
+                item = Item(source.record(), own, self._vectors(vectors, len(own), before))
+                _count(counted, item)
+                yield item
+            if chunks.line() is not None:
+                raise Damaged(chunks.name, "has more lines than the sources have chunks")
+            for file in (sources, chunks, vectors):
+                file.finish()
+        if len(np.unique(np.asarray(names))) < len(names):
+            raise Damaged(manifest.sources_file, "names a source twice")
+        expected = manifest.counts.model_dump(exclude={"usage"})
+        if wrong := [name for name, count in expected.items() if counted[name] != count]:
+            found = ", ".join(f"{counted[n]} {n} instead of {expected[n]}" for n in wrong)
+            raise Damaged(MANIFEST, f"the files contain {found}")
+
+    def usage(self) -> Iterator[Use] | None:
+        """Return the recorded use of chunks by agents; ``None`` if the artifact has none.
+
+        Raises:
+            Damaged: as for :meth:`check`.
+        """
+        name = self.manifest.usage_file
+        return None if name is None else self._uses(name)
+
+    def _uses(self, name: str) -> Iterator[Use]:
+        prefix = f"{self.origin.name}:"
+        count = 0
+        with ExitStack() as stack:
+            file = self._open(stack, name)
+            while (line := file.line()) is not None:
+                count += 1
+                place = f"{name}:{count}"
+                use = parsed(line, UseLine, place)
+                if not use.chunk_id.startswith(prefix):
+                    raise Damaged(place, "names a chunk of another collection")
+                yield Use(
+                    use.agent, self.origin.name, use.chunk_id, use.uses, use.last_at, use.useful
+                )
+            file.finish()
+        if count != self.counts.usage:
+            raise Damaged(name, f"has {count} lines, the manifest says {self.counts.usage}")
+
+    def _open(self, stack: ExitStack, name: str) -> CheckedFile:
+        file = stack.enter_context(opened(self.directory, name))
+        return CheckedFile(file, name, self.manifest.digests[name])
+
+    def _chunks(self, source: SourceLine, file: CheckedFile, before: int) -> list[ChunkRecord]:
+        chunks = []
+        for index in range(source.chunks):
+            place = f"{file.name}:{before + index + 1}"
+            line = file.line()
+            if line is None:
+                raise Damaged(file.name, "has fewer lines than the sources have chunks")
+            chunk = parsed(line, ChunkLine, place)
+            chunks.append(self._chunk(place, chunk, source, index))
+        tokens = [chunk.tokens for chunk in chunks]
+        if (sum(tokens), min(tokens, default=None), max(tokens, default=None)) != (
+            source.tokens,
+            source.tokens_min,
+            source.tokens_max,
+        ):
+            raise Damaged(
+                file.name, f"the token counts of {source.source!r} differ from its record"
+            )
+        return chunks
+
+    def _chunk(self, place: str, chunk: ChunkLine, source: SourceLine, index: int) -> ChunkRecord:
+        prefix = f"{self.origin.name}:"
+        of_kind = is_kind(source.kind, source.of)
+        if (chunk.source, chunk.chunk_index, chunk.total_chunks, chunk.of) != (
+            source.source,
+            index,
+            source.chunks,
+            source.of if of_kind else None,
+        ):
+            raise Damaged(place, f"is not chunk {index} of {source.source!r}")
+        if chunk.chunk_id != f"{prefix}{source.source}:{index}":
+            raise Damaged(place, "has the wrong chunkId")
+        if chunk.stand_in is not None and not chunk.stand_in.startswith(prefix):
+            raise Damaged(place, "duplicateOf names a chunk of another collection")
+        if chunk.text_hash != text_hash(chunk):
+            raise Damaged(place, "has a text_hash that does not match its text")
+        weighted = chunk.weighted_terms()
+        if weighted is None:
+            raise Damaged(place, "has no terms, or terms that are out of order or without a weight")
+        parent = None if of_kind else source.of
+        return chunk.record(self.origin.name, *weighted, parent=parent)
+
+    def _vectors(self, file: CheckedFile, count: int, before: int) -> Vector:
+        dimensions = self.manifest.dim
+        data = file.read(count * dimensions * 4)
+        vectors = np.frombuffer(data, dtype="<f4").reshape(count, dimensions)
+        return unit_vectors(vectors, file.name, before, normalized=self.manifest.normalize)
+
+
+def read_manifest(directory: Path) -> ChunksManifest | SkillsManifest:
+    """Read the manifest of an artifact.
+
+    Raises:
+        Damaged: if it is missing or invalid.
+    """
+    return parsed_manifest(_json(manifest_bytes(directory), MANIFEST))
+
+
+def manifest_bytes(directory: Path) -> bytes:
+    """Return the text of the manifest.
+
+    Raises:
+        Damaged: if it cannot be read.
+    """
+    if not (directory / MANIFEST).exists():
+        problem = f"has no {MANIFEST}" if directory.is_dir() else "no such directory"
+        raise Damaged(str(directory), problem, hint="Name a directory that `export` has written.")
+    with opened(directory, MANIFEST) as file:
+        data = file.read(_LARGEST_MANIFEST + 1)
+    if len(data) > _LARGEST_MANIFEST:
+        raise Damaged(MANIFEST, "is too large for a manifest")
+    return data
+
+
+def digest(directory: Path) -> str:
+    """Return the hash of the manifest, which contains the hashes of the files."""
+    return sha256(manifest_bytes(directory)).hexdigest()
+
+
+def unit_vectors(vectors: Vector, name: str, before: int, *, normalized: bool) -> Vector:
+    """Return vectors of unit length.
+
+    Args:
+        vectors: Shape (n, d).
+        name: Name of their file.
+        before: Number of vectors before these in the file.
+        normalized: Whether they have to be of unit length already.
+
+    Raises:
+        Damaged: if a vector is not finite, is zero, or should be normalized and is not.
+    """
+    lengths = np.linalg.norm(vectors.astype(np.float64), axis=1)
+    wrong = ~np.isfinite(lengths) | (lengths == 0)
+    if normalized:
+        wrong |= np.abs(lengths - 1) > _UNIT
+    if wrong.any():
+        place = before + int(np.argmax(wrong))
+        rule = "finite and of unit length" if normalized else "finite and nonzero"
+        raise Damaged(name, f"vector {place + 1} is not {rule}")
+    if normalized:
+        return vectors
+    return np.asarray(vectors / lengths[:, None], dtype=np.float32)
+
+
+def _duplicates(item: Item) -> Iterator[ChunkRecord]:
+    return (chunk for chunk in item.chunks if chunk.duplicate_of)
+
+
+def _count(counted: Counter[str], item: Item) -> None:
+    counted["sources"] += item.record.counted
+    counted["chunks"] += len(item.chunks)
+    counted["tokens"] += item.record.tokens
+    counted["kind_chunks"] += sum(bool(chunk.of) for chunk in item.chunks)
+    counted["duplicates"] += sum(1 for _ in _duplicates(item))
+    counted["links"] += len(links_of(restored_document(item.record, ())))
+
+
+def parsed(line: bytes, kind: type[T], place: str) -> T:
+    """Return a checked line; properties that its kind does not have are passed over.
+
+    Raises:
+        Damaged: if a property is missing or wrong.
+    """
+    row = _json(line, place)
+    try:
+        found = msgspec.convert(row, kind)
+        if isinstance(found, SourceLine | ChunkLine):
+            found.check()
+    except (msgspec.ValidationError, InvalidInput) as exc:
+        raise Damaged(place, str(exc)) from exc
+    return found
+
+
+def _json(data: bytes, place: str) -> dict[str, Any]:
+    try:
+        value = msgspec.json.decode(data)
+    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as exc:
+        raise Damaged(place, f"is not JSON: {exc}") from exc
+    if not isinstance(value, dict):
+        raise Damaged(place, "is not a JSON object")
+    return value

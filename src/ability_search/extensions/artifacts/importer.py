@@ -1,0 +1,343 @@
+"""Imports an artifact as a collection, in a separate generation until it is complete."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import asdict, replace
+from functools import partial
+from hashlib import blake2b
+from itertools import islice
+from typing import Protocol, TypeVar
+
+import numpy as np
+
+from ability_search.collection import Collection, checked_model, checked_name
+from ability_search.errors import (
+    DatabaseUnavailable,
+    EmbeddingUnavailable,
+    InvalidInput,
+    SearchError,
+)
+from ability_search.extensions.artifacts.artifact_reader import Item
+from ability_search.extensions.artifacts.manifest import Counts, Manifest, Origin
+from ability_search.index.generations import Generations
+from ability_search.index.index_calls import Progress, Report
+from ability_search.index.index_ports import IndexPorts
+from ability_search.index.maintenance import Maintenance
+from ability_search.index.preparation import LAYOUT, Recipe, links_of, restored_document
+from ability_search.index.writer import new_collection
+from ability_search.retry import growing, retry
+from ability_search.store.records import Replacement, chunk_bytes
+from ability_search.store.usage import Use, put_use, uses_of
+from ability_search.store.values import Delete
+from ability_search.text.term_statistics import TermStatistics
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+_ATTEMPTS = 10
+_LONGEST_PAUSE = 5.0
+"""Maximum seconds between two attempts."""
+_TOKEN_BYTES = 8
+_USES = 1000
+"""Uses written in one statement."""
+_NO_VECTORS = np.empty((0, 0), dtype=np.float32)
+
+
+class Importable(Protocol):
+    """A collection to import, such as :class:`.artifact_reader.Artifact`."""
+
+    @property
+    def manifest(self) -> Manifest:
+        """The model and the dimensions of the vectors."""
+
+    @property
+    def origin(self) -> Origin:
+        """The collection that was exported."""
+
+    @property
+    def counts(self) -> Counts:
+        """Numbers of sources, chunks and so on; complete once all items have been read."""
+
+    @property
+    def fingerprint(self) -> str:
+        """Hash of the contents; identifies an interrupted import."""
+
+    def check(self) -> None:
+        """Check everything before anything is imported."""
+
+    def items(self) -> Iterator[Item]:
+        """Yield the sources, each checked as it is read."""
+
+    def usage(self) -> Iterator[Use] | None:
+        """Return the recorded use of chunks by agents; ``None`` if there is none."""
+
+
+class Importer:
+    """Imports collections. It needs no embedder.
+
+    Args:
+        ports: The ports and settings of indexing.
+        maintenance: Builds the graph of an imported collection before it is searched.
+        generations: Switches a collection to the imported generation.
+    """
+
+    def __init__(
+        self, ports: IndexPorts, maintenance: Maintenance, generations: Generations
+    ) -> None:
+        self._store = ports.store
+        self._registry = ports.registry
+        self._now = ports.now
+        self._generations = generations
+        self._maintenance = maintenance
+        self._patience = ports.settings.jobs.patience
+        self._group_bytes = ports.settings.database.write_group_bytes
+        self._group_chunks = ports.settings.database.write_group_chunks
+
+    async def import_artifact(
+        self,
+        artifact: Importable,
+        name: str,
+        report: Report,
+        *,
+        model: str | None = None,
+        replacing: bool = False,
+    ) -> Collection:
+        """Check the whole artifact, then import it as the collection ``name``.
+
+        The collection is visible once it is complete. The import continues after a restart of the
+        database. An interrupted one leaves the old state; calling again continues it. Otherwise it
+        is removed after some hours.
+
+        Args:
+            artifact: The artifact.
+            name: Name of the collection.
+            report: Receives the progress.
+            model: Name of the embedding model here; ``None`` for the one in the artifact.
+            replacing: Replace an existing collection.
+
+        Returns:
+            The collection's record.
+
+        Raises:
+            Damaged: if the artifact is invalid.
+            InvalidInput: if the collection is not empty and ``replacing`` is false, or the name of
+                the collection or of the model is not valid.
+            DatabaseUnavailable: if the store did not answer.
+        """
+        _check_free(name, await self._registry.reload(checked_name(name)), replacing)
+        checked_model(model or artifact.manifest.model_id)
+        record = _record(name, artifact, model)
+        try:
+            load = partial(self.load, artifact, record, report, model=model)
+            built = await self._repeated(load)
+            total = artifact.counts.sources
+            await report(Progress(name, total, total, "building the graph"))
+            self._maintenance.schedule(record)
+            await self._maintenance.idle()
+            publish = partial(self._publish, artifact.origin, name, built, replacing)
+            imported = await self._repeated(publish)
+        except Exception as exc:
+            # If a component is unavailable, the import can be continued later.
+            if type(exc) not in (DatabaseUnavailable, EmbeddingUnavailable):
+                await asyncio.shield(self.discard(record))
+            raise
+        await self._repeated(partial(self._write_usage, artifact, name))
+        # The grace period of the replaced generation may be over already.
+        await self._repeated(self._generations.drop_due)
+        return imported
+
+    async def _repeated(self, step: Callable[[], Awaitable[T]]) -> T:
+        """Run a step; repeat it while the database is unavailable, for example restarting."""
+        return await retry(
+            step,
+            when=lambda exc: type(exc) is DatabaseUnavailable,
+            attempts=_ATTEMPTS,
+            pause=growing(0.5, longest=_LONGEST_PAUSE),
+            within=self._patience,
+        )
+
+    async def load(
+        self, artifact: Importable, record: str, report: Report, *, model: str | None = None
+    ) -> Collection:
+        """Load an artifact under a record ``name@token``, where it is not visible; return that.
+
+        Sources that are stored already with the same content are not written again.
+
+        The arguments and errors are those of :meth:`import_artifact`.
+        """
+        await asyncio.to_thread(artifact.check)
+        begun = await self._registry.reload(record)
+        collection = begun or await self._registry.create(
+            _new_collection(artifact, record, model=model, now=self._now())
+        )
+        name, done = collection.public_name, 0
+        groups = self._groups(artifact, name)
+        while contents := await asyncio.to_thread(next, groups, None):
+            done += len(contents.records)
+            if begun is not None:
+                contents = await self._unstored(collection, contents)
+            if contents.records:
+                replaced = await self._store.replace(collection, contents)
+                if replaced is None:
+                    raise DatabaseUnavailable("the imported data was deleted", hint="Call again.")
+                collection = replaced.collection
+            await report(Progress(name, done, artifact.counts.sources, "importing"))
+        built = await self._registry.reload(record)
+        if built is None or not holds(built, artifact.counts):
+            await self.discard(record)
+            raise DatabaseUnavailable("the import is incomplete", hint="Call again.")
+        return built
+
+    async def discard(self, record: str) -> None:
+        """Remove loaded data; log a warning if the store fails."""
+        try:
+            collection = await self._registry.reload(record)
+            if collection is not None:
+                await self._registry.drop(collection)
+        except SearchError as exc:
+            log.warning("could not discard %s: %s", record, exc)
+
+    async def _unstored(self, collection: Collection, contents: Replacement) -> Replacement:
+        """Return the contents without the sources that are stored already."""
+        hashes = await self._store.content_hashes(collection, contents.sources)
+        left = [
+            (record, chunks)
+            for record, chunks in zip(contents.records, contents.chunks, strict=True)
+            if hashes.value.get(record.source) != record.content_hash
+        ]
+        return _replacement([Item(record, list(chunks), _NO_VECTORS) for record, chunks in left])
+
+    def _groups(self, artifact: Importable, name: str) -> Iterator[Replacement]:
+        """Yield the contents of one transaction each."""
+        group: list[Item] = []
+        chunks = size = 0
+        for item in artifact.items():
+            item = _renamed(item, artifact.origin.name, name)
+            count, item_size = len(item.chunks), sum(map(chunk_bytes, item.chunks))
+            if group and (
+                chunks + count > self._group_chunks or size + item_size > self._group_bytes
+            ):
+                yield _replacement(group)
+                group, chunks, size = [], 0, 0
+            group.append(item)
+            chunks += count
+            size += item_size
+        if group:
+            yield _replacement(group)
+
+    async def _publish(
+        self, origin: Origin, name: str, loaded: Collection, replacing: bool
+    ) -> Collection:
+        """Publish the loaded generation as the collection, unless an earlier attempt did so."""
+        for _ in range(_ATTEMPTS):
+            live = await self._registry.reload(name)
+            if live is not None and live.type == loaded.type:
+                return live
+            _check_free(name, live, replacing)
+            built = await self._registry.reload(loaded.name)
+            if built is None:
+                raise DatabaseUnavailable("the imported data was deleted", hint="Call again.")
+            imported = (
+                await self._generations.publish(built, origin.created_at)
+                if live is None
+                else await self._generations.switch(live, built)
+            )
+            if imported is not None:
+                log.info("imported %s with %d chunks", name, imported.chunks)
+                return imported
+        raise DatabaseUnavailable(
+            "writers kept changing the collection", hint="Call again when there are fewer writes."
+        )
+
+    async def _write_usage(self, artifact: Importable, name: str) -> None:
+        """Replace the recorded use by that of the artifact, if it is a backup."""
+        uses = artifact.usage()
+        if uses is None:
+            return
+        await self._store.commit([Delete(uses_of(name))])
+        origin = artifact.origin.name
+        renamed = (
+            replace(use, collection=name, chunk_id=_moved(use.chunk_id, origin, name))
+            for use in uses
+        )
+        while part := list(islice(renamed, _USES)):
+            await self._store.commit(list(map(put_use, part)))
+
+
+def _check_free(name: str, live: Collection | None, replacing: bool) -> None:
+    if live is not None and live.sources and not replacing:
+        raise InvalidInput(
+            "collection",
+            f"{name!r} exists and is not empty",
+            hint="Choose another name with --name, or use --replace.",
+        )
+
+
+def holds(collection: Collection, counts: Counts) -> bool:
+    """Return whether a collection has the counts of an artifact."""
+    held = asdict(collection)
+    return all(held[name] == count for name, count in counts.model_dump(exclude={"usage"}).items())
+
+
+def _record(name: str, artifact: Importable, model: str | None) -> str:
+    """Return the name of the record to load into; the same contents give the same name."""
+    parts = (LAYOUT, artifact.fingerprint, model or artifact.manifest.model_id)
+    digest = blake2b("\n".join(parts).encode(), digest_size=_TOKEN_BYTES)
+    return f"{name}@{digest.hexdigest()}"
+
+
+def _new_collection(
+    artifact: Importable, record: str, *, model: str | None, now: int
+) -> Collection:
+    origin = artifact.origin
+    names = Recipe.__dataclass_fields__.keys() & Origin.model_fields.keys()
+    recipe = Recipe(**{name: getattr(origin, name) for name in names})
+    return new_collection(
+        record,
+        model=model or artifact.manifest.model_id,
+        dimensions=artifact.manifest.dim,
+        recipe=recipe,
+        average_length=origin.average_length,
+        k1=origin.bm25_k1,
+        b=origin.bm25_b,
+        now=now,
+    )
+
+
+def _renamed(item: Item, origin: str, name: str) -> Item:
+    """Return a source for another collection, with the embeddings in its chunks."""
+    # The same rounding as in preparation; it loses nothing.
+    vectors = np.round(item.vectors.astype(np.float64), 7).tolist()
+    chunks = [
+        replace(
+            chunk,
+            collection=name,
+            chunk_id=_moved(chunk.chunk_id, origin, name),
+            embedding=vector,
+            duplicate_of=chunk.duplicate_of and _moved(chunk.duplicate_of, origin, name),
+        )
+        for chunk, vector in zip(item.chunks, vectors, strict=True)
+    ]
+    return Item(item.record, chunks, item.vectors)
+
+
+def _moved(chunk_id: str, origin: str, name: str) -> str:
+    return f"{name}:{chunk_id.removeprefix(f'{origin}:')}"
+
+
+def _replacement(group: Sequence[Item]) -> Replacement:
+    counted = [chunk for item in group for chunk in item.chunks if chunk.of is None]
+    statistics = TermStatistics.of_chunks(
+        [chunk.terms for chunk in counted], [chunk.lengths for chunk in counted]
+    )
+    return Replacement(
+        sources=[item.record.source for item in group],
+        records=[item.record for item in group],
+        chunks=[item.chunks for item in group],
+        links=[link for item in group for link in links_of(restored_document(item.record, ()))],
+        term_statistics=statistics.to_bytes(),
+    )

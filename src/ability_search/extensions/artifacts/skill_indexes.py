@@ -1,0 +1,194 @@
+"""Reads indexes of agent skills that other tools wrote, with one vector for each skill.
+
+Such an index has ``index_manifest.json``, ``vectors.f32`` and ``skills.jsonl``, which lists
+``id``, ``path``, ``name``, ``description``, ``text_hash`` and optionally ``keywords``.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+import numpy as np
+from msgspec import Meta
+
+from ability_search.collection import Collection
+from ability_search.config.schema import Settings
+from ability_search.documents import Document, Vector
+from ability_search.extensions.artifacts.artifact_files import CheckedFile, opened
+from ability_search.extensions.artifacts.artifact_reader import Item, parsed, unit_vectors
+from ability_search.extensions.artifacts.manifest import (
+    Counts,
+    Damaged,
+    Origin,
+    SkillsManifest,
+    origin_of,
+)
+from ability_search.index.preparation import (
+    Prepared,
+    Recipe,
+    chunk_records,
+    content_hash,
+    prepare,
+    source_record,
+)
+from ability_search.index.writer import expected_length, new_collection
+from ability_search.text.analyzer import DEFAULT_LANGUAGE, analyzer_for
+from ability_search.text.token_counter import TokenCounter
+
+NAME = "skills"
+FILE = "SKILL.md"
+
+_RECIPE = Recipe("paragraph", 1_000_000, 0, DEFAULT_LANGUAGE)
+"""One chunk for each skill, as there is one vector."""
+
+_Text = Annotated[str, Meta(min_length=1)]
+
+
+class SkillLine(msgspec.Struct):
+    """A line of ``skills.jsonl``."""
+
+    id: _Text
+    path: _Text
+    name: _Text
+    text_hash: _Text
+    description: str = ""
+    keywords: list[str] = []
+
+
+@dataclass(frozen=True, slots=True)
+class SkillsArtifact:
+    """An index of skills that was read and checked and can be imported."""
+
+    manifest: SkillsManifest
+    origin: Origin
+    counts: Counts
+    fingerprint: str
+    read: list[Item]
+
+    def check(self) -> None:
+        """Do nothing: the index was checked when it was read."""
+
+    def items(self) -> Iterator[Item]:
+        """Yield the skills in the order of their paths."""
+        return iter(self.read)
+
+    def usage(self) -> None:
+        """Return nothing: the use of skills is not recorded."""
+
+
+def read_skills(
+    directory: Path,
+    manifest: SkillsManifest,
+    *,
+    settings: Settings,
+    counter: TokenCounter,
+) -> SkillsArtifact:
+    """Read an index of skills.
+
+    Args:
+        directory: Its directory.
+        manifest: Its manifest.
+        settings: The settings of term weights.
+        counter: Token counter.
+
+    Raises:
+        Damaged: if the index is invalid.
+    """
+    lines, vectors = _read(directory, manifest)
+    prepared = [
+        _prepared(line, vector, manifest.model_id, counter)
+        for line, vector in zip(lines, vectors, strict=True)
+    ]
+    prepared.sort(key=lambda item: item.document.source)
+    now = time.time_ns() // 1_000_000
+    collection = new_collection(
+        NAME,
+        model=manifest.model_id,
+        dimensions=manifest.dim,
+        recipe=_RECIPE,
+        average_length=expected_length(prepared),
+        k1=settings.ranking.bm25_k1,
+        b=settings.ranking.bm25_b,
+        now=now,
+    )
+    items = [_item(each, collection, now) for each in prepared]
+    return SkillsArtifact(
+        manifest, origin_of(collection, counter.name), _counts(items), _fingerprint(items), items
+    )
+
+
+def _read(directory: Path, manifest: SkillsManifest) -> tuple[list[SkillLine], Vector]:
+    with ExitStack() as stack:
+        files = [stack.enter_context(opened(directory, name)) for name in manifest.files]
+        vectors, skills = (
+            CheckedFile(file, name, None) for file, name in zip(files, manifest.files, strict=True)
+        )
+        lines: list[SkillLine] = []
+        paths: set[str] = set()
+        while (line := skills.line()) is not None:
+            place = f"{skills.name}:{len(lines) + 1}"
+            skill = parsed(line, SkillLine, place)
+            if skill.path in paths:
+                raise Damaged(place, "has the path of another skill")
+            paths.add(skill.path)
+            lines.append(skill)
+        data = vectors.read(len(lines) * manifest.dim * 4)
+        vectors.finish()
+    table = np.frombuffer(data, dtype="<f4").reshape(len(lines), manifest.dim)
+    return lines, unit_vectors(table, vectors.name, 0, normalized=manifest.normalize)
+
+
+def _prepared(line: SkillLine, vector: Vector, model: str, counter: TokenCounter) -> Prepared:
+    metadata: dict[str, Any] = {"id": line.id, "path": line.path}
+    if line.keywords:
+        metadata["keywords"] = line.keywords
+    document = Document(
+        source=f"{line.path.rstrip('/')}/{FILE}",
+        title=line.name,
+        content=line.description.strip() or line.name,
+        metadata=metadata,
+        format="text",
+    )
+    prepared = prepare(
+        document,
+        _RECIPE,
+        content_hash=content_hash(document, _RECIPE, model=model, counter=counter.name),
+        analyzer=analyzer_for(_RECIPE.language),
+        count=counter,
+    )
+    prepared.vectors = [vector for _ in prepared.passages]
+    return prepared
+
+
+def _item(prepared: Prepared, collection: Collection, now: int) -> Item:
+    # The text that was embedded is unknown, so the vector cannot be reused for it.
+    chunks = [
+        replace(chunk, embedding=None, vector_key=None)
+        for chunk in chunk_records(prepared, collection, now=now)
+    ]
+    vectors = np.array(prepared.vectors, dtype=np.float32)
+    return Item(source_record(prepared, now=now), chunks, vectors)
+
+
+def _fingerprint(items: list[Item]) -> str:
+    """Return the hash of all skills, as these manifests have no hashes of their files."""
+    digest = sha256()
+    for item in items:
+        digest.update(item.record.content_hash.encode())
+        digest.update(item.vectors.tobytes())
+    return digest.hexdigest()
+
+
+def _counts(items: list[Item]) -> Counts:
+    return Counts(
+        sources=len(items),
+        chunks=sum(len(item.chunks) for item in items),
+        tokens=sum(item.record.tokens for item in items),
+    )

@@ -1,0 +1,515 @@
+"""`index`, `watch`, `build`: make local files searchable."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ability_search.client.tool_client import LONG_SECONDS, Advance, ToolClient
+from ability_search.errors import InvalidInput
+from ability_search.extensions.cli import output
+from ability_search.extensions.cli.app import FAILED, NOT_FOUND, app, command, explain
+from ability_search.extensions.cli.clients import new_client, with_client
+from ability_search.extensions.cli.parameters import (
+    BrokerOption,
+    CollectionOption,
+    DedupThresholdOption,
+    ExcludeOption,
+    IncludeOption,
+    IndexingOptions,
+    JsonOption,
+    ModelOption,
+    RevisionOption,
+    TimeoutOption,
+    YesOption,
+    given,
+    json_object,
+)
+from ability_search.extensions.cli.progress import progress_bar
+from ability_search.extensions.localstack.lifecycle import run_until_stopped
+from ability_search.extensions.watch.watcher import EDITORS, Watcher, changes_of
+from ability_search.sync.trees import (
+    Root,
+    Tree,
+    choose_roots,
+    collection_name,
+    count_files,
+    sweepable,
+    trees,
+)
+from ability_search.sync.upload import Outcome, Place, find_place, remove_sources, send_files
+from ability_search.text.loaders.encodings import decoded
+from kadi_client import KadiError
+
+if TYPE_CHECKING:
+    from ability_search.extensions.artifacts.artifact_service import ArtifactService
+    from ability_search.extensions.artifacts.manifest import ChunksManifest
+    from ability_search.tools.handlers import Services
+
+_STDIN = Path("-")
+_PATIENCE = 60.0
+"""Seconds that `index` waits for components that are away, such as a database that restarts."""
+_RETURN_SECONDS = 2.0
+"""Pause between two looks for a directory that is gone."""
+
+
+@command(app, "index")
+def index(
+    paths: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="[PATH]...",
+            help="Files or directories; - reads one text from stdin.",
+            default_factory=list,
+            show_default=False,
+        ),
+    ],
+    collection: CollectionOption = None,
+    text: Annotated[str | None, typer.Option(help="Index this text instead of files.")] = None,
+    source: Annotated[
+        str | None,
+        typer.Option(help="Source of the text.  [default: its title, or else a hash of it]"),
+    ] = None,
+    title: Annotated[str | None, typer.Option(help="Title of the text.")] = None,
+    metadata: Annotated[
+        str | None, typer.Option(metavar="JSON", help="Metadata of the text.")
+    ] = None,
+    root: Annotated[
+        Path | None,
+        typer.Option(
+            help="Make sources relative to this directory.  [default: that of the sources in the"
+            " collection, or else the working directory if it is above PATH, or else PATH's parent]"
+        ),
+    ] = None,
+    include: IncludeOption = None,
+    exclude: ExcludeOption = None,
+    gitignore: Annotated[
+        bool, typer.Option("--gitignore", help="Skip files that .gitignore excludes.")
+    ] = False,
+    *,
+    indexing: IndexingOptions,
+    dedup_threshold: DedupThresholdOption = None,
+    force: Annotated[
+        bool,
+        typer.Option("--force", help="Index unchanged files, too, and embed every text again."),
+    ] = False,
+    sweep: Annotated[
+        bool,
+        typer.Option(
+            "--sweep",
+            help="Delete sources below PATH whose files no longer exist, or are excluded.",
+        ),
+    ] = False,
+    yes: YesOption = False,
+    server_side: Annotated[
+        bool, typer.Option("--server-side", help="Have the worker read the files.")
+    ] = False,
+    broker: BrokerOption = None,
+    timeout: TimeoutOption = LONG_SECONDS,
+    as_json: JsonOption = False,
+) -> None:
+    """Index files and directories; unchanged files are skipped.
+
+    The files are read here and sent to the worker; with --server-side the worker
+    reads them on its own machine, within its allowed_roots. Binary, empty and too
+    large files are skipped; a file that has become empty is deleted from the
+    collection. A file keeps the name that it has in the collection, in whatever
+    directory the command runs. --sweep refuses to delete all or most sources of a
+    directory unless --yes is given, because its drive may not be mounted. The documents are
+    sent in several calls; --timeout applies to each. A single text is given with
+    --text, or with - on standard input; a text of the same source is replaced. Exit
+    code 1 means that a document failed.
+
+    Example:
+        ability-search index docs
+        ability-search index src README.md -c project --include '*.py' --include '*.md'
+        ability-search index docs --sweep --json
+        ability-search index -c notes --text "Backups run at two." --title Backups
+        git log -5 | ability-search index - -c notes --source log --metadata '{"team": "ops"}'
+    """
+    options = indexing.fields() | given(dedupThreshold=dedup_threshold, force=force)
+    patterns = given(include=include, exclude=exclude, gitignore=gitignore)
+    outcome = Outcome()
+    unfit = {"--root": root, "--sweep": sweep, "--server-side": server_side}
+    unfit |= {f"--{name}": value for name, value in patterns.items()}
+    own = given(source=source, title=title, metadata=metadata)
+    document = _document(paths, collection, text, own, unfit)
+
+    async def send_text(client: ToolClient) -> None:
+        outcome.collection = collection or ""
+        wanted = {**options, "collection": collection, "documents": [document]}
+        outcome.add(await client.run_job("search-index", wanted, timeout=timeout))
+
+    async def read_there(client: ToolClient) -> None:
+        outcome.collection = collection or collection_name(paths[0])
+        swept = given(sweep=sweep, sweepAll=sweep and yes)
+        wanted = {**options, **patterns, **swept, "collection": outcome.collection}
+        for path in paths:
+            # A relative path is relative to the worker's directory, if that is another machine.
+            where = path if client.target.stack is None else path.absolute()
+            with progress_bar(str(path), total=None, hidden=as_json) as advance:
+                answer = await client.run_job(
+                    "search-index-file",
+                    {**wanted, "path": str(where)},
+                    timeout=timeout,
+                    advance=advance,
+                )
+            outcome.add(answer)
+
+    async def read_here(client: ToolClient) -> None:
+        call = partial(client.call, timeout=timeout)
+        place = await find_place(call, paths, collection=collection, root=root)
+        outcome.collection = name = place.collection
+        outcome.warnings += place.warnings
+        chosen = trees(paths, place.roots, **patterns)
+        if sweep:
+            removing = _swept(chosen, place, confirmed=yes)
+        else:
+            removing = set()
+            outcome.warnings += _left(
+                chosen, place, Tree.excluded, "excluded now, --sweep deletes them"
+            )
+        outcome.warnings += _left(
+            chosen, place, Tree.unnamed, "not named by --include, they stay as they are"
+        )
+        wanted = {**options, "collection": name}
+        with progress_bar(name, total=count_files(chosen), hidden=as_json) as advance:
+            await send_files(client, chosen, wanted, outcome, timeout, advance)
+        removing.update({*outcome.stale}.intersection(place.sources))
+        outcome.keep(place.sources)
+        with progress_bar(name, total=len(removing), hidden=as_json) as advance:
+            outcome.removed += await remove_sources(call, name, sorted(removing), advance)
+
+    work = send_text if document else read_there if server_side else read_here
+
+    async def work_patiently(client: ToolClient) -> None:
+        client.patience = _PATIENCE
+        await work(client)
+
+    try:
+        with_client(broker, work_patiently)
+    finally:
+        # Earlier calls may have succeeded before one failed.
+        if outcome.model is not None or outcome.skipped or outcome.removed:
+            _show(outcome, as_json=as_json)
+    if outcome.model is None and not outcome.removed:
+        output.fail("nothing to index", "No text file matches the patterns.")
+        raise typer.Exit(NOT_FOUND)
+    if outcome.failed:
+        raise typer.Exit(FAILED)
+
+
+def _document(
+    paths: Sequence[Path],
+    collection: str | None,
+    text: str | None,
+    own: Mapping[str, str],
+    unfit: Mapping[str, Any],
+) -> dict[str, Any]:
+    """Return the document of ``--text``, or of standard input; empty if files are to be read.
+
+    Args:
+        paths: The files; ``-`` alone is standard input.
+        collection: The collection, which a text needs.
+        text: The text, if given.
+        own: Its source, title and metadata, if given.
+        unfit: Options for files, with their values.
+
+    Raises:
+        typer.BadParameter: if an option is missing or not allowed, or the text is blank.
+    """
+    if text is None and list(paths) != [_STDIN]:
+        if not paths:
+            raise typer.BadParameter("is missing; or give --text", param_hint="PATH")
+        for name in own:
+            raise typer.BadParameter("is for --text, or - for stdin", param_hint=f"--{name}")
+        return {}
+    for option, value in {"PATH": text is not None and paths, **unfit}.items():
+        if value:
+            raise typer.BadParameter("is for files, not for a text", param_hint=option)
+    if collection is None:
+        raise typer.BadParameter("is needed for a text", param_hint="--collection")
+    content = decoded(sys.stdin.buffer.read()) if text is None else text
+    if not content.strip():
+        raise typer.BadParameter("is blank", param_hint="-" if text is None else "--text")
+    title = own.get("title", "")
+    return {
+        "source": own.get("source") or title or sha256(content.encode()).hexdigest()[:16],
+        "title": title,
+        "content": content,
+        "metadata": json_object(own.get("metadata", "{}"), "--metadata"),
+    }
+
+
+def _swept(chosen: Sequence[Tree], place: Place, *, confirmed: bool) -> set[str]:
+    """Return the sources to delete, see :class:`.Sweep`; ask if that has to be confirmed."""
+    removing: set[str] = set()
+    for tree in sweepable(chosen):
+        swept = tree.selection.swept(place.sources)
+        removing.update(swept.gone)
+        for directory, sources in swept.doubtful.items():
+            if not confirmed:
+                _confirm_sweep(directory.rstrip("/"), len(sources), place.collection)
+            removing.update(sources)
+    return removing
+
+
+def _left(
+    chosen: Sequence[Tree],
+    place: Place,
+    find: Callable[[Tree, Sequence[str]], Sequence[str]],
+    problem: str,
+) -> list[str]:
+    """Return a warning for each directory with stored sources that are not selected now."""
+    return [
+        f"{output.counted(len(left), 'source')} in {place.collection}, such as {left[0]!r}:"
+        f" {problem}"
+        for tree in chosen
+        if (left := find(tree, place.sources))
+    ]
+
+
+def _confirm_sweep(place: str, sources: int, collection: str) -> None:
+    """Ask before the sources of a directory are deleted that may be on a drive not mounted.
+
+    Raises:
+        InvalidInput: if nobody can be asked.
+    """
+    count = output.counted(sources, "source")
+    problem = (
+        f"{place} lacks or excludes the files of {count} in {collection}, which would be deleted"
+    )
+    if not sys.stdin.isatty():
+        hint = "Check that its drive is mounted, or delete them with --yes."
+        raise InvalidInput("--sweep", problem, hint=hint)
+    typer.confirm(f"{problem}. Delete them?", abort=True, err=True)
+
+
+@command(app, "watch")
+def watch(
+    paths: Annotated[list[Path], typer.Argument(metavar="DIRECTORY...", help="Directories.")],
+    collection: CollectionOption = None,
+    root: Annotated[
+        Path | None,
+        typer.Option(help="Make sources relative to this directory.  [default: as in `index`]"),
+    ] = None,
+    include: IncludeOption = None,
+    exclude: ExcludeOption = None,
+    no_gitignore: Annotated[
+        bool, typer.Option("--no-gitignore", help="Include files that .gitignore excludes.")
+    ] = False,
+    *,
+    indexing: IndexingOptions,
+    dedup_threshold: DedupThresholdOption = None,
+    broker: BrokerOption = None,
+    timeout: TimeoutOption = LONG_SECONDS,
+    as_json: JsonOption = False,
+) -> None:
+    """Index directories and keep the collection in sync with their files until Ctrl-C.
+
+    The command first does the same as `index --sweep`, then follows new, changed,
+    renamed and deleted files and prints one line per batch of changes. It retries
+    while the broker or the worker is not available. If a directory vanishes, such as
+    that of a drive, its sources are kept, and the command waits until it is back.
+    With --json each line is an object.
+
+    Example:
+        ability-search watch docs
+        ability-search watch src docs -c project --include '*.py' --include '*.md' --json
+    """
+    directories = [path.resolve() for path in paths]
+    for path, directory in zip(paths, directories, strict=True):
+        if not directory.is_dir():
+            problem = "is not a directory" if directory.exists() else "no such directory"
+            raise typer.BadParameter(f"{path}: {problem}", param_hint="DIRECTORY")
+
+    def find(roots: Sequence[Root]) -> list[Tree]:
+        return trees(
+            directories,
+            roots,
+            include=include or (),
+            exclude=exclude or (),
+            temporary=EDITORS,
+            gitignore=not no_gitignore,
+        )
+
+    find(choose_roots(paths, root))  # a wrong pattern is reported before anything starts
+    options = indexing.fields() | given(dedupThreshold=dedup_threshold)
+
+    async def work() -> None:
+        async with new_client(broker) as client:
+            locate = partial(find_place, paths=paths, collection=collection, root=root)
+            report = WatchLog(as_json=as_json)
+            awaited: list[Path] = []
+            while True:
+                if missing := [each for each in directories if not each.is_dir()]:
+                    if missing != awaited:
+                        report.missing(missing)
+                    awaited = missing
+                    await asyncio.sleep(_RETURN_SECONDS)
+                    continue
+                awaited = []
+                watcher = Watcher(client, locate, find, options, timeout, report)
+                try:
+                    await watcher.follow(changes_of(directories))
+                except InvalidInput:
+                    if all(map(Path.is_dir, directories)):
+                        raise
+
+    asyncio.run(run_until_stopped(work()))
+
+
+@dataclass(frozen=True, slots=True)
+class WatchLog:
+    """Prints one line for each batch of changes."""
+
+    as_json: bool
+
+    def progress(
+        self, collection: str, total: int, *, first: bool
+    ) -> AbstractContextManager[Advance]:
+        """Show a progress bar the first time."""
+        return progress_bar(collection, total=total, hidden=self.as_json or not first)
+
+    def applied(self, outcome: Outcome, seconds: float) -> None:
+        """Print one line about applied changes."""
+        if self.as_json:
+            took = round(seconds * 1e3, 1)
+            _print_line({**outcome.as_json(), "tookMs": took})
+            return
+        now = f"{datetime.now():%H:%M:%S}"
+        output.stdout().print(
+            f"[dim]{now}[/dim] [bold]{output.plain(outcome.collection)}[/bold]: {_counts(outcome)}"
+            f" ({seconds:.1f} s)"
+        )
+        _show_problems(outcome)
+
+    def missing(self, directories: Sequence[Path]) -> None:
+        """Print the directories that are waited for."""
+        if self.as_json:
+            _print_line({"missing": list(map(str, directories))})
+            return
+        for each in directories:
+            output.warn(f"{each} is gone; its sources are kept. Waiting until it is back")
+
+    def postponed(self, exc: KadiError, seconds: float) -> None:
+        """Print a failure and when the next attempt is."""
+        problem = explain(exc).text
+        if self.as_json:
+            _print_line({"error": problem, "retryInSeconds": seconds})
+        else:
+            output.warn(f"{problem}; retrying in {seconds:g} s")
+
+
+def _print_line(report: dict[str, Any]) -> None:
+    typer.echo(json.dumps({"time": datetime.now(UTC).isoformat(timespec="seconds"), **report}))
+
+
+@command(app, "build")
+def build(
+    path: Annotated[Path, typer.Argument(metavar="PATH", help="Directory or file.")],
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="Directory to write to.")],
+    base: Annotated[
+        Path | None,
+        typer.Option(help="Artifact to reuse vectors from.  [default: the one in DIR]"),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Embed everything again.")] = False,
+    name: Annotated[
+        str | None,
+        typer.Option(help="Name of the collection.  [default: the directory's name]"),
+    ] = None,
+    root: Annotated[
+        Path | None, typer.Option(help="Make sources relative to this directory, as in `index`.")
+    ] = None,
+    include: IncludeOption = None,
+    exclude: ExcludeOption = None,
+    model: ModelOption = None,
+    revision: RevisionOption = None,
+    broker: BrokerOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Build an artifact from files, in the format that `export` writes.
+
+    Unchanged files keep their vectors from the base artifact if it was built with
+    the same model and settings. DIR is replaced once the new artifact is complete.
+    Exit code 1 means that a document failed.
+
+    Example:
+        ability-search build skills search --include SKILL.md
+        ability-search build skills own --base search --revision "$(git rev-parse HEAD)"
+    """
+    from ability_search.extensions.artifacts.artifact_service import BuildOptions
+    from ability_search.extensions.artifacts.local_services import build_artifact
+    from ability_search.extensions.artifacts.transfer import with_artifacts
+
+    chosen = trees([path], root, **given(include=include, exclude=exclude))
+    wanted = name or collection_name(path)
+    options = BuildOptions(
+        base=None if force else base or directory, model=model, force=force, revision=revision
+    )
+
+    async def work(
+        services: Services, artifacts: ArtifactService
+    ) -> tuple[ChunksManifest, Outcome]:
+        return await build_artifact(services, artifacts, wanted, directory, chosen, options)
+
+    manifest, outcome = with_artifacts(broker, work, hidden=as_json)
+    outcome.collection = wanted
+    if as_json:
+        artifact = {"directory": str(directory), "revision": manifest.revision}
+        output.print_json(outcome.as_json() | artifact)
+    else:
+        output.stdout().print(
+            f"built [bold]{output.plain(wanted)}[/bold] in {output.plain(directory)}:"
+            f" {_counts(outcome)}"
+        )
+        _show_problems(outcome)
+    if outcome.failed:
+        raise typer.Exit(FAILED)
+
+
+def _show(outcome: Outcome, *, as_json: bool) -> None:
+    if as_json:
+        output.print_json(outcome.as_json())
+        return
+    name = output.plain(outcome.collection)
+    output.stdout().print(f"[bold]{name}[/bold]: {_counts(outcome)}")
+    _show_problems(outcome)
+
+
+def _counts(outcome: Outcome) -> str:
+    """Return the counts as text."""
+    counts = outcome.counts
+    text = ", ".join(f"{counts[name]:,} {name}" for name in ("added", "updated", "unchanged"))
+    further = {
+        "deduplicated": counts["deduplicated"],
+        "vector reused" if counts["reused"] == 1 else "vectors reused": counts["reused"],
+        "removed": outcome.removed,
+        "skipped": len(outcome.skipped),
+        "failed": len(outcome.failed),
+    }
+    text += "".join(f", {count:,} {name}" for name, count in further.items() if count)
+    return f"{text}; {output.counted(counts['chunks'], 'chunk')} stored"
+
+
+def _show_problems(outcome: Outcome) -> None:
+    """Print the skipped files, the warnings and the failures."""
+    for item in outcome.skipped:
+        output.stderr().print(
+            f"skipped {output.plain(item['path'])}: {output.plain(item['reason'])}"
+        )
+    for warning in dict.fromkeys(outcome.warnings):
+        output.warn(warning)
+    for item in outcome.failed:
+        output.warn(f"{item['source']} failed: {item['error']}")

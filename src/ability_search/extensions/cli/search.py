@@ -1,0 +1,580 @@
+"""`search` and `similar`: query collections."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import os
+import re
+from collections.abc import Callable, Sequence
+from contextlib import aclosing
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin
+
+import typer
+from pydantic import ValidationError
+from pydantic.fields import FieldInfo
+
+from ability_search.client import Hits, Neighbours, SearchClient
+from ability_search.client.tool_client import ToolClient
+from ability_search.config.trust import require_trusted
+from ability_search.extensions.cli import output
+from ability_search.extensions.cli.app import NOT_FOUND, app, command
+from ability_search.extensions.cli.clients import with_client
+from ability_search.extensions.cli.parameters import (
+    BrokerOption,
+    JsonOption,
+    TimeoutOption,
+    given,
+    json_object,
+)
+from ability_search.search.options import Graph, QueryInput
+from ability_search.search.response import Hit
+from kadi_client import Connection
+from kadi_client.tools import validation_text
+
+if TYPE_CHECKING:
+    from ability_search.extensions.answers.questions import AskResult, Sentence
+
+_SNIPPET = 300
+_LEAD = 60
+_OWN = ("collection", "query", "limit", "mode", "filter", "min_score", "understand", "time_range")
+"""Fields of search-query that `search` declares itself."""
+_FLAGS = {
+    "queries": "--phrasing",
+    "sources": "--source",
+    "exclude_sources": "--exclude-source",
+    "hypothetical_answer": "--hyde",
+}
+"""Options that are not named like their field."""
+_SENTENCE_END = re.compile(r"(?<!\.)\. ")
+_METAVARS = {dict: "JSON", float: "NUMBER", int: "INTEGER"}
+
+AllCollectionsOption = Annotated[
+    list[str] | None,
+    typer.Option("--collection", "-c", help="Collection, repeatable.  [default: all]"),
+]
+ArtifactOption = Annotated[
+    Path | None,
+    typer.Option(metavar="DIR", help="Search an artifact instead; it is imported once."),
+]
+OwnOption = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="DIR", help="Prefer this artifact of your own if its revision and model match."
+    ),
+]
+SemanticOption = Annotated[
+    bool, typer.Option("--semantic", help="Semantic search only; fails without an embedder.")
+]
+FromOption = Annotated[
+    str | None,
+    typer.Option("--from", metavar="DAY", help="First day of the period that hits are about."),
+]
+LiteralOption = Annotated[
+    bool, typer.Option("--literal", help="Ignore dates and exclusions in the query text.")
+]
+DebugOption = Annotated[
+    bool, typer.Option("--debug", help="Print mode, model, timings and the reason of a fallback.")
+]
+FilterOption = Annotated[
+    str | None,
+    typer.Option("--filter", metavar="JSON", help='Filter, such as {"metadata.lang": "en"}.'),
+]
+LimitOption = Annotated[
+    int, typer.Option("--limit", "-k", "--k", min=1, help="Maximum number of results.")
+]
+MinScoreOption = Annotated[
+    float | None,
+    typer.Option(
+        "--min-score",
+        min=-1,
+        max=1,
+        help="Minimum cosine (`semantic` below a hit); by keywords only, minimum score.",
+    ),
+]
+
+
+def query_options(function: Callable[..., None]) -> Callable[..., None]:
+    """Replace ``**options`` of a command by one option for each further field of search-query."""
+    *own, _ = inspect.signature(function, eval_str=True).parameters.values()
+    derived = [
+        inspect.Parameter(
+            name,
+            inspect.Parameter.POSITIONAL_OR_KEYWORD,
+            default=False if field.annotation is bool else None,
+            annotation=_option(name, field),
+        )
+        for name, field in QueryInput.model_fields.items()
+        if name not in _OWN
+    ]
+    place = [each.name for each in own].index("debug")
+    own[place:place] = derived
+    function.__signature__ = inspect.Signature(own)  # type: ignore[attr-defined]
+    return function
+
+
+def _option(name: str, field: FieldInfo) -> Any:
+    """Return the annotation of the command-line option for a field of search-query.
+
+    A value that is not a text is JSON, which is checked like the field.
+    """
+    flag = _FLAGS.get(name, f"--{name.replace('_', '-')}")
+    about = _SENTENCE_END.split(str(field.description))[0].removesuffix(".")
+    if field.annotation is bool:
+        return Annotated[bool, typer.Option(flag, help=f"{about}.")]
+    if any(get_origin(form) is list for form in (field.annotation, *get_args(field.annotation))):
+        return Annotated[list[str] | None, typer.Option(flag, help=f"{about}; repeatable.")]
+    example = field.examples[-1] if field.examples else field.default
+
+    def parse(text: str) -> Any:
+        try:
+            return _checked(name, text)
+        except ValidationError as exc:
+            problem = exc
+        try:
+            return _checked(name, json.loads(text))
+        except json.JSONDecodeError as exc:
+            if text.lstrip()[:1] in ("{", "["):
+                raise typer.BadParameter(f"not JSON: {exc}") from exc
+        except ValidationError as exc:
+            problem = exc
+        raise typer.BadParameter(f"{validation_text(problem, QueryInput)}.{shown}") from problem
+
+    metavar = _METAVARS.get(type(example), "TEXT")
+    shown = f" Example: {json.dumps(example)}" if metavar == "JSON" else ""
+    return Annotated[
+        str | None, typer.Option(flag, parser=parse, metavar=metavar, help=f"{about}.{shown}")
+    ]
+
+
+def _checked(name: str, value: Any) -> Any:
+    wire = QueryInput.model_fields[name].alias or name
+    asked = QueryInput.model_validate({"collection": "*", "query": "any", wire: value})
+    return getattr(asked, name)
+
+
+@command(app, "search")
+@query_options
+def search(
+    query: Annotated[str, typer.Argument(help="Query text.")],
+    collection: AllCollectionsOption = None,
+    artifact: ArtifactOption = None,
+    own: OwnOption = None,
+    k: LimitOption = 10,
+    semantic: SemanticOption = False,
+    keyword: Annotated[bool, typer.Option("--keyword", help="Keyword search only.")] = False,
+    hybrid: Annotated[bool, typer.Option("--hybrid", help="Both (the default).")] = False,
+    min_score: MinScoreOption = None,
+    condition: FilterOption = None,
+    start: FromOption = None,
+    end: Annotated[str | None, typer.Option("--to", metavar="DAY", help="Last such day.")] = None,
+    literal: LiteralOption = False,
+    hops: Annotated[
+        int | None,
+        typer.Option(min=1, max=3, help="Graph expansion over this many links; see --graph."),
+    ] = None,
+    debug: DebugOption = False,
+    broker: BrokerOption = None,
+    timeout: TimeoutOption = 60.0,
+    as_json: JsonOption = False,
+    **options: Any,
+) -> None:
+    """Search collections by meaning, by keywords, or by both (hybrid).
+
+    Without --collection, all collections are searched. If no embedder is available,
+    hybrid search falls back to keywords with a warning; --semantic fails. Hits from
+    files below this directory, or one above it, that changed later are marked as
+    stale. Exit code 3 means that nothing was found.
+
+    Example:
+        ability-search search "how do I back it up" -c docs -k 5
+        ability-search search "EADDRINUSE" --keyword --highlights
+        ability-search search "release notes" --filter '{"metadata.year": {"$gte": 2025}}'
+        ability-search search "retry policy" --source 'guide/**' --json
+        ability-search search "retry policy" --phrasing backoff --phrasing "call again"
+        ability-search search "what changed in March 2026 besides the outage"
+        ability-search search "retry policy" --exclude HTTP --from 2026-01-01
+        ability-search search "decisions of last week" --as-of 2026-03-25
+        ability-search search "slow queries" --max-per-source 1 --expand neighbors
+        ability-search search "slow queries" --artifact hub/search --own own/search
+    """
+    messages: list[str] = []
+    if artifact is not None or own is not None:
+        if artifact is None:
+            raise typer.BadParameter("requires --artifact", param_hint="--own")
+        if collection:
+            raise typer.BadParameter("not allowed with --collection", param_hint="--artifact")
+        name, messages = _choose_collection(broker, artifact, own, hidden=as_json)
+        collection = [name]
+    wanted = given(
+        mode=_mode(semantic=semantic, keyword=keyword, hybrid=hybrid),
+        min_score=min_score,
+        filter=None if condition is None else json_object(condition, "--filter"),
+        time_range=given(**{"from": start, "to": end}) or None,
+        **options,
+    )
+    if literal:
+        wanted["understand"] = False
+    if hops is not None:
+        graph = wanted.get("graph") or Graph()
+        wanted["graph"] = graph.model_copy(update={"hops": hops})
+    found = with_client(
+        broker,
+        lambda tools: SearchClient.over(tools, timeout=timeout).query(
+            _collections(collection), query, limit=k, **wanted
+        ),
+    )
+    if messages:
+        found.warnings = [*messages, *(found.warnings or ())]
+    _show(found, as_json=as_json, debug=debug)
+
+
+@command(app, "ask")
+def ask(
+    question: Annotated[str, typer.Argument(help="The question.")],
+    collection: AllCollectionsOption = None,
+    condition: FilterOption = None,
+    chat_model: Annotated[
+        str | None, typer.Option(help="Language model.  [default: answer_model]")
+    ] = None,
+    broker: BrokerOption = None,
+    timeout: TimeoutOption = 60.0,
+    as_json: JsonOption = False,
+) -> None:
+    """Answer a question from indexed texts, with citations that are checked.
+
+    A search finds passages, and the language model of the settings (expansion_*,
+    answer_*) answers from them. Each sentence is printed once it is checked:
+    sentences with numbers or names that are not in the passages are left out. Without
+    a language model, the passages are printed. Exit code 3 means that the sources do
+    not have the answer. --timeout applies to the search.
+
+    Example:
+        ability-search ask "when do the backups run?" -c docs
+        ability-search ask "who approved the budget?" --filter '{"metadata.year": 2026}' --json
+    """
+    from ability_search.extensions.answers.questions import AskInput, AskResult, Sentence
+    from ability_search.extensions.localstack.contexts import open_answerer
+
+    asked = AskInput(
+        query=question,
+        collection=_collections(collection),
+        filter=None if condition is None else json_object(condition, "--filter"),
+        chat_model=chat_model,
+    )
+
+    async def work(client: ToolClient) -> AskResult:
+        require_trusted(client.settings, os.environ, "expansion")
+
+        async def connect() -> Connection:
+            return client.connection
+
+        find = partial(client.call, "search-query", timeout=timeout)
+        async with (
+            open_answerer(client.settings, find, connect) as answerer,
+            aclosing(answerer.stream(asked)) as events,
+        ):
+            async for event in events:
+                if isinstance(event, AskResult):
+                    return event
+                if isinstance(event, Sentence) and not as_json:
+                    _print_sentence(event)
+        raise AssertionError("a stream ends with the whole answer")
+
+    answer = with_client(broker, work)
+    if as_json:
+        output.print_json(answer.model_dump(mode="json", by_alias=True, exclude_none=True))
+    else:
+        _print_sources(answer)
+    if answer.outcome == "not_in_sources":
+        raise typer.Exit(NOT_FOUND)
+
+
+def _print_sentence(sentence: Sentence) -> None:
+    text = output.plain(sentence.text, lines=True)
+    missing = output.plain(", ".join(sentence.missing or ()))
+    if sentence.support == "none":
+        why = f"not in the passages: {missing}" if missing else "no passage has its words"
+        output.stderr().print(f"[dim]left out: {text} ({why})[/dim]")
+        return
+    cited = output.plain("".join(f"[{number}]" for number in sentence.citations))
+    doubt = f" [dim](few words are in the passages: {missing})[/dim]"
+    shown = f"{text} [cyan]{cited}[/cyan]{doubt if sentence.support == 'partial' else ''}"
+    output.stdout().print(shown, soft_wrap=True)
+
+
+def _print_sources(answer: AskResult) -> None:
+    """Print the cited passages of an answer, or why there is none, and all passages."""
+    out = output.stdout()
+    for warning in answer.warnings or ():
+        output.warn(warning)
+    if answer.outcome == "answered":
+        out.print()
+        cited = {number for each in answer.sentences for number in each.citations}
+        for number in sorted(cited):
+            hit = answer.passages[number - 1]
+            place = output.plain(f"[{number}] {_place(hit)}  {hit.breadcrumb or hit.title}")
+            out.print(f"[cyan]{place}[/cyan]", soft_wrap=True)
+        return
+    if answer.outcome == "not_in_sources":
+        output.stderr().print(f"not in the sources: {output.plain(answer.reason)}")
+    else:
+        output.warn(f"no answer, only passages: {answer.reason}")
+        for number, hit in enumerate(answer.passages, start=1):
+            _print_hit(number, hit, stale=False)
+
+
+@command(app, "similar")
+def similar(
+    chunk: Annotated[
+        str, typer.Argument(help="Id of a chunk, as printed by `search`; with -c, a source.")
+    ],
+    collection: Annotated[
+        str | None, typer.Option("--collection", "-c", help="Collection of the source.")
+    ] = None,
+    to: Annotated[
+        str | None,
+        typer.Option("--to", help="Find the paths to this source over links instead; with -c."),
+    ] = None,
+    hops: Annotated[
+        int | None, typer.Option(min=1, max=3, help="Maximum number of links.  [default: 3]")
+    ] = None,
+    k: LimitOption = 10,
+    min_score: MinScoreOption = None,
+    condition: FilterOption = None,
+    broker: BrokerOption = None,
+    timeout: TimeoutOption = 60.0,
+    as_json: JsonOption = False,
+) -> None:
+    """Find the nearest neighbours of a chunk, or of a source, in its collection.
+
+    With --to, find the paths between two sources over links, and the sources that both
+    are linked with.
+
+    Example:
+        ability-search similar docs:guide/install.md:0 -k 5
+        ability-search similar guide/install.md -c docs
+        ability-search similar guide/install.md -c docs --to guide/update.md
+    """
+    wanted = None if condition is None else json_object(condition, "--filter")
+    # A collection name has no colon, so the part before the first one is the name.
+    name = collection or chunk.partition(":")[0]
+    start = {"source" if collection else "chunk_id": chunk}
+    found = with_client(
+        broker,
+        lambda tools: SearchClient.over(tools, timeout=timeout).similar(
+            name, **start, to=to, hops=hops, limit=k, filter=wanted, min_score=min_score
+        ),
+    )
+    if found.connection is not None:
+        _show_connection(found, as_json=as_json)
+        return
+    _show(found, as_json=as_json)
+
+
+def _show_connection(found: Neighbours, *, as_json: bool) -> None:
+    connection = found.connection
+    assert connection is not None
+    if as_json:
+        output.print_json(found.model_dump(mode="json", by_alias=True, exclude_unset=True))
+    else:
+        for path in connection.paths:
+            parts = [path.sources[0]]
+            for kind, source in zip(path.via, path.sources[1:], strict=True):
+                parts.append(f"-{kind}- {source}")
+            output.stdout().print(output.plain(f"{path.strength:.3f}  {' '.join(parts)}"))
+        if connection.common:
+            output.stdout().print(output.plain(f"common: {', '.join(connection.common)}"))
+        if not connection.paths:
+            output.stderr().print("no path found")
+    if not connection.paths:
+        raise typer.Exit(NOT_FOUND)
+
+
+@command(app, "mark")
+def mark(
+    chunks: Annotated[
+        list[str], typer.Argument(metavar="CHUNK...", help="Ids of chunks, as printed by `search`.")
+    ],
+    agent: Annotated[
+        str, typer.Option("--agent", metavar="NAME", help="Agent that the mark is recorded for.")
+    ],
+    not_useful: Annotated[
+        bool, typer.Option("--not-useful", help="Mark them as not useful instead.")
+    ] = False,
+    broker: BrokerOption = None,
+    timeout: TimeoutOption = 60.0,
+) -> None:
+    """Mark hits as useful, or not useful, for an agent.
+
+    Queries with --decay '{"agentId": NAME}' then score them higher, or lower, for
+    this agent. A later mark replaces an earlier one.
+
+    Example:
+        ability-search mark docs:guide/install.md:0 --agent support
+        ability-search mark docs:guide/old.md:3 --agent support --not-useful
+    """
+    by_collection: dict[str, list[str]] = {}
+    for chunk in dict.fromkeys(chunks):
+        by_collection.setdefault(chunk.partition(":")[0], []).append(chunk)
+
+    async def work(tools: ToolClient) -> None:
+        client = SearchClient.over(tools, timeout=timeout)
+        for name, own in by_collection.items():
+            for chunk in own:
+                await client.similar(name, chunk_id=chunk, limit=1)  # fails if there is none
+            marks = {"agentId": agent, "notUseful" if not_useful else "useful": own}
+            # A query records the marks; this one finds nothing that would count as shown.
+            nothing: dict[str, Any] = {"source": {"$in": []}}
+            await client.query(name, agent, limit=1, mode="keyword", filter=nothing, decay=marks)
+
+    with_client(broker, work)
+    output.stdout().print(f"marked {output.counted(sum(map(len, by_collection.values())), 'hit')}")
+
+
+def _choose_collection(
+    broker: str | None, artifact: Path, own: Path | None, *, hidden: bool
+) -> tuple[str, list[str]]:
+    """Return the collection to search for artifacts, and warnings about the choice."""
+    from ability_search.extensions.artifacts.transfer import with_artifacts
+
+    return with_artifacts(
+        broker, lambda _, artifacts: artifacts.choose_collection(artifact, own), hidden=hidden
+    )
+
+
+def _collections(names: Sequence[str] | None) -> str | list[str]:
+    if not names:
+        return "*"
+    return names[0] if len(names) == 1 else list(names)
+
+
+def _mode(**flags: bool) -> str | None:
+    chosen = [name for name, wanted in flags.items() if wanted]
+    if len(chosen) > 1:
+        options = " and ".join(f"--{name}" for name in chosen)
+        raise typer.BadParameter(f"{options} are mutually exclusive")
+    return chosen[0] if chosen else None
+
+
+def _show(found: Hits | Neighbours, *, as_json: bool, debug: bool = False) -> None:
+    stale = _stale(found.results)
+    if as_json:
+        shown = found.model_dump(mode="json", by_alias=True, exclude_unset=True)
+        for hit in shown["results"]:
+            hit |= {"stale": True} if hit["chunkId"] in stale else {}
+        output.print_json(shown)
+    else:
+        for place, hit in enumerate(found.results, start=1):
+            _print_hit(place, hit, stale=hit.chunk_id in stale)
+        if isinstance(found, Hits) and debug:
+            _print_debug(found)
+        if not found.results:
+            output.stderr().print("nothing found")
+        if isinstance(found, Hits):
+            _print_warnings(found)
+    if not found.results:
+        raise typer.Exit(NOT_FOUND)
+
+
+def _stale(hits: Sequence[Hit]) -> set[str]:
+    """Return the chunkIds of hits whose files were changed after they were indexed.
+
+    Sources are files of this directory or of one above it if at least half of a collection's hits
+    exist there.
+    """
+    by_collection: dict[str, list[Hit]] = {}
+    for hit in hits:
+        by_collection.setdefault(hit.chunk_id.partition(":")[0], []).append(hit)
+    stale = set()
+    here = Path.cwd()
+    for own in by_collection.values():
+        for root in (here, *here.parents):
+            files = [each for each in own if os.path.isfile(root / _file(each))]
+            if 2 * len(files) >= len(own):
+                stale |= {each.chunk_id for each in files if _is_newer(root / _file(each), each)}
+                break
+    return stale
+
+
+def _file(hit: Hit) -> str:
+    return hit.of or hit.source
+
+
+def _is_newer(file: Path, hit: Hit) -> bool:
+    if hit.created_at is None:
+        return False
+    return file.stat().st_mtime > datetime.fromisoformat(hit.created_at).timestamp()
+
+
+def _print_hit(place: int, hit: Hit, *, stale: bool) -> None:
+    out = output.stdout()
+    where = output.plain(_place(hit))
+    title = output.plain(hit.breadcrumb or hit.title)
+    out.print(
+        f"[bold]{place}.[/bold] [green]{hit.score:.3f}[/green] [cyan]{where}[/cyan]  {title}",
+    )
+    if hit.of:
+        out.print(f"   of {output.plain(hit.of)}", soft_wrap=True)
+    if stale:
+        out.print("   [yellow]changed since it was indexed[/yellow]")
+    for line in _snippet(hit).splitlines():
+        output.print_indented(out, line, 3)
+    scores = ", ".join(f"{name} {score:.3f}" for name, score in hit.scores.items())
+    out.print(f"   [dim]{output.plain(hit.chunk_id)}  {scores}[/dim]")
+    if hit.explain:
+        out.print(f"   [dim]{output.plain(json.dumps(hit.explain))}[/dim]")
+    out.print()
+
+
+def _place(hit: Hit) -> str:
+    """Return the source of a hit, with its page or its first line."""
+    if hit.page:
+        return f"{hit.source} p. {hit.page}"
+    return f"{hit.source}:{hit.start_line}" if hit.start_line else hit.source
+
+
+def _snippet(hit: Hit) -> str:
+    """Return the beginning of the text, or the text around the first match; mark matches."""
+    content, marks = hit.content, hit.highlights or []
+    begin = max(0, marks[0].start - _LEAD) if marks else 0
+    end = min(len(content), begin + _SNIPPET)
+    parts = ["..."] if begin else []
+    position = begin
+    for mark in marks:
+        if mark.start < position or mark.end > end:
+            continue
+        parts += [output.plain(content[position : mark.start], lines=True)]
+        match = output.plain(content[mark.start : mark.end], lines=True)
+        parts += [f"[bold yellow]{match}[/bold yellow]"]
+        position = mark.end
+    parts.append(output.plain(content[position:end], lines=True))
+    if end < len(content):
+        parts.append("...")
+    return "\n".join(line for line in "".join(parts).splitlines() if line.strip())
+
+
+def _print_debug(found: Hits) -> None:
+    degraded, understood = found.degraded, found.understood
+    shown = understood.model_dump(by_alias=True, exclude_none=True) if understood else {}
+    pairs: list[tuple[str, object]] = [
+        ("mode", found.mode),
+        ("model", found.model),
+        ("understood", json.dumps(shown)),
+        ("fell back", f"{degraded.reason} ({degraded.code})" if degraded else "no"),
+    ]
+    pairs += [(f"ms {step}", ms) for step, ms in found.timings.items()]
+    pairs += [(f"explain {name}", json.dumps(each)) for name, each in (found.explain or {}).items()]
+    output.print_pairs(pairs)
+
+
+def _print_warnings(found: Hits) -> None:
+    if found.degraded:
+        names = found.degraded.collections
+        what = f"{', '.join(names)}: " if names else ""
+        output.warn(f"{what}searched by {found.degraded.mode} only: {found.degraded.reason}")
+    for warning in found.warnings or ():
+        output.warn(warning)

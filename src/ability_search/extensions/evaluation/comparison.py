@@ -1,0 +1,212 @@
+"""Paired comparison of two runs of the same set.
+
+Both tests resample the differences per query, because both runs have the same queries: the
+interval is the percentile bootstrap of the mean difference, the p-value that of the two-sided
+sign-flip permutation test. Queries without a difference do not affect the permutation test; it is
+exact if the others have no more sign flips than there are resamples.
+
+Efron and Tibshirani, *An Introduction to the Bootstrap*, 1993; Smucker, Allan and Carterette, *A
+Comparison of Statistical Significance Tests for Information Retrieval Evaluation*, 2007.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy import stats
+
+from ability_search.errors import InvalidInput
+from ability_search.extensions.evaluation.runs import ModeRun, Outcome, Run
+
+RESAMPLES = 10_000
+SEED = 0
+CONFIDENCE = 0.95
+
+_VALUES_AT_ONCE = 2_000_000
+"""Maximum number of resampled values in memory."""
+
+Values = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """The means of a metric in two runs, their difference and its significance."""
+
+    queries: int
+    a: float
+    b: float
+    difference: float
+    """``b - a``."""
+    low: float
+    high: float
+    """Bounds of the 95 % confidence interval of the difference."""
+    p: float
+    """Probability of a difference at least this large if the runs do not differ."""
+    gained: int
+    """Queries that are better in B."""
+    lost: int
+
+    @property
+    def significant(self) -> bool:
+        """Return whether ``p`` is below 5 %."""
+        return self.p < 1 - CONFIDENCE
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A query whose metric differs between the runs."""
+
+    query: str
+    text: str
+    category: str | None
+    a: float
+    b: float
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """The comparison of run B with run A."""
+
+    a: str
+    b: str
+    metric: str
+    """Metric of the categories and queries."""
+    metrics: Mapping[str, Difference]
+    categories: Mapping[str, Difference]
+    gained: tuple[Change, ...]
+    """Improved queries, largest change first."""
+    lost: tuple[Change, ...]
+    """Worsened queries, largest change first."""
+
+    def as_json(self, *, most: int) -> dict[str, Any]:
+        """Return a JSON object with at most ``most`` improved and ``most`` worsened queries."""
+        return {
+            "a": self.a,
+            "b": self.b,
+            "resamples": RESAMPLES,
+            "seed": SEED,
+            "confidence": CONFIDENCE,
+            "metrics": {name: asdict(each) for name, each in self.metrics.items()},
+            "metric": self.metric,
+            "categories": {name: asdict(each) for name, each in self.categories.items()},
+            "gained": [asdict(change) for change in self.gained[:most]],
+            "lost": [asdict(change) for change in self.lost[:most]],
+        }
+
+
+def compare(a: Run, b: Run, *, mode_a: str, mode_b: str, metric: str = "nDCG@10") -> Comparison:
+    """Compare a mode of one run with a mode of another run or of the same run.
+
+    Raises:
+        InvalidInput: if a run lacks the mode or the metric, or the runs have different sets.
+    """
+    if a.dataset.digest != b.dataset.digest:
+        raise InvalidInput(
+            "A and B",
+            f"are runs of different sets, {a.dataset.name} and {b.dataset.name}, or the set was"
+            " changed in between",
+            hint="Run both on the same files.",
+        )
+    first, second = _mode(a, mode_a), _mode(b, mode_b)
+    shared = [name for name in first.metrics if name in second.metrics]
+    if metric not in shared:
+        raise InvalidInput("--metric", f"{metric} is not in both runs: {', '.join(shared)}")
+    label_a, label_b = _labels(a, b, mode_a, mode_b)
+    changes = [
+        Change(id, before.text, before.category, before.metrics[metric], after.metrics[metric])
+        for id, before in first.queries.items()
+        if (after := second.queries[id]).metrics[metric] != before.metrics[metric]
+    ]
+    changes.sort(key=lambda each: each.a - each.b)
+    return Comparison(
+        a=label_a,
+        b=label_b,
+        metric=metric,
+        metrics={name: _difference(first.queries, second.queries, name) for name in shared},
+        categories={
+            category: _difference(outcomes, second.queries, metric)
+            for category, outcomes in first.by_category().items()
+        },
+        gained=tuple(each for each in changes if each.b > each.a),
+        lost=tuple(each for each in reversed(changes) if each.b < each.a),
+    )
+
+
+def paired(a: Values, b: Values, *, resamples: int = RESAMPLES, seed: int = SEED) -> Difference:
+    """Compare the values of a metric, each of shape (queries,), in the same order.
+
+    With a single query, both bounds of the interval are its difference.
+    """
+    differences = b - a
+    low, high = _interval(differences, resamples, seed)
+    return Difference(
+        queries=len(differences),
+        a=float(a.mean()),
+        b=float(b.mean()),
+        difference=float(differences.mean()),
+        low=low,
+        high=high,
+        p=_p_value(differences, resamples, seed),
+        gained=int((differences > 0).sum()),
+        lost=int((differences < 0).sum()),
+    )
+
+
+def _interval(differences: Values, resamples: int, seed: int) -> tuple[float, float]:
+    if len(differences) == 1:
+        return float(differences[0]), float(differences[0])
+    found = stats.bootstrap(
+        (differences,),
+        np.mean,
+        n_resamples=resamples,
+        batch=_batch(differences),
+        confidence_level=CONFIDENCE,
+        method="percentile",
+        rng=np.random.default_rng(seed),
+    ).confidence_interval
+    return float(found.low), float(found.high)
+
+
+def _p_value(differences: Values, resamples: int, seed: int) -> float:
+    changed = differences[differences != 0]
+    if len(changed) < 2:
+        return 1.0
+    found = stats.permutation_test(
+        (changed,),
+        np.mean,
+        permutation_type="samples",
+        n_resamples=resamples,
+        batch=_batch(changed),
+        rng=np.random.default_rng(seed),
+    )
+    return float(found.pvalue)
+
+
+def _batch(differences: Values) -> int:
+    return max(1, _VALUES_AT_ONCE // len(differences))
+
+
+def _difference(
+    chosen: Mapping[str, Outcome], other: Mapping[str, Outcome], metric: str
+) -> Difference:
+    return paired(
+        np.array([each.metrics[metric] for each in chosen.values()]),
+        np.array([other[id].metrics[metric] for id in chosen]),
+    )
+
+
+def _mode(run: Run, mode: str) -> ModeRun:
+    if mode not in run.modes:
+        raise InvalidInput("--mode", f"run {run.name!r} has {', '.join(run.modes)}, not {mode}")
+    return run.modes[mode]
+
+
+def _labels(a: Run, b: Run, mode_a: str, mode_b: str) -> tuple[str, str]:
+    """Return the labels of the two: the names of the runs, with modes where those differ."""
+    if mode_a == mode_b and a.name != b.name:
+        return a.name, b.name
+    return f"{a.name} {mode_a}", f"{b.name} {mode_b}"

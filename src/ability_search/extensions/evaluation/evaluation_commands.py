@@ -1,0 +1,434 @@
+"""`eval`: evaluate the search on a judged set, and compare two evaluations."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections import Counter
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager
+from dataclasses import replace
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from pydantic import ValidationError
+
+from ability_search.client.tool_client import LONG_SECONDS, Advance, ToolClient
+from ability_search.extensions.cli import output
+from ability_search.extensions.cli.app import DefaultGroup, app, command, new_group
+from ability_search.extensions.cli.clients import (
+    CLIENT_NAME,
+    choose_target,
+    client_settings,
+    new_client,
+)
+from ability_search.extensions.cli.parameters import (
+    BrokerOption,
+    IndexingOptions,
+    JsonOption,
+    TimeoutOption,
+    given,
+    json_object,
+)
+from ability_search.extensions.cli.progress import progress_bar
+from ability_search.extensions.evaluation.judged_sets import read_dataset
+from ability_search.extensions.evaluation.runs import (
+    ModeRun,
+    Run,
+    means,
+    read_run,
+    summary,
+    top_scores,
+    write_run,
+)
+from ability_search.extensions.localstack.extras import require_extra
+from ability_search.filters.operands import instants
+from ability_search.search.options import QueryInput
+from ability_search.sync.trees import collection_name
+from kadi_client import NotConnected
+from kadi_client.tools import validation_text
+
+if TYPE_CHECKING:
+    from ability_search.extensions.evaluation.comparison import Change, Comparison, Difference
+
+_OURS = ("collection", "query", "mode", "limit", "offset", "asOf")
+"""Query fields that `eval` sets itself."""
+_UNUSABLE = re.compile(r"[^\w.-]+")
+_LONGEST_TEXT = 60
+_SMALLEST = 0.0005
+"""Probability below which three decimals would show zero."""
+_WORDS = ("mode", "category", "metric", "query", "text")
+"""Columns of text."""
+
+
+class Mode(StrEnum):
+    """The values of `--mode`."""
+
+    SEMANTIC = "semantic"
+    KEYWORD = "keyword"
+    HYBRID = "hybrid"
+
+
+group = new_group(
+    "Evaluate the ranking on a judged set (`eval DIR`), or compare two runs.",
+    cls=DefaultGroup,
+)
+app.add_typer(group, name="eval")
+
+ModesOption = Annotated[
+    list[Mode] | None, typer.Option(help="Search mode, repeatable.  [default: all three]")
+]
+FieldsOption = Annotated[
+    str, typer.Option(metavar="JSON", help="Additional fields of search-query.")
+]
+AsOfOption = Annotated[
+    str | None,
+    typer.Option(metavar="DATE", help="Reference date of queries without one.  [default: now]"),
+]
+NameOption = Annotated[
+    str | None, typer.Option(help="Name of the run.  [default: the directory's name]")
+]
+OutputOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--output", "-o", metavar="PATH", help="Save the run to a .json file or a directory."
+    ),
+]
+IntoOption = Annotated[
+    str | None,
+    typer.Option(
+        "--collection", "-c", help="Collection to index into.  [default: named by its hash]"
+    ),
+]
+FreshOption = Annotated[
+    bool, typer.Option("--fresh", help="Delete the collection and index the corpus again.")
+]
+UpOption = Annotated[
+    bool, typer.Option("--up", help="Start a separate stack even if one is running.")
+]
+StackDataOption = Annotated[
+    Path | None,
+    typer.Option("--data-dir", help="Data of that stack.  [default: eval in cache_dir]"),
+]
+
+
+@command(group, "run")
+def run(
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="Judged set in BEIR layout.")],
+    mode: ModesOption = None,
+    limit: Annotated[int, typer.Option(min=1, max=1000, help="Documents ranked per query.")] = 100,
+    options: FieldsOption = "{}",
+    as_of: AsOfOption = None,
+    name: NameOption = None,
+    out: OutputOption = None,
+    collection: IntoOption = None,
+    *,
+    indexing: IndexingOptions,
+    fresh: FreshOption = False,
+    concurrency: Annotated[int, typer.Option(min=1, max=16, help="Concurrent queries.")] = 2,
+    up: UpOption = False,
+    data_dir: StackDataOption = None,
+    broker: BrokerOption = None,
+    timeout: TimeoutOption = LONG_SECONDS,
+    as_json: JsonOption = False,
+) -> None:
+    """Evaluate the ranking on a judged set: nDCG, recall, MRR, hits, latency.
+
+    DIR contains corpus.jsonl, queries.jsonl and qrels.tsv (or qrels/test.tsv). The
+    corpus is indexed and searched through the tools on the network; if no stack is
+    running, a temporary one is started. The index is kept and reused as long as
+    the texts and the indexing settings stay the same.
+
+    Example:
+        ability-search eval data/cranfield --output runs
+        ability-search eval data/notes --mode hybrid --options '{"fusion": {"method": "rrf"}}'
+        ability-search eval data/notes --as-of 2026-03-25 --name march --output runs
+        SEARCH_CANDIDATES=100 ability-search eval data/notes --up --name deep --output runs
+    """
+    require_extra("eval")
+    from ability_search.extensions.evaluation.evaluator import EvaluationOptions, evaluate
+
+    if fresh and collection:
+        raise typer.BadParameter(
+            "not allowed with --collection, which may hold other documents", param_hint="--fresh"
+        )
+    wanted = EvaluationOptions(
+        name=name or collection_name(directory),
+        modes=[each.value for each in mode or Mode],
+        limit=limit,
+        fields={**given(model=indexing.model, asOf=_moment(as_of)), **_query_fields(options)},
+        collection=collection,
+        recipe=indexing.fields(),
+        fresh=fresh,
+        concurrency=concurrency,
+        timeout=timeout,
+    )
+    dataset = read_dataset(directory)
+
+    def progress(title: str, total: int) -> AbstractContextManager[Advance]:
+        return progress_bar(title, total=total, hidden=as_json)
+
+    async def work() -> Run:
+        own = up or data_dir is not None
+        async with _any_client(broker, data_dir=data_dir, temporary=own) as client:
+            return await evaluate(client, dataset, wanted, progress)
+
+    found = asyncio.run(work())
+    _show_run(found, as_json=as_json)
+    if out:
+        write_run(found, file := _run_file(out, found.name))
+        output.stderr().print(f"written: {output.plain(file)}")
+
+
+@asynccontextmanager
+async def _any_client(
+    broker: str | None, *, data_dir: Path | None, temporary: bool
+) -> AsyncIterator[ToolClient]:
+    """Yield a client of the usual target, or else of a temporary stack.
+
+    Args:
+        broker: Value of the option ``--broker``.
+        data_dir: Data directory of a temporary stack; ``None`` for one below ``cache_dir``.
+        temporary: Always start a temporary stack; otherwise only if no broker is configured, no
+            stack is running and nothing listens at the address of the local broker.
+
+    Raises:
+        ConfigurationError: if the settings are invalid, or the stack cannot be started.
+        KadiError: if the configured broker cannot be reached.
+    """
+    from ability_search.extensions.localstack.local_stack import temporary_stack
+
+    async with AsyncExitStack() as stack:
+        client = None if temporary else await _open_present(stack, broker)
+        if client is None:
+            settings = client_settings()
+            directory = data_dir or settings.files.cache_dir / "eval"
+            running = await stack.enter_async_context(temporary_stack(settings, directory, output))
+            target = choose_target(settings, running.url)
+            client = ToolClient(settings, target, name=CLIENT_NAME)
+            await stack.enter_async_context(client)
+            client.target = replace(target, stack=running)
+        yield client
+
+
+async def _open_present(stack: AsyncExitStack, broker: str | None) -> ToolClient | None:
+    """Return a client of the usual target; ``None`` if it is only assumed and not reachable."""
+    client = new_client(broker)
+    try:
+        return await stack.enter_async_context(client)
+    except NotConnected:
+        if not client.target.assumed:
+            raise
+        return None
+
+
+@command(group, "compare")
+def compare(
+    a: Annotated[Path, typer.Argument(metavar="A", help="Baseline run.")],
+    b: Annotated[Path, typer.Argument(metavar="B", help="Run to compare with the baseline.")],
+    mode: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MODE", help="Mode, or MODE:MODE for A and B.  [default: hybrid if in both]"
+        ),
+    ] = None,
+    metric: Annotated[str, typer.Option(help="Metric for categories and queries.")] = "nDCG@10",
+    queries: Annotated[
+        int, typer.Option(min=0, help="Number of most improved and most worsened queries to list.")
+    ] = 5,
+    as_json: JsonOption = False,
+) -> None:
+    """Compare two runs of the same set, query by query.
+
+    Prints for each metric the difference of the means, its 95 % bootstrap interval
+    and the p-value of a permutation test. The p-values are not corrected for
+    multiple comparisons: of twenty categories, expect one to look significant by
+    chance.
+
+    Example:
+        ability-search eval compare runs/before.json runs/after.json
+        ability-search eval compare runs/notes.json runs/notes.json --mode semantic:hybrid
+    """
+    require_extra("eval")
+    from ability_search.extensions.evaluation.comparison import compare as compare_runs
+
+    first, second = read_run(a), read_run(b)
+    mode_a, mode_b = _modes(mode, first, second)
+    found = compare_runs(first, second, mode_a=mode_a, mode_b=mode_b, metric=metric)
+    _show_comparison(found, most=queries, as_json=as_json)
+
+
+def _moment(text: str | None) -> str | None:
+    """Return a date or an instant, validated now rather than after indexing."""
+    if text is not None:
+        instants("--as-of", text)
+    return text
+
+
+def _query_fields(text: str) -> dict[str, Any]:
+    """Return the additional query fields, validated now rather than after indexing."""
+    fields = json_object(text, "--options")
+    if ours := sorted(fields.keys() & set(_OURS)):
+        raise typer.BadParameter(f"{', '.join(ours)}: set by `eval` itself", param_hint="--options")
+    try:
+        QueryInput.model_validate({"collection": "any", "query": "any", **fields})
+    except ValidationError as exc:
+        raise typer.BadParameter(validation_text(exc, QueryInput), param_hint="--options") from exc
+    return fields
+
+
+def _modes(wanted: str | None, a: Run, b: Run) -> tuple[str, str]:
+    if wanted is not None:
+        first, _, second = wanted.partition(":")
+        return first, second or first
+    shared = [mode.value for mode in reversed(Mode) if mode in a.modes and mode in b.modes]
+    if not shared:
+        raise typer.BadParameter(
+            f"A has {', '.join(a.modes)}, B has {', '.join(b.modes)}: choose one of each",
+            param_hint="--mode",
+        )
+    return shared[0], shared[0]
+
+
+def _run_file(path: Path, name: str) -> Path:
+    """Return the file of a run: ``path`` if it ends in .json, else a file in that directory."""
+    if path.suffix == ".json" and not path.is_dir():
+        return path
+    return path / f"{_UNUSABLE.sub('-', name)}.json"
+
+
+def _show_run(run: Run, *, as_json: bool) -> None:
+    """Print the metrics of each mode, and by category if there are categories."""
+    _show_warnings(run)
+    if as_json:
+        output.print_json(summary(run))
+        return
+    out = output.stdout()
+    for mode, found in run.modes.items():
+        if categories := found.by_category():
+            out.print(f"[bold]{mode}[/bold]")
+            rows = [
+                (category, str(len(outcomes)), *_values(means(outcomes)))
+                for category, outcomes in categories.items()
+            ]
+            _print_metrics(("category", "n", *found.metrics), rows)
+    queries = f"{run.dataset.queries:,} {'query' if run.dataset.queries == 1 else 'queries'}"
+    out.print(
+        f"[bold]{output.plain(run.name)}[/bold]: {queries} over"
+        f" {output.counted(run.dataset.documents, 'document')} in"
+        f" {output.counted(run.collection['chunks'], 'chunk')},"
+        f" {output.plain(run.collection['model'])}; collection"
+        f" {output.plain(run.collection['name'])}{_moments(run)}",
+    )
+    rows = [
+        (mode, *_values(found.metrics), f"{found.milliseconds.median:.1f}")
+        for mode, found in run.modes.items()
+    ]
+    names = next(iter(run.modes.values())).metrics
+    _print_metrics(("mode", *names, "median ms"), rows)
+    for mode, found in run.modes.items():
+        _show_negatives(mode, found)
+
+
+def _show_comparison(comparison: Comparison, *, most: int, as_json: bool) -> None:
+    """Print the differences and the queries that changed most."""
+    if as_json:
+        output.print_json(comparison.as_json(most=most))
+        return
+    out = output.stdout()
+    out.print(f"A: [bold]{output.plain(comparison.a)}[/bold]")
+    out.print(f"B: [bold]{output.plain(comparison.b)}[/bold]")
+    out.print("low, high: 95 % interval of the difference; * p < .05")
+    _print_differences("metric", comparison.metrics)
+    if comparison.categories:
+        out.print(f"[bold]{comparison.metric} by category[/bold]")
+        _print_differences("category", comparison.categories)
+    _print_changes(f"gained {comparison.metric}", comparison.gained, most)
+    _print_changes(f"lost {comparison.metric}", comparison.lost, most)
+
+
+def _show_warnings(run: Run) -> None:
+    described = run.dataset
+    if described.blank:
+        output.warn(f"{described.blank} documents have no text and cannot be found")
+    if described.unjudged:
+        output.warn(f"{described.unjudged} queries have no relevant document and were skipped")
+    for failure in run.indexing.failed:
+        output.warn(f"document {failure['source']} could not be indexed: {failure['error']}")
+    for mode, found in run.modes.items():
+        outcomes = (*found.queries.values(), *found.negatives.values())
+        for text, count in Counter(text for each in outcomes for text in each.warnings).items():
+            output.warn(f"{mode}, {count} queries: {text}")
+
+
+def _moments(run: Run) -> str:
+    """Return the reference dates of the queries as text; empty if there are none."""
+    texts = [f"as of {output.plain(run.options['asOf'])}"] if "asOf" in run.options else []
+    if run.dataset.dated:
+        texts.append(f"{run.dataset.dated:,} queries with their own date")
+    return f"; {', '.join(texts)}" if texts else ""
+
+
+def _show_negatives(mode: str, found: ModeRun) -> None:
+    if found.negatives:
+        scores = top_scores(found)
+        output.stdout().print(
+            f"{mode}: {len(found.negatives)} queries without an answer; score of the first hit:"
+            f" median {scores['unanswered']:.3f}, highest {scores['unansweredMax']:.3f};"
+            f" with an answer: median {scores['answered']:.3f}",
+        )
+
+
+def _print_differences(kind: str, differences: Mapping[str, Difference]) -> None:
+    rows = [
+        (
+            name,
+            str(each.queries),
+            _short(each.a),
+            _short(each.b),
+            _short(each.difference, "+"),
+            _short(each.low, "+"),
+            _short(each.high, "+"),
+            _probability(each.p) + ("*" if each.significant else " "),
+            f"+{each.gained} -{each.lost}",
+        )
+        for name, each in differences.items()
+    ]
+    _print_metrics((kind, "n", "A", "B", "B - A", "low", "high", "p ", "changed"), rows)
+
+
+def _print_changes(title: str, changes: Sequence[Change], most: int) -> None:
+    if not changes or not most:
+        return
+    output.stdout().print(f"[bold]{title}[/bold]: {len(changes)} queries, largest change first")
+    rows = [
+        (
+            change.query,
+            change.category or "",
+            _short(change.a),
+            _short(change.b),
+            change.text[:_LONGEST_TEXT],
+        )
+        for change in changes[:most]
+    ]
+    _print_metrics(("query", "category", "A", "B", "text"), rows)
+
+
+def _print_metrics(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    output.print_table([column.replace("@", "\n@") for column in columns], rows, words=_WORDS)
+    output.stdout().print()
+
+
+def _values(metrics: Mapping[str, float]) -> list[str]:
+    return [_short(value) for value in metrics.values()]
+
+
+def _short(value: float, sign: str = "") -> str:
+    """Return a number with three decimals and without the leading zero."""
+    return f"{value:{sign}.3f}".replace("0.", ".", 1)
+
+
+def _probability(p: float) -> str:
+    return "<.001" if p < _SMALLEST else _short(p)

@@ -1,0 +1,1 @@
+"""Readers of further formats, and chunkers that follow their structure."""

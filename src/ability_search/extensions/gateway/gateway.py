@@ -1,0 +1,118 @@
+"""The ASGI application of the gateway: its routes behind the guard."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from http import HTTPStatus
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware.cors import CORSMiddleware
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import ASGIApp
+
+from ability_search.edges.tool_calls import report_of
+from ability_search.errors import NotFound, SearchError
+from ability_search.extensions.gateway import console
+from ability_search.extensions.gateway.event_stream import Streams
+from ability_search.extensions.gateway.middleware import Guard, RequestContext
+from ability_search.extensions.gateway.openapi import Operation
+from ability_search.extensions.gateway.operations import OPERATIONS, Handlers
+from ability_search.extensions.gateway.problems import CLIENT_CLOSED_REQUEST, GATEWAY, problem
+from ability_search.extensions.gateway.request_bodies import checked_query
+from ability_search.tools.table import BY_NAME
+from kadi_client.context import REQUEST_ID
+
+_EXPOSED = (REQUEST_ID, "Retry-After", "Mcp-Session-Id", "Mcp-Protocol-Version")
+_MAX_AGE = 600
+_OPEN = frozenset(operation.path for operation in OPERATIONS if operation.public)
+
+_UNROUTED: Mapping[int, tuple[str, str]] = {
+    HTTPStatus.NOT_FOUND: ("not_found", "no such path"),
+    HTTPStatus.METHOD_NOT_ALLOWED: ("method_not_allowed", "the path does not support this method"),
+}
+
+Endpoint = Callable[[Request], Awaitable[Response]]
+
+
+def application(
+    handlers: Handlers, streams: Streams, *, host: str, mcp: ASGIApp | Endpoint
+) -> ASGIApp:
+    """Return the application: all routes behind one guard.
+
+    Args:
+        handlers: The handlers of the operations.
+        streams: Application that serves /events.
+        host: Address to listen on.
+        mcp: Application that serves /mcp.
+    """
+    settings = handlers.settings
+    app = Starlette(
+        routes=[
+            *(
+                Route(each.path, _endpoint(each, handlers) or streams, methods=[each.method])
+                for each in OPERATIONS
+            ),
+            Route("/tools/{name}", _answering(_unknown_tool), methods=["POST"]),
+            Route("/mcp", mcp, methods=["GET", "POST", "DELETE"]),
+            *console.routes(),
+        ],
+        exception_handlers={HTTPException: _unrouted, SearchError: _failed},
+    )
+    guarded = Guard(
+        RequestContext(app), settings, host=host, open_paths=_OPEN, meter=handlers.meter
+    )
+    if not settings.origins:
+        return guarded
+    return CORSMiddleware(
+        guarded,
+        allow_origins=settings.origins,
+        allow_methods=("GET", "POST", "DELETE"),
+        allow_headers=("*",),
+        expose_headers=_EXPOSED,
+        max_age=_MAX_AGE,
+    )
+
+
+def _endpoint(operation: Operation, handlers: Handlers) -> Endpoint | None:
+    handler = operation.handler
+    if handler is None:
+        return None
+
+    async def endpoint(request: Request) -> Response:
+        if operation.parameters is not None:
+            checked_query(request.query_params, *operation.query)
+        return await handler(handlers, request)
+
+    return _answering(endpoint)
+
+
+async def _unknown_tool(request: Request) -> Response:
+    raise NotFound("tool", request.path_params["name"], nearest=tuple(BY_NAME))
+
+
+def _answering(endpoint: Endpoint) -> Endpoint:
+    """Wrap an endpoint so that exceptions become problem responses."""
+
+    async def answer(request: Request) -> Response:
+        try:
+            return await endpoint(request)
+        except ClientDisconnect:
+            return Response(status_code=CLIENT_CLOSED_REQUEST)
+        except Exception as exc:  # noqa: BLE001 - the boundary, see report_of()
+            return await _failed(request, exc)
+
+    return answer
+
+
+async def _failed(_: Request, exc: Exception) -> Response:
+    return problem(report_of(exc, GATEWAY))
+
+
+async def _unrouted(_: Request, exc: Exception) -> Response:
+    assert isinstance(exc, HTTPException)
+    code, text = _UNROUTED.get(exc.status_code, (SearchError.code, exc.detail))
+    report = {"code": code, "error": text, "hint": "GET /openapi.json describes every path."}
+    return problem(report, headers=exc.headers)

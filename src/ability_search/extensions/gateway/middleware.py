@@ -1,0 +1,296 @@
+"""The middleware of the gateway: access control, limits, request ids and traces."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import OrderedDict
+from collections.abc import Collection
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+
+from opentelemetry.trace import SpanKind
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import ClientDisconnect
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from ability_search.config.schema import Gateway
+from ability_search.edges.tool_calls import report_of
+from ability_search.errors import Busy, DeadlineExceeded, SearchError, TooLarge
+from ability_search.extensions.gateway.console import is_console
+from ability_search.extensions.gateway.problems import (
+    CLIENT_CLOSED_REQUEST,
+    GATEWAY,
+    RateLimited,
+    problem,
+)
+from ability_search.ops.http_access import BrowserPolicy, check_bearer
+from ability_search.ops.metrics.meter import Meter
+from ability_search.ops.metrics.metric_table import (
+    GATEWAY_IN_FLIGHT,
+    GATEWAY_RATE_LIMITED,
+    GATEWAY_RESPONSES,
+    GATEWAY_STREAMS,
+)
+from kadi_client.context import REQUEST_ID, from_headers, handling
+from kadi_client.tracing import fail, span
+
+_ADDRESSES = 4096
+"""Maximum number of buckets; the least recently used is dropped, and later starts full."""
+BODY_SECONDS = 30.0
+"""Maximum time for a whole body to arrive."""
+YOUNG_SECONDS = 1.0
+"""Age below which an arriving body is not displaced."""
+_PROBES = ("/health", "/ready")
+"""Paths that take no place: they answer also while the gateway is full."""
+_STREAMS = ("/events", "/mcp")
+"""Paths whose responses to GET are streams of unlimited duration."""
+_LONGEST_PATH = 256
+_FAILED = 500
+
+
+class Places:
+    """A limit on concurrency that refuses instead of waiting; use it as a context.
+
+    Raises:
+        Busy: on entering, if all places are taken.
+    """
+
+    def __init__(self, size: int, what: str) -> None:
+        self._size = size
+        self._what = what
+        self.taken = 0
+
+    def __enter__(self) -> None:
+        if self.taken >= self._size:
+            raise Busy(f"there are {self.taken} {self._what}", retry_after=1.0)
+        self.taken += 1
+
+    def __exit__(self, *_: object) -> None:
+        self.taken -= 1
+
+
+class BodyReader:
+    """Reads whole bodies before requests take a place, so that unfinished ones do not hold any.
+
+    If too many bodies are arriving, a new one displaces the slowest of those that have been
+    arriving for a second.
+
+    Args:
+        limit: Maximum size of a body in bytes.
+        size: Maximum number of bodies that arrive at the same time.
+    """
+
+    def __init__(self, limit: int, size: int) -> None:
+        self._limit = limit
+        self._size = size
+        self._arriving: set[_Arrival] = set()
+
+    async def read(self, receive: Receive) -> Receive:
+        """Read a body; return a function that delivers it in one message, then what follows.
+
+        Raises:
+            TooLarge: if it is longer than the limit; the rest is not read.
+            DeadlineExceeded: if it does not arrive in time, or is displaced.
+            Busy: if too many bodies are arriving and none can be displaced.
+            ClientDisconnect: if the client disconnects meanwhile.
+        """
+        now = asyncio.get_running_loop().time()
+        self._displace(now)
+        try:
+            async with asyncio.timeout(BODY_SECONDS) as deadline:
+                arrival = _Arrival(now, deadline)
+                self._arriving.add(arrival)
+                try:
+                    await self._receive(receive, arrival.body)
+                finally:
+                    self._arriving.discard(arrival)
+        except TimeoutError as exc:
+            raise DeadlineExceeded(f"the body did not arrive within {BODY_SECONDS:g} s") from exc
+        messages = [{"type": "http.request", "body": bytes(arrival.body), "more_body": False}]
+
+        async def replay() -> Message:
+            return messages.pop() if messages else await receive()
+
+        return replay
+
+    async def _receive(self, receive: Receive, body: bytearray) -> None:
+        more = True
+        while more:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                raise ClientDisconnect
+            body += message.get("body", b"")
+            if len(body) > self._limit:
+                raise TooLarge(
+                    f"the body has more than {self._limit} bytes",
+                    hint="Send less at a time, or increase the setting gateway_request_bytes.",
+                )
+            more = message.get("more_body", False)
+
+    def _displace(self, now: float) -> None:
+        if len(self._arriving) < self._size:
+            return
+        old = [each for each in self._arriving if now - each.began >= YOUNG_SECONDS]
+        if not old:
+            raise Busy(f"{len(self._arriving)} request bodies are arriving", retry_after=1.0)
+        slowest = min(old, key=lambda each: len(each.body) / (now - each.began))
+        self._arriving.discard(slowest)
+        slowest.deadline.reschedule(now)
+
+
+@dataclass(slots=True, eq=False)
+class _Arrival:
+    began: float
+    deadline: asyncio.Timeout
+    body: bytearray = field(default_factory=bytearray)
+
+
+class Guard:
+    """Middleware that checks host, origin and token, and enforces rate and concurrency limits.
+
+    The token is required if one is set; for host and origin see :class:`BrowserPolicy`.
+
+    Args:
+        app: The wrapped application.
+        settings: The limits.
+        host: Address to listen on.
+        open_paths: Paths that need no token; those of the console need none either.
+        meter: Records responses, refusals and concurrency.
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        settings: Gateway,
+        *,
+        host: str,
+        open_paths: Collection[str],
+        meter: Meter,
+    ) -> None:
+        self._app = app
+        self._open = open_paths
+        self._meter = meter
+        self._rate = RateLimit(settings.rate, settings.burst)
+        self._policy = BrowserPolicy(host, hosts=settings.hosts, origins=settings.origins)
+        token = settings.token
+        self._token = token.get_secret_value().encode() if token else None
+        self._bodies = BodyReader(settings.request_bytes, settings.concurrency)
+        self._requests = Places(settings.concurrency, "requests in progress")
+        self._streams = Places(settings.streams, "event streams open")
+        meter.watch(GATEWAY_IN_FLIGHT, lambda: {(): self._requests.taken})
+        meter.watch(GATEWAY_STREAMS, lambda: {(): self._streams.taken})
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on, or answer with a problem document."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+
+        async def counted(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                self._meter.add(GATEWAY_RESPONSES, 1, str(message["status"]))
+            await send(message)
+
+        try:
+            self._check(scope)
+            if scope["method"] == "POST":
+                receive = await self._bodies.read(receive)
+            with self._place(scope):
+                await self._app(scope, receive, counted)
+        except ClientDisconnect:
+            await Response(status_code=CLIENT_CLOSED_REQUEST)(scope, receive, counted)
+        except SearchError as exc:
+            await problem(report_of(exc, GATEWAY))(scope, receive, counted)
+
+    def _place(self, scope: Scope) -> AbstractContextManager[None]:
+        if scope["path"] in _PROBES:
+            return nullcontext()
+        is_stream = scope["method"] in ("GET", "HEAD") and scope["path"] in _STREAMS
+        return self._streams if is_stream else self._requests
+
+    def _check(self, scope: Scope) -> None:
+        headers = Headers(scope=scope)
+        is_public = scope["path"] in self._open or is_console(scope["path"])
+        self._policy.check(headers, is_page=is_public)
+        address = (scope.get("client") or ("",))[0]
+        if scope["path"] not in _PROBES and (wait := self._rate.wait(address, time.monotonic())):
+            self._meter.add(GATEWAY_RATE_LIMITED, 1)
+            raise RateLimited("too many requests from this address", retry_after=wait)
+        if self._token is not None and not is_public:
+            check_bearer(headers, self._token)
+
+
+@dataclass(slots=True)
+class _Bucket:
+    tokens: float
+    filled: float
+    """Time of the last update, on the caller's clock."""
+
+
+class RateLimit:
+    """Admits ``rate`` requests per second and address on average, and ``burst`` at once."""
+
+    def __init__(self, rate: float, burst: int) -> None:
+        self._rate = rate
+        self._burst = burst
+        self._buckets: OrderedDict[str, _Bucket] = OrderedDict()
+
+    def wait(self, address: str, now: float) -> float:
+        """Count a request at ``now``; return 0 to admit it, else the seconds to wait."""
+        bucket = self._buckets.pop(address, None) or _Bucket(self._burst, now)
+        self._buckets[address] = bucket
+        if len(self._buckets) > _ADDRESSES:
+            self._buckets.popitem(last=False)
+        elapsed = max(0.0, now - bucket.filled)
+        bucket.tokens = min(self._burst, bucket.tokens + elapsed * self._rate)
+        bucket.filled = now
+        if bucket.tokens < 1:
+            return (1 - bucket.tokens) / self._rate
+        bucket.tokens -= 1
+        return 0.0
+
+
+class RequestContext:
+    """Middleware that takes the request id from its header, or creates one.
+
+    It records a span for requests that call tools, but not for probes, streams and the console.
+
+    Args:
+        app: The wrapped application.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle a request under its id."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        with handling(from_headers(Headers(scope=scope))) as context:
+            status = 0
+
+            async def named(message: Message) -> None:
+                nonlocal status
+                if message["type"] == "http.response.start":
+                    status = message["status"]
+                    MutableHeaders(scope=message)[REQUEST_ID] = context.call
+                await send(message)
+
+            if not _calls_tools(scope):
+                await self._app(scope, receive, named)
+                return
+            method, path = scope["method"], scope["path"][:_LONGEST_PATH]
+            notes = {"http.request.method": method, "url.path": path}
+            with span(method, SpanKind.SERVER, notes, parent=context.traceparent) as answered:
+                await self._app(scope, receive, named)
+                answered.set_attribute("http.response.status_code", status)
+                if status >= _FAILED:
+                    fail(answered, str(status))
+
+
+def _calls_tools(scope: Scope) -> bool:
+    method, path = scope["method"], str(scope["path"])
+    return method == "POST" or (method == "GET" and path.startswith("/collections"))

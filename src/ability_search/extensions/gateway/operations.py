@@ -1,0 +1,502 @@
+"""The operations of the gateway: their handlers and the table that describes them."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Iterable, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+from functools import cache
+from http import HTTPStatus
+from typing import Any, Literal, TypeVar
+
+import msgspec
+from pydantic import BaseModel, Field, RootModel
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response, StreamingResponse
+
+from ability_search.config.schema import Gateway
+from ability_search.edges.tool_calls import Caller, Observe, Unavailable
+from ability_search.errors import InvalidInput, NotFound
+from ability_search.extensions.answers.answerer import EVENTS, Answerer
+from ability_search.extensions.answers.questions import AskInput, AskResult
+from ability_search.extensions.gateway import event_stream
+from ability_search.extensions.gateway.network_state import ComponentStates
+from ability_search.extensions.gateway.openapi import Operation, document
+from ability_search.extensions.gateway.request_bodies import Fields, fields_of, read_json
+from ability_search.extensions.gateway.shortcuts import (
+    INGEST,
+    SEARCH,
+    FilesInput,
+    GraphSearchInput,
+    IngestInput,
+    ReadFile,
+    SearchInput,
+    graph_searched,
+    ingested,
+    searched,
+    uploaded,
+)
+from ability_search.extensions.notes.graph_analysis import GraphAnalysis
+from ability_search.extensions.sessions.memory_calls import MEMORY, memory_call
+from ability_search.ops.http_access import JSON
+from ability_search.ops.metrics.meter import Meter
+from ability_search.ops.metrics.metric_table import GATEWAY_CALL_SECONDS, GATEWAY_CALLS
+from ability_search.ops.metrics.prometheus_meter import CONTENT_TYPE, MEDIA_TYPE, PrometheusMeter
+from ability_search.tools.table import BY_NAME, TOOLS, ToolRow
+from ability_search.wire import Result
+from kadi_client import KadiError
+from kadi_client.messages import decode, encode
+
+_BROKER_SECONDS = 5.0
+_NUMBER = re.compile(r"[0-9]{1,9}")
+_PROVIDER = {"agent_id": "agentId", "name": "displayName"}
+"""Field of a provider -> its name in the broker's listing."""
+
+T = TypeVar("T")
+
+
+class ComponentHealth(Result):
+    """The state of one component."""
+
+    state: Literal["up", "down"]
+    providers: int | None = Field(None, description="Number of providers.")
+    missing: list[str] | None = Field(None, description="Its tools without a provider.")
+
+
+class Health(Result):
+    """The state of each component."""
+
+    status: Literal["up", "down"]
+    parts: dict[str, ComponentHealth]
+
+
+class Provider(Result):
+    """A provider of a tool."""
+
+    agent_id: str | None = None
+    name: str | None = None
+
+
+class NetworkTool(Result):
+    """A tool on the network."""
+
+    name: str
+    description: str
+    providers: list[Provider] = Field(
+        description="Providers; empty if the broker does not list them."
+    )
+
+
+class NetworkTools(Result):
+    """The tools on the network."""
+
+    tools: list[NetworkTool]
+
+
+class OpenApi(RootModel[dict[str, Any]]):
+    """An OpenAPI document."""
+
+
+@dataclass(frozen=True, slots=True)
+class Handlers:
+    """The handlers of the operations and what they use.
+
+    ``read_file`` reads uploaded files; ``max_values`` limits the values in a body.
+    """
+
+    caller: Caller
+    answerer: Answerer
+    settings: Gateway
+    meter: PrometheusMeter
+    states: ComponentStates
+    read_file: ReadFile
+    max_values: int
+
+    async def ingest(self, request: Request) -> Response:
+        """POST /ingest."""
+        return await self.call(request, INGEST, ingested(await self.fields(request)))
+
+    async def files(self, request: Request) -> Response:
+        """POST /files."""
+        work = self._indexed(await read_json(request, self.max_values))
+        return Response(msgspec.json.encode(await _while_connected(request, work)), media_type=JSON)
+
+    async def _indexed(self, body: bytes) -> dict[str, Any]:
+        tool_input, failed = await uploaded(body, self.read_file)
+        result = await self.caller.read(INGEST, tool_input)
+        return {**result, "failed": [*failed, *result["failed"]]}
+
+    async def search(self, request: Request) -> Response:
+        """POST /search."""
+        return await self.call(request, SEARCH, searched(await self.fields(request)))
+
+    async def graph_search(self, request: Request) -> Response:
+        """POST /graph-search."""
+        return await self.call(request, SEARCH, graph_searched(await self.fields(request)))
+
+    async def analysis(self, request: Request) -> Response:
+        """GET /collections/{name}/graph."""
+        name = request.path_params["name"]
+        tool_input = {"collection": name, "limit": 1, "include": ["graph"]}
+        info = await _while_connected(request, self.caller.read(_INFO.name, tool_input))
+        if info.get("graph") is None:
+            raise NotFound("analysis", name, hint="Call search-reindex with analyze.")
+        return Response(msgspec.json.encode(info["graph"]), media_type=JSON)
+
+    async def ask(self, request: Request) -> Response:
+        """POST /ask."""
+        fields = searched(await self.fields(request))
+        asked = AskInput.model_validate_json(encode(fields))
+        if event_stream.MEDIA_TYPE not in request.headers.get("accept", ""):
+            return _json(await _while_connected(request, self.answerer.answer(asked)))
+        events = self.answerer.stream(asked)
+        # Before the response begins, so that a failure of the search has its status.
+        first = await _while_connected(request, anext(events))
+        return StreamingResponse(
+            _answer_frames(first, events),
+            headers=event_stream.HEADERS,
+            media_type=event_stream.MEDIA_TYPE,
+        )
+
+    async def collections(self, request: Request) -> Response:
+        """GET /collections."""
+        return await self.call(request, "search-collections", {})
+
+    async def collection(self, request: Request) -> Response:
+        """GET /collections/{name}."""
+        tool_input: dict[str, Any] = dict(request.query_params)
+        tool_input["collection"] = request.path_params["name"]
+        if "limit" in tool_input:
+            tool_input["limit"] = _number("limit", tool_input["limit"])
+        return await self.call(request, "search-collection-info", tool_input)
+
+    async def health(self, _request: Request) -> Response:
+        """GET /health."""
+        try:
+            states = await self.states.read()
+        except (Unavailable, KadiError):
+            parts = {"broker": ComponentHealth(state="down")}
+        else:
+            parts = {"broker": ComponentHealth(state="up")}
+            for name, state in states.items():
+                parts[name] = ComponentHealth(
+                    state="up" if state.is_up else "down",
+                    providers=state.providers,
+                    missing=list(state.missing) or None,
+                )
+        down = any(part.state == "down" for part in parts.values())
+        return _json(
+            Health(status="down" if down else "up", parts=parts),
+            status=HTTPStatus.SERVICE_UNAVAILABLE if down else HTTPStatus.OK,
+        )
+
+    async def ready(self, _request: Request) -> Response:
+        """GET /ready."""
+        try:
+            worker = (await self.states.read())["worker"]
+        except KadiError as exc:
+            raise Unavailable("the broker does not answer", retry_after=1.0) from exc
+        if not worker.is_up:
+            raise Unavailable("no worker is connected", retry_after=1.0)
+        return Response(status_code=HTTPStatus.NO_CONTENT)
+
+    async def network(self, _request: Request) -> Response:
+        """GET /network."""
+        connection = await self.caller.live.connection()
+        try:
+            tools = await connection.list_tools(include_providers=True, timeout=_BROKER_SECONDS)
+        except KadiError as exc:
+            raise Unavailable("the broker does not answer", retry_after=1.0) from exc
+        return _json(network_tools(tools))
+
+    async def numbers(self, _request: Request) -> Response:
+        """GET /metrics."""
+        return Response(self.meter.text(), headers={"Content-Type": CONTENT_TYPE})
+
+    async def openapi(self, _request: Request) -> Response:
+        """GET /openapi.json."""
+        described = openapi_document(secured=self.settings.token is not None)
+        return Response(msgspec.json.encode(described), media_type=JSON)
+
+    async def fields(self, request: Request) -> Fields:
+        """Return the members of the body."""
+        return fields_of(await read_json(request, self.max_values))
+
+    async def call(self, request: Request, tool: str, tool_input: Mapping[str, Any]) -> Response:
+        """Call a tool and return its result; disconnecting cancels the call."""
+        answer = await _while_connected(request, self.caller.call(tool, tool_input))
+        return Response(bytes(answer), media_type=JSON)
+
+
+def _tool(row: ToolRow) -> Operation:
+    async def handle(handlers: Handlers, request: Request) -> Response:
+        return await handlers.call(request, row.name, await handlers.fields(request))
+
+    return Operation(
+        path=f"/tools/{row.name}",
+        name=row.name,
+        summary=row.title,
+        description=row.description,
+        handler=handle,
+        body=row.params,
+        parameters={},
+        responses={200: (_RESULT, row.result)},
+        errors=_CALL_ERRORS,
+    )
+
+
+def _memory(row: ToolRow) -> Operation:
+    async def handle(handlers: Handlers, request: Request) -> Response:
+        body = await handlers.fields(request)
+        given = {name: decode(value) for name, value in body.items()}
+        return await handlers.call(request, *memory_call(row.name, given))
+
+    path = f"/{row.name.replace('-', '/')}"
+    return replace(_tool(row), path=path, handler=handle)
+
+
+_RESULT = "The result of the tool."
+_READ_ERRORS = ("invalid_input", "not_found", "internal", "timeout")
+_CALL_ERRORS = (
+    *("invalid_input", "forbidden_path", "not_found", "model_mismatch", "too_large"),
+    *("unsupported_media_type", "internal", "timeout"),
+)
+_LIST, _INFO = BY_NAME["search-collections"], BY_NAME["search-collection-info"]
+_INFO_FIELDS = _INFO.input_schema["properties"]
+
+OPERATIONS: tuple[Operation, ...] = (
+    *(_tool(row) for row in TOOLS),
+    *(_memory(row) for row in MEMORY.values()),
+    replace(
+        _tool(BY_NAME[INGEST]),
+        path="/ingest",
+        name="ingest",
+        summary="Index a text",
+        description="Index one text in the collection `tag`.",
+        handler=Handlers.ingest,
+        body=IngestInput,
+    ),
+    replace(
+        _tool(BY_NAME[INGEST]),
+        path="/files",
+        name="files",
+        summary="Index files",
+        description="Index files that are sent with the request. A file that cannot be read or is"
+        " empty is listed in `failed`, and an empty one is deleted from the collection; if none can"
+        " be read, the request fails.",
+        handler=Handlers.files,
+        body=FilesInput,
+    ),
+    replace(
+        _tool(BY_NAME[SEARCH]),
+        path="/search",
+        name="search",
+        description="Same as `search-query`; the default is to search all collections.",
+        handler=Handlers.search,
+        body=SearchInput,
+    ),
+    replace(
+        _tool(BY_NAME[SEARCH]),
+        path="/graph-search",
+        name="graphSearch",
+        description="Same as `search` with graph expansion over `hops` links.",
+        handler=Handlers.graph_search,
+        body=GraphSearchInput,
+    ),
+    Operation(
+        path="/ask",
+        name="ask",
+        summary="Answer a question",
+        description="Answer a question from the passages that a search finds, with citations that"
+        " are checked. With `Accept: text/event-stream` the answer is streamed: `passages`, a"
+        " `sentence` each, and `answer`, which is the whole result.",
+        handler=Handlers.ask,
+        body=AskInput,
+        parameters={},
+        responses={200: ("The answer, or why there is none.", AskResult)},
+        errors=_CALL_ERRORS,
+    ),
+    Operation(
+        path="/collections",
+        name="collections",
+        summary=_LIST.title,
+        description=_LIST.summary,
+        handler=Handlers.collections,
+        parameters={},
+        responses={200: (_RESULT, _LIST.result)},
+        errors=_READ_ERRORS,
+    ),
+    Operation(
+        path="/collections/{name}",
+        name="collection",
+        summary=_INFO.title,
+        description=_INFO.summary,
+        handler=Handlers.collection,
+        parameters={
+            "name": _INFO_FIELDS["collection"],
+            "limit": _INFO_FIELDS["limit"],
+            "cursor": {**_INFO_FIELDS["cursor"], "type": "string"},
+        },
+        responses={200: (_RESULT, _INFO.result)},
+        errors=_READ_ERRORS,
+    ),
+    Operation(
+        path="/collections/{name}/graph",
+        name="collectionGraph",
+        summary="Analysis of a collection's graph",
+        description="The last analysis, made by `search-reindex` with `analyze`.",
+        handler=Handlers.analysis,
+        parameters={"name": _INFO_FIELDS["collection"]},
+        responses={200: ("The analysis.", GraphAnalysis)},
+        errors=_READ_ERRORS,
+    ),
+    Operation(
+        path="/health",
+        name="health",
+        summary="State of each component",
+        handler=Handlers.health,
+        responses={
+            200: ("All components are up.", Health),
+            503: ("A component is missing, or the gateway is busy.", Health),
+        },
+        errors=("busy",),
+        public=True,
+    ),
+    Operation(
+        path="/ready",
+        name="ready",
+        summary="Whether the gateway can serve calls",
+        handler=Handlers.ready,
+        responses={204: ("It can.", None)},
+        errors=("unavailable",),
+        public=True,
+    ),
+    Operation(
+        path="/metrics",
+        name="metrics",
+        summary="Metrics of the gateway, for Prometheus",
+        handler=Handlers.numbers,
+        responses={200: ("Prometheus text format.", MEDIA_TYPE)},
+    ),
+    Operation(
+        path="/network",
+        name="network",
+        summary="Tools on the network and their providers",
+        handler=Handlers.network,
+        responses={200: ("The tools visible to this gateway.", NetworkTools)},
+        errors=("unavailable",),
+    ),
+    Operation(
+        path="/openapi.json",
+        name="openapi",
+        summary="This document",
+        handler=Handlers.openapi,
+        responses={200: ("OpenAPI 3.1.", OpenApi)},
+        public=True,
+    ),
+    Operation(
+        path="/events",
+        name="events",
+        summary="Live progress of indexing",
+        description="Events `progress` {jobId, collection, done, total, stage},"
+        " `completed` {jobId, collection} and `failed` {jobId, collection, code, error}.",
+        handler=None,
+        parameters={
+            "jobId": {
+                "type": "string",
+                "description": "Only events of this job; the stream ends with it.",
+            },
+            "collection": {"type": "string", "description": "Only events of this collection."},
+        },
+        responses={
+            200: ("Server-sent events, until the client disconnects.", event_stream.MEDIA_TYPE)
+        },
+        errors=("invalid_input", "unavailable"),
+    ),
+)
+"""The operations of the gateway, in the order of the OpenAPI document."""
+
+
+def call_observer(meter: Meter) -> Observe:
+    """Return a callback that records tool calls."""
+
+    def observe(tool: str, code: str, seconds: float) -> None:
+        meter.add(GATEWAY_CALLS, 1, tool, code)
+        meter.observe(GATEWAY_CALL_SECONDS, seconds, tool)
+
+    return observe
+
+
+@cache
+def openapi_document(*, secured: bool) -> dict[str, Any]:
+    """Return the OpenAPI document of the gateway; ``secured`` if it requires a token."""
+    return document(OPERATIONS, secured=secured)
+
+
+def network_tools(listed: Iterable[Mapping[str, Any]]) -> NetworkTools:
+    """Return the tools that a broker lists, in order of their names."""
+    tools = [
+        NetworkTool(
+            name=str(tool.get("name") or ""),
+            description=str(tool.get("description") or ""),
+            providers=[_provider(each) for each in tool.get("providers") or ()],
+        )
+        for tool in listed
+    ]
+    return NetworkTools(tools=sorted(tools, key=lambda tool: tool.name))
+
+
+def _provider(listed: Any) -> Provider:
+    given = listed if isinstance(listed, dict) else {}
+    return Provider(
+        **{field: str(given[key]) for field, key in _PROVIDER.items() if given.get(key)}
+    )
+
+
+def _number(field: str, text: str) -> int:
+    if not _NUMBER.fullmatch(text):
+        raise InvalidInput(field, "expected a whole number of at most 9 digits")
+    return int(text)
+
+
+def _json(value: BaseModel, *, status: int = HTTPStatus.OK) -> Response:
+    body = value.model_dump_json(by_alias=True, exclude_none=True)
+    return Response(body, status_code=status, media_type=JSON)
+
+
+async def _answer_frames(first: Result, events: AsyncGenerator[Result]) -> AsyncIterator[bytes]:
+    async with aclosing(events):
+        yield _answer_frame(first)
+        async for event in events:
+            yield _answer_frame(event)
+
+
+def _answer_frame(event: Result) -> bytes:
+    data = event.model_dump_json(by_alias=True, exclude_none=True).encode()
+    return event_stream.frame(EVENTS[type(event)], data)
+
+
+async def _while_connected(request: Request, work: Awaitable[T]) -> T:
+    """Return the result of ``work``; disconnecting cancels it. The request body must be read.
+
+    Raises:
+        ClientDisconnect: if the client disconnected.
+    """
+    answer = asyncio.ensure_future(work)
+    gone = asyncio.ensure_future(_disconnect(request))
+    try:
+        await asyncio.wait({answer, gone}, return_when=asyncio.FIRST_COMPLETED)
+        if answer.done():
+            return answer.result()
+        raise ClientDisconnect
+    finally:
+        answer.cancel()
+        gone.cancel()
+        await asyncio.gather(answer, gone, return_exceptions=True)
+
+
+async def _disconnect(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass

@@ -1,0 +1,206 @@
+"""Kinds (such as a summary) derived from documents, by extraction or with a language model."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence, Set
+from dataclasses import replace
+
+from ability_search.bounded_batches import batches
+from ability_search.documents import Passage
+from ability_search.errors import ChatUnavailable
+from ability_search.extensions.kinds.chat_kinds import (
+    ENOUGH,
+    MOST_CHARACTERS,
+    PROMPTS,
+    Part,
+    parts,
+    read_answer,
+    shown_title,
+)
+from ability_search.extensions.kinds.extracted_kinds import Statement, extracted
+from ability_search.index.index_ports import IndexPorts
+from ability_search.index.preparation import Prepared, Recipe, analyzed, generated_source
+from ability_search.text.analyzer import analyzer_for
+from ability_search.text.chunkers.strategies import chunk
+
+_CHAT = "chat"
+_PROPOSITIONS = "propositions"
+_CONVERSATIONS = 4
+"""Documents that the language model processes at the same time."""
+_LONG = 32
+_DISTINCT = 0.25
+"""Minimum share of distinct terms in a longer text; one that repeats itself has fewer."""
+
+
+class KindDerivation:
+    """Derives the kinds of the documents of one call, as the recipe says."""
+
+    def __init__(self, ports: IndexPorts, recipe: Recipe) -> None:
+        self._chat = ports.chat
+        self._recipe = recipe
+        self._settings = ports.settings.kinds
+        self._analyzer = analyzer_for(recipe.language)
+        self._count = ports.counter
+        self._missed: set[str] = set()
+        self._reason = ""
+
+    @property
+    def concurrency(self) -> int:
+        """Number of documents to process at the same time."""
+        return _CONVERSATIONS if self._recipe.kinds and self._recipe.kinds_by == _CHAT else 1
+
+    @property
+    def warnings(self) -> list[str]:
+        """Warnings for the caller."""
+        if not self._missed:
+            return []
+        return [
+            f"kindsBy: for {len(self._missed)} of the documents kinds were extracted from the text,"
+            f" because the language model failed: {self._reason}"
+        ]
+
+    async def derive(self, prepared: Prepared) -> Prepared:
+        """Add the derived kinds to a document, in place; a failure of the model never fails it."""
+        kinds = self._recipe.kinds_of(prepared.document)
+        if not kinds or not prepared.passages:
+            return prepared
+        answers = await self._ask(prepared, kinds)
+        prepared.kinds = await asyncio.to_thread(self._prepared_kinds, prepared, kinds, answers)
+        prepared.missing += sum(kind.missing for kind in prepared.kinds)
+        return prepared
+
+    async def _ask(self, prepared: Prepared, kinds: Sequence[str]) -> dict[str, list[Statement]]:
+        """Return the language model's answers by kind; those that it gave before it failed."""
+        answers: dict[str, list[Statement]] = {}
+        if self._recipe.kinds_by != _CHAT:
+            return answers
+        whole = parts(prepared.document, prepared.passages)
+        words = set(prepared.title_terms).union(*prepared.terms)
+        for kind in kinds:
+            try:
+                if kind == _PROPOSITIONS:
+                    found = await self._propositions(prepared, whole)
+                else:
+                    found = await self._combined(kind, shown_title(prepared.document), whole)
+                self._check(kind, found, words)
+            except ChatUnavailable as exc:
+                self._missed.add(prepared.document.source)
+                self._reason = str(exc)
+                if exc.retryable:
+                    break
+            else:
+                answers[kind] = found
+        return answers
+
+    def _check(self, kind: str, found: Sequence[Statement], words: Set[str]) -> None:
+        """Check that an answer is about the document, which has ``words``.
+
+        A refusal has none of them; small models copy the instruction.
+        """
+        own = {term for each in found for term in self._analyzer.terms(each.text)}
+        copied = own.intersection(self._analyzer.terms(PROMPTS[kind])) - words
+        if words and (words.isdisjoint(own) or 2 * len(copied) > len(own)):
+            error = ChatUnavailable("its answer does not describe the document")
+            error.retryable = False
+            raise error
+
+    async def _propositions(self, prepared: Prepared, whole: Sequence[Part]) -> list[Statement]:
+        """Return the propositions of all parts, each with the passage that has most of its words.
+
+        Of equal passages the first is taken. A proposition without a word of its part is left out.
+        """
+        found: dict[str, Statement] = {}
+        for part in whole:
+            words = {index: set(prepared.terms[index]) for index in part.passages}
+            for statement in await self._answer(_PROPOSITIONS, part.text):
+                own = set(self._analyzer.terms(statement.text))
+                chunk = max(words, key=lambda index: len(own & words[index]))
+                if own & words[chunk]:
+                    breadcrumb = prepared.passages[chunk].breadcrumb
+                    found.setdefault(statement.text, Statement(statement.text, breadcrumb, chunk))
+        return list(found.values())
+
+    async def _combined(self, kind: str, title: str, whole: Sequence[Part]) -> list[Statement]:
+        """Return one answer for a document: that for the answers for its parts."""
+        answers = [await self._answer(kind, part.text) for part in whole]
+        while len(answers) > 1:
+            lines = [each.text for answer in answers for each in answer]
+            answers = [
+                await self._answer(kind, "\n".join([title, "", *some]))
+                for some in batches(lines, len, most=len(lines), most_bytes=MOST_CHARACTERS // 2)
+            ]
+        return answers[0] if answers else []
+
+    async def _answer(self, kind: str, text: str) -> list[Statement]:
+        answer = await self._chat.complete(
+            PROMPTS[kind],
+            text,
+            model=self._settings.model,
+            timeout=self._settings.timeout,
+            enough=ENOUGH[kind],
+        )
+        return [each for each in read_answer(kind, answer) if not self._repeats(each.text)]
+
+    def _repeats(self, text: str) -> bool:
+        """Return whether a text repeats itself, as those of small models do."""
+        terms = self._analyzer.terms(text)
+        return len(terms) > _LONG and len(set(terms)) < _DISTINCT * len(terms)
+
+    def _prepared_kinds(
+        self, prepared: Prepared, kinds: Sequence[str], answers: dict[str, list[Statement]]
+    ) -> list[Prepared]:
+        found = []
+        for kind in kinds:
+            statements = answers.get(kind) or extracted(kind, prepared.document, prepared.passages)
+            if statements:
+                found.append(self._prepared_kind(prepared, kind, statements))
+        return found
+
+    def _prepared_kind(
+        self, prepared: Prepared, kind: str, statements: Sequence[Statement]
+    ) -> Prepared:
+        whole = prepared.document
+        document = replace(
+            whole,
+            source=generated_source(whole.source, kind),
+            content="\n".join(statement.text for statement in statements),
+            kind=kind,
+            format="text",
+            language=None,
+            links=(),
+            of=whole.source,
+            file=False,
+            file_hash=None,
+            generated=True,
+            created_at=whole.created_at,
+        )
+        return analyzed(
+            document,
+            list(self._passages(statements)),
+            content_hash=prepared.content_hash,
+            analyzer=self._analyzer,
+            prefix=self._recipe.passage_prefix,
+        )
+
+    def _passages(self, statements: Sequence[Statement]) -> Iterator[Passage]:
+        """Yield a passage for each statement, or several if it is longer than a chunk may be."""
+        start, line = 0, 0
+        for statement in statements:
+            for passage in chunk(
+                statement.text,
+                strategy="paragraph",
+                max_tokens=self._recipe.chunk_size,
+                count=self._count,
+            ):
+                yield replace(
+                    passage,
+                    start=start + passage.start,
+                    end=start + passage.end,
+                    start_line=line + passage.start_line,
+                    end_line=line + passage.end_line,
+                    breadcrumb=statement.breadcrumb,
+                    of_chunk=statement.chunk,
+                )
+            start += len(statement.text) + 1
+            line += statement.text.count("\n") + 1

@@ -1,0 +1,442 @@
+"""The checks of `doctor`: this installation, and each component on the network."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import sys
+import time
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
+from email.utils import parsedate_to_datetime
+from pathlib import Path
+from typing import Any, Literal
+from urllib.parse import urlsplit
+
+import httpx
+
+from ability_search.client.tool_client import Target, ToolClient
+from ability_search.config.loader import is_required, load_settings, own_files
+from ability_search.config.schema import Broker, Settings
+from ability_search.config.trust import require_trusted
+from ability_search.errors import ConfigurationError, SearchError
+from ability_search.extensions.localstack.data_directory import RunningStack
+from ability_search.extensions.localstack.extras import (
+    EXTRAS,
+    INSTALL_WEIGHTS,
+    install_command,
+    missing_modules,
+    weights_installed,
+)
+from ability_search.store.arcadedb.client import BrokerScripts
+from ability_search.store.arcadedb.provider_pin import SEPARATE, offers
+from ability_search.tools.table import needed_tools
+from ability_search.worker import ModelServers
+from kadi_client import KadiError, ToolError
+
+_MINIMUM_PYTHON = (3, 11)
+_GIB = 1024**3
+_NAME = "ability-search-doctor"
+_CLOCK_SECONDS = 5.0
+_CALL_SECONDS = 15.0
+_ALL_SECONDS = 60.0
+_SKEW_SECONDS = 60.0
+_METRICS_SECONDS = 3.0
+_UNAUTHORIZED = (401, 403)
+_TOKEN = "Set SEARCH_METRICS_TOKEN to the token of the stack."
+_START_BROKER = "Start one with `ability-search up`, or set BROKER_URL."
+_RESTART = "End the stack with `ability-search down`, and start it again."
+_START = "Start the stack with `ability-search up`, or only this with `ability-search {}`."
+_FULL_BYTES = _GIB // 10
+_TIGHT_BYTES = _GIB
+_EXTRAS = ("local", "hub", "code", "languages", "documents", "gateway", "mcp", "watch")
+_BUILT = 1_767_225_600  # 2026-01-01: an earlier clock is wrong
+
+State = Literal["ok", "warn", "fail", "skip"]
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """The result of one check."""
+
+    name: str
+    state: State
+    text: str
+    remedy: str = ""
+
+
+def check_settings() -> tuple[Settings | None, list[Check]]:
+    """Return the settings, ``None`` if they are invalid, and the checks of them."""
+    cwd = Path.cwd()
+    found: list[Check] = []
+    try:
+        found += [Check("file", "ok", str(path)) for path in own_files(cwd)]
+        settings = load_settings(os.environ, cwd)
+    except ConfigurationError as exc:
+        remedy = "Correct it; the README lists every setting."
+        return None, [*found, *(Check("settings", "fail", text, remedy) for text in exc.problems)]
+    found += [
+        Check("settings", "warn", text, "Correct it, or go on without it.")
+        for text in settings.warnings
+    ]
+    found += [
+        Check(
+            "secrets",
+            "warn" if is_required(settings, name) else "ok",
+            f"{name} is not set on this machine",
+            f"Run `ability-search secret set {name}`, unless a secret ability provides it"
+            + ("." if is_required(settings, name) else " or the API needs no key."),
+        )
+        for name in settings.missing_secrets
+    ]
+    if not settings.warnings:
+        found.append(Check("settings", "ok", "no problems"))
+    return settings, found
+
+
+def check_installation() -> Iterator[Check]:
+    """Check the Python version, the extras and the model weights."""
+    version = ".".join(map(str, sys.version_info[:3]))
+    yield (
+        Check("python", "ok", version)
+        if sys.version_info >= _MINIMUM_PYTHON
+        else Check("python", "fail", version, "Use Python 3.11 or later.")
+    )
+    for extra in _EXTRAS:
+        missing = missing_modules(EXTRAS[extra])
+        if not missing:
+            yield Check("extra", "ok", extra)
+        elif extra == "local":
+            text = f"local is incomplete: {', '.join(missing)} missing; `up` needs it"
+            yield Check("extra", "warn", text, f"Run: {install_command(extra)}")
+        else:
+            remedy = f"Optional: {install_command(extra)}"
+            yield Check("extra", "ok", f"{extra} is not installed", remedy)
+    yield (
+        Check("weights", "ok", "all-MiniLM-L6-v2")
+        if weights_installed()
+        else Check("weights", "warn", "all-MiniLM-L6-v2 is missing", f"Run: {INSTALL_WEIGHTS}")
+    )
+
+
+def check_machine(settings: Settings) -> Iterator[Check]:
+    """Check the clock and the disk that holds the data directory."""
+    now = time.time()
+    yield (
+        Check("clock", "ok", time.strftime("%Y-%m-%d %H:%M:%S %Z", time.localtime(now)))
+        if now > _BUILT
+        else Check("clock", "fail", f"{time.ctime(now)} is in the past", "Set the clock.")
+    )
+    directory = settings.files.data_dir
+    place = next(path for path in (directory, *directory.parents) if path.exists())
+    free = shutil.disk_usage(place).free
+    text = f"{free / _GIB:.1f} GiB free for {directory}"
+    remedy = "Free disk space, or set SEARCH_DATA_DIR to another disk."
+    if not os.access(place, os.W_OK):
+        remedy = "Let this user write to it, or set SEARCH_DATA_DIR to another directory."
+        yield Check("disk", "warn", f"{place} is not writable", remedy)
+    elif free < _FULL_BYTES:
+        yield Check("disk", "fail", text, remedy)
+    elif free < _TIGHT_BYTES:
+        yield Check("disk", "warn", text, remedy)
+    else:
+        yield Check("disk", "ok", text)
+
+
+async def check_network(settings: Settings, target: Target) -> AsyncIterator[Check]:
+    """Check the broker and, if it can be reached, each component behind it.
+
+    Checks that depend on one that failed are skipped; those not made within 60 s are left out.
+    """
+    checks = _check_network(settings, target)
+    end = asyncio.get_running_loop().time() + _ALL_SECONDS
+    try:
+        while True:
+            async with asyncio.timeout_at(end):
+                check = await anext(checks, None)
+            if check is None:
+                return
+            yield check
+    except TimeoutError:
+        text = f"the checks after these were not made within {_ALL_SECONDS:.0f} s"
+        yield Check("doctor", "fail", text, "Remedy what is slow or failed, and run it again.")
+
+
+def _skipped(name: str, cause: str) -> Check:
+    return Check(name, "skip", f"not checked, as {cause} failed")
+
+
+async def _check_network(settings: Settings, target: Target) -> AsyncIterator[Check]:
+    started = time.perf_counter()
+    client = ToolClient(settings, target, name=_NAME)
+    try:
+        await client.connection.open()
+    except KadiError as exc:
+        remedy = _RESTART if target.stack else _START_BROKER
+        yield Check("broker", "fail", f"{exc} ({target.origin})", remedy)
+        return
+    ids: dict[str, str | None] = {}
+    failed: set[str] = set()
+    try:
+        agent = client.connection.agent_id
+        text = f"{target.shown} as {agent} in {_since(started)} ({target.origin})"
+        yield Check("broker", "ok", text)
+        async for check in _check_components(client, failed):
+            if check.state == "fail":
+                failed.add(check.name)
+            yield check
+        if "database" not in failed:
+            ids |= await _database_ids(client)
+    except KadiError as exc:
+        yield Check("broker", "fail", str(exc), "See the log of the broker.")
+    except SearchError as exc:
+        yield Check("database", "fail", str(exc), exc.hint)
+    finally:
+        await client.connection.close()
+    async for check in _check_databases(settings, target, ids):
+        yield check
+
+
+async def _check_databases(
+    settings: Settings, target: Target, ids: dict[str, str | None]
+) -> AsyncIterator[Check]:
+    """Check the additional brokers of the worker, and the databases on them and on this one."""
+    if target.url == settings.broker.url.get_secret_value():
+        for other in settings.brokers[1:]:
+            yield await _check_additional(other, settings, ids)
+    if len(set(ids.values())) > 1:
+        yield Check("database", "fail", f"several databases are offered: {offers(ids)}", SEPARATE)
+
+
+async def _database_ids(client: ToolClient) -> dict[str, str | None]:
+    """Return the ids of the databases on a broker, by the agents that offer them."""
+    connection = client.connection
+    scripts = BrokerScripts(
+        connection.invoke,
+        database=client.settings.database.name,
+        timeout=_CALL_SECONDS,
+        providers=connection.providers,
+    )
+    return await scripts.database_ids()
+
+
+async def _check_additional(
+    broker: Broker, settings: Settings, ids: dict[str, str | None]
+) -> Check:
+    """Check one of the additional brokers that the worker joins; add its databases to ``ids``."""
+    started = time.perf_counter()
+    name = f"broker {broker.name}"
+    target = Target(broker.url.get_secret_value(), broker.networks, name)
+    try:
+        async with ToolClient(settings, target, name=_NAME) as client:
+            tools = _counted(len(await client.connection.list_tools()), "tool")
+            ids |= await _database_ids(client)
+    except (KadiError, SearchError) as exc:
+        return Check(
+            name, "fail", str(exc), "Correct or remove its entry; the worker keeps retrying."
+        )
+    return Check(name, "ok", f"{target.shown}, {tools} visible, {_since(started)}")
+
+
+async def _check_components(client: ToolClient, failed: Set[str]) -> AsyncIterator[Check]:
+    """Check what is on the network; ``failed`` are the names of the checks that failed so far."""
+    settings, target = client.settings, client.target
+    yield await _check_broker_clock(target)
+    visible = {str(tool.get("name")) for tool in await client.connection.list_tools()}
+    api = settings.embedding.transport == "api"
+    memory = settings.database.memory or (target.stack is not None and target.stack.memory)
+    for name, tools in needed_tools(memory=memory, models_api=api).items():
+        missing = [tool for tool in tools if tool not in visible]
+        if missing:
+            text = f"{', '.join(missing)} not found in {', '.join(target.networks)}"
+            yield Check(name, "fail", text, _START.format(name))
+        else:
+            yield Check(name, "ok", _counted(len(tools), "tool"))
+    answered = True
+    if "arcade-query" in visible:
+        database = await _check_database(client)
+        answered = database.state == "ok"
+        yield database
+    if api or "create-embedding" in visible:
+        yield await _check_embedding(client)
+    if settings.reranker.transport == "api" or "rerank" in visible:
+        yield await _check_reranker(client)
+    if "search-collections" in visible:
+        async for check in _check_search(client, failed, answered=answered):
+            yield check
+    if target.stack is not None:
+        yield await _check_metrics(target.stack, settings)
+
+
+async def _check_broker_clock(target: Target) -> Check:
+    """Compare the local clock with the broker's, from the Date header of its health page."""
+    parts = urlsplit(target.url)
+    scheme = "https" if parts.scheme == "wss" else "http"
+    host = parts.netloc.rpartition("@")[2]
+    try:
+        async with httpx.AsyncClient(timeout=_CLOCK_SECONDS, trust_env=False) as client:
+            answer = await client.get(f"{scheme}://{host}/health")
+        skew = abs(parsedate_to_datetime(answer.headers["date"]).timestamp() - time.time())
+    except (httpx.HTTPError, KeyError, ValueError, TypeError):
+        return Check("clock", "ok", "the broker does not report its time")
+    if skew > _SKEW_SECONDS:
+        text = f"differs from the broker's by {skew:.0f} s"
+        return Check("clock", "warn", text, "Synchronise both clocks (NTP).")
+    return Check("clock", "ok", "agrees with the broker's")
+
+
+async def _check_database(client: ToolClient) -> Check:
+    started = time.perf_counter()
+    name = client.settings.database.name
+    query = {"database": name, "query": "SELECT version() AS version"}
+    try:
+        listed = await client.call("arcade-db-list", {}, timeout=_CALL_SECONDS)
+        if name not in listed.get("databases", ()):
+            return Check("database", "ok", f"{name} does not exist yet; the first index creates it")
+        answer = await client.call("arcade-query", query, timeout=_CALL_SECONDS)
+    except KadiError as exc:
+        return Check("database", "fail", str(exc), "See the log of the database ability.")
+    version = next((row.get("version") for row in answer.get("result", ())), "?")
+    return Check("database", "ok", f"{name} on ArcadeDB {version}, {_since(started)}")
+
+
+async def _check_embedding(client: ToolClient) -> Check:
+    started = time.perf_counter()
+    model = _default_model(client)
+    try:
+        dimensions = await _embedded(client, model)
+    except SearchError as exc:
+        return Check("embedding", "fail", str(exc), exc.hint)
+    return Check("embedding", "ok", f"{model}, {dimensions} dimensions, {_since(started)}")
+
+
+def _default_model(client: ToolClient) -> str:
+    stack = client.target.stack
+    return (stack and stack.model) or client.settings.embedding.model
+
+
+async def _embedded(client: ToolClient, model: str) -> int:
+    """Embed a word; return the dimensions of the vector."""
+    require_trusted(client.settings, os.environ, "embedding")
+    connection = client.connection
+    once = client.settings.embedding.model_copy(update={"attempts": 1})
+    settings = replace(client.settings, embedding=once)
+    servers = ModelServers(settings, connection.invoke, providers=connection.providers)
+    async with servers.embedder() as embedder:
+        vectors = await embedder.embed(model, ["doctor"], timeout=_CALL_SECONDS)
+    return int(vectors.shape[1])
+
+
+async def _check_models(
+    client: ToolClient, collections: Sequence[Mapping[str, Any]]
+) -> AsyncIterator[Check]:
+    """Check the models that collections need, beside that of new collections.
+
+    If the model server is away, the others are not asked for.
+    """
+    needed: dict[tuple[str, int], list[str]] = {}
+    for each in collections:
+        needed.setdefault((each["model"], each["dimensions"]), []).append(each["name"])
+    remedy = "Serve it, or embed again: ability-search reindex COLLECTION --model MODEL"
+    for (model, dimensions), names in needed.items():
+        text = f"{model}, which {', '.join(names)} needs"
+        try:
+            now = await _embedded(client, model)
+        except SearchError as exc:
+            hint = exc.hint if exc.retryable else remedy
+            yield Check("model", "warn", f"{text}: {exc}", hint or "")
+            if exc.retryable:
+                yield _skipped("model", model)
+                return
+        else:
+            if now != dimensions:
+                problem = f"{text}: has {now} dimensions, not {dimensions}"
+                yield Check("model", "warn", problem, remedy)
+            elif model != _default_model(client):
+                yield Check("model", "ok", text)
+
+
+async def _check_reranker(client: ToolClient) -> Check:
+    started = time.perf_counter()
+    try:
+        require_trusted(client.settings, os.environ, "reranker")
+        invoke, providers = client.connection.invoke, client.connection.providers
+        servers = ModelServers(client.settings, invoke, providers=providers)
+        async with servers.reranker() as reranker:
+            texts = ("A doctor finds out what is wrong.", "Lunch is at noon.")
+            await reranker.rerank(None, "What does a doctor do?", texts, timeout=_CALL_SECONDS)
+    except SearchError as exc:
+        return Check("reranker", "warn", str(exc), exc.hint)
+    model = client.settings.reranker.model or "the server's default model"
+    return Check("reranker", "ok", f"{model}, {_since(started)}")
+
+
+async def _check_search(
+    client: ToolClient, failed: Set[str], *, answered: bool
+) -> AsyncIterator[Check]:
+    """Check the worker and, unless a check ``failed``, the models that collections need.
+
+    It is not asked if the database has not ``answered``.
+    """
+    if not answered:
+        yield _skipped("search", "database")
+        return
+    started = time.perf_counter()
+    try:
+        answer = await client.call("search-collections", {}, timeout=_CALL_SECONDS)
+    except KadiError as exc:
+        hint = exc.hint if isinstance(exc, ToolError) else "See the log of the worker."
+        yield Check("search", "fail", str(exc), hint)
+        return
+    collections = answer.get("collections", ())
+    text = f"{_counted(len(collections), 'collection')}, {_since(started)}"
+    unfit: dict[str, list[str]] = {}
+    for each in collections:
+        for warning in each.get("warnings") or ():
+            unfit.setdefault(warning, []).append(each["name"])
+    yield Check("search", "ok", text)
+    for warning, names in unfit.items():
+        yield Check("search", "warn", f"{', '.join(names)}: {warning}")
+    if causes := sorted(failed & {"models", "embedding"}):
+        yield _skipped("model", causes[0])
+        return
+    async for check in _check_models(client, collections):
+        yield check
+
+
+async def _check_metrics(stack: RunningStack, settings: Settings) -> Check:
+    served = {part.name: part.metrics for part in stack.parts if part.metrics}
+    token = settings.metrics.token
+    headers = {"Authorization": f"Bearer {token.get_secret_value()}"} if token else {}
+    async with httpx.AsyncClient(
+        headers=headers, timeout=_METRICS_SECONDS, trust_env=False
+    ) as client:
+        states = await asyncio.gather(*(_metrics_status(client, url) for url in served.values()))
+    silent = {
+        name: status
+        for name, status in zip(served, states, strict=True)
+        if status != httpx.codes.OK
+    }
+    if silent:
+        text = f"no metrics from {', '.join(silent)}"
+        refused = any(status in _UNAUTHORIZED for status in silent.values())
+        remedy = "`ability-search status` shows the running components."
+        return Check("metrics", "warn", text, _TOKEN if refused else remedy)
+    return Check("metrics", "ok", f"of {_counted(len(served), 'component')}")
+
+
+async def _metrics_status(client: httpx.AsyncClient, url: str) -> int | None:
+    """Return the HTTP status of a component's metrics; ``None`` if it does not answer."""
+    try:
+        return (await client.get(url)).status_code
+    except httpx.HTTPError:
+        return None
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def _since(started: float) -> str:
+    return f"{(time.perf_counter() - started) * 1e3:.0f} ms"

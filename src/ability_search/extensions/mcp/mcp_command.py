@@ -1,0 +1,102 @@
+"""`mcp`: serve the tools to an assistant over standard input and output."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ability_search.config.schema import McpProfile, Settings
+from ability_search.config.trust import MODEL_APIS, require_trusted
+from ability_search.edges.tool_calls import Caller, LiveConnection
+from ability_search.extensions.cli import output
+from ability_search.extensions.cli.app import app, command
+from ability_search.extensions.cli.clients import CLIENT_NAME, choose_target, client_settings
+from ability_search.extensions.cli.parameters import BrokerOption
+from ability_search.extensions.localstack.component_run import traced
+from ability_search.extensions.localstack.extras import require_extra
+from ability_search.extensions.localstack.lifecycle import run_until_stopped
+
+_START_SECONDS = 150.0
+"""Seconds that a call waits for the stack; the first start of the model builds its graph."""
+
+ProfileOption = Annotated[
+    McpProfile | None, typer.Option(help="How the tools are listed.  [default: mcp_profile]")
+]
+
+
+@command(app, "mcp")
+def mcp(broker: BrokerOption = None, profile: ProfileOption = None) -> None:
+    """Serve the tools to an assistant over standard input and output (MCP).
+
+    The assistant starts this command; the README shows its configuration. If no
+    broker is configured and no stack is running, the command starts a stack in the
+    data directory and stops it at the end. Other assistants share that stack; when
+    it stops, one of them starts a new one. search-index-file reads files within
+    allowed_roots. Messages go to standard error. The profile lean lists short schemas
+    and returns hits as references, which search-read reads; full lists the tools
+    with all parameters.
+
+    Example:
+        ability-search mcp
+        ability-search mcp --profile full
+        ability-search mcp --broker ws://localhost:8080/kadi
+    """
+    require_extra("mcp")
+    settings = client_settings()
+    require_trusted(settings, os.environ, *MODEL_APIS)
+    choose_target(settings, broker)  # an address that is refused ends the command at once
+    with traced(settings, "mcp"):
+        asyncio.run(run_until_stopped(_serve(settings, broker, profile)))
+
+
+async def _serve(settings: Settings, broker: str | None, profile: McpProfile | None) -> None:
+    from ability_search.extensions.localstack.contexts import open_answerer
+    from ability_search.extensions.localstack.local_stack import SharedStack
+    from ability_search.extensions.mcp.mcp_server import serve_stdio
+
+    live = LiveConnection(patience=_START_SECONDS)
+    caller = Caller(live, timeout=settings.gateway.timeout)
+    search = partial(caller.read, "search-query")
+    shared = SharedStack(live, settings, broker, CLIENT_NAME, output, _restrict_files(settings))
+    keeping = asyncio.create_task(shared.keep_connected())
+    own = settings.gateway
+
+    async def serve() -> None:
+        async with open_answerer(settings, search, live.connection) as answerer:
+            await serve_stdio(
+                caller,
+                answerer,
+                max_bytes=own.request_bytes,
+                profile=profile or own.mcp_profile,
+            )
+
+    serving = asyncio.create_task(serve())
+    try:
+        await asyncio.wait({serving, keeping}, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in (serving, keeping):
+            task.cancel()
+        await asyncio.gather(serving, keeping, return_exceptions=True)
+    for task in (serving, keeping):
+        if not task.cancelled():
+            task.result()
+
+
+def _restrict_files(settings: Settings) -> Mapping[str, str]:
+    """Return the setting that blocks file reads if the working directory is the filesystem root.
+
+    An assistant may start the command there, which would expose every file of the machine.
+    """
+    directory = Path.cwd()
+    if settings.files.allowed_roots != (directory,) or directory != Path(directory.anchor):
+        return {}
+    output.warn(
+        "search-index-file cannot read files; set SEARCH_ALLOWED_ROOTS to allow directories"
+    )
+    return {"SEARCH_ALLOWED_ROOTS": str(settings.files.data_dir)}

@@ -1,0 +1,232 @@
+"""Collections, sources, chunks and the descriptions of tools as MCP resources."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+from urllib.parse import quote, unquote
+
+from mcp.server.context import ServerRequestContext
+from mcp.shared.exceptions import MCPError
+from mcp_types import (
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    ListResourcesResult,
+    ListResourceTemplatesResult,
+    PaginatedRequestParams,
+    ReadResourceRequestParams,
+    ReadResourceResult,
+    Resource,
+    ResourceTemplate,
+    TextResourceContents,
+)
+
+from ability_search.edges.tool_calls import Caller, report_of
+from ability_search.errors import InvalidInput, NotFound, SearchError
+from ability_search.extensions.sessions.memory_calls import LISTED
+from kadi_client import ToolError
+
+Context = ServerRequestContext[Any, Any]
+
+COLLECTION = "search://collection/{collection}"
+SOURCE = "search://collection/{collection}/source/{source}"
+CHUNK = "search://collection/{collection}/chunk/{chunk}"
+TOOL = "search://tool/{tool}"
+
+_URI = re.compile(
+    r"search://(?:tool/(?P<tool>[^/]+)|collection/(?P<collection>[^/]+)"
+    r"(?:/source/(?P<source>[^/]+)|/chunk/(?P<chunk>[^/]+))?)"
+)
+_JSON = "application/json"
+_TEXT = "text/plain"
+_PAGE = 200
+"""Chunks per call."""
+_DEEPEST = 10_000
+"""Maximum number of chunks shown of a source."""
+_TEMPLATES = (
+    (COLLECTION, "A collection", "Its size, its model and its sources.", _JSON),
+    (SOURCE, "A source", "The indexed text of one source of a collection.", _TEXT),
+    (CHUNK, "A chunk", "The text of one chunk, as named by a hit.", _TEXT),
+    (TOOL, "A tool", "The schemas of its input and its result.", _JSON),
+)
+
+
+def collection_uri(collection: str) -> str:
+    """Return the URI of the resource that describes a collection."""
+    return COLLECTION.format(collection=quote(collection, safe=""))
+
+
+def chunk_uri(collection: str, chunk_id: str) -> str:
+    """Return the URI of the resource with the text of a chunk."""
+    return CHUNK.format(collection=quote(collection, safe=""), chunk=quote(chunk_id, safe=""))
+
+
+def tool_uri(tool: str) -> str:
+    """Return the URI of the resource that describes a tool."""
+    return TOOL.format(tool=tool)
+
+
+def failure_text(report: Mapping[str, Any]) -> str:
+    """Return the text of a failure for a model: the error, the hint, whether to retry."""
+    lines = [f"{report.get('code')}: {report.get('error')}"]
+    if report.get("hint"):
+        lines.append(f"Hint: {report['hint']}")
+    if report.get("retryable"):
+        after = report.get("retryAfterMs")
+        lines.append(f"Retry after {after} ms." if after else "A retry may succeed.")
+    return "\n".join(lines)
+
+
+class Resources:
+    """The handlers of ``resources/*``."""
+
+    def __init__(self, caller: Caller) -> None:
+        self._caller = caller
+
+    async def listing(
+        self, _ctx: Context, _params: PaginatedRequestParams | None
+    ) -> ListResourcesResult:
+        """List the collections; sources, which may be many, are only available by template."""
+        with _as_mcp_errors():
+            answer = await self._caller.read("search-collections", {})
+        return ListResourcesResult(
+            resources=[
+                Resource(
+                    uri=collection_uri(item["name"]),
+                    name=item["name"],
+                    title=f"Collection {item['name']}",
+                    description=f"{item['sources']} sources in {item['chunks']} chunks,"
+                    f" embedded with {item['model']}.",
+                    mime_type=_JSON,
+                )
+                for item in answer["collections"]
+            ]
+        )
+
+    async def templates(
+        self, _ctx: Context, _params: PaginatedRequestParams | None
+    ) -> ListResourceTemplatesResult:
+        """List the URI templates."""
+        return ListResourceTemplatesResult(
+            resource_templates=[
+                ResourceTemplate(
+                    uri_template=uri,
+                    name=title.split()[-1],
+                    title=title,
+                    description=about,
+                    mime_type=kind,
+                )
+                for uri, title, about, kind in _TEMPLATES
+            ]
+        )
+
+    async def read(self, _ctx: Context, params: ReadResourceRequestParams) -> ReadResourceResult:
+        """Return a resource.
+
+        Raises:
+            MCPError: if it does not exist, or the network does not answer.
+        """
+        with _as_mcp_errors():
+            return ReadResourceResult(contents=[await self.content(params.uri)])
+
+    async def content(self, uri: str) -> TextResourceContents:
+        """Return collections and tools as JSON, sources and chunks as text.
+
+        Raises:
+            SearchError: if it does not exist, or the network does not answer.
+            ToolError: likewise, as reported by a tool.
+        """
+        match = _URI.fullmatch(uri)
+        if match is None:
+            known = ", ".join(row[0] for row in _TEMPLATES)
+            raise InvalidInput("uri", f"no resource {uri}; expected {known}")
+        named = {name: unquote(part) for name, part in match.groupdict().items() if part}
+        kind = _TEXT
+        match named:
+            case {"tool": tool}:
+                text, kind = _description(tool), _JSON
+            case {"collection": collection, "source": source}:
+                text = await self._text(collection, source)
+            case {"collection": collection, "chunk": chunk}:
+                text = await self._chunk(collection, chunk)
+            case _:
+                text, kind = await self._information(named["collection"]), _JSON
+        return TextResourceContents(uri=uri, mime_type=kind, text=text)
+
+    async def described(self, collection: str) -> str:
+        """Return the result of search-collection-info as JSON; raises as :meth:`read`."""
+        with _as_mcp_errors():
+            return await self._information(collection)
+
+    async def _information(self, collection: str) -> str:
+        info = await self._caller.read("search-collection-info", {"collection": collection})
+        return json.dumps(info, ensure_ascii=False, indent=2)
+
+    async def _text(self, collection: str, source: str) -> str:
+        """Return the chunks of a source in text order, separated by empty lines."""
+        texts: dict[int, str] = {}
+        place, total = 0, 1
+        while place < total:
+            # Its neighbours in the source come with it.
+            near = await self._near(collection, f"{collection}:{source}:{place}", source=source)
+            if near is None and not place:
+                raise NotFound("source", source)
+            texts[place] = near["sourceContent"] if near else ""  # replaced meanwhile
+            for hit in near["results"] if near else ():
+                texts[hit["chunkIndex"]] = hit["content"]
+                total = min(hit["totalChunks"], _DEEPEST)
+            while place in texts:
+                place += 1
+        return "\n\n".join(texts[place] for place in sorted(texts))
+
+    async def _chunk(self, collection: str, chunk: str) -> str:
+        """Return the text of a chunk."""
+        near = await self._near(collection, chunk)
+        if near is None:
+            raise NotFound("chunk", chunk, hint="Use the chunkId of a search-query hit.")
+        return str(near["sourceContent"])
+
+    async def _near(
+        self, collection: str, chunk: str, *, source: str | None = None
+    ) -> dict[str, Any] | None:
+        """Return the chunks of ``source`` nearest to a chunk; ``None`` if there is no such chunk.
+
+        This needs no embedder.
+        """
+        asked: dict[str, Any] = {"collection": collection, "chunkId": chunk, "limit": 1}
+        if source is not None:
+            asked |= {"limit": _PAGE, "filter": {"source": source}}
+        try:
+            answer: dict[str, Any] = await self._caller.read("search-similar", asked)
+        except ToolError as exc:
+            if exc.code == "not_found" and str(exc).startswith("no chunk"):
+                return None
+            raise
+        return answer
+
+
+def _description(tool: str) -> str:
+    row = LISTED.get(tool)
+    if row is None:
+        raise NotFound("tool", tool, nearest=tuple(LISTED))
+    described = {
+        "name": row.name,
+        "description": row.description,
+        "inputSchema": row.input_schema,
+        "outputSchema": row.output_schema,
+    }
+    return json.dumps(described, ensure_ascii=False, indent=1)
+
+
+@contextmanager
+def _as_mcp_errors() -> Iterator[None]:
+    """Translate the failures of tools; those of the caller are errors in the parameters."""
+    try:
+        yield
+    except (SearchError, ToolError) as exc:
+        report = report_of(exc, "resource")
+        callers = report.get("code") in ("not_found", "invalid_input")
+        raise MCPError(INVALID_PARAMS if callers else INTERNAL_ERROR, failure_text(report)) from exc

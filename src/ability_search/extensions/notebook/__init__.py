@@ -1,0 +1,1 @@
+"""The blocking client, for notebooks and scripts."""

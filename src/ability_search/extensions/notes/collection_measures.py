@@ -1,0 +1,177 @@
+"""The measures of a collection's graph, put together. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from ability_search.extensions.notes.collection_graph import CollectionGraph, collection_graph
+from ability_search.extensions.notes.graph_analysis import (
+    ComponentSize,
+    Drawing,
+    DrawnChunk,
+    DrawnEdge,
+    GraphAnalysis,
+    NoveltySpectrum,
+    RankedChunk,
+    Spectrum,
+)
+from ability_search.extensions.notes.graph_measures import (
+    Floats,
+    betweenness,
+    components,
+    edge_entropy,
+    fiedler,
+    pagerank,
+)
+from ability_search.extensions.notes.overview import principal_axes
+from ability_search.extensions.notes.vector_measures import Vectors, nearest, novelty, surprisal
+from ability_search.store.records import ChunkScores, ChunkVector, SourceRecord
+
+_LISTED = 20
+"""Chunks in each list."""
+_DRAWN = 300
+_EDGES_DRAWN = 1500
+_FITTED = 2000
+"""Chunks that the axes of the drawing are fitted to."""
+_HUBS = 0.1
+"""Share of the chunks with the most edges that may be hubs."""
+
+
+def measure(
+    chunks: Sequence[ChunkVector],
+    vectors: Vectors,
+    sources: Iterable[SourceRecord],
+    revision: int = 0,
+) -> tuple[GraphAnalysis, list[ChunkScores]]:
+    """Measure the graph of chunks; return its analysis, and the scores of all chunks.
+
+    Args:
+        chunks: The chunks.
+        vectors: Their vectors, of unit length, shape (n, d).
+        sources: Their sources.
+        revision: Revision of the collection.
+    """
+    neighbours = nearest(vectors)
+    graph = collection_graph(chunks, sources, neighbours)
+    rank = pagerank(graph.directed)
+    labels = components(graph.undirected)
+    largest = np.flatnonzero(labels == 0)
+    weakest = fiedler(graph.undirected[largest][:, largest])
+    sides = np.zeros(len(chunks), dtype=np.int64)
+    sides[largest] = np.where(weakest.vector < 0, -1, 1)
+    between = betweenness(graph.undirected)
+    new = novelty(vectors)
+    surprise = surprisal(neighbours)
+    degrees = np.diff(graph.undirected.indptr)
+    hubs = np.argsort(-degrees, kind="stable")[: max(_LISTED, round(_HUBS * len(chunks)))]
+    entropy = edge_entropy([*graph.kinds.values()])
+
+    def listed(
+        values: Floats, among: npt.ArrayLike, *, ascending: bool = False
+    ) -> list[RankedChunk]:
+        places = np.asarray(among, dtype=np.int64)
+        keys = values[places] if ascending else -values[places]
+        return [
+            RankedChunk(
+                chunk_id=chunks[place].chunk_id,
+                source=chunks[place].source,
+                title=chunks[place].title,
+                value=_rounded(values[place]),
+            )
+            for place in places[np.argsort(keys, kind="stable")[:_LISTED]].tolist()
+        ]
+
+    everything = np.arange(len(chunks))
+    distance = np.zeros(len(chunks))
+    distance[largest] = np.abs(weakest.vector)
+    sizes, counts = np.unique(np.bincount(labels), return_counts=True)
+    analysis = GraphAnalysis(
+        chunks=len(chunks),
+        revision=revision,
+        edges={name: kind.nnz // 2 for name, kind in graph.kinds.items()},
+        components=[
+            ComponentSize(chunks=size, components=count)
+            for size, count in zip(sizes[::-1].tolist(), counts[::-1].tolist(), strict=True)
+        ],
+        isolated=listed(surprise, np.flatnonzero(degrees == 0)),
+        spectrum=Spectrum(
+            chunks=len(largest),
+            gap=_rounded(weakest.gap),
+            converged=weakest.converged,
+            sides=[int((sides > 0).sum()), int((sides < 0).sum())],
+        ),
+        central=listed(rank, everything),
+        bridges=listed(between, np.flatnonzero(between > 0)),
+        hubs=listed(entropy, hubs[entropy[hubs] > 0]),
+        boundary=listed(distance, largest if len(largest) > 1 else [], ascending=True),
+        novelty=NoveltySpectrum(
+            variance=_rounded(new.variance),
+            edge=_rounded(new.edge),
+            outliers=[_rounded(each) for each in new.outliers],
+        ),
+        novel=listed(new.scores, np.flatnonzero(new.scores > 0)),
+        surprising=listed(surprise, everything),
+        drawing=_drawing(chunks, vectors, graph, rank, labels, sides),
+        took_ms=0.0,
+    )
+    shares = _percentiles(rank)
+    scores = [
+        ChunkScores(chunk.chunk_id, round(float(share), 4), round(float(score), 4))
+        for chunk, share, score in zip(chunks, shares, new.scores, strict=True)
+    ]
+    return analysis, scores
+
+
+def _percentiles(values: Floats) -> Floats:
+    """Return the share of the other values that are less, equal ones counting half, shape (n,)."""
+    ordered = np.sort(values)
+    less = np.searchsorted(ordered, values, side="left")
+    up_to = np.searchsorted(ordered, values, side="right")
+    return np.asarray((less + up_to - 1) / 2 / max(1, len(values) - 1))
+
+
+def _drawing(
+    chunks: Sequence[ChunkVector],
+    vectors: Vectors,
+    graph: CollectionGraph,
+    rank: Floats,
+    labels: npt.NDArray[np.int64],
+    sides: npt.NDArray[np.int64],
+) -> Drawing:
+    shown = np.argsort(-rank, kind="stable")[:_DRAWN]
+    if not len(shown):
+        return Drawing(nodes=[], edges=[])
+    axes = principal_axes(vectors[np.argsort(-rank, kind="stable")[:_FITTED]])
+    points = [axes.place(each.tolist()) for each in vectors[shown] @ axes.axes.T]
+    edges = []
+    for name, kind in graph.kinds.items():
+        starts, ends = kind[shown][:, shown].nonzero()
+        edges += [
+            DrawnEdge(start=start, end=end, kind=name)
+            for start, end in zip(starts.tolist(), ends.tolist(), strict=True)
+            if start < end
+        ]
+    # The most central nodes come first, and so do their edges.
+    edges.sort(key=lambda edge: edge.start + edge.end)
+    return Drawing(
+        nodes=[
+            DrawnChunk(
+                chunk_id=chunks[place].chunk_id,
+                source=chunks[place].source,
+                x=round(x, 4),
+                y=round(y, 4),
+                centrality=round(float(rank[place] / rank[shown[0]]), 4),
+                component=int(labels[place]),
+                side=int(sides[place]),
+            )
+            for place, (x, y) in zip(shown.tolist(), points, strict=True)
+        ],
+        edges=edges[:_EDGES_DRAWN],
+    )
+
+
+def _rounded(value: float) -> float:
+    return float(f"{value:.6g}")

@@ -1,0 +1,374 @@
+"""Consolidation of notes: near-duplicates, contradictions, stale notes and missing links. Pure.
+
+The notes are compared first (:func:`compare`). What may contradict can then be judged by others,
+before the findings are put together (:meth:`Comparison.report`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from ability_search.documents import Vector
+from ability_search.extensions.notes.consolidation_report import (
+    Consolidation,
+    ContradictingNotes,
+    Duplicate,
+    NoteLink,
+    StaleNote,
+)
+from ability_search.extensions.notes.contradictions import (
+    Contradiction,
+    find_contradiction,
+    same_facts,
+    shared_words,
+)
+from ability_search.extensions.understanding.periods import iso_day
+from ability_search.extensions.understanding.written_dates import written_periods
+
+if TYPE_CHECKING:  # it loads scipy, which workers may be without
+    from ability_search.extensions.notes.vector_measures import Nearest
+
+DUPLICATE: Final = 0.95
+"""Minimum cosine of chunks that match."""
+SHARE: Final = 0.8
+"""Minimum share of the chunks of a note that match one of its duplicate, all of whose match."""
+TOPIC: Final = 0.5
+"""Minimum cosine of chunks that are compared for contradictions."""
+RELATED: Final = 0.7
+"""Minimum cosine of chunks of related notes."""
+SHARED_WORDS: Final = 0.2
+"""Minimum Jaccard index of the words of two chunks that may contradict without a rule."""
+NEIGHBOURS: Final = 10
+"""Nearest chunks of other notes that each is compared with."""
+COMPARED: Final = 100_000
+"""Maximum number of pairs of chunks that are compared for contradictions."""
+RELATED_TO, DERIVES_FROM, CONTRADICTS = "related_to", "derives_from", "contradicts"
+"""Kinds of links."""
+MOST_STATED: Final = 300
+"""Characters of a chunk that are shown as its statement, if no rule names a sentence."""
+_MOST_RELATED = 3
+_NAMED = {
+    "source_id": DERIVES_FROM,
+    DERIVES_FROM: DERIVES_FROM,
+    RELATED_TO: RELATED_TO,
+    CONTRADICTS: CONTRADICTS,
+}
+"""Kinds of the links to the sources that a metadata field names."""
+_EXPIRY = ("expires", "expires_at", "expiresAt", "valid_until", "validUntil")
+_ENDS = re.compile(
+    r"\b(?:expires?|valid|sunsets?|deadline|due|ends?|until|till)\b[^.;!?\n]{0,16}$", re.IGNORECASE
+)
+
+
+Pair = tuple[int, int, float]
+"""Places of two chunks of different notes, the smaller first, and their cosine."""
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """A document."""
+
+    source: str
+    day: int
+    """Day of its metadata, or on which it was stored."""
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    links: frozenset[tuple[str, str]] = frozenset()
+    """Target and kind of each link."""
+
+
+@dataclass(frozen=True, slots=True)
+class NoteChunk:
+    """A chunk of a note."""
+
+    note: Note
+    chunk_id: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Suspected:
+    """Two chunks on one topic, of different notes, that may contradict each other."""
+
+    new: NoteChunk
+    old: NoteChunk
+    cosine: float
+    found: Contradiction | None
+    """The contradiction that a rule found."""
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Notes that were compared."""
+
+    chunks: Sequence[NoteChunk]
+    duplicates: Sequence[Duplicate]
+    pairs: Sequence[Pair]
+    """Pairs of neighbours without those of duplicates, the most similar first."""
+
+    def suspected(self, *, limit: int) -> list[Suspected]:
+        """Return pairs that may contradict: those that a rule found first, then by cosine.
+
+        Args:
+            limit: Maximum number of those that no rule found.
+        """
+        found: list[Suspected] = []
+        others: list[Suspected] = []
+        for one, other, cosine in self.pairs[:COMPARED]:
+            new, old = sorted(
+                (self.chunks[one], self.chunks[other]),
+                key=lambda e: (e.note.day, e.note.source),
+                reverse=True,
+            )
+            contradiction = find_contradiction(new.text, old.text)
+            pair = Suspected(new, old, cosine, contradiction)
+            if contradiction is not None:
+                found.append(pair)
+            elif len(others) < limit and shared_words(new.text, old.text) >= SHARED_WORDS:
+                others.append(pair)
+        return [*found, *others]
+
+    def report(
+        self,
+        contradictions: Sequence[ContradictingNotes],
+        *,
+        today: int,
+        revision: int,
+    ) -> Consolidation:
+        """Return all findings.
+
+        Args:
+            contradictions: The contradictions.
+            today: Day from which a date is past.
+            revision: Revision of the collection.
+        """
+        notes = {each.note.source: each.note for each in self.chunks}
+        stale = [*_superseded(notes, contradictions), *_expired(self.chunks, today)]
+        related = _related(self.chunks, self.pairs)
+        links = list(_links(notes, self.duplicates, contradictions, related))
+        return Consolidation(
+            notes=len(notes),
+            chunks=len(self.chunks),
+            revision=revision,
+            counts={
+                "duplicates": len(self.duplicates),
+                "contradictions": len(contradictions),
+                "stale": len(stale),
+                "links": len(links),
+            },
+            duplicates=list(self.duplicates),
+            contradictions=list(contradictions),
+            stale=stale,
+            links=links,
+        )
+
+
+def compare(chunks: Sequence[NoteChunk], vectors: Vector, neighbours: Nearest) -> Comparison:
+    """Compare each chunk with its neighbours.
+
+    Args:
+        chunks: The chunks of all notes.
+        vectors: Their vectors, of unit length, shape (n, d).
+        neighbours: The nearest neighbours of each among the chunks of other notes.
+    """
+    pairs = sorted(_pairs(neighbours), key=lambda pair: (-pair[2], pair[0], pair[1]))
+    duplicates = _duplicates(chunks, vectors, pairs)
+    aside = {each.source for each in duplicates}
+    indexed = [each.note.source not in aside for each in chunks]
+    return Comparison(chunks, duplicates, [p for p in pairs if indexed[p[0]] and indexed[p[1]]])
+
+
+def contradicting(pair: Suspected, *, by_model: bool) -> ContradictingNotes:
+    """Return two chunks that contradict each other, as a rule or a language model says."""
+    found = pair.found
+    return ContradictingNotes(
+        source=pair.new.note.source,
+        other=pair.old.note.source,
+        chunk_id=pair.new.chunk_id,
+        other_chunk_id=pair.old.chunk_id,
+        rule=None if found is None else found.rule,
+        judge="chat" if by_model else "rules",
+        statement=pair.new.text[:MOST_STATED] if found is None else found.one,
+        other_statement=pair.old.text[:MOST_STATED] if found is None else found.other,
+        differing=None if found is None else list(found.differing),
+        cosine=pair.cosine,
+    )
+
+
+def _pairs(neighbours: Nearest) -> set[Pair]:
+    """Return the pairs of neighbours, the smaller place first."""
+    found: dict[tuple[int, int], float] = {}
+    for place, (near, cosines) in enumerate(
+        zip(neighbours.places.tolist(), neighbours.cosines.tolist(), strict=True)
+    ):
+        for other, cosine in zip(near, cosines, strict=True):
+            if other >= 0 and cosine >= TOPIC:
+                found[min(place, other), max(place, other)] = round(min(cosine, 1.0), 4)
+    return {(one, other, cosine) for (one, other), cosine in found.items()}
+
+
+def _duplicates(
+    chunks: Sequence[NoteChunk], vectors: Vector, pairs: Sequence[Pair]
+) -> list[Duplicate]:
+    """Return the duplicates; each is one of the note that is kept, which is none itself."""
+    own: defaultdict[str, list[int]] = defaultdict(list)
+    for place, each in enumerate(chunks):
+        own[each.note.source].append(place)
+    lengths = {source: sum(len(chunks[n].text) for n in own[source]) for source in own}
+    group = {source: source for source in own}
+
+    def preference(source: str) -> tuple[int, int, str]:
+        return -lengths[source], -chunks[own[source][0]].note.day, source
+
+    similar = dict.fromkeys(
+        frozenset((chunks[one].note.source, chunks[other].note.source))
+        for one, other, cosine in pairs
+        if cosine >= DUPLICATE
+    )
+    for both in similar:
+        kept, source = sorted(both, key=preference)
+        if _repeated(chunks, vectors, own[source], own[kept]) is not None:
+            group[_root(group, source)] = _root(group, kept)
+    members: defaultdict[str, list[str]] = defaultdict(list)
+    for source in own:
+        members[_root(group, source)].append(source)
+    found = []
+    for sources in members.values():
+        kept, *others = sorted(sources, key=preference)
+        for source in others:
+            duplicate = _repeated(chunks, vectors, own[source], own[kept])
+            if duplicate is not None:
+                found.append(duplicate)
+    return sorted(found, key=lambda each: (-each.cosine, each.source))
+
+
+def _root(group: dict[str, str], source: str) -> str:
+    while group[source] != source:
+        group[source] = group[group[source]]
+        source = group[source]
+    return source
+
+
+def _repeated(
+    chunks: Sequence[NoteChunk], vectors: Vector, own: Sequence[int], kept: Sequence[int]
+) -> Duplicate | None:
+    """Return a note as a duplicate of another one, unless it is none; both as places of chunks."""
+    cosines = vectors[own] @ vectors[kept].T
+    match = cosines >= DUPLICATE
+    for one, other in np.argwhere(match).tolist():
+        match[one, other] = same_facts(chunks[own[one]].text, chunks[kept[other]].text)
+    share = float(match.any(axis=0).mean())
+    if not match.any(axis=1).all() or share < SHARE:
+        return None
+    least = float(np.where(match, cosines, 0).max(axis=1).min())
+    return Duplicate(
+        source=chunks[own[0]].note.source,
+        kept=chunks[kept[0]].note.source,
+        cosine=round(min(least, 1.0), 4),
+        share=round(share, 4),
+    )
+
+
+def _superseded(
+    notes: Mapping[str, Note], contradictions: Sequence[ContradictingNotes]
+) -> Iterator[StaleNote]:
+    seen: set[str] = set()
+    for each in contradictions:
+        older = notes[each.other].day < notes[each.source].day
+        if older and each.other_chunk_id not in seen:
+            seen.add(each.other_chunk_id)
+            yield StaleNote(
+                source=each.other,
+                chunk_id=each.other_chunk_id,
+                reason="superseded",
+                by=each.source,
+            )
+
+
+def _expired(chunks: Sequence[NoteChunk], today: int) -> Iterator[StaleNote]:
+    """Yield the notes that expired as their metadata say, and else the chunks that say so."""
+    ends: dict[str, int | None] = {}
+    for each in chunks:
+        source, chunk_id, last = each.note.source, None, None
+        if source not in ends:
+            last = ends[source] = max(_ends_of_note(each.note), default=None)
+        if ends[source] is None:
+            last, chunk_id = max(_ends(each.text), default=None), each.chunk_id
+        if last is not None and last < today:
+            yield StaleNote(source=source, chunk_id=chunk_id, reason="expired", date=iso_day(last))
+
+
+def _ends_of_note(note: Note) -> Iterator[int]:
+    """Yield the last days on which a note is valid, as its metadata say."""
+    for name in _EXPIRY:
+        for written in written_periods(str(note.metadata.get(name, ""))[:40]):
+            if written.period.last is not None:
+                yield written.period.last
+
+
+def _ends(text: str) -> Iterator[int]:
+    """Yield the last days on which a text says that it is valid."""
+    for written in written_periods(text):
+        before = text[max(0, written.start - 24) : written.start]
+        if written.period.last is not None and _ENDS.search(before):
+            yield written.period.last
+
+
+def _related(chunks: Sequence[NoteChunk], pairs: Sequence[Pair]) -> dict[tuple[str, str], float]:
+    """Return the greatest cosine of the chunks of two notes, the greatest first."""
+    found: dict[tuple[str, str], float] = {}
+    for one, other, cosine in pairs:
+        if cosine >= RELATED:
+            source, target = sorted((chunks[one].note.source, chunks[other].note.source))
+            found.setdefault((source, target), cosine)
+    return found
+
+
+def _links(
+    notes: Mapping[str, Note],
+    duplicates: Sequence[Duplicate],
+    contradictions: Sequence[ContradictingNotes],
+    related: Mapping[tuple[str, str], float],
+) -> Iterator[NoteLink]:
+    """Yield the links that the notes do not have yet, in either direction."""
+    known = {(note.source, *link) for note in notes.values() for link in note.links}
+    linked = {frozenset((each.source, each.kept)) for each in duplicates}
+    for link in (*_named_links(notes), *_contradiction_links(contradictions)):
+        ends = (link.source, link.target), (link.target, link.source)
+        if known.isdisjoint((*each, link.kind) for each in ends):
+            known.add((link.source, link.target, link.kind))
+            yield link
+    linked |= {frozenset((source, target)) for source, target, _ in known}
+    count: defaultdict[str, int] = defaultdict(int)
+    for (source, target), cosine in related.items():
+        if max(count[source], count[target]) >= _MOST_RELATED:
+            continue
+        count[source] += 1
+        count[target] += 1
+        if frozenset((source, target)) not in linked:
+            yield _link(source, target, RELATED_TO, cosine, f"cosine {cosine:.2f}")
+
+
+def _named_links(notes: Mapping[str, Note]) -> Iterator[NoteLink]:
+    """Yield the links to the notes that the metadata of others names."""
+    for note in notes.values():
+        for name, kind in _NAMED.items():
+            value = note.metadata.get(name)
+            for target in value if isinstance(value, list) else [value]:
+                if target != note.source and isinstance(target, str) and target in notes:
+                    yield _link(note.source, target, kind, 1.0, f"metadata.{name}")
+
+
+def _contradiction_links(contradictions: Sequence[ContradictingNotes]) -> Iterator[NoteLink]:
+    for each in contradictions:
+        reason = each.rule or each.judge
+        yield _link(each.source, each.other, CONTRADICTS, each.cosine, reason)
+
+
+def _link(source: str, target: str, kind: str, weight: float, reason: str) -> NoteLink:
+    return NoteLink(source=source, target=target, kind=kind, weight=weight, reason=reason)

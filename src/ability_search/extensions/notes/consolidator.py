@@ -1,0 +1,261 @@
+"""The consolidator: reports on the notes of a collection, applies the report and undoes that.
+
+What is applied is recorded with the notes, see :mod:`ability_search.extensions.notes.note_links`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ability_search.collection import Collection
+from ability_search.config.model_settings import Kinds
+from ability_search.documents import Vector
+from ability_search.extensions.notes.consolidation import (
+    COMPARED,
+    NEIGHBOURS,
+    Comparison,
+    Note,
+    NoteChunk,
+    Suspected,
+    compare,
+)
+from ability_search.extensions.notes.consolidation_report import Consolidation, Judge, NoteLink
+from ability_search.extensions.notes.contradiction_judge import (
+    PAIRS,
+    Judgement,
+    judge_by_model,
+    judge_by_rules,
+)
+from ability_search.extensions.notes.graph_analyzer import (
+    check_analysable,
+    read_chunks,
+    report_progress,
+)
+from ability_search.extensions.notes.note_links import (
+    APPLIED_AT,
+    DUPLICATE_OF,
+    LinkedNote,
+    NoteLinks,
+    read_sources,
+)
+from ability_search.extensions.understanding.periods import day_of
+from ability_search.extensions.understanding.written_dates import written_periods
+from ability_search.index.index_calls import Progress, Report
+from ability_search.ports import Chat
+from ability_search.store.port import Store
+from ability_search.store.records import ChunkVector, SourceRecord
+from ability_search.store.registry import Registry
+
+_PAGE = 200
+"""Texts read at a time."""
+_TIMES = ("time", "date", "timestamp", "updated_at", "updatedAt", "created_at", "createdAt")
+"""Fields of metadata with the time of a note."""
+
+
+class Consolidator:
+    """Consolidates collections.
+
+    Args:
+        store: The store of the collections.
+        registry: Learns the records of changed collections.
+        chat: The language model that judges contradictions.
+        settings: Its model and timeout.
+        now: The clock, in epoch milliseconds.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        registry: Registry,
+        chat: Chat,
+        settings: Kinds,
+        now: Callable[[], int],
+    ) -> None:
+        self._store = store
+        self._chat = chat
+        self._settings = settings
+        self._links = NoteLinks(store, registry)
+        self._now = now
+
+    async def consolidate(
+        self,
+        collection: Collection,
+        report: Report,
+        *,
+        judge: Judge = "rules",
+        apply: bool = False,
+        undo: bool = False,
+    ) -> Consolidation:
+        """Compare the notes of a collection; change them only if asked to.
+
+        Args:
+            collection: The collection.
+            report: Receives the progress.
+            judge: Who decides on contradictions.
+            apply: Set duplicates aside, and add the missing links.
+            undo: First take back what the last ``apply`` changed and is still as it left it.
+
+        Raises:
+            InvalidInput: if the extra ``analysis`` is not installed.
+            TooLarge: if it has too many chunks.
+            GenerationGone: if it is rebuilt or deleted meanwhile.
+            Busy: if others change the same notes meanwhile. A second call completes the rest.
+        """
+        started = time.perf_counter()
+        check_analysable(collection, "consolidate")
+        sources, linked = await self._read(collection)
+        undone = 0
+        if undo:
+            await report_progress(report, collection, 0, "undoing")
+            undone = await self._links.write(collection, sources, linked, _without_last(linked))
+            sources, linked = await self._read(collection)
+        chunks, vectors = await read_chunks(self._store, collection, report)
+        texts = await self._texts(collection, chunks)
+        await report_progress(report, collection, len(chunks), "comparing")
+        today = day_of(self._now())
+        further = PAIRS if judge == "chat" else 0
+        compared, suspected = await asyncio.to_thread(
+            _compared, chunks, vectors, sources, texts, further
+        )
+        judgement = await self._judged(collection, suspected, judge, report)
+        found = await asyncio.to_thread(
+            compared.report,
+            judgement.contradictions,
+            today=today,
+            revision=collection.revision,
+        )
+        applied = 0
+        if apply:
+            await report_progress(report, collection, len(chunks), "applying")
+            added = _added(sources, linked, found, self._now())
+            applied = await self._links.write(collection, sources, linked, added)
+        took = round(1e3 * (time.perf_counter() - started), 1)
+        warnings = judgement.warnings
+        if len(compared.pairs) > COMPARED:
+            warnings += [
+                f"the {COMPARED:,} most similar of {len(compared.pairs):,} pairs of chunks were"
+                " compared for contradictions"
+            ]
+        return found.model_copy(
+            update={
+                "judged": judgement.judged,
+                "warnings": warnings or None,
+                "applied": applied,
+                "undone": undone,
+                "took_ms": took,
+            }
+        )
+
+    async def _judged(
+        self, collection: Collection, pairs: Sequence[Suspected], judge: Judge, report: Report
+    ) -> Judgement:
+        if judge == "rules":
+            return judge_by_rules(pairs)
+
+        async def judged(count: int) -> None:
+            await report(Progress(collection.public_name, count, len(pairs), "judging"))
+
+        await judged(0)
+        return await judge_by_model(pairs, self._chat, self._settings, judged)
+
+    async def _read(
+        self, collection: Collection
+    ) -> tuple[list[SourceRecord], dict[str, LinkedNote]]:
+        sources = await read_sources(self._store, collection)
+        return sources, await self._links.read(collection, sources)
+
+    async def _texts(self, collection: Collection, chunks: Sequence[ChunkVector]) -> dict[str, str]:
+        """Return the texts of chunks by chunkId."""
+        wanted = [each.chunk_id for each in chunks]
+        found: dict[str, str] = {}
+        for begin in range(0, len(wanted), _PAGE):
+            page = wanted[begin : begin + _PAGE]
+            passages = await self._store.passages(collection.type, page, None)
+            found.update({each.chunk_id: each.content for each in passages})
+        return found
+
+
+def _without_last(linked: Mapping[str, LinkedNote]) -> dict[str, LinkedNote]:
+    """Return the notes with links that were added last, without these."""
+    times = (link.get(APPLIED_AT, 0) for note in linked.values() for link in note.links)
+    last = max(times, default=0)
+    changes = {}
+    for source, note in linked.items():
+        taken = [link["kind"] for link in note.links if link.get(APPLIED_AT) == last]
+        if taken:
+            kept = None if DUPLICATE_OF in taken else note.kept
+            left = tuple(link for link in note.links if link.get(APPLIED_AT) != last)
+            changes[source] = LinkedNote(left, kept)
+    return changes
+
+
+def _added(
+    sources: Iterable[SourceRecord],
+    linked: Mapping[str, LinkedNote],
+    found: Consolidation,
+    now: int,
+) -> dict[str, LinkedNote]:
+    """Return the notes that miss links, with these."""
+    new: defaultdict[str, list[Mapping[str, Any]]] = defaultdict(list)
+    kept = {source: note.kept for source, note in linked.items()}
+    kept |= {each.source: each.kept for each in found.duplicates}
+    links = [
+        *found.links,
+        *(
+            NoteLink(source=e.source, target=e.kept, kind=DUPLICATE_OF, weight=e.cosine, reason="")
+            for e in found.duplicates
+        ),
+    ]
+    for each in links:
+        link = each.model_dump(include={"target", "kind", "weight"})
+        new[each.source].append({**link, APPLIED_AT: now})
+    stored = {each.source: each.links for each in sources}
+    return {
+        source: LinkedNote((*stored[source], *own), kept.get(source)) for source, own in new.items()
+    }
+
+
+def _compared(
+    chunks: Sequence[ChunkVector],
+    vectors: Vector,
+    sources: Sequence[SourceRecord],
+    texts: Mapping[str, str],
+    further: int,
+) -> tuple[Comparison, list[Suspected]]:
+    """Compare in a thread; loading scipy takes a moment too, and workers may be without it."""
+    from ability_search.extensions.notes.vector_measures import nearest
+
+    notes = {
+        each.source: Note(
+            source=each.source,
+            day=_day(each),
+            metadata=each.metadata,
+            links=frozenset((str(e["target"]), str(e["kind"])) for e in each.links),
+        )
+        for each in sources
+    }
+    places = [n for n, e in enumerate(chunks) if e.chunk_id in texts and e.source in notes]
+    own = [
+        NoteChunk(notes[each.source], each.chunk_id, texts[each.chunk_id])
+        for each in (chunks[place] for place in places)
+    ]
+    _, groups = np.unique([each.note.source for each in own], return_inverse=True)
+    vectors = vectors[places]
+    found = compare(own, vectors, nearest(vectors, limit=NEIGHBOURS, groups=groups))
+    return found, found.suspected(limit=further)
+
+
+def _day(record: SourceRecord) -> int:
+    """Return the day of the time in the metadata of a note, or else on which it was stored."""
+    for name in _TIMES:
+        value = record.metadata.get(name)
+        for written in written_periods(value[:40]) if isinstance(value, str) else ():
+            if written.period.last is not None:
+                return written.period.last
+    return day_of(record.indexed_at)

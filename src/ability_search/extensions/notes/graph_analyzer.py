@@ -1,0 +1,115 @@
+"""The graph analyzer: measures the graph of a collection, and stores scores for queries."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import time
+from dataclasses import replace
+
+import numpy as np
+
+from ability_search.collection import Collection
+from ability_search.documents import Vector
+from ability_search.errors import InvalidInput, TooLarge
+from ability_search.extensions.notes.graph_analysis import GraphAnalysis
+from ability_search.extensions.notes.note_links import read_sources
+from ability_search.index.index_calls import Progress, Report
+from ability_search.store.port import Store
+from ability_search.store.records import ChunkScores, ChunkVector, SourceRecord
+
+LIMIT = 100_000
+"""Chunks that can be analysed."""
+_PAGE_NUMBERS = 200_000
+"""Numbers of vectors in a page."""
+_SCORES = 1000
+"""Rows written at a time."""
+
+
+class GraphAnalyzer:
+    """Analyses collections.
+
+    Args:
+        store: The store of the collections.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    async def analyze(self, collection: Collection, report: Report) -> GraphAnalysis:
+        """Measure the graph of a collection, and store the scores of its chunks.
+
+        Args:
+            collection: The collection; what is indexed meanwhile may be left out.
+            report: Receives the progress.
+
+        Raises:
+            InvalidInput: if the extra ``analysis`` is not installed.
+            TooLarge: if it has more than :data:`LIMIT` chunks.
+            GenerationGone: if it is rebuilt or deleted meanwhile.
+        """
+        started = time.perf_counter()
+        check_analysable(collection, "analyze")
+        chunks, vectors = await read_chunks(self._store, collection, report)
+        sources = await read_sources(self._store, collection)
+        await report_progress(report, collection, len(chunks), "measuring")
+        analysis, scores = await asyncio.to_thread(
+            _measured, chunks, vectors, sources, collection.revision
+        )
+        await report_progress(report, collection, len(chunks), "storing")
+        for begin in range(0, len(chunks), _SCORES):
+            await self._store.set_scores(collection.type, scores[begin : begin + _SCORES])
+        took = round(1e3 * (time.perf_counter() - started), 1)
+        return analysis.model_copy(update={"took_ms": took})
+
+
+def check_analysable(collection: Collection, option: str) -> None:
+    """Check that the chunks of a collection can be compared by this worker.
+
+    Raises:
+        InvalidInput: if the extra ``analysis`` is not installed; it names ``option``.
+        TooLarge: if there are more than :data:`LIMIT` chunks.
+    """
+    if importlib.util.find_spec("scipy") is None:
+        raise InvalidInput(
+            option,
+            "the worker has no scipy, which analyses need",
+            hint="Run where the worker is installed: pip install 'ability-search[analysis]'",
+        )
+    if collection.chunks > LIMIT:
+        raise TooLarge(
+            f"{collection.public_name} has {collection.chunks} chunks; at most {LIMIT} can be"
+            " analysed",
+            hint="Analyse a smaller collection.",
+        )
+
+
+async def read_chunks(
+    store: Store, collection: Collection, report: Report
+) -> tuple[list[ChunkVector], Vector]:
+    """Return the indexed chunks by chunkId, and their vectors, shape (n, d)."""
+    chunks: list[ChunkVector] = []
+    parts: list[Vector] = []
+    limit = max(1, _PAGE_NUMBERS // collection.dimensions)
+    after = ""
+    while page := await store.chunk_vectors(collection.type, after=after, limit=limit):
+        chunks += [replace(each, embedding=()) for each in page]
+        parts.append(np.array([each.embedding for each in page], dtype=np.float32))
+        after = page[-1].chunk_id
+        await report_progress(report, collection, len(chunks), "reading")
+    empty = np.zeros((0, collection.dimensions), dtype=np.float32)
+    return chunks, np.concatenate([empty, *parts])
+
+
+async def report_progress(report: Report, collection: Collection, done: int, stage: str) -> None:
+    """Report the progress of an analysis, in chunks."""
+    await report(Progress(collection.public_name, done, collection.chunks, stage))
+
+
+def _measured(
+    chunks: list[ChunkVector], vectors: Vector, sources: list[SourceRecord], revision: int
+) -> tuple[GraphAnalysis, list[ChunkScores]]:
+    """Measure in a thread; loading scipy takes a moment too, and workers may be without it."""
+    from ability_search.extensions.notes.collection_measures import measure
+
+    return measure(chunks, vectors, sources, revision)

@@ -1,0 +1,93 @@
+"""`analyze`: the graph of a collection."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ability_search.client.tool_client import LONG_SECONDS, ToolClient
+from ability_search.extensions.cli import output
+from ability_search.extensions.cli.app import app, command
+from ability_search.extensions.cli.clients import with_client
+from ability_search.extensions.cli.parameters import (
+    BrokerOption,
+    CollectionArgument,
+    JsonOption,
+    TimeoutOption,
+)
+from ability_search.extensions.cli.progress import progress_bar
+
+_SHOWN = 5
+"""Chunks of each list in the summary."""
+_LISTS = {
+    "central": "central (PageRank)",
+    "bridges": "bridges (betweenness)",
+    "hubs": "diverse hubs (entropy of edges)",
+    "boundary": "boundary (Fiedler vector)",
+    "novel": "novel (above noise)",
+    "surprising": "surprising (nats)",
+}
+
+
+@command(app, "analyze")
+def analyze(
+    collection: CollectionArgument,
+    broker: BrokerOption = None,
+    timeout: TimeoutOption = LONG_SECONDS,
+    as_json: JsonOption = False,
+) -> None:
+    """Analyse the graph of a collection's chunks.
+
+    Chunks are connected by links, tags and sessions in common, order in the text, and
+    similarity. The scores are stored for the option boost of a query. The worker needs
+    the extra analysis.
+
+    Example:
+        ability-search analyze docs
+    """
+
+    async def work(client: ToolClient) -> dict[str, Any]:
+        wanted = {"collection": collection, "analyze": True}
+        with progress_bar(collection, total=None, hidden=as_json) as advance:
+            await client.run_job("search-reindex", wanted, timeout=timeout, advance=advance)
+        wanted = {"collection": collection, "limit": 1, "include": ["graph"]}
+        info = await client.call("search-collection-info", wanted, timeout=timeout)
+        found: dict[str, Any] = info["graph"]
+        return found
+
+    analysis = with_client(broker, work)
+    if as_json:
+        output.print_json(analysis)
+    else:
+        _print_analysis(analysis)
+
+
+def _print_analysis(analysis: Mapping[str, Any]) -> None:
+    spectrum, novelty = analysis["spectrum"], analysis["novelty"]
+    edges = [f"{count:,} {kind}" for kind, count in analysis["edges"].items() if count]
+    sizes = [
+        f"{each['components']:,} of {output.counted(each['chunks'], 'chunk')}"
+        for each in analysis["components"]
+    ]
+    more = f", {len(sizes) - _SHOWN} more sizes" if len(sizes) > _SHOWN else ""
+    gap = f"{spectrum['gap']:.4g}" if spectrum["converged"] else f"at most {spectrum['gap']:.4g}"
+    one, other = spectrum["sides"]
+    output.print_pairs(
+        (
+            ("chunks", f"{analysis['chunks']:,}"),
+            ("edges", ", ".join(edges) or "none"),
+            ("components", (", ".join(sizes[:_SHOWN]) or "none") + more),
+            ("spectral gap", f"{gap}; the largest component falls into {one:,} and {other:,}"),
+            (
+                "novelty",
+                f"{len(novelty['outliers'])} directions above noise ({novelty['edge']:.3g})",
+            ),
+        )
+    )
+    for name, title in _LISTS.items():
+        found: Sequence[Mapping[str, Any]] = analysis[name]
+        if found:
+            output.stdout().print(f"{title}:")
+        for each in found[:_SHOWN]:
+            text = f"  {each['value']:.4g}  {each['chunkId']}  {each['title']}"
+            output.stdout().print(output.plain(text))

@@ -1,0 +1,98 @@
+"""Paths between two sources over links, and the neighbours that they have in common."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from ability_search.collection import Collection
+from ability_search.extensions.notes.graph_expansion import strength
+from ability_search.search.response import SourceConnection, SourcePath
+from ability_search.store.port import SearchStore
+from ability_search.store.records import Link
+
+_LINKS = 1000
+"""Links to read at once, the strongest first."""
+
+
+async def connect(
+    store: SearchStore,
+    collection: Collection,
+    start: str,
+    end: str,
+    *,
+    hops: int,
+    limit: int,
+    shown: Callable[[str], bool],
+) -> SourceConnection:
+    """Return how two sources are connected; links are followed in both directions.
+
+    One read for each hop.
+
+    Args:
+        store: The store.
+        collection: The collection of the sources.
+        start: Source where the paths begin.
+        end: Source where they end, another one.
+        hops: Maximum number of links of a path, 1 to 3.
+        limit: Maximum number of paths, and of common neighbours.
+        shown: Whether a source may be returned.
+    """
+    links: list[Link] = []
+    if collection.links:
+        links = await _read(store, collection, [start], shown)
+        if hops > 1:
+            links += await _read(store, collection, [end], shown)
+        if hops > 2:
+            near = {link.target for link in links} | {link.source for link in links}
+            links += await _read(store, collection, sorted(near - {start, end}), shown)
+    steps = _strongest(links)
+    common = [source for source in steps[start] if source in steps[end]]
+    common.sort(key=lambda other: (-_weight(steps, start, other, end), other))
+    found = sorted(
+        _paths(steps, [start], end, hops),
+        key=lambda path: (len(path.sources), -path.strength, path.sources),
+    )
+    return SourceConnection(paths=found[:limit], common=common[:limit] if hops > 1 else [])
+
+
+async def _read(
+    store: SearchStore, collection: Collection, sources: Sequence[str], shown: Callable[[str], bool]
+) -> list[Link]:
+    if not sources:
+        return []
+    found = await store.links(collection.type, sources, limit=_LINKS)
+    return [link for link in found if shown(link.source) and shown(link.target)]
+
+
+Steps = Mapping[str, Mapping[str, Link]]
+
+
+def _strongest(links: Iterable[Link]) -> Steps:
+    """Return the strongest link between two sources, by one and then by the other."""
+    steps: defaultdict[str, dict[str, Link]] = defaultdict(dict)
+    for link in links:
+        for one, other in ((link.source, link.target), (link.target, link.source)):
+            known = steps[one].get(other)
+            if known is None or (-link.weight, link.kind) < (-known.weight, known.kind):
+                steps[one][other] = link
+    return steps
+
+
+def _weight(steps: Steps, start: str, between: str, end: str) -> float:
+    return steps[start][between].weight * steps[end][between].weight
+
+
+def _paths(steps: Steps, begun: Sequence[str], end: str, hops: int) -> Iterable[SourcePath]:
+    """Return all paths that continue ``begun``, and pass no source twice."""
+    for source in steps.get(begun[-1], ()):
+        path = [*begun, source]
+        if source == end:
+            taken = [steps[one][other] for one, other in zip(path, path[1:], strict=False)]
+            yield SourcePath(
+                sources=path,
+                via=[link.kind for link in taken],
+                strength=round(strength([link.weight for link in taken]), 6),
+            )
+        elif hops > 1 and source not in begun:
+            yield from _paths(steps, path, end, hops - 1)

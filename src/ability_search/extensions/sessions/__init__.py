@@ -1,0 +1,1 @@
+"""The memory of an agent: scratchpads, tasks and what it was shown."""

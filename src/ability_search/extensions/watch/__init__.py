@@ -1,0 +1,1 @@
+"""Indexing of files as they change."""

@@ -1,0 +1,110 @@
+"""Pairs of notes judged by a language model, with its failures."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from ability_search.config.model_settings import Kinds
+from ability_search.errors import ChatUnavailable
+from ability_search.extensions.notes import contradiction_judge
+from ability_search.extensions.notes.consolidation import Note, NoteChunk, Suspected
+from ability_search.extensions.notes.contradiction_judge import FAILURES, Judgement, judge_by_model
+from ability_search.extensions.notes.contradictions import find_contradiction
+
+
+def pair(number: int) -> Suspected:
+    old, new = (
+        NoteChunk(Note(f"{name}{number}", 1), f"{name}{number}:0", f"Rate {number} is {limit}.")
+        for name, limit in (("old", 100), ("new", 200))
+    )
+    return Suspected(new, old, 0.9, find_contradiction(new.text, old.text))
+
+
+class Model:
+    """Answers a pair by its number; ``None`` fails."""
+
+    def __init__(self, says: Callable[[int], str | None]) -> None:
+        self.says = says
+        self.systems: set[str] = set()
+        self.asked = 0
+
+    async def complete(
+        self, system: str, user: str, *, model: str | None, timeout: float, enough: int
+    ) -> str:
+        self.asked += 1
+        self.systems.add(system)
+        await asyncio.sleep(0)
+        said = self.says(int(user.split("Rate ")[1].split()[0]))
+        if said is None:
+            raise ChatUnavailable("the language model did not answer")
+        return said
+
+
+async def judged(model: Model, pairs: int = 20) -> tuple[Judgement, list[int]]:
+    counts: list[int] = []
+
+    async def count(done: int) -> None:
+        counts.append(done)
+
+    found = await judge_by_model([pair(n) for n in range(pairs)], model, Kinds(), count)
+    return found, counts
+
+
+async def test_a_failure_leaves_one_pair_to_the_rules() -> None:
+    model = Model(lambda number: None if number % 4 == 0 else "YES")
+    found, counts = await judged(model)
+    assert (found.judged, model.asked, counts) == (15, 20, list(range(1, 21)))
+    assert [each.judge for each in found.contradictions] == ["rules"] * 5
+    assert found.warnings[0].startswith("the rules judged 5 of 20 pairs of notes: the language")
+
+
+async def test_a_model_that_fails_several_times_in_a_row_is_not_asked_again() -> None:
+    model = Model(lambda _number: None)
+    found, _ = await judged(model, 100)
+    assert FAILURES <= model.asked < 10
+    assert (found.judged, len(found.contradictions)) == (0, 100)
+
+
+async def test_the_rules_judge_what_is_left_when_the_time_is_over(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(contradiction_judge, "SECONDS", 0.2)
+
+    class Halting(Model):
+        async def complete(self, system: str, user: str, **options: object) -> str:
+            if self.asked >= 12:
+                await asyncio.Event().wait()
+            return await super().complete(system, user, model=None, timeout=1, enough=1)
+
+    found, _ = await judged(Halting(lambda _number: "NO"))
+    assert found.judged == 12
+    assert [each.judge for each in found.contradictions].count("chat") == 12
+    assert "judged 8 of 20 pairs of notes: 0 s are over" in found.warnings[0]
+
+
+async def test_all_pairs_have_one_instruction_so_that_servers_can_reuse_it() -> None:
+    model = Model(lambda _number: "YES")
+    await judged(model)
+    assert len(model.systems) == 1
+
+
+@pytest.mark.parametrize(
+    ("answer", "verdict"),
+    [
+        ("NO", True),
+        (" **No**, they differ", True),
+        ("The answer is: YES.", False),
+        ("Answer: no", True),
+        ("Nothing is said", None),
+        ("The notes agree: yes", None),
+        ("```\nYES\n```", False),
+    ],
+)
+async def test_an_answer_is_read_from_its_beginning(answer: str, verdict: bool | None) -> None:
+    found, _ = await judged(Model(lambda _number: answer), 1)
+    assert found.judged == (verdict is not None)
+    judges = [each.judge for each in found.contradictions]
+    assert judges == {True: ["chat"], False: [], None: ["rules"]}[verdict]
