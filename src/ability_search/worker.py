@@ -228,7 +228,7 @@ def build_services(
     jobs = Jobs(store, lease=settings.jobs.lease)
     indexing = Indexer(ports)
     maintenance = Maintenance(ports, statistics_cache, generations)
-    rebuilding = Rebuilder(ports, generations, indexing, maintenance)
+    rebuilding = Rebuilder(ports, generations, jobs, indexing, maintenance)
     reindexing = Reindexer(ports, generations, jobs, rebuilding, publish=publish or _unheard)
     return Services(
         ports=ports,

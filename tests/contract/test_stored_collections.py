@@ -29,7 +29,7 @@ from tests.contract.stored_records import (
 from ability_search.collection import Collection
 from ability_search.errors import GenerationGone
 from ability_search.index.generations import Generations
-from ability_search.index.jobs import Jobs, records_under_construction
+from ability_search.index.jobs import Jobs, jobs_of, records_under_construction
 from ability_search.store.halves import all_records
 from ability_search.store.port import Store
 from ability_search.store.records import Columns, GraphRequest, Job, OverviewRequest
@@ -49,7 +49,7 @@ async def test_new_store_answers_as_if_empty(store: Store) -> None:
     assert await read_collections(store) == []
     assert await due_generations(store) == []
     assert await store.generations() == []
-    assert await jobs.listed("notes") == []
+    assert await all_records(store, jobs_of("notes")) == []
     assert await jobs.find("notes", "reindex") is None
     assert await jobs.orphaned("reindex") == []
     assert await records_under_construction(store) == set()
@@ -119,7 +119,7 @@ async def test_deleted_collection_is_gone_with_all_that_belongs_to_it(store: Sto
     assert await read_collections(store) == [other]
     assert await store.generations() == [other.type]
     assert await due_generations(store) == []
-    assert await jobs.listed("notes") == []
+    assert await all_records(store, jobs_of("notes")) == []
     assert [len(await all_records(store, each)) for each in of] == [0, 1]
     assert not await Registry(store).drop(stored)
 
@@ -130,7 +130,7 @@ async def test_deleted_record_of_a_build_leaves_the_collection_alone(store: Stor
     assert await Registry(store).drop(built)
     assert await read_collections(store) == [stored]
     assert await store.generations() == [stored.type]
-    assert [each.id for each in await jobs.listed("notes")] == [job.id]
+    assert [each.fields["id"] for each in await all_records(store, jobs_of("notes"))] == [job.id]
 
 
 async def test_collection_on_another_generation_is_not_deleted(store: Store) -> None:

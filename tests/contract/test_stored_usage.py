@@ -5,9 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from tests.contract.stored_records import filled
+
 from ability_search.store.halves import all_records
 from ability_search.store.port import Store
-from ability_search.store.usage import Use, count_uses, put_use, read_uses, use_of, uses_of
+from ability_search.store.usage import (
+    Use,
+    count_uses,
+    put_use,
+    read_uses,
+    use_of,
+    uses_of,
+    write_uses,
+)
 from ability_search.store.values import Delete
 
 
@@ -18,7 +28,7 @@ async def count(
     now: int,
     marks: Mapping[str, bool] | None = None,
 ) -> None:
-    assert (await store.commit(count_uses(agent, shown, marks or {}, now=now))).done
+    await write_uses(store, count_uses(agent, shown, marks or {}, now=now))
 
 
 async def put(store: Store, *uses: Use) -> None:
@@ -30,6 +40,8 @@ async def listed(store: Store, collection: str) -> list[Use]:
 
 
 async def test_uses_are_counted_for_each_agent(store: Store) -> None:
+    await filled(store)
+    await filled(store, name="other")
     shown = ["notes:a:0", "other:b:0"]
     await count(store, "agent", shown, 5)
     await count(store, "agent", shown[:1], 9)
@@ -46,8 +58,18 @@ async def test_uses_are_counted_for_each_agent(store: Store) -> None:
     ]
 
 
+async def test_uses_of_a_collection_that_is_gone_are_not_counted(store: Store) -> None:
+    await filled(store)
+    await count(store, "agent", ["gone:a:0", "notes:a:0", "x"], 5, {"away:a:0": True})
+    assert [await listed(store, name) for name in ("gone", "away", "x")] == [[], [], []]
+    assert (await read_uses(store, "agent", ["gone:a:0", "notes:a:0"])).keys() == {"notes:a:0"}
+    await count(store, "agent", ["gone:a:0"], 6)
+    assert await listed(store, "gone") == []
+
+
 async def test_last_mark_of_an_agent_is_kept(store: Store) -> None:
-    marks = {"notes:a:0": True, "notes:b:0": False}
+    await filled(store)
+    marks = {"notes:a:0": True, "notes:b:0": False, "gone:a:0": True}
     await count(store, "agent", ["notes:a:0"], 5, marks)
     await count(store, "agent", ["notes:a:0"], 6)
     await count(store, "agent", [], 7, {"notes:b:0": True})

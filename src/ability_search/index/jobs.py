@@ -78,13 +78,8 @@ class Jobs:
 
     async def find(self, collection: str, kind: str) -> Job | None:
         """Return the last job of a kind; ``None`` if there is none."""
-        found = await all_records(self._store, Records(_JOB, of_collection(collection), [(kind,)]))
+        found = await all_records(self._store, replace(jobs_of(collection), keys=[(kind,)]))
         return job_of(found[0]) if found else None
-
-    async def listed(self, collection: str) -> list[Job]:
-        """Return the last job of each kind of a collection."""
-        found = await all_records(self._store, Records(_JOB, of_collection(collection)))
-        return list(map(job_of, found))
 
     async def orphaned(self, kind: str) -> list[Job]:
         """Return the running jobs of a kind whose lease has expired."""
@@ -180,6 +175,10 @@ class Jobs:
         fields = {**fields, "state": state, "owner": None, "record": None, "builds": None}
         return replace(self._changed(job, fields), where=self._own(job), lease=None)
 
+    def done(self, job: Job, count: int, result: Mapping[str, Any]) -> Put:
+        """Return the change that records the end of a job that built ``count`` sources."""
+        return self.ended(job, "done", stage="done", done=count, total=count, result=dict(result))
+
     async def end(self, job: Job, state: str, **fields: Any) -> bool:
         """Record the end of a job; return False if this worker does not own it or it has ended."""
         changes = [self.ended(job, state, **fields), *_discarded(job)]
@@ -265,14 +264,11 @@ class Jobs:
         await asyncio.gather(*self._recording, return_exceptions=True)
 
     async def _begin_run(self, job: Job) -> None:
-        """Record a new job; one that indexes with the outcomes of those before it.
-
-        Any other keeps the result of the one before it until it has its own.
-        """
-        last = await self.find(job.collection, job.kind)
+        """Record a new job; one that indexes with the outcomes of those before it."""
         if job.kind not in (FILES, INDEX):
-            await self.begin(replace(job, result=None if last is None else last.result))
+            await self.begin(job)
             return
+        last = await self.find(job.collection, job.kind)
         history = () if last is None else [_outcome(last), *last.options.get(HISTORY, ())]
         await self.begin(replace(job, options={HISTORY: list(history)[:_HISTORY]}))
 
@@ -392,6 +388,11 @@ class Run:
 
 
 _FOLLOW = "search-collection-info shows its progress."
+
+
+def jobs_of(collection: str) -> Records:
+    """Return the selection of the last job of each kind of a collection."""
+    return Records(_JOB, of_collection(collection))
 
 
 def job_of(record: Record) -> Job:

@@ -33,7 +33,6 @@ from ability_search.index.sequences import with_preceding
 from ability_search.index.verification import verify
 from ability_search.index.writer import expected_length, new_collection
 from ability_search.store.records import REINDEX, Job, SourceRecord
-from ability_search.store.values import Put
 from ability_search.text.analyzer import analyzer_for
 from kadi_client.backoff import Backoff
 from kadi_client.context import incident
@@ -241,13 +240,7 @@ class Reindexer:
         backoff, waited, best = Backoff(cap=_LONGEST_PAUSE), 0.0, 0
         while True:
             try:
-                await self._rebuilding.build(
-                    job.collection,
-                    job.record or "",
-                    options,
-                    run.report,
-                    ended=partial(self._jobs.ended, job, "done", stage="done"),
-                )
+                await self._rebuilding.build(job, options, run.report)
                 return
             except SearchError as exc:
                 failure = exc
@@ -303,6 +296,7 @@ class Rebuilder:
     Args:
         ports: The ports and settings of indexing.
         generations: Switches a collection to a new generation.
+        jobs: The job records.
         indexing: The index service.
         maintenance: Builds the vector graph before the generation goes live.
     """
@@ -311,6 +305,7 @@ class Rebuilder:
         self,
         ports: IndexPorts,
         generations: Generations,
+        jobs: Jobs,
         indexing: Indexer,
         maintenance: Maintenance,
     ) -> None:
@@ -319,6 +314,7 @@ class Rebuilder:
         self._settings = ports.settings
         self._current = ports.registry.current
         self._generations = generations
+        self._jobs = jobs
         self._indexing = indexing
         self._maintenance = maintenance
         self._links = NoteLinks(ports.store, ports.registry)
@@ -391,21 +387,12 @@ class Rebuilder:
         await self._store.create_generation(built)
         return built
 
-    async def build(
-        self,
-        name: str,
-        record: str,
-        options: IndexOptions,
-        advance: Advance,
-        *,
-        ended: Callable[..., Put],
-    ) -> None:
-        """Complete the generation of a record and switch the collection to it.
+    async def build(self, job: Job, options: IndexOptions, advance: Advance) -> None:
+        """Complete the generation of a job and switch the collection to it, which ends the job.
 
         The generation may have been begun by any worker and be in any state. The switch happens
         only if a comparison found nothing missing and neither generation changed since, so no
-        write to either is lost or undone. The job ends with it, by the change that ``ended``
-        returns for its progress and result.
+        write to either is lost or undone.
 
         Raises:
             NotFound: if the collection or the record is gone.
@@ -413,7 +400,7 @@ class Rebuilder:
             EmbeddingUnavailable: if the embedder failed; what was stored until then is kept.
             DatabaseUnavailable: if the database failed, or concurrent writes did not stop.
         """
-        totals = _Totals()
+        name, record, totals = job.collection, job.record or "", _Totals()
         if (live := await self._current(name)).duplicates:
             # A stand-in that is not compared itself must be there before its duplicates.
             built = await self._current(record)
@@ -440,9 +427,9 @@ class Rebuilder:
                 )
                 verified = True
             else:
-                count, result = built.sources, _result(live, built, totals)
-                end = ended(done=count, total=count, result=result)
-                if await self._generations.switch(live, built, ended=end):
+                result = _result(live, built, totals)
+                ended = self._jobs.done(job, built.sources, result)
+                if await self._generations.switch(live, built, ended=ended):
                     self._maintenance.schedule(name)
                     return
                 passes += 1

@@ -486,9 +486,9 @@ REINDEX = "reindex"
 FILES, INDEX = "index-file", "index"
 """Kinds of the jobs that index; their results are stored, and no worker continues them."""
 ANALYSIS = "analysis"
-"""Kind of the jobs that analyse a collection; the result is the analysis."""
+"""Kind of the jobs that analyse a collection, and of the record of its last analysis."""
 CONSOLIDATION = "consolidation"
-"""Kind of the jobs that consolidate a collection; the result is the report."""
+"""Kind of the jobs that consolidate a collection, and of the record of the last report."""
 HISTORY = "history"
 """Option of a job that indexes: the outcomes of the jobs of its kind before it, newest first."""
 
@@ -526,7 +526,7 @@ class Job:
     error: Mapping[str, Any] | None = None
     """``code``, ``message`` and ``hint`` if the job failed."""
     result: Mapping[str, Any] | None = None
-    """The result if the job is done; until then, that of the analysis before it."""
+    """The result if the job is done, unless it has a record of its own."""
 
     @property
     def running(self) -> bool:

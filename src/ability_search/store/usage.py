@@ -7,7 +7,17 @@ from dataclasses import dataclass
 from typing import Final
 
 from ability_search.store.port import RecordStore
-from ability_search.store.values import Add, Page, Put, Read, Record, Records, of_collection
+from ability_search.store.stored_collections import records_named
+from ability_search.store.values import (
+    Add,
+    Page,
+    Put,
+    Read,
+    Record,
+    Records,
+    Require,
+    of_collection,
+)
 
 _USAGE: Final = "usage"
 """Kind of the records; their keys are an agent and a chunkId."""
@@ -66,6 +76,24 @@ def count_uses(
         )
         for chunk_id, by in sorted(times.items(), key=lambda item: item[0] in marks)
     ]
+
+
+async def write_uses(store: RecordStore, changes: Sequence[Add]) -> None:
+    """Commit counts and marks; those of collections that are gone are left out.
+
+    Raises:
+        DatabaseUnavailable: as from :meth:`.RecordStore.commit`; not idempotent.
+    """
+    left = {change.scope: change.key[1] for change in changes}
+    while left:
+        there = [
+            Require(records_named(_collection(chunk_id)), at_least=1) for chunk_id in left.values()
+        ]
+        kept = [change for change in changes if change.scope in left]
+        committed = await store.commit([*there, *kept])
+        if committed.refused is None:
+            return
+        del left[list(left)[committed.refused]]
 
 
 async def read_uses(store: RecordStore, agent: str, chunk_ids: Sequence[str]) -> dict[str, Use]:

@@ -12,6 +12,7 @@ from typing import Any
 from tests.ability_search.flows.conftest import PATIENCE, Network
 
 from ability_search.collection import Collection
+from ability_search.index.jobs import job_of, jobs_of
 from ability_search.providers.embedder import EMBEDDINGS, RemoteEmbedder
 from ability_search.providers.transports import over_broker
 from ability_search.store.arcadedb.client import BrokerScripts
@@ -19,6 +20,7 @@ from ability_search.store.arcadedb.core import kind_type, link_type, source_type
 from ability_search.store.arcadedb.rows import chunk_row, link_row, source_row
 from ability_search.store.halves import all_records
 from ability_search.store.memory import MemoryStore
+from ability_search.store.records import Job
 from ability_search.store.statistics_cache import (
     EMPTY,
     TERMS,
@@ -244,6 +246,12 @@ async def under_construction(network: Network) -> list[Collection]:
     """Return the records that jobs build."""
     await asyncio.sleep(0)
     return [each for each in await read_collections(network.store) if "@" in each.name]
+
+
+async def jobs_listed(network: Network, name: str) -> list[Job]:
+    """Return the last job of each kind of a collection."""
+    await asyncio.sleep(0)
+    return list(map(job_of, await all_records(network.store, jobs_of(name))))
 
 
 async def expire_leases(network: Network) -> None:

@@ -16,7 +16,7 @@ from ability_search.search.query import CREATED_AT, age_path
 from ability_search.search.stage import Ports, option_stage, scorer
 from ability_search.store.port import RecordStore
 from ability_search.store.records import metadata_column
-from ability_search.store.usage import Use, count_uses, read_uses
+from ability_search.store.usage import Use, count_uses, read_uses, write_uses
 
 log = logging.getLogger(__name__)
 
@@ -166,6 +166,6 @@ class UseCounter:
         try:
             async with self._turn:
                 changes = count_uses(agent, shown, marks or {}, now=self._now())
-                await self._store.commit(changes)
+                await write_uses(self._store, changes)
         except SearchError as exc:
             log.warning("use of %d hits not counted: %s", len(shown), exc)

@@ -180,10 +180,7 @@ def replace_sources(
         {links}
         {_update_totals(source_t)}
         {_NESTED if replacement.nested else ""}
-        INSERT INTO Terms SET kind = 'terms', scope = :terms,
-            key = $c[0].fields.revision.format('%016d'), data = :added, fields = {{'base': false,
-            'removed': $gone.terms, 'removed_lengths': $gone.lengths}}, revision = 1,
-            createdAt = `date.currentTimestamp`(), updatedAt = `date.currentTimestamp`();
+        {_TERMS}
         LET now = SELECT FROM Collection WHERE key = :name;
         {COMMIT}
         RETURN {{'revision': $c[0].fields.revision, 'deleted': ifnull($old[0].chunks, 0),
@@ -195,6 +192,13 @@ def replace_sources(
 
 
 _NESTED = "UPDATE Collection SET fields.nested = true WHERE key = :name;"
+_TERMS = """
+        INSERT INTO Terms SET kind = 'terms', scope = :terms,
+            key = $c[0].fields.revision.format('%016d'), data = :added, fields = {'base': false,
+            'removed': $gone.terms, 'removed_lengths': $gone.lengths}, revision = 1,
+            createdAt = `date.currentTimestamp`(), updatedAt = `date.currentTimestamp`();
+        """
+"""Appends to the log of term statistics, see :mod:`ability_search.store.statistics_cache`."""
 _NOTHING = "{ ROLLBACK; RETURN {'revision': null}; }"
 _CHECK_STAGED = (
     "LET t = SELECT count(*) AS n FROM Staging WHERE token IN :staged;"

@@ -37,6 +37,11 @@ class Fake:
         raise AssertionError("counting reads nothing")
 
 
+def rows_of(params: Mapping[str, Any]) -> list[Any]:
+    """The rows that a loop of a statement is over."""
+    return next(each for each in params.values() if isinstance(each, list) and "scope" in each[0])
+
+
 def counting(database: Fake) -> UseCounter:
     return UseCounter(RecordSql(database), now=lambda: 7)
 
@@ -48,7 +53,7 @@ async def test_each_answer_is_one_statement() -> None:
     use.count("b", HITS[:1])
     use.count("b", [])
     await use.close()
-    first, second = (each["p0"] for each in database.written)
+    first, second = (rows_of(each) for each in database.written)
     assert [row["key"].split("\x1f") for row in first] == [["a", hit] for hit in HITS]
     assert [row["key"].split("\x1f") for row in second] == [["b", HITS[0]]]
     assert {row["scope"] for row in first} == {"collection/docs"}
