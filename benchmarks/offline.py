@@ -200,7 +200,7 @@ class MatrixStore(MemoryStore):
         found = {
             each.name: _rows(matrices, each, places[each.name], columns, whole) for each in searches
         }
-        return Searched(self._records.get(collection.name), found)
+        return Searched(self._collection(collection.name), found)
 
 
 def _rows(

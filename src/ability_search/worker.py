@@ -261,7 +261,7 @@ def build_services(
     sources = StoredSources(ports)
     indexing = IndexPipeline(ports, sources)
     maintenance = Maintenance(ports, statistics_cache, generations)
-    rebuilding = Rebuilder(ports, generations, indexing, sources, maintenance)
+    rebuilding = Rebuilder(ports, generations, jobs, indexing, sources, maintenance)
     reindexing = Reindexer(ports, generations, jobs, rebuilding, publish=publish or _unheard)
     return Services(
         ports=ports,

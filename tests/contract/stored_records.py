@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import count
 from typing import Any
 
 import pytest
+from tests.ability_search.index.ports_of import index_ports
 
 from ability_search.collection import Collection, new_type
 from ability_search.documents import SparseVector
 from ability_search.errors import GenerationGone
 from ability_search.filters.facets import facets_of
 from ability_search.filters.tree import Field, Filter, Not, OneOf
+from ability_search.index.generations import Generations
 from ability_search.store.pages import COUNTED, read_page, source_names
 from ability_search.store.port import Store
 from ability_search.store.records import (
@@ -28,7 +31,9 @@ from ability_search.store.records import (
     VectorSearch,
     WeightedChunk,
 )
-from ability_search.store.values import Chunks, Columns, Read, Sources
+from ability_search.store.registry import Registry
+from ability_search.store.stored_collections import put_collection
+from ability_search.store.values import Chunks, Columns, Put, Read, Sources
 from ability_search.text.term_statistics import TermStatistics
 
 DIMENSIONS = 8
@@ -58,6 +63,18 @@ def collection(name: str = "notes", **fields: Any) -> Collection:
             **fields,
         }
     )
+
+
+def record_row(stored: Collection) -> dict[str, Any]:
+    """The row of the record of a collection in ArcadeDB."""
+    put = put_collection(stored)
+    row = {"kind": put.kind, "scope": put.scope, "key": put.key[0], "fields": put.fields}
+    return row | {"revision": stored.revision, "createdAt": 1, "updatedAt": 1}
+
+
+def record_rows(*stored: Collection) -> dict[str, Any]:
+    """The answer of ArcadeDB to a single question for these records."""
+    return {"clock": [{"ms": 1}], "r0": [record_row(each) for each in stored]}
 
 
 def towards(*parts: float) -> tuple[float, ...]:
@@ -149,11 +166,39 @@ def statistics_of(chunks: Sequence[ChunkRecord]) -> TermStatistics:
     return TermStatistics.of_chunks([c.terms for c in chunks], [c.lengths for c in chunks])
 
 
+async def create(store: Store, new: Collection) -> Collection:
+    """Create a collection, or the record of a generation that is being built."""
+    return await Registry(store).create(new)
+
+
+async def change(store: Store, changed: Collection, **fields: Any) -> None:
+    """Change fields of a record."""
+    await Registry(store).update(changed, **fields)
+
+
+async def switch(
+    store: Store,
+    old: Collection,
+    built: Collection,
+    *,
+    grace: float = HOUR,
+    ended: Put | None = None,
+) -> Collection | None:
+    """Switch a collection to another generation; nothing is dropped."""
+    ports = index_ports(store, now=0)
+    database = ports.settings.database.model_copy(update={"grace_period": grace})
+    settings = replace(ports.settings, database=database)
+    generations = Generations(replace(ports, settings=settings))
+    switched = await generations.switch(old, built, ended=ended)
+    await generations.close()
+    return switched
+
+
 async def filled(
     store: Store, *chunks: ChunkRecord, name: str = "notes", **fields: Any
 ) -> Collection:
     """A new collection with these chunks; ``fields`` are those of the replacement."""
-    created = await store.create_collection(collection(name))
+    created = await create(store, collection(name))
     return (await put(store, created, *chunks, **fields)).collection if chunks else created
 
 

@@ -15,15 +15,16 @@ from hypothesis import strategies as st
 from tests.contract.conftest import arcadedb
 from tests.contract.stored_records import (
     DIMENSIONS,
-    HOUR,
     by_terms,
     by_vector,
     chunk,
     collection,
+    create,
     of,
     outdated,
     replacement,
     sources,
+    switch,
     towards,
 )
 from tests.examples import examples
@@ -34,6 +35,9 @@ from ability_search.store.memory import MemoryStore
 from ability_search.store.pages import count, read_all
 from ability_search.store.port import Store
 from ability_search.store.records import GraphRequest, Link, Replacement, Search
+from ability_search.store.registry import Registry
+from ability_search.store.statistics_cache import term_log
+from ability_search.store.stored_collections import read_collection
 from ability_search.store.values import KINDS_LAYER, Chunks, Columns, Count, Patch, Read, Sources
 
 pytestmark = pytest.mark.engine
@@ -142,7 +146,7 @@ class Replay:
                 await self.replace(change, number)
             case Rebuild():
                 if self.built is None:
-                    self.built = await self.store.create_collection(generation)
+                    self.built = await create(self.store, generation)
             case Switch():
                 await self.switch()
             case Reweigh(factor):
@@ -219,17 +223,9 @@ class Replay:
     async def switch(self) -> None:
         if self.built is None:
             return
-        new = replace(
-            self.built,
-            name=self.name,
-            generation=self.live.generation + 1,
-            revision=max(self.live.revision, self.built.revision) + 1,
-        )
-        switched = await self.store.switch_generation(
-            self.live, self.built, new, grace=HOUR, result={}
-        )
-        self.log.append(switched)
-        self.live, self.built = new, None
+        switched = await switch(self.store, self.live, self.built)
+        assert switched is not None
+        self.live, self.built = switched, None
 
     async def reweigh(self, factor: int) -> None:
         for layer in ("", KINDS_LAYER):
@@ -253,7 +249,7 @@ class Replay:
         found: dict[str, Any] = {"log": self.log}
         for label, each in (("live", self.live), ("built", self.built)):
             if each is not None:
-                record = await self.store.collection(each.name)
+                record = await read_collection(self.store, each.name)
                 assert record is not None
                 found[label] = (replace(record, updated_at=0), await self.contents_of(record))
         return found
@@ -264,7 +260,7 @@ class Replay:
             "searches": await self.searches(record),
             "statistics": [
                 (each.revision, sorted(list(terms) for terms in each.removed), each.added)
-                for each in await store.term_statistics(generation, after=0)
+                for each in await term_log(store, generation)
             ],
             "sources": await sources(store, record),
             "records": [
@@ -373,8 +369,7 @@ async def _compare(pair: Pair, changed: list[Change]) -> None:
     name = f"n{next(pair.names)}"
     first = collection(name)
     replays = [
-        Replay(store, name, await store.create_collection(first))
-        for store in (MemoryStore(), pair.arcade)
+        Replay(store, name, await create(store, first)) for store in (MemoryStore(), pair.arcade)
     ]
     for number, change in enumerate(changed, start=1):
         generation = collection(f"{name}@{number}")
@@ -383,7 +378,8 @@ async def _compare(pair: Pair, changed: list[Change]) -> None:
     memory, arcade = [await replay.answers() for replay in replays]
     assert memory == arcade
     for replay in replays:
+        registry = Registry(replay.store)
         if replay.built is not None:
-            assert await replay.store.delete_collection(replay.built)
-        assert await replay.store.delete_collection(replay.live)
+            assert await registry.drop(replay.built)
+        assert await registry.drop(replay.live)
         await replay.store.drop_generation(first.type)

@@ -9,6 +9,7 @@ import pytest
 from tests.contract.stored_records import (
     by_terms,
     by_vector,
+    change,
     chunk,
     collection,
     filled,
@@ -28,12 +29,13 @@ from ability_search.filters.tree import Not
 from ability_search.store.pages import GENERATED, read_all
 from ability_search.store.port import Store
 from ability_search.store.records import Link
+from ability_search.store.stored_collections import read_collection
 from ability_search.store.values import KINDS_LAYER, Chunks, Columns, Patch, Read
 
 
 async def counts(store: Store, within: Collection) -> tuple[int, int, int, int, int]:
     """Sources, chunks, tokens, chunks of kinds and duplicates of the record."""
-    record = await store.collection(within.name)
+    record = await read_collection(store, within.name)
     assert record is not None
     return record.sources, record.chunks, record.tokens, record.kind_chunks, record.duplicates
 
@@ -42,7 +44,7 @@ async def test_replacement_reports_what_it_did(store: Store) -> None:
     created = await filled(store)
     first = await put(store, created, chunk("a"), chunk("a", 1), chunk("b", tokens=2))
     assert (first.deleted, first.inserted, first.replaced) == (0, 3, 0)
-    assert first.collection == await store.collection("notes")
+    assert first.collection == await read_collection(store, "notes")
     assert first.collection.revision == created.revision + 1
     assert first.collection.updated_at > created.updated_at
     assert (first.collection.tokens_min, first.collection.tokens_max) == (2, 5)
@@ -152,7 +154,7 @@ async def test_unknown_record_is_not_written_to(store: Store) -> None:
     await filled(store, chunk("a"))
     assert await store.replace(collection(), replacement(chunk("b"))) is None
     assert await store.replace(collection("other"), replacement(chunk("b"))) is None
-    stored = await store.collection("notes")
+    stored = await read_collection(store, "notes")
     assert stored is not None
     assert (stored.revision, stored.chunks) == (1, 1)
 
@@ -209,7 +211,7 @@ async def test_nothing_is_written_if_a_stand_in_has_changed(
     stored = await filled(store, chunk("a"), chunk("b", duplicate_of="notes:a:0"))
     late = chunk("c", duplicate_of="notes:a:0")
     assert await store.replace(stored, replacement(late, gone=["a"], stand_ins=stand_ins)) is None
-    assert await store.collection("notes") == stored
+    assert await read_collection(store, "notes") == stored
     assert await found_ids(store, stored, by_vector()) == ["notes:a:0"]
     assert await sources(store, stored) == ["a", "b"]
 
@@ -290,7 +292,7 @@ async def test_vector_graphs_are_built_for_chunks_and_kinds(store: Store) -> Non
     stored = await filled(store, chunk("a"), chunk("a/t", of="a", kind="title"))
     settled = await store.settle(stored)
     assert settled == replace(stored, graph=True, kind_graph=True)
-    assert await store.collection("notes") == settled
+    assert await read_collection(store, "notes") == settled
     for kinds in (False, True):
         search = by_vector(kinds=kinds, exact=False)
         assert len(await found_ids(store, stored, search)) == 1
@@ -320,7 +322,7 @@ async def test_outdated_weights_are_listed_by_chunk_id(store: Store) -> None:
 
 async def test_chunks_with_weights_of_another_average_length_are_not_written(store: Store) -> None:
     stored = await filled(store, chunk("a"))
-    await store.update_collection(stored, {"average_length": 20.0})
+    await change(store, stored, average_length=20.0)
     assert await store.replace(stored, replacement(chunk("b"))) is None
     assert await sources(store, stored) == ["a"]
     await put(store, replace(stored, average_length=20.0), chunk("b"))

@@ -1,4 +1,4 @@
-"""Jobs: leases, owners, progress and what they leave behind; and the use of chunks."""
+"""Jobs: leases, owners, progress and what they leave behind."""
 
 from __future__ import annotations
 
@@ -6,233 +6,224 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.contract.stored_records import HOUR, collection, filled
+from tests.contract.stored_records import collection
 
 from ability_search.collection import Collection
+from ability_search.errors import SearchError
+from ability_search.index.jobs import (
+    Jobs,
+    Progress,
+    job_of,
+    jobs_of,
+    records_under_construction,
+)
+from ability_search.store.pages import read_all
 from ability_search.store.port import Store
-from ability_search.store.records import Job, Use
+from ability_search.store.records import Job
+from ability_search.store.stored_collections import (
+    due_generations,
+    read_collection,
+    read_collections,
+)
+from ability_search.store.values import Read
 
-EXPIRED = -1
+HOUR = 3600.0
+EXPIRED = -0.001
 """A lease that is over at once."""
 
 
 def job(identifier: str = "1", kind: str = "reindex", **fields: Any) -> Job:
     record = f"notes@{identifier}" if kind == "reindex" else None
-    new = Job(id=identifier, kind=kind, collection="notes", owner="one", record=record)
-    return replace(new, **fields)
+    return replace(Job(id=identifier, kind=kind, collection="notes", record=record), **fields)
 
 
-async def begun(store: Store, new: Job, *, lease: int = HOUR) -> Collection:
+async def begun(jobs: Jobs, store: Store, new: Job, *, last: Job | None = None) -> Collection:
     """Begin a job that builds a generation; return the record of that."""
     built = collection(str(new.record))
     await store.create_generation(built)
-    assert await store.begin_job(new, lease=lease, built=built)
+    assert await jobs.begin(new, built, last=last)
     return built
 
 
+def worker(store: Store, lease: float = HOUR) -> Jobs:
+    return Jobs(store, lease=lease)
+
+
 async def stored(store: Store, kind: str = "reindex") -> Job:
-    found = await store.job("notes", kind)
+    found = await worker(store).find("notes", kind)
     assert found is not None
     return found
 
 
+async def listed(store: Store, collection: str) -> list[Job]:
+    return list(map(job_of, await read_all(store, Read(jobs_of(collection)))))
+
+
 async def test_begun_job_is_running(store: Store) -> None:
-    built = await begun(
-        store, job(options={"model": "words", "n": [1, 2]}, stage="reading", total=5)
-    )
+    one = worker(store)
+    new = job(options={"model": "words", "n": [1, 2]}, stage="reading", total=5)
+    built = await begun(one, store, new)
     found = await stored(store)
-    assert (found.id, found.owner, found.record) == ("1", "one", built.name)
+    assert (found.id, found.record, found.builds) == ("1", built.name, built.type)
+    assert found.owner
     assert (found.state, found.expired, found.stage) == ("running", False, "reading")
     assert (found.done, found.total, found.lost, found.lost_at) == (0, 5, 0, -1)
     assert found.options == {"model": "words", "n": [1, 2]}
     assert found.started_at == found.updated_at > 0
-    assert await store.collection(built.name) == built
-    assert await store.records_under_construction() == {built.name}
-    assert await store.orphaned_jobs("reindex") == []
+    assert await read_collection(store, built.name) == built
+    assert await records_under_construction(store) == {built.name}
+    assert await one.orphaned("reindex") == []
 
 
 async def test_jobs_of_a_collection_are_listed_by_kind(store: Store) -> None:
-    await begun(store, job())
-    assert await store.begin_job(job("2", "index-file"), lease=HOUR, built=None)
-    other = job("3", "index-file", collection="other")
-    assert await store.begin_job(other, lease=HOUR, built=None)
-    assert [each.id for each in await store.jobs("notes")] == ["2", "1"]
-    assert [each.id for each in await store.jobs("other")] == ["3"]
-    assert await store.job("notes", "unknown") is None
+    one = worker(store)
+    await begun(one, store, job())
+    assert await one.begin(job("2", "index-file"))
+    assert await one.begin(job("3", "index-file", collection="other"))
+    assert [each.id for each in await listed(store, "notes")] == ["2", "1"]
+    assert [each.id for each in await listed(store, "other")] == ["3"]
+    assert await one.find("notes", "unknown") is None
 
 
 async def test_job_without_a_generation_replaces_the_last_one(store: Store) -> None:
-    assert await store.begin_job(job("1", "index-file"), lease=HOUR, built=None)
-    assert await store.begin_job(job("2", "index-file", owner="two"), lease=HOUR, built=None)
-    (found,) = await store.jobs("notes")
-    assert (found.id, found.owner) == ("2", "two")
+    one = worker(store)
+    first = await one.begin(job("1", "index-file"))
+    assert first is not None
+    assert await one.end(first, "failed", error={"code": "internal"}, result={"n": 1})
+    second = await worker(store).begin(job("2", "index-file"))
+    assert second is not None
+    (found,) = await listed(store, "notes")
+    assert (found.id, found.owner, found.state) == ("2", second.owner, "running")
+    assert (found.error, found.result) == (None, None)
 
 
 @pytest.mark.parametrize("id_", ["1", "2"])
-async def test_only_one_worker_builds_a_generation(store: Store, id_: str) -> None:
-    await begun(store, job())
+@pytest.mark.parametrize("seen", [True, False])
+async def test_only_one_worker_builds_a_generation(store: Store, id_: str, seen: bool) -> None:
+    await begun(worker(store), store, job())
     built = collection("notes@2")
-    second = job(id_, owner="two", record=built.name)
-    assert not await store.begin_job(second, lease=HOUR, built=built)
-    assert (await stored(store)).id == "1"
-    assert await store.collection(built.name) is None
+    second = job(id_, record=built.name)
+    last = await stored(store) if seen else None
+    assert not await worker(store).begin(second, built, last=last)
+    assert (await stored(store)).record == "notes@1"
+    assert await read_collection(store, built.name) is None
 
 
-async def test_new_job_discards_what_an_abandoned_one_was_building(store: Store) -> None:
-    old = await begun(store, job(), lease=EXPIRED)
-    new = await begun(store, job("2", owner="two"))
+@pytest.mark.parametrize("seen", [True, False])
+async def test_new_job_discards_what_an_abandoned_one_was_building(
+    store: Store, seen: bool
+) -> None:
+    old = await begun(worker(store, EXPIRED), store, job())
+    last = await stored(store) if seen else None
+    new = await begun(worker(store), store, job("2"), last=last)
     assert (await stored(store)).id == "2"
-    assert await store.collections() == [new]
-    assert await store.due_generations() == [old.type]
+    assert await read_collections(store) == [new]
+    assert await due_generations(store) == [old.type]
+
+
+async def test_job_that_was_renewed_since_is_not_replaced(store: Store) -> None:
+    one = worker(store, EXPIRED)
+    await begun(one, store, job())
+    last = await stored(store)
+    assert last.expired
+    one._lease = 3_600_000
+    assert await one.renew(last, Progress(1, 2, "writing"))
+    built = collection("notes@2")
+    assert not await worker(store).begin(job("2", record=built.name), built, last=last)
 
 
 async def test_job_with_an_expired_lease_is_orphaned(store: Store) -> None:
-    await begun(store, job(), lease=EXPIRED)
-    (orphan,) = await store.orphaned_jobs("reindex")
-    assert (orphan.id, orphan.expired, orphan.owner) == ("1", True, "one")
-    assert await store.orphaned_jobs("index-file") == []
+    one = worker(store, EXPIRED)
+    await begun(one, store, job())
+    (orphan,) = await one.orphaned("reindex")
+    assert (orphan.id, orphan.expired) == ("1", True)
+    assert orphan.owner
+    assert await one.orphaned("index-file") == []
     assert (await stored(store)).expired
-    assert await store.records_under_construction() == {"notes@1"}
+    assert await records_under_construction(store) == {"notes@1"}
 
 
 async def test_orphaned_job_is_claimed_once(store: Store) -> None:
-    built = await begun(store, job(), lease=EXPIRED)
+    one, two, three = worker(store, EXPIRED), worker(store), worker(store)
+    built = await begun(one, store, job())
     orphan = await stored(store)
-
-    async def claim(owner: str, record: str) -> bool:
-        return await store.claim_job(
-            orphan, owner=owner, record=record, lease=HOUR, lost=1, lost_at=3
-        )
-
-    assert await claim("two", "notes@b")
-    assert not await claim("three", "notes@c")
+    claimed = await two.claim(orphan)
+    assert claimed is not None and claimed.record is not None
+    assert await three.claim(orphan) is None
     found = await stored(store)
-    assert (found.owner, found.record, found.expired) == ("two", "notes@b", False)
-    assert (found.lost, found.lost_at) == (1, 3)
-    assert await store.collections() == [replace(built, name="notes@b")]
-    assert not await store.renew_job(orphan, owner="one", lease=HOUR, done=1, total=2, stage="")
+    assert (found.owner, found.record, found.expired) == (claimed.owner, claimed.record, False)
+    assert (found.lost, found.lost_at) == (1, 0)
+    assert await read_collections(store) == [replace(built, name=claimed.record)]
+    assert not await one.renew(orphan, Progress(1, 2, ""))
+    assert await two.renew(claimed, Progress(1, 2, ""))
 
 
 async def test_held_job_is_not_claimed(store: Store) -> None:
-    await begun(store, job())
+    await begun(worker(store), store, job())
     held = await stored(store)
-    assert not await store.claim_job(
-        held, owner="two", record="notes@b", lease=HOUR, lost=0, lost_at=0
-    )
+    assert await worker(store).claim(held) is None
+    assert await worker(store).claim(replace(held, expired=True, revision=0)) is None
     assert await stored(store) == held
 
 
 async def test_renewed_job_records_its_progress(store: Store) -> None:
-    await begun(store, job(), lease=EXPIRED)
+    one = worker(store, EXPIRED)
+    await begun(one, store, job())
     own = await stored(store)
-    assert await store.renew_job(own, owner="one", lease=HOUR, done=2, total=9, stage="writing")
+    one._lease = 3_600_000
+    assert await one.renew(own, Progress(2, 9, "writing"))
     found = await stored(store)
     assert (found.done, found.total, found.stage, found.expired) == (2, 9, "writing", False)
-    assert not await store.renew_job(own, owner="two", lease=HOUR, done=5, total=9, stage="")
+    assert not await worker(store).renew(own, Progress(5, 9, ""))
     assert await stored(store) == found
 
 
-async def test_negative_lease_releases_a_job(store: Store) -> None:
-    await begun(store, job())
+async def test_released_job_has_no_owner(store: Store) -> None:
+    one = worker(store)
+    await begun(one, store, job())
     own = await stored(store)
-    assert await store.renew_job(own, owner="one", lease=EXPIRED, done=2, total=9, stage="")
+    await one.release(own, Progress(2, 9, ""))
     found = await stored(store)
     assert (found.owner, found.state, found.expired) == (None, "running", True)
-    assert not await store.renew_job(own, owner="one", lease=HOUR, done=3, total=9, stage="")
+    assert not await one.renew(own, Progress(3, 9, ""))
+    assert await worker(store).claim(found)
 
 
 @pytest.mark.parametrize("state", ["done", "failed", "cancelled"])
 async def test_ended_job_discards_what_it_was_building(store: Store, state: str) -> None:
-    built = await begun(store, job())
+    one = worker(store)
+    built = await begun(one, store, job())
     own = await stored(store)
     fields = {"error": {"code": "internal", "message": "m", "hint": ""}, "done": 4}
-    assert await store.end_job(own, owner="one", state=state, fields=fields)
+    assert await one.end(own, state, **fields)
     found = await stored(store)
     assert (found.state, found.owner, found.record, found.expired) == (state, None, None, False)
     assert (found.error, found.done) == (fields["error"], 4)
-    assert await store.collections() == []
-    assert await store.due_generations() == [built.type]
-    assert await store.records_under_construction() == set()
-    assert not await store.end_job(own, owner="one", state="failed", fields={})
-    assert not await store.renew_job(own, owner="one", lease=HOUR, done=5, total=9, stage="")
+    assert await read_collections(store) == []
+    assert await due_generations(store) == [built.type]
+    assert await records_under_construction(store) == set()
+    assert not await one.fail(own, SearchError("late"))
+    assert not await one.renew(own, Progress(5, 9, ""))
+    assert state == "cancelled" or not await one.cancel(own)
     assert (await stored(store)).state == state
 
 
-async def test_job_of_another_worker_is_ended_by_nobody_in_particular(store: Store) -> None:
-    await begun(store, job())
-    own = await stored(store)
-    assert not await store.end_job(own, owner="two", state="failed", fields={})
-    assert not await store.end_job(replace(own, id="2"), owner=None, state="failed", fields={})
+async def test_job_of_another_worker_is_cancelled_but_not_ended(store: Store) -> None:
+    built = await begun(worker(store), store, job())
+    own, two = await stored(store), worker(store)
+    assert not await two.end(own, "failed")
+    assert not await two.cancel(replace(own, id="2"))
     assert (await stored(store)).running
-    assert await store.end_job(own, owner=None, state="cancelled", fields={})
+    assert await two.cancel(own)
     assert (await stored(store)).state == "cancelled"
+    assert await due_generations(store) == [built.type]
 
 
-# The use of chunks
-
-
-async def test_uses_are_counted_for_each_agent(store: Store) -> None:
-    await filled(store)
-    await filled(store, name="other")
-    shown = [("notes", "notes:a:0"), ("other", "other:b:0")]
-    await store.count_uses("agent", shown, now=5)
-    await store.count_uses("agent", shown[:1], now=9)
-    await store.count_uses("someone", shown[:1], now=7)
-    assert await store.uses("agent", ["notes:a:0", "other:b:0", "notes:c:0"]) == {
-        "notes:a:0": Use("agent", "notes", "notes:a:0", 2, 9),
-        "other:b:0": Use("agent", "other", "other:b:0", 1, 5),
-    }
-    assert await store.uses("nobody", ["notes:a:0"]) == {}
-    assert await store.uses("agent", []) == {}
-    assert await store.agents("notes") == ["agent", "someone"]
-    assert await store.uses_of("agent", "notes", after="", limit=9) == [
-        Use("agent", "notes", "notes:a:0", 2, 9)
-    ]
-
-
-async def test_uses_of_a_collection_that_is_gone_are_not_counted(store: Store) -> None:
-    await filled(store)
-    await store.count_uses("agent", [("gone", "gone:a:0"), ("notes", "notes:a:0")], now=5)
-    assert await store.agents("gone") == []
-    assert (await store.uses("agent", ["gone:a:0", "notes:a:0"])).keys() == {"notes:a:0"}
-
-
-async def test_last_mark_of_an_agent_is_kept(store: Store) -> None:
-    await filled(store)
-    marks = {"notes:a:0": True, "notes:b:0": False, "gone:a:0": True}
-    await store.count_uses("agent", [("notes", "notes:a:0")], marks=marks, now=5)
-    await store.count_uses("agent", [("notes", "notes:a:0")], now=6)
-    await store.count_uses("agent", [], marks={"notes:b:0": True}, now=7)
-    expected = [
-        Use("agent", "notes", "notes:a:0", 2, 6, useful=True),
-        Use("agent", "notes", "notes:b:0", 0, 7, useful=True),
-    ]
-    assert await store.uses_of("agent", "notes", after="", limit=9) == expected
-    await store.put_uses([replace(use, agent="copy") for use in expected])
-    assert [use.useful for use in (await store.uses("copy", list(marks))).values()] == [True, True]
-
-
-async def test_uses_are_paged_by_chunk_id(store: Store) -> None:
-    uses = [Use("agent", "notes", f"notes:{name}:0", 1, 5) for name in "cab"]
-    others = [
-        Use("agent", "notes-2", "notes-2:a:0", 1, 5),
-        Use("agent", "note", "note:a:0", 1, 5),
-        Use("someone", "notes", "notes:a:0", 3, 5),
-    ]
-    await store.put_uses([*uses, *others])
-    page = await store.uses_of("agent", "notes", after="", limit=2)
-    assert [use.chunk_id for use in page] == ["notes:a:0", "notes:b:0"]
-    page = await store.uses_of("agent", "notes", after="notes:b:0", limit=2)
-    assert [use.chunk_id for use in page] == ["notes:c:0"]
-
-
-async def test_put_uses_replace_counts_and_deleted_ones_are_gone(store: Store) -> None:
-    await store.put_uses([Use("agent", "notes", "notes:a:0", 1, 5)])
-    await store.put_uses(
-        [Use("agent", "notes", "notes:a:0", 7, 6), Use("agent", "x", "x:a:0", 1, 1)]
-    )
-    assert (await store.uses("agent", ["notes:a:0"]))["notes:a:0"].uses == 7
-    await store.delete_uses("notes")
-    await store.delete_uses("notes")
-    assert await store.agents("notes") == []
-    assert (await store.uses("agent", ["notes:a:0", "x:a:0"])).keys() == {"x:a:0"}
+async def test_job_that_was_taken_over_since_is_cancelled(store: Store) -> None:
+    built = await begun(worker(store, EXPIRED), store, job())
+    seen = await stored(store)
+    assert await worker(store).claim(seen)
+    assert await worker(store).cancel(seen)
+    assert (await stored(store)).state == "cancelled"
+    assert await read_collections(store) == []
+    assert await due_generations(store) == [built.type]

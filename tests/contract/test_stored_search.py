@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import Sequence
 from dataclasses import replace
@@ -25,6 +26,7 @@ from tests.contract.stored_records import (
 
 from ability_search.collection import Collection
 from ability_search.filters.tree import And, Compare, Field, Not, OneOf
+from ability_search.store import statistics_cache
 from ability_search.store.port import Store
 from ability_search.store.records import (
     VALUE_LENGTH,
@@ -34,7 +36,7 @@ from ability_search.store.records import (
     Search,
     metadata_column,
 )
-from ability_search.store.statistics_cache import EMPTY, advanced
+from ability_search.store.statistics_cache import EMPTY, StatisticsCache, advanced, term_log
 from ability_search.store.values import Columns
 from ability_search.text.term_statistics import TermStatistics
 
@@ -485,7 +487,7 @@ async def test_changes_of_term_statistics_are_logged_in_order(store: Store) -> N
     first = await put(store, created, old)
     second = await put(store, first.collection, new, chunk("a/title", of="a", kind="title"))
     third = await put(store, second.collection, gone=["a"])
-    log = await store.term_statistics(created.type, after=0)
+    log = await term_log(store, created.type)
     assert [each.revision for each in log] == [
         each.collection.revision for each in (first, second, third)
     ]
@@ -495,37 +497,42 @@ async def test_changes_of_term_statistics_are_logged_in_order(store: Store) -> N
     added = [TermStatistics.from_bytes(each.added) for each in log[:2] if each.added]
     assert added == [statistics_of([old]), statistics_of([new])]
     assert log[2].added is None
-    later = await store.term_statistics(created.type, after=log[0].revision)
+    later = await term_log(store, created.type, after=log[0].revision)
     assert [each.revision for each in later] == [each.revision for each in log[1:]]
 
 
 async def test_term_statistics_are_complete_whenever_they_are_read_during_a_fold(
-    store: Store,
+    store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(statistics_cache, "_FOLD_AFTER", 2)
+    cache = StatisticsCache(store)
+    stored = await filled(store, chunk("a"))
+    before = await term_log(store, stored.type)
+    assert not await cache.fold(stored)
+    stored = (await put(store, stored, chunk("b"))).collection
+    plain = await term_log(store, stored.type)
+    assert await cache.fold(stored)
+    assert not await cache.fold(stored)
+    log = await term_log(store, stored.type)
+    assert [(each.revision, each.base) for each in log] == [(1, False), (2, True)]
+    everything = statistics_of([chunk("a"), chunk("b")])
+    for seen in (plain, log, log[1:]):
+        assert advanced(EMPTY, seen, 2).statistics == everything
+    assert advanced(advanced(EMPTY, before, 1), log[1:], 2).statistics == everything
+    for source in "cd":
+        stored = (await put(store, stored, chunk(source))).collection
+    assert await cache.fold(stored)
+    log = await term_log(store, stored.type)
+    assert [(each.revision, each.base) for each in log] == [(2, True), (3, False), (4, True)]
+    assert advanced(EMPTY, log, 4).statistics == statistics_of([chunk(each) for each in "abcd"])
+
+
+async def test_one_of_two_workers_folds_a_log(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(statistics_cache, "_FOLD_AFTER", 2)
     stored = await filled(store, chunk("a"))
     stored = (await put(store, stored, chunk("b"))).collection
-    revision = stored.revision
-    later = (await put(store, stored, chunk("c"))).collection
-    merged = statistics_of([chunk("a"), chunk("b")]).to_bytes()
-
-    async def fold(*, count: int, unused: int = 0) -> bool:
-        return await store.fold_term_statistics(
-            stored.type, revision=revision, count=count, unused=unused, merged=merged
-        )
-
-    before = await store.term_statistics(stored.type, after=0)
-    assert not await fold(count=3)
-    assert await store.term_statistics(stored.type, after=0) == before
-    assert await fold(count=2)
-    assert not await fold(count=2)
-    log = await store.term_statistics(stored.type, after=0)
-    (base,) = (each for each in log if each.base)
-    assert [each for each in log if each is not base] == before
-    assert (base.revision, base.added, list(base.removed)) == (revision, merged, [])
-    everything = statistics_of([chunk("a"), chunk("b"), chunk("c")])
-    for seen in (before, log, [base, before[-1]]):
-        assert advanced(EMPTY, seen, later.revision).statistics == everything
-    assert await fold(count=3, unused=revision)
-    log = await store.term_statistics(stored.type, after=0)
-    assert [each.revision for each in log] == [revision] * 3 + [later.revision]
-    assert advanced(EMPTY, log, later.revision).statistics == everything
+    folds = await asyncio.gather(*(StatisticsCache(store).fold(stored) for _ in range(3)))
+    assert folds.count(True) == 1
+    assert [each.base for each in await term_log(store, stored.type)] == [False, True]

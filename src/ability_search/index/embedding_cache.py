@@ -22,6 +22,7 @@ from ability_search.index.index_ports import IndexPorts
 from ability_search.index.preparation import vector_key
 from ability_search.ops.metrics.metric_table import EMBEDDING_TEXTS
 from ability_search.store.pages import read_together
+from ability_search.store.stored_collections import read_collections
 from ability_search.store.values import KINDS_LAYER, Chunks, Columns, Read
 
 log = logging.getLogger(__name__)
@@ -105,7 +106,7 @@ class EmbeddingCache:
     async def _places(self) -> Sequence[Place] | None:
         """Find the places that may have vectors; return those of the generation itself."""
         async with asyncio.timeout(_PATIENCE):
-            records = await self._store.collections()
+            records = await read_collections(self._store)
         live = public_name(self._record)
         same = {each.name: each for each in records if each.model == self._model}
         own, replaced = same.pop(self._record, None), same.pop(live, None)

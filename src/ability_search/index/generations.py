@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from dataclasses import replace
-from typing import Any
 
 from ability_search.collection import Collection, type_created_at
-from ability_search.errors import SearchError
+from ability_search.errors import GenerationGone, SearchError
 from ability_search.filters.tree import Not
 from ability_search.index.index_ports import IndexPorts
+from ability_search.index.jobs import records_under_construction
 from ability_search.store.pages import GENERATED, read_together
 from ability_search.store.port import ReadStore
-from ability_search.store.values import Columns, Read, Sources
+from ability_search.store.stored_collections import (
+    delete_collection,
+    due_generations,
+    put_collection,
+    retire,
+)
+from ability_search.store.values import Change, Columns, Put, Read, Sources
 
 log = logging.getLogger(__name__)
 
@@ -36,14 +42,14 @@ class Generations:
         self._dropping: set[asyncio.Task[None]] = set()
 
     async def switch(
-        self, old: Collection, built: Collection, result: Mapping[str, Any] | None = None
+        self, old: Collection, built: Collection, *, ended: Put | None = None
     ) -> Collection | None:
         """Switch a collection to the generation built under the record of ``built``.
 
         Args:
             old: The collection as it is.
-            built: Its replacement. The job that built it is marked as done.
-            result: The result of that job.
+            built: Its replacement.
+            ended: The change of the record of the job that built it, if there is one.
 
         Returns:
             The collection after the switch; ``None`` if either record changed meanwhile.
@@ -57,9 +63,14 @@ class Generations:
             revision=max(old.revision, built.revision) + 1,
             created_at=old.created_at,
         )
-        if not await self._store.switch_generation(
-            old, built, new, grace=round(self._grace * 1000), result=result or {}
-        ):
+        changes: list[Change] = [
+            # Gone, if another worker has taken over the job.
+            delete_collection(built, revision=built.revision),
+            put_collection(new, where={"type": old.type, "revision": old.revision}),
+            retire(old.type, grace=round(self._grace * 1000)),
+            *([] if ended is None else [ended]),
+        ]
+        if not (await self._store.commit(changes)).done:
             return None
         self.drop_soon(after=self._grace)
         return new
@@ -73,16 +84,22 @@ class Generations:
 
         Returns:
             The collection; ``None`` if one of that name exists by now.
+
+        Raises:
+            GenerationGone: if the record it was built under is gone.
         """
         new = replace(
             built, name=built.public_name, revision=built.revision + 1, created_at=created_at
         )
         self._registry.forget(built.name)
-        return new if await self._store.publish_generation(built, new) else None
+        committed = await self._store.commit([delete_collection(built), put_collection(new)])
+        if committed.refused == 0:
+            raise GenerationGone(built.type)
+        return new if committed.done else None
 
     async def drop_due(self) -> None:
         """Drop the generations that are due."""
-        for generation in await self._store.due_generations():
+        for generation in await due_generations(self._store):
             await self.drop(generation)
 
     async def sweep(self, *, before: int) -> None:
@@ -92,7 +109,7 @@ class Generations:
         """
         records = await self._registry.records()
         # Read last: a job that is taken over meanwhile renames its record to one not listed here.
-        wanted = await self._store.records_under_construction()
+        wanted = await records_under_construction(self._store)
         for record in records:
             if record.name in wanted or record.name == record.public_name:
                 continue

@@ -7,13 +7,22 @@ import logging
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from ability_search.collection import Collection
 from ability_search.errors import Busy, Cancelled, SearchError
-from ability_search.store.port import JobStore
+from ability_search.store.pages import read_all
+from ability_search.store.port import RecordStore
 from ability_search.store.records import FILES, HISTORY, INDEX, Job
+from ability_search.store.stored_collections import (
+    delete_collection,
+    discard_record,
+    put_collection,
+    read_collection,
+    retire,
+)
+from ability_search.store.values import Change, Put, Read, Record, Records, Scalar, of_collection
 from ability_search.wire import COMPLETED, FAILED, PROGRESS
 
 log = logging.getLogger(__name__)
@@ -22,6 +31,11 @@ log = logging.getLogger(__name__)
 Publish = Callable[[str, dict[str, Any]], Awaitable[None]]
 """A function that publishes an event on a channel; never raises."""
 
+_JOB = "job"
+"""Kind of the records of jobs, by the kind of the job: the last one of each."""
+_RUNNING: Mapping[str, Scalar | None] = {"state": "running"}
+_BESIDE = ("kind", "collection", "expired", "started_at", "updated_at", "revision")
+_FIELDS = tuple(each.name for each in fields(Job) if each.name not in _BESIDE)
 _BEATS = 3
 """Number of renewals within the duration of a lease."""
 _RELEASED = -1
@@ -54,7 +68,7 @@ class Jobs:
         lease: Seconds after which another worker may claim a job that is not renewed.
     """
 
-    def __init__(self, store: JobStore, *, lease: float) -> None:
+    def __init__(self, store: RecordStore, *, lease: float) -> None:
         self._store = store
         self._worker = secrets.token_hex(8)
         self._lease = round(lease * 1000)
@@ -64,25 +78,49 @@ class Jobs:
 
     async def find(self, collection: str, kind: str) -> Job | None:
         """Return the last job of a kind; ``None`` if there is none."""
-        return await self._store.job(collection, kind)
+        found = await read_all(self._store, Read(replace(jobs_of(collection), keys=[(kind,)])))
+        return job_of(found[0]) if found else None
 
-    async def begin(self, job: Job, built: Collection | None = None) -> Job | None:
+    async def orphaned(self, kind: str) -> list[Job]:
+        """Return the running jobs of a kind whose lease has expired."""
+        found = await read_all(self._store, Read(Records(_JOB, where=_RUNNING, expired=True)))
+        return [job_of(record) for record in found if record.key == (kind,)]
+
+    async def begin(
+        self, job: Job, built: Collection | None = None, *, last: Job | None = None
+    ) -> Job | None:
         """Record a new job of this worker in place of the last job of its kind.
 
         Args:
             job: The new job.
             built: The record of the generation that the job builds, if it builds one. Then only
-                one worker may have a job of this kind.
+                one worker may have a job of this kind, and what the last one left is discarded.
+            last: The last job of its kind, if it builds generations.
 
         Returns:
             The job; ``None`` if another worker owns the last one.
         """
-        job = replace(job, owner=self._worker)
-        return job if await self._store.begin_job(job, lease=self._lease, built=built) else None
+        job = replace(job, owner=self._worker, builds=None if built is None else built.type)
+        new = {name: getattr(job, name) for name in _FIELDS}
+        put = replace(self._changed(job, new), merge=False, fresh=True, lease=self._lease)
+        if built is None:
+            await self._store.commit([put])
+            return job
+        while last is None or not last.running or last.expired:
+            put = replace(put, revision=0 if last is None else last.revision)
+            begun = await self._store.commit([put, *_discarded(last), put_collection(built)])
+            if begun.done:
+                return job
+            last = None if begun.record is None else job_of(begun.record)
+        return None
 
     async def claim(self, job: Job) -> Job | None:
-        """Take over a job without a worker; return ``None`` if another worker was faster."""
-        if job.record is None:
+        """Take over a job without a worker; return ``None`` if another worker was faster.
+
+        The record of its generation is renamed: a previous owner that is still running then writes
+        to a record that does not exist.
+        """
+        if job.record is None or not job.expired:
             return None
         record = new_record(job.collection)
         claimed = replace(
@@ -93,15 +131,25 @@ class Jobs:
             lost=job.losses,
             lost_at=job.done,
         )
-        done = await self._store.claim_job(
-            job,
-            owner=self._worker,
-            record=record,
+        names = ("owner", "record", "lost", "lost_at")
+        taken = replace(
+            self._changed(claimed, {name: getattr(claimed, name) for name in names}),
+            revision=job.revision,
             lease=self._lease,
-            lost=claimed.lost,
-            lost_at=claimed.lost_at,
         )
-        return claimed if done else None
+        while True:
+            built = await read_collection(self._store, job.record)
+            moved: list[Change] = []
+            if built is not None:
+                moved = [
+                    delete_collection(built, type=built.type, revision=built.revision),
+                    put_collection(replace(built, name=record)),
+                ]
+            committed = await self._store.commit([taken, *moved])
+            if committed.done:
+                return claimed
+            if committed.refused == 0:
+                return None
 
     async def renew(self, job: Job, progress: Progress) -> bool:
         """Renew the lease of a job; return False if this worker no longer owns it."""
@@ -109,21 +157,32 @@ class Jobs:
 
     async def release(self, job: Job, progress: Progress) -> None:
         """Release a job, so that another worker can claim it."""
-        await self._renew(job, progress, _RELEASED)
+        await self._renew(job, progress, _RELEASED, owner=None)
 
-    async def _renew(self, job: Job, progress: Progress, lease: int) -> bool:
-        return await self._store.renew_job(
-            job,
-            owner=self._worker,
-            lease=lease,
-            done=progress.done,
-            total=progress.total,
-            stage=progress.stage,
-        )
+    async def _renew(self, job: Job, progress: Progress, lease: int, **fields: Any) -> bool:
+        fields |= {"done": progress.done, "total": progress.total, "stage": progress.stage}
+        put = replace(self._changed(job, fields), where=self._own(job), lease=lease)
+        return (await self._store.commit([put])).done
+
+    def _own(self, job: Job) -> dict[str, Scalar | None]:
+        return {"id": job.id, "owner": self._worker, **_RUNNING}
+
+    def _changed(self, job: Job, fields: Mapping[str, Any]) -> Put:
+        return Put(_JOB, of_collection(job.collection), (job.kind,), fields, merge=True)
+
+    def ended(self, job: Job, state: str, **fields: Any) -> Put:
+        """Return the change that records the end of a job; refused if this worker lost it."""
+        fields = {**fields, "state": state, "owner": None, "record": None, "builds": None}
+        return replace(self._changed(job, fields), where=self._own(job), lease=None)
+
+    def done(self, job: Job, count: int, result: Mapping[str, Any]) -> Put:
+        """Return the change that records the end of a job that built ``count`` sources."""
+        return self.ended(job, "done", stage="done", done=count, total=count, result=dict(result))
 
     async def end(self, job: Job, state: str, **fields: Any) -> bool:
         """Record the end of a job; return False if this worker does not own it or it has ended."""
-        return await self._store.end_job(job, owner=self._worker, state=state, fields=fields)
+        changes = [self.ended(job, state, **fields), *_discarded(job)]
+        return (await self._store.commit(changes)).done
 
     async def fail(self, job: Job, error: SearchError) -> bool:
         """Record the failure of a job with its error; returns as :meth:`end` does."""
@@ -131,7 +190,15 @@ class Jobs:
 
     async def cancel(self, job: Job) -> bool:
         """Cancel a job, whichever worker owns it; return False if it has already ended."""
-        return await self._store.end_job(job, owner=None, state="cancelled", fields={})
+        seen: Job | None = job
+        while seen is not None and seen.id == job.id and seen.running:
+            where = {"id": seen.id, "record": seen.record, **_RUNNING}
+            put = replace(self.ended(seen, "cancelled"), where=where)
+            committed = await self._store.commit([put, *_discarded(seen)])
+            if committed.done:
+                return True
+            seen = None if committed.record is None else job_of(committed.record)
+        return False
 
     async def keep(self, job: Job, progress: Progress) -> None:
         """Renew the lease of a job periodically, until this worker no longer owns it."""
@@ -197,14 +264,11 @@ class Jobs:
         await asyncio.gather(*self._recording, return_exceptions=True)
 
     async def _begin_run(self, job: Job) -> None:
-        """Record a new job; one that indexes with the outcomes of those before it.
-
-        Any other keeps the result of the one before it until it has its own.
-        """
-        last = await self.find(job.collection, job.kind)
+        """Record a new job; one that indexes with the outcomes of those before it."""
         if job.kind not in (FILES, INDEX):
-            await self.begin(replace(job, result=None if last is None else last.result))
+            await self.begin(job)
             return
+        last = await self.find(job.collection, job.kind)
         history = () if last is None else [_outcome(last), *last.options.get(HISTORY, ())]
         await self.begin(replace(job, options={HISTORY: list(history)[:_HISTORY]}))
 
@@ -324,6 +388,37 @@ class Run:
 
 
 _FOLLOW = "search-collection-info shows its progress."
+
+
+def jobs_of(collection: str) -> Records:
+    """Return the selection of the last job of each kind of a collection."""
+    return Records(_JOB, of_collection(collection))
+
+
+def job_of(record: Record) -> Job:
+    """Return the job that a record holds."""
+    return Job(
+        kind=record.key[0],
+        collection=record.scope.partition("/")[2],
+        expired=record.expired,
+        started_at=record.created_at,
+        updated_at=record.updated_at,
+        revision=record.revision,
+        **record.fields,
+    )
+
+
+def _discarded(job: Job | None) -> list[Change]:
+    """Return the changes that discard what a job was building."""
+    if job is None or job.record is None or job.builds is None:
+        return []
+    return [discard_record(job.record), retire(job.builds, grace=0)]
+
+
+async def records_under_construction(store: RecordStore) -> set[str]:
+    """Return the names of the records that running jobs build."""
+    found = await read_all(store, Read(Records(_JOB, where=_RUNNING)))
+    return {job.record for job in map(job_of, found) if job.record is not None}
 
 
 def new_record(collection: str) -> str:

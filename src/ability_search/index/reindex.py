@@ -117,7 +117,8 @@ class Reindexer:
             if claimed is None:
                 raise _busy(last)
             return self._run(claimed)
-        return self._run(await self._begin(live, options, job_id or secrets.token_hex(8)))
+        new = await self._begin(live, options, job_id or secrets.token_hex(8), last)
+        return self._run(new)
 
     async def cancel(self, name: str) -> Job:
         """Cancel the job that rebuilds a collection, in whichever worker it runs.
@@ -169,7 +170,7 @@ class Reindexer:
 
     async def resume(self) -> None:
         """Continue the jobs that have no worker."""
-        for job in await self._store.orphaned_jobs(REINDEX):
+        for job in await self._jobs.orphaned(REINDEX):
             if self._closed or job.collection in self._runs:
                 continue
             claimed = await self._jobs.claim(job)
@@ -192,7 +193,9 @@ class Reindexer:
                 task.cancel()
         await asyncio.gather(*(run.release() for run in self._runs.values()))
 
-    async def _begin(self, live: Collection, options: IndexFields, job_id: str) -> Job:
+    async def _begin(
+        self, live: Collection, options: IndexFields, job_id: str, last: Job | None
+    ) -> Job:
         record = new_record(live.name)
         built = await self._rebuilding.begin(live, record, options)
         job = Job(
@@ -204,7 +207,7 @@ class Reindexer:
             stage="reindexing",
             total=live.sources,
         )
-        begun = await self._jobs.begin(job, built)
+        begun = await self._jobs.begin(job, built, last=last)
         if begun is None:
             await self._generations.drop(built.type)
             raise Busy(f"another worker is rebuilding {live.name!r}")
@@ -231,7 +234,7 @@ class Reindexer:
         backoff, waited, best = Backoff(cap=_LONGEST_PAUSE), 0.0, 0
         while True:
             try:
-                await self._rebuilding.build(job.collection, job.record or "", options, run.report)
+                await self._rebuilding.build(job, options, run.report)
                 return
             except SearchError as exc:
                 failure = exc
@@ -287,6 +290,7 @@ class Rebuilder:
     Args:
         ports: The ports and settings of indexing.
         generations: Switches a collection to a new generation.
+        jobs: The job records.
         indexing: The index service.
         sources: Deletes the sources that the live generation does not have.
         maintenance: Builds the vector graph before the generation goes live.
@@ -296,6 +300,7 @@ class Rebuilder:
         self,
         ports: IndexPorts,
         generations: Generations,
+        jobs: Jobs,
         indexing: IndexPipeline,
         sources: StoredSources,
         maintenance: Maintenance,
@@ -305,6 +310,7 @@ class Rebuilder:
         self._settings = ports.settings
         self._current = ports.registry.current
         self._generations = generations
+        self._jobs = jobs
         self._indexing = indexing
         self._sources = sources
         self._maintenance = maintenance
@@ -381,8 +387,8 @@ class Rebuilder:
         await self._store.create_generation(built)
         return built
 
-    async def build(self, name: str, record: str, options: IndexFields, advance: Advance) -> None:
-        """Complete the generation of a record and switch the collection to it.
+    async def build(self, job: Job, options: IndexFields, advance: Advance) -> None:
+        """Complete the generation of a job and switch the collection to it, which ends the job.
 
         The generation may have been begun by any worker and be in any state. The switch happens
         only if a comparison found nothing missing and neither generation changed since, so no
@@ -394,6 +400,7 @@ class Rebuilder:
             EmbeddingUnavailable: if the embedder failed; what was stored until then is kept.
             DatabaseUnavailable: if the database failed, or concurrent writes did not stop.
         """
+        name, record = job.collection, job.record or ""
         totals = IndexReport(name, 0, "")
         if (live := await self._current(name)).duplicates:
             # A stand-in that is not compared itself must be there before its duplicates.
@@ -421,10 +428,12 @@ class Rebuilder:
                     self._store, built, beam=ranking.ef_search, scan_below=ranking.scan_below
                 )
                 verified = True
-            elif await self._generations.switch(live, built, _result(live, built, totals)):
-                self._maintenance.schedule(name)
-                return
             else:
+                result = _result(live, built, totals)
+                ended = self._jobs.done(job, built.sources, result)
+                if await self._generations.switch(live, built, ended=ended):
+                    self._maintenance.schedule(name)
+                    return
                 passes += 1
         raise _kept_changing()
 

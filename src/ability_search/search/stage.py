@@ -13,13 +13,13 @@ from ability_search.ports import Chat, Embedder, Reranker
 from ability_search.search.candidates import Candidate, Candidates
 from ability_search.search.query import Query
 from ability_search.search.wants import Wants
-from ability_search.store.port import SearchStore, UsageStore
+from ability_search.store.port import RecordStore, SearchStore
 from ability_search.store.registry import Registry
 from ability_search.store.statistics_cache import StatisticsCache
 from ability_search.text.token_counter import TokenCounter
 
 
-class QueryStore(SearchStore, UsageStore, Protocol):
+class QueryStore(SearchStore, RecordStore, Protocol):
     """The parts of the store that a query uses."""
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
+from typing import Any
 
 from ability_search.collection import Collection
 from ability_search.store.memory_tables import (
@@ -19,16 +20,11 @@ from ability_search.store.records import (
     Neighbour,
     Replaced,
     Replacement,
-    TermStatisticsEntry,
 )
 from ability_search.store.stand_ins import Represented, moved
+from ability_search.store.statistics_cache import TermStatisticsEntry, put_entry
+from ability_search.store.stored_collections import change_collection, collection_fields
 from ability_search.store.values import Patch
-
-_TITLE = 120
-_EXCERPT = 160
-"""Characters of the title and of the content of a map point."""
-_UNIT = 0.01
-"""Tolerance for the length of a unit vector."""
 
 
 class MemoryDocuments(Tables):
@@ -77,15 +73,15 @@ class MemoryDocuments(Tables):
             + sum(chunk.of is not None for chunk in inserted),
             nested=record.nested or replacement.nested,
         )
-        self._records[record.name] = new
-        stored.statistics.append(
-            TermStatisticsEntry(
-                revision=new.revision,
-                base=False,
-                added=replacement.term_statistics,
-                removed=[chunk.record.terms for chunk in gone],
-                removed_lengths=[chunk.record.lengths for chunk in gone],
-            )
+        entry = TermStatisticsEntry(
+            revision=new.revision,
+            base=False,
+            added=replacement.term_statistics,
+            removed=[chunk.record.terms for chunk in gone],
+            removed_lengths=[chunk.record.lengths for chunk in gone],
+        )
+        await self.commit(
+            [change_collection(record, collection_fields(new)), put_entry(record.type, entry)]
         )
         return Replaced(
             collection=new,
@@ -104,13 +100,12 @@ class MemoryDocuments(Tables):
     async def settle(self, collection: Collection) -> Collection:
         """Mark the graphs as built: there are none, as searches are exact."""
         self._generation(collection.type)
-        flags = {
+        flags: dict[str, Any] = {
             "graph": collection.graph or collection.chunks >= self._scan_below,
             "kind_graph": collection.kind_graph or collection.kind_chunks >= self._scan_below,
         }
-        if (record := self._current(collection)) is not None:
-            self._records[record.name] = _flagged(record, **flags)
-        return _flagged(collection, **flags)
+        await self.commit([change_collection(collection, flags)])
+        return replace(collection, **flags)
 
     async def nearest(
         self,
@@ -129,10 +124,6 @@ class MemoryDocuments(Tables):
             ]
             for vector in vectors
         ]
-
-
-def _flagged(record: Collection, *, graph: bool, kind_graph: bool) -> Collection:
-    return replace(record, graph=graph, kind_graph=kind_graph)
 
 
 def _stand_ins_unchanged(generation: Generation, stand_ins: Mapping[str, int]) -> bool:

@@ -9,6 +9,7 @@ import numpy as np
 
 from ability_search.collection import Collection
 from ability_search.filters.predicate import matches
+from ability_search.store.memory_records import record_page
 from ability_search.store.memory_tables import (
     Generation,
     StoredChunk,
@@ -21,7 +22,17 @@ from ability_search.store.memory_tables import (
     value_of,
 )
 from ability_search.store.records import strongest
-from ability_search.store.values import Chunks, Columns, Count, Counted, Links, Page, Read, Sources
+from ability_search.store.values import (
+    Chunks,
+    Columns,
+    Count,
+    Counted,
+    Links,
+    Page,
+    Read,
+    Records,
+    Sources,
+)
 
 _UNIT = 0.01
 """Tolerance for the length of a unit vector."""
@@ -32,12 +43,17 @@ class MemoryReads(Tables):
     """See :class:`ability_search.store.port.ReadStore`."""
 
     async def read(self, asks: Sequence[Read | Count]) -> list[Page | Counted]:
-        return [self._page(ask) if isinstance(ask, Read) else self._counted(ask) for ask in asks]
+        return [self._answer(ask) for ask in asks]
+
+    def _answer(self, ask: Read | Count) -> Page | Counted:
+        if isinstance(ask.of, Records):
+            return record_page(self._table, ask, self._now())
+        return self._page(ask) if isinstance(ask, Read) else self._counted(ask)
 
     def _page(self, ask: Read) -> Page:
         collection = _collection(ask)
         generation = self._generation(collection.type)
-        current = self._records.get(collection.name) if ask.current else None
+        current = self._collection(collection.name) if ask.current else None
         if isinstance(ask.of, Links):
             ends = set(ask.of.sources)
             links = [each for each in generation.links if ends & {each.source, each.target}]
@@ -70,7 +86,7 @@ class MemoryReads(Tables):
             least = getattr(record, ask.by) // ask.width * ask.width if ask.by else None
             more = (1, *(getattr(record, field) for field in ask.sums))
             groups[least] = tuple(map(sum, zip(groups.get(least, empty), more, strict=True)))
-        current = self._records.get(collection.name) if ask.current else None
+        current = self._collection(collection.name) if ask.current else None
         return Counted(groups, current)
 
 

@@ -26,7 +26,6 @@ from ability_search.store.records import (
     Search,
     Searched,
     TermSearch,
-    TermStatisticsEntry,
     VectorSearch,
     strongest,
 )
@@ -46,7 +45,7 @@ class MemorySearch(Tables):
     ) -> Searched[Mapping[str, Sequence[Row]]]:
         generation = self._generation(collection.type)
         return Searched(
-            self._records.get(collection.name),
+            self._collection(collection.name),
             _search(generation, searches, columns, first),
         )
 
@@ -106,24 +105,6 @@ class MemorySearch(Tables):
             [row_of(c, score, request.columns) for c, score in ranked if score >= request.least],
             hops,
         )
-
-    async def term_statistics(self, generation: str, *, after: int) -> list[TermStatisticsEntry]:
-        stored = self._generations.get(generation, Generation())
-        return [each for each in stored.statistics if each.revision > after]
-
-    async def fold_term_statistics(
-        self, generation: str, *, revision: int, count: int, unused: int, merged: bytes
-    ) -> bool:
-        stored = self._generations.get(generation, Generation())
-        known = [each for each in stored.statistics if each.revision <= revision]
-        if not count or len(known) != count:
-            return False
-        stored.statistics = [
-            *(each for each in known if each.revision >= unused),
-            TermStatisticsEntry(revision, True, merged, (), ()),
-            *stored.statistics[count:],
-        ]
-        return True
 
 
 def _search(

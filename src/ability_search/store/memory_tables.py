@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Container, Iterable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, fields, replace
@@ -17,19 +16,17 @@ from ability_search.documents import SparseVector
 from ability_search.errors import GenerationGone
 from ability_search.filters.predicate import matches
 from ability_search.filters.tree import Filter
+from ability_search.store.memory_records import MemoryRecords, clock
 from ability_search.store.records import (
     VALUE_LENGTH,
     ChunkRecord,
-    Job,
     Link,
     Row,
-    SessionRecord,
     SourceRecord,
-    TermStatisticsEntry,
-    Use,
     metadata_key,
 )
-from ability_search.store.values import Columns
+from ability_search.store.stored_collections import COLLECTION, collection_of
+from ability_search.store.values import Columns, of_collection
 
 Vector = npt.NDArray[np.float32]
 Scores = npt.NDArray[np.float32]
@@ -85,8 +82,6 @@ class Generation:
     sources: dict[str, StoredSource] = field(default_factory=dict)
     """By name."""
     links: list[Link] = field(default_factory=list)
-    statistics: list[TermStatisticsEntry] = field(default_factory=list)
-    """In order of the revision."""
 
     def table(self, *, kinds: bool) -> dict[str, StoredChunk]:
         """Return the generation's own chunks, or those of kinds."""
@@ -130,20 +125,7 @@ def _source_copy(record: SourceRecord) -> SourceRecord:
     )
 
 
-@dataclass(slots=True)
-class LeasedJob:
-    """A job with its lease."""
-
-    job: Job
-    until: int | None
-    """End of the lease; ``None`` once the job has ended."""
-
-
-def _clock() -> int:
-    return time.time_ns() // 1_000_000
-
-
-class Tables:
+class Tables(MemoryRecords):
     """Tables of the store and what all its parts need.
 
     Args:
@@ -151,19 +133,10 @@ class Tables:
         scan_below: Number of chunks from which a generation counts as having a vector graph.
     """
 
-    def __init__(self, now: Callable[[], int] = _clock, *, scan_below: int = 1) -> None:
-        self._now = now
+    def __init__(self, now: Callable[[], int] = clock, *, scan_below: int = 1) -> None:
+        super().__init__(now)
         self._scan_below = scan_below
-        self._records: dict[str, Collection] = {}
         self._generations: dict[str, Generation] = {}
-        self._due: dict[str, int] = {}
-        """Generations to drop, by the time from which they are unused."""
-        self._jobs: dict[tuple[str, str], LeasedJob] = {}
-        """By collection and kind."""
-        self._uses: dict[tuple[str, str], Use] = {}
-        """By agent and chunkId."""
-        self._session_records: dict[tuple[str, str, str, str], SessionRecord] = {}
-        """By agent, session, kind and key."""
 
     def _generation(self, name: str) -> Generation:
         try:
@@ -171,20 +144,22 @@ class Tables:
         except KeyError:
             raise GenerationGone(name) from None
 
+    def _collection(self, name: str) -> Collection | None:
+        """Return the record of a collection."""
+        record = self._table.get((COLLECTION, of_collection(name), (name,)))
+        return None if record is None else collection_of(record)
+
+    def _collections(self) -> list[Collection]:
+        return [
+            collection_of(record)
+            for (kind, _, _), record in self._table.items()
+            if kind == COLLECTION
+        ]
+
     def _current(self, collection: Collection) -> Collection | None:
         """Return the record if it is still on this generation."""
-        record = self._records.get(collection.name)
+        record = self._collection(collection.name)
         return record if record is not None and record.type == collection.type else None
-
-    def _discard_record(self, name: str | None) -> None:
-        """Delete a record under construction; its generation can be dropped at once."""
-        record = self._records.pop(name, None) if name is not None else None
-        if record is not None:
-            self._due[record.type] = self._now()
-
-    def _delete_uses(self, collection: str) -> None:
-        for key in [key for key, use in self._uses.items() if use.collection == collection]:
-            del self._uses[key]
 
 
 # Selecting and scoring

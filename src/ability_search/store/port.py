@@ -11,106 +11,30 @@ generation raises :class:`~ability_search.errors.GenerationGone` if that generat
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 from ability_search.collection import Collection
 from ability_search.filters.tree import Filter
 from ability_search.store.records import (
     GraphAnswer,
     GraphRequest,
-    Job,
     Neighbour,
     Replaced,
     Replacement,
     Row,
     Search,
     Searched,
-    SessionRecord,
-    SessionSelection,
-    TermStatisticsEntry,
-    Use,
 )
-from ability_search.store.values import Columns, Count, Counted, Page, Patch, Read
-
-
-class CollectionStore(Protocol):
-    """Records of collections, and their generations."""
-
-    async def collection(self, name: str) -> Collection | None:
-        """Return the record of that name; ``name@token`` is one under construction."""
-
-    async def collections(self) -> list[Collection]:
-        """Return all records by name, those under construction included."""
-
-    async def create_collection(self, collection: Collection) -> Collection:
-        """Store a new record with an empty generation; return the one stored.
-
-        That is another one if the name was taken in the meantime.
-        """
-
-    async def create_generation(self, collection: Collection) -> None:
-        """Create an empty generation, of which no record is stored yet."""
-
-    async def update_collection(self, collection: Collection, fields: Mapping[str, Any]) -> None:
-        """Change fields of a record if it is still on this generation."""
-
-    async def delete_collection(self, collection: Collection) -> bool:
-        """Delete a collection with its generation, jobs and usage.
-
-        Returns:
-            False if it is gone or on another generation.
-        """
-
-    async def switch_generation(
-        self,
-        old: Collection,
-        built: Collection,
-        new: Collection,
-        *,
-        grace: int,
-        result: Mapping[str, Any],
-    ) -> bool:
-        """Switch a collection to the generation built under the record ``built``.
-
-        The old generation becomes due for dropping after ``grace`` milliseconds, and the job that
-        built the new one is done with ``result``.
-
-        Returns:
-            False if the revision of either record has changed; nothing is changed then.
-        """
-
-    async def publish_generation(self, built: Collection, new: Collection) -> bool:
-        """Turn a record under construction into a new collection; False if the name is taken."""
-
-    async def due_generations(self) -> list[str]:
-        """Return the replaced generations whose grace is over."""
-
-    async def generations(self) -> list[str]:
-        """Return all stored generations."""
-
-    async def drop_generation(self, generation: str) -> None:
-        """Drop a generation and everything in it."""
-
-
-class TermStatisticsStore(Protocol):
-    """The logs of the term statistics of generations."""
-
-    async def term_statistics(self, generation: str, *, after: int) -> list[TermStatisticsEntry]:
-        """Return the changes of the term statistics after a revision, in order.
-
-        There are none if the generation was dropped.
-        """
-
-    async def fold_term_statistics(
-        self, generation: str, *, revision: int, count: int, unused: int, merged: bytes
-    ) -> bool:
-        """Add an entry that represents the ``count`` entries up to ``revision``.
-
-        Of those, the ones before revision ``unused`` are deleted.
-
-        Returns:
-            False if another worker was faster; nothing is changed then.
-        """
+from ability_search.store.values import (
+    Change,
+    Columns,
+    Committed,
+    Count,
+    Counted,
+    Page,
+    Patch,
+    Read,
+)
 
 
 class ReadStore(Protocol):
@@ -126,6 +50,39 @@ class ReadStore(Protocol):
             GenerationGone: if the generation of one of the collections was dropped.
             TooLarge: if a single item does not fit into a message.
         """
+
+
+class RecordStore(ReadStore, Protocol):
+    """Small records, and transactions of changes to them."""
+
+    async def commit(self, changes: Sequence[Change]) -> Committed:
+        """Make all changes in one transaction, in order, or none.
+
+        A change whose condition does not hold refuses all of them. A commit is repeated on
+        conflicts with other writers. If the answer is lost it is repeated too, and is done if what
+        refuses the repetition is that it was done before; unless it has an :class:`Add`.
+
+        Who read a record as expired, and puts one with its revision, is the only one to do so: each
+        renewal of a lease is a new revision.
+
+        Raises:
+            DatabaseUnavailable: if the store remains unavailable; whether the transaction was
+                committed is then unknown.
+            TooLarge: if the changes do not fit into a message.
+        """
+
+
+class GenerationStore(Protocol):
+    """Generations of collections."""
+
+    async def create_generation(self, collection: Collection) -> None:
+        """Create an empty generation; harmless if it exists."""
+
+    async def generations(self) -> list[str]:
+        """Return all stored generations."""
+
+    async def drop_generation(self, generation: str) -> None:
+        """Drop a generation with everything in it, and the records of its scope."""
 
 
 class SearchStore(ReadStore, Protocol):
@@ -224,126 +181,11 @@ class IndexStore(ReadStore, Protocol):
         """
 
 
-class JobStore(Protocol):
-    """Long operations: their owners, leases and outcomes, by the clock of the store."""
-
-    async def jobs(self, collection: str) -> list[Job]:
-        """Return the last job of each kind of a collection."""
-
-    async def job(self, collection: str, kind: str) -> Job | None:
-        """Return the last job of a kind."""
-
-    async def orphaned_jobs(self, kind: str) -> list[Job]:
-        """Return the running jobs of a kind whose lease has expired."""
-
-    async def records_under_construction(self) -> set[str]:
-        """Return the names of the records that running jobs build."""
-
-    async def begin_job(self, job: Job, *, lease: int, built: Collection | None) -> bool:
-        """Record a job in place of the last one of its kind.
-
-        Args:
-            job: The job, with its owner.
-            lease: Milliseconds.
-            built: Record of the generation that the job builds. Then nothing happens if another
-                worker owns the last job, and what that job left behind is discarded.
-        """
-
-    async def claim_job(
-        self, job: Job, *, owner: str, record: str, lease: int, lost: int, lost_at: int
-    ) -> bool:
-        """Take over a job whose lease has expired; its record is renamed to ``record``.
-
-        The previous owner then writes to a record that no longer exists.
-        """
-
-    async def renew_job(
-        self, job: Job, *, owner: str, lease: int, done: int, total: int, stage: str
-    ) -> bool:
-        """Renew the lease of an own job and record its progress; a negative lease releases it."""
-
-    async def end_job(
-        self, job: Job, *, owner: str | None, state: str, fields: Mapping[str, Any]
-    ) -> bool:
-        """Record the end of a job, of any owner if ``None``; discard what it was building."""
-
-
-class UsageStore(Protocol):
-    """Counts of the chunks shown to agents."""
-
-    async def uses(self, agent: str, chunk_ids: Sequence[str]) -> dict[str, Use]:
-        """Return the use of chunks by an agent; those without use are left out."""
-
-    async def count_uses(
-        self,
-        agent: str,
-        shown: Sequence[tuple[str, str]],
-        *,
-        marks: Mapping[str, bool] | None = None,
-        now: int,
-    ) -> None:
-        """Count chunks, given as collection and chunkId, as shown once more. Not idempotent.
-
-        ``marks`` says by chunkId whether the agent found a chunk useful; it replaces earlier marks.
-        Chunks of deleted collections are skipped.
-        """
-
-    async def agents(self, collection: str) -> list[str]:
-        """Return the agents that were shown chunks of a collection."""
-
-    async def uses_of(self, agent: str, collection: str, *, after: str, limit: int) -> list[Use]:
-        """Return what an agent was shown of a collection, in order of chunkId after ``after``."""
-
-    async def put_uses(self, uses: Sequence[Use]) -> None:
-        """Set counts."""
-
-    async def delete_uses(self, collection: str) -> None:
-        """Delete all counts of a collection."""
-
-
-class SessionStore(Protocol):
-    """Small records of the sessions of agents."""
-
-    async def sessions(self, agent: str) -> list[tuple[str, int]]:
-        """Return the sessions of an agent in order, each with the time of its last change."""
-
-    async def session_records(self, selection: SessionSelection) -> list[SessionRecord]:
-        """Return records in order of session, kind and key."""
-
-    async def put_session_records(self, records: Sequence[SessionRecord], *, most: int) -> bool:
-        """Create or replace records of one session and kind; creation times are kept.
-
-        Returns:
-            False if the session would have more than ``most`` of them; nothing is written then.
-        """
-
-    async def update_session_records(
-        self, selection: SessionSelection, changes: Sequence[Mapping[str, Any]], *, now: int
-    ) -> bool:
-        """Change fields of records of one session and kind, by the ``key`` of each change.
-
-        Returns:
-            False if one of the records does not exist; nothing is changed then.
-        """
-
-    async def delete_session_records(self, selection: SessionSelection) -> None:
-        """Delete records."""
-
-    async def count_up(self, agent: str, session: str, counter: str, by: int, *, now: int) -> int:
-        """Add to a counter of a session, which starts at 0; return its new value.
-
-        Concurrent callers never get the same value. Not idempotent.
-        """
-
-
 class Store(
-    CollectionStore,
-    TermStatisticsStore,
+    RecordStore,
+    GenerationStore,
     SearchStore,
     IndexStore,
-    JobStore,
-    UsageStore,
-    SessionStore,
     Protocol,
 ):
     """Everything that a worker stores."""

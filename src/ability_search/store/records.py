@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any, Final, Generic, Literal, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from ability_search.collection import Collection
 from ability_search.documents import SparseVector, is_kind
@@ -342,19 +342,6 @@ class Replaced:
 
 
 @dataclass(frozen=True, slots=True)
-class TermStatisticsEntry:
-    """A change of the term statistics of a generation."""
-
-    revision: int
-    base: bool
-    """Whether the entry represents everything up to its revision."""
-    added: bytes | None
-    removed: Sequence[Sequence[int]]
-    """Term ids of each removed chunk."""
-    removed_lengths: Sequence[Sequence[int]]
-
-
-@dataclass(frozen=True, slots=True)
 class Neighbour:
     """A stored chunk near a vector."""
 
@@ -390,54 +377,6 @@ class ChunkVector:
     chunk_index: int
 
 
-@dataclass(frozen=True, slots=True)
-class Use:
-    """The number of times an agent was shown a chunk, and its mark."""
-
-    agent: str
-    collection: str
-    chunk_id: str
-    uses: int
-    last_at: int
-    useful: bool | None = None
-    """Whether the agent marked it as useful or not; ``None`` without a mark."""
-
-
-# Sessions of agents
-
-SessionKind = Literal["scratch", "task", "counter"]
-
-
-@dataclass(frozen=True, slots=True)
-class SessionRecord:
-    """A small record of an agent's session. Times are epoch milliseconds."""
-
-    agent: str
-    session: str
-    kind: SessionKind
-    key: str
-    """Unique in the session among the records of its kind."""
-    value: str = ""
-    status: str | None = None
-    """Status of a task."""
-    number: int = 0
-    """Value of a counter."""
-    created_at: int = 0
-    updated_at: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class SessionSelection:
-    """Records of an agent, of the kinds ``kinds``; ``None`` does not restrict."""
-
-    agent: str
-    kinds: Sequence[SessionKind]
-    session: str | None = None
-    keys: Sequence[str] | None = None
-    before: int | None = None
-    """Only what was last changed before this time, in epoch milliseconds."""
-
-
 # Jobs
 
 REINDEX = "reindex"
@@ -445,9 +384,9 @@ REINDEX = "reindex"
 FILES, INDEX = "index-file", "index"
 """Kinds of the jobs that index; their results are stored, and no worker continues them."""
 ANALYSIS = "analysis"
-"""Kind of the jobs that analyse a collection; the result is the analysis."""
+"""Kind of the jobs that analyse a collection, and of the record of its last analysis."""
 CONSOLIDATION = "consolidation"
-"""Kind of the jobs that consolidate a collection; the result is the report."""
+"""Kind of the jobs that consolidate a collection, and of the record of the last report."""
 HISTORY = "history"
 """Option of a job that indexes: the outcomes of the jobs of its kind before it, newest first."""
 
@@ -463,6 +402,8 @@ class Job:
     """Id of the worker that owns it, while it runs."""
     record: str | None = None
     """Name of the record of the generation being built, while it runs."""
+    builds: str | None = None
+    """That generation."""
     options: Mapping[str, Any] = field(default_factory=dict)
     """Options of the call, sufficient to continue the job."""
     state: str = "running"
@@ -478,10 +419,12 @@ class Job:
     """The value of ``done`` when the last of them was lost."""
     started_at: int = 0
     updated_at: int = 0
+    revision: int = 0
+    """Of its record."""
     error: Mapping[str, Any] | None = None
     """``code``, ``message`` and ``hint`` if the job failed."""
     result: Mapping[str, Any] | None = None
-    """The result if the job is done; until then, that of the analysis before it."""
+    """The result if the job is done, unless it has a record of its own."""
 
     @property
     def running(self) -> bool:

@@ -14,7 +14,19 @@ from typing import Any, Protocol, TypeVar
 
 from ability_search.collection import Collection, checked_name, public_name
 from ability_search.errors import DatabaseUnavailable, GenerationGone, NotFound, StatementRefused
-from ability_search.store.port import CollectionStore
+from ability_search.store.pages import read_all
+from ability_search.store.port import GenerationStore, RecordStore
+from ability_search.store.stored_collections import (
+    COLLECTION,
+    change_collection,
+    collection_of,
+    delete_collection,
+    put_collection,
+    read_collection,
+    read_collections,
+    retire,
+)
+from ability_search.store.values import Change, Delete, Read, Records, of_collection
 
 log = logging.getLogger(__name__)
 
@@ -33,10 +45,14 @@ _MOVES = 5
 """Generations that a query follows a collection to."""
 
 
+class RegistryStore(RecordStore, GenerationStore, Protocol):
+    """The parts of the store that the registry uses."""
+
+
 class Registry:
     """The collections of one store, with the records that this worker has read so far."""
 
-    def __init__(self, store: CollectionStore) -> None:
+    def __init__(self, store: RegistryStore) -> None:
         self._store = store
         self._known: dict[str, Collection] = {}
 
@@ -70,7 +86,7 @@ class Registry:
     async def reload(self, name: str) -> Collection | None:
         """Drop a collection from the cache and read its record again."""
         self._known.pop(name, None)
-        return self.learn(name, await self._store.collection(name))
+        return self.learn(name, await read_collection(self._store, name))
 
     async def current(self, name: str) -> Collection:
         """Read the record of a collection again.
@@ -89,7 +105,7 @@ class Registry:
 
     async def records(self) -> list[Collection]:
         """Return all records as :meth:`all` does, plus those of generations under construction."""
-        found = await self._store.collections()
+        found = await read_collections(self._store)
         self._known = {collection.name: collection for collection in found}
         return found
 
@@ -161,21 +177,39 @@ class Registry:
         Returns:
             The collection as stored: the existing one if another worker created it first.
         """
-        stored = await self._store.create_collection(collection)
-        if stored is collection:
+        await self._store.create_generation(collection)
+        committed = await self._store.commit([put_collection(collection)])
+        stored = collection
+        if committed.done:
             log.info("created collection %s as %s", collection.name, collection.type)
+        elif committed.record is None:
+            return await self.create(collection)
+        else:
+            stored = collection_of(committed.record)
+        if stored.type != collection.type:
+            await self._store.drop_generation(collection.type)
         self._known[collection.name] = stored
         return stored
 
     async def drop(self, collection: Collection) -> bool:
-        """Delete a collection with all its contents and jobs.
+        """Delete a collection with all that belongs to it; of one being built only the record.
 
         Returns:
             False if it was already gone or replaced.
         """
-        self._known.pop(collection.name, None)
-        if not await self._store.delete_collection(collection):
+        name = collection.name
+        self._known.pop(name, None)
+        gone = [collection.type]
+        changes: list[Change] = [delete_collection(collection, type=collection.type)]
+        if name == collection.public_name:
+            every = await read_all(self._store, Read(Records(COLLECTION, of_collection(name))))
+            gone += [each.type for each in map(collection_of, every) if each.name != name]
+            changes.append(Delete(Records(None, of_collection(name))))
+        changes += [retire(generation, grace=0) for generation in gone]
+        if not (await self._store.commit(changes)).done:
             return False
+        for generation in gone:
+            await self._store.drop_generation(generation)
         log.info("dropped collection %s with %d chunks", collection.name, collection.chunks)
         return True
 
@@ -185,7 +219,7 @@ class Registry:
 
     async def update(self, collection: Collection, **fields: Any) -> Collection:
         """Change fields of a collection's record, named as in :class:`Collection`."""
-        await self._store.update_collection(collection, fields)
+        await self._store.commit([change_collection(collection, fields)])
         known = self._known.get(collection.name)
         if known is None or known.type != collection.type:
             known = collection

@@ -10,17 +10,71 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Final
 
 from ability_search.collection import Collection
-from ability_search.store.port import TermStatisticsStore
-from ability_search.store.records import TermStatisticsEntry
+from ability_search.store.pages import read_all
+from ability_search.store.port import RecordStore
+from ability_search.store.values import Delete, Key, Put, Read, Record, Records, of_generation
 from ability_search.text.term_statistics import TermStatistics
 
 log = logging.getLogger(__name__)
 
 _FOLD_AFTER = 32
 """Minimum number of log entries to fold, since the last fold."""
+TERMS: Final = "terms"
+"""Kind of the records of a log, of a generation, by revision."""
+
+
+@dataclass(frozen=True, slots=True)
+class TermStatisticsEntry:
+    """A change of the term statistics of a generation."""
+
+    revision: int
+    base: bool
+    """Whether the entry represents everything up to its revision."""
+    added: bytes | None
+    removed: Sequence[Sequence[int]]
+    """Term ids of each removed chunk."""
+    removed_lengths: Sequence[Sequence[int]]
+    changes: int = 1
+    """Revision of the record."""
+
+
+def revision_key(revision: int) -> Key:
+    """Return the key of the entry of a revision."""
+    return (f"{revision:016d}",)
+
+
+def put_entry(generation: str, entry: TermStatisticsEntry) -> Put:
+    """Return the change that stores an entry, in place of any other of its revision."""
+    removed = {name: [list(each) for each in getattr(entry, name)] for name in _REMOVED}
+    return Put(
+        TERMS,
+        of_generation(generation),
+        revision_key(entry.revision),
+        {"base": entry.base, **removed},
+        data=entry.added,
+    )
+
+
+_REMOVED = ("removed", "removed_lengths")
+
+
+async def term_log(
+    store: RecordStore, generation: str, *, after: int = 0
+) -> list[TermStatisticsEntry]:
+    """Return the log of a generation after a revision, in order; none if it was dropped."""
+    of = Records(TERMS, of_generation(generation))
+    ask = Read(of, after=revision_key(after))
+    return [_entry(record) for record in await read_all(store, ask)]
+
+
+def _entry(record: Record) -> TermStatisticsEntry:
+    return TermStatisticsEntry(
+        int(record.key[0]), added=record.data, changes=record.revision, **record.fields
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +91,7 @@ EMPTY = Snapshot(TermStatistics.empty(), 0)
 class StatisticsCache:
     """Cache of the term statistics of collections."""
 
-    def __init__(self, store: TermStatisticsStore) -> None:
+    def __init__(self, store: RecordStore) -> None:
         self._store = store
         self._known: dict[str, Snapshot] = {}
         self._reading: dict[str, asyncio.Lock] = {}
@@ -65,26 +119,28 @@ class StatisticsCache:
     async def _current(self, collection: Collection) -> Snapshot:
         """Return the statistics of a collection, read as far as they are not known."""
         known = self._known.get(collection.type, EMPTY)
-        entries = await self._store.term_statistics(collection.type, after=known.revision)
+        entries = await term_log(self._store, collection.type, after=known.revision)
         return await asyncio.to_thread(advanced, known, entries, collection.revision)
 
     async def fold(self, collection: Collection) -> bool:
-        """Fold the log of a collection if it is long enough; return whether it was folded."""
-        entries = await self._store.term_statistics(collection.type, after=0)
+        """Fold the log of a collection if it is long enough; return whether it was folded.
+
+        The last entry becomes one that represents all. Those before the last such one are deleted;
+        the others stay for who reads the log at this moment: a store need not have snapshots.
+        """
+        entries = await term_log(self._store, collection.type)
         base = _last_base(entries)
         unused = base.revision if base else 0
         if sum(each.revision > unused for each in entries) < _FOLD_AFTER:
             return False
         merged = await asyncio.to_thread(advanced, EMPTY, entries, entries[-1].revision)
-        folded = await self._store.fold_term_statistics(
-            collection.type,
-            revision=merged.revision,
-            count=len(entries),
-            unused=unused,
-            merged=merged.statistics.to_bytes(),
-        )
+        last = entries[-1]
+        folded = TermStatisticsEntry(last.revision, True, merged.statistics.to_bytes(), (), ())
+        put = replace(put_entry(collection.type, folded), revision=last.changes)
+        before = Records(TERMS, of_generation(collection.type), until=revision_key(unused - 1))
+        committed = await self._store.commit([put, *([Delete(before)] if base else [])])
         log.debug("folded %d entries of %s", len(entries), collection.type)
-        return folded
+        return committed.done
 
     def forget(self, chunk_type: str) -> None:
         """Drop the cached statistics of a generation."""

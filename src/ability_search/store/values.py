@@ -6,16 +6,18 @@ store's clock.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from itertools import chain
+from typing import Any, Final, Literal
 
-from ability_search.collection import Collection
+from ability_search.collection import Collection, public_name
 from ability_search.documents import SparseVector
 from ability_search.filters.tree import Filter
 
 Key = tuple[str, ...]
-"""Identity of a record in its scope."""
+"""Identity of a record in its scope, in order of its parts."""
 Scalar = str | int | float | bool
 KINDS_LAYER = "kinds"
 """Layer of the chunks that are derived from documents; that of their own chunks is empty."""
@@ -67,15 +69,21 @@ class Records:
     kind: str | None
     """``None``: of every kind, to be deleted."""
     scope: str | None = None
-    """``None``: of every scope."""
+    """``None``: of every scope, and the scope is the first part of the key of a page."""
     keys: Sequence[Key] | None = None
     prefix: Key = ()
-    """The first parts of the key."""
+    """The first parts of longer keys."""
     until: Key | None = None
     """The last key."""
     where: Mapping[str, Scalar | None] = field(default_factory=dict)
     """Values of fields; a missing field is ``None``."""
     expired: bool | None = None
+    """Only those with a lease that is over, or only others."""
+    before: int | None = None
+    """Only those that were last changed before this time."""
+
+    def __post_init__(self) -> None:
+        _check_names(self.where)
 
 
 # Reads
@@ -179,6 +187,25 @@ class Patch:
 
 # Records
 
+MOST_RECORDS: Final = 10_000
+"""Records of the greatest page."""
+_NAME = re.compile(r"[a-z][a-z0-9_]*")
+
+
+def of_collection(name: str) -> str:
+    """Return the scope of what belongs to a collection, by the name of any of its records."""
+    return f"collection/{public_name(name)}"
+
+
+def of_generation(generation: str) -> str:
+    """Return the scope of what belongs to a generation."""
+    return f"generation/{generation}"
+
+
+def of_agent(agent: str) -> str:
+    """Return the scope of what belongs to an agent."""
+    return f"agent/{agent}"
+
 
 @dataclass(frozen=True, slots=True)
 class Record:
@@ -186,7 +213,7 @@ class Record:
 
     kind: str
     scope: str
-    """``collection/<name>``, ``generation/<type>`` or ``agent/<id>``."""
+    """As :func:`of_collection`, :func:`of_generation` or :func:`of_agent`."""
     key: Key
     fields: Mapping[str, Any]
     """JSON values by identifier."""
@@ -211,16 +238,22 @@ class Put:
     data: bytes | None = None
     revision: int | None = None
     """``None``: any; 0: the record must not exist; else it must have this revision."""
-    floor: int = 0
-    """The new revision is one more than the greater of the old one and this."""
     where: Mapping[str, Scalar | None] | None = None
     """If given, the record must exist and have these fields."""
     merge: bool = False
-    """Keep the fields that are not named."""
+    """Keep the data, and the fields that are not named."""
     fresh: bool = False
     """Set ``created_at`` to now."""
     lease: int | None | Literal["keep"] = "keep"
     """Milliseconds from now; a negative one is expired at once, ``None`` is without an end."""
+
+    def __post_init__(self) -> None:
+        _check_names(self.fields, self.where or ())
+
+    @property
+    def conditional(self) -> bool:
+        """Whether it may be refused."""
+        return self.revision is not None or self.where is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,24 +267,26 @@ class Add:
     fields: Mapping[str, Any] = field(default_factory=dict)
     """Fields to set besides."""
 
+    def __post_init__(self) -> None:
+        _check_names(self.by, self.fields)
+
 
 @dataclass(frozen=True, slots=True)
 class Delete:
     """Delete records."""
 
     of: Records
-    revision: int | None = None
-    """The revision that they must have."""
     count: int | None = None
-    """Exactly so many must be deleted."""
+    """Exactly so many, of one kind, must be deleted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Require:
-    """Refuse the commit if more records than ``at_most`` are there after the changes before it."""
+    """Refuse the commit if fewer or more records are there after the changes before it."""
 
     of: Records
-    at_most: int
+    at_least: int = 0
+    at_most: int | None = None
 
 
 Change = Put | Add | Delete | Require
@@ -266,5 +301,12 @@ class Committed:
     """Time of the commit."""
     refused: int | None = None
     """Index of the change that was refused; then nothing was written."""
-    records: Sequence[Record | None] = ()
-    """The record of each change as it is now; of the refused one, as it is stored."""
+    record: Record | None = None
+    """The record of the last change, as it is now; or of the refused one, as it is stored.
+    ``None`` for a change of several records, or if there is none."""
+
+
+def _check_names(*names: Iterable[str]) -> None:
+    for name in chain(*names):
+        if not _NAME.fullmatch(name):
+            raise ValueError(f"not the name of a field: {name!r}")

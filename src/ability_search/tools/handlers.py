@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -23,7 +23,7 @@ from ability_search.index.file_indexing import FileIndexing
 from ability_search.index.generations import Generations
 from ability_search.index.index_calls import Progress
 from ability_search.index.index_ports import IndexPorts
-from ability_search.index.jobs import Jobs, Run
+from ability_search.index.jobs import Jobs, Run, job_of, jobs_of
 from ability_search.index.jobs import Progress as JobProgress
 from ability_search.index.maintenance import Maintenance
 from ability_search.index.pipeline import IndexPipeline
@@ -36,6 +36,7 @@ from ability_search.search.pipeline import QueryPipeline
 from ability_search.search.response import QueryResult, SimilarResult
 from ability_search.search.similar import similar
 from ability_search.store.records import ANALYSIS, CONSOLIDATION, FILES, INDEX, Job
+from ability_search.store.values import Page, Put, Read, Record, Records, of_collection
 from ability_search.tools import inputs, requests, responses, results
 from ability_search.tools.boundary import failure
 from ability_search.tools.table import TOOLS, ToolRow
@@ -51,6 +52,9 @@ _TO_ANSWER_AT_MOST = 1.0
 
 _SHORT_RUN = 2.0
 """Seconds up to which a search-index leaves no record: recording takes three round trips."""
+
+_REPORTS = {"graph": ANALYSIS, "consolidation": CONSOLIDATION}
+"""Parts of search-collection-info that are reports, and the kinds of their records."""
 
 Handler = Callable[[Any, "_Admitted"], Awaitable[BaseModel]]
 
@@ -215,7 +219,8 @@ class _Table:
         job = _Job(call, value.job_id)
         async with self._recorded(job, ANALYSIS, value.collection):
             analysis = await self._services.analyzer.analyze(collection, job.progress)
-            job.end(analysis.chunks, analysis.model_dump(by_alias=True))
+            await self._report(ANALYSIS, value.collection, analysis)
+            job.end(analysis.chunks)
         return responses.analyzed_result(value.collection, analysis, job.id)
 
     async def _consolidated(
@@ -232,9 +237,15 @@ class _Table:
                 apply=wanted.apply,
                 undo=wanted.undo,
             )
-            job.end(found.notes, found.listed().model_dump(by_alias=True))
+            await self._report(CONSOLIDATION, name, found.listed())
+            job.end(found.notes)
         self._services.maintenance.schedule(name)
         return responses.consolidated_result(name, found, job.id)
+
+    async def _report(self, kind: str, name: str, report: BaseModel) -> None:
+        """Store the last report of a kind on a collection."""
+        fields = {"report": report.model_dump(by_alias=True)}
+        await self._services.ports.store.commit([Put(kind, of_collection(name), (), fields)])
 
     async def _attended(self, run: Run, admitted: _Admitted) -> Job:
         """Wait for a job; a cancelled or expired call cancels it, a lost caller does not."""
@@ -283,7 +294,7 @@ class _Table:
         page = await self._services.sources.page(
             value.collection, limit=value.limit, cursor=value.cursor, children=value.children
         )
-        jobs = await self._services.ports.store.jobs(value.collection)
+        jobs, reports = await self._recorded_of(value.collection, value.include)
         overview = await measure(
             self._services.ports.store,
             self._services.ports.registry,
@@ -295,15 +306,25 @@ class _Table:
         if overview.map is not None:
             points = [each for each in overview.map.points if self._may_read(each.source)]
             overview = replace(overview, map=overview.map.model_copy(update={"points": points}))
-        graph = responses.analysis(jobs) if "graph" in value.include else None
+        graph = responses.analysis(reports.get(ANALYSIS, ()))
         if graph is not None:
             graph = graph.of_sources(self._may_read)
-        notes = responses.consolidation(jobs) if "consolidation" in value.include else None
+        notes = responses.consolidation(reports.get(CONSOLIDATION, ()))
         if notes is not None:
             notes = notes.of_sources(self._may_read)
         return responses.collection_info(
             page, jobs, overview, graph, notes, scan_below=ranking.scan_below
         )
+
+    async def _recorded_of(
+        self, name: str, include: Sequence[str]
+    ) -> tuple[list[Job], Mapping[str, Sequence[Record]]]:
+        """Return the jobs of a collection, and the records of included reports by their kind."""
+        kinds = [kind for part, kind in _REPORTS.items() if part in include]
+        of = [jobs_of(name), *(Records(kind, of_collection(name)) for kind in kinds)]
+        pages = await self._services.ports.store.read(list(map(Read, of)))
+        jobs, *reports = [page.items if isinstance(page, Page) else () for page in pages]
+        return list(map(job_of, jobs)), dict(zip(kinds, reports, strict=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -396,8 +417,8 @@ class _Job:
             },
         )
 
-    def end(self, total: int, result: Mapping[str, Any]) -> None:
-        """Record the result."""
+    def end(self, total: int, result: Mapping[str, Any] | None = None) -> None:
+        """Record the end, with the result if it has no record of its own."""
         if self.recorded is not None:
             self.recorded.done = self.recorded.total = total
             self.recorded.result = result

@@ -13,7 +13,8 @@ from ability_search.extensions.notes.overview import Overview
 from ability_search.index.file_indexing import FileReport
 from ability_search.index.index_calls import IndexReport
 from ability_search.index.stored_sources import SourcePage
-from ability_search.store.records import ANALYSIS, CONSOLIDATION, HISTORY, Job
+from ability_search.store.records import HISTORY, Job
+from ability_search.store.values import Record
 from ability_search.text.model_traits import language_warnings
 from ability_search.tools import results
 from ability_search.wire import Result
@@ -56,10 +57,9 @@ def index_record(report: IndexReport) -> Mapping[str, Any]:
     }
 
 
-def analysis(jobs: Sequence[Job]) -> GraphAnalysis | None:
-    """Return the last analysis of a collection; ``None`` if there is none."""
-    job = next((each for each in jobs if each.kind == ANALYSIS and each.result), None)
-    return None if job is None else GraphAnalysis.model_validate(job.result)
+def analysis(records: Sequence[Record]) -> GraphAnalysis | None:
+    """Return the analysis in the record of the last one; ``None`` if there is none."""
+    return GraphAnalysis.model_validate(records[0].fields["report"]) if records else None
 
 
 def analyzed_result(collection: str, analysis: GraphAnalysis, job_id: str) -> results.ReindexResult:
@@ -75,10 +75,9 @@ def analyzed_result(collection: str, analysis: GraphAnalysis, job_id: str) -> re
     )
 
 
-def consolidation(jobs: Sequence[Job]) -> Consolidation | None:
-    """Return the last report of a consolidation; ``None`` if there is none."""
-    job = next((each for each in jobs if each.kind == CONSOLIDATION and each.result), None)
-    return None if job is None else Consolidation.model_validate(job.result)
+def consolidation(records: Sequence[Record]) -> Consolidation | None:
+    """Return the report in the record of the last consolidation; ``None`` if there is none."""
+    return Consolidation.model_validate(records[0].fields["report"]) if records else None
 
 
 def consolidated_result(
@@ -213,7 +212,7 @@ def _job(job: Job) -> results.JobStatus:
             "state": "interrupted" if job.running and job.expired else job.state,
             "started_at": instant(job.started_at),
             "updated_at": instant(job.updated_at),
-            "result": (job.result if job.kind not in (ANALYSIS, CONSOLIDATION) else None) or None,
+            "result": job.result or None,
             "history": [_run(each) for each in job.options.get(HISTORY, ())] or None,
         }
     )

@@ -26,10 +26,10 @@ from ability_search.config.loader import load_settings
 from ability_search.config.schema import Settings
 from ability_search.ops.metrics.meter import UNMETERED, Meter
 from ability_search.store.arcadedb.client import BrokerScripts
-from ability_search.store.arcadedb.collections import due_generations
-from ability_search.store.arcadedb.jobs import orphaned_jobs
+from ability_search.store.arcadedb.read import read_statement
 from ability_search.store.arcadedb.store import ArcadeStore
 from ability_search.store.memory import MemoryStore
+from ability_search.store.values import Read, Records
 from ability_search.worker import open_worker
 from kadi_client import Brokers, Call, Connection, RemoteError, Tool, ToolError
 from kadi_client.tools import Handler
@@ -37,7 +37,11 @@ from kadi_localnet.broker import Limits, serve_broker
 from kadi_localnet.database.embedded import EmbeddedDatabases
 from kadi_localnet.database.tools import database_tools
 
-WATCHING = (orphaned_jobs("").text, due_generations().text)
+WATCHED = (
+    Records("job", where={"state": "running"}, expired=True),
+    Records("retired", expired=True),
+)
+WATCHING = tuple(read_statement([Read(of)]).text for of in WATCHED)
 """What workers ask at times of their own, which is no part of any call."""
 DIMENSIONS = 64
 MODEL = "words-64"

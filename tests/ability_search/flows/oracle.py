@@ -15,6 +15,7 @@ import numpy as np
 from tests.ability_search.flows.conftest import PATIENCE, Network, word_vector
 
 from ability_search.collection import CALIBRATION, Calibration
+from ability_search.store.stored_collections import read_collection
 from ability_search.text.analyzer import analyzer_for
 
 K1, B, TITLE_COUNT = 1.2, 0.75, 4
@@ -81,10 +82,10 @@ class Oracle:
     ) -> Oracle:
         """The oracle of what is stored in ``collection``."""
         async with asyncio.timeout(PATIENCE):
-            record = await network.store.collection(collection)
+            record = await read_collection(network.store, collection)
             while record is None or record.calibrated != record.chunks:
                 await asyncio.sleep(0)
-                record = await network.store.collection(collection)
+                record = await read_collection(network.store, collection)
         calibration = Calibration(record.chance, record.near, record.agreement)
         return cls(collection, documents, record.average_length, calibration=calibration)
 

@@ -12,14 +12,25 @@ from typing import Any
 from tests.ability_search.flows.conftest import PATIENCE, Network
 
 from ability_search.collection import Collection
+from ability_search.index.jobs import job_of, jobs_of
 from ability_search.providers.embedder import EMBEDDINGS, RemoteEmbedder
 from ability_search.providers.transports import over_broker
 from ability_search.store.arcadedb.client import BrokerScripts
 from ability_search.store.arcadedb.core import kind_type, link_type, source_type
 from ability_search.store.arcadedb.rows import chunk_row, link_row, source_row
 from ability_search.store.memory import MemoryStore
-from ability_search.store.records import TermStatisticsEntry, Use
-from ability_search.store.statistics_cache import EMPTY, advanced
+from ability_search.store.pages import read_all
+from ability_search.store.records import Job
+from ability_search.store.statistics_cache import (
+    EMPTY,
+    TERMS,
+    TermStatisticsEntry,
+    advanced,
+    term_log,
+)
+from ability_search.store.stored_collections import read_collection, read_collections
+from ability_search.store.usage import Use, use_of, uses_of
+from ability_search.store.values import Read, Records
 from ability_search.text.term_statistics import TermStatistics
 from ability_search.tools.handlers import Services
 from ability_search.worker import build_services, open_worker
@@ -59,14 +70,14 @@ async def command(network: Network, text: str, **params: Any) -> None:
 async def record(network: Network, name: str) -> Collection:
     """Return the record of a collection."""
     await asyncio.sleep(0)  # a store in memory gives way to nobody by itself
-    found = await network.store.collection(name)
+    found = await read_collection(network.store, name)
     assert found is not None
     return found
 
 
 async def collections(network: Network) -> list[str]:
     """Return the names of all records, those under construction included, in order."""
-    return [each.name for each in await network.store.collections()]
+    return [each.name for each in await read_collections(network.store)]
 
 
 async def chunks(network: Network, name: str) -> list[Any]:
@@ -95,15 +106,14 @@ async def links(network: Network, name: str) -> list[tuple[str, str, str, float]
 
 async def statistics(network: Network, generation: str) -> list[TermStatisticsEntry]:
     """Return the whole log of the term statistics of a generation."""
-    return await network.store.term_statistics(generation, after=-1)
+    return await term_log(network.store, generation)
 
 
 async def logged(network: Network) -> set[str]:
     """Return the generations that have a log of term statistics."""
-    if isinstance(network.store, MemoryStore):
-        await asyncio.sleep(0)
-        return {name for name, each in network.store._generations.items() if each.statistics}
-    return {row["type"] for row in await rows(network, "SELECT type FROM TermStatistics")}
+    await asyncio.sleep(0)
+    found = await read_all(network.store, Read(Records(TERMS)))
+    return {record.scope.partition("/")[2] for record in found}
 
 
 async def _table(network: Network, kind: str) -> list[Any]:
@@ -235,17 +245,27 @@ async def _assert_statistics(network: Network, collection: Collection, stored: l
 async def under_construction(network: Network) -> list[Collection]:
     """Return the records that jobs build."""
     await asyncio.sleep(0)
-    return [each for each in await network.store.collections() if "@" in each.name]
+    return [each for each in await read_collections(network.store) if "@" in each.name]
+
+
+async def jobs_listed(network: Network, name: str) -> list[Job]:
+    """Return the last job of each kind of a collection."""
+    await asyncio.sleep(0)
+    return list(map(job_of, await read_all(network.store, Read(jobs_of(name)))))
 
 
 async def expire_leases(network: Network) -> None:
     """End the leases of all running jobs."""
     if not isinstance(network.store, MemoryStore):
-        await command(network, "UPDATE Job SET leaseUntil = 0 WHERE state = 'running'")
+        await command(
+            network,
+            "UPDATE Record SET until = 0 WHERE kind = 'job' AND fields.state = 'running'",
+        )
         return
-    for leased in network.store._jobs.values():
-        if leased.job.running:
-            leased.until = 0
+    table = network.store._table
+    for key, held in table.items():
+        if held.kind == "job" and held.fields["state"] == "running":
+            table[key] = replace(held, until=0)
 
 
 async def backdate(network: Network, name: str, source: str, milliseconds: int) -> None:
@@ -267,8 +287,7 @@ async def uses(network: Network, *names: str) -> list[Use]:
     return [
         use
         for name in names
-        for agent in await network.store.agents(name)
-        for use in await network.store.uses_of(agent, name, after="", limit=100)
+        for use in map(use_of, await read_all(network.store, Read(uses_of(name))))
     ]
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from tests.ability_search.flows.conftest import Network, document
 from tests.ability_search.flows.playing import Talker, playing
+from tests.ability_search.flows.stored import record
 from tests.ability_search.flows.test_artifacts import export, import_
 
 from ability_search.extensions.notes.note_links import read_sources
@@ -57,8 +58,8 @@ async def found_by(network: Network, query: str) -> list[str]:
 
 
 async def links_of(network: Network) -> set[tuple[str, str, str]]:
-    (record,) = [each for each in await network.store.collections() if each.name == "docs"]
-    records = await read_sources(network.store, record)
+    stored = await record(network, "docs")
+    records = await read_sources(network.store, stored)
     return {(each.source, link["target"], link["kind"]) for each in records for link in each.links}
 
 
@@ -459,6 +460,6 @@ async def test_copies_are_found_by_a_real_model(network: Network, tmp_path: Path
 
 async def contents(network: Network) -> dict[str, list[str]]:
     """Return the chunks of each document that are stored, indexed or not."""
-    (record,) = [each for each in await network.store.collections() if each.name == "docs"]
-    texts = await source_texts(network.store, record, await read_sources(network.store, record))
+    stored = await record(network, "docs")
+    texts = await source_texts(network.store, stored, await read_sources(network.store, stored))
     return {source: [each.content for each in parts] for source, parts in texts.items()}

@@ -13,6 +13,7 @@ from tests.ability_search.flows.conftest import PATIENCE, Network, Start, docume
 from tests.ability_search.flows.stored import (
     assert_consistent,
     chunks,
+    collections,
     command,
     on,
     record,
@@ -20,6 +21,7 @@ from tests.ability_search.flows.stored import (
     second_worker,
     services_of,
     settled,
+    statistics,
     types,
 )
 
@@ -98,8 +100,8 @@ async def test_folding_the_log_of_terms_changes_no_statistics(
         await operate(network, chance)
     await settled(services, "docs")
     collection = await assert_consistent(network, "docs")
-    log = await rows(network, "SELECT base FROM TermStatistics WHERE type = :t", t=collection.type)
-    assert 1 <= [row["base"] for row in log].count(True) <= 2
+    log = await statistics(network, collection.type)
+    assert 1 <= [each.base for each in log].count(True) <= 2
     assert len(log) < 2 * 32 + 2
     for _ in range(5):
         await operate(network, chance)
@@ -126,7 +128,7 @@ async def test_two_workers_that_create_one_collection_leave_one(
         assert [answer.get("added") for answer in answers] == [1] * 6
         stored = await assert_consistent(network, "docs")
         assert stored.sources == 6
-        assert len(await rows(network, "SELECT FROM Collection")) == 1
+        assert await collections(network) == ["docs"]
         assert await types(network) == {stored.type, source_type(stored.type)}
 
 
@@ -198,8 +200,8 @@ async def read_while_replacing(network: Network, read: Callable[[], Awaitable[li
 
 async def test_a_replacement_is_atomic_for_statements_that_read(network: Network) -> None:
     async def read() -> list[Any]:
-        (each,) = await rows(network, "SELECT type FROM Collection WHERE name = 'docs'")
-        return await rows(network, f"SELECT title, content FROM `{each['type']}`")
+        live = (await record(network, "docs")).type
+        return await rows(network, f"SELECT title, content FROM `{live}`")
 
     await read_while_replacing(network, read)
 
@@ -353,7 +355,7 @@ async def test_a_write_whose_answer_is_lost_is_done_once(start: Start) -> None:
         async def swallow(given: dict[str, Any], call: Any) -> Any:
             nonlocal lost
             answer = await command(given, call)
-            if "TermStatistics" in given["command"] and lost < 2:
+            if "INTO Terms" in given["command"] and lost < 2:
                 lost += 1
                 raise RemoteError("the line went dead")
             return answer
@@ -426,8 +428,7 @@ async def test_deleting_a_collection_while_another_call_indexes_into_it_leaves_o
             report = await first
         assert report.get("failed") == [], report
         assert deletions > 0
-        kept = {row["name"] for row in await rows(network, "SELECT name FROM Collection")}
-        if kept:
+        if await collections(network):
             await assert_consistent(network, "docs")
         await network.call("search-index", collection="docs", documents=documents)
         stored = await assert_consistent(network, "docs")

@@ -249,7 +249,7 @@ async def test_a_caller_that_gives_up_stops_the_work_and_leaves_a_consistent_sta
 
 async def test_a_lost_database_names_the_sources_that_were_being_written(network: Network) -> None:
     def lost(tool: str, given: Mapping[str, Any]) -> Any:
-        if "INSERT INTO TermStatistics" in given.get("command", ""):
+        if "INSERT INTO Terms" in given.get("command", ""):
             raise MemoryError("out of heap")
         return None
 

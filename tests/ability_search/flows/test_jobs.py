@@ -217,7 +217,7 @@ async def test_a_job_that_its_workers_are_lost_on_is_given_up(start: Start, tmp_
             await expire_leases(network)
             assert (await the_job(network))["state"] == "interrupted"
             await services_of(network, tmp_path).reindexing.resume()
-            noted = await network.store.job("docs", "reindex")
+            noted = await services_of(network, tmp_path).jobs.find("docs", "reindex")
             assert noted is not None
             assert (noted.lost, noted.state) == (lost, "running" if lost < 5 else "failed")
             gate.reached.clear()
@@ -415,20 +415,6 @@ async def test_a_long_search_index_is_a_job_with_a_history(
 async def test_a_short_search_index_leaves_no_record(network: Network) -> None:
     await network.call("search-index", collection="docs", documents=[document("a", prose("cat"))])
     assert (await network.call("search-collection-info", collection="docs"))["jobs"] == []
-
-
-@pytest.mark.engine
-async def test_a_database_that_knows_no_jobs_yet_learns_them(start: Start) -> None:
-    async with start(**ALONE) as network:
-        await fill(network)
-        for name in ("Job", "Retired"):
-            await command(network, f"DROP TYPE {name} UNSAFE")
-        assert (await network.call("search-collection-info", collection="docs"))["jobs"] == []
-        await network.call("search-reindex", collection="docs", maxTokens=24)
-        await rebuilt_as_asked(network, 8)
-        for name in ("Job", "Retired"):
-            await command(network, f"DROP TYPE {name} UNSAFE")
-        assert (await network.call("search-delete", collection="docs"))["deleted"]
 
 
 async def test_a_cancelled_job_is_told_to_who_waits(start: Start, tmp_path: Path) -> None:

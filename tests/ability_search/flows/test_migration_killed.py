@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tests.ability_search.flows.conftest import MODEL, Network, Start
 from tests.ability_search.flows.legacy import source, write_legacy
-from tests.ability_search.flows.stored import assert_consistent, chunks, rows
+from tests.ability_search.flows.stored import assert_consistent, chunks, collections, rows
 from tests.ability_search.flows.test_artifacts_killed import SETTINGS, Command, index
 
 pytestmark = [pytest.mark.process, pytest.mark.engine, pytest.mark.timeout(240)]
@@ -61,9 +61,9 @@ async def test_a_migration_killed_at_any_moment_completes_when_run_again(
             listed = await rows(network, "SELECT FROM schema:types WHERE name = 'Collection'")
             if listed:
                 for each in await rows(
-                    network, "SELECT FROM Collection WHERE name IN ['docs', 'notes']"
+                    network, "SELECT fields FROM Collection WHERE key IN ['docs', 'notes']"
                 ):
-                    assert each["chunks"] == 2 * SOURCES
+                    assert each["fields"]["chunks"] == 2 * SOURCES
         assert kills == 3
         assert await command.run(*wanted) == 0
         for name, every in texts.items():
@@ -74,8 +74,7 @@ async def test_a_migration_killed_at_any_moment_completes_when_run_again(
         assert await command.run("migrate", "--drop-old", "--yes", "--model", MODEL) == 0
         kinds = await rows(network, "SELECT FROM schema:types WHERE name = 'LegacyChunk'")
         assert kinds == []
-        names = await rows(network, "SELECT name FROM Collection ORDER BY name")
-        assert [row["name"] for row in names] == ["docs", "notes"]
+        assert await collections(network) == ["docs", "notes"]
 
 
 async def test_an_import_goes_on_where_it_was_killed(start: Start, tmp_path: Path) -> None:

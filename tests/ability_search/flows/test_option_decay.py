@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 from tests.ability_search.flows.asking import MODES, hits_of, scores_of
 from tests.ability_search.flows.conftest import Network, Start, document
-from tests.ability_search.flows.stored import backdate, chunks, command, rows, uses
+from tests.ability_search.flows.stored import backdate, chunks, uses
+
+from ability_search.store.usage import put_use
 
 DAY = 86_400_000
 AGES = [800, 90, 0, 180, 10]
@@ -157,7 +159,7 @@ async def test_use_has_a_limit(library: Network) -> None:
     plain = scores_of(await hits_of(library))
     await used_once(library, "reader")
     (use,) = [use for use in await uses(library, "docs") if use.chunk_id == "docs:d4:0"]
-    await library.store.put_uses([replace(use, uses=1_000_000)])
+    await library.store.commit([put_use(replace(use, uses=1_000_000))])
     hits = await hits_of(library, decay={"floor": 1, "agentId": "reader"})
     assert scores_of(hits)["d4"] == pytest.approx(plain["d4"])
     assert all(hit["score"] <= plain[hit["source"]] for hit in hits)
@@ -203,7 +205,7 @@ async def test_without_the_counts_the_query_goes_on_and_says_so(library: Network
     await used_once(library, "reader")
 
     def fail(tool: str, tool_input: Any) -> Any:
-        if tool == "arcade-query" and "FROM Usage" in tool_input["query"]:
+        if tool == "arcade-query" and "FROM Record" in tool_input["query"]:
             return {"success": False, "error": "no"}
         return None
 
@@ -223,25 +225,7 @@ async def test_use_is_counted_before_the_worker_ends(start: Start) -> None:
         for _ in range(3):
             await hits_of(network, decay={"agentId": "reader"})
     async with start(database="drained") as network:
-        assert await rows(network, "SELECT chunkId, uses FROM Usage") == [
-            {"chunkId": "docs:a:0", "uses": 3}
-        ]
-
-
-@pytest.mark.engine
-async def test_an_older_database_learns_to_count(library: Network) -> None:
-    await command(library, "DROP TYPE Usage IF EXISTS UNSAFE")
-    hits = await hits_of(library, decay={"agentId": "reader"}, explain=True)
-    assert {hit["explain"]["decay"]["uses"] for hit in hits} == {0}
-    await asyncio.wait_for(_usage_type(library), timeout=20)
-    await used(library, "reader", 5)
-    await command(library, "DROP TYPE Usage IF EXISTS UNSAFE")
-    await library.call("search-delete", collection="docs")
-
-
-async def _usage_type(network: Network) -> None:
-    while not await rows(network, "SELECT FROM schema:types WHERE name = 'Usage'"):
-        pass
+        assert [use.uses for use in await uses(network, "docs")] == [3]
 
 
 @pytest.mark.engine
@@ -251,6 +235,6 @@ async def test_counting_costs_one_look_and_one_write(library: Network) -> None:
     await hits_of(library, decay={"agentId": "reader"})
     asked = [given.get("query", "") for _, given in library.calls]
     assert len(asked) <= 5
-    assert sum("FROM Usage" in query for query in asked) == 1
+    assert sum("FROM Record" in query for query in asked) == 1
     await used(library, "reader", 10)
-    assert sum("UPDATE Usage" in given.get("command", "") for _, given in library.calls) == 1
+    assert sum("UPDATE Record" in given.get("command", "") for _, given in library.calls) == 1

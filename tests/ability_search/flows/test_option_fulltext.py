@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tests.ability_search.flows.asking import MODES, Hits, hits_of, scores_of
 from tests.ability_search.flows.conftest import Network, Start, document
-from tests.ability_search.flows.stored import rows
+from tests.ability_search.flows.stored import record, rows
 
 from ability_search.text.analyzer import analyzer_for
 
@@ -82,8 +82,7 @@ def normalized(*fields: str, average: float = 0.0) -> dict[str, float]:
 
 
 async def test_the_score_in_the_chosen_fields_is_a_share_of_the_score(library: Network) -> None:
-    record = await library.store.collection("docs")
-    assert record is not None
+    stored = await record(library, "docs")
     for mode in ("semantic", "hybrid"):
         plain = scores_of(await search(library, mode=mode))
         assert len(plain) == len(DOCUMENTS)
@@ -91,7 +90,7 @@ async def test_the_score_in_the_chosen_fields_is_a_share_of_the_score(library: N
             option = {"weight": 0.4, "fields": fields}
             own = normalized(
                 *(name if name in ("title", *_METADATA) else f"metadata.{name}" for name in fields),
-                average=record.average_length,
+                average=stored.average_length,
             )
             found = scores_of(await search(library, mode=mode, fullText=option))
             assert found == pytest.approx(

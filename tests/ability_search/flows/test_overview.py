@@ -50,7 +50,7 @@ async def test_sizes_and_growth_are_those_of_the_stored_chunks(network: Network)
         await command(network, changes, at=at, source=source)
         changes = f"UPDATE `{source_type(kind)}` SET indexedAt = :at WHERE source = :source"
         await command(network, changes, at=at, source=source)
-    await command(network, "UPDATE Collection SET createdAt = 0")
+    await command(network, "UPDATE Collection SET fields.created_at = 0")
     stored = await chunks(network, "docs")
     indexed = [(row["createdAt"] // 86_400_000, row["source"]) for row in stored]
     days, sources = (Counter(day for day, _ in each) for each in (indexed, set(indexed)))

@@ -349,7 +349,7 @@ async def test_the_old_generation_stays_for_its_grace_period_and_any_worker_drop
         await rebuilt(services, max_tokens=24)
         await services.generations.close()
         assert before.type in await types(network)
-        await command(network, "UPDATE Retired SET dueAt = 0")
+        await command(network, "UPDATE Record SET until = 0 WHERE kind = 'retired'")
         await only_the_live_generation_is_left(network)
 
 

@@ -29,7 +29,7 @@ async def warm(network: Network) -> Network:
 async def maintained(network: Network) -> None:
     """Wait until maintenance has read the term statistics and then says nothing any more."""
     async with asyncio.timeout(30):
-        while not any("FROM TermStatistics" in call.get("query", "") for _, call in network.calls):
+        while not any("FROM Terms" in call.get("query", "") for _, call in network.calls):
             await network.call("search-collections")
         quiet = 0
         while quiet < _QUIET:

@@ -9,6 +9,7 @@ import pytest
 from tests.ability_search.flows.conftest import PATIENCE, Network, Start, document
 from tests.ability_search.flows.stored import (
     assert_consistent,
+    jobs_listed,
     record,
     rows,
     services_of,
@@ -82,7 +83,7 @@ async def test_a_collection_that_is_whole_or_empty_is_left_alone(
     before = await record(network, "docs")
     repair: SelfRepair = services_of(network, tmp_path).self_repair
     await repair.check()
-    assert await rows(network, "SELECT FROM Job") == []
+    assert await jobs_listed(network, "docs") == []
     assert await record(network, "docs") == before
 
 
@@ -94,9 +95,10 @@ async def test_a_generation_is_built_anew_once(start: Start, tmp_path: Path) -> 
         gate = Gate(network, "create-embedding", "eel")
         await services.self_repair.check()
         await gate.wait()
-        (job,) = await rows(network, "SELECT jobId FROM Job")
+        (job,) = await jobs_listed(network, "docs")
         await services.reindexing.cancel("docs")
         await services.self_repair.check()
-        assert await rows(network, "SELECT jobId, state FROM Job") == [job | {"state": "cancelled"}]
+        (ended,) = await jobs_listed(network, "docs")
+        assert (ended.id, ended.state) == (job.id, "cancelled")
         gate.opened.set()
         await services.reindexing.close()

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from tests.ability_search.index.ports_of import index_ports
-from tests.contract.stored_records import chunk, filled, outdated, put
+from tests.contract.stored_records import change, chunk, filled, outdated, put, record_rows
 
 from ability_search.errors import DatabaseUnavailable, StatementRefused
 from ability_search.index import maintenance as maintenance_module
@@ -18,7 +18,6 @@ from ability_search.index.maintenance import Maintenance
 from ability_search.index.preparation import Recipe
 from ability_search.index.writer import new_collection
 from ability_search.store.arcadedb import store as arcade
-from ability_search.store.arcadedb.collections import to_record
 from ability_search.store.arcadedb.core import Scripts
 from ability_search.store.arcadedb.store import ArcadeStore
 from ability_search.store.memory import MemoryStore
@@ -54,7 +53,7 @@ class Held:
         await self.allowed.wait()
         if self.failure is not None:
             raise self.failure
-        return []
+        return {}
 
     async def write(self, script: str, params: Mapping[str, Any]) -> Any:
         return []
@@ -113,16 +112,15 @@ class Building:
         self.built = False
 
     async def read(self, script: str, params: Mapping[str, Any]) -> Any:
-        record = to_record(replace(DOCS, chunks=1000))
         if "FROM Collection" in script:
-            return [record]
+            return record_rows(replace(DOCS, chunks=1000))
         if "vectorNeighbors" in script and self.failures:
             raise self.failures.pop(0)
-        return []
+        return {}
 
     async def write(self, script: str, params: Mapping[str, Any]) -> Any:
-        self.built |= params.get("fields", {}).get("graph", False)
-        return []
+        self.built |= "fields.graph" in script
+        return {"refused": None, "at": 1, "record": []}
 
 
 @pytest.mark.parametrize(
@@ -164,7 +162,7 @@ async def test_chunks_are_read_once_for_an_average_length_however_many_writes_fo
         await put(store, record, chunk(f"b{number}"))
         await maintenance.maintain("docs")
     assert len(reads) == 1
-    await store.update_collection(record, {"average_length": 9.5})
+    await change(store, record, average_length=9.5)
     await maintenance.maintain("docs")
     assert len(reads) > 1
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from tenacity import wait_none
 from tests.ability_search.index.ports_of import index_ports
+from tests.contract.stored_records import record_row, record_rows
 
 from ability_search.collection import Collection
 from ability_search.documents import Document
@@ -23,7 +24,6 @@ from ability_search.errors import (
 from ability_search.index.preparation import Prepared, Recipe, chunk_records, prepare
 from ability_search.index.writer import Writer, expected_length, new_collection, prepared_bytes
 from ability_search.store.arcadedb import database, rows
-from ability_search.store.arcadedb.collections import to_record
 from ability_search.store.arcadedb.store import ArcadeStore
 from ability_search.store.records import chunk_bytes
 from ability_search.text.analyzer import analyzer_for
@@ -58,7 +58,7 @@ class Scripted:
         self.after_failure: Callable[[], None] = lambda: None
 
     async def read(self, script: str, params: Mapping[str, Any]) -> Any:
-        return [to_record(self.record)] if self.record else []
+        return record_rows(*([self.record] if self.record else []))
 
     async def write(self, script: str, params: Mapping[str, Any]) -> Any:
         self.written.append(params)
@@ -66,7 +66,7 @@ class Scripted:
             self.after_failure()
             raise failure
         if "sources" not in params:
-            return []
+            return {"refused": None, "at": 1, "record": []}
         if self.record is None or params["type"] != self.record.type:
             return {"revision": None}
         return {
@@ -74,7 +74,7 @@ class Scripted:
             "deleted": 0,
             "inserted": len(params["chunks"]) + params["stagedRows"],
             "replaced": 0,
-            "collection": [to_record(self.record)],
+            "collection": [record_row(self.record)],
         }
 
 

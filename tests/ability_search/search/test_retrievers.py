@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.ability_search.search.values import candidates_of, query_of
+from tests.contract.stored_records import record_row
 
 from ability_search.collection import Collection
 from ability_search.compute_turns import ComputeTurns
@@ -19,7 +20,6 @@ from ability_search.search.candidates import Candidate, Candidates
 from ability_search.search.retrievers import pooled, retrieve
 from ability_search.search.stage import Ports
 from ability_search.search.wants import SearchRequest
-from ability_search.store.arcadedb.collections import to_record
 from ability_search.store.arcadedb.store import ArcadeStore
 from ability_search.store.records import Row
 from ability_search.store.registry import Registry
@@ -56,10 +56,12 @@ class Fake:
         self.params.append(params)
         if any(text in script for text in self.refused):
             raise StatementRefused("other", "no")
-        records = [to_record(self.record)] if self.record else []
+        records = [record_row(self.record)] if self.record else []
         if "LET" not in script:
             return records
         return {
+            "clock": [{"ms": 1}],
+            "r0": records,
             "collection": records,
             "unindexed": [],
             "later": records,

@@ -13,17 +13,20 @@ from tests.virtual_time import elapsed, without_waiting
 from ability_search.documents import SparseVector
 from ability_search.errors import DatabaseUnavailable, StatementRefused, TooLarge
 from ability_search.store.arcadedb.client import BrokerScripts, refusal
-from ability_search.store.arcadedb.collections import collections, insert_collection
-from ability_search.store.arcadedb.core import rows_together
+from ability_search.store.arcadedb.core import Statement, rows_together
+from ability_search.store.arcadedb.read import read_statement
 from ability_search.store.arcadedb.schema import create_generation, schema
 from ability_search.store.arcadedb.search import candidates
 from ability_search.store.records import Search, TermSearch, VectorSearch
+from ability_search.store.values import Read, Records
 from kadi_client import Call, CallTimeout, Connection, NotConnected, RemoteError, Tool, ToolError
 from kadi_client.errors import FrameTooLarge
 from kadi_localnet.broker import serve_broker
 from kadi_localnet.database.embedded import EmbeddedDatabases
 from kadi_localnet.database.tools import database_tools
 
+RECORDS = read_statement([Read(Records("note"), limit=1)])
+INSERT = Statement("BEGIN; INSERT INTO Collection SET key = 'a'; COMMIT;", {})
 MAP = "LET c = SELECT 1 AS n; RETURN {'c': $c};"
 
 
@@ -183,18 +186,18 @@ async def reason(reading: Any) -> str:
 async def test_the_engine_words_its_refusals_as_expected(engine: Ability) -> None:
     database = store(engine, timeout=30)
     kind = "Chunk_x_1"
-    assert await reason(database.read(*collections())) == "missing_database"
-    assert await reason(database.write(*insert_collection({"name": "a"}))) == ("missing_type")
+    assert await reason(database.read(*RECORDS)) == "missing_database"
+    assert await reason(database.write(*INSERT)) == ("missing_type")
     assert [tool for tool, *_ in engine.calls][1:] == [
         *("arcade-command", "arcade-db-create", "arcade-command")
     ]
-    assert await reason(database.read(*collections())) == "missing_type"
+    assert await reason(database.read(*RECORDS)) == "missing_type"
     generation = create_generation(kind, dimensions=8)
     assert await reason(database.write(*generation)) == "missing_type"
     await database.write(*schema())
     await database.write(*generation)
-    await database.write(*insert_collection({"name": "a"}))
-    again = database.write(*insert_collection({"name": "a"}))
+    await database.write(*INSERT)
+    again = database.write(*INSERT)
     assert await reason(again) == "duplicate"
     missing = database.read("SELECT FROM `Chunk_y_1` WHERE @rid IN :rids", {"rids": ["#1:0"]})
     assert await reason(missing) == "missing_type"
@@ -206,7 +209,7 @@ async def test_the_engine_words_its_refusals_as_expected(engine: Ability) -> Non
         search = candidates("a", kind, searches)
         if len(vector) == 8:
             answer = await database.read(*search)
-            assert [row["name"] for row in answer["collection"]] == ["a"]
+            assert [row["key"] for row in answer["collection"]] == ["a"]
             assert answer["semantic"] == answer["keyword"] == []
         else:
             assert await reason(database.read(*search)) == "other"

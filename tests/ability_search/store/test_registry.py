@@ -7,13 +7,15 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from tests.contract.stored_records import record_row, record_rows
 
 from ability_search.collection import Collection, checked_name, new_type, type_created_at
 from ability_search.errors import DatabaseUnavailable, InvalidInput, NotFound, StatementRefused
-from ability_search.store.arcadedb.collections import from_record, to_record
+from ability_search.store.arcadedb.record_rows import record_of
 from ability_search.store.arcadedb.store import ArcadeStore
 from ability_search.store.records import Searched
 from ability_search.store.registry import Registry
+from ability_search.store.stored_collections import collection_of
 
 DOCS = Collection(
     name="docs",
@@ -30,7 +32,7 @@ DOCS = Collection(
 )
 
 
-class Records:
+class Stored:
     """A store that knows nothing but records of collections."""
 
     def __init__(self, *collections: Collection) -> None:
@@ -43,7 +45,8 @@ class Records:
         if self.failure is not None:
             raise self.failure
         found = self.collections.values()
-        return [to_record(each) for each in found if params.get("name", each.name) == each.name]
+        names = next((value for value in params.values() if isinstance(value, list)), None)
+        return record_rows(*(each for each in found if names is None or each.name in names))
 
     async def write(self, script: str, params: Mapping[str, Any]) -> Any:
         return []
@@ -51,8 +54,8 @@ class Records:
 
 def test_a_record_is_read_as_it_was_written() -> None:
     full = replace(DOCS, tokens_min=1, tokens_max=9, graph=True, created_at=1, updated_at=2)
-    assert from_record(to_record(full)) == full
-    assert from_record(to_record(DOCS)) == DOCS
+    for stored in (full, DOCS):
+        assert collection_of(record_of(record_row(stored))) == stored
 
 
 def test_a_record_that_is_being_built_has_the_public_name_of_its_collection() -> None:
@@ -80,7 +83,7 @@ def test_names_outside_the_alphabet_are_refused(name: str) -> None:
 
 
 async def test_a_known_collection_is_not_asked_for_again() -> None:
-    store = Records(DOCS)
+    store = Stored(DOCS)
     registry = Registry(ArcadeStore(store))
     assert await registry.find("docs") == await registry.find("docs") == DOCS
     assert store.reads == 1
@@ -88,7 +91,7 @@ async def test_a_known_collection_is_not_asked_for_again() -> None:
 
 async def test_a_missing_collection_is_not_found_with_the_nearest_names() -> None:
     registry = Registry(
-        ArcadeStore(Records(DOCS, replace(DOCS, name="dogs"), replace(DOCS, name="xyz")))
+        ArcadeStore(Stored(DOCS, replace(DOCS, name="dogs"), replace(DOCS, name="xyz")))
     )
     with pytest.raises(NotFound) as caught:
         await registry.get("docgs")
@@ -96,27 +99,27 @@ async def test_a_missing_collection_is_not_found_with_the_nearest_names() -> Non
 
 
 async def test_generations_being_built_are_not_listed() -> None:
-    registry = Registry(ArcadeStore(Records(DOCS, replace(DOCS, name="docs@1f"))))
+    registry = Registry(ArcadeStore(Stored(DOCS, replace(DOCS, name="docs@1f"))))
     assert await registry.all() == [DOCS]
 
 
 @pytest.mark.parametrize("reason", ["missing_database", "missing_type"])
 async def test_without_a_database_there_are_no_collections(reason: str) -> None:
-    store = Records()
+    store = Stored()
     store.failure = StatementRefused(reason, "")
     assert await Registry(ArcadeStore(store)).all() == []
     assert await Registry(ArcadeStore(store)).find("docs") is None
 
 
 async def test_a_database_that_does_not_answer_is_no_empty_list() -> None:
-    store = Records()
+    store = Stored()
     store.failure = DatabaseUnavailable("gone")
     with pytest.raises(DatabaseUnavailable):
         await Registry(ArcadeStore(store)).all()
 
 
 async def test_an_answer_that_was_overtaken_does_not_undo_what_is_known() -> None:
-    registry = Registry(ArcadeStore(Records()))
+    registry = Registry(ArcadeStore(Stored()))
     newer = replace(DOCS, revision=5)
     registry.learn("docs", newer)
     assert registry.learn("docs", DOCS) == newer
@@ -133,7 +136,7 @@ async def test_a_question_follows_the_collection_to_its_new_generation() -> None
         asked.append(current.type)
         return Searched(moved, f"answer of {current.type}")
 
-    found = await Registry(ArcadeStore(Records(moved))).consult(DOCS, ask)
+    found = await Registry(ArcadeStore(Stored(moved))).consult(DOCS, ask)
     assert found == (moved, Searched(moved, "answer of Chunk_docs_2"))
     assert asked == ["Chunk_docs_1", "Chunk_docs_2"]
 
@@ -146,8 +149,8 @@ async def test_a_refusal_because_the_generation_is_gone_is_asked_of_the_current_
             raise StatementRefused("other", "no buckets associated")
         return Searched(moved, "answer")
 
-    found = await Registry(ArcadeStore(Records(moved))).consult(DOCS, ask)
+    found = await Registry(ArcadeStore(Stored(moved))).consult(DOCS, ask)
     assert found == (moved, Searched(moved, "answer"))
-    assert await Registry(ArcadeStore(Records())).consult(DOCS, ask) is None
+    assert await Registry(ArcadeStore(Stored())).consult(DOCS, ask) is None
     with pytest.raises(StatementRefused, match="refused"):
-        await Registry(ArcadeStore(Records(DOCS))).consult(DOCS, ask)
+        await Registry(ArcadeStore(Stored(DOCS))).consult(DOCS, ask)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import random
 
-from ability_search.store.records import TermStatisticsEntry
-from ability_search.store.statistics_cache import EMPTY, advanced
+from ability_search.store.statistics_cache import EMPTY, TermStatisticsEntry, advanced
 from ability_search.text.term_statistics import TermStatistics
 
 Chunk = tuple[list[int], list[int]]

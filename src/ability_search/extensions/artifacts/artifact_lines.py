@@ -18,7 +18,8 @@ from ability_search.extensions.artifacts.manifest import LATEST, LONGEST_AVERAGE
 from ability_search.extensions.understanding.periods import FIRST_DAY, LAST_DAY
 from ability_search.filters.facets import check_size, facets_of
 from ability_search.index.preparation import check_kind, generated_source
-from ability_search.store.records import ChunkRecord, SourceRecord, Use
+from ability_search.store.records import ChunkRecord, SourceRecord
+from ability_search.store.usage import Use
 
 R = TypeVar("R", SourceRecord, ChunkRecord)
 

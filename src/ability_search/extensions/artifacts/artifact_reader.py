@@ -33,7 +33,8 @@ from ability_search.extensions.artifacts.manifest import (
     parsed_manifest,
 )
 from ability_search.index.preparation import links_of, restored_document
-from ability_search.store.records import ChunkRecord, SourceRecord, Use
+from ability_search.store.records import ChunkRecord, SourceRecord
+from ability_search.store.usage import Use
 
 T = TypeVar("T", bound=msgspec.Struct)
 

@@ -26,7 +26,8 @@ from ability_search.extensions.artifacts.manifest import (
 from ability_search.index.index_calls import Progress, Report
 from ability_search.index.index_ports import IndexPorts
 from ability_search.store.pages import chunk_pages, read_pages
-from ability_search.store.records import ChunkRecord, Use
+from ability_search.store.records import ChunkRecord
+from ability_search.store.usage import Use, use_of, uses_of
 from ability_search.store.values import Read, Sources
 
 log = logging.getLogger(__name__)
@@ -199,9 +200,5 @@ class Exporter:
 
     async def _uses(self, collection: Collection) -> AsyncIterator[list[Use]]:
         """Yield the use of chunks by agents, page by page."""
-        name = collection.name
-        for agent in await self._store.agents(name):
-            after = ""
-            while page := await self._store.uses_of(agent, name, after=after, limit=_USES):
-                yield page
-                after = page[-1].chunk_id
+        async for page in read_pages(self._store, Read(uses_of(collection.name), limit=_USES)):
+            yield list(map(use_of, page.items))

@@ -30,8 +30,9 @@ from ability_search.index.preparation import LAYOUT, Recipe, links_of, restored_
 from ability_search.index.writer import new_collection
 from ability_search.retry import growing, retry
 from ability_search.store.pages import HASHES, read_all
-from ability_search.store.records import Replacement, Use, chunk_bytes
-from ability_search.store.values import Read, Sources
+from ability_search.store.records import Replacement, chunk_bytes
+from ability_search.store.usage import Use, put_use, uses_of
+from ability_search.store.values import Delete, Read, Sources
 from ability_search.text.term_statistics import TermStatistics
 
 log = logging.getLogger(__name__)
@@ -260,14 +261,14 @@ class Importer:
         uses = artifact.usage()
         if uses is None:
             return
-        await self._store.delete_uses(name)
+        await self._store.commit([Delete(uses_of(name))])
         origin = artifact.origin.name
         renamed = (
             replace(use, collection=name, chunk_id=_moved(use.chunk_id, origin, name))
             for use in uses
         )
         while part := list(islice(renamed, _USES)):
-            await self._store.put_uses(part)
+            await self._store.commit(list(map(put_use, part)))
 
 
 def _check_free(name: str, live: Collection | None, replacing: bool) -> None:

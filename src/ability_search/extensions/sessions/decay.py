@@ -16,8 +16,9 @@ from ability_search.search.candidates import Answer, Candidate, Candidates, scal
 from ability_search.search.query import CREATED_AT, METADATA, Query, field_name, is_chunk_field
 from ability_search.search.stage import Phase, Ports, Stage, scorer
 from ability_search.search.wants import Wants
-from ability_search.store.port import UsageStore
-from ability_search.store.records import Use, metadata_column
+from ability_search.store.port import RecordStore
+from ability_search.store.records import metadata_column
+from ability_search.store.usage import Use, count_uses, read_uses, write_uses
 
 log = logging.getLogger(__name__)
 
@@ -97,13 +98,13 @@ def _date(item: Candidate, path: Sequence[str], *, default: int) -> int:
     return int(item.columns.get("created_at", default))
 
 
-async def read_uses(agent: str, candidates: Candidates, ports: Ports) -> None:
+async def add_uses(agent: str, candidates: Candidates, ports: Ports) -> None:
     """Read how often each candidate was shown to the agent."""
     chunks = candidates.chunks
     if not chunks:
         return
     try:
-        uses = await ports.store.uses(agent, [item.chunk_id for item in chunks])
+        uses = await read_uses(ports.store, agent, [item.chunk_id for item in chunks])
     except DatabaseUnavailable as exc:
         candidates.warnings.append(f"decay: previous use is ignored: {exc}")
         return
@@ -148,7 +149,7 @@ def _wants(aging: Aging, _query: Query) -> Wants:
 
 NAME = "decay"
 DECAY = scorer(NAME, 70, score_decay, option=aging_of, wants=_wants)
-USE = Stage("use", Phase.FIND, 40, read_uses, option=_agent_read)
+USE = Stage("use", Phase.FIND, 40, add_uses, option=_agent_read)
 
 
 class UseCounter:
@@ -161,16 +162,16 @@ class UseCounter:
         now: Returns the time in epoch milliseconds.
     """
 
-    def __init__(self, store: UsageStore, *, now: Callable[[], int]) -> None:
+    def __init__(self, store: RecordStore, *, now: Callable[[], int]) -> None:
         self._store = store
         self._now = now
         self._turn = asyncio.Lock()
         self._pending: set[asyncio.Task[None]] = set()
 
     def count(
-        self, agent: str, shown: Sequence[tuple[str, str]], marks: Mapping[str, bool] | None = None
+        self, agent: str, shown: Sequence[str], marks: Mapping[str, bool] | None = None
     ) -> None:
-        """Schedule one more count of each hit, as collection and chunkId, shown to ``agent``.
+        """Schedule one more count of each hit, by chunkId, shown to ``agent``.
 
         ``marks`` records by chunkId whether hits were useful.
         """
@@ -195,11 +196,12 @@ class UseCounter:
             log.warning("use of %d answers not counted: the worker is stopping", len(late))
 
     async def _write(
-        self, agent: str, shown: Sequence[tuple[str, str]], marks: Mapping[str, bool] | None
+        self, agent: str, shown: Sequence[str], marks: Mapping[str, bool] | None
     ) -> None:
         try:
             async with self._turn:
-                await self._store.count_uses(agent, shown, marks=marks, now=self._now())
+                changes = count_uses(agent, shown, marks or {}, now=self._now())
+                await write_uses(self._store, changes)
         except SearchError as exc:
             log.warning("use of %d hits not counted: %s", len(shown), exc)
 
@@ -211,8 +213,7 @@ def use_count(ports: Ports) -> Stage:
     async def count(option: Decay, answer: Answer, _ports: Ports) -> None:
         assert option.agent_id is not None
         assert answer.result is not None
-        owners = {item.chunk_id: item.collection.public_name for item in answer.page}
-        shown = [(owners[hit.chunk_id], hit.chunk_id) for hit in answer.result.results]
+        shown = [hit.chunk_id for hit in answer.result.results]
         marks = dict.fromkeys(option.useful, True) | dict.fromkeys(option.not_useful, False)
         counter.count(option.agent_id, shown, marks)
 

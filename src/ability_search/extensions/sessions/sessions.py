@@ -1,14 +1,17 @@
 """Sessions of agents: scratchpads and tasks as small records, history as a collection.
 
+A session has a record of its own with the numbers of its turns and tasks, which every change of its
+scratchpad and its tasks touches.
+
 The entries of a session are the documents ``<session>/<turn>`` of the collection
 ``history-<agent>``: turns of a conversation, searched in their context like any others.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Final, Literal
 
 from ability_search.collection import Collection
 from ability_search.documents import Document, instant
@@ -35,8 +38,23 @@ from ability_search.index.pipeline import IndexPipeline
 from ability_search.index.preparation import restored_document
 from ability_search.index.stored_sources import StoredSources
 from ability_search.store.pages import read_all, source_texts
-from ability_search.store.records import SessionKind, SessionRecord, SessionSelection
-from ability_search.store.values import Read, Sources
+from ability_search.store.values import (
+    Add,
+    Change,
+    Count,
+    Counted,
+    Delete,
+    Key,
+    Put,
+    Read,
+    Record,
+    Records,
+    Require,
+    Sources,
+    of_agent,
+)
+
+SessionKind = Literal["scratch", "task"]
 
 MOST_KEYS: Final = 1000
 """Maximum number of keys of a scratchpad."""
@@ -46,7 +64,9 @@ _TURNS, _TASKS = "turns", "tasks"
 """Counters of a session."""
 _PAGE = 256
 """History entries that are read at once."""
-_KINDS: tuple[SessionKind, ...] = ("scratch", "task", "counter")
+_SESSION = "session"
+"""Kind of the records of sessions, by session; those of the others are by session and key."""
+_KINDS: tuple[SessionKind, ...] = ("scratch", "task")
 
 
 class Sessions:
@@ -70,9 +90,12 @@ class Sessions:
         new = self._documents(value)
         state = SessionState(agent_id=value.agent_id, session_id=value.session_id)
         if value.scratch:
-            records = [self._record(value, "scratch", *item) for item in value.scratch.items()]
-            await self._put(records, MOST_KEYS, "scratch")
-            state.scratch = [_scratch(each) for each in sorted(records, key=lambda each: each.key)]
+            puts = [_put(value, "scratch", k, {"value": v}) for k, v in value.scratch.items()]
+            changed = instant(await self._put(value, puts, MOST_KEYS))
+            state.scratch = [
+                ScratchEntry(key=key, value=text, updated_at=changed)
+                for key, text in sorted(value.scratch.items())
+            ]
         if value.tasks:
             state.tasks = await self._change_tasks(value, value.tasks)
         documents: list[Document] = []
@@ -111,8 +134,8 @@ class Sessions:
             state.history = state.history[: value.limit]
         if "sessions" in wanted:
             state.sessions = [
-                SessionSummary(session_id=name, updated_at=instant(at))
-                for name, at in await self._store.sessions(value.agent_id)
+                SessionSummary(session_id=each.key[0], updated_at=instant(each.updated_at))
+                for each in await self._sessions(value)
             ]
         return state
 
@@ -130,23 +153,25 @@ class Sessions:
             for kind, keys in chosen.items():
                 await self._records(value, kind, keys)
             if not value.dry_run:
-                for kind, keys in chosen.items():
-                    await self._store.delete_session_records(_selected(value, kind, keys=keys))
+                await self._store.commit(
+                    [Delete(_selected(value, kind, keys)) for kind, keys in chosen.items()]
+                )
             return _erased(value, len(set(value.scratch)), len(set(value.tasks)), 0)
         before = instants("session.before", value.before)[0] if value.before else None
         session = None if value.session_id == EVERY else value.session_id
-        old = SessionSelection(value.agent_id, ("scratch", "task"), session, before=before)
-        kinds = [each.kind for each in await self._store.session_records(old)]
+        scope, prefix = of_agent(value.agent_id), () if session is None else (session,)
+        old = [Records(kind, scope, prefix=prefix, before=before) for kind in _KINDS]
+        scratch, tasks = map(_number, await self._store.read(list(map(Count, old))))
         if session is None and before is None:
             history = await self._erase_collection(value)
         else:
-            known = [name for name, _ in await self._store.sessions(value.agent_id)]
-            names = known if session is None else [session]
-            history = sum([await self._erase_history(value, name, before) for name in names])
+            known = [session] if session else [each.key[0] for each in await self._sessions(value)]
+            history = sum([await self._erase_history(value, name, before) for name in known])
         if not value.dry_run:
-            every = SessionSelection(value.agent_id, _KINDS, session)
-            await self._store.delete_session_records(every if before is None else old)
-        return _erased(value, kinds.count("scratch"), kinds.count("task"), history)
+            if before is None:
+                old.append(Records(_SESSION, scope, keys=[prefix] if prefix else None))
+            await self._store.commit(list(map(Delete, old)))
+        return _erased(value, scratch, tasks, history)
 
     async def _erase_collection(self, value: SessionErase) -> int:
         collection = await self._registry.reload(value.collection)
@@ -172,9 +197,10 @@ class Sessions:
     async def _history(self, value: Scope, session: str) -> AsyncIterator[list[Document]]:
         """Yield the entries of a session, the newest first, page by page."""
         collection = await self._registry.reload(value.collection)
-        counter = SessionSelection(value.agent_id, ("counter",), session, keys=[_TURNS])
-        counters = await self._store.session_records(counter)
-        last = counters[0].number if counters and collection else 0
+        heads = await read_all(
+            self._store, Read(Records(_SESSION, of_agent(value.agent_id), keys=[(session,)]))
+        )
+        last = heads[0].fields.get(_TURNS, 0) if heads and collection else 0
         while collection is not None and last > 0:
             first = max(1, last - _PAGE + 1)
             sources = [_source(session, turn) for turn in range(last, first - 1, -1)]
@@ -211,52 +237,55 @@ class Sessions:
         if len(set(ids)) < len(ids):
             raise InvalidInput("session.tasks", "name an id twice", hint="Send one change of each.")
         if known:
-            fields = [{"key": t.id, "value": t.content, "status": t.status} for t in known]
-            selected = _selected(value, "task")
-            if not await self._store.update_session_records(selected, fields, now=self._now()):
+            required = Require(_selected(value, "task", ids), at_least=len(ids))
+            changed = [
+                _put(value, "task", key, _given(each)) for key, each in zip(ids, known, strict=True)
+            ]
+            committed = await self._store.commit([required, *changed, _touched(value)])
+            if not committed.done:
                 await self._records(value, "task", ids)
         added = [each for each in changes if each.id is None]
         if added:
             last = await self._count_up(value, _TASKS, len(added)) - len(added)
-            records = [
-                self._record(value, "task", str(last + n), each.content or "", each.status)
-                for n, each in enumerate(added, start=1)
+            new = [str(last + n) for n in range(1, len(added) + 1)]
+            puts = [
+                _put(value, "task", key, {"value": "", "status": "open", **_given(each)})
+                for key, each in zip(new, added, strict=True)
             ]
-            await self._put(records, MOST_TASKS, "tasks")
-            ids += [each.key for each in records]
-        stored = {each.key: each for each in await self._records(value, "task", ids)}
+            await self._put(value, puts, MOST_TASKS)
+            ids += new
+        stored = {each.key[1]: each for each in await self._records(value, "task", ids)}
         return [_task(stored[each]) for each in sorted(ids, key=int)]
 
-    def _record(
-        self, value: Scope, kind: SessionKind, key: str, text: str, status: str | None = None
-    ) -> SessionRecord:
-        now = self._now()
-        return SessionRecord(
-            value.agent_id,
-            value.session_id,
-            kind,
-            key,
-            text,
-            (status or "open") if kind == "task" else None,
-            created_at=now,
-            updated_at=now,
-        )
+    async def _put(self, value: Scope, puts: Sequence[Put], most: int) -> int:
+        """Put records of one kind; return the time.
 
-    async def _put(self, records: Sequence[SessionRecord], most: int, what: str) -> None:
-        if not await self._store.put_session_records(records, most=most):
+        Raises:
+            TooLarge: if the session would have more than ``most`` of them.
+        """
+        kind = puts[0].kind
+        every = Records(kind, of_agent(value.agent_id), prefix=(value.session_id,))
+        changes: list[Change] = [*puts, _touched(value), Require(every, at_most=most)]
+        committed = await self._store.commit(changes)
+        if not committed.done:
+            what = "tasks" if kind == "task" else kind
             raise TooLarge(
                 f"session.{what}: at most {most} in a session",
                 hint="Delete some, or use another sessionId.",
             )
+        return committed.at
+
+    async def _sessions(self, value: Scope) -> list[Record]:
+        return await read_all(self._store, Read(Records(_SESSION, of_agent(value.agent_id))))
 
     async def _records(
         self, value: Scope, kind: SessionKind, keys: Sequence[str] | None = None
-    ) -> list[SessionRecord]:
+    ) -> list[Record]:
         """Return records of a session; raise NotFound if one of the keys does not exist."""
         if keys is not None and not keys:
             return []
-        found = await self._store.session_records(_selected(value, kind, keys=keys))
-        missing = set(keys or ()) - {each.key for each in found}
+        found = await read_all(self._store, Read(_selected(value, kind, keys)))
+        missing = set(keys or ()) - {each.key[1] for each in found}
         if missing:
             what = "task" if kind == "task" else "key of the scratchpad"
             hint = f"Read {kind} of the session to see what is stored."
@@ -264,34 +293,57 @@ class Sessions:
         return found
 
     async def _count_up(self, value: Scope, counter: str, by: int) -> int:
-        return await self._store.count_up(
-            value.agent_id, value.session_id, counter, by, now=self._now()
-        )
+        add = Add(_SESSION, of_agent(value.agent_id), (value.session_id,), {counter: by})
+        record = (await self._store.commit([add])).record
+        assert record is not None
+        return int(record.fields[counter])
 
 
 _SCOPE = {"agent_id", "session_id"}
 
 
-def _selected(
-    value: Scope, kind: SessionKind, *, keys: Sequence[str] | None = None
-) -> SessionSelection:
-    return SessionSelection(value.agent_id, (kind,), value.session_id, keys)
+def _selected(value: Scope, kind: SessionKind, keys: Sequence[str] | None = None) -> Records:
+    session = value.session_id
+    if keys is None:
+        return Records(kind, of_agent(value.agent_id), prefix=(session,))
+    return Records(kind, of_agent(value.agent_id), keys=[(session, key) for key in keys])
+
+
+def _put(value: Scope, kind: SessionKind, key: str, fields: Mapping[str, str]) -> Put:
+    identity: Key = (value.session_id, key)
+    return Put(kind, of_agent(value.agent_id), identity, fields, merge=True)
+
+
+def _touched(value: Scope) -> Put:
+    return Put(_SESSION, of_agent(value.agent_id), (value.session_id,), {}, merge=True)
+
+
+def _given(task: TaskChange) -> dict[str, str]:
+    fields = {"value": task.content, "status": task.status}
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def _number(counted: object) -> int:
+    assert isinstance(counted, Counted)
+    return counted.groups[None][0]
 
 
 def _source(session: str, turn: int) -> str:
     return f"{session}/{turn:09d}"
 
 
-def _scratch(record: SessionRecord) -> ScratchEntry:
-    return ScratchEntry(key=record.key, value=record.value, updated_at=instant(record.updated_at))
+def _scratch(record: Record) -> ScratchEntry:
+    return ScratchEntry(
+        key=record.key[1], value=record.fields["value"], updated_at=instant(record.updated_at)
+    )
 
 
-def _task(record: SessionRecord) -> Task:
+def _task(record: Record) -> Task:
     return Task.model_validate(
         {
-            "id": record.key,
-            "content": record.value,
-            "status": record.status,
+            "id": record.key[1],
+            "content": record.fields["value"],
+            "status": record.fields["status"],
             "created_at": instant(record.created_at),
             "updated_at": instant(record.updated_at),
         }

@@ -45,16 +45,20 @@ class Database:
         self._scripts = scripts
 
     async def rows(self, statement: Statement) -> list[Any]:
-        """Read rows; none if nothing was stored yet.
+        """Read rows; none if nothing was stored yet, see :meth:`map`."""
+        return list(await self.map(statement))
+
+    async def map(self, statement: Statement) -> Any:
+        """Read a map; an empty one if nothing was stored yet.
 
         Raises:
             EarlierLayout: if types are missing because the earlier ability uses the database.
         """
         try:
-            return list(await self._scripts.read(*statement))
+            return await self._scripts.read(*statement)
         except StatementRefused as exc:
             await check_new(self._scripts, exc)
-            return []
+            return {}
 
     async def generation_read(self, generation: str, statement: Statement, *others: str) -> Any:
         """Run a read of a generation, or of several.
@@ -88,7 +92,16 @@ class Database:
         return answer, attempts.lost > 0
 
     async def _written(self, statement: Statement, insisting: Callable[..., Awaitable[Any]]) -> Any:
-        run = partial(insisting, partial(self._scripts.write, *statement), "conflict")
+        return await self.with_schema(
+            partial(insisting, partial(self._scripts.write, *statement), "conflict")
+        )
+
+    async def with_schema(self, run: Callable[[], Awaitable[T]]) -> T:
+        """Run a write; create the schema first if it is missing.
+
+        Raises:
+            EarlierLayout: if types are missing because the earlier ability uses the database.
+        """
         try:
             return await run()
         except StatementRefused as exc:

@@ -14,14 +14,15 @@ from ability_search.collection import Collection
 from ability_search.errors import GenerationGone, StatementRefused
 from ability_search.ops.metrics.meter import UNMETERED, Meter
 from ability_search.store.arcadedb import rows, write
-from ability_search.store.arcadedb.collections import collection as collection_record
-from ability_search.store.arcadedb.collections import from_record
 from ability_search.store.arcadedb.core import Scripts, Statement
-from ability_search.store.arcadedb.database import Database, outlast
+from ability_search.store.arcadedb.database import outlast
+from ability_search.store.arcadedb.record_rows import collection_in
+from ability_search.store.arcadedb.record_sql import RecordSql
 from ability_search.store.arcadedb.schema import create_child_index, create_kinds, create_links
 from ability_search.store.arcadedb.search import nearest
 from ability_search.store.records import ChunkRecord, Neighbour, Replaced, Replacement, chunk_bytes
 from ability_search.store.stand_ins import Represented, moved
+from ability_search.store.stored_collections import read_collection
 from ability_search.store.values import Patch
 
 Row = Mapping[str, Any]
@@ -31,7 +32,7 @@ _FEW = 16
 MESSAGE_BYTES = 4 << 20
 
 
-class IndexSql(Database):
+class IndexSql(RecordSql):
     """Documents and chunks of generations, see :class:`.port.IndexStore`.
 
     Args:
@@ -72,7 +73,7 @@ class IndexSql(Database):
             answer = await self._insist(statement)
         except (StatementRefused, GenerationGone):
             # The errors for types being dropped vary, so the record decides.
-            current = await self._current(collection.name)
+            current = await read_collection(self, collection.name)
             if current is not None and current.type == collection.type:
                 raise
             return None
@@ -81,8 +82,10 @@ class IndexSql(Database):
         inserted, stored = int(answer["inserted"] or 0), chunks.count + kinds.count
         if inserted != stored:
             raise StatementRefused("other", f"{inserted} of {stored} chunks were stored")
+        changed = collection_in(answer["collection"])
+        assert changed is not None
         return Replaced(
-            from_record(answer["collection"][0]),
+            changed,
             deleted=int(answer["deleted"] or 0),
             inserted=inserted,
             replaced=int(answer["replaced"] or 0),
@@ -163,10 +166,6 @@ class IndexSql(Database):
         """Run a write; it deletes before it inserts: duplicates are from another transaction."""
         run = partial(self._scripts.write, *statement)
         return await outlast(run, "conflict", "duplicate", meter=self._meter)
-
-    async def _current(self, name: str) -> Collection | None:
-        found = await self.rows(collection_record(name))
-        return from_record(found[0]) if found else None
 
     # Sources
 

@@ -12,7 +12,6 @@ from typing import Any
 
 from ability_search.collection import Collection
 from ability_search.errors import TooLarge
-from ability_search.store.arcadedb.collections import from_record
 from ability_search.store.arcadedb.core import (
     Statement,
     kind_type,
@@ -22,6 +21,7 @@ from ability_search.store.arcadedb.core import (
 )
 from ability_search.store.arcadedb.database import Database
 from ability_search.store.arcadedb.filter_sql import to_sql
+from ability_search.store.arcadedb.record_rows import record_of, record_query
 from ability_search.store.arcadedb.rows import (
     CHUNK_COLUMNS,
     SOURCE_COLUMNS,
@@ -33,11 +33,23 @@ from ability_search.store.arcadedb.rows import (
     source_record,
 )
 from ability_search.store.records import VALUE_LENGTH, ChunkRecord, SourceRecord, metadata_key
-from ability_search.store.values import Chunks, Columns, Count, Counted, Links, Page, Read, Sources
+from ability_search.store.stored_collections import collection_of
+from ability_search.store.values import (
+    MOST_RECORDS,
+    Chunks,
+    Columns,
+    Count,
+    Counted,
+    Links,
+    Page,
+    Read,
+    Records,
+    Sources,
+)
 
 Row = Mapping[str, Any]
-MakeAnswer = Callable[[Sequence[Row], Collection | None], Page | Counted]
-"""Makes an answer of the rows of a query and the collection's record."""
+MakeAnswer = Callable[[Sequence[Row], Collection | None, int], Page | Counted]
+"""Makes an answer of the rows of a query, the collection's record and the time."""
 
 _ITEMS = 1024
 """Items that an unlimited read is taken to have if its answer is too large."""
@@ -100,12 +112,14 @@ class ReadSql(Database):
         return [answer for ask in asks for answer in await self._together([ask])]
 
     async def _answers(self, asks: Sequence[Read | Count]) -> list[Page | Counted]:
-        asked = {f"a{place}": _query(ask, f"a{place}") for place, ask in enumerate(asks)}
-        queries = {name: sql for each in asked.values() for name, sql in each.queries.items()}
-        params = {name: value for each in asked.values() for name, value in each.params.items()}
-        found, current = await self._run(queries, [*asked], params, asks)
+        asked, queries, params = _asked(asks)
+        found, current, now = await self._run(queries, [*asked], params, asks)
         return [
-            each.answer(found[name], current.get(_collection(ask).name) if ask.current else None)
+            each.answer(
+                found.get(name, ()),
+                current.get(_collection(ask).name) if ask.current else None,
+                now,
+            )
             for (name, each), ask in zip(asked.items(), asks, strict=True)
         ]
 
@@ -115,18 +129,21 @@ class ReadSql(Database):
         names: Sequence[str],
         params: Mapping[str, Any],
         asks: Sequence[Read | Count],
-    ) -> tuple[Mapping[str, Any], Mapping[str, Collection]]:
-        """Return the rows of queries by name, and the records that were asked for."""
-        wanted = [_collection(ask).name for ask in asks if ask.current]
-        if wanted:
-            queries = {"collections": "SELECT FROM Collection WHERE name IN :names", **queries}
-            params, names = {**params, "names": wanted}, ["collections", *names]
-        text = rows_together(queries, names) if len(queries) > 1 else queries[names[0]]
-        first, *others = (_collection(ask).type for ask in asks)
-        answer = await self.generation_read(first, Statement(text, dict(params)), *others)
-        found = answer if len(queries) > 1 else {names[0]: answer}
-        records = map(from_record, found.get("collections", ()))
-        return found, {record.name: record for record in records}
+    ) -> tuple[Mapping[str, Any], Mapping[str, Collection], int]:
+        """Return the rows of queries by name, the records that were asked for, and the time.
+
+        The time is 0 unless records are read.
+        """
+        statement, together = _statement(queries, names, params, asks)
+        types = [ask.collection.type for ask in asks if ask.collection]
+        if types:
+            answer = await self.generation_read(types[0], statement, *types[1:])
+        else:
+            answer = await self.map(statement)
+        found = answer if together else {names[0]: answer}
+        records = (collection_of(record_of(row)) for row in found.get("collections", ()))
+        (clock,) = found.get("clock") or ({"ms": 0},)
+        return found, {record.name: record for record in records}, clock["ms"]
 
     async def _unfit(self, ask: Count) -> Counted:
         """Count the chunks with unusable vectors, page by page."""
@@ -143,13 +160,48 @@ class ReadSql(Database):
         floor, unfit = "", 0
         while True:
             params = {**chosen.params, "size": ask.unfit, "floor": floor}
-            found, current = await self._run(queries, ["fit", "last"], params, [ask])
+            found, current, _ = await self._run(queries, ["fit", "last"], params, [ask])
             (fit,), (last,) = found["fit"], found["last"]
             unfit += last["n"] - fit["n"]
             if last["n"] < _CHECKED:
                 break
             floor = last["id"]
         return Counted({None: (unfit,)}, current.get(_collection(ask).name))
+
+
+def read_statement(asks: Sequence[Read | Count]) -> Statement:
+    """Return the statement that answers asks in one round trip."""
+    asked, queries, params = _asked(asks)
+    return _statement(queries, [*asked], params, asks)[0]
+
+
+def _asked(
+    asks: Sequence[Read | Count],
+) -> tuple[Mapping[str, AskSql], Mapping[str, str], Mapping[str, Any]]:
+    """Return asks as SQL by the names of their queries, with all queries and parameters."""
+    asked = {f"a{place}": _query(ask, f"a{place}") for place, ask in enumerate(asks)}
+    queries = {name: sql for each in asked.values() for name, sql in each.queries.items()}
+    params = {name: value for each in asked.values() for name, value in each.params.items()}
+    return asked, queries, params
+
+
+def _statement(
+    queries: Mapping[str, str],
+    names: Sequence[str],
+    params: Mapping[str, Any],
+    asks: Sequence[Read | Count],
+) -> tuple[Statement, bool]:
+    """Return a statement with what asks need besides, and whether its answer is a map."""
+    wanted = [_collection(ask).name for ask in asks if ask.current]
+    if wanted:
+        queries = {"collections": "SELECT FROM Collection WHERE key IN :names", **queries}
+        params, names = {**params, "names": wanted}, ["collections", *names]
+    if any(isinstance(ask.of, Records) for ask in asks):
+        queries = {"clock": "SELECT `date.currentTimestamp`() AS ms", **queries}
+        names = ["clock", *names]
+    together = len(queries) > 1
+    text = rows_together(queries, names) if together else queries[names[0]]
+    return Statement(text, dict(params)), together
 
 
 def _collection(ask: Read | Count) -> Collection:
@@ -159,9 +211,11 @@ def _collection(ask: Read | Count) -> Collection:
 
 def _halved(ask: Read | Count) -> Read | None:
     """Return an ask for half the items; ``None`` if there is none."""
-    if isinstance(ask, Count) or not isinstance(ask.of, Chunks | Sources):
-        return None
     of = ask.of
+    if isinstance(ask, Count) or isinstance(of, Links):
+        return None
+    if isinstance(of, Records):
+        return None if ask.limit == 1 else replace(ask, limit=(ask.limit or MOST_RECORDS) // 2)
     keys = of.names if isinstance(of, Sources) else of.handles or of.ids or of.vector_keys
     most = min(filter(None, (ask.limit, len(keys or ()))), default=_ITEMS)
     return replace(ask, limit=most // 2) if most > 1 else None
@@ -169,6 +223,9 @@ def _halved(ask: Read | Count) -> Read | None:
 
 def _query(ask: Read | Count, name: str) -> AskSql:
     """Return an ask as SQL; ``name`` is that of its query, and begins those of its parameters."""
+    if isinstance(ask.of, Records):
+        text, params, record_answer = record_query(ask, name)
+        return AskSql({name: text}, params, lambda rows, _, now: record_answer(rows, now))
     if isinstance(ask, Count):
         return _counting(ask, name)
     return _linking(ask, name) if isinstance(ask.of, Links) else _reading(ask, name)
@@ -232,7 +289,7 @@ def _linking(ask: Read, name: str) -> AskSql:
     return AskSql(
         {name: text},
         {name: list(of.sources)},
-        lambda rows, current: Page(list(map(link, rows)), None, current),
+        lambda rows, current, _: Page(list(map(link, rows)), None, current),
     )
 
 
@@ -264,7 +321,7 @@ def _reading(ask: Read, name: str) -> AskSql:
         columns = f"{''.join(f'{sql} AS f{n}, ' for n, sql in enumerate(shown))}{key} AS place "
     text = f"SELECT {columns}FROM {chosen.target(*further)}{order}{_limited(ask.limit)}"
 
-    def answer(rows: Sequence[Row], current: Collection | None) -> Page:
+    def answer(rows: Sequence[Row], current: Collection | None, _now: int) -> Page:
         place = key if ask.columns is None else "place"
         rows = rows if ordered else sorted(rows, key=lambda row: row[place])
         more = ask.limit is not None and len(rows) == ask.limit and ask.order != "stored"
@@ -340,7 +397,7 @@ def _counting(ask: Count, name: str) -> AskSql:
         shown.append(f"{by} - {by} % {ask.width:d} AS least")
         group = " GROUP BY least"
 
-    def answer(rows: Sequence[Row], current: Collection | None) -> Counted:
+    def answer(rows: Sequence[Row], current: Collection | None, _now: int) -> Counted:
         groups = {
             None if ask.by is None else int(row["least"]): (
                 int(row["n"]),

@@ -9,9 +9,9 @@ from typing import Any
 
 from ability_search.collection import Collection
 from ability_search.filters.tree import Filter
-from ability_search.store.arcadedb.collections import from_record
 from ability_search.store.arcadedb.database import Database
 from ability_search.store.arcadedb.graph import best_chunks, walk
+from ability_search.store.arcadedb.record_rows import collection_in
 from ability_search.store.arcadedb.rows import CHUNK_FIELDS, link
 from ability_search.store.arcadedb.search import (
     COPIES,
@@ -65,7 +65,10 @@ class SearchSql(Database):
             if pause is None or _complete(answer):
                 break
             await asyncio.sleep(pause)
-        return Searched(_record(answer), _lists(answer, searches, metadata_names(columns)))
+        return Searched(
+            collection_in(answer["collection"]),
+            _lists(answer, searches, metadata_names(columns)),
+        )
 
     async def best_chunks(
         self,
@@ -105,11 +108,6 @@ def _complete(answer: Mapping[str, Any]) -> bool:
     """Return whether no commit was in progress, of which the searches may have seen only half."""
     before, after = ({row["revision"] for row in answer[name]} for name in ("collection", "later"))
     return not answer["unindexed"] and before <= after
-
-
-def _record(answer: Mapping[str, Any]) -> Collection | None:
-    rows = answer["collection"]
-    return from_record(rows[0]) if rows else None
 
 
 def _lists(

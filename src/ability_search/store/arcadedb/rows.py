@@ -5,7 +5,6 @@ A duplicate keeps its embedding, terms and weights in *spare* columns, which hav
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Mapping
 from dataclasses import MISSING, fields
 from functools import cache
@@ -15,7 +14,6 @@ from ability_search.store.records import (
     ChunkRecord,
     Link,
     SourceRecord,
-    TermStatisticsEntry,
 )
 
 Row = Mapping[str, Any]
@@ -153,18 +151,6 @@ def link_row(link: Link) -> dict[str, Any]:
 def link(row: Row) -> Link:
     """Convert a row of a link."""
     return Link(row["source"], row["target"], row["kind"], row["weight"])
-
-
-def statistics_entry(row: Row) -> TermStatisticsEntry:
-    """Convert a row of the log of term statistics."""
-    added = row.get("added")
-    return TermStatisticsEntry(
-        revision=row["seq"],
-        base=bool(row.get("base")),
-        added=base64.b64decode(added) if added else None,
-        removed=row.get("removed") or (),
-        removed_lengths=row.get("removedLengths") or (),
-    )
 
 
 @cache

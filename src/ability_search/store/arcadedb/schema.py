@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from ability_search.store.arcadedb.core import Statement, kind_type, link_type, source_type
+from ability_search.store.values import of_generation
+
+RECORD_TYPES = ("Record", "Collection", "Terms")
+"""Types of small records."""
 
 
 def schema() -> Statement:
@@ -16,48 +20,17 @@ def schema() -> Statement:
     default the engine compares up to a fifth of all).
     """
     return Statement(
-        """
+        f"""
         ALTER DATABASE `arcadedb.vectorIndex.prefilterMaxSelectivity` 1.0;
-        CREATE DOCUMENT TYPE Collection IF NOT EXISTS;
-        CREATE PROPERTY Collection.name IF NOT EXISTS STRING;
-        CREATE INDEX IF NOT EXISTS ON Collection (name) UNIQUE;
-        CREATE DOCUMENT TYPE TermStatistics IF NOT EXISTS;
-        CREATE PROPERTY TermStatistics.type IF NOT EXISTS STRING;
-        CREATE PROPERTY TermStatistics.seq IF NOT EXISTS LONG;
-        CREATE INDEX IF NOT EXISTS ON TermStatistics (type, seq) NOTUNIQUE;
+        {"".join(map(_records, RECORD_TYPES))}
+        CREATE INDEX IF NOT EXISTS ON Collection (key) UNIQUE;
         CREATE DOCUMENT TYPE Staging IF NOT EXISTS;
         CREATE PROPERTY Staging.token IF NOT EXISTS STRING;
         CREATE INDEX IF NOT EXISTS ON Staging (token) NOTUNIQUE;
-        CREATE DOCUMENT TYPE Usage IF NOT EXISTS;
-        CREATE PROPERTY Usage.collection IF NOT EXISTS STRING;
-        CREATE PROPERTY Usage.agent IF NOT EXISTS STRING;
-        CREATE PROPERTY Usage.chunkId IF NOT EXISTS STRING;
-        CREATE PROPERTY Usage.uses IF NOT EXISTS LONG;
-        CREATE PROPERTY Usage.lastAt IF NOT EXISTS LONG;
-        CREATE INDEX IF NOT EXISTS ON Usage (agent, chunkId) UNIQUE;
-        CREATE INDEX IF NOT EXISTS ON Usage (collection) NOTUNIQUE;
-        CREATE DOCUMENT TYPE SessionRecord IF NOT EXISTS;
-        CREATE PROPERTY SessionRecord.agent IF NOT EXISTS STRING;
-        CREATE PROPERTY SessionRecord.session IF NOT EXISTS STRING;
-        CREATE PROPERTY SessionRecord.kind IF NOT EXISTS STRING;
-        CREATE PROPERTY SessionRecord.key IF NOT EXISTS STRING;
-        CREATE PROPERTY SessionRecord.value IF NOT EXISTS STRING;
-        CREATE PROPERTY SessionRecord.number IF NOT EXISTS LONG;
-        CREATE PROPERTY SessionRecord.createdAt IF NOT EXISTS LONG;
-        CREATE PROPERTY SessionRecord.updatedAt IF NOT EXISTS LONG;
-        CREATE INDEX IF NOT EXISTS ON SessionRecord (agent, session, kind, key) UNIQUE;
-        CREATE DOCUMENT TYPE Job IF NOT EXISTS;
-        CREATE PROPERTY Job.kind IF NOT EXISTS STRING;
-        CREATE PROPERTY Job.collection IF NOT EXISTS STRING;
-        CREATE PROPERTY Job.leaseUntil IF NOT EXISTS LONG;
-        CREATE INDEX IF NOT EXISTS ON Job (collection, kind) UNIQUE;
         CREATE DOCUMENT TYPE Unindexed IF NOT EXISTS BUCKETS 1;
         CREATE PROPERTY Unindexed.type IF NOT EXISTS STRING;
         CREATE PROPERTY Unindexed.token IF NOT EXISTS STRING;
         CREATE PROPERTY Unindexed.at IF NOT EXISTS LONG;
-        CREATE DOCUMENT TYPE Retired IF NOT EXISTS;
-        CREATE PROPERTY Retired.type IF NOT EXISTS STRING;
-        CREATE PROPERTY Retired.dueAt IF NOT EXISTS LONG;
         CREATE DOCUMENT TYPE Source IF NOT EXISTS;
         CREATE PROPERTY Source.source IF NOT EXISTS STRING;
         CREATE PROPERTY Source.aspectOf IF NOT EXISTS STRING;
@@ -152,7 +125,7 @@ def create_kinds(chunk_type: str, *, dimensions: int) -> Statement:
 
 
 def drop_generation(chunk_type: str) -> Statement:
-    """Drop the types of a generation with their contents, and its term statistics."""
+    """Drop the types of a generation with their contents, and the records of it."""
     return Statement(
         f"""
         DROP TYPE `{source_type(chunk_type)}` IF EXISTS UNSAFE;
@@ -160,12 +133,29 @@ def drop_generation(chunk_type: str) -> Statement:
         DROP TYPE `{kind_type(chunk_type)}` IF EXISTS UNSAFE;
         DROP TYPE `{chunk_type}` IF EXISTS UNSAFE;
         BEGIN;
-        DELETE FROM TermStatistics WHERE type = :type;
-        DELETE FROM Retired WHERE type = :type;
+        {" ".join(f"DELETE FROM {name} WHERE scope = :scope;" for name in RECORD_TYPES)}
         COMMIT;
         """,
-        {"type": chunk_type},
+        {"scope": of_generation(chunk_type)},
     )
+
+
+def _records(name: str) -> str:
+    """Return the commands that create a type of records."""
+    return f"""
+        CREATE DOCUMENT TYPE {name} IF NOT EXISTS;
+        CREATE PROPERTY {name}.kind IF NOT EXISTS STRING;
+        CREATE PROPERTY {name}.scope IF NOT EXISTS STRING;
+        CREATE PROPERTY {name}.key IF NOT EXISTS STRING;
+        CREATE PROPERTY {name}.fields IF NOT EXISTS MAP;
+        CREATE PROPERTY {name}.data IF NOT EXISTS STRING;
+        CREATE PROPERTY {name}.revision IF NOT EXISTS LONG;
+        CREATE PROPERTY {name}.until IF NOT EXISTS LONG;
+        CREATE PROPERTY {name}.createdAt IF NOT EXISTS LONG;
+        CREATE PROPERTY {name}.updatedAt IF NOT EXISTS LONG;
+        CREATE INDEX IF NOT EXISTS ON {name} (kind, scope, key) UNIQUE;
+        CREATE INDEX IF NOT EXISTS ON {name} (scope) NOTUNIQUE;
+        """
 
 
 def _indexed(chunk_type: str, dimensions: int) -> str:

@@ -23,7 +23,7 @@ from ability_search.store.records import (
 from ability_search.store.values import Columns
 
 _NO_COLUMNS = Columns()
-_COLLECTION = "SELECT FROM Collection WHERE name = :name"
+_COLLECTION = "SELECT FROM Collection WHERE key = :name"
 
 # The comparison refuses to be without one, and asking for the embedding itself reads it twice.
 _HAS_EMBEDDING = "duplicateOf IS NULL"
@@ -169,7 +169,7 @@ def candidates(
     copies = _copy_searches(chunk_type, searches, predicates, shown, first)
     queries |= copies
     answer += [each for each in copies if each.endswith(COPIES)]
-    queries["later"] = "SELECT revision FROM Collection WHERE name = :name"
+    queries["later"] = "SELECT revision FROM Collection WHERE key = :name"
     return Statement(_text(queries, narrower, [*answer, "later"]), params)
 
 

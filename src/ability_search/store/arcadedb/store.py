@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -13,18 +14,18 @@ from ability_search.collection import Collection
 from ability_search.errors import DatabaseUnavailable, GenerationGone, StatementRefused
 from ability_search.ops.metrics.meter import UNMETERED, Meter
 from ability_search.store.arcadedb import write
-from ability_search.store.arcadedb.collections import CollectionSql
-from ability_search.store.arcadedb.core import Scripts, kind_type
+from ability_search.store.arcadedb.core import Scripts, Statement, kind_type
+from ability_search.store.arcadedb.database import Database
 from ability_search.store.arcadedb.index import MESSAGE_BYTES, IndexSql
-from ability_search.store.arcadedb.jobs import JobSql
-from ability_search.store.arcadedb.read import ReadSql
 from ability_search.store.arcadedb.retrieval import SearchSql
+from ability_search.store.arcadedb.schema import create_generation, drop_generation
 from ability_search.store.arcadedb.search import build_graph
-from ability_search.store.arcadedb.session_records import SessionSql
-from ability_search.store.arcadedb.usage import UsageSql
+from ability_search.store.stored_collections import change_collection
 
 log = logging.getLogger(__name__)
 
+_BESIDE_CHUNKS = re.compile(r"^(Source|Link|Aspect)(?=_)")
+"""The other types of a generation; it is named after the type of its chunks."""
 _BUILDS = 10
 _BUILD_PAUSE = 60.0
 """Seconds between checks of a graph whose build takes longer than a statement may."""
@@ -33,14 +34,25 @@ _STALE_AFTER = 6 * 3600 * 1000
 _SWEEP_EVERY = 600 * 1000
 
 
+class GenerationSql(Database):
+    """Generations, see :class:`.port.GenerationStore`."""
+
+    async def create_generation(self, new: Collection) -> None:
+        await self.write(create_generation(new.type, dimensions=new.dimensions), idempotent=True)
+
+    async def generations(self) -> list[str]:
+        rows = await self.rows(Statement("SELECT name FROM schema:types", {}))
+        names = dict.fromkeys(_BESIDE_CHUNKS.sub("Chunk", row["name"]) for row in rows)
+        return [name for name in names if name.startswith("Chunk_")]
+
+    async def drop_generation(self, generation: str) -> None:
+        await self.write(drop_generation(generation), idempotent=True)
+
+
 class ArcadeStore(
-    CollectionSql,
+    GenerationSql,
     IndexSql,
     SearchSql,
-    ReadSql,
-    JobSql,
-    UsageSql,
-    SessionSql,
 ):
     """A :class:`~ability_search.store.port.Store` in an ArcadeDB database.
 
@@ -73,7 +85,7 @@ class ArcadeStore(
             if chunks >= self._scan_below and not getattr(collection, flag):
                 await self._build_graph(collection, chunk_type)
                 changed: dict[str, Any] = {flag: True}
-                await self.update_collection(collection, changed)
+                await self.commit([change_collection(collection, changed)])
                 collection = replace(collection, **changed)
                 log.info("built a vector graph of %s, %d chunks", collection.name, chunks)
         now = self._now()

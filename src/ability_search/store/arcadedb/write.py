@@ -25,7 +25,7 @@ from ability_search.store.arcadedb.rows import (
     source_row,
 )
 from ability_search.store.records import Replacement
-from ability_search.store.values import Patch
+from ability_search.store.values import Patch, of_generation
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,12 +112,14 @@ def replace_sources(
     source_t = source_type(chunk_type)
     records = f"INSERT INTO `{source_t}` CONTENT :records;" if replacement.records else ""
     links = f"INSERT INTO `{link_type(chunk_type)}` CONTENT :links;" if replacement.links else ""
-    weighted = "AND averageLength = :averageLength" if replacement.chunks else ""
+    weighted = "AND fields.average_length = :averageLength" if replacement.chunks else ""
     text = f"""
         BEGIN;
         {_CHECK_STAGED if chunks.staged or kinds.staged else ""}
-        LET c = UPDATE Collection SET revision = revision + 1, updatedAt = :now RETURN AFTER
-            WHERE name = :name AND type = :type {weighted};
+        LET c = UPDATE Collection SET fields.revision = fields.revision + 1,
+            fields.updated_at = :now, revision = revision + 1,
+            updatedAt = `date.currentTimestamp`() RETURN AFTER
+            WHERE key = :name AND fields.type = :type {weighted};
         IF ($c.size() = 0) {_NOTHING}
         {_check_stand_ins(chunk_type) if replacement.stand_ins else ""}
         LET old = SELECT {_TOTALS} FROM `{source_t}` WHERE source IN :sources;
@@ -128,12 +130,11 @@ def replace_sources(
         {_MOVE_COPIES.format(chunk_type) if copies else ""}
         {links}
         {_update_totals(source_t)}
-        {"UPDATE Collection SET nested = true WHERE name = :name;" if replacement.nested else ""}
-        INSERT INTO TermStatistics SET type = :type, seq = $c[0].revision, base = false,
-            added = :added, removed = $gone.terms, removedLengths = $gone.lengths;
-        LET now = SELECT FROM Collection WHERE name = :name;
+        {_NESTED if replacement.nested else ""}
+        {_TERMS}
+        LET now = SELECT FROM Collection WHERE key = :name;
         {COMMIT}
-        RETURN {{'revision': $c[0].revision, 'deleted': ifnull($old[0].chunks, 0),
+        RETURN {{'revision': $c[0].fields.revision, 'deleted': ifnull($old[0].chunks, 0),
                  'inserted': $new[0].chunks, 'replaced': ifnull($old[0].sources, 0),
                  'collection': $now}};
         """
@@ -141,6 +142,14 @@ def replace_sources(
     return Statement(text, params | _moves(copies))
 
 
+_NESTED = "UPDATE Collection SET fields.nested = true WHERE key = :name;"
+_TERMS = """
+        INSERT INTO Terms SET kind = 'terms', scope = :terms,
+            key = $c[0].fields.revision.format('%016d'), data = :added, fields = {'base': false,
+            'removed': $gone.terms, 'removed_lengths': $gone.lengths}, revision = 1,
+            createdAt = `date.currentTimestamp`(), updatedAt = `date.currentTimestamp`();
+        """
+"""Appends to the log of term statistics, see :mod:`ability_search.store.statistics_cache`."""
 _NOTHING = "{ ROLLBACK; RETURN {'revision': null}; }"
 _CHECK_STAGED = (
     "LET t = SELECT count(*) AS n FROM Staging WHERE token IN :staged;"
@@ -162,23 +171,25 @@ def _delete_sources(chunk_type: str) -> str:
         LET gone = SELECT chunkId, vectorKey, ifnull(terms, spareTerms) AS terms, lengths
             FROM `{chunk_type}` WHERE source IN :sources;
         LET kept = SELECT :copyCount AS n, :copyCount AS known;
-        IF ($c[0].duplicates > 0) {{
+        IF ($c[0].fields.duplicates > 0) {{
             LET left = SELECT count(*) AS n FROM `{chunk_type}`
                 WHERE source IN :sources AND duplicateOf IS NOT NULL;
-            UPDATE Collection SET duplicates = duplicates - $left[0].n WHERE name = :name;
+            UPDATE Collection SET fields.duplicates = fields.duplicates - $left[0].n
+                WHERE key = :name;
             LET kept = SELECT count(*) AS n, sum(CASE WHEN chunkId IN :copies THEN 1 ELSE 0 END)
                 AS known FROM `{chunk_type}`
                 WHERE duplicateOf IN $gone.chunkId AND source NOT IN :sources;
         }}
         IF ($kept[0].n <> :copyCount OR ifnull($kept[0].known, 0) <> :copyCount) {_NOTHING}
         DELETE FROM `{chunk_type}` WHERE source IN :sources;
-        IF ($c[0].aspects > 0) {{
+        IF ($c[0].fields.kind_chunks > 0) {{
             LET da = DELETE FROM `{kind_type(chunk_type)}` WHERE source IN :sources;
-            UPDATE Collection SET aspects = aspects - $da[0].count WHERE name = :name;
+            UPDATE Collection SET fields.kind_chunks = fields.kind_chunks - $da[0].count
+                WHERE key = :name;
         }}
-        IF ($c[0].links > 0) {{
+        IF ($c[0].fields.links > 0) {{
             LET dl = DELETE FROM `{link_type(chunk_type)}` WHERE source IN :sources;
-            UPDATE Collection SET links = links - $dl[0].count WHERE name = :name;
+            UPDATE Collection SET fields.links = fields.links - $dl[0].count WHERE key = :name;
         }}
         DELETE FROM `{source_type(chunk_type)}` WHERE source IN :sources;
         """
@@ -191,7 +202,8 @@ _MOVE_COPIES = """
         FOREACH ($move IN :moves) {{
             UPDATE `{0}` SET duplicateOf = $move.to WHERE chunkId IN $move.copies;
         }}
-        UPDATE Collection SET duplicates = duplicates - $back[0].count WHERE name = :name;
+        UPDATE Collection SET fields.duplicates = fields.duplicates - $back[0].count
+            WHERE key = :name;
         """
 """Gives the duplicates of other sources their next stand-ins; the first of some is returned."""
 
@@ -201,19 +213,22 @@ def _update_totals(source_t: str) -> str:
     return f"""
         LET new = SELECT {_TOTALS} FROM `{source_t}` WHERE source IN :sources;
         UPDATE Collection SET
-            chunks = chunks - ifnull($old[0].chunks, 0) + ifnull($new[0].chunks, 0),
-            sources = sources - ifnull($old[0].sources, 0) + ifnull($new[0].sources, 0),
-            duplicates = duplicates + :duplicates,
-            aspects = aspects + :aspectCount,
-            links = links + :linkCount,
-            tokens = tokens - ifnull($old[0].tokens, 0) + ifnull($new[0].tokens, 0),
-            tokensMin = min(ifnull(tokensMin, $new[0].lo), ifnull($new[0].lo, tokensMin)),
-            tokensMax = max(ifnull(tokensMax, $new[0].hi), ifnull($new[0].hi, tokensMax))
-            WHERE name = :name;
-        IF ($old[0].lo <= $c[0].tokensMin OR $old[0].hi >= $c[0].tokensMax) {{
+            fields.chunks = fields.chunks - ifnull($old[0].chunks, 0) + ifnull($new[0].chunks, 0),
+            fields.sources = fields.sources - ifnull($old[0].sources, 0)
+                + ifnull($new[0].sources, 0),
+            fields.duplicates = fields.duplicates + :duplicates,
+            fields.kind_chunks = fields.kind_chunks + :aspectCount,
+            fields.links = fields.links + :linkCount,
+            fields.tokens = fields.tokens - ifnull($old[0].tokens, 0) + ifnull($new[0].tokens, 0),
+            fields.tokens_min = min(ifnull(fields.tokens_min, $new[0].lo),
+                ifnull($new[0].lo, fields.tokens_min)),
+            fields.tokens_max = max(ifnull(fields.tokens_max, $new[0].hi),
+                ifnull($new[0].hi, fields.tokens_max))
+            WHERE key = :name;
+        IF ($old[0].lo <= $c[0].fields.tokens_min OR $old[0].hi >= $c[0].fields.tokens_max) {{
             LET all = SELECT min(tokensMin) AS lo, max(tokensMax) AS hi FROM `{source_t}`;
-            UPDATE Collection SET tokensMin = $all[0].lo, tokensMax = $all[0].hi
-                WHERE name = :name;
+            UPDATE Collection SET fields.tokens_min = $all[0].lo, fields.tokens_max = $all[0].hi
+                WHERE key = :name;
         }}
         """
 
@@ -240,6 +255,7 @@ def _parameters(
         "records": [source_row(record) for record in replacement.records],
         "links": [link_row(link) for link in replacement.links],
         "linkCount": len(replacement.links),
+        "terms": of_generation(collection.type),
         "added": None if statistics is None else base64.b64encode(statistics).decode("ascii"),
         "duplicates": sum(chunk.duplicate_of is not None for chunk in stored),
         "standIns": list(stand_ins),

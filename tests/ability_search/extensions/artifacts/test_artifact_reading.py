@@ -48,7 +48,8 @@ from ability_search.extensions.artifacts.manifest import (
     Damaged,
 )
 from ability_search.index.preparation import restored_document
-from ability_search.store.records import ChunkRecord, SourceRecord, Use
+from ability_search.store.records import ChunkRecord, SourceRecord
+from ability_search.store.usage import Use
 
 
 @pytest.fixture

@@ -12,9 +12,9 @@ import pytest
 from ability_search.errors import StatementRefused
 from ability_search.extensions.sessions import decay
 from ability_search.extensions.sessions.decay import UseCounter
-from ability_search.store.arcadedb.usage import UsageSql
+from ability_search.store.arcadedb.record_sql import RecordSql
 
-HITS = [("docs", f"docs:{n}:0") for n in range(2)]
+HITS = [f"docs:{n}:0" for n in range(2)]
 
 
 class Fake:
@@ -26,18 +26,24 @@ class Fake:
         self.gate = asyncio.Event()
         self.gate.set()
 
-    async def write(self, script: str, params: Mapping[str, Any]) -> None:
+    async def write(self, script: str, params: Mapping[str, Any]) -> Any:
         await self.gate.wait()
         if self.failures:
             raise self.failures.pop(0)
         self.written.append(params)
+        return {"refused": None, "at": 1, "record": []}
 
     async def read(self, script: str, params: Mapping[str, Any]) -> Any:
         raise AssertionError("counting reads nothing")
 
 
+def rows_of(params: Mapping[str, Any]) -> list[Any]:
+    """The rows that a loop of a statement is over."""
+    return next(each for each in params.values() if isinstance(each, list) and "scope" in each[0])
+
+
 def counting(database: Fake) -> UseCounter:
-    return UseCounter(UsageSql(database), now=lambda: 7)
+    return UseCounter(RecordSql(database), now=lambda: 7)
 
 
 async def test_each_answer_is_one_statement() -> None:
@@ -47,9 +53,10 @@ async def test_each_answer_is_one_statement() -> None:
     use.count("b", HITS[:1])
     use.count("b", [])
     await use.close()
-    assert [(each["agent"], each["now"]) for each in database.written] == [("a", 7), ("b", 7)]
-    assert [shown["chunkId"] for shown in database.written[0]["shown"]] == ["docs:0:0", "docs:1:0"]
-    assert database.written[0]["collections"] == ["docs"]
+    first, second = (rows_of(each) for each in database.written)
+    assert [row["key"].split("\x1f") for row in first] == [["a", hit] for hit in HITS]
+    assert [row["key"].split("\x1f") for row in second] == [["b", HITS[0]]]
+    assert {row["scope"] for row in first} == {"collection/docs"}
 
 
 @pytest.mark.parametrize("reason", ["conflict", "duplicate"])

@@ -1,0 +1,237 @@
+"""Commits of changes to records in one transaction."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import groupby
+from typing import Any
+
+from ability_search.errors import StatementRefused
+from ability_search.retry import growing, retry
+from ability_search.store.arcadedb.core import CLOCK, Statement
+from ability_search.store.arcadedb.database import Attempts, outlast
+from ability_search.store.arcadedb.read import ReadSql
+from ability_search.store.arcadedb.record_rows import (
+    Parameters,
+    condition_of,
+    encoded,
+    equal_to,
+    record_of,
+    type_of,
+)
+from ability_search.store.arcadedb.schema import RECORD_TYPES
+from ability_search.store.values import (
+    Add,
+    Change,
+    Committed,
+    Delete,
+    Page,
+    Put,
+    Read,
+    Record,
+    Records,
+    Require,
+)
+
+_ATTEMPTS = 12
+"""Attempts of a commit that is in conflict with others."""
+
+
+class RecordSql(ReadSql):
+    """Records, see :class:`ability_search.store.port.RecordStore`."""
+
+    async def commit(self, changes: Sequence[Change]) -> Committed:
+        """Commit; repeat on conflicts, and unless something is added if the answer is lost."""
+        attempts = Attempts()
+        run: Callable[[], Any] = partial(
+            retry,
+            partial(self._scripts.write, *committed(changes)),
+            when=_in_conflict,
+            attempts=_ATTEMPTS,
+            pause=growing(0.05, longest=1),
+        )
+        if not any(isinstance(change, Add) for change in changes):
+            run = partial(outlast, run, attempts=attempts)
+        answer = await self.with_schema(run)
+        rows = answer["record"]
+        record = record_of(rows[0], answer["at"]) if rows else None
+        refused = answer["refused"]
+        if refused is not None and attempts.lost and await self._holds(changes):
+            return Committed(True, answer["at"], record=record)
+        return Committed(refused is None, answer["at"], refused, record)
+
+    async def _holds(self, changes: Sequence[Change]) -> bool:
+        """Return whether an attempt without an answer has made these changes."""
+        kept = [change for change in changes if isinstance(change, Put | Delete)]
+        pages = await self.read([Read(_concerned(change), limit=1) for change in kept])
+        return all(
+            _is_made(change, page.items)
+            for change, page in zip(kept, pages, strict=True)
+            if isinstance(page, Page)
+        )
+
+
+def _in_conflict(exc: BaseException) -> bool:
+    # In both cases the transaction was rolled back.
+    return isinstance(exc, StatementRefused) and exc.reason in ("conflict", "duplicate")
+
+
+def _concerned(change: Put | Delete) -> Records:
+    if isinstance(change, Delete):
+        return change.of
+    return Records(change.kind, change.scope, keys=[change.key])
+
+
+def _is_made(change: Put | Delete, stored: Sequence[Record]) -> bool:
+    if isinstance(change, Delete) or not stored:
+        return isinstance(change, Delete) and not stored
+    fields = json.loads(json.dumps(dict(change.fields)))
+    return all(stored[0].fields.get(name) == value for name, value in fields.items())
+
+
+def committed(changes: Sequence[Change]) -> Statement:
+    """Make changes in one transaction, in order.
+
+    Returns one map: ``refused`` (the place of the change that was refused, after which nothing was
+    written, or null), ``at`` (the time), and ``record`` (the row of the refused change, or of the
+    last one, or none).
+    """
+    params = Parameters()
+    steps: list[str] = []
+    places = ((_run(change, place), place) for place, change in enumerate(changes))
+    for run, numbered in groupby(places, key=lambda pair: pair[0]):
+        first, *more = [place for _, place in numbered]
+        steps.append(_step(run, changes[first : first + 1 + len(more)], first, params))
+    last, record = changes[-1], "[]"
+    if isinstance(last, Put | Add):
+        steps.append(
+            f"LET last = SELECT FROM {type_of(last.kind)} WHERE {_identity(last, params)};"
+        )
+        record = "$last"
+    return Statement(
+        f"BEGIN; {CLOCK} {' '.join(steps)} COMMIT;"
+        f" RETURN {{'refused': null, 'at': $clock[0].ms, 'record': {record}}};",
+        params,
+    )
+
+
+def _run(change: Change, place: int) -> tuple[Any, ...]:
+    """Return what is equal for successive changes that one loop can make."""
+    if isinstance(change, Add):
+        return Add, change.kind, tuple(change.by), tuple(change.fields)
+    if isinstance(change, Put) and not change.conditional:
+        names = tuple(change.fields) if change.merge else None
+        kept = change.merge and change.data is None
+        return Put, change.kind, names, kept, change.fresh, change.lease
+    return (place,)
+
+
+def _step(run: tuple[Any, ...], changes: Sequence[Any], place: int, params: Parameters) -> str:
+    change: Change = changes[0]
+    if isinstance(change, Delete):
+        condition = condition_of(change.of, params)
+        if change.count is None:
+            types = RECORD_TYPES if change.of.kind is None else (type_of(change.of.kind),)
+            return " ".join(f"DELETE FROM {name} WHERE {condition};" for name in types)
+        return (
+            f"LET u{place} = DELETE FROM {type_of(change.of.kind)} WHERE {condition};"
+            f" IF ($u{place}[0].count <> {change.count:d}) {_refusal(place)}"
+        )
+    if isinstance(change, Require):
+        return (
+            f"LET u{place} = SELECT count(*) AS n FROM {type_of(change.of.kind)}"
+            f" WHERE {condition_of(change.of, params)};"
+            f" IF ({_unlike(change, f'$u{place}[0].n')}) {_refusal(place)}"
+        )
+    if isinstance(change, Put) and change.conditional:
+        return _conditional(change, place, params)
+    rows = params.bind([_row(each) for each in changes])
+    written = _assigned(change, params, "$row.{}".format)
+    kind = params.bind(change.kind)
+    return (
+        f"FOREACH ($row IN {rows}) {{ UPDATE {type_of(change.kind)} SET {written}"
+        f" UPSERT WHERE kind = {kind} AND scope = $row.scope AND key = $row.key; }}"
+    )
+
+
+def _unlike(require: Require, number: str) -> str:
+    more = "" if require.at_most is None else f" OR {number} > {require.at_most:d}"
+    return f"{number} < {require.at_least:d}{more}"
+
+
+def _conditional(put: Put, place: int, params: Parameters) -> str:
+    table, where = type_of(put.kind), _identity(put, params)
+    row = _row(put)
+
+    def value(name: str) -> str:
+        top, _, field = name.partition(".")
+        return params.bind(row[top][field] if field else row[top])
+
+    refusal = _refusal(place, f"SELECT FROM {table} WHERE {where}")
+    written = _assigned(put, params, value)
+    if put.revision == 0:
+        return (
+            f"LET u{place} = SELECT FROM {table} WHERE {where};"
+            f" IF ($u{place}.size() > 0) {refusal} UPDATE {table} SET {written}"
+            f" UPSERT WHERE {where};"
+        )
+    conditions = [where, *equal_to(put.where or {}, params)]
+    if put.revision is not None:
+        conditions.append(f"revision = {put.revision:d}")
+    return (
+        f"LET u{place} = UPDATE {table} SET {written} WHERE {' AND '.join(conditions)};"
+        f" IF ($u{place}[0].count = 0) {refusal}"
+    )
+
+
+def _refusal(place: int, stored: str | None = None) -> str:
+    read = "" if stored is None else f" LET stored = {stored};"
+    record = "[]" if stored is None else "$stored"
+    return (
+        f"{{ ROLLBACK;{read}"
+        f" RETURN {{'refused': {place:d}, 'at': $clock[0].ms, 'record': {record}}}; }}"
+    )
+
+
+def _identity(change: Put | Add, params: Parameters) -> str:
+    values = {"kind": change.kind, "scope": change.scope, "key": encoded(change.key)}
+    return " AND ".join(f"{name} = {params.bind(value)}" for name, value in values.items())
+
+
+def _row(change: Put | Add) -> dict[str, Any]:
+    row = {"scope": change.scope, "key": encoded(change.key), "fields": dict(change.fields)}
+    if isinstance(change, Add):
+        return row | {"added": dict(change.by)}
+    data = change.data
+    return row | {"data": None if data is None else base64.b64encode(data).decode("ascii")}
+
+
+def _assigned(change: Put | Add, params: Parameters, value: Callable[[str], str]) -> str:
+    """Return the assignments of an UPDATE; ``value`` returns the SQL of a part of the row."""
+    now = "$clock[0].ms"
+    written = ["revision = ifnull(revision, 0) + 1", f"updatedAt = {now}"]
+    if isinstance(change, Put) and change.fresh:
+        written.append(f"createdAt = {now}")
+    else:
+        written.append(f"createdAt = ifnull(createdAt, {now})")
+    if isinstance(change, Put) and not change.merge:
+        written.append(f"fields = {value('fields')}")
+    else:
+        written.append("fields = ifnull(fields, {})")
+        written += [f"fields.{name} = {value(f'fields.{name}')}" for name in change.fields]
+    if isinstance(change, Add):
+        written += [
+            f"fields.{name} = ifnull(fields.{name}, 0) + {value(f'added.{name}')}"
+            for name in change.by
+        ]
+        return ", ".join(written)
+    if change.data is not None or not change.merge:
+        written.append(f"data = {value('data')}")
+    if change.lease is None:
+        written.append("until = null")
+    elif isinstance(change.lease, int):
+        written.append(f"until = {now} + {params.bind(change.lease)}")
+    return ", ".join(written)
