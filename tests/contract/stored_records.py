@@ -74,7 +74,7 @@ def record_row(stored: Collection) -> dict[str, Any]:
 
 def record_rows(*stored: Collection) -> dict[str, Any]:
     """The answer of ArcadeDB to a single question for these records."""
-    return {"clock": [{"ms": 1}], "r0": [record_row(each) for each in stored]}
+    return {"clock": [{"ms": 1}], "a0": [record_row(each) for each in stored]}
 
 
 def towards(*parts: float) -> tuple[float, ...]:

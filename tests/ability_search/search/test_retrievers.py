@@ -61,7 +61,7 @@ class Fake:
             return records
         return {
             "clock": [{"ms": 1}],
-            "r0": records,
+            "a0": records,
             "collection": records,
             "unindexed": [],
             "later": records,
