@@ -141,7 +141,7 @@ class Extensions:
     def steps(self) -> list[AddedSteps]:
         """The further steps of indexing, of one extension each."""
         steps: list[AddedSteps] = self._plugins.hook.register_steps()
-        return steps
+        return steps[::-1]
 
 
 def _built_in() -> Iterable[tuple[str, str, EntryPoint]]:
@@ -169,8 +169,9 @@ def _plugin(name: str, entry: EntryPoint) -> ModuleType:
     return plugin
 
 
-def _flat(lists: Iterable[Iterable[Any]]) -> list[Any]:
-    return [each for entries in lists for each in entries]
+def _flat(lists: Sequence[Iterable[Any]]) -> list[Any]:
+    """Return what all extensions added, in their order: hooks are called last to first."""
+    return [each for entries in reversed(lists) for each in entries]
 
 
 _loaded: Extensions | None = None

@@ -34,8 +34,8 @@ Publish = Callable[[str, dict[str, Any]], Awaitable[None]]
 _JOB = "job"
 """Kind of the records of jobs, by the kind of the job: the last one of each."""
 _RUNNING: Mapping[str, Scalar | None] = {"state": "running"}
-_BESIDE = ("kind", "collection", "expired", "started_at", "updated_at", "revision")
-_FIELDS = tuple(each.name for each in fields(Job) if each.name not in _BESIDE)
+_OWN_FIELDS = ("kind", "collection", "expired", "started_at", "updated_at", "revision")
+_FIELDS = tuple(each.name for each in fields(Job) if each.name not in _OWN_FIELDS)
 _BEATS = 3
 """Number of renewals within the duration of a lease."""
 _RELEASED = -1

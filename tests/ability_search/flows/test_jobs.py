@@ -349,7 +349,7 @@ async def test_what_does_not_hold_what_it_was_given_is_not_taken(
     async with start(**ALONE) as network:
         await fill(network)
         before, stored = await record(network, "docs"), await chunks(network, "docs")
-        verifying = Gate(network, "arcade-query", "sum(chunks) AS chunks")
+        verifying = Gate(network, "arcade-query", "sum(chunks) AS s0")
         waiting = asyncio.create_task(
             network.refused("search-reindex", collection="docs", maxTokens=24)
         )

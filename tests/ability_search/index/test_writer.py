@@ -49,11 +49,13 @@ def prepared_of(text: str, *, dimensions: int = 4, **fields: Any) -> Prepared:
 
 
 class Scripted:
-    """A store whose writes fail as told, if not with ``None``, or say that all was done."""
+    """A store whose writes fail or answer as given, or, with ``None``, do all."""
 
-    def __init__(self, record: Collection | None, *failures: SearchError | None) -> None:
+    def __init__(
+        self, record: Collection | None, *outcomes: SearchError | Mapping[str, Any] | None
+    ) -> None:
         self.record = record
-        self.failures = list(failures)
+        self.outcomes = list(outcomes)
         self.written: list[Mapping[str, Any]] = []
         self.after_failure: Callable[[], None] = lambda: None
 
@@ -62,9 +64,11 @@ class Scripted:
 
     async def write(self, script: str, params: Mapping[str, Any]) -> Any:
         self.written.append(params)
-        if self.failures and (failure := self.failures.pop(0)):
+        if self.outcomes and (outcome := self.outcomes.pop(0)):
+            if not isinstance(outcome, SearchError):
+                return outcome
             self.after_failure()
-            raise failure
+            raise outcome
         if "sources" not in params:
             return {"refused": None, "at": 1, "record": []}
         if self.record is None or params["type"] != self.record.type:
@@ -134,7 +138,8 @@ async def test_a_collection_that_another_worker_created_otherwise_is_not_written
     change: dict[str, str],
 ) -> None:
     created = replace(DOCS, **change)  # type: ignore[arg-type]
-    store = Scripted(created, None, StatementRefused("duplicate", "there is one"))
+    taken = {"refused": 0, "at": 1, "record": [record_row(created)]}
+    store = Scripted(created, None, taken)
     with pytest.raises(GenerationGone):
         await writer_of(store, None).write([prepared_of("words")])
     assert all("sources" not in params for params in store.written)
