@@ -76,7 +76,7 @@ async def test_the_documented_rights_are_enough_for_a_worker_and_no_more(
         "IMPORT DATABASE file:///etc/hostname",
         "ALTER DATABASE `arcadedb.opencypher.loadCsv.allowFileUrls` true",
         "DEFINE FUNCTION f.js 'return 1' LANGUAGE js",
-        "CREATE TRIGGER t BEFORE CREATE ON TYPE Job EXECUTE JAVA 'java.lang.Thread'",
+        "CREATE TRIGGER t BEFORE CREATE ON TYPE Record EXECUTE JAVA 'java.lang.Thread'",
     ):
         with pytest.raises(DatabaseError, match="not allowed to update security"):
             await run(text)

@@ -116,7 +116,7 @@ class ReadSql(Database):
         found, current, now = await self._run(queries, [*asked], params, asks)
         return [
             each.answer(
-                found.get(name, ()),
+                found[name] if found else (),
                 current.get(_collection(ask).name) if ask.current else None,
                 now,
             )
@@ -140,10 +140,11 @@ class ReadSql(Database):
             answer = await self.generation_read(types[0], statement, *types[1:])
         else:
             answer = await self.map(statement)
-        found = answer if together else {names[0]: answer}
-        records = (collection_of(record_of(row)) for row in found.get("collections", ()))
-        (clock,) = found.get("clock") or ({"ms": 0},)
-        return found, {record.name: record for record in records}, clock["ms"]
+        found = answer if together or not answer else {names[0]: answer}
+        rows = found["collections"] if found and any(ask.current for ask in asks) else ()
+        records = (collection_of(record_of(row)) for row in rows)
+        now = found["clock"][0]["ms"] if found and _timed(asks) else 0
+        return found, {record.name: record for record in records}, now
 
     async def _unfit(self, ask: Count) -> Counted:
         """Count the chunks with unusable vectors, page by page."""
@@ -196,12 +197,17 @@ def _statement(
     if wanted:
         queries = {"collections": "SELECT FROM Collection WHERE key IN :names", **queries}
         params, names = {**params, "names": wanted}, ["collections", *names]
-    if any(isinstance(ask.of, Records) for ask in asks):
+    if _timed(asks):
         queries = {"clock": "SELECT `date.currentTimestamp`() AS ms", **queries}
         names = ["clock", *names]
     together = len(queries) > 1
     text = rows_together(queries, names) if together else queries[names[0]]
     return Statement(text, dict(params)), together
+
+
+def _timed(asks: Sequence[Read | Count]) -> bool:
+    """Return whether the answers have a time: if records are read."""
+    return any(isinstance(ask.of, Records) for ask in asks)
 
 
 def _collection(ask: Read | Count) -> Collection:
