@@ -285,6 +285,20 @@ async def test_records_are_selected_by_their_last_change(store: Store) -> None:
     assert len(await keys(store)) == 3
 
 
+async def test_records_are_read_in_the_order_of_their_changes(store: Store) -> None:
+    for name in ("b", "c", "a", "b"):
+        changed = await done(store, put(name, fields={"even": True}))
+        while (await done(store, put("z"))).at == changed.at:
+            pass  # the next change has a later time
+    of = Records("note", where={"even": True})
+    assert await keys(store, of, order="updated_at") == [("c",), ("a",), ("b",)]
+    (page,) = await store.read([Read(of, limit=2, order="updated_at", descending=True)])
+    assert isinstance(page, Page)
+    assert [record.key for record in page.items] == [("b",), ("a",)]
+    assert page.next is None
+    assert await keys(store, of) == [("a",), ("b",), ("c",)]
+
+
 async def test_refused_change_takes_back_those_before_it(store: Store) -> None:
     await done(store, put("a", fields={"n": 1}))
     changes: list[Change] = [

@@ -11,6 +11,7 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import islice
 
 import numpy as np
@@ -22,14 +23,26 @@ from ability_search.index.index_ports import IndexPorts
 from ability_search.index.preparation import vector_key
 from ability_search.ops.metrics.metric_table import EMBEDDING_TEXTS
 from ability_search.store.pages import read_together
-from ability_search.store.stored_collections import read_collections
-from ability_search.store.values import KINDS_LAYER, Chunks, Columns, Read
+from ability_search.store.stored_collections import COLLECTION, collection_of
+from ability_search.store.values import (
+    KINDS_LAYER,
+    Chunks,
+    Columns,
+    Count,
+    Counted,
+    Page,
+    Read,
+    Records,
+    of_collection,
+)
 
 log = logging.getLogger(__name__)
 
 _VECTORS = Columns(("vector_key", "embedding"))
 _COLLECTIONS = 16
 """Maximum number of other collections to search."""
+_READ = 64
+"""Collections of the model that are read for them, the last changed first."""
 _MISSES = 4
 """Consecutive lookups without a hit after which another collection is no longer searched."""
 _CHECKED = 4
@@ -105,16 +118,22 @@ class EmbeddingCache:
 
     async def _places(self) -> Sequence[Place] | None:
         """Find the places that may have vectors; return those of the generation itself."""
-        async with asyncio.timeout(_PATIENCE):
-            records = await read_collections(self._store)
-        live = public_name(self._record)
-        same = {each.name: each for each in records if each.model == self._model}
-        own, replaced = same.pop(self._record, None), same.pop(live, None)
-        others = sorted(
-            (each for each in same.values() if each.chunks), key=lambda each: -each.updated_at
+        same_model = Records(COLLECTION, where={"model": self._model})
+        asks = (
+            Read(replace(same_model, scope=of_collection(self._record))),
+            Read(same_model, limit=_READ, order="updated_at", descending=True),
+            Count(Records(COLLECTION)),
         )
-        self._others = Counter(dict.fromkeys(self._layers([replaced, *others[:_COLLECTIONS]]), 0))
-        return self._layers([own]) if records else None
+        async with asyncio.timeout(_PATIENCE):
+            *pages, stored = await self._store.read(asks)
+        records = (record for page in pages if isinstance(page, Page) for record in page.items)
+        same = {each.name: each for each in map(collection_of, records)}
+        live = public_name(self._record)
+        own, replaced = same.pop(self._record, None), same.pop(live, None)
+        others = [each for each in same.values() if each.chunks][:_COLLECTIONS]
+        self._others = Counter(dict.fromkeys(self._layers([replaced, *others]), 0))
+        some = isinstance(stored, Counted) and stored.groups[None][0] > 0
+        return self._layers([own]) if some else None
 
     def _layers(self, collections: Sequence[Collection | None]) -> list[Place]:
         """Return the places of collections with vectors of the wanted size."""

@@ -80,12 +80,16 @@ def record_page(table: Table, ask: Read | Count, now: int) -> Page | Counted:
     found = _selected(table, ask.of, now)
     if isinstance(ask, Count):
         return Counted({None: (len(found),)}, None, now)
+    by_time = ask.order == "updated_at"
     items = sorted(found, key=lambda record: _position(ask.of, record))
+    if by_time:
+        items.sort(key=lambda record: record.updated_at, reverse=ask.descending)
     if ask.after is not None:
         items = [record for record in items if _position(ask.of, record) > tuple(ask.after)]
     limit = ask.limit or MOST_RECORDS
     page = [deepcopy(_seen(record, now)) for record in items[:limit]]
-    return Page(page, _position(ask.of, page[-1]) if len(items) > limit else None, None, now)
+    more = len(items) > limit and not by_time
+    return Page(page, _position(ask.of, page[-1]) if more else None, None, now)
 
 
 def _position(of: Any, record: Record) -> Key:

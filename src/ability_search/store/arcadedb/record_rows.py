@@ -100,11 +100,13 @@ def record_query(ask: Read | Count, name: str) -> tuple[str, Mapping[str, Any], 
         return text, params, lambda rows, now: Counted({None: (_number(rows),)}, None, now)
     limit = ask.limit or MOST_RECORDS
     condition += _behind(of, ask.after, params)
-    text = f"SELECT FROM {type_of(of.kind)} WHERE {condition} ORDER BY scope, key"
+    by_time = ask.order == "updated_at"
+    order = f"updatedAt{' DESC' if ask.descending else ''}" if by_time else "scope, key"
+    text = f"SELECT FROM {type_of(of.kind)} WHERE {condition} ORDER BY {order}"
 
     def page(rows: Sequence[Mapping[str, Any]], now: int) -> Page:
         items = [record_of(row, now) for row in rows[:limit]]
-        last = items[-1] if len(rows) > limit else None
+        last = items[-1] if len(rows) > limit and not by_time else None
         after = None if last is None else last.key
         if last is not None and of.scope is None:
             after = (last.scope, *last.key)
