@@ -330,8 +330,8 @@ class Loading(Group):
     extensions: tuple[NonEmpty, ...] = setting(
         (),
         about="Names of extensions to load besides those that are on by default; with a minus sign"
-        " before its name (`-watch`), an extension is left out. `ability-search extensions` lists"
-        " them.",
+        " before its name (`-evaluation`), an extension is left out. `ability-search extensions`"
+        " lists them.",
     )
 
 

@@ -268,7 +268,7 @@ def extensions(
 
     Example:
         ability-search extensions
-        SEARCH_EXTENSIONS=-watch ability-search extensions --json
+        SEARCH_EXTENSIONS=-evaluation ability-search extensions --json
     """
     found = loaded().extensions
     if as_json:
