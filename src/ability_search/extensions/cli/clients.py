@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from ability_search.client.tool_client import Target, ToolClient, client_target
 from ability_search.config.loader import load_settings
 from ability_search.config.schema import Settings
+from ability_search.extensions.cli.progress import progress_bar
 from ability_search.ops import logs
 
 T = TypeVar("T")
@@ -70,3 +71,28 @@ def call_tool(
 ) -> dict[str, Any]:
     """Call a tool over a connection of its own; raises as :meth:`ToolClient.call`."""
     return with_client(broker, lambda client: client.call(tool, tool_input, timeout=timeout))
+
+
+def run_reported(
+    broker: str | None, wanted: Mapping[str, Any], part: str, *, timeout: float, hidden: bool
+) -> dict[str, Any]:
+    """Run a job on a collection with a progress bar, and return its report.
+
+    Args:
+        broker: Address of the broker; ``None`` for that of the settings.
+        wanted: Input of ``search-reindex``.
+        part: Part of ``search-collection-info`` that has the report.
+        timeout: Seconds.
+        hidden: Whether no progress is shown.
+    """
+    name = wanted["collection"]
+
+    async def work(client: ToolClient) -> dict[str, Any]:
+        with progress_bar(name, total=None, hidden=hidden) as advance:
+            await client.run_job("search-reindex", wanted, timeout=timeout, advance=advance)
+        asked = {"collection": name, "limit": 1, "include": [part]}
+        info = await client.call("search-collection-info", asked, timeout=timeout)
+        report: dict[str, Any] = info[part]
+        return report
+
+    return with_client(broker, work)

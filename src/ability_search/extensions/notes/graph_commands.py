@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ability_search.client.tool_client import LONG_SECONDS, ToolClient
+from ability_search.client.tool_client import LONG_SECONDS
 from ability_search.extensions.cli import output
 from ability_search.extensions.cli.app import app, command
-from ability_search.extensions.cli.clients import with_client
+from ability_search.extensions.cli.clients import run_reported
 from ability_search.extensions.cli.parameters import (
     BrokerOption,
     CollectionArgument,
     JsonOption,
     TimeoutOption,
 )
-from ability_search.extensions.cli.progress import progress_bar
 
 _SHOWN = 5
 """Chunks of each list in the summary."""
@@ -45,17 +44,8 @@ def analyze(
     Example:
         ability-search analyze docs
     """
-
-    async def work(client: ToolClient) -> dict[str, Any]:
-        wanted = {"collection": collection, "analyze": True}
-        with progress_bar(collection, total=None, hidden=as_json) as advance:
-            await client.run_job("search-reindex", wanted, timeout=timeout, advance=advance)
-        wanted = {"collection": collection, "limit": 1, "include": ["graph"]}
-        info = await client.call("search-collection-info", wanted, timeout=timeout)
-        found: dict[str, Any] = info["graph"]
-        return found
-
-    analysis = with_client(broker, work)
+    wanted = {"collection": collection, "analyze": True}
+    analysis = run_reported(broker, wanted, "graph", timeout=timeout, hidden=as_json)
     if as_json:
         output.print_json(analysis)
     else:

@@ -7,17 +7,16 @@ from typing import Annotated, Any
 
 import typer
 
-from ability_search.client.tool_client import LONG_SECONDS, ToolClient
+from ability_search.client.tool_client import LONG_SECONDS
 from ability_search.extensions.cli import output
 from ability_search.extensions.cli.app import app, command
-from ability_search.extensions.cli.clients import with_client
+from ability_search.extensions.cli.clients import run_reported
 from ability_search.extensions.cli.parameters import (
     BrokerOption,
     CollectionArgument,
     JsonOption,
     TimeoutOption,
 )
-from ability_search.extensions.cli.progress import progress_bar
 from ability_search.extensions.notes.consolidation_report import Judge
 
 _SHOWN = 10
@@ -54,18 +53,9 @@ def consolidate(
     """
     if apply and undo:
         raise typer.BadParameter("it excludes --apply", param_hint="--undo")
-
-    async def work(client: ToolClient) -> dict[str, Any]:
-        wanted: dict[str, Any] = {"collection": collection}
-        wanted["consolidate"] = {"apply": apply, "undo": undo, "judge": judge}
-        with progress_bar(collection, total=None, hidden=as_json) as advance:
-            await client.run_job("search-reindex", wanted, timeout=timeout, advance=advance)
-        wanted = {"collection": collection, "limit": 1, "include": ["consolidation"]}
-        info = await client.call("search-collection-info", wanted, timeout=timeout)
-        found: dict[str, Any] = info["consolidation"]
-        return found
-
-    report = with_client(broker, work)
+    chosen = {"apply": apply, "undo": undo, "judge": judge}
+    wanted = {"collection": collection, "consolidate": chosen}
+    report = run_reported(broker, wanted, "consolidation", timeout=timeout, hidden=as_json)
     if as_json:
         output.print_json(report)
         return
