@@ -35,12 +35,7 @@ from ability_search.index.index_calls import (
 )
 from ability_search.index.index_fields import IndexFields
 from ability_search.index.index_ports import IndexPorts
-from ability_search.index.preparation import (
-    Prepared,
-    Recipe,
-    content_hash,
-    prepare,
-)
+from ability_search.index.preparation import Prepared, Recipe, content_hash, prepare
 from ability_search.index.sequences import with_preceding
 from ability_search.index.stored_sources import StoredSources, stored_hashes
 from ability_search.index.writer import Writer

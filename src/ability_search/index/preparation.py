@@ -15,15 +15,7 @@ import numpy.typing as npt
 from ability_search.bounded_batches import text_bytes
 from ability_search.collection import Collection, Context
 from ability_search.config.schema import Limits
-from ability_search.documents import (
-    GENERATED,
-    KINDS,
-    Document,
-    Labels,
-    Passage,
-    Vector,
-    is_kind,
-)
+from ability_search.documents import GENERATED, KINDS, Document, Labels, Passage, Vector, is_kind
 from ability_search.errors import InvalidInput, TooLarge
 from ability_search.filters.facets import check_size, facets_of
 from ability_search.index.sequences import in_context

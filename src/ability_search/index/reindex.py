@@ -314,7 +314,6 @@ class Rebuilder:
         self._indexing = indexing
         self._sources = sources
         self._maintenance = maintenance
-        self._ports = ports
 
     def resolved(self, live: Collection, chosen: RebuildFields) -> IndexFields:
         """Return the options with open ones filled in from the live generation.

@@ -20,13 +20,7 @@ import numpy.typing as npt
 from ability_search.collection import Collection
 from ability_search.documents import Floats
 from ability_search.errors import InvalidInput
-from ability_search.search.candidates import (
-    Candidate,
-    Candidates,
-    adjust,
-    best_first,
-    put_behind,
-)
+from ability_search.search.candidates import Candidate, Candidates, adjust, best_first, put_behind
 from ability_search.search.wants import BM25, Retriever
 
 _UNAWARE: Final = 0.05

@@ -21,12 +21,7 @@ from ability_search.store.memory_tables import (
     nearest_chunks,
     selected,
 )
-from ability_search.store.records import (
-    ChunkRecord,
-    Neighbour,
-    Replaced,
-    Replacement,
-)
+from ability_search.store.records import ChunkRecord, Neighbour, Replaced, Replacement
 from ability_search.store.stand_ins import Represented, moved
 from ability_search.store.statistics_cache import TermStatisticsEntry, put_entry
 from ability_search.store.stored_collections import change_collection, collection_fields

@@ -77,21 +77,7 @@ class Database:
         Raises:
             EarlierLayout: if types are missing because the earlier ability uses the database.
         """
-        insisting = outlast if idempotent else insist
-        return await self._written(statement, insisting)
-
-    async def write_once(self, statement: Statement) -> tuple[Any, bool]:
-        """Do as an idempotent :meth:`write`.
-
-        Returns:
-            The answer, and whether an attempt without an answer may have done what this one did
-            not need to.
-        """
-        attempts = Attempts()
-        answer = await self._written(statement, partial(outlast, attempts=attempts))
-        return answer, attempts.lost > 0
-
-    async def _written(self, statement: Statement, insisting: Callable[..., Awaitable[Any]]) -> Any:
+        insisting: Callable[..., Awaitable[Any]] = outlast if idempotent else insist
         return await self.with_schema(
             partial(insisting, partial(self._scripts.write, *statement), "conflict")
         )

@@ -13,20 +13,8 @@ from ability_search.store.arcadedb.database import Database
 from ability_search.store.arcadedb.graph import best_chunks, walk
 from ability_search.store.arcadedb.record_rows import collection_in
 from ability_search.store.arcadedb.rows import CHUNK_FIELDS, link
-from ability_search.store.arcadedb.search import (
-    COPIES,
-    candidates,
-    metadata_names,
-    steps,
-)
-from ability_search.store.records import (
-    GraphAnswer,
-    GraphRequest,
-    Link,
-    Row,
-    Search,
-    Searched,
-)
+from ability_search.store.arcadedb.search import COPIES, candidates, metadata_names, steps
+from ability_search.store.records import GraphAnswer, GraphRequest, Link, Row, Search, Searched
 from ability_search.store.values import Columns
 
 _PAUSES = (0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128)

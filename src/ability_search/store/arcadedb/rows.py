@@ -10,11 +10,7 @@ from dataclasses import MISSING, fields
 from functools import cache
 from typing import Any
 
-from ability_search.store.records import (
-    ChunkRecord,
-    Link,
-    SourceRecord,
-)
+from ability_search.store.records import ChunkRecord, Link, SourceRecord
 
 Row = Mapping[str, Any]
 

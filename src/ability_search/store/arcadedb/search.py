@@ -28,7 +28,6 @@ _COLLECTION = "SELECT FROM Collection WHERE key = :name"
 # The comparison refuses to be without one, and asking for the embedding itself reads it twice.
 _HAS_EMBEDDING = "duplicateOf IS NULL"
 
-_VECTOR = "ifnull(embedding, spareEmbedding)"
 _TERMS = "`vector.sparseCreate`(terms, weights)"
 _SPARE_TERMS = "`vector.sparseCreate`(spareTerms, spareWeights)"
 COPIES = "Copies"

@@ -29,13 +29,7 @@ from ability_search.extensions.formats.markdown_writer import (
 )
 from ability_search.text.chunkers import markdown_blocks
 from ability_search.text.escapes import unescaped
-from ability_search.text.loaders.extracts import (
-    Bounds,
-    Extracted,
-    Unreadable,
-    known,
-    too_much_text,
-)
+from ability_search.text.loaders.extracts import Bounds, Extracted, Unreadable, known, too_much_text
 from ability_search.text.loaders.file_types import language_of
 
 _HEAD = 8192
