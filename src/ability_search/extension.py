@@ -10,7 +10,7 @@ process loads it: it names modules, which are imported when they are needed.
 from __future__ import annotations
 
 import pkgutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from ability_search.index.index_ports import AddedSteps
     from ability_search.search.options import QueryInput
     from ability_search.search.stage import Stage, StageFactory
+    from ability_search.tools.calls import Handler, Services
+    from ability_search.tools.table import ToolRow
 
 GROUP: Final = "ability_search"
 """The group of entry points, and the project name of the hooks."""
@@ -72,6 +74,16 @@ class Hooks:
     @hookspec
     def register_steps(self) -> AddedSteps:
         """Return steps of indexing."""
+        raise NotImplementedError
+
+    @hookspec
+    def register_tools(self) -> Sequence[ToolRow]:
+        """Return tools of the worker, which :meth:`open_tools` implements."""
+        raise NotImplementedError
+
+    @hookspec
+    def open_tools(self, services: Services) -> Mapping[str, Handler]:
+        """Return the handlers of the tools over the services of a worker, by name of the tool."""
         raise NotImplementedError
 
 
@@ -142,6 +154,16 @@ class Extensions:
         """The further steps of indexing, of one extension each."""
         steps: list[AddedSteps] = self._plugins.hook.register_steps()
         return steps[::-1]
+
+    @cached_property
+    def tools(self) -> list[ToolRow]:
+        """The further tools of the worker."""
+        return _flat(self._plugins.hook.register_tools())
+
+    def handlers(self, services: Services) -> dict[str, Handler]:
+        """Return the handlers of the further tools by name."""
+        opened = self._plugins.hook.open_tools(services=services)
+        return {name: handler for handlers in opened for name, handler in handlers.items()}
 
 
 def _built_in() -> Iterable[tuple[str, str, EntryPoint]]:

@@ -21,9 +21,6 @@ from ability_search.config.model_settings import Reranker as Reranking
 from ability_search.config.schema import Settings
 from ability_search.errors import Busy, ConfigurationError, SearchError
 from ability_search.extension import loaded
-from ability_search.extensions.notes.consolidator import Consolidator
-from ability_search.extensions.notes.graph_analyzer import GraphAnalyzer
-from ability_search.extensions.sessions.sessions import Sessions
 from ability_search.index.file_indexing import FileIndexing
 from ability_search.index.generations import Generations
 from ability_search.index.index_ports import AddedSteps, IndexPorts
@@ -61,7 +58,9 @@ from ability_search.store.registry import Registry
 from ability_search.store.statistics_cache import StatisticsCache
 from ability_search.text.token_counter import EstimatedTokens, TokenCounter, TokenizerTokens
 from ability_search.tools.boundary import failure
-from ability_search.tools.handlers import Services, search_tools
+from ability_search.tools.calls import Services
+from ability_search.tools.handlers import served_tools
+from ability_search.tools.requests import read_policy
 from kadi_client import Brokers, Connection, KadiError, Tool
 from kadi_client.context import handling, headers
 from kadi_client.provider import Observe, noted
@@ -152,7 +151,7 @@ async def open_tools(
             repeating("abandoned jobs", resume_jobs, every=settings.jobs.lease / 2),
             repeating("lost terms", services.self_repair.check, every=_SELF_REPAIR),
         ):
-            yield connection, metered_tools(search_tools(services), meter)
+            yield connection, metered_tools(served_tools(services), meter)
 
 
 @asynccontextmanager
@@ -272,12 +271,10 @@ def build_services(
         jobs=jobs,
         reindexing=reindexing,
         self_repair=SelfRepair(ports, reindexing.start),
-        sessions=Sessions(ports, indexing, sources),
         queries=QueryPipeline((*CORE_STAGES, *loaded().stages), query_ports),
         turns=turns,
         maintenance=maintenance,
-        analyzer=GraphAnalyzer(store),
-        consolidator=Consolidator(store, registry, paced, settings.kinds, _now),
+        policy=read_policy(settings.reading),
     )
 
 

@@ -142,23 +142,6 @@ class QueryResult(Result):
     explain: dict[str, Any] | None = None
 
 
-class SourcePath(Result):
-    """A path between two sources over links."""
-
-    sources: list[str] = Field(description="From the first to the last.")
-    via: list[str] = Field(description="Kind of each link.")
-    strength: float = Field(
-        description="Product of the weights of the links, halved for each after the first."
-    )
-
-
-class SourceConnection(Result):
-    """The connection of two sources."""
-
-    paths: list[SourcePath] = Field(description="The shortest first, then the strongest.")
-    common: list[str] = Field(description="Sources that both are linked with, strongest first.")
-
-
 class SimilarResult(Result):
     """Result of search-similar."""
 
@@ -166,4 +149,3 @@ class SimilarResult(Result):
     count: int
     source_chunk: str = Field(description="Its chunkId; of a source, that of its first chunk.")
     source_content: str | None = Field(None, description="Text of that chunk.")
-    connection: SourceConnection | None = Field(None, description="Set if to is given.")

@@ -9,13 +9,12 @@ from pydantic import BaseModel, ValidationError
 
 from ability_search.collection import is_collection_name
 from ability_search.errors import InvalidInput, SearchError
-from ability_search.tools.table import TOOLS
+from ability_search.tools.table import tool_named
 from kadi_client.context import incident
 from kadi_client.tools import validation_text
 
 log = logging.getLogger(__name__)
 
-_PARAMS = {row.name: row.params for row in TOOLS}
 _INVALID_HINT = "Correct the named fields and call again."
 _LONGEST_TEXT = 2000
 """Maximum length of an error in characters; it may repeat field names of any length."""
@@ -27,7 +26,8 @@ def failure(exc: Exception, tool: str, collection: str | None = None) -> dict[st
     An unexpected exception becomes ``internal`` with an incident id and is logged under that id.
     """
     if isinstance(exc, ValidationError):
-        exc = Invalid(validation_text(exc, _PARAMS.get(tool)), hint=_INVALID_HINT)
+        row = tool_named(tool)
+        exc = Invalid(validation_text(exc, row.params if row else None), hint=_INVALID_HINT)
     if not isinstance(exc, SearchError):
         name = incident()
         log.error("incident %s in %s", name, tool, exc_info=exc)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Set
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 from pydantic import (
     ConfigDict,
@@ -15,16 +14,8 @@ from pydantic import (
     WrapValidator,
     model_validator,
 )
-from pydantic.alias_generators import to_camel
 
 from ability_search.extension import loaded
-from ability_search.extensions.notes.consolidation_report import Judge
-from ability_search.extensions.sessions.session_options import EVERY as EVERY
-from ability_search.extensions.sessions.session_options import Scope as Scope
-from ability_search.extensions.sessions.session_options import SessionErase as SessionErase
-from ability_search.extensions.sessions.session_options import SessionId as SessionId
-from ability_search.extensions.sessions.session_options import SessionRead as SessionRead
-from ability_search.extensions.sessions.session_options import SessionWrite as SessionWrite
 from ability_search.index.index_fields import DedupThreshold as DedupThreshold
 from ability_search.index.index_fields import FileFields, Format, IndexFields, RebuildFields
 from ability_search.search import options
@@ -32,7 +23,6 @@ from ability_search.search.options import Collections as Collections
 from ability_search.search.options import Mode as Mode
 from ability_search.wire import Count, Input, NonBlank, Share
 
-Included = Literal["tokens", "growth", "map", "graph", "consolidation"]
 CollectionName = Annotated[
     str,
     Field(
@@ -161,12 +151,11 @@ class InCollection(Input):
     collection: CollectionName
 
 
-class Documents(Input):
+class Documents(InCollection):
     """Documents for a collection."""
 
-    collection: CollectionName = Field(default_factory=str)
     documents: list[Annotated[DocumentInput, WrapValidator(_valid_or_refused)]] = Field(
-        default_factory=list, description="Documents to index; at least one."
+        min_length=1, description="Documents to index; at least one."
     )
 
 
@@ -190,21 +179,7 @@ class IndexInput(IndexFields, Documents):
         }
     )
 
-    session: SessionWrite | None = Field(
-        None,
-        description="Instead of collection and documents, which are required otherwise: write the"
-        " scratchpad, the tasks and the history of a session of an agent. Repeating the call adds"
-        " new tasks and the history again.",
-    )
     job_id: JobId = None
-
-    @model_validator(mode="after")
-    def _one_thing(self) -> IndexInput:
-        if self.session is not None:
-            _check_alone(self, allowed={"job_id"})
-        elif not (self.collection and self.documents):
-            raise ValueError("collection and at least one of documents are required, or session")
-        return self
 
 
 class IndexFileInput(IndexFields, FileFields, InCollection):
@@ -230,15 +205,7 @@ class SimilarInput(InCollection):
         " of its first 100 chunks.",
         examples=["guide/install.md"],
     )
-    to: NonBlank | None = Field(
-        None,
-        max_length=4096,
-        description="With source: return the paths over links between the two sources, and the"
-        " sources that both are linked with, instead of similar chunks.",
-        examples=["guide/update.md"],
-    )
-    hops: Count = Field(3, ge=1, le=3, description="Maximum number of links of a path.")
-    limit: Count = Field(10, ge=1, description="Maximum number of results, or of paths.")
+    limit: Count = Field(10, ge=1, description="Maximum number of results.")
     filter: dict[str, Any] | None = Field(None, description="As for search-query.")
     min_score: float | None = Field(None, ge=-1, le=1, description="Minimum cosine.")
 
@@ -246,31 +213,6 @@ class SimilarInput(InCollection):
     def _one_start(self) -> SimilarInput:
         if (self.chunk_id is None) == (self.source is None):
             raise ValueError("exactly one of chunkId and source is required")
-        if self.to is not None and (self.source is None or self.to == self.source):
-            raise ValueError("to requires source, and another one")
-        return self
-
-
-class Consolidate(Input):
-    """Consolidate the notes of a collection: its documents."""
-
-    apply: bool = Field(
-        False,
-        description="Set near-duplicates aside, out of the indexes, and add the missing links.",
-    )
-    undo: bool = Field(
-        False, description="Take back what the last apply changed; a second call, the one before."
-    )
-    judge: Judge = Field(
-        "rules",
-        description="Who decides on contradictions: rules, or a language model (chat), which also"
-        " reads pairs that no rule found.",
-    )
-
-    @model_validator(mode="after")
-    def _one_thing(self) -> Consolidate:
-        if self.apply and self.undo:
-            raise ValueError("apply and undo are mutually exclusive")
         return self
 
 
@@ -290,37 +232,22 @@ class ReindexInput(RebuildFields, InCollection):
     cancel: bool = Field(
         False, description="Cancel the job that is rebuilding the collection; it stays unchanged."
     )
-    analyze: bool = Field(
-        False,
-        description="Only analyse the graph of the chunks, and store their centrality and novelty"
-        " for the option boost of search-query; the chunks stay as they are.",
-    )
-    consolidate: Consolidate | None = Field(
-        None,
-        description="Only report near-duplicates, contradictions, stale notes and missing links;"
-        " search-collection-info returns the report. {} changes nothing.",
-    )
     job_id: JobId = None
 
     @model_validator(mode="after")
     def _one_thing(self) -> ReindexInput:
-        if self.clear + self.background + self.cancel + self.analyze > 1:
-            raise ValueError("clear, background, cancel and analyze are mutually exclusive")
-        for name in ("clear", "analyze", "consolidate"):
-            others = self.model_fields_set - {"collection", name, "job_id"}
-            if getattr(self, name) not in (False, None) and others:
-                raise ValueError(
-                    f"{name} changes no setting of the collection; leave the others out"
-                )
+        if self.clear + self.background + self.cancel > 1:
+            raise ValueError("clear, background and cancel are mutually exclusive")
+        if self.clear and self.model_fields_set - {"collection", "clear", "job_id"}:
+            raise ValueError("clear changes no setting of the collection; leave the others out")
         return self
 
 
-class DeleteInput(Input):
+class DeleteInput(InCollection):
     """Input of search-delete."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"collection": "docs"}]})
 
-    collection: CollectionName = Field(default_factory=str)
     source: NonBlank | None = Field(
         None, max_length=4096, description="Source to delete. Default: the whole collection."
     )
@@ -331,42 +258,16 @@ class DeleteInput(Input):
         description="Sources to delete.",
         examples=[["guide/old.md", "guide/older.md"]],
     )
-    session: SessionErase | None = Field(
-        None,
-        description="Instead of collection, which is required otherwise: delete records of a"
-        " session of an agent, a whole session, all of an agent, or what is older than a time.",
-    )
 
     @model_validator(mode="after")
     def _one_thing(self) -> DeleteInput:
-        if self.session is not None:
-            _check_alone(self)
-        elif not self.collection:
-            raise ValueError("collection or session is required")
-        elif self.source is not None and self.sources is not None:
+        if self.source is not None and self.sources is not None:
             raise ValueError("source and sources are mutually exclusive")
         return self
 
 
-def _check_alone(value: IndexInput | DeleteInput, *, allowed: Set[str] = frozenset()) -> None:
-    """Check that no field but ``session`` is set.
-
-    Raises:
-        ValueError: if another one is.
-    """
-    others = value.model_fields_set - {"session", *allowed}
-    if others:
-        raise ValueError(f"session excludes {', '.join(map(to_camel, sorted(others)))}")
-
-
 class CollectionsInput(Input):
     """Input of search-collections."""
-
-    session: SessionRead | None = Field(
-        None,
-        description="Read a session of an agent instead: its scratchpad, tasks and history;"
-        " collections then has the collection of the history.",
-    )
 
 
 class CollectionInfoInput(InCollection):
@@ -377,14 +278,3 @@ class CollectionInfoInput(InCollection):
         None, max_length=8192, description="nextCursor of the previous page."
     )
     children: bool = Field(True, description="Also list sources that belong to another one (of).")
-    include: list[Included] = Field(
-        default_factory=list,
-        max_length=5,
-        description="Additional parts. tokens: histogram of chunk sizes, to judge the chunking."
-        " growth: how much was indexed when. map: sample of the chunks as points, close to each"
-        " other if similar, for plotting; it is long. Each of these reads the chunks."
-        " graph: the last analysis of the chunks' graph, made by search-reindex with analyze."
-        " consolidation: the last report on its notes, made by search-reindex with consolidate.",
-        examples=[["tokens", "growth"]],
-    )
-    map_points: Count = Field(1000, ge=1, le=5000, description="Maximum points on the map.")

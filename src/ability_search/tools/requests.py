@@ -11,7 +11,6 @@ from ability_search.bounded_batches import text_bytes
 from ability_search.config.schema import Limits, Reading
 from ability_search.documents import Document
 from ability_search.errors import SearchError, TooLarge
-from ability_search.extensions.notes.overview import Wanted
 from ability_search.filters.parser import parse_filter, source_filter
 from ability_search.filters.tree import Filter, combine
 from ability_search.index.index_calls import Failure
@@ -116,8 +115,6 @@ def query_filter(value: inputs.QueryInput, limits: Limits, policy: Filter | None
 
 def work_of(value: BaseModel) -> int:
     """Return the estimated work of a call, in candidates of a query; 0 for what is no search."""
-    if isinstance(value, inputs.CollectionInfoInput):
-        return value.map_points if "map" in value.include else 0
     if isinstance(value, inputs.SimilarInput):
         return value.limit + _filter_work(value.filter)
     if not isinstance(value, inputs.QueryInput):
@@ -184,12 +181,3 @@ def read_policy(reading: Reading) -> Filter | None:
     if not (reading.allow or reading.deny):
         return None
     return source_filter(reading.allow or None, reading.deny)
-
-
-def overview(value: inputs.CollectionInfoInput) -> Wanted:
-    """Return the requested parts of a collection's overview."""
-    return Wanted(
-        tokens="tokens" in value.include,
-        growth="growth" in value.include,
-        points=value.map_points if "map" in value.include else None,
-    )

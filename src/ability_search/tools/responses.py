@@ -7,14 +7,10 @@ from typing import Any
 
 from ability_search.collection import Collection
 from ability_search.documents import instant
-from ability_search.extensions.notes.consolidation_report import Consolidation
-from ability_search.extensions.notes.graph_analysis import GraphAnalysis
-from ability_search.extensions.notes.overview import Overview
 from ability_search.index.file_indexing import FileReport
 from ability_search.index.index_calls import IndexReport
 from ability_search.index.stored_sources import SourcePage
 from ability_search.store.records import HISTORY, Job
-from ability_search.store.values import Record
 from ability_search.text.model_traits import language_warnings
 from ability_search.tools import results
 from ability_search.wire import Result
@@ -55,45 +51,6 @@ def index_record(report: IndexReport) -> Mapping[str, Any]:
         "failed": len(report.failed),
         "chunks": report.chunks,
     }
-
-
-def analysis(records: Sequence[Record]) -> GraphAnalysis | None:
-    """Return the analysis in the record of the last one; ``None`` if there is none."""
-    return GraphAnalysis.model_validate(records[0].fields["report"]) if records else None
-
-
-def analyzed_result(collection: str, analysis: GraphAnalysis, job_id: str) -> results.ReindexResult:
-    """Return the result of search-reindex with ``analyze``."""
-    return results.ReindexResult(
-        collection=collection,
-        deleted=0,
-        message=f"analysed the graph of {analysis.chunks} chunks;"
-        " search-collection-info with include graph returns it",
-        state="done",
-        job_id=job_id,
-        took_ms=analysis.took_ms,
-    )
-
-
-def consolidation(records: Sequence[Record]) -> Consolidation | None:
-    """Return the report in the record of the last consolidation; ``None`` if there is none."""
-    return Consolidation.model_validate(records[0].fields["report"]) if records else None
-
-
-def consolidated_result(
-    collection: str, found: Consolidation, job_id: str
-) -> results.ReindexResult:
-    """Return the result of search-reindex with ``consolidate``."""
-    counts = ", ".join(f"{count} {name}" for name, count in found.counts.items())
-    return results.ReindexResult(
-        collection=collection,
-        deleted=0,
-        message=f"compared {found.notes} notes: {counts}; changed {found.applied}, restored"
-        f" {found.undone}; search-collection-info with include consolidation returns the report",
-        state="done",
-        job_id=job_id,
-        took_ms=found.took_ms,
-    )
 
 
 def reindex_result(job: Job) -> results.ReindexResult:
@@ -159,9 +116,6 @@ def summary(collection: Collection) -> results.CollectionSummary:
 def collection_info(
     page: SourcePage,
     jobs: Sequence[Job],
-    overview: Overview,
-    graph: GraphAnalysis | None,
-    notes: Consolidation | None,
     *,
     scan_below: int,
 ) -> results.CollectionInfoResult:
@@ -184,11 +138,6 @@ def collection_info(
         created_at=instant(collection.created_at),
         jobs=[_job(job) for job in jobs],
         warnings=language_warnings(collection.model, collection.content_language) or None,
-        tokens=overview.tokens,
-        growth=overview.growth,
-        map=overview.map,
-        graph=graph,
-        consolidation=notes,
     )
 
 

@@ -6,10 +6,6 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from ability_search.extensions.notes.charts import CollectionGrowth, CollectionMap, TokenHistogram
-from ability_search.extensions.notes.consolidation_report import Consolidation
-from ability_search.extensions.notes.graph_analysis import GraphAnalysis
-from ability_search.extensions.sessions.session_options import SessionErased, SessionState
 from ability_search.wire import Result
 
 
@@ -21,8 +17,8 @@ class FailedDocument(Result):
     code: str
 
 
-class IndexedDocuments(Result):
-    """Result of indexing documents."""
+class IndexResult(Result):
+    """Result of search-index."""
 
     indexed: bool = True
     collection: str
@@ -49,12 +45,6 @@ class IndexedDocuments(Result):
     took_ms: float
 
 
-class IndexResult(IndexedDocuments):
-    """Result of search-index."""
-
-    session: SessionState | None = Field(None, description="What was written to a session.")
-
-
 class SkippedFile(Result):
     """A file that was not indexed."""
 
@@ -62,7 +52,7 @@ class SkippedFile(Result):
     reason: str
 
 
-class IndexFileResult(IndexedDocuments):
+class IndexFileResult(IndexResult):
     """Result of search-index-file."""
 
     files: int = Field(description="Files read.")
@@ -98,10 +88,9 @@ class ReindexResult(Result):
 class DeleteResult(Result):
     """Result of search-delete."""
 
-    deleted: int = Field(description="Chunks deleted; with session, entries.")
+    deleted: int = Field(description="Chunks deleted.")
     collection: str
     source: str | None = Field(None, description="Set if one source was deleted.")
-    session: SessionErased | None = Field(None, description="What was deleted of a session.")
 
 
 class CollectionSummary(Result):
@@ -125,7 +114,6 @@ class CollectionsResult(Result):
     """Result of search-collections."""
 
     collections: list[CollectionSummary]
-    session: SessionState | None = Field(None, description="What was read of a session.")
 
 
 class JobError(Result):
@@ -153,8 +141,9 @@ class JobStatus(Result):
     """The last job of its kind."""
 
     job_id: str
-    kind: Literal["reindex", "index-file", "index", "analysis", "consolidation"] = Field(
-        description="index: a search-index that ran for more than two seconds."
+    kind: str = Field(
+        description="reindex, index-file, index (a search-index that ran for more than two"
+        " seconds), or that of an extension, such as analysis."
     )
     state: Literal["running", "interrupted", "done", "failed", "cancelled"] = Field(
         description="interrupted: no worker runs it. A reindex is resumed by the next worker that"
@@ -204,13 +193,4 @@ class CollectionInfoResult(Result):
     jobs: list[JobStatus] = Field([], description="The last job of each kind.")
     warnings: list[str] | None = Field(
         None, description="Set if the model does not fit the language of the texts."
-    )
-    tokens: TokenHistogram | None = Field(None, description="Set if requested by include.")
-    growth: CollectionGrowth | None = Field(None, description="Set if requested by include.")
-    map: CollectionMap | None = Field(None, description="Set if requested by include.")
-    graph: GraphAnalysis | None = Field(
-        None, description="Set if requested by include, and the collection was analysed."
-    )
-    consolidation: Consolidation | None = Field(
-        None, description="Set if requested by include, and the collection was consolidated."
     )

@@ -1,14 +1,15 @@
-"""The eight tools as published: on the network, over HTTP, over MCP."""
+"""The tools as published: on the network, over HTTP, over MCP."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema
 
+from ability_search.extension import loaded
 from ability_search.search.response import QueryResult, SimilarResult
 from ability_search.tools import inputs, results
 
@@ -22,7 +23,10 @@ class _Untitled(GenerateJsonSchema):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolRow:
-    """Description of a tool; its implementation is in :mod:`ability_search.tools.handlers`."""
+    """Description of a tool.
+
+    The eight are implemented in :mod:`ability_search.tools.handlers`, others by their extension.
+    """
 
     name: str
     title: str
@@ -39,6 +43,9 @@ class ToolRow:
     """Whether a call can delete or replace data."""
     idempotent: bool = True
     """Whether repeating a call with the same input has no further effect."""
+    work: Callable[[Any], int] | None = None
+    """Estimated work of a call for its input, in candidates of a query; by default that of the
+    eight tools."""
 
     @property
     def description(self) -> str:
@@ -141,16 +148,27 @@ TOOLS: tuple[ToolRow, ...] = (
         name="search-collection-info",
         title="Describe a collection",
         summary="Describe a collection and list its sources, page by page.",
-        usage="Use it to see whether a document is indexed, and by which model. include adds chunk"
-        " sizes, growth or a map of the chunks.",
+        usage="Use it to see whether a document is indexed, and by which model.",
         params=inputs.CollectionInfoInput,
         result=results.CollectionInfoResult,
         read_only=True,
     ),
 )
-"""All tools, in listing order."""
+"""The eight tools, in listing order."""
 
 BY_NAME: Mapping[str, ToolRow] = {row.name: row for row in TOOLS}
+"""The eight tools by name."""
+
+
+def all_tools() -> tuple[ToolRow, ...]:
+    """Return the eight tools and those of extensions, in listing order."""
+    return (*TOOLS, *loaded().tools)
+
+
+def tool_named(name: str) -> ToolRow | None:
+    """Return a tool; ``None`` if there is none of this name."""
+    return next((row for row in all_tools() if row.name == name), None)
+
 
 NEEDED_TOOLS: Mapping[str, tuple[str, ...]] = {
     "database": ("arcade-query", "arcade-command", "arcade-batch", "arcade-db-create"),

@@ -32,7 +32,7 @@ from ability_search.store.stored_collections import read_collection, read_collec
 from ability_search.store.usage import Use, use_of, uses_of
 from ability_search.store.values import Read, Records
 from ability_search.text.term_statistics import TermStatistics
-from ability_search.tools.handlers import Services
+from ability_search.tools.calls import Services
 from ability_search.worker import build_services, open_worker
 from kadi_client import Brokers, Connection
 from kadi_client.tools import Call

@@ -33,7 +33,7 @@ from tests.ability_search.flows.stored import (
 from ability_search.index import preparation
 from ability_search.index.index_fields import IndexFields
 from ability_search.store.arcadedb.core import source_type
-from ability_search.tools.handlers import Services
+from ability_search.tools.calls import Services
 from kadi_client import RemoteError
 from kadi_client.tools import Handler
 from kadi_localnet.database.tools import database_tools

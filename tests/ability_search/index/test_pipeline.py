@@ -23,7 +23,7 @@ from ability_search.store.pages import read_all
 from ability_search.store.values import Chunks, Read
 from ability_search.text.analyzer import analyzer_for
 from ability_search.text.token_counter import EstimatedTokens
-from ability_search.tools.handlers import Services
+from ability_search.tools.calls import Services
 from ability_search.worker import build_services
 
 

@@ -23,7 +23,7 @@ from ability_search.search.response import QueryResult
 from ability_search.search.similar import similar
 from ability_search.store.memory import MemoryStore
 from ability_search.store.values import Count, Counted, Page, Read
-from ability_search.tools.handlers import Services
+from ability_search.tools.calls import Services
 from ability_search.tools.inputs import QueryInput
 from ability_search.worker import build_services
 

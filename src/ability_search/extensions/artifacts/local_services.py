@@ -38,7 +38,7 @@ from ability_search.network import client_connection
 from ability_search.store.arcadedb.client import BrokerScripts
 from ability_search.sync.trees import Tree
 from ability_search.sync.upload import Outcome, read_documents
-from ability_search.tools.handlers import Services
+from ability_search.tools.calls import Services
 from ability_search.tools.responses import index_result
 from ability_search.worker import open_services, token_counter
 from kadi_client import Connection

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ability_search.extensions.artifacts.manifest import ChunksManifest, Counts, Manifest
     from ability_search.extensions.migration.migration_run import MigrationOptions, MigrationRun
     from ability_search.extensions.migration.survey import OldCollection, Survey
-    from ability_search.tools.handlers import Services
+    from ability_search.tools.calls import Services
 
 # Each command imports the modules that do the work, so that other commands start faster.
 

@@ -55,7 +55,7 @@ from kadi_client import KadiError
 if TYPE_CHECKING:
     from ability_search.extensions.artifacts.artifact_service import ArtifactService
     from ability_search.extensions.artifacts.manifest import ChunksManifest
-    from ability_search.tools.handlers import Services
+    from ability_search.tools.calls import Services
 
 _STDIN = Path("-")
 _PATIENCE = 60.0

@@ -19,15 +19,14 @@ from ability_search.extensions.gateway import console
 from ability_search.extensions.gateway.event_stream import Streams
 from ability_search.extensions.gateway.middleware import Guard, RequestContext
 from ability_search.extensions.gateway.openapi import Operation
-from ability_search.extensions.gateway.operations import OPERATIONS, Handlers
+from ability_search.extensions.gateway.operations import Handlers, operations
 from ability_search.extensions.gateway.problems import CLIENT_CLOSED_REQUEST, GATEWAY, problem
 from ability_search.extensions.gateway.request_bodies import checked_query
-from ability_search.tools.table import BY_NAME
+from ability_search.tools.table import all_tools
 from kadi_client.context import REQUEST_ID
 
 _EXPOSED = (REQUEST_ID, "Retry-After", "Mcp-Session-Id", "Mcp-Protocol-Version")
 _MAX_AGE = 600
-_OPEN = frozenset(operation.path for operation in OPERATIONS if operation.public)
 
 _UNROUTED: Mapping[int, tuple[str, str]] = {
     HTTPStatus.NOT_FOUND: ("not_found", "no such path"),
@@ -53,7 +52,7 @@ def application(
         routes=[
             *(
                 Route(each.path, _endpoint(each, handlers) or streams, methods=[each.method])
-                for each in OPERATIONS
+                for each in operations()
             ),
             Route("/tools/{name}", _answering(_unknown_tool), methods=["POST"]),
             Route("/mcp", mcp, methods=["GET", "POST", "DELETE"]),
@@ -61,8 +60,9 @@ def application(
         ],
         exception_handlers={HTTPException: _unrouted, SearchError: _failed},
     )
+    public = frozenset(each.path for each in operations() if each.public)
     guarded = Guard(
-        RequestContext(app), settings, host=host, open_paths=_OPEN, meter=handlers.meter
+        RequestContext(app), settings, host=host, open_paths=public, meter=handlers.meter
     )
     if not settings.origins:
         return guarded
@@ -90,7 +90,9 @@ def _endpoint(operation: Operation, handlers: Handlers) -> Endpoint | None:
 
 
 async def _unknown_tool(request: Request) -> Response:
-    raise NotFound("tool", request.path_params["name"], nearest=tuple(BY_NAME))
+    raise NotFound(
+        "tool", request.path_params["name"], nearest=tuple(row.name for row in all_tools())
+    )
 
 
 def _answering(endpoint: Endpoint) -> Endpoint:

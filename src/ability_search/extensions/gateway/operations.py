@@ -39,15 +39,14 @@ from ability_search.extensions.gateway.shortcuts import (
     uploaded,
 )
 from ability_search.extensions.notes.graph_analysis import GraphAnalysis
-from ability_search.extensions.sessions.memory_calls import MEMORY, memory_call
 from ability_search.ops.http_access import JSON
 from ability_search.ops.metrics.meter import Meter
 from ability_search.ops.metrics.metric_table import GATEWAY_CALL_SECONDS, GATEWAY_CALLS
 from ability_search.ops.metrics.prometheus_meter import CONTENT_TYPE, MEDIA_TYPE, PrometheusMeter
-from ability_search.tools.table import BY_NAME, TOOLS, ToolRow
+from ability_search.tools.table import BY_NAME, ToolRow, all_tools
 from ability_search.wire import Result
 from kadi_client import KadiError
-from kadi_client.messages import decode, encode
+from kadi_client.messages import encode
 
 _BROKER_SECONDS = 5.0
 _NUMBER = re.compile(r"[0-9]{1,9}")
@@ -139,11 +138,11 @@ class Handlers:
     async def analysis(self, request: Request) -> Response:
         """GET /collections/{name}/graph."""
         name = request.path_params["name"]
-        tool_input = {"collection": name, "limit": 1, "include": ["graph"]}
-        info = await _while_connected(request, self.caller.read(_INFO.name, tool_input))
-        if info.get("graph") is None:
-            raise NotFound("analysis", name, hint="Call search-reindex with analyze.")
-        return Response(msgspec.json.encode(info["graph"]), media_type=JSON)
+        tool_input = {"collection": name, "include": ["graph"]}
+        found = await _while_connected(request, self.caller.read("notes-overview", tool_input))
+        if found.get("graph") is None:
+            raise NotFound("analysis", name, hint="Call notes-analyze.")
+        return Response(msgspec.json.encode(found["graph"]), media_type=JSON)
 
     async def ask(self, request: Request) -> Response:
         """POST /ask."""
@@ -247,16 +246,6 @@ def _tool(row: ToolRow) -> Operation:
     )
 
 
-def _memory(row: ToolRow) -> Operation:
-    async def handle(handlers: Handlers, request: Request) -> Response:
-        body = await handlers.fields(request)
-        given = {name: decode(value) for name, value in body.items()}
-        return await handlers.call(request, *memory_call(row.name, given))
-
-    path = f"/{row.name.replace('-', '/')}"
-    return replace(_tool(row), path=path, handler=handle)
-
-
 _RESULT = "The result of the tool."
 _READ_ERRORS = ("invalid_input", "not_found", "internal", "timeout")
 _CALL_ERRORS = (
@@ -266,9 +255,7 @@ _CALL_ERRORS = (
 _LIST, _INFO = BY_NAME["search-collections"], BY_NAME["search-collection-info"]
 _INFO_FIELDS = _INFO.input_schema["properties"]
 
-OPERATIONS: tuple[Operation, ...] = (
-    *(_tool(row) for row in TOOLS),
-    *(_memory(row) for row in MEMORY.values()),
+_OPERATIONS: tuple[Operation, ...] = (
     replace(
         _tool(BY_NAME[INGEST]),
         path="/ingest",
@@ -346,7 +333,7 @@ OPERATIONS: tuple[Operation, ...] = (
         path="/collections/{name}/graph",
         name="collectionGraph",
         summary="Analysis of a collection's graph",
-        description="The last analysis, made by `search-reindex` with `analyze`.",
+        description="The last analysis, made by `notes-analyze`.",
         handler=Handlers.analysis,
         parameters={"name": _INFO_FIELDS["collection"]},
         responses={200: ("The analysis.", GraphAnalysis)},
@@ -416,7 +403,13 @@ OPERATIONS: tuple[Operation, ...] = (
         errors=("invalid_input", "unavailable"),
     ),
 )
-"""The operations of the gateway, in the order of the OpenAPI document."""
+"""The operations besides those that call a tool, in the order of the OpenAPI document."""
+
+
+@cache
+def operations() -> tuple[Operation, ...]:
+    """Return the operations of the gateway, in the order of the OpenAPI document."""
+    return (*map(_tool, all_tools()), *_OPERATIONS)
 
 
 def call_observer(meter: Meter) -> Observe:
@@ -432,7 +425,7 @@ def call_observer(meter: Meter) -> Observe:
 @cache
 def openapi_document(*, secured: bool) -> dict[str, Any]:
     """Return the OpenAPI document of the gateway; ``secured`` if it requires a token."""
-    return document(OPERATIONS, secured=secured)
+    return document(operations(), secured=secured)
 
 
 def network_tools(listed: Iterable[Mapping[str, Any]]) -> NetworkTools:

@@ -38,7 +38,7 @@ from ability_search.network import component_key, part_connection
 from ability_search.ops.locks import locked
 from ability_search.ops.metrics.call_metrics import metered_tools
 from ability_search.ops.metrics.meter import UNMETERED, Meter
-from ability_search.tools.table import BY_NAME, needed_tools
+from ability_search.tools.table import all_tools, needed_tools
 from kadi_client import Brokers, Connection, Identity
 
 if TYPE_CHECKING:
@@ -396,7 +396,7 @@ async def open_gateway(
     )
     reader = _FileReader(settings)
     states = ComponentStates(live, needed)
-    patience = dict.fromkeys(BY_NAME, _WORKER_SECONDS)
+    patience = dict.fromkeys((row.name for row in all_tools()), _WORKER_SECONDS)
     connection = part_connection(settings, "gateway", connect_timeout=wait, patience=patience)
     token = own.token.get_secret_value() if own.token else None
     async with AsyncExitStack() as stack:

@@ -29,7 +29,7 @@ from ability_search.extensions.localstack.data_directory import (
 )
 from ability_search.network import plain_connection
 from ability_search.ops.metrics.metric_table import COMPONENTS
-from ability_search.tools.table import NEEDED_TOOLS
+from ability_search.tools.table import NEEDED_TOOLS, all_tools
 from kadi_client import Identity, KadiError
 
 log = logging.getLogger(__name__)
@@ -42,12 +42,6 @@ _COMMANDS = {"models": ("models", "serve")}
 _FURTHER = 100
 """Distance of the metrics ports of a backplane and of further brokers."""
 _METRICS_ORDER = ("broker", "database", "models", "gateway", "worker")
-RESERVED_TOOLS = {
-    "database": ("arcade-*",),
-    "models": ("create-embedding", "rerank"),
-    "worker": NEEDED_TOOLS["worker"],
-}
-"""Tools that only the components of a stack may offer, by component."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -265,10 +259,15 @@ class Stack:
         names = [*(name for own in serving.values() for name in own), "gateway", CLIENT]
         ids = {name: Identity.load_or_create(identity_file(plan.data_dir, name)) for name in names}
         members = [f"{network}={each.agent_id}" for each in ids.values()]
+        reserved = {
+            "database": ["arcade-*"],
+            "models": ["create-embedding", "rerank"],
+            "worker": [row.name for row in all_tools()],
+        }
         providers = [
             f"{tool}={ids[name].agent_id}"
             for kind, own in serving.items()
-            for tool in RESERVED_TOOLS[kind]
+            for tool in reserved[kind]
             for name in own
         ]
         return {

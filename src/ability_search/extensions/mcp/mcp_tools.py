@@ -40,8 +40,7 @@ from ability_search.extensions.mcp.lean_profile import (
     lean_schema,
 )
 from ability_search.extensions.mcp.resources import Resources, failure_text
-from ability_search.extensions.sessions.memory_calls import LISTED, MEMORY, memory_call
-from ability_search.tools.table import BY_NAME, ToolRow
+from ability_search.tools.table import ToolRow, all_tools, tool_named
 from ability_search.wire import Count, Input, NonBlank
 from kadi_client import KadiError, ToolError
 from kadi_client.messages import decode, encode
@@ -91,7 +90,7 @@ class Tools:
         self._answerer = answerer
         self._resources = resources
         self._lean = profile == "lean"
-        tools = [_described(row, lean=self._lean) for row in LISTED.values()]
+        tools = [_described(row, lean=self._lean) for row in all_tools()]
         self._listed = ListToolsResult(tools=[*tools, ASK, READ] if self._lean else tools)
 
     async def listing(
@@ -106,14 +105,11 @@ class Tools:
         Raises:
             MCPError: if the tool does not exist.
         """
-        row = BY_NAME.get(params.name)
+        row = tool_named(params.name)
         arguments = dict(params.arguments or {})
         try:
             if row is not None:
                 return await self._call(ctx, row, arguments)
-            if params.name in MEMORY:
-                answer = await self._caller.call(*memory_call(params.name, arguments))
-                return _answered(bytes(answer))
             if self._lean and params.name == READ.name:
                 return CallToolResult(content=[await self._read(arguments)])
             if self._lean and params.name == ASK.name:

@@ -26,7 +26,7 @@ from mcp_types import (
 
 from ability_search.edges.tool_calls import Caller, report_of
 from ability_search.errors import InvalidInput, NotFound, SearchError
-from ability_search.extensions.sessions.memory_calls import LISTED
+from ability_search.tools.table import all_tools, tool_named
 from kadi_client import ToolError
 
 Context = ServerRequestContext[Any, Any]
@@ -209,9 +209,9 @@ class Resources:
 
 
 def _description(tool: str) -> str:
-    row = LISTED.get(tool)
+    row = tool_named(tool)
     if row is None:
-        raise NotFound("tool", tool, nearest=tuple(LISTED))
+        raise NotFound("tool", tool, nearest=tuple(each.name for each in all_tools()))
     described = {
         "name": row.name,
         "description": row.description,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ability_search.extension import Command, hookimpl
@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from ability_search.index.index_ports import AddedSteps
     from ability_search.search.options import QueryInput
     from ability_search.search.stage import Stage
+    from ability_search.tools.calls import Handler, Services
+    from ability_search.tools.table import ToolRow
 
 
 @hookimpl
@@ -46,3 +48,19 @@ def register_steps() -> AddedSteps:
     from ability_search.index.index_ports import AddedSteps
 
     return AddedSteps(carry=[carry_links])
+
+
+@hookimpl
+def register_tools() -> Sequence[ToolRow]:
+    """Return the tools of notes."""
+    from ability_search.extensions.notes.note_tools import NOTES
+
+    return NOTES
+
+
+@hookimpl
+def open_tools(services: Services) -> Mapping[str, Handler]:
+    """Return the handlers of the tools."""
+    from ability_search.extensions.notes.note_tools import open_notes
+
+    return open_notes(services)

@@ -5,18 +5,37 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from pydantic import Field
+
 from ability_search.collection import Collection
 from ability_search.extensions.notes.graph_expansion import strength
-from ability_search.search.response import SimilarResult, SourceConnection, SourcePath
 from ability_search.search.similar import start_chunk
 from ability_search.search.stage import Ports
 from ability_search.store.pages import read_all
 from ability_search.store.port import ReadStore
 from ability_search.store.records import Link
 from ability_search.store.values import Links, Read
+from ability_search.wire import Result
 
 _LINKS = 1000
 """Links to read at once, the strongest first."""
+
+
+class SourcePath(Result):
+    """A path between two sources over links."""
+
+    sources: list[str] = Field(description="From the first to the last.")
+    via: list[str] = Field(description="Kind of each link.")
+    strength: float = Field(
+        description="Product of the weights of the links, halved for each after the first."
+    )
+
+
+class SourceConnection(Result):
+    """The connection of two sources."""
+
+    paths: list[SourcePath] = Field(description="The shortest first, then the strongest.")
+    common: list[str] = Field(description="Sources that both are linked with, strongest first.")
 
 
 async def connection(
@@ -28,8 +47,8 @@ async def connection(
     hops: int,
     limit: int,
     shown: Callable[[str], bool],
-) -> SimilarResult:
-    """Return the paths between two sources of a collection, and the first chunk of the first.
+) -> SourceConnection:
+    """Return how two sources of a collection are connected.
 
     Args:
         ports: Ports of a query.
@@ -43,18 +62,9 @@ async def connection(
     Raises:
         NotFound: if there is no such collection, or no such source in it.
     """
-    collection, chunk = await start_chunk(ports, name, None, source, shown=shown)
+    collection, _chunk = await start_chunk(ports, name, None, source, shown=shown)
     await start_chunk(ports, name, None, to, shown=shown)
-    connected = await connect(
-        ports.store, collection, source, to, hops=hops, limit=limit, shown=shown
-    )
-    return SimilarResult(
-        results=[],
-        count=0,
-        source_chunk=chunk.chunk_id,
-        source_content=chunk.content,
-        connection=connected,
-    )
+    return await connect(ports.store, collection, source, to, hops=hops, limit=limit, shown=shown)
 
 
 async def connect(

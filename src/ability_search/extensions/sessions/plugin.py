@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ability_search.extension import Command, hookimpl
@@ -10,6 +10,8 @@ from ability_search.extension import Command, hookimpl
 if TYPE_CHECKING:
     from ability_search.search.options import QueryInput
     from ability_search.search.stage import Stage, StageFactory
+    from ability_search.tools.calls import Handler, Services
+    from ability_search.tools.table import ToolRow
 
 
 @hookimpl
@@ -32,3 +34,19 @@ def register_stages() -> Sequence[Stage | StageFactory]:
     from ability_search.extensions.sessions.decay import DECAY, USE, use_count
 
     return (USE, DECAY, use_count)
+
+
+@hookimpl
+def register_tools() -> Sequence[ToolRow]:
+    """Return the tools of the memory."""
+    from ability_search.extensions.sessions.memory_tools import MEMORY
+
+    return MEMORY
+
+
+@hookimpl
+def open_tools(services: Services) -> Mapping[str, Handler]:
+    """Return the handlers of the tools."""
+    from ability_search.extensions.sessions.memory_tools import open_memory
+
+    return open_memory(services)

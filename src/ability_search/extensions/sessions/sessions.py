@@ -157,7 +157,7 @@ class Sessions:
                     [Delete(_selected(value, kind, keys)) for kind, keys in chosen.items()]
                 )
             return _erased(value, len(set(value.scratch)), len(set(value.tasks)), 0)
-        before = instants("session.before", value.before)[0] if value.before else None
+        before = instants("before", value.before)[0] if value.before else None
         session = None if value.session_id == EVERY else value.session_id
         scope, prefix = of_agent(value.agent_id), () if session is None else (session,)
         old = [Records(kind, scope, prefix=prefix, before=before) for kind in _KINDS]
@@ -219,7 +219,7 @@ class Sessions:
         """Return the history to write, without the sources."""
         documents = []
         for place, message in enumerate(value.history):
-            field = f"session.history.{place}"
+            field = f"history.{place}"
             size, most = len(message.content.encode()), self._limits.document_bytes
             if size > most:
                 raise TooLarge(
@@ -235,7 +235,7 @@ class Sessions:
         known = [each for each in changes if each.id is not None]
         ids = [each.id or "" for each in known]
         if len(set(ids)) < len(ids):
-            raise InvalidInput("session.tasks", "name an id twice", hint="Send one change of each.")
+            raise InvalidInput("tasks", "name an id twice", hint="Send one change of each.")
         if known:
             required = Require(_selected(value, "task", ids), at_least=len(ids))
             changed = [
@@ -270,7 +270,7 @@ class Sessions:
         if not committed.done:
             what = "tasks" if kind == "task" else kind
             raise TooLarge(
-                f"session.{what}: at most {most} in a session",
+                f"{what}: at most {most} in a session",
                 hint="Delete some, or use another sessionId.",
             )
         return committed.at

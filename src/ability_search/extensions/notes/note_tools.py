@@ -1,0 +1,274 @@
+"""The tools of the analysis of collections, whose documents are notes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Literal
+
+from pydantic import BaseModel, Field, model_validator
+
+from ability_search.extensions.notes.charts import CollectionGrowth, CollectionMap, TokenHistogram
+from ability_search.extensions.notes.consolidation_report import Consolidation, Judge
+from ability_search.extensions.notes.graph_analysis import GraphAnalysis
+from ability_search.extensions.notes.source_paths import SourceConnection, connection
+from ability_search.store.values import Page, Put, Read, Records, of_collection
+from ability_search.tools import requests
+from ability_search.tools.inputs import InCollection, JobId
+from ability_search.tools.table import ToolRow
+from ability_search.wire import Count, NonBlank, Result
+
+if TYPE_CHECKING:
+    from ability_search.tools.calls import Handler, RunningCall, Services
+
+Included = Literal["tokens", "growth", "map", "graph", "consolidation"]
+ANALYSIS = "analysis"
+"""Kind of the jobs that analyse a collection, and of the record of the last report."""
+CONSOLIDATION = "consolidation"
+"""Kind of the jobs that consolidate a collection, and of the record of the last report."""
+_REPORTS: Mapping[Included, str] = {"graph": ANALYSIS, "consolidation": CONSOLIDATION}
+"""Parts of notes-overview that are reports, and the kinds of their records."""
+
+
+class AnalyzeInput(InCollection):
+    """Input of notes-analyze."""
+
+    job_id: JobId = None
+
+
+class ConsolidateInput(InCollection):
+    """Input of notes-consolidate."""
+
+    apply: bool = Field(
+        False,
+        description="Set near-duplicates aside, out of the indexes, and add the missing links.",
+    )
+    undo: bool = Field(
+        False, description="Take back what the last apply changed; a second call, the one before."
+    )
+    judge: Judge = Field(
+        "rules",
+        description="Who decides on contradictions: rules, or a language model (chat), which also"
+        " reads pairs that no rule found.",
+    )
+    job_id: JobId = None
+
+    @model_validator(mode="after")
+    def _one_thing(self) -> ConsolidateInput:
+        if self.apply and self.undo:
+            raise ValueError("apply and undo are mutually exclusive")
+        return self
+
+
+class OverviewInput(InCollection):
+    """Input of notes-overview."""
+
+    include: list[Included] = Field(
+        ["tokens", "growth", "graph", "consolidation"],
+        min_length=1,
+        max_length=5,
+        description="Parts to return. tokens: histogram of chunk sizes, to judge the chunking."
+        " growth: how much was indexed when. map: sample of the chunks as points, close to each"
+        " other if similar, for plotting; it is long. Each of these reads the chunks."
+        " graph: the last report of notes-analyze. consolidation: the last report of"
+        " notes-consolidate.",
+    )
+    map_points: Count = Field(1000, ge=1, le=5000, description="Maximum points on the map.")
+
+
+class PathsInput(InCollection):
+    """Input of notes-paths."""
+
+    source: NonBlank = Field(
+        max_length=4096, description="Source where the paths begin.", examples=["guide/install.md"]
+    )
+    to: NonBlank = Field(
+        max_length=4096,
+        description="Source where they end, another one.",
+        examples=["guide/update.md"],
+    )
+    hops: Count = Field(3, ge=1, le=3, description="Maximum number of links of a path.")
+    limit: Count = Field(10, ge=1, description="Maximum number of paths, and of sources in common.")
+
+    @model_validator(mode="after")
+    def _two_sources(self) -> PathsInput:
+        if self.to == self.source:
+            raise ValueError("to requires another source")
+        return self
+
+
+class Analyzed(GraphAnalysis):
+    """Result of notes-analyze."""
+
+    collection: str
+    job_id: str
+
+
+class Consolidated(Consolidation):
+    """Result of notes-consolidate."""
+
+    collection: str
+    job_id: str
+
+
+class CollectionOverview(Result):
+    """Result of notes-overview; what was not requested is missing."""
+
+    collection: str
+    tokens: TokenHistogram | None = None
+    growth: CollectionGrowth | None = None
+    map: CollectionMap | None = None
+    graph: GraphAnalysis | None = Field(
+        None, description="Missing too if the collection was never analysed."
+    )
+    consolidation: Consolidation | None = Field(
+        None, description="Missing too if the collection was never consolidated."
+    )
+
+
+NOTES: tuple[ToolRow, ...] = (
+    ToolRow(
+        name="notes-overview",
+        title="Overview of a collection",
+        summary="Return the chunk sizes of a collection, its growth, a map of its chunks, and the"
+        " last reports of notes-analyze and notes-consolidate.",
+        usage="Use it to judge a collection as a whole; to find texts use search-query.",
+        params=OverviewInput,
+        result=CollectionOverview,
+        read_only=True,
+        work=lambda value: value.map_points if "map" in value.include else 0,
+    ),
+    ToolRow(
+        name="notes-paths",
+        title="Paths between two sources",
+        summary="Find the paths over links between two sources, and the sources that both are"
+        " linked with.",
+        usage="Use it to learn how two documents are related; for similar texts use"
+        " search-similar.",
+        params=PathsInput,
+        result=SourceConnection,
+        read_only=True,
+    ),
+    ToolRow(
+        name="notes-analyze",
+        title="Analyse a collection",
+        summary="Analyse the graph of a collection's chunks, and store their centrality and novelty"
+        " for the option boost of search-query.",
+        usage="The texts stay as they are. notes-overview returns the last report again.",
+        params=AnalyzeInput,
+        result=Analyzed,
+    ),
+    ToolRow(
+        name="notes-consolidate",
+        title="Consolidate notes",
+        summary="Report near-duplicates, contradictions, stale notes and missing links of a"
+        " collection; with apply, set duplicates aside and add the links.",
+        usage="Without apply and undo it changes nothing. notes-overview returns the last report"
+        " again.",
+        params=ConsolidateInput,
+        result=Consolidated,
+        destructive=True,
+        idempotent=False,
+    ),
+)
+
+
+def open_notes(services: Services) -> Mapping[str, Handler]:
+    """Return the handlers of the tools by name."""
+    tools = _NoteTools(services)
+    return {
+        "notes-overview": tools.overview,
+        "notes-paths": tools.paths,
+        "notes-analyze": tools.analyze,
+        "notes-consolidate": tools.consolidate,
+    }
+
+
+class _NoteTools:
+    def __init__(self, services: Services) -> None:
+        from ability_search.extensions.notes.consolidator import Consolidator
+        from ability_search.extensions.notes.graph_analyzer import GraphAnalyzer
+
+        ports = services.ports
+        self._services = services
+        self._store = ports.store
+        self._registry = ports.registry
+        self._analyzer = GraphAnalyzer(ports.store)
+        self._consolidator = Consolidator(
+            ports.store, ports.registry, ports.chat, ports.settings.kinds, ports.now
+        )
+
+    async def overview(self, value: OverviewInput, _call: RunningCall) -> CollectionOverview:
+        from ability_search.extensions.notes.overview import Wanted, measure
+
+        collection = await self._registry.get(value.collection)
+        wanted = Wanted(
+            tokens="tokens" in value.include,
+            growth="growth" in value.include,
+            points=value.map_points if "map" in value.include else None,
+        )
+        measured = await measure(self._store, self._registry, collection, wanted)
+        found = CollectionOverview(
+            collection=collection.public_name,
+            tokens=measured.tokens,
+            growth=measured.growth,
+            map=measured.map,
+            **await self._last_reports(value.collection, value.include),
+        )
+        shown = self._services.may_read
+        if found.map is not None:
+            points = [each for each in found.map.points if shown(each.source)]
+            found.map = found.map.model_copy(update={"points": points})
+        found.graph = found.graph and found.graph.of_sources(shown)
+        found.consolidation = found.consolidation and found.consolidation.of_sources(shown)
+        return found
+
+    async def _last_reports(self, name: str, include: Sequence[Included]) -> dict[str, object]:
+        """Return the included reports that are stored, by their part."""
+        parts = [part for part in _REPORTS if part in include]
+        asks = [Read(Records(_REPORTS[part], of_collection(name))) for part in parts]
+        pages = await self._store.read(asks) if asks else []
+        return {
+            part: page.items[0].fields["report"]
+            for part, page in zip(parts, pages, strict=True)
+            if isinstance(page, Page) and page.items
+        }
+
+    async def paths(self, value: PathsInput, _call: RunningCall) -> SourceConnection:
+        return await connection(
+            self._services.queries.ports,
+            value.collection,
+            value.source,
+            value.to,
+            hops=value.hops,
+            limit=requests.limit(value.limit, self._services.ports.settings.limits),
+            shown=self._services.may_read,
+        )
+
+    async def analyze(self, value: AnalyzeInput, call: RunningCall) -> Analyzed:
+        collection = await self._registry.get(value.collection)
+        async with call.recorded(ANALYSIS, value.collection, value.job_id) as job:
+            analysis = await self._analyzer.analyze(collection, job.progress)
+            await self._report(ANALYSIS, value.collection, analysis)
+            job.end(analysis.chunks)
+        shown = analysis.of_sources(self._services.may_read)
+        return Analyzed(**dict(shown), collection=value.collection, job_id=job.id)
+
+    async def consolidate(self, value: ConsolidateInput, call: RunningCall) -> Consolidated:
+        name = value.collection
+        await self._registry.get(name)
+        collection = await self._registry.current(name)
+        async with call.recorded(CONSOLIDATION, name, value.job_id) as job:
+            found = await self._consolidator.consolidate(
+                collection, job.progress, judge=value.judge, apply=value.apply, undo=value.undo
+            )
+            listed = found.listed()
+            await self._report(CONSOLIDATION, name, listed)
+            job.end(found.notes)
+        self._services.maintenance.schedule(name)
+        shown = listed.of_sources(self._services.may_read)
+        return Consolidated(**dict(shown), collection=name, job_id=job.id)
+
+    async def _report(self, kind: str, name: str, report: BaseModel) -> None:
+        """Store the last report of a kind on a collection."""
+        fields = {"report": report.model_dump(by_alias=True)}
+        await self._store.commit([Put(kind, of_collection(name), (), fields)])

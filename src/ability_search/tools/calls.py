@@ -1,0 +1,195 @@
+"""A running call of a tool, the job that it may be, and the services that handlers call."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import BaseModel
+
+from ability_search.compute_turns import ComputeTurns
+from ability_search.errors import Cancelled, DeadlineExceeded, SearchError
+from ability_search.filters.predicate import matches
+from ability_search.filters.tree import Filter
+from ability_search.index.file_indexing import FileIndexing
+from ability_search.index.generations import Generations
+from ability_search.index.index_calls import Progress
+from ability_search.index.index_ports import IndexPorts
+from ability_search.index.jobs import Jobs
+from ability_search.index.jobs import Progress as JobProgress
+from ability_search.index.maintenance import Maintenance
+from ability_search.index.pipeline import IndexPipeline
+from ability_search.index.reindex import Reindexer
+from ability_search.index.stored_sources import StoredSources
+from ability_search.index.verification import SelfRepair
+from ability_search.ops.metrics.metric_table import DEGRADED_ANSWERS, QUERY_STAGE_SECONDS
+from ability_search.search.options import QueryInput
+from ability_search.search.pipeline import QueryPipeline
+from ability_search.search.response import QueryResult
+from ability_search.store.records import Job
+from ability_search.tools import requests
+from ability_search.wire import COMPLETED, FAILED, PROGRESS
+from kadi_client.tools import Call
+
+_TO_ANSWER = 0.1
+"""Share of a caller's timeout that is reserved for sending the answer."""
+_TO_ANSWER_AT_LEAST = 0.1
+_TO_ANSWER_AT_MOST = 1.0
+"""Seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """The services that the tools call."""
+
+    ports: IndexPorts
+    indexing: IndexPipeline
+    sources: StoredSources
+    files: FileIndexing
+    generations: Generations
+    jobs: Jobs
+    reindexing: Reindexer
+    self_repair: SelfRepair
+    queries: QueryPipeline
+    turns: ComputeTurns
+    maintenance: Maintenance
+    policy: Filter | None
+    """Which sources callers may read; ``None`` for all."""
+
+    def may_read(self, source: str) -> bool:
+        """Return whether callers may read a source."""
+        return self.policy is None or matches(self.policy, {"source": source})
+
+    async def query(self, value: QueryInput) -> QueryResult:
+        """Answer a query within the limits and the policy, and meter it.
+
+        Raises:
+            SearchError: if the query exceeds a limit, or cannot be answered.
+        """
+        filter = requests.query_filter(value, self.ports.settings.limits, self.policy)
+        result = await self.queries.answer(value, filter)
+        meter = self.ports.meter
+        for stage, milliseconds in result.timings.items():
+            meter.observe(QUERY_STAGE_SECONDS, milliseconds / 1e3, stage)
+        if result.degraded is not None:
+            meter.add(DEGRADED_ANSWERS, 1, result.degraded.code)
+        return result
+
+
+@dataclass(frozen=True, slots=True)
+class RunningCall:
+    """A call of a tool that runs."""
+
+    call: Call
+    limit: asyncio.Timeout
+    services: Services
+
+    @property
+    def reason(self) -> SearchError:
+        """Why the call is cancelled."""
+        when = self.limit.when()
+        if when is not None and asyncio.get_running_loop().time() >= when:
+            return DeadlineExceeded("not completed within the caller's timeout")
+        return Cancelled("cancelled")
+
+    @asynccontextmanager
+    async def recorded(
+        self, kind: str, collection: str, job_id: str | None, *, after: float = 0.0
+    ) -> AsyncIterator[RunningJob]:
+        """Publish and record the block as a job, see :meth:`.Jobs.recorded`."""
+        job = RunningJob(self, job_id)
+        record = Job(job.id, kind, collection)
+        async with (
+            job.announced(collection),
+            self.services.jobs.recorded(record, after=after) as job.recorded,
+        ):
+            yield job
+
+
+Handler = Callable[[Any, RunningCall], Awaitable[BaseModel]]
+"""Returns the result of a call for its validated input."""
+
+
+@asynccontextmanager
+async def in_time(call: Call) -> AsyncIterator[asyncio.Timeout]:
+    """Limit the block so that an answer can still reach the caller in time.
+
+    Raises:
+        DeadlineExceeded: if the block is not completed by then.
+    """
+    try:
+        async with asyncio.timeout(_time_left(call)) as limit:
+            yield limit
+    except TimeoutError as exc:
+        if not limit.expired():
+            raise
+        raise DeadlineExceeded("not completed within the caller's timeout") from exc
+
+
+def _time_left(call: Call) -> float | None:
+    remaining = call.remaining
+    if remaining is None:
+        return None
+    kept_back = min(max(_TO_ANSWER * remaining, _TO_ANSWER_AT_LEAST), _TO_ANSWER_AT_MOST)
+    return max(0.0, remaining - kept_back)
+
+
+class RunningJob:
+    """The events of a long call, and its record if it has one."""
+
+    def __init__(self, running: RunningCall, job_id: str | None) -> None:
+        self._running = running
+        self.id = job_id or secrets.token_hex(8)
+        self.recorded: JobProgress | None = None
+
+    @asynccontextmanager
+    async def announced(self, collection: str) -> AsyncIterator[None]:
+        """Publish that the block completed or failed."""
+        async with self.failing(collection):
+            yield
+        about = {"jobId": self.id, "collection": collection}
+        await self._running.call.publish(COMPLETED, about)
+
+    @asynccontextmanager
+    async def failing(self, collection: str) -> AsyncIterator[None]:
+        """Publish a failure of the block."""
+        about = {"jobId": self.id, "collection": collection}
+        try:
+            yield
+        except BaseException as exc:
+            error = exc if isinstance(exc, SearchError) else self._unexpected(exc)
+            await self._running.call.publish(
+                FAILED, {**about, "code": error.code, "error": str(error)}
+            )
+            raise
+
+    def _unexpected(self, exc: BaseException) -> SearchError:
+        if not isinstance(exc, asyncio.CancelledError):
+            return SearchError("internal error; the answer has the incident id")
+        return self._running.reason
+
+    async def progress(self, progress: Progress) -> None:
+        """Publish the progress, and record it if the job is."""
+        if self.recorded is not None:
+            self.recorded.done, self.recorded.total = progress.done, progress.total
+            self.recorded.stage = progress.stage
+        await self._running.call.publish(
+            PROGRESS,
+            {
+                "jobId": self.id,
+                "collection": progress.collection,
+                "done": progress.done,
+                "total": progress.total,
+                "stage": progress.stage,
+            },
+        )
+
+    def end(self, total: int, result: Mapping[str, Any] | None = None) -> None:
+        """Record the end, with the result if it has no record of its own."""
+        if self.recorded is not None:
+            self.recorded.done = self.recorded.total = total
+            self.recorded.result = result
