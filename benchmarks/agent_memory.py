@@ -51,9 +51,9 @@ async def _written(search: SearchClient, agent: str, corpus: Rows) -> dict[str, 
                 {"role": row["metadata"]["speaker"], "content": row["text"], "time": _time(row)}
                 for row in part
             ]
-            stored = await search.write_session(agent, session, history=said)
-            assert stored.session is not None and stored.session.history is not None
-            sources = [entry.source for entry in stored.session.history]
+            written = {"agentId": agent, "sessionId": session, "history": said}
+            stored = await search.call("memory-write", written)
+            sources = [entry["source"] for entry in stored["history"]]
             ids |= dict(zip(sources, (row["_id"] for row in part), strict=True))
     return ids
 
@@ -66,7 +66,7 @@ async def _measured(search: SearchClient, directory: Path) -> dict[str, list[Any
         query, source, score = line.split("\t")
         qrels.setdefault(query, {})[source] = int(score)
     agent = f"set-{directory.name}"
-    await search.erase_session(agent, "*")
+    await search.call("memory-delete", {"agentId": agent, "sessionId": "*"})
     ids = await _written(search, agent, corpus)
     plain = [
         {"source": row["_id"], "title": "", "content": row["text"], "metadata": row["metadata"]}
@@ -81,7 +81,7 @@ async def _measured(search: SearchClient, directory: Path) -> dict[str, list[Any
         rankings["documents"][name] = [hit.source for hit in found.results]
         found = await search.query(f"history-{agent}", text, as_of=as_of)
         rankings["history"][name] = [ids[hit.source] for hit in found.results]
-    await search.erase_session(agent, "*")
+    await search.call("memory-delete", {"agentId": agent, "sessionId": "*"})
     await search.delete(agent)
     values: dict[str, list[Any]] = {}
     for way, ranking in rankings.items():

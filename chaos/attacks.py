@@ -112,10 +112,19 @@ _TOOLS = (
     "search-reindex",
     "search-delete",
     "search-collection-info",
+    "memory-write",
+    "memory-read",
+    "memory-search",
+    "memory-delete",
+    "notes-overview",
+    "notes-paths",
+    "notes-analyze",
+    "notes-consolidate",
 )
 _FIELDS = """
     collection query limit offset mode filter sources documents source chunkId path cursor rerank
     fusion decay graph timeRange asOf expand kinds maxTokens jobId _meta _kadi __proto__
+    agentId sessionId scratch tasks history include to
 """
 
 
@@ -281,9 +290,7 @@ class Attacker:
         sent = await self._call(chance, "search-index", {**options, "documents": [whole]})
         failed = (sent.answer or {}).get("failed") or [{}]
         code = sent.code or failed[0].get("code", "ok")
-        await self._call(
-            chance, "search-collection-info", {"collection": COLLECTION, "include": ["map"]}
-        )
+        await self._call(chance, "notes-overview", {"collection": COLLECTION, "include": ["map"]})
         if chance.random() < 0.5:
             await self._call(chance, "search-delete", {"collection": COLLECTION})
         return str(code)

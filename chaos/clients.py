@@ -470,7 +470,7 @@ class Client:
 
     async def _info(self, parameters: Parameters) -> str:
         outcome = await self._call(
-            "search-collection-info",
+            "notes-overview",
             collection=parameters["collection"],
             include=["tokens", "growth", "map"],
             mapPoints=20,

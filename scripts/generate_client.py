@@ -10,7 +10,7 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 from ability_search.tools.table import BY_NAME
 
@@ -22,11 +22,8 @@ TOOLS = {
     "reindex": "search-reindex",
     "index": "search-index",
     "index_file": "search-index-file",
-    "write_session": "search-index",
-    "read_session": "search-collections",
-    "erase_session": "search-delete",
 }
-"""Tools of the methods that take options; those of sessions, the members of ``session``."""
+"""Tools of the methods that take options."""
 TYPES = {
     "boolean": "bool",
     "integer": "int",
@@ -67,15 +64,12 @@ def options(methods: Sequence[ast.AsyncFunctionDef]) -> str:
         if method.args.kwarg is None:
             continue
         tool = BY_NAME[TOOLS[method.name]]
-        model: Any = tool.params
-        if method.name.endswith("_session"):
-            model = get_args(tool.params.model_fields["session"].annotation)[0]
         own = {argument.arg for argument in (*method.args.args, *method.args.kwonlyargs)}
-        schema = model.model_json_schema(by_alias=False)["properties"]
+        schema = tool.params.model_json_schema(by_alias=False)["properties"]
         fields = [
             f"    {name}: {option_type(each)}"
             for name, each in schema.items()
-            if name not in own and name not in ("job_id", "session")
+            if name not in own and name != "job_id"
         ]
         name = ast.unparse(method.args.kwarg.annotation or ast.Name("")).removeprefix("Unpack[")
         doc = f'    """Further options of {tool.name}; see docs/tools.md."""'

@@ -22,7 +22,7 @@ from ability_search.config.settings_table import settings_table
 from ability_search.extension import loaded
 from ability_search.extensions.cli.app import all_commands, argument_name
 from ability_search.ops.metrics.metric_table import COMPONENTS, METRICS, PROCESS, Metric
-from ability_search.tools.table import TOOLS
+from ability_search.tools.table import TOOLS, all_tools
 
 ROOT = Path(__file__).resolve().parent.parent
 EXAMPLE = re.compile(r"^Example:\n(?P<code>(?:(?: {4}.*)?\n)*(?: {4}.*))$", re.MULTILINE)
@@ -40,7 +40,7 @@ def tool_reference() -> str:
     """A section for each tool, and one for each object that inputs or results contain."""
     parts: list[str] = []
     objects: dict[str, Mapping[str, Any]] = {}
-    for row in TOOLS:
+    for row in all_tools():
         given, answered = row.input_schema, row.output_schema
         parts += [f"### {row.name}", row.description]
         parts += ["Input:", _inputs(given)]

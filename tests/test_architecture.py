@@ -55,6 +55,7 @@ PURE = {
     "tools.responses",
     "tools.results",
     "tools.table",
+    "tools.tool_row",
     "wire",
 }
 """Parts of ability_search that know no socket, no clock and no environment."""
@@ -104,6 +105,7 @@ LAYERS = (
     {"store", "providers"},
     {"files"},
     {"index", "search"},
+    {"tools.calls", "tools.tool_row"},
     {"extension"},
     {"tools"},
     {"network"},

@@ -15,7 +15,7 @@ import httpx
 from ability_search.config.loader import load_settings
 from ability_search.config.schema import Settings
 from ability_search.extensions.localstack.contexts import open_gateway
-from ability_search.tools.table import NEEDED_TOOLS
+from ability_search.tools.table import NEEDED_TOOLS, all_tools
 from kadi_client import Call, Connection, Tool
 from kadi_localnet.broker import serve_broker
 
@@ -60,7 +60,9 @@ class Stage:
         port = urlsplit(self.url).port or 0
         broker = await self._parts.enter_async_context(serve_broker("127.0.0.1", port))
         self.url = broker.url
-        tools = [self._tool(name) for names in NEEDED_TOOLS.values() for name in names]
+        names = {name for names in NEEDED_TOOLS.values() for name in names}
+        names |= {row.name for row in all_tools()}
+        tools = [self._tool(name) for name in sorted(names)]
         offering = Connection(broker.url, role="ability", tools=tools, grace=0)
         await self._parts.enter_async_context(offering)
 

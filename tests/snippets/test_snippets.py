@@ -20,8 +20,7 @@ from tests.snippets.reader import SECONDS, Reader, scores, without_numbers
 
 from ability_search.config.loader import load_settings
 from ability_search.extensions.mcp.mcp_tools import ASK, READ
-from ability_search.extensions.sessions.memory_calls import MEMORY
-from ability_search.tools.table import TOOLS
+from ability_search.tools.table import all_tools
 from kadi_client import Connection
 
 pytestmark = [pytest.mark.engine, pytest.mark.model, pytest.mark.timeout(300)]
@@ -170,7 +169,7 @@ def look_at(block: Block, value: Any, reader: Reader) -> None:
         assert "mcpServers" in value, "what is it? Say so in a comment"
         for server in value["mcpServers"].values():
             listed = asyncio.run(tools(server, reader))
-            assert listed == len(TOOLS) + len(MEMORY) + len((ASK, READ))
+            assert listed == len(all_tools()) + len((ASK, READ))
 
 
 async def answered(reader: Reader, call: str) -> Any:

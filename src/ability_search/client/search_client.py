@@ -25,9 +25,6 @@ from ability_search.client.tool_options import (
     IndexOptions,
     QueryOptions,
     ReindexOptions,
-    SessionErasing,
-    SessionParts,
-    SessionReading,
 )
 from ability_search.config.loader import load_settings
 from ability_search.extensions.notebook.values import CollectionInfo, Collections, Hits, Neighbours
@@ -162,16 +159,11 @@ class SearchClient:
         chunk_id: str | None = None,
         *,
         source: str | None = None,
-        to: str | None = None,
-        hops: int | None = None,
         limit: int = 10,
         filter: Mapping[str, Any] | None = None,
         min_score: float | None = None,
     ) -> Neighbours:
         """Find the nearest neighbours of a chunk, or of a source.
-
-        With ``source`` and ``to``, find the paths between these two over links instead, and the
-        sources that both are linked with: ``connection`` of the result.
 
         Example:
             found = await search.query("notes", "when is the data saved?")
@@ -182,8 +174,6 @@ class SearchClient:
             "collection": collection,
             "chunk_id": chunk_id,
             "source": source,
-            "to": to,
-            "hops": hops,
             "limit": limit,
             "filter": filter,
             "min_score": min_score,
@@ -283,60 +273,6 @@ class SearchClient:
         given = {"collection": collection, "source": source, "sources": sources}
         return await self._call("search-delete", inputs.DeleteInput, given, results.DeleteResult)
 
-    async def write_session(
-        self, agent_id: str = "default", session_id: str = "default", **parts: Unpack[SessionParts]
-    ) -> results.IndexResult:
-        """Write the scratchpad, the tasks and the history of a session of an agent.
-
-        Example:
-            said = [{"role": "user", "content": "When do backups run?"}]
-            written = await search.write_session("ada", scratch={"topic": "backup"}, history=said)
-            print(written.session.history)
-
-        Not idempotent: new tasks and history are added again if the call is repeated.
-        """
-        session = {"agent_id": agent_id, "session_id": session_id, **parts}
-        return await self._call(
-            "search-index", inputs.IndexInput, {"session": session}, results.IndexResult
-        )
-
-    async def read_session(
-        self,
-        agent_id: str = "default",
-        session_id: str = "default",
-        **parts: Unpack[SessionReading],
-    ) -> results.CollectionsResult:
-        """Read the scratchpad, the tasks and the latest history of a session of an agent.
-
-        Example:
-            found = await search.read_session("ada", status="open")
-            print(found.session.scratch, found.session.tasks)
-        """
-        session = {"agent_id": agent_id, "session_id": session_id, **parts}
-        return await self._call(
-            "search-collections",
-            inputs.CollectionsInput,
-            {"session": session},
-            results.CollectionsResult,
-        )
-
-    async def erase_session(
-        self,
-        agent_id: str = "default",
-        session_id: str = "default",
-        **parts: Unpack[SessionErasing],
-    ) -> results.DeleteResult:
-        """Delete records of a session of an agent, a session, an agent, or what is old.
-
-        Example:
-            report = await search.erase_session("ada", "*", before="2026-01-01", dry_run=True)
-            print(report.session.history)
-        """
-        session = {"agent_id": agent_id, "session_id": session_id, **parts}
-        return await self._call(
-            "search-delete", inputs.DeleteInput, {"session": session}, results.DeleteResult
-        )
-
     async def collections(self) -> Collections:
         """List all collections with their statistics.
 
@@ -353,8 +289,6 @@ class SearchClient:
         limit: int = 1000,
         cursor: str | None = None,
         children: bool = True,
-        include: Sequence[inputs.Included] = (),
-        map_points: int = 1000,
     ) -> CollectionInfo:
         """Describe a collection and list a page of its sources, in order.
 
@@ -363,16 +297,13 @@ class SearchClient:
             print(info.chunks, info.embedded_percent, info.sources)
 
         ``cursor`` continues with the next page of sources. Without ``children``, sources that
-        belong to another one are left out. ``include`` adds statistics that require reading the
-        chunks.
+        belong to another one are left out.
         """
         given = {
             "collection": collection,
             "limit": limit,
             "cursor": cursor,
             "children": children,
-            "include": list(include),
-            "map_points": map_points,
         }
         return await self._call(
             "search-collection-info", inputs.CollectionInfoInput, given, CollectionInfo

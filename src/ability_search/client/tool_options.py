@@ -89,31 +89,3 @@ class ReindexOptions(TypedDict, total=False):
     clear: bool
     background: bool
     cancel: bool
-    analyze: bool
-    consolidate: Mapping[str, Any]
-
-
-class SessionParts(TypedDict, total=False):
-    """Further options of search-index; see docs/tools.md."""
-
-    scratch: Mapping[str, Any]
-    tasks: Sequence[Mapping[str, Any]]
-    history: Sequence[Mapping[str, Any]]
-
-
-class SessionReading(TypedDict, total=False):
-    """Further options of search-collections; see docs/tools.md."""
-
-    include: Sequence[str]
-    keys: Sequence[str]
-    status: str
-    limit: int
-
-
-class SessionErasing(TypedDict, total=False):
-    """Further options of search-delete; see docs/tools.md."""
-
-    scratch: Sequence[str]
-    tasks: Sequence[str]
-    before: str
-    dry_run: bool

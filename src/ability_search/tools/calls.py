@@ -26,12 +26,8 @@ from ability_search.index.pipeline import IndexPipeline
 from ability_search.index.reindex import Reindexer
 from ability_search.index.stored_sources import StoredSources
 from ability_search.index.verification import SelfRepair
-from ability_search.ops.metrics.metric_table import DEGRADED_ANSWERS, QUERY_STAGE_SECONDS
-from ability_search.search.options import QueryInput
 from ability_search.search.pipeline import QueryPipeline
-from ability_search.search.response import QueryResult
 from ability_search.store.records import Job
-from ability_search.tools import requests
 from ability_search.wire import COMPLETED, FAILED, PROGRESS
 from kadi_client.tools import Call
 
@@ -58,26 +54,11 @@ class Services:
     turns: ComputeTurns
     maintenance: Maintenance
     policy: Filter | None
-    """Which sources callers may read; ``None`` for all."""
+    """Filter for the sources that callers may read; ``None`` if they may read all."""
 
     def may_read(self, source: str) -> bool:
         """Return whether callers may read a source."""
         return self.policy is None or matches(self.policy, {"source": source})
-
-    async def query(self, value: QueryInput) -> QueryResult:
-        """Answer a query within the limits and the policy, and meter it.
-
-        Raises:
-            SearchError: if the query exceeds a limit, or cannot be answered.
-        """
-        filter = requests.query_filter(value, self.ports.settings.limits, self.policy)
-        result = await self.queries.answer(value, filter)
-        meter = self.ports.meter
-        for stage, milliseconds in result.timings.items():
-            meter.observe(QUERY_STAGE_SECONDS, milliseconds / 1e3, stage)
-        if result.degraded is not None:
-            meter.add(DEGRADED_ANSWERS, 1, result.degraded.code)
-        return result
 
 
 @dataclass(frozen=True, slots=True)

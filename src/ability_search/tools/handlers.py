@@ -11,6 +11,7 @@ from pydantic import BaseModel
 
 from ability_search.extension import loaded
 from ability_search.index.jobs import Run, job_of, jobs_of
+from ability_search.ops.metrics.metric_table import DEGRADED_ANSWERS, QUERY_STAGE_SECONDS
 from ability_search.search.response import QueryResult, SimilarResult
 from ability_search.search.similar import similar
 from ability_search.store.records import FILES, INDEX, Job
@@ -18,7 +19,8 @@ from ability_search.store.values import Page, Read
 from ability_search.tools import inputs, requests, responses, results
 from ability_search.tools.boundary import failure
 from ability_search.tools.calls import Handler, RunningCall, RunningJob, Services, in_time
-from ability_search.tools.table import TOOLS, ToolRow, all_tools
+from ability_search.tools.table import TOOLS, all_tools
+from ability_search.tools.tool_row import ToolRow
 from kadi_client import Raw
 from kadi_client.tools import Call, Tool, encoded
 
@@ -94,7 +96,7 @@ class _Table:
 
     async def query(self, value: inputs.QueryInput, _call: RunningCall) -> QueryResult:
         """search-query."""
-        return await self._services.query(value)
+        return await answer_query(self._services, value)
 
     async def similar(self, value: inputs.SimilarInput, _call: RunningCall) -> SimilarResult:
         """search-similar."""
@@ -169,6 +171,22 @@ class _Table:
             list(map(job_of, jobs.items)),
             scan_below=ports.settings.ranking.scan_below,
         )
+
+
+async def answer_query(services: Services, value: inputs.QueryInput) -> QueryResult:
+    """Answer a query within the limits and the policy, and meter it.
+
+    Raises:
+        SearchError: if the query exceeds a limit, or cannot be answered.
+    """
+    ports = services.ports
+    filter = requests.query_filter(value, ports.settings.limits, services.policy)
+    result = await services.queries.answer(value, filter)
+    for stage, milliseconds in result.timings.items():
+        ports.meter.observe(QUERY_STAGE_SECONDS, milliseconds / 1e3, stage)
+    if result.degraded is not None:
+        ports.meter.add(DEGRADED_ANSWERS, 1, result.degraded.code)
+    return result
 
 
 def _entries(answer: BaseModel) -> int:

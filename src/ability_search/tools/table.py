@@ -1,74 +1,13 @@
-"""The tools as published: on the network, over HTTP, over MCP."""
+"""The table of the eight tools, and which tools there are."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any
-
-from pydantic import BaseModel
-from pydantic.json_schema import GenerateJsonSchema
+from collections.abc import Mapping
 
 from ability_search.extension import loaded
 from ability_search.search.response import QueryResult, SimilarResult
 from ability_search.tools import inputs, results
-
-
-class _Untitled(GenerateJsonSchema):
-    """JSON Schema in which fields have no titles, which would only repeat their names."""
-
-    def field_title_should_be_set(self, schema: Any) -> bool:
-        return False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolRow:
-    """Description of a tool.
-
-    The eight are implemented in :mod:`ability_search.tools.handlers`, others by their extension.
-    """
-
-    name: str
-    title: str
-    """Display title."""
-    summary: str
-    """Short description."""
-    usage: str
-    """When to use it, and when to use another tool; for models that choose by description."""
-    params: type[BaseModel]
-    result: type[BaseModel]
-    read_only: bool = False
-    """Whether a call changes nothing."""
-    destructive: bool = False
-    """Whether a call can delete or replace data."""
-    idempotent: bool = True
-    """Whether repeating a call with the same input has no further effect."""
-    work: Callable[[Any], int] | None = None
-    """Estimated work of a call for its input, in candidates of a query; by default that of the
-    eight tools."""
-
-    @property
-    def description(self) -> str:
-        """Summary and usage."""
-        return f"{self.summary} {self.usage}"
-
-    @property
-    def reports_progress(self) -> bool:
-        """Return whether a call is a job and publishes events."""
-        return "job_id" in self.params.model_fields
-
-    @property
-    def input_schema(self) -> Mapping[str, Any]:
-        """JSON Schema of the input."""
-        return self.params.model_json_schema(by_alias=True, schema_generator=_Untitled)
-
-    @property
-    def output_schema(self) -> Mapping[str, Any]:
-        """JSON Schema of the result of a successful call."""
-        return self.result.model_json_schema(
-            by_alias=True, mode="serialization", schema_generator=_Untitled
-        )
-
+from ability_search.tools.tool_row import ToolRow
 
 TOOLS: tuple[ToolRow, ...] = (
     ToolRow(
@@ -80,6 +19,7 @@ TOOLS: tuple[ToolRow, ...] = (
         " search-index-file. A document replaces the stored one with the same source.",
         params=inputs.IndexInput,
         result=results.IndexResult,
+        lean=("collection", "documents"),
         destructive=True,
         idempotent=False,
     ),
@@ -92,6 +32,7 @@ TOOLS: tuple[ToolRow, ...] = (
         " longer exist.",
         params=inputs.IndexFileInput,
         result=results.IndexFileResult,
+        lean=("collection", "path", "sweep"),
         destructive=True,
     ),
     ToolRow(
@@ -103,6 +44,7 @@ TOOLS: tuple[ToolRow, ...] = (
         " mode keyword for names and error messages. Hits name their source: cite it.",
         params=inputs.QueryInput,
         result=QueryResult,
+        lean=("collection", "query", "limit", "mode", "filter", "maxResultTokens"),
         read_only=True,
     ),
     ToolRow(
@@ -113,6 +55,7 @@ TOOLS: tuple[ToolRow, ...] = (
         " your own use search-query.",
         params=inputs.SimilarInput,
         result=SimilarResult,
+        lean=("collection", "chunkId", "limit"),
         read_only=True,
     ),
     ToolRow(
@@ -124,6 +67,7 @@ TOOLS: tuple[ToolRow, ...] = (
         " or changed texts use search-index.",
         params=inputs.ReindexInput,
         result=results.ReindexResult,
+        lean=("collection", "model", "background"),
         destructive=True,
     ),
     ToolRow(
@@ -133,6 +77,7 @@ TOOLS: tuple[ToolRow, ...] = (
         usage="This cannot be undone; without a source all are deleted.",
         params=inputs.DeleteInput,
         result=results.DeleteResult,
+        lean=("collection", "source", "sources"),
         destructive=True,
     ),
     ToolRow(
@@ -142,6 +87,7 @@ TOOLS: tuple[ToolRow, ...] = (
         usage="Use it to find out what can be searched.",
         params=inputs.CollectionsInput,
         result=results.CollectionsResult,
+        lean=(),
         read_only=True,
     ),
     ToolRow(
@@ -151,6 +97,7 @@ TOOLS: tuple[ToolRow, ...] = (
         usage="Use it to see whether a document is indexed, and by which model.",
         params=inputs.CollectionInfoInput,
         result=results.CollectionInfoResult,
+        lean=("collection", "limit", "cursor"),
         read_only=True,
     ),
 )

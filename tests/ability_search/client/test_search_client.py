@@ -40,9 +40,6 @@ USES: list[tuple[str, Use]] = [
     ("language", lambda client: client.reindex("notes", language=HALF)),
     ("source", lambda client: client.delete("notes", HALF)),
     ("sources.0", lambda client: client.delete("notes", sources=[HALF])),
-    ("session.scratch.k", lambda client: client.write_session(scratch={"k": HALF})),
-    ("session.agentId", lambda client: client.read_session(HALF)),
-    ("session.sessionId", lambda client: client.erase_session("ada", HALF)),
     ("cursor", lambda client: client.info("notes", cursor=HALF)),
     ("nested.0", lambda client: client.call("another-tool", {"nested": [HALF]})),
 ]
@@ -57,7 +54,7 @@ async def test_half_a_character_is_an_error_of_its_field(
     tools = ToolClient(settings, client_target(settings, environ, None), name="test")
     with pytest.raises((InvalidInput, ValidationError)) as caught:
         await use(SearchClient.over(tools))
-    text = str(caught.value).replace("agent_id", "agentId").replace("session_id", "sessionId")
+    text = str(caught.value)
     assert text.startswith(field) or f"\n{field}\n" in text
     assert "unicode" in text.lower() or field.endswith("Id")
 

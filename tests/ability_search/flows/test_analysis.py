@@ -12,10 +12,15 @@ from kadi_client import ToolError
 
 
 async def analyzed(network: Network, name: str = "docs") -> dict[str, Any]:
-    answer = await network.call("search-reindex", collection=name, analyze=True)
-    assert answer["state"] == "done"
-    info = await network.call("search-collection-info", collection=name, include=["graph"])
-    found: dict[str, Any] = info["graph"]
+    answer = await network.call("notes-analyze", collection=name)
+    found = await last_analysis(network, name)
+    assert {field: answer[field] for field in found} == found
+    return found
+
+
+async def last_analysis(network: Network, name: str = "docs") -> dict[str, Any]:
+    overview = await network.call("notes-overview", collection=name, include=["graph"])
+    found: dict[str, Any] = overview["graph"]
     return found
 
 
@@ -79,10 +84,10 @@ async def test_a_failed_analysis_keeps_the_result_of_the_one_before(
     monkeypatch.setattr(graph_analyzer, "LIMIT", 1)
     with pytest.raises(ToolError, match="at most 1"):
         await analyzed(network)
-    info = await network.call("search-collection-info", collection="docs", include=["graph"])
+    info = await network.call("search-collection-info", collection="docs")
     (job,) = [each for each in info["jobs"] if each["kind"] == "analysis"]
     assert (job["state"], job.get("result")) == ("failed", None)
-    assert info["graph"] == found
+    assert await last_analysis(network) == found
 
 
 async def test_an_empty_collection_is_analysed_and_a_missing_one_is_not(network: Network) -> None:
@@ -116,7 +121,7 @@ async def test_boost_prefers_central_chunks_and_is_off_by_default(network: Netwo
 
     boost = {"centrality": 5}
     before = await asked(boost=boost)
-    assert before["warnings"] == ["boost: docs was not analysed; call search-reindex with analyze"]
+    assert before["warnings"] == ["boost: docs was not analysed; call notes-analyze"]
     await analyzed(network)
     plain, boosted = await asked(), await asked(boost=boost)
     assert plain["results"][0]["source"] == "cats a"
@@ -145,9 +150,3 @@ async def test_a_chunk_that_was_not_analysed_counts_like_the_mean(network: Netwo
     values = {hit["source"]: hit["explain"]["boost"]["novelty"] for hit in answer["results"]}
     others = [value for source, value in values.items() if source != "new"]
     assert values["new"] == pytest.approx(sum(others) / len(others))
-
-
-async def test_analyze_excludes_other_options(network: Network) -> None:
-    with pytest.raises(ToolError) as failure:
-        await network.call("search-reindex", collection="docs", analyze=True, model="m")
-    assert failure.value.code == "invalid_input"

@@ -37,14 +37,13 @@ NOTES = [
 
 
 async def consolidated(network: Network, **options: Any) -> dict[str, Any]:
-    answer = await network.call("search-reindex", collection="docs", consolidate=options)
-    assert answer["state"] == "done"
-    info = await network.call(
-        "search-collection-info", collection="docs", include=["consolidation"]
-    )
+    answer = await network.call("notes-consolidate", collection="docs", **options)
+    info = await network.call("search-collection-info", collection="docs")
     (job,) = [each for each in info["jobs"] if each["kind"] == "consolidation"]
     assert (job["state"], job.get("result")) == ("done", None)
-    found: dict[str, Any] = info["consolidation"]
+    overview = await network.call("notes-overview", collection="docs", include=["consolidation"])
+    found: dict[str, Any] = overview["consolidation"]
+    assert {field: answer[field] for field in found} == found
     return found
 
 
@@ -265,14 +264,10 @@ async def test_a_language_model_judges_what_the_rules_propose_and_further_pairs(
     assert "chat-completion" in without["warnings"][0]
 
 
-async def test_apply_excludes_undo_and_consolidate_excludes_settings(network: Network) -> None:
-    for wrong in (
-        {"consolidate": {"apply": True, "undo": True}},
-        {"consolidate": {}, "model": "m"},
-        {"consolidate": {}, "analyze": True},
-    ):
+async def test_apply_excludes_undo_and_there_are_no_settings(network: Network) -> None:
+    for wrong in ({"apply": True, "undo": True}, {"model": "m"}):
         with pytest.raises(ToolError) as failure:
-            await network.call("search-reindex", collection="docs", **wrong)
+            await network.call("notes-consolidate", collection="docs", **wrong)
         assert failure.value.code == "invalid_input"
 
 

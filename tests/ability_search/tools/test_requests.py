@@ -75,11 +75,9 @@ def test_work_tells_large_queries_from_small_ones(given: dict[str, Any], large: 
     assert (work_of(value) > SMALL) == large
 
 
-def test_work_of_other_calls_is_that_of_their_hits_or_points() -> None:
+def test_work_of_other_calls_is_that_of_their_hits() -> None:
     similar = inputs.SimilarInput.model_validate(
         {"collection": "c", "chunkId": "c:a:0", "limit": 1000}
     )
-    described = inputs.CollectionInfoInput(collection="c", include=["map"], map_points=2000)
     assert work_of(similar) > SMALL
-    assert work_of(described) > SMALL
     assert work_of(inputs.CollectionInfoInput(collection="c")) == 0

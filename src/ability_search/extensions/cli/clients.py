@@ -74,25 +74,20 @@ def call_tool(
 
 
 def run_reported(
-    broker: str | None, wanted: Mapping[str, Any], part: str, *, timeout: float, hidden: bool
+    broker: str | None, tool: str, wanted: Mapping[str, Any], *, timeout: float, hidden: bool
 ) -> dict[str, Any]:
-    """Run a job on a collection with a progress bar, and return its report.
+    """Run a job on a collection with a progress bar, and return the answer of its tool.
 
     Args:
         broker: Address of the broker; ``None`` for that of the settings.
-        wanted: Input of ``search-reindex``.
-        part: Part of ``search-collection-info`` that has the report.
+        tool: Tool that runs it.
+        wanted: Its input.
         timeout: Seconds.
         hidden: Whether no progress is shown.
     """
-    name = wanted["collection"]
 
     async def work(client: ToolClient) -> dict[str, Any]:
-        with progress_bar(name, total=None, hidden=hidden) as advance:
-            await client.run_job("search-reindex", wanted, timeout=timeout, advance=advance)
-        asked = {"collection": name, "limit": 1, "include": [part]}
-        info = await client.call("search-collection-info", asked, timeout=timeout)
-        report: dict[str, Any] = info[part]
-        return report
+        with progress_bar(wanted["collection"], total=None, hidden=hidden) as advance:
+            return await client.run_job(tool, wanted, timeout=timeout, advance=advance)
 
     return with_client(broker, work)

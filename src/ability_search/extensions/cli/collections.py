@@ -7,10 +7,10 @@ from typing import Annotated, Any
 
 import typer
 
-from ability_search.client.tool_client import LONG_SECONDS, ToolClient
+from ability_search.client.tool_client import LONG_SECONDS
 from ability_search.extensions.cli import output
 from ability_search.extensions.cli.app import NOT_FOUND, app, command
-from ability_search.extensions.cli.clients import call_tool, with_client
+from ability_search.extensions.cli.clients import call_tool, run_reported
 from ability_search.extensions.cli.parameters import (
     BrokerOption,
     CollectionArgument,
@@ -20,7 +20,6 @@ from ability_search.extensions.cli.parameters import (
     given,
     tool_fields,
 )
-from ability_search.extensions.cli.progress import progress_bar
 from ability_search.index.index_fields import RebuildFields
 
 
@@ -171,11 +170,7 @@ def reindex(
     wanted = given(collection=collection, clear=clear, background=background, cancel=cancel)
     wanted |= tool_fields(indexing)
 
-    async def work(client: ToolClient) -> dict[str, Any]:
-        with progress_bar(collection, total=None, hidden=as_json) as advance:
-            return await client.run_job("search-reindex", wanted, timeout=timeout, advance=advance)
-
-    answer = with_client(broker, work)
+    answer = run_reported(broker, "search-reindex", wanted, timeout=timeout, hidden=as_json)
     if as_json:
         output.print_json(answer)
     else:

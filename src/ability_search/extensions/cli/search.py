@@ -287,13 +287,6 @@ def similar(
     collection: Annotated[
         str | None, typer.Option("--collection", "-c", help="Collection of the source.")
     ] = None,
-    to: Annotated[
-        str | None,
-        typer.Option("--to", help="Find the paths to this source over links instead; with -c."),
-    ] = None,
-    hops: Annotated[
-        int | None, typer.Option(min=1, max=3, help="Maximum number of links.  [default: 3]")
-    ] = None,
     k: LimitOption = 10,
     min_score: MinScoreOption = None,
     condition: FilterOption = None,
@@ -303,13 +296,9 @@ def similar(
 ) -> None:
     """Find the nearest neighbours of a chunk, or of a source, in its collection.
 
-    With --to, find the paths between two sources over links, and the sources that both
-    are linked with.
-
     Example:
         ability-search similar docs:guide/install.md:0 -k 5
         ability-search similar guide/install.md -c docs
-        ability-search similar guide/install.md -c docs --to guide/update.md
     """
     wanted = None if condition is None else json_object(condition, "--filter")
     # A collection name has no colon, so the part before the first one is the name.
@@ -318,32 +307,10 @@ def similar(
     found = with_client(
         broker,
         lambda tools: SearchClient.over(tools, timeout=timeout).similar(
-            name, **start, to=to, hops=hops, limit=k, filter=wanted, min_score=min_score
+            name, **start, limit=k, filter=wanted, min_score=min_score
         ),
     )
-    if found.connection is not None:
-        _show_connection(found, as_json=as_json)
-        return
     _show(found, as_json=as_json)
-
-
-def _show_connection(found: Neighbours, *, as_json: bool) -> None:
-    connection = found.connection
-    assert connection is not None
-    if as_json:
-        output.print_json(found.model_dump(mode="json", by_alias=True, exclude_unset=True))
-    else:
-        for path in connection.paths:
-            parts = [path.sources[0]]
-            for kind, source in zip(path.via, path.sources[1:], strict=True):
-                parts.append(f"-{kind}- {source}")
-            output.stdout().print(output.plain(f"{path.strength:.3f}  {' '.join(parts)}"))
-        if connection.common:
-            output.stdout().print(output.plain(f"common: {', '.join(connection.common)}"))
-        if not connection.paths:
-            output.stderr().print("no path found")
-    if not connection.paths:
-        raise typer.Exit(NOT_FOUND)
 
 
 @command(app, "mark")

@@ -43,7 +43,8 @@ from ability_search.ops.http_access import JSON
 from ability_search.ops.metrics.meter import Meter
 from ability_search.ops.metrics.metric_table import GATEWAY_CALL_SECONDS, GATEWAY_CALLS
 from ability_search.ops.metrics.prometheus_meter import CONTENT_TYPE, MEDIA_TYPE, PrometheusMeter
-from ability_search.tools.table import BY_NAME, ToolRow, all_tools
+from ability_search.tools.table import BY_NAME, all_tools
+from ability_search.tools.tool_row import ToolRow
 from ability_search.wire import Result
 from kadi_client import KadiError
 from kadi_client.messages import encode

@@ -10,22 +10,8 @@ from typing import Any
 
 from ability_search.errors import InvalidInput
 from ability_search.extensions.mcp.resources import chunk_uri, tool_uri
-from ability_search.tools.table import ToolRow
+from ability_search.tools.tool_row import ToolRow
 
-LEAN_PARAMETERS: Mapping[str, tuple[str, ...]] = {
-    "search-index": ("collection", "documents"),
-    "search-index-file": ("collection", "path", "sweep"),
-    "search-query": ("collection", "query", "limit", "mode", "filter", "maxResultTokens"),
-    "search-similar": ("collection", "chunkId", "limit"),
-    "search-reindex": ("collection", "model", "background"),
-    "search-delete": ("collection", "source", "sources"),
-    "search-collections": (),
-    "search-collection-info": ("collection", "limit", "cursor"),
-}
-"""Parameters with a schema of their own; the others are members of ``options``.
-
-Of tools that are not listed, all have one.
-"""
 _OPTIONS = "options"
 _FIELD_END = re.compile(r"[.:]")
 _DEFAULTS: Mapping[str, Mapping[str, Any]] = {
@@ -62,7 +48,7 @@ def lean_schema(row: ToolRow) -> Mapping[str, Any]:
     properties: dict[str, Any] = {}
     rest: dict[str, Any] = {}
     for name, field in whole.get("properties", {}).items():
-        if name in LEAN_PARAMETERS.get(row.name, (name,)):
+        if row.lean is None or name in row.lean:
             properties[name] = _plain(field, definitions)
             if name in defaults:
                 properties[name]["default"] = defaults[name]
@@ -106,9 +92,9 @@ def lean_error(error: str, options: Any) -> str:
 def lean_result(tool_input: Mapping[str, Any], result: Any) -> Any:
     """Return a result with references in place of hits, unless the call asks for their texts."""
     texts = any(tool_input.get(name) is not None for name in _WITH_TEXTS)
-    if "results" not in result or texts:
-        return result
     default = tool_input.get("collection")
+    if "results" not in result or texts or default is None:
+        return result
     lean = {name: value for name, value in result.items() if name not in ("query", "timings")}
     lean["results"] = [_reference(hit, default) for hit in result["results"]]
     return lean

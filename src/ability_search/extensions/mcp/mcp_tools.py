@@ -40,7 +40,8 @@ from ability_search.extensions.mcp.lean_profile import (
     lean_schema,
 )
 from ability_search.extensions.mcp.resources import Resources, failure_text
-from ability_search.tools.table import ToolRow, all_tools, tool_named
+from ability_search.tools.table import all_tools, tool_named
+from ability_search.tools.tool_row import ToolRow
 from ability_search.wire import Count, Input, NonBlank
 from kadi_client import KadiError, ToolError
 from kadi_client.messages import decode, encode

@@ -26,12 +26,6 @@ class Neighbours(SimilarResult):
     """Result of :meth:`SearchClient.similar`; renders as a table in notebooks."""
 
     def _repr_html_(self) -> str:
-        if self.connection is not None:
-            names = ("sources", "via", "strength")
-            rows = [
-                [_cell(getattr(each, name)) for name in names] for each in self.connection.paths
-            ]
-            return _table(f"{len(rows)} paths", names, rows)
         return _hits_table(f"{self.count} chunks like {self.source_chunk}", self.results)
 
 
@@ -44,7 +38,7 @@ class Collections(results.CollectionsResult):
         return _table(f"{len(rows)} collections", names, rows)
 
 
-_LONG = {"sources", "next_cursor", "tokens", "growth", "map", "graph"}
+_LONG = {"sources", "next_cursor"}
 
 
 class CollectionInfo(results.CollectionInfoResult):

@@ -49,7 +49,6 @@ class GraphOptions(QueryInput):
     boost: Boost | None = Field(
         None,
         description="Boost central or novel chunks; the score is multiplied by (1 + sum of weight *"
-        " value) / (1 + sum of weights). Analyse the collection before: search-reindex with"
-        " analyze.",
+        " value) / (1 + sum of weights). Analyse the collection before: notes-analyze.",
         examples=[{"centrality": 0.1}],
     )

@@ -44,7 +44,7 @@ def score_boost(
             means[name] = sum(known) / len(known)
     if items and len(means) < len(weights):
         name = candidates.collection.public_name
-        warning = f"boost: {name} was not analysed; call search-reindex with analyze"
+        warning = f"boost: {name} was not analysed; call notes-analyze"
         if warning not in candidates.warnings:
             candidates.warnings.append(warning)
         return

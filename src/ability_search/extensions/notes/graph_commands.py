@@ -1,19 +1,22 @@
-"""`analyze`: the graph of a collection."""
+"""`analyze`, `paths`: the graph of a collection."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any
+
+import typer
 
 from ability_search.client.tool_client import LONG_SECONDS
 from ability_search.extensions.cli import output
-from ability_search.extensions.cli.app import app, command
-from ability_search.extensions.cli.clients import run_reported
+from ability_search.extensions.cli.app import NOT_FOUND, app, command
+from ability_search.extensions.cli.clients import call_tool, run_reported
 from ability_search.extensions.cli.parameters import (
     BrokerOption,
     CollectionArgument,
     JsonOption,
     TimeoutOption,
+    given,
 )
 
 _SHOWN = 5
@@ -44,12 +47,56 @@ def analyze(
     Example:
         ability-search analyze docs
     """
-    wanted = {"collection": collection, "analyze": True}
-    analysis = run_reported(broker, wanted, "graph", timeout=timeout, hidden=as_json)
+    wanted = {"collection": collection}
+    analysis = run_reported(broker, "notes-analyze", wanted, timeout=timeout, hidden=as_json)
     if as_json:
         output.print_json(analysis)
     else:
         _print_analysis(analysis)
+
+
+@command(app, "paths")
+def paths(
+    collection: CollectionArgument,
+    source: Annotated[str, typer.Argument(help="Source where the paths begin.")],
+    to: Annotated[str, typer.Argument(help="Source where they end.")],
+    hops: Annotated[
+        int | None, typer.Option(min=1, max=3, help="Maximum number of links.  [default: 3]")
+    ] = None,
+    limit: Annotated[
+        int, typer.Option("--limit", "-k", min=1, help="Maximum number of paths.")
+    ] = 10,
+    broker: BrokerOption = None,
+    timeout: TimeoutOption = 60.0,
+    as_json: JsonOption = False,
+) -> None:
+    """Find the paths between two sources over links, and the sources that both are linked with.
+
+    Exit code 3 means that there is no path.
+
+    Example:
+        ability-search paths docs guide/install.md guide/update.md
+    """
+    wanted = given(collection=collection, source=source, to=to, hops=hops, limit=limit)
+    found = call_tool(broker, "notes-paths", wanted, timeout)
+    if as_json:
+        output.print_json(found)
+    else:
+        _print_paths(found)
+    if not found["paths"]:
+        raise typer.Exit(NOT_FOUND)
+
+
+def _print_paths(found: Mapping[str, Any]) -> None:
+    for path in found["paths"]:
+        parts = [path["sources"][0]]
+        for kind, source in zip(path["via"], path["sources"][1:], strict=True):
+            parts.append(f"-{kind}- {source}")
+        output.stdout().print(output.plain(f"{path['strength']:.3f}  {' '.join(parts)}"))
+    if found["common"]:
+        output.stdout().print(output.plain(f"common: {', '.join(found['common'])}"))
+    if not found["paths"]:
+        output.stderr().print("no path found")
 
 
 def _print_analysis(analysis: Mapping[str, Any]) -> None:

@@ -53,9 +53,8 @@ def consolidate(
     """
     if apply and undo:
         raise typer.BadParameter("it excludes --apply", param_hint="--undo")
-    chosen = {"apply": apply, "undo": undo, "judge": judge}
-    wanted = {"collection": collection, "consolidate": chosen}
-    report = run_reported(broker, wanted, "consolidation", timeout=timeout, hidden=as_json)
+    wanted = {"collection": collection, "apply": apply, "undo": undo, "judge": judge}
+    report = run_reported(broker, "notes-consolidate", wanted, timeout=timeout, hidden=as_json)
     if as_json:
         output.print_json(report)
         return

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import BaseModel, Field, model_validator
 
+from ability_search.documents import instant
 from ability_search.extensions.notes.charts import CollectionGrowth, CollectionMap, TokenHistogram
 from ability_search.extensions.notes.consolidation_report import Consolidation, Judge
 from ability_search.extensions.notes.graph_analysis import GraphAnalysis
@@ -14,7 +15,7 @@ from ability_search.extensions.notes.source_paths import SourceConnection, conne
 from ability_search.store.values import Page, Put, Read, Records, of_collection
 from ability_search.tools import requests
 from ability_search.tools.inputs import InCollection, JobId
-from ability_search.tools.table import ToolRow
+from ability_search.tools.tool_row import ToolRow
 from ability_search.wire import Count, NonBlank, Result
 
 if TYPE_CHECKING:
@@ -114,6 +115,8 @@ class CollectionOverview(Result):
     """Result of notes-overview; what was not requested is missing."""
 
     collection: str
+    created_at: str
+    updated_at: str
     tokens: TokenHistogram | None = None
     growth: CollectionGrowth | None = None
     map: CollectionMap | None = None
@@ -134,6 +137,7 @@ NOTES: tuple[ToolRow, ...] = (
         usage="Use it to judge a collection as a whole; to find texts use search-query.",
         params=OverviewInput,
         result=CollectionOverview,
+        lean=("collection", "include"),
         read_only=True,
         work=lambda value: value.map_points if "map" in value.include else 0,
     ),
@@ -146,6 +150,7 @@ NOTES: tuple[ToolRow, ...] = (
         " search-similar.",
         params=PathsInput,
         result=SourceConnection,
+        lean=("collection", "source", "to"),
         read_only=True,
     ),
     ToolRow(
@@ -156,6 +161,7 @@ NOTES: tuple[ToolRow, ...] = (
         usage="The texts stay as they are. notes-overview returns the last report again.",
         params=AnalyzeInput,
         result=Analyzed,
+        lean=("collection",),
     ),
     ToolRow(
         name="notes-consolidate",
@@ -166,6 +172,7 @@ NOTES: tuple[ToolRow, ...] = (
         " again.",
         params=ConsolidateInput,
         result=Consolidated,
+        lean=("collection", "apply", "undo"),
         destructive=True,
         idempotent=False,
     ),
@@ -200,7 +207,8 @@ class _NoteTools:
     async def overview(self, value: OverviewInput, _call: RunningCall) -> CollectionOverview:
         from ability_search.extensions.notes.overview import Wanted, measure
 
-        collection = await self._registry.get(value.collection)
+        await self._registry.get(value.collection)
+        collection = await self._registry.current(value.collection)
         wanted = Wanted(
             tokens="tokens" in value.include,
             growth="growth" in value.include,
@@ -209,6 +217,8 @@ class _NoteTools:
         measured = await measure(self._store, self._registry, collection, wanted)
         found = CollectionOverview(
             collection=collection.public_name,
+            created_at=instant(collection.created_at),
+            updated_at=instant(collection.updated_at),
             tokens=measured.tokens,
             growth=measured.growth,
             map=measured.map,

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from ability_search.search.options import QueryInput
     from ability_search.search.stage import Stage
     from ability_search.tools.calls import Handler, Services
-    from ability_search.tools.table import ToolRow
+    from ability_search.tools.tool_row import ToolRow
 
 
 @hookimpl
@@ -20,6 +20,7 @@ def register_commands() -> Sequence[Command]:
     """Return the commands."""
     return (
         Command("analyze", "ability_search.extensions.notes.graph_commands", 180),
+        Command("paths", "ability_search.extensions.notes.graph_commands", 185),
         Command("consolidate", "ability_search.extensions.notes.note_commands", 190),
     )
 

@@ -19,7 +19,7 @@ from ability_search.extensions.cli.parameters import (
     YesOption,
     given,
 )
-from ability_search.extensions.sessions.session_options import DEFAULT, HISTORY, Status
+from ability_search.extensions.sessions.session_options import DEFAULT, Status
 
 group = new_group("Write, read and search the scratchpad, the tasks and the history of agents.")
 scratch = new_group("Keep texts by key.")
@@ -48,11 +48,9 @@ class SessionTarget:
     timeout: TimeoutOption = _SECONDS
 
     def call(self, tool: str, **fields: Any) -> dict[str, Any]:
-        """Call a tool with its option ``session``; return that part of the answer."""
+        """Call a tool on the session and return its answer."""
         wanted = {"agentId": self.agent, "sessionId": self.session, **fields}
-        answer = call_tool(self.broker, tool, {"session": wanted}, self.timeout)
-        found: dict[str, Any] = answer["session"]
-        return found
+        return call_tool(self.broker, tool, wanted, self.timeout)
 
 
 def _text(argument: str) -> str:
@@ -67,7 +65,7 @@ def scratch_set(key: KeyArgument, text: TextArgument, *, target: SessionTarget) 
         ability-search memory scratch set focus 'the backup of May'
         cat plan.md | ability-search memory scratch set plan - --session monday
     """
-    target.call("search-index", scratch={key: _text(text)})
+    target.call("memory-write", scratch={key: _text(text)})
 
 
 @command(scratch, "get")
@@ -77,7 +75,7 @@ def scratch_get(key: KeyArgument, *, target: SessionTarget) -> None:
     Example:
         ability-search memory scratch get focus
     """
-    found = target.call("search-collections", include=["scratch"], keys=[key])
+    found = target.call("memory-read", include=["scratch"], keys=[key])
     output.stdout().print(output.plain(found["scratch"][0]["value"], lines=True))
 
 
@@ -92,7 +90,7 @@ def scratch_list(
     Example:
         ability-search memory scratch list --agent ada --session monday
     """
-    found = target.call("search-collections", include=["scratch"])["scratch"]
+    found = target.call("memory-read", include=["scratch"])["scratch"]
     _print(found, ("key", "value", "updatedAt"), "nothing is stored", as_json=as_json)
 
 
@@ -103,7 +101,7 @@ def scratch_delete(key: KeyArgument, *, target: SessionTarget) -> None:
     Example:
         ability-search memory scratch delete focus
     """
-    target.call("search-delete", scratch=[key])
+    target.call("memory-delete", scratch=[key])
 
 
 @command(task, "add")
@@ -113,7 +111,7 @@ def task_add(text: TextArgument, *, target: SessionTarget) -> None:
     Example:
         ability-search memory task add 'check the tapes'
     """
-    found = target.call("search-index", tasks=[{"content": _text(text)}])
+    found = target.call("memory-write", tasks=[{"content": _text(text)}])
     output.stdout().print(found["tasks"][0]["id"])
 
 
@@ -129,7 +127,7 @@ def task_list(
     Example:
         ability-search memory task list --status open
     """
-    found = target.call("search-collections", **given(include=["tasks"], status=status))["tasks"]
+    found = target.call("memory-read", **given(include=["tasks"], status=status))["tasks"]
     _print(found, ("id", "status", "content", "updatedAt"), "no such tasks", as_json=as_json)
 
 
@@ -147,7 +145,7 @@ def task_update(
         ability-search memory task update 1 --status active
         ability-search memory task update 1 --text 'check all tapes'
     """
-    target.call("search-index", tasks=[given(id=identifier, content=text, status=status)])
+    target.call("memory-write", tasks=[given(id=identifier, content=text, status=status)])
 
 
 @command(task, "done")
@@ -157,7 +155,7 @@ def task_done(identifier: IdArgument, *, target: SessionTarget) -> None:
     Example:
         ability-search memory task done 1
     """
-    target.call("search-index", tasks=[{"id": identifier, "status": "done"}])
+    target.call("memory-write", tasks=[{"id": identifier, "status": "done"}])
 
 
 @command(task, "delete")
@@ -167,7 +165,7 @@ def task_delete(identifier: IdArgument, *, target: SessionTarget) -> None:
     Example:
         ability-search memory task delete 1
     """
-    target.call("search-delete", tasks=[identifier])
+    target.call("memory-delete", tasks=[identifier])
 
 
 @command(history, "add")
@@ -186,7 +184,7 @@ def history_add(
         ability-search memory history add user 'When do backups run?'
         ability-search memory history add user 'SessionTarget two.' --time 2026-05-01T10:30:00Z
     """
-    target.call("search-index", history=[given(role=role, content=_text(text), time=time)])
+    target.call("memory-write", history=[given(role=role, content=_text(text), time=time)])
 
 
 @command(history, "list")
@@ -201,7 +199,7 @@ def history_list(
     Example:
         ability-search memory history list --limit 10
     """
-    found = target.call("search-collections", include=["history"], limit=limit)["history"]
+    found = target.call("memory-read", include=["history"], limit=limit)["history"]
     _print(found, ("time", "role", "content"), "nothing was said", as_json=as_json)
 
 
@@ -224,13 +222,8 @@ def history_search(
     Example:
         ability-search memory history search 'when do backups run' --agent ada
     """
-    wanted = given(
-        collection=f"{HISTORY}{agent}",
-        query=query,
-        limit=limit,
-        filter={"metadata.session": session} if session else None,
-    )
-    answer = call_tool(broker, "search-query", wanted, timeout)
+    wanted = given(agentId=agent, sessionId=session, query=query, limit=limit)
+    answer = call_tool(broker, "memory-search", wanted, timeout)
     if as_json:
         output.print_json(answer)
     else:
@@ -256,9 +249,7 @@ def sessions(
     Example:
         ability-search memory sessions --agent ada
     """
-    found = SessionTarget(agent, DEFAULT, broker, timeout).call(
-        "search-collections", include=["sessions"]
-    )
+    found = SessionTarget(agent, DEFAULT, broker, timeout).call("memory-read", include=["sessions"])
     _print(found["sessions"], ("sessionId", "updatedAt"), "no sessions", as_json=as_json)
 
 
@@ -294,7 +285,7 @@ def erase(
             raise typer.BadParameter(f"this deletes {what}; confirm with --yes", param_hint="--yes")
         typer.confirm(f"Delete {what}?", abort=True, err=True)
     target = SessionTarget(agent, session, broker, timeout)
-    found = target.call("search-delete", **given(before=before, dryRun=dry_run))
+    found = target.call("memory-delete", **given(before=before, dryRun=dry_run))
     if as_json:
         output.print_json(found)
         return

@@ -21,7 +21,7 @@ from ability_search.index.index_calls import Progress
 from ability_search.search.response import QueryResult
 from ability_search.tools.inputs import QueryInput
 from ability_search.tools.results import FailedDocument
-from ability_search.tools.table import ToolRow
+from ability_search.tools.tool_row import ToolRow
 from ability_search.wire import Count, NonBlank
 
 if TYPE_CHECKING:
@@ -69,6 +69,7 @@ MEMORY: tuple[ToolRow, ...] = (
         usage="Use it at the start of a conversation.",
         params=SessionRead,
         result=SessionState,
+        lean=("agentId", "sessionId", "include"),
         read_only=True,
     ),
     ToolRow(
@@ -78,6 +79,7 @@ MEMORY: tuple[ToolRow, ...] = (
         usage="Use it to recall what was said; hits have the session, role and time as metadata.",
         params=HistorySearch,
         result=QueryResult,
+        lean=("agentId", "query", "limit"),
         read_only=True,
         work=lambda value: value.limit,
     ),
@@ -88,6 +90,7 @@ MEMORY: tuple[ToolRow, ...] = (
         usage="This cannot be undone; dryRun only counts.",
         params=SessionErase,
         result=SessionErased,
+        lean=("agentId", "sessionId", "before", "dryRun"),
         destructive=True,
     ),
 )
@@ -96,6 +99,7 @@ MEMORY: tuple[ToolRow, ...] = (
 def open_memory(services: Services) -> Mapping[str, Handler]:
     """Return the handlers of the tools by name."""
     from ability_search.extensions.sessions.sessions import Sessions
+    from ability_search.tools.handlers import answer_query
 
     sessions = Sessions(services.ports, services.indexing, services.sources)
 
@@ -114,7 +118,7 @@ def open_memory(services: Services) -> Mapping[str, Handler]:
         asked = value.model_dump(include={"query", "limit", "as_of"}, exclude_none=True)
         if value.session_id != EVERY:
             asked["filter"] = {"metadata.session": value.session_id}
-        return await services.query(QueryInput(collection=value.collection, **asked))
+        return await answer_query(services, QueryInput(collection=value.collection, **asked))
 
     async def delete(value: SessionErase, _call: RunningCall) -> SessionErased:
         return await sessions.erase(value)

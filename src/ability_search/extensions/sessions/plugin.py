@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from ability_search.search.options import QueryInput
     from ability_search.search.stage import Stage, StageFactory
     from ability_search.tools.calls import Handler, Services
-    from ability_search.tools.table import ToolRow
+    from ability_search.tools.tool_row import ToolRow
 
 
 @hookimpl

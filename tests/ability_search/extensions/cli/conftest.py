@@ -15,6 +15,7 @@ from tests.command_lines import root
 from typer.testing import CliRunner, Result
 
 from ability_search.extensions.cli.app import all_commands
+from ability_search.tools.table import all_tools
 from kadi_client import Connection, Tool
 from kadi_localnet.broker import serve_broker
 
@@ -41,15 +42,13 @@ class Network:
 
 @pytest.fixture
 def network() -> Iterator[Network]:
-    """All search tools are there, and a reranker; a test sets ``answers`` before it calls."""
+    """All tools of a worker are there, and a reranker; a test sets ``answers`` before it calls."""
     ready: Future[tuple[Network, asyncio.AbstractEventLoop, asyncio.Event]] = Future()
 
     async def run() -> None:
         async with serve_broker(port=0) as broker:
             network = Network(broker.url)
-            names = ["index", "query", "similar", "reindex", "delete", "collections"]
-            tools = [_tool(network, f"search-{name}") for name in names]
-            tools += [_tool(network, "search-collection-info"), _tool(network, "search-index-file")]
+            tools = [_tool(network, row.name) for row in all_tools()]
             tools += [_tool(network, "rerank"), _tool(network, "chat-completion")]
             async with Connection(broker.url, role="ability", tools=tools, grace=0):
                 leave = asyncio.Event()

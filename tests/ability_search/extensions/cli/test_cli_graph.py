@@ -1,4 +1,4 @@
-"""`analyze`: the summary and JSON of an analysis."""
+"""`analyze`, `paths`: the summary and JSON of an analysis, and paths over links."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 from tests.ability_search.extensions.cli.conftest import Network, Run
 
 from ability_search.extensions.notes.collection_measures import measure
+from ability_search.extensions.notes.source_paths import SourceConnection, SourcePath
 from ability_search.store.records import ChunkVector, SourceRecord
 
 
@@ -37,8 +38,7 @@ def analysis(network: Network) -> dict[str, Any]:
     sources = [source("hub"), source("a<b", "hub"), source("c", "hub"), source("alone")]
     found, _ = measure(chunks, np.eye(4, dtype=np.float32), sources)
     answer = found.model_dump(mode="json", by_alias=True)
-    network.answers["search-reindex"] = lambda _: {"collection": "docs", "message": "done"}
-    network.answers["search-collection-info"] = lambda _: {"graph": answer}
+    network.answers["notes-analyze"] = lambda _: answer
     return answer
 
 
@@ -55,6 +55,25 @@ def test_the_summary_names_edges_components_and_the_first_chunks(
         "Title",
         "hub",
     ]
-    assert network.inputs("search-reindex")[0]["analyze"] is True
+    assert network.inputs("notes-analyze")[0]["collection"] == "docs"
     shown = run("analyze", "docs", "--json", broker=network.url).stdout
     assert json.loads(shown) == analysis
+
+
+def test_paths_between_two_sources_are_printed(network: Network, run: Run) -> None:
+    path = SourcePath(sources=["a.md", "c.md", "b.md"], via=["cites", "references"], strength=0.25)
+    found = SourceConnection(paths=[path], common=["c.md"])
+    network.answers["notes-paths"] = lambda _: found.model_dump(mode="json", by_alias=True)
+    words = ("paths", "docs", "a.md", "b.md", "--hops", "2")
+    done = run(*words, broker=network.url)
+    assert done.exit_code == 0
+    assert done.stdout == "0.250  a.md -cites- c.md -references- b.md\ncommon: c.md\n"
+    assert network.inputs("notes-paths")[0] == {
+        "collection": "docs",
+        "source": "a.md",
+        "to": "b.md",
+        "hops": 2,
+        "limit": 10,
+    }
+    found.paths = []
+    assert run(*words, broker=network.url).exit_code == 3

@@ -52,7 +52,17 @@ def test_all_commands_are_there() -> None:
             "secret",
         ),
         *("eval", "watch", "build", "export", "import", "backup", "restore", "gateway", "mcp"),
-        *("extensions", "migrate", "prune", "setup", "trust", "mark", "memory", "backplane"),
+        *(
+            "extensions",
+            "migrate",
+            "prune",
+            "setup",
+            "trust",
+            "mark",
+            "memory",
+            "paths",
+            "backplane",
+        ),
     }
 
 

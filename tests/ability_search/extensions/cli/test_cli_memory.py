@@ -16,18 +16,18 @@ WHERE = ("--agent", "ada", "--session", "mon")
 @pytest.mark.parametrize(
     ("words", "tool", "session"),
     [
-        (["scratch", "set", "k", "text"], "search-index", {"scratch": {"k": "text"}}),
-        (["scratch", "delete", "k"], "search-delete", {"scratch": ["k"]}),
-        (["task", "done", "1"], "search-index", {"tasks": [{"id": "1", "status": "done"}]}),
+        (["scratch", "set", "k", "text"], "memory-write", {"scratch": {"k": "text"}}),
+        (["scratch", "delete", "k"], "memory-delete", {"scratch": ["k"]}),
+        (["task", "done", "1"], "memory-write", {"tasks": [{"id": "1", "status": "done"}]}),
         (
             ["task", "update", "1", "--text", "new", "--status", "active"],
-            "search-index",
+            "memory-write",
             {"tasks": [{"id": "1", "content": "new", "status": "active"}]},
         ),
-        (["task", "delete", "1"], "search-delete", {"tasks": ["1"]}),
+        (["task", "delete", "1"], "memory-delete", {"tasks": ["1"]}),
         (
             ["history", "add", "user", "hello", "--time", "2026-05-01"],
-            "search-index",
+            "memory-write",
             {"history": [{"role": "user", "content": "hello", "time": "2026-05-01"}]},
         ),
     ],
@@ -35,10 +35,10 @@ WHERE = ("--agent", "ada", "--session", "mon")
 def test_commands_that_write_call_one_tool(
     network: Network, run: Run, words: list[str], tool: str, session: dict[str, Any]
 ) -> None:
-    network.answers[tool] = lambda _: {"session": SCOPE}
+    network.answers[tool] = lambda _: SCOPE
     result = run("memory", *words, *WHERE, broker=network.url)
     assert (result.exit_code, result.stdout) == (0, "")
-    assert network.inputs(tool) == [{"session": SCOPE | session}]
+    assert network.inputs(tool) == [SCOPE | session]
 
 
 def test_lists_are_tables_or_json(network: Network, run: Run) -> None:
@@ -48,7 +48,7 @@ def test_lists_are_tables_or_json(network: Network, run: Run) -> None:
         "history": [{"role": "user", "content": "hello", "time": MOMENT, "turn": 1, "source": "s"}],
         "sessions": [{"sessionId": "mon", "updatedAt": MOMENT}],
     }
-    network.answers["search-collections"] = lambda _: {"collections": [], "session": state}
+    network.answers["memory-read"] = lambda _: state
     for words, shown in (
         (("scratch", "list"), "2026-05-01 10:30"),
         (("task", "list", "--status", "open"), "1   open    check"),
@@ -60,7 +60,7 @@ def test_lists_are_tables_or_json(network: Network, run: Run) -> None:
             json.loads(listed)
             == state[{"scratch": "scratch", "task": "tasks"}.get(words[0], words[0])]
         )
-    asked = [each["session"] for each in network.inputs("search-collections")]
+    asked = network.inputs("memory-read")
     assert asked[0] == SCOPE | {"include": ["scratch"]}
     assert asked[2] == SCOPE | {"include": ["tasks"], "status": "open"}
     assert asked[4] == SCOPE | {"include": ["history"], "limit": 5}
@@ -70,39 +70,36 @@ def test_lists_are_tables_or_json(network: Network, run: Run) -> None:
 
 
 def test_a_new_task_prints_its_id_and_text_comes_from_stdin(network: Network, run: Run) -> None:
-    network.answers["search-index"] = lambda _: {"session": {"tasks": [{"id": "7"}]}}
+    network.answers["memory-write"] = lambda _: {"tasks": [{"id": "7"}]}
     result = run("memory", "task", "add", "-", given="check tapes", broker=network.url)
     assert result.stdout == "7\n"
-    assert network.inputs("search-index")[0]["session"]["tasks"] == [{"content": "check tapes"}]
+    assert network.inputs("memory-write")[0]["tasks"] == [{"content": "check tapes"}]
 
 
 def test_history_is_searched_over_all_sessions_or_one(network: Network, run: Run) -> None:
     about = {"session": "mon", "role": "user", "time": MOMENT}
     hit = {"score": 0.5, "content": "backups run at two", "metadata": about}
-    network.answers["search-query"] = lambda _: {"results": [hit]}
+    network.answers["memory-search"] = lambda _: {"results": [hit]}
     words = ("memory", "history", "search", "backups", "--agent", "ada")
     found = run(*words, broker=network.url)
     assert "0.500  mon      2026-05-01 10:30  user  backups run at two" in found.stdout
-    network.answers["search-query"] = lambda _: {"results": []}
+    network.answers["memory-search"] = lambda _: {"results": []}
     assert run(*words, "--session", "mon", broker=network.url).exit_code == 3
-    asked = {"collection": "history-ada", "query": "backups", "limit": 10}
-    assert network.inputs("search-query") == [
+    asked = {"agentId": "ada", "query": "backups", "limit": 10}
+    assert network.inputs("memory-search") == [
         asked,
-        asked | {"filter": {"metadata.session": "mon"}},
+        asked | {"sessionId": "mon"},
     ]
 
 
 def test_erasure_is_confirmed_or_only_counted(network: Network, run: Run) -> None:
     counts = {"scratch": 1, "tasks": 0, "history": 12}
-    network.answers["search-delete"] = lambda _: {"session": counts}
+    network.answers["memory-delete"] = lambda _: counts
     words = ("memory", "erase", "--session", "*", "--before", "2026-01-01")
     assert run(*words, broker=network.url).exit_code == 2
-    assert network.inputs("search-delete") == []
+    assert network.inputs("memory-delete") == []
     counted = run(*words, "--dry-run", broker=network.url).stdout
     assert counted == "would delete 1 key, 0 tasks, 12 turns\n"
     assert run(*words, "--yes", broker=network.url).stdout.startswith("deleted 1 key")
     asked = {"agentId": "default", "sessionId": "*", "before": "2026-01-01"}
-    assert [each["session"] for each in network.inputs("search-delete")] == [
-        asked | {"dryRun": True},
-        asked,
-    ]
+    assert network.inputs("memory-delete") == [asked | {"dryRun": True}, asked]

@@ -38,8 +38,7 @@ def test_the_summary_has_counts_and_evidence(network: Network, run: Run) -> None
         warnings=["the rules judged 1 of 2 pairs"],
         applied=2,
     ).model_dump(mode="json", by_alias=True)
-    network.answers["search-reindex"] = lambda _: {"collection": "docs", "message": "done"}
-    network.answers["search-collection-info"] = lambda _: {"consolidation": report}
+    network.answers["notes-consolidate"] = lambda _: report
     done = run("consolidate", "docs", "--apply", broker=network.url)
     assert done.exit_code == 0
     lines = [" ".join(line.split()) for line in done.stdout.splitlines()]
@@ -47,11 +46,8 @@ def test_the_summary_has_counts_and_evidence(network: Network, run: Run) -> None
     assert "changed 2" in lines
     assert "0.99 copy cat" in lines
     assert "rules numbers It is 2. It is 1." in lines
-    assert network.inputs("search-reindex")[0]["consolidate"] == {
-        "apply": True,
-        "undo": False,
-        "judge": "rules",
-    }
+    (asked,) = network.inputs("notes-consolidate")
+    assert (asked["apply"], asked["undo"], asked["judge"]) == (True, False, "rules")
     assert "the rules judged 1 of 2 pairs" in done.stderr
     shown = run("consolidate", "docs", "--json", broker=network.url).stdout
     assert json.loads(shown) == report

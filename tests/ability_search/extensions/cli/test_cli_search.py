@@ -17,8 +17,6 @@ from ability_search.search.response import (
     Hit,
     QueryResult,
     SimilarResult,
-    SourceConnection,
-    SourcePath,
     Understood,
 )
 from ability_search.tools.inputs import QueryInput
@@ -330,26 +328,6 @@ def test_similar_takes_the_collection_from_the_chunk_id(network: Network, run: R
         {"collection": "docs", "chunkId": "docs:a:b.md:0", "limit": 2},
         {"collection": "notes", "source": "guide/a.md", "limit": 10},
     ]
-
-
-def test_paths_between_two_sources_are_printed(network: Network, run: Run) -> None:
-    path = SourcePath(sources=["a.md", "c.md", "b.md"], via=["cites", "references"], strength=0.25)
-    found = SourceConnection(paths=[path], common=["c.md"])
-    result = SimilarResult(results=[], count=0, source_chunk=hit().chunk_id, connection=found)
-    network.answers["search-similar"] = lambda _: result.model_dump(mode="json", by_alias=True)
-    words = ("similar", "a.md", "-c", "docs", "--to", "b.md", "--hops", "2")
-    done = run(*words, broker=network.url)
-    assert done.exit_code == 0
-    assert done.stdout == "0.250  a.md -cites- c.md -references- b.md\ncommon: c.md\n"
-    assert network.inputs("search-similar")[0] == {
-        "collection": "docs",
-        "source": "a.md",
-        "to": "b.md",
-        "hops": 2,
-        "limit": 10,
-    }
-    found.paths = []
-    assert run(*words, broker=network.url).exit_code == 3
 
 
 def test_hops_turn_graph_expansion_on(network: Network, run: Run) -> None:

@@ -17,8 +17,7 @@ from ability_search.extensions.gateway.operations import network_tools, openapi_
 from ability_search.extensions.gateway.problems import STATUSES, problem
 from ability_search.extensions.gateway.request_bodies import fields_of
 from ability_search.extensions.gateway.shortcuts import ingested
-from ability_search.extensions.sessions.memory_calls import MEMORY
-from ability_search.tools.table import TOOLS
+from ability_search.tools.table import all_tools
 from kadi_client.messages import encode
 
 VALUES = st.recursive(
@@ -113,7 +112,7 @@ def operations(described: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, 
 def test_openapi_document_has_every_tool_with_valid_schemas_and_examples() -> None:
     described = json.loads(json.dumps(openapi_document(secured=True)))
     assert described["openapi"].startswith("3.1")
-    assert {f"/tools/{row.name}" for row in TOOLS} <= described["paths"].keys()
+    assert {f"/tools/{row.name}" for row in all_tools()} <= described["paths"].keys()
     bodies = 0
     for path, _, operation in operations(described):
         assert operation["summary"]
@@ -126,9 +125,12 @@ def test_openapi_document_has_every_tool_with_valid_schemas_and_examples() -> No
             for example in content["examples"].values():
                 whole = {**content["schema"], "components": described["components"]}
                 jsonschema.validate(example["value"], whole)
-                assert example["value"] or path in ("/tools/search-collections", "/memory/read")
+                assert example["value"] or path in (
+                    "/tools/search-collections",
+                    "/tools/memory-read",
+                )
     others = ("/ingest", "/files", "/search", "/graph-search", "/ask")
-    assert bodies == len(TOOLS) + len(MEMORY) + len(others)
+    assert bodies == len(all_tools()) + len(others)
     identifiers = [operation["operationId"] for *_, operation in operations(described)]
     assert len(set(identifiers)) == len(identifiers)
     assert all(described["paths"][path]["get"]["security"] == [] for path in ("/health", "/ready"))

@@ -91,22 +91,22 @@ async def test_the_memory_of_an_agent_is_written_read_searched_and_deleted(
     async with opened(network.settings) as url, client(url) as http:
 
         async def called(name: str, **body: Any) -> Any:
-            answer = await http.post(f"/memory/{name}", json={"agentId": "ada"} | body)
-            return fits("application/json", f"/memory/{name}", answer.json())
+            answer = await http.post(f"/tools/memory-{name}", json={"agentId": "ada"} | body)
+            return fits("application/json", f"/tools/memory-{name}", answer.json())
 
         said = [{"role": "user", "content": "Nets are mended in March.", "time": "2026-03-01"}]
         await called("write", scratch={"topic": "nets"}, tasks=[{"content": "x"}], history=said)
-        state = (await called("read"))["session"]
+        state = await called("read")
         assert (state["scratch"][0]["value"], state["tasks"][0]["status"]) == ("nets", "open")
         assert state["history"][0]["time"] == "2026-03-01T00:00:00.000Z"
         found = await called("search", query="when are nets mended", sessionId="default")
         assert found["results"][0]["source"] == "default/000000001"
-        assert (await called("delete", before="2026-04-01", dryRun=True))["session"]["history"] == 1
-        assert (await called("delete", tasks=["1"]))["session"]["tasks"] == 1
-        refused = await http.post("/memory/read", json={"agentId": "ada", "keys": ["no"]})
-        problem = fits("application/problem+json", "/memory/read", refused.json(), "404")
+        assert (await called("delete", before="2026-04-01", dryRun=True))["history"] == 1
+        assert (await called("delete", tasks=["1"]))["tasks"] == 1
+        refused = await http.post("/tools/memory-read", json={"agentId": "ada", "keys": ["no"]})
+        problem = fits("application/problem+json", "/tools/memory-read", refused.json(), "404")
         assert "no key of the scratchpad named 'no'" in problem["detail"]
-        refused = await http.post("/memory/write", json={"scratch": "x"})
+        refused = await http.post("/tools/memory-write", json={"scratch": "x"})
         assert refused.status_code == 400
         assert "scratch: " in refused.json()["detail"]
 
@@ -148,8 +148,8 @@ async def test_text_is_ingested_searched_listed_replaced_and_deleted(network: Ne
 
         missing = await http.get("/collections/notes/graph")
         assert (missing.status_code, missing.json()["code"]) == (404, "not_found")
-        analyze = {"collection": "notes", "analyze": True}
-        assert (await http.post("/tools/search-reindex", json=analyze)).status_code == 200
+        analyze = {"collection": "notes"}
+        assert (await http.post("/tools/notes-analyze", json=analyze)).status_code == 200
         graph = (await http.get("/collections/notes/graph")).json()
         assert fits(json_, "/collections/{name}/graph", graph, method="get")["chunks"] == 1
 

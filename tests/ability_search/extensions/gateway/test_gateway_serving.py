@@ -73,7 +73,7 @@ async def test_bodies_of_too_many_values_are_refused_without_a_call(
 ) -> None:
     settings = settings_for(stage.url, tmp_path, SEARCH_MAX_BATCH_DOCUMENTS="1")
     async with opened(settings) as url, client(url) as http:
-        for path in ("/tools/search-index", "/ingest", "/files", "/memory/write"):
+        for path in ("/tools/search-index", "/ingest", "/files", "/tools/memory-write"):
             answer = await http.post(path, json={"documents": [[]] * 10_100})
             assert code(answer) == (413, "too_large")
         assert stage.asked == []

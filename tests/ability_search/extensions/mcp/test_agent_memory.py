@@ -16,11 +16,10 @@ from tests.ability_search.flows.playing import Talker, playing
 
 from ability_search.extensions.answers.questions import AskInput
 from ability_search.extensions.localstack.contexts import open_answerer
-from ability_search.extensions.sessions.memory_calls import MEMORY, memory_call
 from kadi_client import Connection, ToolError
 
 CallTool = Callable[..., Awaitable[Any]]
-"""Calls ``memory-*`` or a tool; raises ToolError with the code."""
+"""Calls a tool; raises ToolError with the code."""
 
 MONDAY = [
     {"role": "user", "content": "Where are the tapes kept?", "time": "2026-05-04T09:00:00Z"},
@@ -71,8 +70,7 @@ async def over(way: str, network: Network) -> AsyncIterator[CallTool]:
                 if tool == "search-ask":
                     answer = await answerer.answer(AskInput.model_validate(given))
                     return answer.model_dump(mode="json", by_alias=True, exclude_none=True)
-                name, tool_input = memory_call(tool, given) if tool in MEMORY else (tool, given)
-                return await network.call(name, **tool_input)
+                return await network.call(tool, **given)
 
             yield direct
         return
@@ -102,7 +100,7 @@ async def test_an_agent_works_for_three_days(network: Network, way: str) -> None
         await call("memory-write", **monday, tasks=[{"id": "1", "status": "done"}])
 
         # Tuesday: another session starts from what Monday left.
-        left = (await call("memory-read", **monday, status="open"))["session"]
+        left = await call("memory-read", **monday, status="open")
         assert [each["content"] for each in left["tasks"]] == ["buy bread"]
         assert [each["key"] for each in left["scratch"]] == ["mood", "plan"]
         assert [each["turn"] for each in left["history"]] == [3, 2, 1]
@@ -141,10 +139,10 @@ async def test_an_agent_works_for_three_days(network: Network, way: str) -> None
         # Notes: consolidated, analysed, searched over links and in several phrasings, asked about.
         notes = {"collection": "notes"}
         await call("search-index", **notes, documents=[{"title": "", **each} for each in NOTES])
-        await call("search-reindex", **notes, consolidate={"apply": True})
-        await call("search-reindex", **notes, analyze=True)
+        await call("notes-consolidate", **notes, apply=True)
+        await call("notes-analyze", **notes)
         reports = ["consolidation", "graph"]
-        info = await call("search-collection-info", **notes, include=reports)
+        info = await call("notes-overview", **notes, include=reports)
         report, graph = info["consolidation"], info["graph"]
         assert [(e["source"], e["kept"]) for e in report["duplicates"]] == [
             ("tapes again", "tapes")
@@ -155,8 +153,8 @@ async def test_an_agent_works_for_three_days(network: Network, way: str) -> None
         links = {(e["source"], e["target"], e["kind"]) for e in report["links"]}
         assert ("harbour", "crane", "derives_from") in links
         assert (graph["chunks"], graph["edges"]["link"] >= 4) == (5, True)
-        linked = await call("search-similar", **notes, source="market", to="tapes")
-        assert linked["connection"]["paths"][0]["sources"] == ["market", "harbour", "tapes"]
+        linked = await call("notes-paths", **notes, source="market", to="tapes")
+        assert linked["paths"][0]["sources"] == ["market", "harbour", "tapes"]
         hops = {"graph": {"hops": 2}, "boost": {"centrality": 0.1}, "maxResultTokens": 4000}
         near = await call("search-query", **notes, query="bread every morning", limit=3, **hops)
         assert {"market", "harbour", "tapes"} == {hit["source"] for hit in near["results"]}
@@ -175,22 +173,22 @@ async def test_an_agent_works_for_three_days(network: Network, way: str) -> None
             assert (empty["outcome"], "empty answer" in empty["reason"]) == ("passages", True)
         without = await call("search-ask", **asked)
         assert (without["outcome"], "chat-completion" in without["reason"]) == ("passages", True)
-        await call("search-reindex", **notes, consolidate={"undo": True})
-        info = await call("search-collection-info", **notes, include=reports)
+        await call("notes-consolidate", **notes, undo=True)
+        info = await call("notes-overview", **notes, include=reports)
         assert info["consolidation"]["undone"] >= 3
 
         # Wednesday: forget what is old, then everything.
         old = ada | {"sessionId": "*", "before": "2026-05-05"}
         counted = await call("memory-delete", **old, dryRun=True)
-        assert (counted["session"]["history"], counted["deleted"]) == (3, 0)
-        assert (await call("memory-delete", **old))["session"]["history"] == 3
+        assert (counted["history"], counted["dryRun"]) == (3, True)
+        assert (await call("memory-delete", **old))["history"] == 3
         with pytest.raises(ToolError) as failure:
             await call("memory-delete", **monday, tasks=["7"])
         assert failure.value.code == "not_found"
-        rest = (await call("memory-read", **tuesday, include=["history", "sessions"]))["session"]
+        rest = await call("memory-read", **tuesday, include=["history", "sessions"])
         assert len(rest["history"]) == 1
         assert [each["sessionId"] for each in rest["sessions"]] == ["monday", "tuesday"]
-        gone = (await call("memory-delete", **ada, sessionId="*"))["session"]
+        gone = await call("memory-delete", **ada, sessionId="*")
         assert (gone["scratch"], gone["tasks"], gone["history"]) == (2, 2, 1)
         names = [each["name"] for each in (await call("search-collections"))["collections"]]
         assert names == ["logs", "notes"]

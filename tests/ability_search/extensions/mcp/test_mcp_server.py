@@ -22,10 +22,9 @@ from tests.ability_search.extensions.mcp.conftest import text_of
 from tests.ability_search.flows.conftest import Network, document
 
 from ability_search.config.schema import McpProfile, Settings
-from ability_search.extensions.mcp.lean_profile import LEAN_PARAMETERS
-from ability_search.extensions.sessions.memory_calls import LISTED, MEMORY
-from ability_search.tools.table import BY_NAME
+from ability_search.tools.table import BY_NAME, all_tools
 
+LISTED = {row.name: row for row in all_tools()}
 MODES = ("legacy", "auto")
 
 
@@ -60,7 +59,7 @@ async def over_stdio(
 async def use(client: Client) -> None:
     """What an assistant does, from the first question to the last."""
     listed = {tool.name: tool for tool in (await client.list_tools()).tools}
-    assert [*listed] == [*BY_NAME, *MEMORY]
+    assert [*listed] == [*LISTED]
     for name, row in LISTED.items():
         tool = listed[name]
         assert (tool.title, tool.description) == (row.title, row.description)
@@ -158,10 +157,15 @@ async def test_lean_profile_is_short_and_returns_references(
     )
     async with opened as client:
         listed = await client.list_tools()
-        size = len(listed.model_dump_json(by_alias=True, exclude_unset=True))
-        assert size < 4000 * 4, "a token has about four characters"
+        search = [tool for tool in listed.tools if tool.name.startswith("search-")]
+        size, most = (
+            sum(len(tool.model_dump_json(by_alias=True, exclude_unset=True)) for tool in tools)
+            for tools in (search, listed.tools)
+        )
+        # A token has about four characters.
+        assert size < 3500 * 4 and most < 5000 * 4
         names = [tool.name for tool in listed.tools]
-        assert names == [*BY_NAME, *MEMORY, "search-ask", "search-read"]
+        assert names == [*LISTED, "search-ask", "search-read"]
         await use_references(client)
 
 
@@ -229,10 +233,10 @@ async def use_references(client: Client) -> None:
 
 
 def test_lean_parameters_are_parameters_of_the_tools() -> None:
-    assert set(LEAN_PARAMETERS) == set(BY_NAME)
-    for name, parameters in LEAN_PARAMETERS.items():
-        schema = LISTED[name].input_schema
-        assert set(schema.get("required", ())) <= set(parameters) <= set(schema["properties"])
+    for row in all_tools():
+        schema = row.input_schema
+        shown = set(schema["properties"] if row.lean is None else row.lean)
+        assert set(schema.get("required", ())) <= shown <= set(schema["properties"])
 
 
 def test_listed_schemas_state_what_is_required() -> None:
@@ -241,7 +245,6 @@ def test_listed_schemas_state_what_is_required() -> None:
     assert required["search-delete"] == ["collection"]
     for name, row in LISTED.items():
         schema = row.input_schema
-        assert "session" not in schema["properties"]
         # The APIs of Anthropic and OpenAI refuse these at the top level.
         assert not {"anyOf", "oneOf", "allOf", "not", "enum"} & schema.keys(), name
 

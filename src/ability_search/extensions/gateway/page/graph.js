@@ -20,7 +20,7 @@ export function graphOf(collection) {
   const place = h("div", {});
   const button = h("button", { type: "button" }, "Analyse");
   const read = async () => {
-    const { graph } = await call("search-collection-info", { collection, limit: 1, include: ["graph"] });
+    const { graph } = await call("notes-overview", { collection, include: ["graph"] });
     place.replaceChildren(graph ? analysis(graph) : h("p", { class: "small" }, "Not analysed yet."));
   };
   const attempt = async (work) => {
@@ -35,7 +35,7 @@ export function graphOf(collection) {
       button.disabled = false;
     }
   };
-  button.addEventListener("click", () => attempt(() => call("search-reindex", { collection, analyze: true })));
+  button.addEventListener("click", () => attempt(() => call("notes-analyze", { collection })));
   const details = h("details", {}, h("summary", {}, "Central, connecting and novel chunks"), button, place);
   details.addEventListener("toggle", () => details.open && !place.firstChild && attempt(async () => {}));
   return h("section", { class: "graph", "aria-label": "Graph" }, h("h4", {}, "Graph"), details);

@@ -17,8 +17,8 @@ export function overviewOf(collection) {
   let last = "";
   const read = async () => {
     try {
-      const wanted = { collection, limit: 1, include: ["tokens", "growth"] };
-      const { tokens, growth, createdAt, updatedAt } = await call("search-collection-info", wanted);
+      const wanted = { collection, include: ["tokens", "growth"] };
+      const { tokens, growth, createdAt, updatedAt } = await call("notes-overview", wanted);
       const now = JSON.stringify([tokens, growth]);
       const span = [createdAt, updatedAt].map((at) => Date.parse(at) / 1000);
       if (now !== last) figures.replaceChildren(sizes(tokens), growing(growth, span));
@@ -119,8 +119,8 @@ function mapOf(collection) {
     button.disabled = true;
     place.replaceChildren(h("p", { role: "status" }, "Drawing\u2026"));
     try {
-      const wanted = { collection, limit: 1, include: ["map"], mapPoints: Number(most.value) };
-      const { map } = await call("search-collection-info", wanted);
+      const wanted = { collection, include: ["map"], mapPoints: Number(most.value) };
+      const { map } = await call("notes-overview", wanted);
       place.replaceChildren(drawMap(collection, map));
       button.textContent = "Redraw";
     } catch (error) {

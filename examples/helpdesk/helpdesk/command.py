@@ -1,0 +1,37 @@
+"""`pinned`: the documents that an editor pinned."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from ability_search.extensions.cli import output
+from ability_search.extensions.cli.app import NOT_FOUND, app, command
+from ability_search.extensions.cli.clients import call_tool
+from ability_search.extensions.cli.parameters import BrokerOption, CollectionArgument, TimeoutOption
+
+
+@command(app, "pinned")
+def pinned(
+    collection: CollectionArgument,
+    subject: Annotated[str, typer.Argument(help="What they are to be about.")],
+    broker: BrokerOption = None,
+    timeout: TimeoutOption = 60.0,
+) -> None:
+    """List the pinned documents on a subject.
+
+    Example:
+        ability-search pinned calls 'reset a password'
+    """
+    asked = {
+        "collection": collection,
+        "query": subject,
+        "filter": {"metadata.pinned": True},
+        "maxPerSource": 1,
+    }
+    hits = call_tool(broker, "search-query", asked, timeout)["results"]
+    for hit in hits:
+        output.stdout().print(output.plain(f"{hit['source']}  {hit['title']}"))
+    if not hits:
+        raise typer.Exit(NOT_FOUND)

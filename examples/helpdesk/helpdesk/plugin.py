@@ -1,0 +1,34 @@
+"""What the extension adds. Every process loads this module, so it imports nothing heavy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from ability_search.extension import Command, hookimpl
+
+if TYPE_CHECKING:
+    from ability_search.search.options import QueryInput
+    from ability_search.search.stage import Stage
+
+
+@hookimpl
+def register_commands() -> Sequence[Command]:
+    """Return the command."""
+    return [Command("pinned", "helpdesk.command", 95)]
+
+
+@hookimpl
+def register_query_options() -> Sequence[type[QueryInput]]:
+    """Return the option of search-query."""
+    from helpdesk.pinned import PinnedOptions
+
+    return [PinnedOptions]
+
+
+@hookimpl
+def register_stages() -> Sequence[Stage]:
+    """Return the stage of a query."""
+    from helpdesk.pinned import PINNED
+
+    return [PINNED]
