@@ -12,16 +12,11 @@ from pathlib import Path
 from typing import Protocol
 
 from ability_search.client.tool_client import Target, ToolClient, client_target
+from ability_search.config.running_stack import RunningStack, read_running
 from ability_search.config.schema import Settings
 from ability_search.edges.tool_calls import LiveConnection
 from ability_search.errors import ConfigurationError
-from ability_search.extensions.localstack.data_directory import (
-    RunningStack,
-    hold,
-    is_abandoned,
-    read_running,
-    released,
-)
+from ability_search.extensions.localstack.data_directory import hold, is_abandoned, released
 from ability_search.extensions.localstack.extras import require_extra, require_nats_server
 from ability_search.extensions.localstack.served_models import require_installed, served_names
 from ability_search.extensions.localstack.supervisor import Plan, Stack, metrics_port

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 import typer
 
+from ability_search.config.running_stack import RunningStack, read_running
 from ability_search.config.schema import Settings
 from ability_search.config.setting_fields import Url
 from ability_search.errors import InvalidInput
@@ -21,7 +22,7 @@ from ability_search.extensions.cli.app import FAILED, NOT_FOUND, app, command
 from ability_search.extensions.cli.clients import client_settings
 from ability_search.extensions.cli.parameters import DataDirOption, JsonOption, port_option
 from ability_search.extensions.localstack.component_run import prepare
-from ability_search.extensions.localstack.data_directory import RunningStack, read_running, released
+from ability_search.extensions.localstack.data_directory import released
 from ability_search.extensions.localstack.extras import EXTRAS, install_command, missing_modules
 from ability_search.extensions.localstack.lifecycle import stop_signals
 from ability_search.extensions.localstack.local_stack import check_ports, make_plan, new_stack

@@ -12,21 +12,20 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from ability_search.config.running_stack import (
+    CLIENT,
+    JOINED_WORKER,
+    RunningComponent,
+    RunningStack,
+    identity_file,
+)
 from ability_search.errors import ConfigurationError, first_failure
 from ability_search.extensions.localstack.component_process import (
     ComponentProcess,
     Notify,
     child_environ,
 )
-from ability_search.extensions.localstack.data_directory import (
-    CLIENT,
-    JOINED_WORKER,
-    RunningComponent,
-    RunningStack,
-    identity_file,
-    remove_running,
-    write_running,
-)
+from ability_search.extensions.localstack.data_directory import remove_running, write_running
 from ability_search.network import plain_connection
 from ability_search.ops.metrics.metric_table import COMPONENTS
 from ability_search.tools.table import NEEDED_TOOLS
