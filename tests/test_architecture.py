@@ -200,9 +200,7 @@ def test_one_module_creates_connections() -> None:
 def test_only_the_exporter_of_traces_needs_the_sdk_of_opentelemetry() -> None:
     extra = offences(list(FILES), "opentelemetry.sdk", "opentelemetry.exporter")
     assert extra.keys() == {"ability_search.ops.traces"}
-    assert offences(list(FILES), *extra).keys() == {
-        "ability_search.extensions.localstack.component_run"
-    }
+    assert offences(list(FILES), *extra).keys() == {"ability_search.extensions.cli.component_run"}
 
 
 def test_the_edges_reach_the_tools_over_the_network_only() -> None:

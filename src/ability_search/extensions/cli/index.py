@@ -21,6 +21,7 @@ from ability_search.errors import InvalidInput
 from ability_search.extensions.cli import output
 from ability_search.extensions.cli.app import FAILED, NOT_FOUND, app, command, explain
 from ability_search.extensions.cli.clients import new_client, with_client
+from ability_search.extensions.cli.lifecycle import run_until_stopped
 from ability_search.extensions.cli.parameters import (
     BrokerOption,
     CollectionOption,
@@ -36,7 +37,6 @@ from ability_search.extensions.cli.parameters import (
     tool_fields,
 )
 from ability_search.extensions.cli.progress import progress_bar
-from ability_search.extensions.localstack.lifecycle import run_until_stopped
 from ability_search.extensions.watch.watcher import EDITORS, Watcher, changes_of
 from ability_search.index.index_fields import IndexFields
 from ability_search.sync.trees import (

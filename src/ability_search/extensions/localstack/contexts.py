@@ -9,7 +9,6 @@ import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +17,7 @@ from ability_search import __version__
 from ability_search.config.schema import Settings
 from ability_search.edges.tool_calls import Caller, LiveConnection
 from ability_search.errors import ConfigurationError, InvalidInput, first_failure
+from ability_search.extensions.cli.component_run import Component
 from ability_search.extensions.gateway.network_state import ComponentStates
 from ability_search.extensions.localstack.component_metrics import (
     ModelObserver,
@@ -26,20 +26,19 @@ from ability_search.extensions.localstack.component_metrics import (
     watch_engine,
     watch_models,
 )
-from ability_search.extensions.localstack.extras import (
+from ability_search.extensions.localstack.served_models import models_config
+from ability_search.network import component_key, part_connection
+from ability_search.ops.extras import (
     EXTRAS,
     install_command,
     missing_modules,
     require_extra,
-    require_nats_server,
 )
-from ability_search.extensions.localstack.served_models import models_config
-from ability_search.network import component_key, part_connection
 from ability_search.ops.locks import locked
 from ability_search.ops.metrics.call_metrics import metered_tools
 from ability_search.ops.metrics.meter import UNMETERED, Meter
 from ability_search.tools.table import BY_NAME, needed_tools
-from kadi_client import Brokers, Connection, Identity
+from kadi_client import Connection, Identity
 
 if TYPE_CHECKING:
     from ability_search.extensions.answers.answerer import Answerer, Search
@@ -60,16 +59,6 @@ _BROKER_SECONDS = 1.0
 """Seconds that a request to the gateway waits for a disconnected broker."""
 
 
-@dataclass(frozen=True, slots=True)
-class Component:
-    """A running component."""
-
-    details: Mapping[str, Any] = field(default_factory=dict)
-    """Details for a supervising parent: ``address`` (for display), ``url``, ``port``."""
-    connection: Connection | Brokers | None = None
-    """Its connection to the network."""
-
-
 @asynccontextmanager
 async def open_backplane(
     settings: Settings, _meter: Meter = UNMETERED, *, port: int = 0
@@ -79,6 +68,7 @@ async def open_backplane(
     Raises:
         ConfigurationError: if nats-server is missing or does not start, or has ended.
     """
+    from ability_search.extensions.localstack.local_stack import require_nats_server
     from kadi_localnet.broker import BackplaneLost
     from kadi_localnet.broker.nats_server import run_nats_server
 

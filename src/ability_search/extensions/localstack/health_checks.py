@@ -22,12 +22,11 @@ from ability_search.config.running_stack import RunningStack
 from ability_search.config.schema import Broker, Settings
 from ability_search.config.trust import require_trusted
 from ability_search.errors import ConfigurationError, SearchError
-from ability_search.extensions.localstack.extras import (
+from ability_search.extensions.localstack.served_models import INSTALL_WEIGHTS, weights_installed
+from ability_search.ops.extras import (
     EXTRAS,
-    INSTALL_WEIGHTS,
     install_command,
     missing_modules,
-    weights_installed,
 )
 from ability_search.store.arcadedb.client import BrokerScripts
 from ability_search.store.arcadedb.provider_pin import SEPARATE, offers

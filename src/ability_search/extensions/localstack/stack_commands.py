@@ -20,14 +20,14 @@ from ability_search.errors import InvalidInput
 from ability_search.extensions.cli import output
 from ability_search.extensions.cli.app import FAILED, NOT_FOUND, app, command
 from ability_search.extensions.cli.clients import client_settings
+from ability_search.extensions.cli.component_run import prepare
+from ability_search.extensions.cli.lifecycle import stop_signals
 from ability_search.extensions.cli.parameters import DataDirOption, JsonOption, port_option
-from ability_search.extensions.localstack.component_run import prepare
 from ability_search.extensions.localstack.data_directory import released
-from ability_search.extensions.localstack.extras import EXTRAS, install_command, missing_modules
-from ability_search.extensions.localstack.lifecycle import stop_signals
 from ability_search.extensions.localstack.local_stack import check_ports, make_plan, new_stack
 from ability_search.extensions.localstack.supervisor import Plan
 from ability_search.ops import logs
+from ability_search.ops.extras import EXTRAS, install_command, missing_modules
 
 _DOWN_SECONDS = 90.0
 _RESTART_SECONDS = 60.0
