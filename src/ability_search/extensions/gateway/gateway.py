@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
+from dataclasses import dataclass
 from http import HTTPStatus
+from typing import Any
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -27,7 +30,6 @@ from kadi_client.context import REQUEST_ID
 
 _EXPOSED = (REQUEST_ID, "Retry-After", "Mcp-Session-Id", "Mcp-Protocol-Version")
 _MAX_AGE = 600
-_OPEN = frozenset(operation.path for operation in OPERATIONS if operation.public)
 
 _UNROUTED: Mapping[int, tuple[str, str]] = {
     HTTPStatus.NOT_FOUND: ("not_found", "no such path"),
@@ -37,8 +39,21 @@ _UNROUTED: Mapping[int, tuple[str, str]] = {
 Endpoint = Callable[[Request], Awaitable[Response]]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddedRoutes:
+    """The routes of an extension while they are open."""
+
+    operations: Sequence[Operation] = ()
+    state: Any = None
+    """First argument of the handlers of its operations."""
+    further: Sequence[Route] = ()
+    """Routes that OpenAPI does not describe."""
+    running: Callable[[], AbstractAsyncContextManager[None]] = nullcontext
+    """A context that is open while they are served."""
+
+
 def application(
-    handlers: Handlers, streams: Streams, *, host: str, mcp: ASGIApp | Endpoint
+    handlers: Handlers, streams: Streams, *, host: str, added: Sequence[AddedRoutes] = ()
 ) -> ASGIApp:
     """Return the application: all routes behind one guard.
 
@@ -46,23 +61,25 @@ def application(
         handlers: The handlers of the operations.
         streams: Application that serves /events.
         host: Address to listen on.
-        mcp: Application that serves /mcp.
+        added: Routes of extensions.
     """
     settings = handlers.settings
+    described = [(item, _endpoint(item, handlers) or streams) for item in OPERATIONS]
+    described += [
+        (item, _endpoint(item, e.state) or streams) for e in added for item in e.operations
+    ]
+    public = frozenset(item.path for item, _ in described if item.public)
     app = Starlette(
         routes=[
-            *(
-                Route(each.path, _endpoint(each, handlers) or streams, methods=[each.method])
-                for each in OPERATIONS
-            ),
-            Route("/tools/{name}", _answering(_unknown_tool), methods=["POST"]),
-            Route("/mcp", mcp, methods=["GET", "POST", "DELETE"]),
+            *(Route(item.path, endpoint, methods=[item.method]) for item, endpoint in described),
+            *(route for each in added for route in each.further),
+            Route("/tools/{name}", answering(_unknown_tool), methods=["POST"]),
             *console.routes(),
         ],
         exception_handlers={HTTPException: _unrouted, SearchError: _failed},
     )
     guarded = Guard(
-        RequestContext(app), settings, host=host, open_paths=_OPEN, meter=handlers.meter
+        RequestContext(app), settings, host=host, open_paths=public, meter=handlers.meter
     )
     if not settings.origins:
         return guarded
@@ -76,7 +93,7 @@ def application(
     )
 
 
-def _endpoint(operation: Operation, handlers: Handlers) -> Endpoint | None:
+def _endpoint(operation: Operation, state: Any) -> Endpoint | None:
     handler = operation.handler
     if handler is None:
         return None
@@ -84,16 +101,16 @@ def _endpoint(operation: Operation, handlers: Handlers) -> Endpoint | None:
     async def endpoint(request: Request) -> Response:
         if operation.parameters is not None:
             checked_query(request.query_params, *operation.query)
-        return await handler(handlers, request)
+        return await handler(state, request)
 
-    return _answering(endpoint)
+    return answering(endpoint)
 
 
 async def _unknown_tool(request: Request) -> Response:
     raise NotFound("tool", request.path_params["name"], nearest=tuple(BY_NAME))
 
 
-def _answering(endpoint: Endpoint) -> Endpoint:
+def answering(endpoint: Endpoint) -> Endpoint:
     """Wrap an endpoint so that exceptions become problem responses."""
 
     async def answer(request: Request) -> Response:

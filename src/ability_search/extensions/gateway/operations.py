@@ -2,29 +2,33 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Iterable, Mapping
-from contextlib import aclosing
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from http import HTTPStatus
-from typing import Any, Literal, TypeVar
+from importlib import import_module
+from itertools import chain
+from typing import Any, Literal
 
 import msgspec
 from pydantic import BaseModel, Field, RootModel
-from starlette.requests import ClientDisconnect, Request
-from starlette.responses import Response, StreamingResponse
+from starlette.requests import Request
+from starlette.responses import Response
 
 from ability_search.config.schema import Gateway
 from ability_search.edges.tool_calls import Caller, Observe, Unavailable
 from ability_search.errors import InvalidInput, NotFound
-from ability_search.extensions.answers.answerer import EVENTS, Answerer
-from ability_search.extensions.answers.questions import AskInput, AskResult
+from ability_search.extension import loaded
 from ability_search.extensions.gateway import event_stream
 from ability_search.extensions.gateway.network_state import ComponentStates
 from ability_search.extensions.gateway.openapi import Operation, document
-from ability_search.extensions.gateway.request_bodies import Fields, fields_of, read_json
+from ability_search.extensions.gateway.request_bodies import (
+    Fields,
+    fields_of,
+    read_json,
+    while_connected,
+)
 from ability_search.extensions.gateway.shortcuts import (
     INGEST,
     SEARCH,
@@ -47,14 +51,12 @@ from ability_search.ops.metrics.prometheus_meter import CONTENT_TYPE, MEDIA_TYPE
 from ability_search.tools.table import BY_NAME, TOOLS, ToolRow
 from ability_search.wire import Result
 from kadi_client import KadiError
-from kadi_client.messages import decode, encode
+from kadi_client.messages import decode
 
 _BROKER_SECONDS = 5.0
 _NUMBER = re.compile(r"[0-9]{1,9}")
 _PROVIDER = {"agent_id": "agentId", "name": "displayName"}
 """Field of a provider -> its name in the broker's listing."""
-
-T = TypeVar("T")
 
 
 class ComponentHealth(Result):
@@ -107,7 +109,6 @@ class Handlers:
     """
 
     caller: Caller
-    answerer: Answerer
     settings: Gateway
     meter: PrometheusMeter
     states: ComponentStates
@@ -121,7 +122,7 @@ class Handlers:
     async def files(self, request: Request) -> Response:
         """POST /files."""
         work = self._indexed(await read_json(request, self.max_values))
-        return Response(msgspec.json.encode(await _while_connected(request, work)), media_type=JSON)
+        return Response(msgspec.json.encode(await while_connected(request, work)), media_type=JSON)
 
     async def _indexed(self, body: bytes) -> dict[str, Any]:
         tool_input, failed = await uploaded(body, self.read_file)
@@ -140,25 +141,10 @@ class Handlers:
         """GET /collections/{name}/graph."""
         name = request.path_params["name"]
         tool_input = {"collection": name, "limit": 1, "include": ["graph"]}
-        info = await _while_connected(request, self.caller.read(_INFO.name, tool_input))
+        info = await while_connected(request, self.caller.read(_INFO.name, tool_input))
         if info.get("graph") is None:
             raise NotFound("analysis", name, hint="Call search-reindex with analyze.")
         return Response(msgspec.json.encode(info["graph"]), media_type=JSON)
-
-    async def ask(self, request: Request) -> Response:
-        """POST /ask."""
-        fields = searched(await self.fields(request))
-        asked = AskInput.model_validate_json(encode(fields))
-        if event_stream.MEDIA_TYPE not in request.headers.get("accept", ""):
-            return _json(await _while_connected(request, self.answerer.answer(asked)))
-        events = self.answerer.stream(asked)
-        # Before the response begins, so that a failure of the search has its status.
-        first = await _while_connected(request, anext(events))
-        return StreamingResponse(
-            _answer_frames(first, events),
-            headers=event_stream.HEADERS,
-            media_type=event_stream.MEDIA_TYPE,
-        )
 
     async def collections(self, request: Request) -> Response:
         """GET /collections."""
@@ -226,7 +212,7 @@ class Handlers:
 
     async def call(self, request: Request, tool: str, tool_input: Mapping[str, Any]) -> Response:
         """Call a tool and return its result; disconnecting cancels the call."""
-        answer = await _while_connected(request, self.caller.call(tool, tool_input))
+        answer = await while_connected(request, self.caller.call(tool, tool_input))
         return Response(bytes(answer), media_type=JSON)
 
 
@@ -243,7 +229,7 @@ def _tool(row: ToolRow) -> Operation:
         body=row.params,
         parameters={},
         responses={200: (_RESULT, row.result)},
-        errors=_CALL_ERRORS,
+        errors=CALL_ERRORS,
     )
 
 
@@ -259,7 +245,7 @@ def _memory(row: ToolRow) -> Operation:
 
 _RESULT = "The result of the tool."
 _READ_ERRORS = ("invalid_input", "not_found", "internal", "timeout")
-_CALL_ERRORS = (
+CALL_ERRORS = (
     *("invalid_input", "forbidden_path", "not_found", "model_mismatch", "too_large"),
     *("unsupported_media_type", "internal", "timeout"),
 )
@@ -304,19 +290,6 @@ OPERATIONS: tuple[Operation, ...] = (
         description="Same as `search` with graph expansion over `hops` links.",
         handler=Handlers.graph_search,
         body=GraphSearchInput,
-    ),
-    Operation(
-        path="/ask",
-        name="ask",
-        summary="Answer a question",
-        description="Answer a question from the passages that a search finds, with citations that"
-        " are checked. With `Accept: text/event-stream` the answer is streamed: `passages`, a"
-        " `sentence` each, and `answer`, which is the whole result.",
-        handler=Handlers.ask,
-        body=AskInput,
-        parameters={},
-        responses={200: ("The answer, or why there is none.", AskResult)},
-        errors=_CALL_ERRORS,
     ),
     Operation(
         path="/collections",
@@ -419,6 +392,12 @@ OPERATIONS: tuple[Operation, ...] = (
 """The operations of the gateway, in the order of the OpenAPI document."""
 
 
+def all_operations() -> list[Operation]:
+    """Return the operations of the gateway, and those that extensions add."""
+    added = (import_module(name).OPERATIONS for name in loaded().routes)
+    return [*OPERATIONS, *chain.from_iterable(added)]
+
+
 def call_observer(meter: Meter) -> Observe:
     """Return a callback that records tool calls."""
 
@@ -432,7 +411,7 @@ def call_observer(meter: Meter) -> Observe:
 @cache
 def openapi_document(*, secured: bool) -> dict[str, Any]:
     """Return the OpenAPI document of the gateway; ``secured`` if it requires a token."""
-    return document(OPERATIONS, secured=secured)
+    return document(all_operations(), secured=secured)
 
 
 def network_tools(listed: Iterable[Mapping[str, Any]]) -> NetworkTools:
@@ -464,39 +443,3 @@ def _number(field: str, text: str) -> int:
 def _json(value: BaseModel, *, status: int = HTTPStatus.OK) -> Response:
     body = value.model_dump_json(by_alias=True, exclude_none=True)
     return Response(body, status_code=status, media_type=JSON)
-
-
-async def _answer_frames(first: Result, events: AsyncGenerator[Result]) -> AsyncIterator[bytes]:
-    async with aclosing(events):
-        yield _answer_frame(first)
-        async for event in events:
-            yield _answer_frame(event)
-
-
-def _answer_frame(event: Result) -> bytes:
-    data = event.model_dump_json(by_alias=True, exclude_none=True).encode()
-    return event_stream.frame(EVENTS[type(event)], data)
-
-
-async def _while_connected(request: Request, work: Awaitable[T]) -> T:
-    """Return the result of ``work``; disconnecting cancels it. The request body must be read.
-
-    Raises:
-        ClientDisconnect: if the client disconnected.
-    """
-    answer = asyncio.ensure_future(work)
-    gone = asyncio.ensure_future(_disconnect(request))
-    try:
-        await asyncio.wait({answer, gone}, return_when=asyncio.FIRST_COMPLETED)
-        if answer.done():
-            return answer.result()
-        raise ClientDisconnect
-    finally:
-        answer.cancel()
-        gone.cancel()
-        await asyncio.gather(answer, gone, return_exceptions=True)
-
-
-async def _disconnect(request: Request) -> None:
-    while (await request.receive())["type"] != "http.disconnect":
-        pass

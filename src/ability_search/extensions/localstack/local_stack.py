@@ -43,12 +43,12 @@ def make_plan(
     port: int | None,
     models_port: int,
     log_level: str,
-    gateway_port: int | None = None,
     metrics_port: int = 0,
     brokers: int = 1,
     workers: int = 1,
     database: bool = True,
     models: bool = True,
+    added: Mapping[str, int] | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> Plan:
     """Return the plan of a stack from the settings; ports as in :class:`Plan`.
@@ -75,7 +75,7 @@ def make_plan(
         providers=settings.local_broker.providers,
         database=database,
         models_port=models_port if models else None,
-        gateway_port=gateway_port,
+        added=added or {},
         metrics_port=metrics_port,
         workers=workers,
         model=model,
@@ -114,14 +114,14 @@ def check_ports(settings: Settings, plan: Plan) -> None:
     wanted = [
         *((name, "--port", broker.host, port) for name, port in plan.broker_ports.items()),
         ("embeddings API", "--models-port", models.http_host, plan.models_port),
-        ("gateway", "--gateway-port", gateway.host, plan.gateway_port),
+        ("gateway", "--gateway-port", gateway.host, plan.added.get("gateway")),
     ]
     started = {
         "backplane": plan.own_backplane,
         **dict.fromkeys(plan.broker_ports, True),
         "database": plan.database,
         "models": plan.models_port is not None,
-        "gateway": plan.gateway_port is not None,
+        **dict.fromkeys(plan.added, True),
         **{f"worker-{number}": True for number in range(1, plan.workers + 1)},
     }
     for name in (name for name, is_started in started.items() if is_started):

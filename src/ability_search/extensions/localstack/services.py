@@ -1,4 +1,4 @@
-"""`worker`, `broker`, `database`, `gateway`: run one component in this process."""
+"""`worker`, `broker`, `database`: run one component in this process."""
 
 from __future__ import annotations
 
@@ -155,30 +155,3 @@ def database(wait: WaitOption = 30.0, supervised: SupervisedOption = False) -> N
     from ability_search.extensions.localstack.contexts import open_database
 
     serve("database", partial(open_database, wait=wait), supervised=supervised)
-
-
-@command(app, "gateway")
-def gateway(
-    host: Annotated[
-        str | None,
-        typer.Option("--host", help="Address to listen on.  [default: gateway_host]"),
-    ] = None,
-    port: Annotated[
-        int | None,
-        port_option("--port", "Port to listen on, 0 for a free one.  [default: gateway_port]"),
-    ] = None,
-    wait: WaitOption = 30.0,
-    supervised: SupervisedOption = False,
-) -> None:
-    """Serve the tools over HTTP, and over MCP at /mcp, until stopped.
-
-    GET /openapi.json describes the routes. To listen on an address other than
-    loopback, set the bearer token SEARCH_GATEWAY_TOKEN; callers must send it.
-
-    Example:
-        ability-search gateway --port 8070
-    """
-    from ability_search.extensions.localstack.contexts import open_gateway
-
-    opener = partial(open_gateway, host=host, port=port, wait=wait)
-    serve("gateway", opener, supervised=supervised)

@@ -56,7 +56,7 @@ def mcp(broker: BrokerOption = None, profile: ProfileOption = None) -> None:
 
 
 async def _serve(settings: Settings, broker: str | None, profile: McpProfile | None) -> None:
-    from ability_search.extensions.localstack.contexts import open_answerer
+    from ability_search.extensions.answers.answerer import open_answerer
     from ability_search.extensions.localstack.local_stack import SharedStack
     from ability_search.extensions.mcp.mcp_server import serve_stdio
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ability_search.extension import Command, hookimpl
+from ability_search.extension import Command, SearchOptions, hookimpl
 
 if TYPE_CHECKING:
     from ability_search.index.index_ports import AddedSteps
@@ -20,6 +20,14 @@ def register_commands() -> Sequence[Command]:
         Command("analyze", "ability_search.extensions.notes.graph_commands", 180),
         Command("consolidate", "ability_search.extensions.notes.note_commands", 190),
     )
+
+
+@hookimpl
+def register_search_options() -> Sequence[type[SearchOptions]]:
+    """Return the options of the command search."""
+    from ability_search.extensions.notes.graph_commands import HopsOption
+
+    return (HopsOption,)
 
 
 @hookimpl
