@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
-from importlib.util import find_spec
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
 
@@ -218,9 +217,8 @@ class Extensions:
 def _built_in() -> Iterable[tuple[str, str, EntryPoint]]:
     package = import_module(_HOME)
     for found in pkgutil.iter_modules(package.__path__):
-        plugin = f"{_HOME}.{found.name}.plugin"
-        if find_spec(plugin):
-            yield found.name, _BUILT_IN, EntryPoint(found.name, plugin, GROUP)
+        entry = EntryPoint(found.name, f"{_HOME}.{found.name}.plugin", GROUP)
+        yield found.name, _BUILT_IN, entry
 
 
 def _installed() -> Iterable[tuple[str, str, EntryPoint]]:

@@ -131,7 +131,7 @@ def up(
         workers=workers,
         database=not (no_database or memory),
         models=not no_models,
-        added=_added(None if no_gateway else gateway_port),
+        added=added_ports(None if no_gateway else gateway_port),
         environ={"SEARCH_DATABASE_MEMORY": "true"} if memory else None,
     )
     asyncio.run(_up(settings, plan, began))
@@ -143,7 +143,7 @@ def _shows_log(settings: Settings, verbose: bool) -> bool:
     return verbose or "SEARCH_LOG_LEVEL" in os.environ or settings.logging.format == "json"
 
 
-def _added(gateway_port: int | None) -> dict[str, int]:
+def added_ports(gateway_port: int | None) -> dict[str, int]:
     """Return the ports of the components of other extensions; ``None`` for no gateway.
 
     Warn of those that are not installed, so that the stack runs without them.
