@@ -27,7 +27,7 @@ from tests.command_lines import PROGRAM, calls, problem, unknown_variables
 
 from ability_search import __version__
 from ability_search.config.sources import Base, from_deployer
-from ability_search.extensions.localstack.extras import INSTALL_WEIGHTS
+from ability_search.extensions.localstack.served_models import INSTALL_WEIGHTS
 
 ROOT = Path(__file__).resolve().parent.parent
 DEPLOY = ROOT / "deploy"

@@ -151,7 +151,12 @@ def test_the_core_imports_no_extension_and_an_extension_no_other() -> None:
         for imported in imported_modules(module)
         if imported.startswith("ability_search.extensions.") and home(imported) != home(module)
     }
-    needs = {(own, need) for own, needed in STRUCTURE["needs"].items() for need in needed}
+    needs = {
+        (own, need)
+        for table in ("needs", "adds_to")
+        for own, needed in STRUCTURE[table].items()
+        for need in needed
+    }
     declared = {(module, other) for module, other in reached if (home(module), other) in needs}
     assert needs == {(home(module), other) for module, other in declared}
     held((f"{module} -> {other}" for module, other in reached - declared), WRONG["imports"])

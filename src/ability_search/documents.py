@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from typing import Any
+from datetime import UTC, date, datetime
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +18,10 @@ KINDS = ("title", "summary", "keywords", "propositions")
 """Kinds that can be derived from a document, see :attr:`Document.of`."""
 NO_TEXT = "\n"
 """Content of a file that only holds documents; it has no chunks, only its hash is stored."""
+_EPOCH = date(1970, 1, 1).toordinal()
+FIRST_DAY: Final = date.min.toordinal() - _EPOCH
+LAST_DAY: Final = date.max.toordinal() - _EPOCH
+"""The first and the last day that a text may name, in days since 1970-01-01: years 1 to 9999."""
 GENERATED = "#~"
 """Between the source of a document and the kind that was derived from it."""
 

@@ -15,9 +15,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
-from importlib.util import find_spec
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
 
 import pluggy
 
@@ -53,12 +52,67 @@ class Command:
     """Commands are listed in ascending order of it."""
 
 
+@dataclass(frozen=True, slots=True)
+class StackComponent:
+    """A component that ``ability-search up`` runs in a process of its own."""
+
+    name: str
+    place: int
+    """Components are listed in ascending order of it, and stopped in descending order."""
+    command: tuple[str, ...]
+    """Arguments of ability-search that run it; with ``--supervised`` it reports to its parent."""
+    groups: frozenset[str]
+    """Groups of settings whose secrets it uses."""
+    tools: Sequence[str] = ()
+    """Tools that the broker lists when it is ready."""
+    extra: str | None = None
+    """Extra that it needs; a stack without it has no such component."""
+
+
+class SearchOptions(Protocol):
+    """Options of the command search: a dataclass whose fields are options of it."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+    place: ClassVar[int]
+    """They are listed in ascending order of it; those of the command are at 0, 10, 20, ..."""
+
+    def apply(self, request: dict[str, Any], *, broker: str | None, hidden: bool) -> Iterable[str]:
+        """Change the request, and return warnings about it.
+
+        Args:
+            request: Options of :meth:`.SearchClient.query`; ``collection`` may be ``None``.
+            broker: Address of the broker; ``None`` for the usual one.
+            hidden: Whether no progress is shown.
+        """
+        raise NotImplementedError
+
+
 class Hooks:
     """The functions that a plugin may have, each called when what it returns is needed."""
 
     @hookspec
     def register_commands(self) -> Sequence[Command]:
         """Return commands of the command line."""
+        raise NotImplementedError
+
+    @hookspec
+    def register_components(self) -> Sequence[StackComponent]:
+        """Return components of the stack on one machine."""
+        raise NotImplementedError
+
+    @hookspec
+    def register_routes(self) -> Sequence[str]:
+        """Return modules with routes of the gateway.
+
+        Each has ``OPERATIONS``, which OpenAPI describes, and ``open_routes``, an asynchronous
+        context manager that takes the settings and a :class:`.Caller` and yields an
+        :class:`~ability_search.extensions.gateway.gateway.AddedRoutes`.
+        """
+        raise NotImplementedError
+
+    @hookspec
+    def register_search_options(self) -> Sequence[type[SearchOptions]]:
+        """Return further options of the command search."""
         raise NotImplementedError
 
     @hookspec
@@ -140,6 +194,22 @@ class Extensions:
         return {each.name: each for each in sorted(commands, key=lambda each: each.place)}
 
     @cached_property
+    def components(self) -> dict[str, StackComponent]:
+        """The components of a stack by name, in their order."""
+        components = _flat(self._plugins.hook.register_components())
+        return {each.name: each for each in sorted(components, key=lambda each: each.place)}
+
+    @cached_property
+    def routes(self) -> list[str]:
+        """The modules with further routes of the gateway."""
+        return _flat(self._plugins.hook.register_routes())
+
+    @cached_property
+    def search_options(self) -> list[type[SearchOptions]]:
+        """The further options of the command search."""
+        return _flat(self._plugins.hook.register_search_options())
+
+    @cached_property
     def query_options(self) -> list[type[QueryInput]]:
         """The models of further options of search-query."""
         return _flat(self._plugins.hook.register_query_options())
@@ -169,9 +239,8 @@ class Extensions:
 def _built_in() -> Iterable[tuple[str, str, EntryPoint]]:
     package = import_module(_HOME)
     for found in pkgutil.iter_modules(package.__path__):
-        plugin = f"{_HOME}.{found.name}.plugin"
-        if find_spec(plugin):
-            yield found.name, _BUILT_IN, EntryPoint(found.name, plugin, GROUP)
+        entry = EntryPoint(found.name, f"{_HOME}.{found.name}.plugin", GROUP)
+        yield found.name, _BUILT_IN, entry
 
 
 def _installed() -> Iterable[tuple[str, str, EntryPoint]]:

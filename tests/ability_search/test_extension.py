@@ -2,12 +2,15 @@ from __future__ import annotations
 
 import json
 import os
+import pkgutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from tests.test_structure import STRUCTURE
 
+from ability_search import extension, extensions
 from ability_search.errors import ConfigurationError
 from ability_search.extension import Command, Extensions
 
@@ -33,6 +36,7 @@ def install(directory: Path, monkeypatch: pytest.MonkeyPatch, source: str) -> No
 
 def test_every_plugin_of_this_package_is_loaded() -> None:
     found = {each.name: each for each in Extensions().extensions}
+    assert found.keys() == {each.name for each in pkgutil.iter_modules(extensions.__path__)}
     assert {"cli", "formats", "kinds", "understanding"} <= found.keys()
     assert {each.origin for each in found.values()} == {"built in"}
     assert found["kinds"].added == ("query_options", "stages", "steps")
@@ -97,3 +101,114 @@ def test_the_setting_leaves_an_extension_out_of_a_process(tmp_path: Path, by: st
     names = {each["name"] for each in json.loads(shown)}
     assert "cli" in names
     assert not {"evaluation", "mcp"} & names
+
+
+LEFT_OUT = """
+import asyncio, os, sys
+from pathlib import Path
+
+import numpy as np
+
+from ability_search.config.loader import chosen_extensions, load_settings
+from ability_search.extension import load, loaded
+
+load(chosen_extensions(os.environ, Path.cwd()))
+
+from ability_search.store.memory import MemoryStore
+from ability_search.tools.handlers import served_tools
+from ability_search.worker import build_services
+from kadi_client.messages import decode
+
+
+class Lengths:
+    async def embed(self, model, texts, *, timeout):
+        return np.array([[len(text), 1] for text in texts], np.float32)
+
+
+class Asked:
+    remaining = None
+
+    async def publish(self, channel, data):
+        pass
+
+
+async def answers():
+    settings = load_settings(os.environ, Path.cwd())
+    services = build_services(
+        settings, MemoryStore(), Lengths(), None, None, base=Path.cwd()
+    )
+    tools = {tool.name: tool.handler for tool in served_tools(services)}
+    pump = {"source": "a", "content": "The pump was replaced in May 2026."}
+    given = {"collection": "docs", "documents": [pump]}
+    indexed = decode(bytes(await tools["search-index"](given, Asked())))
+    asked = {"collection": "docs", "query": "when was the pump replaced", "limit": 1}
+    found = decode(bytes(await tools["search-query"](asked, Asked())))
+    await services.queries.close()
+    assert indexed["added"] == 1, indexed
+    assert [hit["source"] for hit in found["results"]] == ["a"], found
+
+
+asyncio.run(answers())
+if "cli" in {each.name for each in loaded().extensions}:
+    from ability_search.extensions.cli import main
+
+    for arguments in (["--help"], ["extensions"]):
+        sys.argv[1:] = arguments
+        try:
+            main()
+        except SystemExit as ended:
+            assert not ended.code, ended.code
+print(*sys.modules)
+"""
+
+
+def those_that_need(name: str) -> set[str]:
+    """An extension, and all that stand on it."""
+    needing = {own for own, needed in STRUCTURE["needs"].items() if name in needed}
+    return {name}.union(*map(those_that_need, needing))
+
+
+@pytest.mark.parametrize("name", [each.name for each in pkgutil.iter_modules(extensions.__path__)])
+def test_the_rest_works_without_an_extension_and_imports_nothing_of_it(
+    tmp_path: Path, name: str
+) -> None:
+    gone = those_that_need(name)
+    chosen = ",".join(f"-{each}" for each in sorted(gone))
+    environ = {**os.environ, "HOME": str(tmp_path), "SEARCH_EXTENSIONS": chosen}
+    command = [sys.executable, "-P", "-c", LEFT_OUT]
+    ended = subprocess.run(
+        command, cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=60
+    )
+    assert ended.returncode == 0, ended.stderr
+    *shown, modules = ended.stdout.splitlines()
+    if name != "cli":
+        assert shown[0].startswith("Usage: ability-search")
+        listed = {line.partition(" ")[0] for line in shown if " built in " in line}
+        assert listed == {each.name for each in Extensions().extensions} - gone
+    reached = {each.rpartition(" ")[2] for each in STRUCTURE["wrong"]["imports"]}
+    home = f"{extensions.__name__}.{name}."
+    if name not in reached:
+        assert [each for each in modules.split() if each.startswith(home)] == []
+
+
+def test_the_gateway_has_no_route_of_an_extension_that_is_left_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from ability_search.extensions.gateway.operations import all_operations, own_operations
+
+    own = {item.path for item in own_operations()}
+    added = {"/ask", "/collections/{name}/graph"}
+    assert {item.path for item in all_operations()} == own | added
+    monkeypatch.setattr(extension, "_loaded", Extensions(["-answers", "-notes"]))
+    assert {item.path for item in all_operations()} == own
+
+
+def test_a_stack_without_the_extension_of_the_gateway_has_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from ability_search.extensions.localstack.stack_commands import added_ports
+
+    assert added_ports(8070) == {"gateway": 8070}
+    assert added_ports(None) == {}
+    monkeypatch.setattr(extension, "_loaded", Extensions(["-gateway"]))
+    assert added_ports(8070) == {}

@@ -11,6 +11,7 @@ import msgspec
 from pydantic import BaseModel, ValidationError
 
 from ability_search.bounded_batches import batches
+from ability_search.client.result_tables import CollectionInfo, Collections, Hits, Neighbours
 from ability_search.client.tool_client import (
     BATCH_BYTES,
     BATCH_DOCUMENTS,
@@ -27,7 +28,6 @@ from ability_search.client.tool_options import (
     ReindexOptions,
 )
 from ability_search.config.loader import load_settings
-from ability_search.extensions.notebook.values import CollectionInfo, Collections, Hits, Neighbours
 from ability_search.tools import inputs, results
 from kadi_client import RemoteError
 from kadi_client.tools import validation_text

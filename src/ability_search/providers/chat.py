@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextlib import aclosing, suppress
 from typing import Any
 
@@ -20,6 +21,12 @@ _QUICK, _SLOW = 1 / 8, 1 / 4
 """Shares of the timeout within which an answer is quick, and after which it is slow."""
 _THOUGHT = ("<think>", "</think>")
 """Marks of what some models write before their answer."""
+_MARK = re.compile(r"^\s*(?:[-*+\u2022\u2013\u2014]+|\(?\d{1,2}[.):])\s+")
+_FENCE = re.compile(r"^\s*(?:```|~~~)")
+_WORD = re.compile(r"\w")
+_COPIED = 4
+"""Words from which a line that stands in the instruction too is a copy of it."""
+_QUOTES = " \t'\"`*_[]\u201c\u201d\u201e\u2018\u2019\u00ab\u00bb"
 _LARGER = (
     "If the request is longer than the context of the model, use one with a larger context; for"
     " answers, lower answer_passage_tokens."
@@ -191,6 +198,25 @@ def read_completion(answer: Any) -> str:
     if not isinstance(content, str) or not content.strip():
         raise _unusable("the language model returned an empty answer")
     return content
+
+
+def answer_lines(answer: str, instruction: str) -> Iterator[str]:
+    """Yield the distinct lines of an answer that have a word, without list marks and quotes.
+
+    Skipped are code fences, lines that end in a colon, which introduce the others, and lines of
+    several words that small models copy from the ``instruction``.
+    """
+    given = instruction.casefold()
+    seen = set()
+    for line in answer.splitlines():
+        text = _MARK.sub("", line).strip(_QUOTES)
+        if _FENCE.match(line) or text.endswith(":") or not _WORD.search(text):
+            continue
+        folded = text.casefold()
+        if folded in seen or (len(folded.split()) >= _COPIED and folded in given):
+            continue
+        seen.add(folded)
+        yield text
 
 
 def _said(text: str) -> str:

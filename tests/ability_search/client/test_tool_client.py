@@ -15,13 +15,9 @@ from ability_search.client.tool_client import (
     require_shared,
 )
 from ability_search.config.loader import load_settings
+from ability_search.config.running_stack import RunningStack
 from ability_search.errors import ConfigurationError, InvalidInput
-from ability_search.extensions.localstack.data_directory import (
-    RunningStack,
-    hold,
-    remove_running,
-    write_running,
-)
+from ability_search.extensions.localstack.data_directory import hold, remove_running, write_running
 from kadi_client import Connection, Tool
 from kadi_localnet.broker import serve_broker
 

@@ -7,11 +7,20 @@ import re
 import secrets
 import time
 from collections import Counter
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
-from contextlib import aclosing
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Collection,
+    Mapping,
+    Sequence,
+)
+from contextlib import aclosing, asynccontextmanager
 from typing import Any, Final
 
 from ability_search.config.model_settings import Answers
+from ability_search.config.schema import Settings
 from ability_search.errors import ChatUnavailable
 from ability_search.extensions.answers.citations import Checker, SentenceReader, without_citations
 from ability_search.extensions.answers.questions import AskInput, AskResult, Sentence
@@ -21,6 +30,7 @@ from ability_search.text.analyzer import analyzer_for
 from ability_search.text.languages import detect_language, stemmer_of
 from ability_search.tools.inputs import QueryInput
 from ability_search.wire import Result
+from kadi_client import Connection
 
 EVENTS: Final[Mapping[type[Result], str]] = {
     QueryResult: "passages",
@@ -169,6 +179,41 @@ class Answerer:
                     return
                 if claim := draft.claim(sentence.replace(boundary, "").strip()):
                     yield _checked(checker, claim)
+
+
+@asynccontextmanager
+async def open_answerer(
+    settings: Settings,
+    search: Search,
+    connect: Callable[[], Awaitable[Connection]],
+) -> AsyncIterator[Answerer]:
+    """Yield the service that answers questions with the configured language model.
+
+    Args:
+        settings: The settings.
+        search: Calls search-query.
+        connect: Returns the connection to the network, on which a model manager may be.
+
+    Raises:
+        ConfigurationError: if the model is behind an API whose address is missing.
+    """
+    from ability_search.worker import ModelServers
+
+    async def invoke(
+        tool: str,
+        tool_input: Mapping[str, Any],
+        *,
+        timeout: float = 30.0,
+        target_agent: str | None = None,
+    ) -> Any:
+        connection = await connect()
+        return await connection.invoke(tool, tool_input, timeout=timeout, target_agent=target_agent)
+
+    async def providers(tool: str) -> frozenset[str]:
+        return await (await connect()).providers(tool)
+
+    async with ModelServers(settings, invoke, providers=providers).chat() as chat:
+        yield Answerer(search, chat, settings.answers)
 
 
 async def _read(parts: AsyncGenerator[str]) -> AsyncGenerator[str]:

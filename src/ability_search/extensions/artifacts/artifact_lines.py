@@ -12,10 +12,9 @@ import msgspec
 import msgspec.structs
 from msgspec import UNSET, Meta, UnsetType
 
-from ability_search.documents import KINDS
+from ability_search.documents import FIRST_DAY, KINDS, LAST_DAY
 from ability_search.errors import InvalidInput
 from ability_search.extensions.artifacts.manifest import LATEST, LONGEST_AVERAGE, SHORTEST_AVERAGE
-from ability_search.extensions.understanding.periods import FIRST_DAY, LAST_DAY
 from ability_search.filters.facets import check_size, facets_of
 from ability_search.index.preparation import check_kind, generated_source
 from ability_search.store.records import ChunkRecord, SourceRecord

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import aclosing, asynccontextmanager, suppress
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
-
-import httpx
 
 from ability_search.client.tool_client import (
     Target,
@@ -20,29 +17,21 @@ from ability_search.client.tool_client import (
 from ability_search.config.loader import load_settings
 from ability_search.config.schema import Settings
 from ability_search.config.trust import MODEL_APIS, require_trusted
-from ability_search.errors import ConfigurationError, EarlierLayout
 from ability_search.extensions.artifacts.artifact_service import (
     ArtifactService,
     BuildOptions,
     ShowProgress,
     open_artifact,
 )
-from ability_search.extensions.artifacts.importer import Importable, Importer
+from ability_search.extensions.artifacts.importer import Importable
 from ability_search.extensions.artifacts.manifest import ChunksManifest
-from ability_search.extensions.localstack.served_models import served_names
-from ability_search.extensions.migration.legacy_statements import LegacySql
-from ability_search.extensions.migration.migration import Migration
-from ability_search.extensions.migration.migration_run import MigrationOptions, MigrationRun
-from ability_search.extensions.migration.survey import OldCollection
 from ability_search.network import client_connection
-from ability_search.store.arcadedb.client import BrokerScripts
 from ability_search.sync.trees import Tree
 from ability_search.sync.upload import Outcome, read_documents
 from ability_search.tools.calls import Services
 from ability_search.tools.responses import index_result
 from ability_search.worker import open_services, token_counter
 from kadi_client import Connection
-from kadi_client.addresses import route_address
 
 
 @asynccontextmanager
@@ -114,56 +103,3 @@ async def build_artifact(
         outcome.add(index_result(report, "").model_dump(mode="json", by_alias=True))
     outcome.removed = built.removed
     return built.manifest, outcome
-
-
-async def _served_models(services: Services) -> set[str]:
-    """Return the names of the models that can be listed: in use, of the API, and local ones."""
-    ports = services.ports
-    found: set[str] = set()
-    with suppress(EarlierLayout):
-        found |= {each.model for each in await ports.registry.all()}
-    embedding = ports.settings.embedding
-    if embedding.transport == "broker":
-        with suppress(ConfigurationError):
-            found |= served_names(ports.settings)
-    elif embedding.api_url is not None:
-        key = embedding.api_key
-        headers = {"Authorization": f"Bearer {key.get_secret_value()}"} if key else {}
-        address = route_address(embedding.api_url.get_secret_value(), "models")
-        async with httpx.AsyncClient(headers=headers, trust_env=False) as client:
-            with suppress(httpx.HTTPError, ValueError, KeyError, TypeError):
-                answer = (await client.get(address)).raise_for_status().json()
-                found.update(str(model["id"]) for model in answer["data"])
-    return found
-
-
-def migration_run(
-    services: Services,
-    connection: Connection,
-    options: MigrationOptions,
-    *,
-    progress: ShowProgress,
-    moved: Callable[[OldCollection], None],
-) -> MigrationRun:
-    """Return a migration from the database of the earlier ability.
-
-    Args:
-        services: The services of a worker.
-        connection: Their connection.
-        options: The options of the migration.
-        progress: Shows the progress to the user.
-        moved: Called after each migrated collection.
-    """
-    settings = services.ports.settings
-    into = settings.database.name
-    database = options.database or into
-    scripts = BrokerScripts(connection.invoke, database=database, timeout=settings.database.timeout)
-    migration = Migration(
-        LegacySql(scripts),
-        services.ports,
-        Importer(services.ports, services.maintenance, services.generations),
-        in_place=database == into,
-        served=partial(_served_models, services),
-        model=options.model,
-    )
-    return MigrationRun(migration, options, database, into, progress, moved)

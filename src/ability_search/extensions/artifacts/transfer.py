@@ -1,13 +1,13 @@
-"""`export`, `import`, `backup`, `restore`, `migrate`: move collections between places."""
+"""`build`, `export`, `import`, `backup`, `restore`; `search --artifact`."""
 
 from __future__ import annotations
 
 import asyncio
-import sys
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeVar
 
 import typer
 
@@ -19,16 +19,17 @@ from ability_search.extensions.cli.parameters import (
     CollectionArgument,
     CollectionsOption,
     JsonOption,
+    ModelOption,
+    Patterns,
     RevisionOption,
-    YesOption,
+    given,
 )
-from ability_search.extensions.cli.progress import report_bar
+from ability_search.extensions.cli.progress import counts_text, print_problems, report_bar
 
 if TYPE_CHECKING:
     from ability_search.extensions.artifacts.artifact_service import ArtifactService
     from ability_search.extensions.artifacts.manifest import ChunksManifest, Counts, Manifest
-    from ability_search.extensions.migration.migration_run import MigrationOptions, MigrationRun
-    from ability_search.extensions.migration.survey import OldCollection, Survey
+    from ability_search.sync.upload import Outcome
     from ability_search.tools.calls import Services
 
 # Each command imports the modules that do the work, so that other commands start faster.
@@ -66,6 +67,66 @@ def with_artifacts(
             return await work(services, artifacts)
 
     return asyncio.run(run())
+
+
+@command(app, "build")
+def build(
+    path: Annotated[Path, typer.Argument(metavar="PATH", help="Directory or file.")],
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="Directory to write to.")],
+    base: Annotated[
+        Path | None,
+        typer.Option(help="Artifact to reuse vectors from.  [default: the one in DIR]"),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Embed everything again.")] = False,
+    name: Annotated[
+        str | None,
+        typer.Option(help="Name of the collection.  [default: the directory's name]"),
+    ] = None,
+    *,
+    files: Patterns,
+    model: ModelOption = None,
+    revision: RevisionOption = None,
+    broker: BrokerOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Build an artifact from files, in the format that `export` writes.
+
+    Unchanged files keep their vectors from the base artifact if it was built with
+    the same model and settings. DIR is replaced once the new artifact is complete.
+    Exit code 1 means that a document failed.
+
+    Example:
+        ability-search build skills search --include SKILL.md
+        ability-search build skills own --base search --revision "$(git rev-parse HEAD)"
+    """
+    from ability_search.extensions.artifacts.artifact_service import BuildOptions
+    from ability_search.extensions.artifacts.local_services import build_artifact
+    from ability_search.sync.trees import collection_name, trees
+
+    chosen = trees([path], files.root, **given(include=files.include, exclude=files.exclude))
+    wanted = name or collection_name(path)
+    options = BuildOptions(
+        base=None if force else base or directory, model=model, force=force, revision=revision
+    )
+
+    async def work(
+        services: Services, artifacts: ArtifactService
+    ) -> tuple[ChunksManifest, Outcome]:
+        return await build_artifact(services, artifacts, wanted, directory, chosen, options)
+
+    manifest, outcome = with_artifacts(broker, work, hidden=as_json)
+    outcome.collection = wanted
+    if as_json:
+        artifact = {"directory": str(directory), "revision": manifest.revision}
+        output.print_json(outcome.as_json() | artifact)
+    else:
+        output.stdout().print(
+            f"built [bold]{output.plain(wanted)}[/bold] in {output.plain(directory)}:"
+            f" {counts_text(outcome)}"
+        )
+        print_problems(outcome)
+    if outcome.failed:
+        raise typer.Exit(FAILED)
 
 
 @command(app, "export")
@@ -229,206 +290,34 @@ def _show(done: str, summary: Mapping[str, Any], *, as_json: bool = False) -> No
     )
 
 
-@command(app, "migrate")
-def migrate(
-    database: Annotated[
-        str | None,
+@dataclass(frozen=True, slots=True)
+class ArtifactChoice:
+    """Options of `search` for an artifact in place of a collection."""
+
+    place: ClassVar[int] = 15
+
+    artifact: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Search an artifact instead; it is imported once."),
+    ] = None
+    own: Annotated[
+        Path | None,
         typer.Option(
-            "--from", help="Database of the earlier ability.  [default: the configured one]"
+            metavar="DIR", help="Prefer this artifact of your own if its revision and model match."
         ),
-    ] = None,
-    collection: CollectionsOption = None,
-    prefix: Annotated[str, typer.Option("--into", help="Prefix for new collection names.")] = "",
-    model: Annotated[
-        str | None,
-        typer.Option(help="Model that made the embeddings.  [default: found by comparison]"),
-    ] = None,
-    embed: Annotated[
-        bool, typer.Option("--embed", help="Embed chunks whose embedding is unusable.")
-    ] = False,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show the plan without changing anything.")
-    ] = False,
-    drop_old: Annotated[
-        bool, typer.Option("--drop-old", help="Delete the old data, if all of it was migrated.")
-    ] = False,
-    yes: YesOption = False,
-    broker: BrokerOption = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Migrate the data of the earlier TypeScript ability to the current layout.
+    ] = None
 
-    Stop the earlier ability first. Embeddings are kept. If the command is
-    interrupted, run it again. The old data stays until --drop-old, which needs the
-    same --from and --into. Exit code 1 means that a collection cannot be migrated.
-
-    Example:
-        ability-search migrate --dry-run
-        ability-search migrate --from kadi_memory --model nomic-embed-text
-        ability-search migrate --drop-old
-    """
-    from ability_search.extensions.migration.migration_run import MigrationOptions
-
-    if drop_old and collection:
-        raise typer.BadParameter("not allowed with --collection", param_hint="--drop-old")
-    if not (yes or dry_run or sys.stdin.isatty()):
-        raise typer.BadParameter("confirm with --yes, or use --dry-run", param_hint="--yes")
-    options = MigrationOptions(database, collection or (), prefix, model, embed, drop_old)
-
-    if dry_run or not yes:
-        run, survey = _with_migration(broker, options, _plan, hidden=as_json)
-        if not dry_run:
-            typer.confirm(_question(run, survey), abort=True, err=True)
-    if not dry_run:
-        run, survey = _with_migration(broker, options, _perform, hidden=as_json)
-    if as_json:
-        output.print_json(_plan_json(run, survey))
-    if survey.problems:
-        raise typer.Exit(FAILED)
-
-
-async def _plan(run: MigrationRun, hidden: bool) -> Survey:
-    survey = await run.plan()
-    if not hidden:
-        _show_plan(run, survey)
-    if run.options.drop_old:
-        run.check_droppable(survey)
-    return survey
-
-
-async def _perform(run: MigrationRun, hidden: bool) -> Survey:
-    survey = await run.perform()
-    if not hidden:
-        for line in (*_remarks(survey), _ending(run)):
-            output.stdout().print(output.plain(line))
-    return survey
-
-
-def _with_migration(
-    broker: str | None,
-    options: MigrationOptions,
-    work: Callable[[MigrationRun, bool], Awaitable[Survey]],
-    *,
-    hidden: bool,
-) -> tuple[MigrationRun, Survey]:
-    from ability_search.extensions.artifacts.local_services import (
-        migration_run,
-        open_local_services,
-    )
-
-    settings = client_settings()
-    target = choose_target(settings, broker)
-
-    def moved(each: OldCollection) -> None:
-        if not hidden:
-            output.stdout().print(
-                f"moved [bold]{output.plain(each.becomes)}[/bold]:"
-                f" {output.counted(each.chunks, 'chunk')} of"
-                f" {output.counted(each.sources, 'source')}"
-            )
-
-    async def run() -> tuple[MigrationRun, Survey]:
-        opened = open_local_services(settings, target, name=CLIENT_NAME)
-        async with opened as (services, connection):
-            progress = partial(report_bar, hidden=hidden)
-            migration = migration_run(services, connection, options, progress=progress, moved=moved)
-            return migration, await work(migration, hidden)
-
-    return asyncio.run(run())
-
-
-def _plan_json(run: MigrationRun, survey: Survey) -> dict[str, Any]:
-    """Return the plan as a JSON object."""
-    return {
-        "database": run.database,
-        "type": survey.chunk_type,
-        "into": run.into,
-        "warnings": survey.warnings,
-        "collections": [
-            {
-                "name": each.name,
-                "becomes": each.becomes,
-                "state": each.state.value,
-                "reason": each.reason or None,
-                "chunks": each.chunks,
-                "sources": each.sources,
-                "dimensions": each.dimensions,
-                "model": each.model or None,
-                "similarity": None if each.similarity is None else round(each.similarity, 4),
-                "embedded": each.embedded_again,
-                "incompleteSources": each.incomplete,
-                "leftOut": dict(each.left_out),
-                "refused": each.refused,
-            }
-            for each in survey.collections
-        ],
-        "leftOut": dict(survey.unassigned),
-    }
-
-
-def _show_plan(run: MigrationRun, survey: Survey) -> None:
-    where = "in place" if run.database == run.into else f"into {run.into}"
-    output.stdout().print(
-        f"{output.counted(survey.rows, 'chunk')} of the earlier ability in"
-        f" {output.plain(run.database)}, to be migrated {output.plain(where)}"
-    )
-    if survey.collections:
-        output.print_table(
-            ("collection", "becomes", "chunks", "sources", "dimensions", "model", "state"),
-            [
-                (
-                    each.name,
-                    each.becomes,
-                    each.chunks,
-                    each.sources,
-                    each.dimensions,
-                    each.model,
-                    each.state.value,
-                )
-                for each in survey.collections
-            ],
+    def apply(self, request: dict[str, Any], *, broker: str | None, hidden: bool) -> Sequence[str]:
+        """Choose the collection of the artifact; return warnings about the choice."""
+        own, artifact = self.own, self.artifact
+        if artifact is None:
+            if own is not None:
+                raise typer.BadParameter("requires --artifact", param_hint="--own")
+            return ()
+        if request["collection"]:
+            raise typer.BadParameter("not allowed with --collection", param_hint="--artifact")
+        name, warnings = with_artifacts(
+            broker, lambda _, artifacts: artifacts.choose_collection(artifact, own), hidden=hidden
         )
-    for line in _remarks(survey):
-        output.stdout().print(output.plain(line))
-    for text in survey.warnings:
-        output.warn(text)
-
-
-def _question(run: MigrationRun, survey: Survey) -> str:
-    """Return the confirmation question."""
-    if not run.options.drop_old:
-        return "Migrate these collections? The earlier ability must not be running."
-    lost = survey.unassigned.total() + sum(each.left_out.total() for each in survey.collections)
-    also = f", {lost:,} of which were not migrated" if lost else ""
-    chunks = output.counted(survey.rows, "chunk")
-    return f"Delete the {chunks} in {survey.chunk_type} of {run.database}{also}?"
-
-
-def _ending(run: MigrationRun) -> str:
-    if run.options.drop_old:
-        return "deleted the data of the earlier ability"
-    return f"the old data is kept as {run.kept_type} in {run.database} until --drop-old"
-
-
-def _remarks(survey: Survey) -> list[str]:
-    """Return one line for each remark about a collection."""
-    found = []
-    for each in survey.collections:
-        if each.reason:
-            found.append(f"{each.name}: {each.reason}")
-        if each.embedded_again:
-            found.append(f"{each.name}: chunks to embed again: {each.embedded_again:,}")
-        if each.incomplete:
-            found.append(
-                f"{each.name}: incomplete sources, to be indexed again: {each.incomplete:,}"
-            )
-        found += [
-            f"{each.name}: {source} is kept, but the model refuses a text of it: {reason}"
-            for source, reason in each.refused.items()
-        ]
-        found += _left_out(each.name, each.left_out)
-    return found + _left_out("without a collection", survey.unassigned)
-
-
-def _left_out(name: str, reasons: dict[str, int]) -> list[str]:
-    return [f"{name}: skipped chunks, {reason}: {count:,}" for reason, count in reasons.items()]
+        request["collection"] = [name]
+        return warnings

@@ -209,7 +209,7 @@ def _expanded(function: Callable[..., Any]) -> Callable[..., Any]:
     own: list[inspect.Parameter] = []
     bundles: dict[str, tuple[type, list[str]]] = {}
     for parameter in inspect.signature(function, eval_str=True).parameters.values():
-        options = _bundled(parameter)
+        options = bundled(parameter.annotation)
         if options:
             bundles[parameter.name] = parameter.annotation, [each.name for each in options]
         own += options or [parameter]
@@ -227,14 +227,16 @@ def _expanded(function: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
-def _bundled(parameter: inspect.Parameter) -> list[inspect.Parameter]:
-    """Return the options that a parameter stands for; none if it is one itself."""
-    bundle = parameter.annotation
+def bundled(bundle: Any) -> list[inspect.Parameter]:
+    """Return the options that a parameter of a type stands for; none if it is one itself."""
     if is_dataclass(bundle):
         hints = get_type_hints(bundle, include_extras=True)
         return [
             inspect.Parameter(
-                each.name, parameter.kind, default=each.default, annotation=hints[each.name]
+                each.name,
+                inspect.Parameter.KEYWORD_ONLY,
+                default=each.default,
+                annotation=hints[each.name],
             )
             for each in fields(bundle)
         ]

@@ -1,48 +1,38 @@
-"""`index`, `watch`, `build`: make local files searchable."""
+"""`index`: make local files searchable."""
 
 from __future__ import annotations
 
-import asyncio
-import json
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-from ability_search.client.tool_client import LONG_SECONDS, Advance, ToolClient
+from ability_search.client.tool_client import LONG_SECONDS, ToolClient
 from ability_search.errors import InvalidInput
 from ability_search.extensions.cli import output
-from ability_search.extensions.cli.app import FAILED, NOT_FOUND, app, command, explain
-from ability_search.extensions.cli.clients import new_client, with_client
+from ability_search.extensions.cli.app import FAILED, NOT_FOUND, app, command
+from ability_search.extensions.cli.clients import with_client
 from ability_search.extensions.cli.parameters import (
     BrokerOption,
     CollectionOption,
-    ExcludeOption,
-    IncludeOption,
     JsonOption,
-    ModelOption,
-    RevisionOption,
+    Patterns,
     TimeoutOption,
     YesOption,
     given,
     json_object,
     tool_fields,
 )
-from ability_search.extensions.cli.progress import progress_bar
-from ability_search.extensions.localstack.lifecycle import run_until_stopped
-from ability_search.extensions.watch.watcher import EDITORS, Watcher, changes_of
+from ability_search.extensions.cli.progress import counts_text, print_problems, progress_bar
 from ability_search.index.index_fields import IndexFields
 from ability_search.sync.trees import (
-    Root,
     Tree,
-    choose_roots,
     collection_name,
     count_files,
     sweepable,
@@ -50,18 +40,10 @@ from ability_search.sync.trees import (
 )
 from ability_search.sync.upload import Outcome, Place, find_place, remove_sources, send_files
 from ability_search.text.loaders.encodings import decoded
-from kadi_client import KadiError
-
-if TYPE_CHECKING:
-    from ability_search.extensions.artifacts.artifact_service import ArtifactService
-    from ability_search.extensions.artifacts.manifest import ChunksManifest
-    from ability_search.tools.calls import Services
 
 _STDIN = Path("-")
 _PATIENCE = 60.0
 """Seconds that `index` waits for components that are away, such as a database that restarts."""
-_RETURN_SECONDS = 2.0
-"""Pause between two looks for a directory that is gone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,21 +91,6 @@ class GivenText:
             "content": content,
             "metadata": json_object(self.metadata or "{}", "--metadata"),
         }
-
-
-@dataclass(frozen=True, slots=True)
-class Patterns:
-    """The choice of files, and the names of their sources."""
-
-    root: Annotated[
-        Path | None,
-        typer.Option(
-            help="Make sources relative to this directory.  [default: that of the sources in the"
-            " collection, or else the working directory if it is above PATH, or else PATH's parent]"
-        ),
-    ] = None
-    include: IncludeOption = None
-    exclude: ExcludeOption = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -341,211 +308,10 @@ def _confirm_sweep(place: str, sources: int, collection: str) -> None:
     typer.confirm(f"{problem}. Delete them?", abort=True, err=True)
 
 
-@command(app, "watch")
-def watch(
-    paths: Annotated[list[Path], typer.Argument(metavar="DIRECTORY...", help="Directories.")],
-    collection: CollectionOption = None,
-    no_gitignore: Annotated[
-        bool, typer.Option("--no-gitignore", help="Include files that .gitignore excludes.")
-    ] = False,
-    *,
-    files: Patterns,
-    indexing: IndexFields,
-    broker: BrokerOption = None,
-    timeout: TimeoutOption = LONG_SECONDS,
-    as_json: JsonOption = False,
-) -> None:
-    """Index directories and keep the collection in sync with their files until Ctrl-C.
-
-    The command first does the same as `index --sweep`, then follows new, changed,
-    renamed and deleted files and prints one line per batch of changes. It retries
-    while the broker or the worker is not available. If a directory vanishes, such as
-    that of a drive, its sources are kept, and the command waits until it is back.
-    With --json each line is an object.
-
-    Example:
-        ability-search watch docs
-        ability-search watch src docs -c project --include '*.py' --include '*.md' --json
-    """
-    directories = [path.resolve() for path in paths]
-    for path, directory in zip(paths, directories, strict=True):
-        if not directory.is_dir():
-            problem = "is not a directory" if directory.exists() else "no such directory"
-            raise typer.BadParameter(f"{path}: {problem}", param_hint="DIRECTORY")
-
-    def find(roots: Sequence[Root]) -> list[Tree]:
-        return trees(
-            directories,
-            roots,
-            include=files.include or (),
-            exclude=files.exclude or (),
-            temporary=EDITORS,
-            gitignore=not no_gitignore,
-        )
-
-    find(choose_roots(paths, files.root))  # a wrong pattern is reported before anything starts
-    options = tool_fields(indexing)
-
-    async def work() -> None:
-        async with new_client(broker) as client:
-            locate = partial(find_place, paths=paths, collection=collection, root=files.root)
-            report = WatchLog(as_json=as_json)
-            awaited: list[Path] = []
-            while True:
-                if missing := [each for each in directories if not each.is_dir()]:
-                    if missing != awaited:
-                        report.missing(missing)
-                    awaited = missing
-                    await asyncio.sleep(_RETURN_SECONDS)
-                    continue
-                awaited = []
-                watcher = Watcher(client, locate, find, options, timeout, report)
-                try:
-                    await watcher.follow(changes_of(directories))
-                except InvalidInput:
-                    if all(map(Path.is_dir, directories)):
-                        raise
-
-    asyncio.run(run_until_stopped(work()))
-
-
-@dataclass(frozen=True, slots=True)
-class WatchLog:
-    """Prints one line for each batch of changes."""
-
-    as_json: bool
-
-    def progress(
-        self, collection: str, total: int, *, first: bool
-    ) -> AbstractContextManager[Advance]:
-        """Show a progress bar the first time."""
-        return progress_bar(collection, total=total, hidden=self.as_json or not first)
-
-    def applied(self, outcome: Outcome, seconds: float) -> None:
-        """Print one line about applied changes."""
-        if self.as_json:
-            took = round(seconds * 1e3, 1)
-            _print_line({**outcome.as_json(), "tookMs": took})
-            return
-        now = f"{datetime.now():%H:%M:%S}"
-        output.stdout().print(
-            f"[dim]{now}[/dim] [bold]{output.plain(outcome.collection)}[/bold]: {_counts(outcome)}"
-            f" ({seconds:.1f} s)"
-        )
-        _show_problems(outcome)
-
-    def missing(self, directories: Sequence[Path]) -> None:
-        """Print the directories that are waited for."""
-        if self.as_json:
-            _print_line({"missing": list(map(str, directories))})
-            return
-        for each in directories:
-            output.warn(f"{each} is gone; its sources are kept. Waiting until it is back")
-
-    def postponed(self, exc: KadiError, seconds: float) -> None:
-        """Print a failure and when the next attempt is."""
-        problem = explain(exc).text
-        if self.as_json:
-            _print_line({"error": problem, "retryInSeconds": seconds})
-        else:
-            output.warn(f"{problem}; retrying in {seconds:g} s")
-
-
-def _print_line(report: dict[str, Any]) -> None:
-    typer.echo(json.dumps({"time": datetime.now(UTC).isoformat(timespec="seconds"), **report}))
-
-
-@command(app, "build")
-def build(
-    path: Annotated[Path, typer.Argument(metavar="PATH", help="Directory or file.")],
-    directory: Annotated[Path, typer.Argument(metavar="DIR", help="Directory to write to.")],
-    base: Annotated[
-        Path | None,
-        typer.Option(help="Artifact to reuse vectors from.  [default: the one in DIR]"),
-    ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Embed everything again.")] = False,
-    name: Annotated[
-        str | None,
-        typer.Option(help="Name of the collection.  [default: the directory's name]"),
-    ] = None,
-    *,
-    files: Patterns,
-    model: ModelOption = None,
-    revision: RevisionOption = None,
-    broker: BrokerOption = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Build an artifact from files, in the format that `export` writes.
-
-    Unchanged files keep their vectors from the base artifact if it was built with
-    the same model and settings. DIR is replaced once the new artifact is complete.
-    Exit code 1 means that a document failed.
-
-    Example:
-        ability-search build skills search --include SKILL.md
-        ability-search build skills own --base search --revision "$(git rev-parse HEAD)"
-    """
-    from ability_search.extensions.artifacts.artifact_service import BuildOptions
-    from ability_search.extensions.artifacts.local_services import build_artifact
-    from ability_search.extensions.artifacts.transfer import with_artifacts
-
-    chosen = trees([path], files.root, **given(include=files.include, exclude=files.exclude))
-    wanted = name or collection_name(path)
-    options = BuildOptions(
-        base=None if force else base or directory, model=model, force=force, revision=revision
-    )
-
-    async def work(
-        services: Services, artifacts: ArtifactService
-    ) -> tuple[ChunksManifest, Outcome]:
-        return await build_artifact(services, artifacts, wanted, directory, chosen, options)
-
-    manifest, outcome = with_artifacts(broker, work, hidden=as_json)
-    outcome.collection = wanted
-    if as_json:
-        artifact = {"directory": str(directory), "revision": manifest.revision}
-        output.print_json(outcome.as_json() | artifact)
-    else:
-        output.stdout().print(
-            f"built [bold]{output.plain(wanted)}[/bold] in {output.plain(directory)}:"
-            f" {_counts(outcome)}"
-        )
-        _show_problems(outcome)
-    if outcome.failed:
-        raise typer.Exit(FAILED)
-
-
 def _show(outcome: Outcome, *, as_json: bool) -> None:
     if as_json:
         output.print_json(outcome.as_json())
         return
     name = output.plain(outcome.collection)
-    output.stdout().print(f"[bold]{name}[/bold]: {_counts(outcome)}")
-    _show_problems(outcome)
-
-
-def _counts(outcome: Outcome) -> str:
-    """Return the counts as text."""
-    counts = outcome.counts
-    text = ", ".join(f"{counts[name]:,} {name}" for name in ("added", "updated", "unchanged"))
-    further = {
-        "deduplicated": counts["deduplicated"],
-        "vector reused" if counts["reused"] == 1 else "vectors reused": counts["reused"],
-        "removed": outcome.removed,
-        "skipped": len(outcome.skipped),
-        "failed": len(outcome.failed),
-    }
-    text += "".join(f", {count:,} {name}" for name, count in further.items() if count)
-    return f"{text}; {output.counted(counts['chunks'], 'chunk')} stored"
-
-
-def _show_problems(outcome: Outcome) -> None:
-    """Print the skipped files, the warnings and the failures."""
-    for item in outcome.skipped:
-        output.stderr().print(
-            f"skipped {output.plain(item['path'])}: {output.plain(item['reason'])}"
-        )
-    for warning in dict.fromkeys(outcome.warnings):
-        output.warn(warning)
-    for item in outcome.failed:
-        output.warn(f"{item['source']} failed: {item['error']}")
+    output.stdout().print(f"[bold]{name}[/bold]: {counts_text(outcome)}")
+    print_problems(outcome)

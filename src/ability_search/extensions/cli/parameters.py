@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -57,6 +59,14 @@ CollectionsOption = Annotated[
     list[str] | None,
     typer.Option("--collection", "-c", help="Only this collection; repeatable."),
 ]
+AllCollectionsOption = Annotated[
+    list[str] | None,
+    typer.Option("--collection", "-c", help="Collection, repeatable.  [default: all]"),
+]
+FilterOption = Annotated[
+    str | None,
+    typer.Option("--filter", metavar="JSON", help='Filter, such as {"metadata.lang": "en"}.'),
+]
 IncludeOption = Annotated[
     list[str] | None,
     typer.Option(metavar="PATTERN", help="Include only these files (gitignore syntax)."),
@@ -76,6 +86,21 @@ WaitOption = Annotated[
     float,
     typer.Option("--wait", metavar="SECONDS", min=0, help="How long to wait for the broker."),
 ]
+
+
+@dataclass(frozen=True, slots=True)
+class Patterns:
+    """The choice of files, and the names of their sources."""
+
+    root: Annotated[
+        Path | None,
+        typer.Option(
+            help="Make sources relative to this directory.  [default: that of the sources in the"
+            " collection, or else the working directory if it is above PATH, or else PATH's parent]"
+        ),
+    ] = None
+    include: IncludeOption = None
+    exclude: ExcludeOption = None
 
 
 def port_option(flag: str, about: str) -> Any:
@@ -110,3 +135,10 @@ def given(**values: Any) -> dict[str, Any]:
         for name, value in values.items()
         if value is not None and value is not False and value != []
     }
+
+
+def all_or_named(names: Sequence[str] | None) -> str | list[str]:
+    """Return the collections of a query; ``*`` if none is named."""
+    if not names:
+        return "*"
+    return names[0] if len(names) == 1 else list(names)

@@ -13,16 +13,13 @@ def register_commands() -> Sequence[Command]:
     return (
         Command("extensions", "ability_search.extensions.cli.app", 75),
         Command("index", "ability_search.extensions.cli.index", 80),
-        Command("watch", "ability_search.extensions.cli.index", 90),
         Command("search", "ability_search.extensions.cli.search", 100),
-        Command("ask", "ability_search.extensions.cli.search", 110),
         Command("similar", "ability_search.extensions.cli.search", 120),
         Command("mark", "ability_search.extensions.cli.search", 130),
         Command("collections", "ability_search.extensions.cli.collections", 140),
         Command("info", "ability_search.extensions.cli.collections", 150),
         Command("delete", "ability_search.extensions.cli.collections", 160),
         Command("reindex", "ability_search.extensions.cli.collections", 170),
-        Command("build", "ability_search.extensions.cli.index", 210),
         Command("call", "ability_search.extensions.cli.call", 280),
         Command("secret", "ability_search.extensions.cli.secret", 360),
     )

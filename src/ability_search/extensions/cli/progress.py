@@ -14,6 +14,7 @@ from ability_search.extensions.cli import output
 if TYPE_CHECKING:
     from ability_search.index.index_calls import Progress as Counts
     from ability_search.index.index_calls import Report
+    from ability_search.sync.upload import Outcome
 
 
 @contextmanager
@@ -56,3 +57,30 @@ def report_bar(name: str, *, hidden: bool) -> Iterator[Report]:
             advance(counts.done, counts.total, counts.stage)
 
         yield report
+
+
+def counts_text(outcome: Outcome) -> str:
+    """Return the counts as text."""
+    counts = outcome.counts
+    text = ", ".join(f"{counts[name]:,} {name}" for name in ("added", "updated", "unchanged"))
+    further = {
+        "deduplicated": counts["deduplicated"],
+        "vector reused" if counts["reused"] == 1 else "vectors reused": counts["reused"],
+        "removed": outcome.removed,
+        "skipped": len(outcome.skipped),
+        "failed": len(outcome.failed),
+    }
+    text += "".join(f", {count:,} {name}" for name, count in further.items() if count)
+    return f"{text}; {output.counted(counts['chunks'], 'chunk')} stored"
+
+
+def print_problems(outcome: Outcome) -> None:
+    """Print the skipped files, the warnings and the failures."""
+    for item in outcome.skipped:
+        output.stderr().print(
+            f"skipped {output.plain(item['path'])}: {output.plain(item['reason'])}"
+        )
+    for warning in dict.fromkeys(outcome.warnings):
+        output.warn(warning)
+    for item in outcome.failed:
+        output.warn(f"{item['source']} failed: {item['error']}")

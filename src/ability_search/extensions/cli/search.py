@@ -4,39 +4,32 @@ from __future__ import annotations
 
 import inspect
 import json
-import os
-from collections.abc import Callable, Sequence
-from contextlib import aclosing
-from datetime import datetime
-from functools import partial
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Callable
+from dataclasses import fields
+from typing import Annotated, Any
 
 import typer
 
 from ability_search.client import Hits, Neighbours, SearchClient
 from ability_search.client.tool_client import ToolClient
-from ability_search.config.trust import require_trusted
+from ability_search.extension import SearchOptions, loaded
 from ability_search.extensions.cli import output
-from ability_search.extensions.cli.app import NOT_FOUND, app, command
+from ability_search.extensions.cli.app import NOT_FOUND, app, bundled, command
 from ability_search.extensions.cli.clients import with_client
 from ability_search.extensions.cli.derived_options import derived_options
+from ability_search.extensions.cli.hits import print_hit, stale_chunks
 from ability_search.extensions.cli.parameters import (
+    AllCollectionsOption,
     BrokerOption,
+    FilterOption,
     JsonOption,
     TimeoutOption,
+    all_or_named,
     given,
     json_object,
 )
-from ability_search.search.response import Hit
 from ability_search.tools.inputs import QueryInput
-from kadi_client import Connection
 
-if TYPE_CHECKING:
-    from ability_search.extensions.answers.questions import AskResult, Sentence
-
-_SNIPPET = 300
-_LEAD = 60
 _OWN = ("collection", "query", "limit", "mode", "filter", "min_score", "understand", "time_range")
 """Fields of search-query that `search` declares itself."""
 _FLAGS = {
@@ -46,20 +39,6 @@ _FLAGS = {
     "hypothetical_answer": "--hyde",
 }
 """Options that are not named like their field."""
-AllCollectionsOption = Annotated[
-    list[str] | None,
-    typer.Option("--collection", "-c", help="Collection, repeatable.  [default: all]"),
-]
-ArtifactOption = Annotated[
-    Path | None,
-    typer.Option(metavar="DIR", help="Search an artifact instead; it is imported once."),
-]
-OwnOption = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="DIR", help="Prefer this artifact of your own if its revision and model match."
-    ),
-]
 SemanticOption = Annotated[
     bool, typer.Option("--semantic", help="Semantic search only; fails without an embedder.")
 ]
@@ -72,10 +51,6 @@ LiteralOption = Annotated[
 ]
 DebugOption = Annotated[
     bool, typer.Option("--debug", help="Print mode, model, timings and the reason of a fallback.")
-]
-FilterOption = Annotated[
-    str | None,
-    typer.Option("--filter", metavar="JSON", help='Filter, such as {"metadata.lang": "en"}.'),
 ]
 LimitOption = Annotated[
     int, typer.Option("--limit", "-k", "--k", min=1, help="Maximum number of results.")
@@ -92,19 +67,29 @@ MinScoreOption = Annotated[
 
 
 def query_options(function: Callable[..., None]) -> Callable[..., None]:
-    """Replace ``**options`` of a command by one option for each further field of search-query."""
+    """Replace ``**options`` of a command by the options of extensions and of the tool.
+
+    There is one for each field of search-query that the command does not declare, the last ones
+    before ``--debug``.
+    """
     *own, _ = inspect.signature(function, eval_str=True).parameters.values()
-    place = [each.name for each in own].index("debug")
-    own[place:place] = [
-        option.replace(kind=inspect.Parameter.POSITIONAL_OR_KEYWORD)
-        for option in derived_options(
-            QueryInput,
-            declared=_OWN,
-            flags=_FLAGS,
-            required={"collection": "*", "query": "any"},
-        )
+    last = [each.name for each in own].index("debug")
+    derived = derived_options(
+        QueryInput,
+        declared=_OWN,
+        flags=_FLAGS,
+        required={"collection": "*", "query": "any"},
+    )
+    placed = [
+        *((10 * index, option) for index, option in enumerate(own)),
+        *((each.place, option) for each in loaded().search_options for option in bundled(each)),
+        *((10 * last - 1, option) for option in derived),
     ]
-    function.__signature__ = inspect.Signature(own)  # type: ignore[attr-defined]
+    options = [option for _, option in sorted(placed, key=lambda each: each[0])]
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    function.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+        [option.replace(kind=kind) for option in options]
+    )
     return function
 
 
@@ -113,8 +98,6 @@ def query_options(function: Callable[..., None]) -> Callable[..., None]:
 def search(
     query: Annotated[str, typer.Argument(help="Query text.")],
     collection: AllCollectionsOption = None,
-    artifact: ArtifactOption = None,
-    own: OwnOption = None,
     k: LimitOption = 10,
     semantic: SemanticOption = False,
     keyword: Annotated[bool, typer.Option("--keyword", help="Keyword search only.")] = False,
@@ -124,10 +107,6 @@ def search(
     start: FromOption = None,
     end: Annotated[str | None, typer.Option("--to", metavar="DAY", help="Last such day.")] = None,
     literal: LiteralOption = False,
-    hops: Annotated[
-        int | None,
-        typer.Option(min=1, max=3, help="Graph expansion over this many links; see --graph."),
-    ] = None,
     debug: DebugOption = False,
     broker: BrokerOption = None,
     timeout: TimeoutOption = 60.0,
@@ -153,15 +132,8 @@ def search(
         ability-search search "slow queries" --max-per-source 1 --expand neighbors
         ability-search search "slow queries" --artifact hub/search --own own/search
     """
-    messages: list[str] = []
-    if artifact is not None or own is not None:
-        if artifact is None:
-            raise typer.BadParameter("requires --artifact", param_hint="--own")
-        if collection:
-            raise typer.BadParameter("not allowed with --collection", param_hint="--artifact")
-        name, messages = _choose_collection(broker, artifact, own, hidden=as_json)
-        collection = [name]
-    wanted = given(
+    added = _added(options)
+    wanted = {"collection": collection} | given(
         mode=_mode(semantic=semantic, keyword=keyword, hybrid=hybrid),
         min_score=min_score,
         filter=None if condition is None else json_object(condition, "--filter"),
@@ -170,113 +142,27 @@ def search(
     )
     if literal:
         wanted["understand"] = False
-    if hops is not None:
-        graph = wanted.get("graph")
-        wanted["graph"] = graph.model_copy(update={"hops": hops}) if graph else {"hops": hops}
+    warnings = [
+        text for each in added for text in each.apply(wanted, broker=broker, hidden=as_json)
+    ]
+    wanted["collection"] = all_or_named(wanted["collection"])
     found = with_client(
         broker,
         lambda tools: SearchClient.over(tools, timeout=timeout).query(
-            _collections(collection), query, limit=k, **wanted
+            query=query, limit=k, **wanted
         ),
     )
-    if messages:
-        found.warnings = [*messages, *(found.warnings or ())]
+    if warnings:
+        found.warnings = [*warnings, *(found.warnings or ())]
     _show(found, as_json=as_json, debug=debug)
 
 
-@command(app, "ask")
-def ask(
-    question: Annotated[str, typer.Argument(help="The question.")],
-    collection: AllCollectionsOption = None,
-    condition: FilterOption = None,
-    chat_model: Annotated[
-        str | None, typer.Option(help="Language model.  [default: answer_model]")
-    ] = None,
-    broker: BrokerOption = None,
-    timeout: TimeoutOption = 60.0,
-    as_json: JsonOption = False,
-) -> None:
-    """Answer a question from indexed texts, with citations that are checked.
-
-    A search finds passages, and the language model of the settings (expansion_*,
-    answer_*) answers from them. Each sentence is printed once it is checked:
-    sentences with numbers or names that are not in the passages are left out. Without
-    a language model, the passages are printed. Exit code 3 means that the sources do
-    not have the answer. --timeout applies to the search.
-
-    Example:
-        ability-search ask "when do the backups run?" -c docs
-        ability-search ask "who approved the budget?" --filter '{"metadata.year": 2026}' --json
-    """
-    from ability_search.extensions.answers.questions import AskInput, AskResult, Sentence
-    from ability_search.extensions.localstack.contexts import open_answerer
-
-    asked = AskInput(
-        query=question,
-        collection=_collections(collection),
-        filter=None if condition is None else json_object(condition, "--filter"),
-        chat_model=chat_model,
-    )
-
-    async def work(client: ToolClient) -> AskResult:
-        require_trusted(client.settings, os.environ, "expansion")
-
-        async def connect() -> Connection:
-            return client.connection
-
-        find = partial(client.call, "search-query", timeout=timeout)
-        async with (
-            open_answerer(client.settings, find, connect) as answerer,
-            aclosing(answerer.stream(asked)) as events,
-        ):
-            async for event in events:
-                if isinstance(event, AskResult):
-                    return event
-                if isinstance(event, Sentence) and not as_json:
-                    _print_sentence(event)
-        raise AssertionError("a stream ends with the whole answer")
-
-    answer = with_client(broker, work)
-    if as_json:
-        output.print_json(answer.model_dump(mode="json", by_alias=True, exclude_none=True))
-    else:
-        _print_sources(answer)
-    if answer.outcome == "not_in_sources":
-        raise typer.Exit(NOT_FOUND)
-
-
-def _print_sentence(sentence: Sentence) -> None:
-    text = output.plain(sentence.text, lines=True)
-    missing = output.plain(", ".join(sentence.missing or ()))
-    if sentence.support == "none":
-        why = f"not in the passages: {missing}" if missing else "no passage has its words"
-        output.stderr().print(f"[dim]left out: {text} ({why})[/dim]")
-        return
-    cited = output.plain("".join(f"[{number}]" for number in sentence.citations))
-    doubt = f" [dim](few words are in the passages: {missing})[/dim]"
-    shown = f"{text} [cyan]{cited}[/cyan]{doubt if sentence.support == 'partial' else ''}"
-    output.stdout().print(shown, soft_wrap=True)
-
-
-def _print_sources(answer: AskResult) -> None:
-    """Print the cited passages of an answer, or why there is none, and all passages."""
-    out = output.stdout()
-    for warning in answer.warnings or ():
-        output.warn(warning)
-    if answer.outcome == "answered":
-        out.print()
-        cited = {number for each in answer.sentences for number in each.citations}
-        for number in sorted(cited):
-            hit = answer.passages[number - 1]
-            place = output.plain(f"[{number}] {_place(hit)}  {hit.breadcrumb or hit.title}")
-            out.print(f"[cyan]{place}[/cyan]", soft_wrap=True)
-        return
-    if answer.outcome == "not_in_sources":
-        output.stderr().print(f"not in the sources: {output.plain(answer.reason)}")
-    else:
-        output.warn(f"no answer, only passages: {answer.reason}")
-        for number, hit in enumerate(answer.passages, start=1):
-            _print_hit(number, hit, stale=False)
+def _added(options: dict[str, Any]) -> list[SearchOptions]:
+    """Take the options of extensions out of those of the command."""
+    return [
+        each(**{field.name: options.pop(field.name) for field in fields(each)})
+        for each in loaded().search_options
+    ]
 
 
 @command(app, "similar")
@@ -354,23 +240,6 @@ def mark(
     output.stdout().print(f"marked {output.counted(sum(map(len, by_collection.values())), 'hit')}")
 
 
-def _choose_collection(
-    broker: str | None, artifact: Path, own: Path | None, *, hidden: bool
-) -> tuple[str, list[str]]:
-    """Return the collection to search for artifacts, and warnings about the choice."""
-    from ability_search.extensions.artifacts.transfer import with_artifacts
-
-    return with_artifacts(
-        broker, lambda _, artifacts: artifacts.choose_collection(artifact, own), hidden=hidden
-    )
-
-
-def _collections(names: Sequence[str] | None) -> str | list[str]:
-    if not names:
-        return "*"
-    return names[0] if len(names) == 1 else list(names)
-
-
 def _mode(**flags: bool) -> str | None:
     chosen = [name for name, wanted in flags.items() if wanted]
     if len(chosen) > 1:
@@ -380,7 +249,7 @@ def _mode(**flags: bool) -> str | None:
 
 
 def _show(found: Hits | Neighbours, *, as_json: bool, debug: bool = False) -> None:
-    stale = _stale(found.results)
+    stale = stale_chunks(found.results)
     if as_json:
         shown = found.model_dump(mode="json", by_alias=True, exclude_unset=True)
         for hit in shown["results"]:
@@ -388,7 +257,7 @@ def _show(found: Hits | Neighbours, *, as_json: bool, debug: bool = False) -> No
         output.print_json(shown)
     else:
         for place, hit in enumerate(found.results, start=1):
-            _print_hit(place, hit, stale=hit.chunk_id in stale)
+            print_hit(place, hit, stale=hit.chunk_id in stale)
         if isinstance(found, Hits) and debug:
             _print_debug(found)
         if not found.results:
@@ -397,83 +266,6 @@ def _show(found: Hits | Neighbours, *, as_json: bool, debug: bool = False) -> No
             _print_warnings(found)
     if not found.results:
         raise typer.Exit(NOT_FOUND)
-
-
-def _stale(hits: Sequence[Hit]) -> set[str]:
-    """Return the chunkIds of hits whose files were changed after they were indexed.
-
-    Sources are files of this directory or of one above it if at least half of a collection's hits
-    exist there.
-    """
-    by_collection: dict[str, list[Hit]] = {}
-    for hit in hits:
-        by_collection.setdefault(hit.chunk_id.partition(":")[0], []).append(hit)
-    stale = set()
-    here = Path.cwd()
-    for own in by_collection.values():
-        for root in (here, *here.parents):
-            files = [each for each in own if os.path.isfile(root / _file(each))]
-            if 2 * len(files) >= len(own):
-                stale |= {each.chunk_id for each in files if _is_newer(root / _file(each), each)}
-                break
-    return stale
-
-
-def _file(hit: Hit) -> str:
-    return hit.of or hit.source
-
-
-def _is_newer(file: Path, hit: Hit) -> bool:
-    if hit.created_at is None:
-        return False
-    return file.stat().st_mtime > datetime.fromisoformat(hit.created_at).timestamp()
-
-
-def _print_hit(place: int, hit: Hit, *, stale: bool) -> None:
-    out = output.stdout()
-    where = output.plain(_place(hit))
-    title = output.plain(hit.breadcrumb or hit.title)
-    out.print(
-        f"[bold]{place}.[/bold] [green]{hit.score:.3f}[/green] [cyan]{where}[/cyan]  {title}",
-    )
-    if hit.of:
-        out.print(f"   of {output.plain(hit.of)}", soft_wrap=True)
-    if stale:
-        out.print("   [yellow]changed since it was indexed[/yellow]")
-    for line in _snippet(hit).splitlines():
-        output.print_indented(out, line, 3)
-    scores = ", ".join(f"{name} {score:.3f}" for name, score in hit.scores.items())
-    out.print(f"   [dim]{output.plain(hit.chunk_id)}  {scores}[/dim]")
-    if hit.explain:
-        out.print(f"   [dim]{output.plain(json.dumps(hit.explain))}[/dim]")
-    out.print()
-
-
-def _place(hit: Hit) -> str:
-    """Return the source of a hit, with its page or its first line."""
-    if hit.page:
-        return f"{hit.source} p. {hit.page}"
-    return f"{hit.source}:{hit.start_line}" if hit.start_line else hit.source
-
-
-def _snippet(hit: Hit) -> str:
-    """Return the beginning of the text, or the text around the first match; mark matches."""
-    content, marks = hit.content, hit.highlights or []
-    begin = max(0, marks[0].start - _LEAD) if marks else 0
-    end = min(len(content), begin + _SNIPPET)
-    parts = ["..."] if begin else []
-    position = begin
-    for mark in marks:
-        if mark.start < position or mark.end > end:
-            continue
-        parts += [output.plain(content[position : mark.start], lines=True)]
-        match = output.plain(content[mark.start : mark.end], lines=True)
-        parts += [f"[bold yellow]{match}[/bold yellow]"]
-        position = mark.end
-    parts.append(output.plain(content[position:end], lines=True))
-    if end < len(content):
-        parts.append("...")
-    return "\n".join(line for line in "".join(parts).splitlines() if line.strip())
 
 
 def _print_debug(found: Hits) -> None:

@@ -43,9 +43,9 @@ from ability_search.extensions.evaluation.runs import (
     top_scores,
     write_run,
 )
-from ability_search.extensions.localstack.extras import require_extra
 from ability_search.filters.operands import instants
 from ability_search.index.index_fields import RebuildFields
+from ability_search.ops.extras import require_extra
 from ability_search.sync.trees import collection_name
 from ability_search.tools.inputs import QueryInput
 from kadi_client import NotConnected

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
+from dataclasses import dataclass
 from http import HTTPStatus
+from typing import Any
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -19,7 +22,7 @@ from ability_search.extensions.gateway import console
 from ability_search.extensions.gateway.event_stream import Streams
 from ability_search.extensions.gateway.middleware import Guard, RequestContext
 from ability_search.extensions.gateway.openapi import Operation
-from ability_search.extensions.gateway.operations import Handlers, operations
+from ability_search.extensions.gateway.operations import Handlers, own_operations
 from ability_search.extensions.gateway.problems import CLIENT_CLOSED_REQUEST, GATEWAY, problem
 from ability_search.extensions.gateway.request_bodies import checked_query
 from ability_search.tools.table import all_tools
@@ -36,8 +39,21 @@ _UNROUTED: Mapping[int, tuple[str, str]] = {
 Endpoint = Callable[[Request], Awaitable[Response]]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddedRoutes:
+    """The routes of an extension while they are open."""
+
+    operations: Sequence[Operation] = ()
+    state: Any = None
+    """First argument of the handlers of its operations."""
+    further: Sequence[Route] = ()
+    """Routes that OpenAPI does not describe."""
+    running: Callable[[], AbstractAsyncContextManager[None]] = nullcontext
+    """A context that is open while they are served."""
+
+
 def application(
-    handlers: Handlers, streams: Streams, *, host: str, mcp: ASGIApp | Endpoint
+    handlers: Handlers, streams: Streams, *, host: str, added: Sequence[AddedRoutes] = ()
 ) -> ASGIApp:
     """Return the application: all routes behind one guard.
 
@@ -45,22 +61,23 @@ def application(
         handlers: The handlers of the operations.
         streams: Application that serves /events.
         host: Address to listen on.
-        mcp: Application that serves /mcp.
+        added: Routes of extensions.
     """
     settings = handlers.settings
+    described = [(item, _endpoint(item, handlers) or streams) for item in own_operations()]
+    described += [
+        (item, _endpoint(item, e.state) or streams) for e in added for item in e.operations
+    ]
+    public = frozenset(item.path for item, _ in described if item.public)
     app = Starlette(
         routes=[
-            *(
-                Route(each.path, _endpoint(each, handlers) or streams, methods=[each.method])
-                for each in operations()
-            ),
-            Route("/tools/{name}", _answering(_unknown_tool), methods=["POST"]),
-            Route("/mcp", mcp, methods=["GET", "POST", "DELETE"]),
+            *(Route(item.path, endpoint, methods=[item.method]) for item, endpoint in described),
+            *(route for each in added for route in each.further),
+            Route("/tools/{name}", answering(_unknown_tool), methods=["POST"]),
             *console.routes(),
         ],
         exception_handlers={HTTPException: _unrouted, SearchError: _failed},
     )
-    public = frozenset(each.path for each in operations() if each.public)
     guarded = Guard(
         RequestContext(app), settings, host=host, open_paths=public, meter=handlers.meter
     )
@@ -76,7 +93,7 @@ def application(
     )
 
 
-def _endpoint(operation: Operation, handlers: Handlers) -> Endpoint | None:
+def _endpoint(operation: Operation, state: Any) -> Endpoint | None:
     handler = operation.handler
     if handler is None:
         return None
@@ -84,9 +101,9 @@ def _endpoint(operation: Operation, handlers: Handlers) -> Endpoint | None:
     async def endpoint(request: Request) -> Response:
         if operation.parameters is not None:
             checked_query(request.query_params, *operation.query)
-        return await handler(handlers, request)
+        return await handler(state, request)
 
-    return _answering(endpoint)
+    return answering(endpoint)
 
 
 async def _unknown_tool(request: Request) -> Response:
@@ -95,7 +112,7 @@ async def _unknown_tool(request: Request) -> Response:
     )
 
 
-def _answering(endpoint: Endpoint) -> Endpoint:
+def answering(endpoint: Endpoint) -> Endpoint:
     """Wrap an endpoint so that exceptions become problem responses."""
 
     async def answer(request: Request) -> Response:

@@ -2,29 +2,33 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Iterable, Mapping
-from contextlib import aclosing
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from http import HTTPStatus
-from typing import Any, Literal, TypeVar
+from importlib import import_module
+from itertools import chain
+from typing import Any, Literal
 
 import msgspec
 from pydantic import BaseModel, Field, RootModel
-from starlette.requests import ClientDisconnect, Request
-from starlette.responses import Response, StreamingResponse
+from starlette.requests import Request
+from starlette.responses import Response
 
 from ability_search.config.schema import Gateway
 from ability_search.edges.tool_calls import Caller, Observe, Unavailable
-from ability_search.errors import InvalidInput, NotFound
-from ability_search.extensions.answers.answerer import EVENTS, Answerer
-from ability_search.extensions.answers.questions import AskInput, AskResult
+from ability_search.errors import InvalidInput
+from ability_search.extension import loaded
 from ability_search.extensions.gateway import event_stream
 from ability_search.extensions.gateway.network_state import ComponentStates
 from ability_search.extensions.gateway.openapi import Operation, document
-from ability_search.extensions.gateway.request_bodies import Fields, fields_of, read_json
+from ability_search.extensions.gateway.request_bodies import (
+    Fields,
+    fields_of,
+    read_json,
+    while_connected,
+)
 from ability_search.extensions.gateway.shortcuts import (
     INGEST,
     SEARCH,
@@ -38,7 +42,6 @@ from ability_search.extensions.gateway.shortcuts import (
     searched,
     uploaded,
 )
-from ability_search.extensions.notes.graph_analysis import GraphAnalysis
 from ability_search.ops.http_access import JSON
 from ability_search.ops.metrics.meter import Meter
 from ability_search.ops.metrics.metric_table import GATEWAY_CALL_SECONDS, GATEWAY_CALLS
@@ -47,14 +50,11 @@ from ability_search.tools.table import BY_NAME, all_tools
 from ability_search.tools.tool_row import ToolRow
 from ability_search.wire import Result
 from kadi_client import KadiError
-from kadi_client.messages import encode
 
 _BROKER_SECONDS = 5.0
 _NUMBER = re.compile(r"[0-9]{1,9}")
 _PROVIDER = {"agent_id": "agentId", "name": "displayName"}
 """Field of a provider -> its name in the broker's listing."""
-
-T = TypeVar("T")
 
 
 class ComponentHealth(Result):
@@ -107,7 +107,6 @@ class Handlers:
     """
 
     caller: Caller
-    answerer: Answerer
     settings: Gateway
     meter: PrometheusMeter
     states: ComponentStates
@@ -121,7 +120,7 @@ class Handlers:
     async def files(self, request: Request) -> Response:
         """POST /files."""
         work = self._indexed(await read_json(request, self.max_values))
-        return Response(msgspec.json.encode(await _while_connected(request, work)), media_type=JSON)
+        return Response(msgspec.json.encode(await while_connected(request, work)), media_type=JSON)
 
     async def _indexed(self, body: bytes) -> dict[str, Any]:
         tool_input, failed = await uploaded(body, self.read_file)
@@ -135,30 +134,6 @@ class Handlers:
     async def graph_search(self, request: Request) -> Response:
         """POST /graph-search."""
         return await self.call(request, SEARCH, graph_searched(await self.fields(request)))
-
-    async def analysis(self, request: Request) -> Response:
-        """GET /collections/{name}/graph."""
-        name = request.path_params["name"]
-        tool_input = {"collection": name, "include": ["graph"]}
-        found = await _while_connected(request, self.caller.read("notes-overview", tool_input))
-        if found.get("graph") is None:
-            raise NotFound("analysis", name, hint="Call notes-analyze.")
-        return Response(msgspec.json.encode(found["graph"]), media_type=JSON)
-
-    async def ask(self, request: Request) -> Response:
-        """POST /ask."""
-        fields = searched(await self.fields(request))
-        asked = AskInput.model_validate_json(encode(fields))
-        if event_stream.MEDIA_TYPE not in request.headers.get("accept", ""):
-            return _json(await _while_connected(request, self.answerer.answer(asked)))
-        events = self.answerer.stream(asked)
-        # Before the response begins, so that a failure of the search has its status.
-        first = await _while_connected(request, anext(events))
-        return StreamingResponse(
-            _answer_frames(first, events),
-            headers=event_stream.HEADERS,
-            media_type=event_stream.MEDIA_TYPE,
-        )
 
     async def collections(self, request: Request) -> Response:
         """GET /collections."""
@@ -226,7 +201,7 @@ class Handlers:
 
     async def call(self, request: Request, tool: str, tool_input: Mapping[str, Any]) -> Response:
         """Call a tool and return its result; disconnecting cancels the call."""
-        answer = await _while_connected(request, self.caller.call(tool, tool_input))
+        answer = await while_connected(request, self.caller.call(tool, tool_input))
         return Response(bytes(answer), media_type=JSON)
 
 
@@ -243,13 +218,13 @@ def _tool(row: ToolRow) -> Operation:
         body=row.params,
         parameters={},
         responses={200: (_RESULT, row.result)},
-        errors=_CALL_ERRORS,
+        errors=CALL_ERRORS,
     )
 
 
 _RESULT = "The result of the tool."
-_READ_ERRORS = ("invalid_input", "not_found", "internal", "timeout")
-_CALL_ERRORS = (
+READ_ERRORS = ("invalid_input", "not_found", "internal", "timeout")
+CALL_ERRORS = (
     *("invalid_input", "forbidden_path", "not_found", "model_mismatch", "too_large"),
     *("unsupported_media_type", "internal", "timeout"),
 )
@@ -294,19 +269,6 @@ _OPERATIONS: tuple[Operation, ...] = (
         body=GraphSearchInput,
     ),
     Operation(
-        path="/ask",
-        name="ask",
-        summary="Answer a question",
-        description="Answer a question from the passages that a search finds, with citations that"
-        " are checked. With `Accept: text/event-stream` the answer is streamed: `passages`, a"
-        " `sentence` each, and `answer`, which is the whole result.",
-        handler=Handlers.ask,
-        body=AskInput,
-        parameters={},
-        responses={200: ("The answer, or why there is none.", AskResult)},
-        errors=_CALL_ERRORS,
-    ),
-    Operation(
         path="/collections",
         name="collections",
         summary=_LIST.title,
@@ -314,7 +276,7 @@ _OPERATIONS: tuple[Operation, ...] = (
         handler=Handlers.collections,
         parameters={},
         responses={200: (_RESULT, _LIST.result)},
-        errors=_READ_ERRORS,
+        errors=READ_ERRORS,
     ),
     Operation(
         path="/collections/{name}",
@@ -328,17 +290,7 @@ _OPERATIONS: tuple[Operation, ...] = (
             "cursor": {**_INFO_FIELDS["cursor"], "type": "string"},
         },
         responses={200: (_RESULT, _INFO.result)},
-        errors=_READ_ERRORS,
-    ),
-    Operation(
-        path="/collections/{name}/graph",
-        name="collectionGraph",
-        summary="Analysis of a collection's graph",
-        description="The last analysis, made by `notes-analyze`.",
-        handler=Handlers.analysis,
-        parameters={"name": _INFO_FIELDS["collection"]},
-        responses={200: ("The analysis.", GraphAnalysis)},
-        errors=_READ_ERRORS,
+        errors=READ_ERRORS,
     ),
     Operation(
         path="/health",
@@ -408,9 +360,15 @@ _OPERATIONS: tuple[Operation, ...] = (
 
 
 @cache
-def operations() -> tuple[Operation, ...]:
-    """Return the operations of the gateway, in the order of the OpenAPI document."""
+def own_operations() -> tuple[Operation, ...]:
+    """Return the operations of the gateway itself, in the order of the OpenAPI document."""
     return (*map(_tool, all_tools()), *_OPERATIONS)
+
+
+def all_operations() -> list[Operation]:
+    """Return the operations of the gateway, and those that extensions add."""
+    added = (import_module(name).OPERATIONS for name in loaded().routes)
+    return [*own_operations(), *chain.from_iterable(added)]
 
 
 def call_observer(meter: Meter) -> Observe:
@@ -426,7 +384,7 @@ def call_observer(meter: Meter) -> Observe:
 @cache
 def openapi_document(*, secured: bool) -> dict[str, Any]:
     """Return the OpenAPI document of the gateway; ``secured`` if it requires a token."""
-    return document(operations(), secured=secured)
+    return document(all_operations(), secured=secured)
 
 
 def network_tools(listed: Iterable[Mapping[str, Any]]) -> NetworkTools:
@@ -458,39 +416,3 @@ def _number(field: str, text: str) -> int:
 def _json(value: BaseModel, *, status: int = HTTPStatus.OK) -> Response:
     body = value.model_dump_json(by_alias=True, exclude_none=True)
     return Response(body, status_code=status, media_type=JSON)
-
-
-async def _answer_frames(first: Result, events: AsyncGenerator[Result]) -> AsyncIterator[bytes]:
-    async with aclosing(events):
-        yield _answer_frame(first)
-        async for event in events:
-            yield _answer_frame(event)
-
-
-def _answer_frame(event: Result) -> bytes:
-    data = event.model_dump_json(by_alias=True, exclude_none=True).encode()
-    return event_stream.frame(EVENTS[type(event)], data)
-
-
-async def _while_connected(request: Request, work: Awaitable[T]) -> T:
-    """Return the result of ``work``; disconnecting cancels it. The request body must be read.
-
-    Raises:
-        ClientDisconnect: if the client disconnected.
-    """
-    answer = asyncio.ensure_future(work)
-    gone = asyncio.ensure_future(_disconnect(request))
-    try:
-        await asyncio.wait({answer, gone}, return_when=asyncio.FIRST_COMPLETED)
-        if answer.done():
-            return answer.result()
-        raise ClientDisconnect
-    finally:
-        answer.cancel()
-        gone.cancel()
-        await asyncio.gather(answer, gone, return_exceptions=True)
-
-
-async def _disconnect(request: Request) -> None:
-    while (await request.receive())["type"] != "http.disconnect":
-        pass

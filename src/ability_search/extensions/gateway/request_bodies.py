@@ -1,12 +1,15 @@
-"""Reading of requests: JSON bodies, whose members are passed on undecoded, and query strings."""
+"""Requests: JSON bodies, whose members are passed on undecoded, query strings, and their end."""
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Awaitable
 from difflib import get_close_matches
+from typing import TypeVar
 
 import msgspec
 from starlette.datastructures import QueryParams
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 
 from ability_search.errors import InvalidInput, TooLarge
 from ability_search.ops.http_access import check_json
@@ -15,6 +18,8 @@ from kadi_client.messages import has_more_values, without_halves
 
 Fields = dict[str, Raw]
 """A JSON object with undecoded members."""
+
+T = TypeVar("T")
 
 _FIELDS = msgspec.json.Decoder(Fields)
 _PARAMETERS = "GET /openapi.json lists all parameters; tools take their input in the body."
@@ -71,3 +76,27 @@ def checked_query(query: QueryParams, *known: str) -> QueryParams:
             hint = f"Did you mean {nearest[0]}?" if nearest else _PARAMETERS
             raise InvalidInput(name, "no such parameter", hint=hint)
     return query
+
+
+async def while_connected(request: Request, work: Awaitable[T]) -> T:
+    """Return the result of ``work``; disconnecting cancels it. The request body must be read.
+
+    Raises:
+        ClientDisconnect: if the client disconnected.
+    """
+    answer = asyncio.ensure_future(work)
+    gone = asyncio.ensure_future(_disconnect(request))
+    try:
+        await asyncio.wait({answer, gone}, return_when=asyncio.FIRST_COMPLETED)
+        if answer.done():
+            return answer.result()
+        raise ClientDisconnect
+    finally:
+        answer.cancel()
+        gone.cancel()
+        await asyncio.gather(answer, gone, return_exceptions=True)
+
+
+async def _disconnect(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass

@@ -11,8 +11,8 @@ from itertools import islice
 from typing import NamedTuple
 
 from ability_search.documents import Document, Passage
-from ability_search.extensions.answers.answer_lines import answer_lines
 from ability_search.extensions.kinds.extracted_kinds import Statement
+from ability_search.providers.chat import answer_lines
 
 MOST_CHARACTERS = 8000
 """Maximum characters of a document that are sent to the model in one request."""

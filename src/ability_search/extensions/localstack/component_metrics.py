@@ -1,19 +1,13 @@
-"""Metrics of a component: the meter of its process, and the gauges of its broker or engine."""
+"""Metrics of the local components: the gauges of a broker, an engine and models."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
+from typing import TYPE_CHECKING
 
-from ability_search import __version__
-from ability_search.config.schema import Settings
 from ability_search.ops.metrics import metric_table
-from ability_search.ops.metrics.meter import UNMETERED, Meter
-from kadi_client import Brokers, Connection
+from ability_search.ops.metrics.meter import Meter
 from kadi_client.provider import OK
 from kadi_client.slots import FairSlots
 
@@ -40,44 +34,6 @@ _BROKER_COUNTS: Mapping[metric_table.Metric, Mapping[tuple[str, ...], str]] = {
 }
 """Metric -> its label values -> the broker's name of the count."""
 _FATES = ("completed", "failed", "timed_out", "cancelled", "provider_lost")
-
-
-@dataclass(frozen=True, slots=True)
-class Metering:
-    """The meter of a component and the address of its metrics."""
-
-    meter: Meter = UNMETERED
-    details: Mapping[str, Any] = field(default_factory=dict)
-    """Details for a supervising parent: ``metrics``, the address, and ``metricsPort``."""
-
-
-@asynccontextmanager
-async def metered(
-    settings: Settings, component: metric_table.ComponentName
-) -> AsyncIterator[Metering]:
-    """Record the metrics of this process and serve them, if the settings name a port.
-
-    Raises:
-        ConfigurationError: if the port cannot be bound, or the settings do not allow serving it.
-    """
-    own = settings.metrics
-    if own.port is None:
-        yield Metering()
-        return
-    from ability_search.ops.metrics.prometheus_meter import PrometheusMeter, serve_metrics
-
-    meter = PrometheusMeter(component, __version__)
-    token = own.token.get_secret_value() if own.token else None
-    async with serve_metrics(meter.text, own.host, own.port, token=token) as url:
-        yield Metering(meter, {"metrics": url, "metricsPort": urlsplit(url).port})
-
-
-def watch_calls(
-    meter: Meter, component: metric_table.ComponentName, connection: Connection | Brokers
-) -> None:
-    """Measure the calls queued for a component's own tools, if it has any."""
-    if component in metric_table.CALLS_WAITING.components:
-        meter.watch(metric_table.CALLS_WAITING, lambda: {(): connection.calls_waiting})
 
 
 def watch_broker(meter: Meter, broker: Broker) -> None:

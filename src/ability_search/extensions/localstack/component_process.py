@@ -22,6 +22,7 @@ from typing import Any
 from ability_search.config.setting_fields import Url, has_credentials
 from ability_search.config.settings_table import SPECS, Spec
 from ability_search.errors import SearchError
+from ability_search.extension import loaded
 from kadi_client.backoff import Backoff
 
 log = logging.getLogger(__name__)
@@ -50,16 +51,8 @@ WITHHELD = "withheld"
 """Replaces a secret, so that the component does not search secrets.toml for it: another program
 may have encrypted it there and put the plain text into the environment."""
 
-_ALL = {"metrics", "tracing"}
-_NEEDS = {
-    "backplane": _ALL,
-    "broker": _ALL | {"local_broker"},
-    "database": _ALL | {"broker", "arcadedb"},
-    "models": _ALL | {"broker", "models"},
-    "gateway": _ALL | {"broker", "gateway"},
-    "worker": _ALL | {"broker", "deployment", "embedding", "reranker", "expansion"},
-}
-"""The groups of settings whose secrets a component uses."""
+_OF_ALL = frozenset({"metrics", "tracing"})
+"""The groups of settings whose secrets every component uses."""
 
 Notify = Callable[[str], None]
 
@@ -258,7 +251,7 @@ def child_environ(
     Secrets that it does not use are replaced by ``WITHHELD``, or left out if no file can hold them;
     addresses lose their credentials.
     """
-    needs = _NEEDS[component.partition("-")[0]]
+    needs = _OF_ALL | loaded().components[component.partition("-")[0]].groups
     child = {**environ, **changes}
     for spec in SPECS:
         if spec.group not in needs:

@@ -1,4 +1,4 @@
-"""Each component as a context that runs it: broker, database, models, worker, gateway."""
+"""Each component as a context that runs it: broker, database, models, worker."""
 
 from __future__ import annotations
 
@@ -6,19 +6,14 @@ import asyncio
 import logging
 import os
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
-from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ability_search import __version__
 from ability_search.config.schema import Settings
-from ability_search.edges.tool_calls import Caller, LiveConnection
-from ability_search.errors import ConfigurationError, InvalidInput, first_failure
-from ability_search.extensions.gateway.network_state import ComponentStates
+from ability_search.errors import ConfigurationError, first_failure
+from ability_search.extensions.cli.component_run import Component
 from ability_search.extensions.localstack.component_metrics import (
     ModelObserver,
     watch_broker,
@@ -26,25 +21,18 @@ from ability_search.extensions.localstack.component_metrics import (
     watch_engine,
     watch_models,
 )
-from ability_search.extensions.localstack.extras import (
-    EXTRAS,
-    install_command,
-    missing_modules,
-    require_extra,
-    require_nats_server,
-)
 from ability_search.extensions.localstack.served_models import models_config
 from ability_search.network import component_key, part_connection
+from ability_search.ops.extras import (
+    install_command,
+    require_extra,
+)
 from ability_search.ops.locks import locked
 from ability_search.ops.metrics.call_metrics import metered_tools
 from ability_search.ops.metrics.meter import UNMETERED, Meter
-from ability_search.tools.table import all_tools, needed_tools
-from kadi_client import Brokers, Connection, Identity
+from kadi_client import Identity
 
 if TYPE_CHECKING:
-    from ability_search.extensions.answers.answerer import Answerer, Search
-    from ability_search.extensions.gateway.shortcuts import FileParts
-    from ability_search.files.isolated_reader import Extractor
     from kadi_localnet.database.backend import Backend
 
 log = logging.getLogger(__name__)
@@ -53,21 +41,6 @@ _MIB = 1024 * 1024
 _STUCK = 70
 """Exit code of a database ability whose engine does not answer any more."""
 _TOKEN_BYTES = 32
-
-_WORKER_SECONDS = 10.0
-"""Seconds that a request to the gateway waits for a restarting worker."""
-_BROKER_SECONDS = 1.0
-"""Seconds that a request to the gateway waits for a disconnected broker."""
-
-
-@dataclass(frozen=True, slots=True)
-class Component:
-    """A running component."""
-
-    details: Mapping[str, Any] = field(default_factory=dict)
-    """Details for a supervising parent: ``address`` (for display), ``url``, ``port``."""
-    connection: Connection | Brokers | None = None
-    """Its connection to the network."""
 
 
 @asynccontextmanager
@@ -79,6 +52,7 @@ async def open_backplane(
     Raises:
         ConfigurationError: if nats-server is missing or does not start, or has ended.
     """
+    from ability_search.extensions.localstack.local_stack import require_nats_server
     from kadi_localnet.broker import BackplaneLost
     from kadi_localnet.broker.nats_server import run_nats_server
 
@@ -355,163 +329,3 @@ async def open_search(
         settings, base=Path.cwd(), connect_timeout=wait, meter=meter
     ) as connection:
         yield Component({"address": "search-* tools"}, connection)
-
-
-@asynccontextmanager
-async def open_gateway(
-    settings: Settings,
-    meter: Meter = UNMETERED,
-    *,
-    host: str | None = None,
-    port: int | None = None,
-    wait: float,
-) -> AsyncIterator[Component]:
-    """Run the gateway: the tools over HTTP, and over MCP if that extra is installed.
-
-    The default address is that of the settings.
-
-    Raises:
-        ConfigurationError: if the extra is missing, or the address cannot be bound.
-        KadiError: if the broker cannot be reached.
-    """
-    require_extra("gateway")
-    from ability_search.extensions.gateway.event_stream import Streams
-    from ability_search.extensions.gateway.gateway import application
-    from ability_search.extensions.gateway.operations import Handlers, call_observer
-    from ability_search.ops.http_server import serve_http
-    from ability_search.ops.metrics.prometheus_meter import PrometheusMeter
-
-    own = settings.gateway
-    host = own.host if host is None else host
-    port = own.port if port is None else port
-    live = LiveConnection(patience=_BROKER_SECONDS)
-    # The gateway serves /metrics itself, also where no metrics port is configured.
-    recorded = (
-        meter if isinstance(meter, PrometheusMeter) else PrometheusMeter("gateway", __version__)
-    )
-    caller = Caller(live, timeout=own.timeout, observe=call_observer(recorded))
-    streams = Streams(live)
-    needed = needed_tools(
-        memory=settings.database.memory, models_api=settings.embedding.transport == "api"
-    )
-    reader = _FileReader(settings)
-    states = ComponentStates(live, needed)
-    patience = dict.fromkeys((row.name for row in all_tools()), _WORKER_SECONDS)
-    connection = part_connection(settings, "gateway", connect_timeout=wait, patience=patience)
-    token = own.token.get_secret_value() if own.token else None
-    async with AsyncExitStack() as stack:
-        # Closed last: requests in progress need it.
-        stack.push_async_callback(connection.close)
-        stack.callback(reader.close)
-        answerer = await stack.enter_async_context(
-            open_answerer(settings, partial(caller.read, "search-query"), live.connection)
-        )
-        mcp = None
-        if not missing_modules(EXTRAS["mcp"]):
-            from ability_search.extensions.mcp.mcp_server import McpEndpoint
-
-            mcp = McpEndpoint(
-                caller, answerer, max_bytes=own.request_bytes, profile=own.mcp_profile
-            )
-        handlers = Handlers(
-            caller, answerer, own, recorded, states, reader.read, settings.limits.values
-        )
-        app = application(handlers, streams, host=host, mcp=mcp or _no_mcp)
-        url = await stack.enter_async_context(
-            serve_http(app, host, port, token=token, prefix="gateway")
-        )
-        if mcp is not None:
-            await stack.enter_async_context(mcp.running())
-        stack.callback(streams.close)
-        await connection.open()
-        live.use(connection)
-        details = {"address": url, "url": url, "port": int(url.rpartition(":")[2])}
-        yield Component(details, connection)
-
-
-@asynccontextmanager
-async def open_answerer(
-    settings: Settings,
-    search: Search,
-    connect: Callable[[], Awaitable[Connection]],
-) -> AsyncIterator[Answerer]:
-    """Yield the service that answers questions with the configured language model.
-
-    Args:
-        settings: The settings.
-        search: Calls search-query.
-        connect: Returns the connection to the network, on which a model manager may be.
-
-    Raises:
-        ConfigurationError: if the model is behind an API whose address is missing.
-    """
-    from ability_search.extensions.answers.answerer import Answerer
-    from ability_search.worker import ModelServers
-
-    async def invoke(
-        tool: str,
-        tool_input: Mapping[str, Any],
-        *,
-        timeout: float = 30.0,
-        target_agent: str | None = None,
-    ) -> Any:
-        connection = await connect()
-        return await connection.invoke(tool, tool_input, timeout=timeout, target_agent=target_agent)
-
-    async def providers(tool: str) -> frozenset[str]:
-        return await (await connect()).providers(tool)
-
-    async with ModelServers(settings, invoke, providers=providers).chat() as chat:
-        yield Answerer(search, chat, settings.answers)
-
-
-class _FileReader:
-    """Reads files that are sent to the gateway, one at a time."""
-
-    def __init__(self, settings: Settings) -> None:
-        self._settings = settings
-        self._extractor: Extractor | None = None
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="files")
-
-    async def read(self, name: str, data: bytes) -> FileParts:
-        """Return the documents of a file, and its unread parts; that of an empty file is blank.
-
-        Raises:
-            InvalidInput: if the text cannot be read, or may hold a secret.
-        """
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._thread, self._read, name, data)
-
-    def _read(self, name: str, data: bytes) -> FileParts:
-        from ability_search.documents import Document
-        from ability_search.files.credentials import holds_credentials
-        from ability_search.files.file_documents import File, open_extractor
-        from ability_search.files.selection import SECRET, is_secret
-        from ability_search.sync.upload import wire_document
-        from ability_search.text import loaders
-
-        if is_secret(name) or holds_credentials(data):
-            raise InvalidInput(name, SECRET)
-        if self._extractor is None:
-            self._extractor = open_extractor(self._settings)
-        try:
-            file = File(name, data, loaders.format_of(name, data))
-            found = self._extractor.extract(name, data, file.format)
-        except loaders.Unreadable as exc:
-            if str(exc) != loaders.EMPTY:
-                raise InvalidInput(name, str(exc)) from exc
-            return [wire_document(Document(name, name, ""))], ()
-        documents, unread = file.documents(found)
-        return list(map(wire_document, documents)), [(each.path, each.reason) for each in unread]
-
-    def close(self) -> None:
-        """End a read in progress."""
-        self._thread.shutdown(wait=False, cancel_futures=True)
-        if self._extractor is not None:
-            self._extractor.close()
-
-
-async def _no_mcp(_: Any) -> Any:
-    from ability_search.extensions.gateway.problems import NotInstalled
-
-    raise NotInstalled("the extra 'mcp' is not installed", hint=f"Run: {install_command('mcp')}")

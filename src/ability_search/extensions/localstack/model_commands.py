@@ -11,6 +11,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeR
 from ability_search.extensions.cli import output
 from ability_search.extensions.cli.app import app, command, new_group
 from ability_search.extensions.cli.clients import client_settings
+from ability_search.extensions.cli.component_run import serve as serve_component
 from ability_search.extensions.cli.parameters import (
     JsonOption,
     SupervisedOption,
@@ -18,7 +19,6 @@ from ability_search.extensions.cli.parameters import (
     port_option,
 )
 from ability_search.extensions.localstack.served_models import models_config, pull_model, reranks
-from ability_search.extensions.localstack.services import serve as serve_component
 
 group = new_group("Serve embedding and reranking models (the default), list them, or pull more.")
 app.add_typer(group, name="models", invoke_without_command=True)

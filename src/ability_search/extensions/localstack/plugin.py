@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ability_search.extension import Command, hookimpl
+from ability_search.extension import Command, StackComponent, hookimpl
 
 
 @hookimpl
@@ -18,10 +18,36 @@ def register_commands() -> Sequence[Command]:
         Command("down", "ability_search.extensions.localstack.stack_commands", 50),
         Command("prune", "ability_search.extensions.localstack.stack_commands", 60),
         Command("doctor", "ability_search.extensions.localstack.diagnosis", 70),
-        Command("gateway", "ability_search.extensions.localstack.services", 300),
         Command("worker", "ability_search.extensions.localstack.services", 310),
         Command("broker", "ability_search.extensions.localstack.services", 320),
         Command("backplane", "ability_search.extensions.localstack.services", 330),
         Command("database", "ability_search.extensions.localstack.services", 340),
         Command("models", "ability_search.extensions.localstack.model_commands", 350),
+    )
+
+
+@hookimpl
+def register_components() -> Sequence[StackComponent]:
+    """Return the components of the stack."""
+    from ability_search.tools.table import NEEDED_TOOLS
+
+    worker = frozenset({"broker", "deployment", "embedding", "reranker", "expansion"})
+    return (
+        StackComponent("backplane", 10, ("backplane",), frozenset()),
+        StackComponent("broker", 20, ("broker",), frozenset({"local_broker"})),
+        StackComponent(
+            "database",
+            30,
+            ("database",),
+            frozenset({"broker", "arcadedb"}),
+            NEEDED_TOOLS["database"],
+        ),
+        StackComponent(
+            "models",
+            40,
+            ("models", "serve"),
+            frozenset({"broker", "models"}),
+            NEEDED_TOOLS["models"],
+        ),
+        StackComponent("worker", 50, ("worker",), worker, NEEDED_TOOLS["worker"]),
     )

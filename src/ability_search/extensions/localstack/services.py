@@ -1,11 +1,9 @@
-"""`worker`, `broker`, `database`, `gateway`: run one component in this process."""
+"""`worker`, `broker`, `database`: run one component in this process."""
 
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
-import sys
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -15,27 +13,16 @@ import typer
 from ability_search.client.tool_client import find_target, require_shared
 from ability_search.config.loader import load_settings
 from ability_search.config.schema import Settings
-from ability_search.extensions.cli.app import app, command, explain
-from ability_search.extensions.cli.parameters import SupervisedOption, WaitOption, port_option
-from ability_search.extensions.localstack.component_metrics import metered
-from ability_search.extensions.localstack.component_run import (
-    Complete,
-    Opener,
-    announce,
+from ability_search.extensions.cli.app import app, command
+from ability_search.extensions.cli.component_run import (
+    metered,
     prepare,
-    run_component,
+    serve,
     traced,
 )
-from ability_search.extensions.localstack.lifecycle import run_until_stopped
-from ability_search.ops.metrics.metric_table import ComponentName
+from ability_search.extensions.cli.lifecycle import run_until_stopped
+from ability_search.extensions.cli.parameters import SupervisedOption, WaitOption, port_option
 from kadi_client import serve_stdio
-
-if sys.platform == "win32":
-    from asyncio import new_event_loop
-else:
-    from uvloop import new_event_loop
-
-log = logging.getLogger(__name__)
 
 # Each command imports the modules that do the work, so that other commands start faster.
 
@@ -168,60 +155,3 @@ def database(wait: WaitOption = 30.0, supervised: SupervisedOption = False) -> N
     from ability_search.extensions.localstack.contexts import open_database
 
     serve("database", partial(open_database, wait=wait), supervised=supervised)
-
-
-@command(app, "gateway")
-def gateway(
-    host: Annotated[
-        str | None,
-        typer.Option("--host", help="Address to listen on.  [default: gateway_host]"),
-    ] = None,
-    port: Annotated[
-        int | None,
-        port_option("--port", "Port to listen on, 0 for a free one.  [default: gateway_port]"),
-    ] = None,
-    wait: WaitOption = 30.0,
-    supervised: SupervisedOption = False,
-) -> None:
-    """Serve the tools over HTTP, and over MCP at /mcp, until stopped.
-
-    GET /openapi.json describes the routes. To listen on an address other than
-    loopback, set the bearer token SEARCH_GATEWAY_TOKEN; callers must send it.
-
-    Example:
-        ability-search gateway --port 8070
-    """
-    from ability_search.extensions.localstack.contexts import open_gateway
-
-    opener = partial(open_gateway, host=host, port=port, wait=wait)
-    serve("gateway", opener, supervised=supervised)
-
-
-def serve(
-    name: ComponentName,
-    open_component: Opener,
-    *,
-    supervised: bool,
-    complete: Complete | None = None,
-) -> None:
-    """Run a component until a signal or, if supervised, until standard input ends.
-
-    Raises:
-        SearchError, KadiError: if it does not start; a supervised component reports that and exits.
-    """
-    try:
-        # The environment of a supervised component names its networks, which it must not leave.
-        settings = prepare(name, join=not supervised and name not in ("backplane", "broker"))
-        work = run_component(
-            name, settings, open_component, supervised=supervised, complete=complete
-        )
-        with asyncio.Runner(loop_factory=new_event_loop) as runner:
-            runner.run(run_until_stopped(work, supervised))
-    except Exception as exc:
-        if not supervised:
-            raise
-        report = explain(exc)
-        announce({"error": report.text, "hint": report.hint})
-        if report.unexpected:
-            log.error("%s", report.text, exc_info=exc)
-        raise typer.Exit(1) from exc

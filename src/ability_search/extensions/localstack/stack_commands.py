@@ -13,20 +13,22 @@ from urllib.parse import urlsplit
 
 import typer
 
+from ability_search.config.running_stack import RunningStack, read_running
 from ability_search.config.schema import Settings
 from ability_search.config.setting_fields import Url
 from ability_search.errors import InvalidInput
+from ability_search.extension import loaded
 from ability_search.extensions.cli import output
 from ability_search.extensions.cli.app import FAILED, NOT_FOUND, app, command
 from ability_search.extensions.cli.clients import client_settings
+from ability_search.extensions.cli.component_run import prepare
+from ability_search.extensions.cli.lifecycle import stop_signals
 from ability_search.extensions.cli.parameters import DataDirOption, JsonOption, port_option
-from ability_search.extensions.localstack.component_run import prepare
-from ability_search.extensions.localstack.data_directory import RunningStack, read_running, released
-from ability_search.extensions.localstack.extras import EXTRAS, install_command, missing_modules
-from ability_search.extensions.localstack.lifecycle import stop_signals
+from ability_search.extensions.localstack.data_directory import released
 from ability_search.extensions.localstack.local_stack import check_ports, make_plan, new_stack
-from ability_search.extensions.localstack.supervisor import Plan
+from ability_search.extensions.localstack.supervisor import OWN, Plan
 from ability_search.ops import logs
+from ability_search.ops.extras import EXTRAS, install_command, missing_modules
 
 _DOWN_SECONDS = 90.0
 _RESTART_SECONDS = 60.0
@@ -123,13 +125,13 @@ def up(
         data_dir=data_dir or settings.files.data_dir,
         port=None if no_broker else port,
         models_port=models_port,
-        gateway_port=None if no_gateway or _lacks_gateway() else gateway_port,
         metrics_port=(settings.metrics.port or 0) if metrics_port is None else metrics_port,
         log_level=log_level,
         brokers=brokers,
         workers=workers,
         database=not (no_database or memory),
         models=not no_models,
+        added=added_ports(None if no_gateway else gateway_port),
         environ={"SEARCH_DATABASE_MEMORY": "true"} if memory else None,
     )
     asyncio.run(_up(settings, plan, began))
@@ -141,12 +143,23 @@ def _shows_log(settings: Settings, verbose: bool) -> bool:
     return verbose or "SEARCH_LOG_LEVEL" in os.environ or settings.logging.format == "json"
 
 
-def _lacks_gateway() -> bool:
-    """Return whether the gateway is not installed; warn, so that the stack runs without it."""
-    missing = missing_modules(EXTRAS["gateway"])
-    if missing:
-        output.warn(f"no gateway: {', '.join(missing)} missing. Run: {install_command('gateway')}")
-    return bool(missing)
+def added_ports(gateway_port: int | None) -> dict[str, int]:
+    """Return the ports of the components of other extensions; ``None`` for no gateway.
+
+    Warn of those that are not installed, so that the stack runs without them.
+    """
+    ports = {}
+    for name, each in loaded().components.items():
+        port = gateway_port if name == "gateway" else 0
+        if name in OWN or port is None:
+            continue
+        missing = missing_modules(EXTRAS[each.extra]) if each.extra else ()
+        if each.extra and missing:
+            command = install_command(each.extra)
+            output.warn(f"no {name}: {', '.join(missing)} missing. Run: {command}")
+        else:
+            ports[name] = port
+    return ports
 
 
 async def _up(settings: Settings, plan: Plan, began: float) -> None:

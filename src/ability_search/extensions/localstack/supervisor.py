@@ -12,24 +12,23 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from ability_search.errors import ConfigurationError, first_failure
-from ability_search.extensions.localstack.component_process import (
-    ComponentProcess,
-    Notify,
-    child_environ,
-)
-from ability_search.extensions.localstack.data_directory import (
+from ability_search.config.running_stack import (
     CLIENT,
     JOINED_WORKER,
     RunningComponent,
     RunningStack,
     identity_file,
-    remove_running,
-    write_running,
 )
+from ability_search.errors import ConfigurationError, first_failure
+from ability_search.extension import loaded
+from ability_search.extensions.localstack.component_process import (
+    ComponentProcess,
+    Notify,
+    child_environ,
+)
+from ability_search.extensions.localstack.data_directory import remove_running, write_running
 from ability_search.network import plain_connection
-from ability_search.ops.metrics.metric_table import COMPONENTS
-from ability_search.tools.table import NEEDED_TOOLS, all_tools
+from ability_search.tools.table import all_tools
 from kadi_client import Identity, KadiError
 
 log = logging.getLogger(__name__)
@@ -37,8 +36,8 @@ log = logging.getLogger(__name__)
 VISIBLE_SECONDS = 20.0
 _POLL_SECONDS = 0.1
 
-_COMMANDS = {"models": ("models", "serve")}
-"""Commands that differ from the name of the component."""
+OWN = frozenset({"backplane", "broker", "database", "models", "worker"})
+"""The components that a stack starts by itself; the others are in its plan by name."""
 _FURTHER = 100
 """Distance of the metrics ports of a backplane and of further brokers."""
 _METRICS_ORDER = ("broker", "database", "models", "gateway", "worker")
@@ -68,8 +67,8 @@ class Plan:
     database: bool
     models_port: int | None
     """Port of the embeddings API, 0 for a free one; ``None`` starts no model manager."""
-    gateway_port: int | None
-    """Port of the gateway, 0 for a free one; ``None`` starts none."""
+    added: Mapping[str, int]
+    """Ports of the components of other extensions, such as the gateway, 0 for a free one."""
     workers: int
     model: str | None
     """Embedding model; ``None`` for the first one that the model manager serves."""
@@ -158,9 +157,8 @@ class Stack:
             async with asyncio.TaskGroup() as group:
                 if self._plan.database:
                     group.create_task(self._child("database").start())
-                if self._plan.gateway_port is not None:
-                    child = self._child("gateway", port=self._plan.gateway_port)
-                    group.create_task(child.start())
+                for name, port in self._plan.added.items():
+                    group.create_task(self._child(name, port=port).start())
                 if self._plan.models_port is not None:
                     served = await self._child("models", port=self._plan.models_port).start()
                 # Only the workers wait for another component: their settings name its model.
@@ -186,7 +184,7 @@ class Stack:
 
     async def stop(self) -> None:
         """Stop every component, in reverse order of their start."""
-        for kind in reversed(COMPONENTS):
+        for kind in reversed(loaded().components):
             stopping = [child.stop() for child in self._children if child.name.startswith(kind)]
             await asyncio.gather(*stopping)
         remove_running(self._plan.data_dir)
@@ -214,7 +212,7 @@ class Stack:
 
         def arguments(before: Mapping[str, Any]) -> Sequence[str]:
             own = () if port is None else ("--port", str(before.get("port", port)))
-            return (*_COMMANDS.get(kind, (kind,)), "--supervised", *own)
+            return (*loaded().components[kind].command, "--supervised", *own)
 
         def environ_of(before: Mapping[str, Any]) -> Mapping[str, str]:
             own = str(before.get("metricsPort", first_metrics_port))
@@ -256,7 +254,7 @@ class Stack:
             "models": ["models"] if plan.models_port is not None else [],
             "worker": [*workers, JOINED_WORKER],
         }
-        names = [*(name for own in serving.values() for name in own), "gateway", CLIENT]
+        names = [*(name for own in serving.values() for name in own), *plan.added, CLIENT]
         ids = {name: Identity.load_or_create(identity_file(plan.data_dir, name)) for name in names}
         members = [f"{network}={each.agent_id}" for each in ids.values()]
         reserved = {
@@ -304,7 +302,7 @@ class Stack:
     async def _visible(self) -> None:
         """Wait until the broker lists the tools of every component."""
         kinds = {child.name.partition("-")[0] for child in self._children}
-        expected = {tool for kind in kinds for tool in NEEDED_TOOLS.get(kind, ())}
+        expected = {tool for kind in kinds for tool in loaded().components[kind].tools}
         missing = expected
         try:
             async with (
@@ -333,16 +331,18 @@ class Stack:
 def _place(name: str) -> tuple[int, int]:
     """Return the place of a component in the list of all."""
     kind, _, number = name.partition("-")
-    return COMPONENTS.index(kind), int(number or 0)
+    return list(loaded().components).index(kind), int(number or 0)
 
 
 def metrics_port(name: str, first: int) -> int:
     """Return the metrics port of a component, given the broker's; 0 if ``first`` is 0.
 
     The ports are consecutive: broker, database, models, gateway, worker-1 and so on; 100 further
-    on, backplane, broker-2 and so on.
+    on, backplane, broker-2 and so on. Other components have free ones.
     """
     kind, _, number = name.partition("-")
     if kind == "backplane" or (kind == "broker" and number):
         return first and first + _FURTHER + int(number or 1) - 1
+    if kind not in _METRICS_ORDER:
+        return 0
     return first and first + _METRICS_ORDER.index(kind) + int(number or 1) - 1

@@ -17,10 +17,10 @@ from ability_search.edges.tool_calls import Caller, LiveConnection
 from ability_search.extensions.cli import output
 from ability_search.extensions.cli.app import app, command
 from ability_search.extensions.cli.clients import CLIENT_NAME, choose_target, client_settings
+from ability_search.extensions.cli.component_run import traced
+from ability_search.extensions.cli.lifecycle import run_until_stopped
 from ability_search.extensions.cli.parameters import BrokerOption
-from ability_search.extensions.localstack.component_run import traced
-from ability_search.extensions.localstack.extras import require_extra
-from ability_search.extensions.localstack.lifecycle import run_until_stopped
+from ability_search.ops.extras import require_extra
 
 _START_SECONDS = 150.0
 """Seconds that a call waits for the stack; the first start of the model builds its graph."""
@@ -56,7 +56,7 @@ def mcp(broker: BrokerOption = None, profile: ProfileOption = None) -> None:
 
 
 async def _serve(settings: Settings, broker: str | None, profile: McpProfile | None) -> None:
-    from ability_search.extensions.localstack.contexts import open_answerer
+    from ability_search.extensions.answers.answerer import open_answerer
     from ability_search.extensions.localstack.local_stack import SharedStack
     from ability_search.extensions.mcp.mcp_server import serve_stdio
 

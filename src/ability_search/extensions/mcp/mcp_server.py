@@ -6,22 +6,19 @@ import asyncio
 import logging
 import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import suppress
 from typing import Any, Literal, Self, cast
 
 import msgspec
 from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
-from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.shared._stream_protocols import WriteStream
 from mcp.shared.message import SessionMessage
 from mcp_types import PARSE_ERROR, ErrorData, JSONRPCError, JSONRPCResponse
-from starlette.types import Receive, Scope, Send
 
 from ability_search import __version__
 from ability_search.config.schema import McpProfile
-from ability_search.edges.tool_calls import Caller, Unavailable
-from ability_search.errors import first_failure
+from ability_search.edges.tool_calls import Caller
 from ability_search.extensions.answers.answerer import Answerer
 from ability_search.extensions.mcp.mcp_tools import Tools
 from ability_search.extensions.mcp.prompts import Prompts
@@ -33,8 +30,6 @@ from kadi_client.pipes import PipeReader
 log = logging.getLogger(__name__)
 
 _CANCELLED = "notifications/cancelled"
-_IDLE_SECONDS = 30 * 60.0
-_MAX_SESSIONS = 1000
 _INSTRUCTIONS = """\
 ability-search indexes and searches texts. To answer from indexed texts, call search-query; \
 search-collections lists the collections. Index texts with search-index and files with \
@@ -204,49 +199,3 @@ def _envelope(body: bytes) -> _Envelope:
     if found.method is None and not found.result and not found.error:
         raise ProtocolError("not a JSON-RPC 2.0 message: no method, result or error")
     return found
-
-
-class McpEndpoint:
-    """An ASGI application for one path; it serves while :meth:`running`.
-
-    Clients of the 2026 protocol have no session. Older clients have one, which lets them cancel
-    calls; it ends after half an hour without a request. A client whose session is unknown starts a
-    new one.
-
-    Args:
-        caller: Calls the tools.
-        answerer: Answers questions.
-        max_bytes: Maximum size of a request in bytes.
-        profile: How the tools are listed.
-    """
-
-    def __init__(
-        self, caller: Caller, answerer: Answerer, *, max_bytes: int, profile: McpProfile
-    ) -> None:
-        # The mounting application checks hosts and origins.
-        self._manager = StreamableHTTPSessionManager(
-            new_server(caller, answerer, profile),
-            session_idle_timeout=_IDLE_SECONDS,
-            max_request_body_size=max_bytes,
-            max_sessions=_MAX_SESSIONS,
-        )
-        self._running = False
-
-    @asynccontextmanager
-    async def running(self) -> AsyncIterator[None]:
-        """Serve during the block; end every session afterwards."""
-        try:
-            async with self._manager.run():
-                self._running = True
-                try:
-                    yield
-                finally:
-                    self._running = False
-        except BaseExceptionGroup as failures:  # exceptions of the block arrive in a group
-            raise first_failure(failures) from failures
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handle a request."""
-        if not self._running:
-            raise Unavailable("the server is starting or stopping", retry_after=1.0)
-        await self._manager.handle_request(scope, receive, send)

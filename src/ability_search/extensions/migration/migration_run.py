@@ -3,14 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 
-from ability_search.errors import EmbeddingUnavailable, InvalidInput, NotFound
-from ability_search.extensions.migration.legacy_statements import ASIDE_TYPE, LEGACY_TYPE
+import httpx
+
+from ability_search.errors import (
+    ConfigurationError,
+    EarlierLayout,
+    EmbeddingUnavailable,
+    InvalidInput,
+    NotFound,
+)
+from ability_search.extensions.artifacts.artifact_service import ShowProgress
+from ability_search.extensions.artifacts.importer import Importer
+from ability_search.extensions.localstack.served_models import served_names
+from ability_search.extensions.migration.legacy_statements import ASIDE_TYPE, LEGACY_TYPE, LegacySql
 from ability_search.extensions.migration.migration import Migration
 from ability_search.extensions.migration.survey import OldCollection, State, Survey
-from ability_search.index.index_calls import Report
+from ability_search.store.arcadedb.client import BrokerScripts
+from ability_search.tools.calls import Services
+from kadi_client import Connection
+from kadi_client.addresses import route_address
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +50,7 @@ class MigrationRun:
     """Database of the earlier ability."""
     into: str
     """Database of this ability."""
-    progress: Callable[[str], AbstractContextManager[Report]]
+    progress: ShowProgress
     """Shows the progress of a named operation during a block."""
     moved: Callable[[OldCollection], None]
     """Called after each migrated collection."""
@@ -111,3 +126,56 @@ class MigrationRun:
     def kept_type(self) -> str:
         """Return the type that holds the old data after the migration."""
         return ASIDE_TYPE if self.database == self.into else LEGACY_TYPE
+
+
+def migration_run(
+    services: Services,
+    connection: Connection,
+    options: MigrationOptions,
+    *,
+    progress: ShowProgress,
+    moved: Callable[[OldCollection], None],
+) -> MigrationRun:
+    """Return a migration from the database of the earlier ability.
+
+    Args:
+        services: The services of a worker.
+        connection: Their connection.
+        options: The options of the migration.
+        progress: Shows the progress to the user.
+        moved: Called after each migrated collection.
+    """
+    settings = services.ports.settings
+    into = settings.database.name
+    database = options.database or into
+    scripts = BrokerScripts(connection.invoke, database=database, timeout=settings.database.timeout)
+    migration = Migration(
+        LegacySql(scripts),
+        services.ports,
+        Importer(services.ports, services.maintenance, services.generations),
+        in_place=database == into,
+        served=partial(_served_models, services),
+        model=options.model,
+    )
+    return MigrationRun(migration, options, database, into, progress, moved)
+
+
+async def _served_models(services: Services) -> set[str]:
+    """Return the names of the models that can be listed: in use, of the API, and local ones."""
+    ports = services.ports
+    found: set[str] = set()
+    with suppress(EarlierLayout):
+        found |= {each.model for each in await ports.registry.all()}
+    embedding = ports.settings.embedding
+    if embedding.transport == "broker":
+        with suppress(ConfigurationError):
+            found |= served_names(ports.settings)
+    elif embedding.api_url is not None:
+        key = embedding.api_key
+        headers = {"Authorization": f"Bearer {key.get_secret_value()}"} if key else {}
+        address = route_address(embedding.api_url.get_secret_value(), "models")
+        async with httpx.AsyncClient(headers=headers, trust_env=False) as client:
+            with suppress(httpx.HTTPError, ValueError, KeyError, TypeError):
+                answer = (await client.get(address)).raise_for_status().json()
+                found.update(str(model["id"]) for model in answer["data"])
+    return found

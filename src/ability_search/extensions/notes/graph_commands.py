@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar
 
 import typer
 
@@ -128,3 +129,23 @@ def _print_analysis(analysis: Mapping[str, Any]) -> None:
         for each in found[:_SHOWN]:
             text = f"  {each['value']:.4g}  {each['chunkId']}  {each['title']}"
             output.stdout().print(output.plain(text))
+
+
+@dataclass(frozen=True, slots=True)
+class HopsOption:
+    """The option of `search` for graph expansion with all other values as by default."""
+
+    place: ClassVar[int] = 100
+
+    hops: Annotated[
+        int | None,
+        typer.Option(min=1, max=3, help="Graph expansion over this many links; see --graph."),
+    ] = None
+
+    def apply(self, request: dict[str, Any], *, broker: str | None, hidden: bool) -> Sequence[str]:
+        """Set the number of links; there is nothing to warn of."""
+        if self.hops is not None:
+            graph = request.get("graph")
+            hops = {"hops": self.hops}
+            request["graph"] = graph.model_copy(update=hops) if graph else hops
+        return ()

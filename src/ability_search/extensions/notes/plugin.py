@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from ability_search.extension import Command, hookimpl
+from ability_search.extension import Command, SearchOptions, hookimpl
 
 if TYPE_CHECKING:
     from ability_search.index.index_ports import AddedSteps
@@ -23,6 +23,20 @@ def register_commands() -> Sequence[Command]:
         Command("paths", "ability_search.extensions.notes.graph_commands", 185),
         Command("consolidate", "ability_search.extensions.notes.note_commands", 190),
     )
+
+
+@hookimpl
+def register_search_options() -> Sequence[type[SearchOptions]]:
+    """Return the options of the command search."""
+    from ability_search.extensions.notes.graph_commands import HopsOption
+
+    return (HopsOption,)
+
+
+@hookimpl
+def register_routes() -> Sequence[str]:
+    """Return the modules of the routes of the gateway."""
+    return ("ability_search.extensions.notes.graph_route",)
 
 
 @hookimpl

@@ -14,9 +14,6 @@ from typing import Final
 _EPOCH = date(1970, 1, 1).toordinal()
 _DAY_MS = 86_400_000
 
-FIRST_DAY: Final = date.min.toordinal() - _EPOCH
-LAST_DAY: Final = date.max.toordinal() - _EPOCH
-"""The first and the last day of the years 1 to 9999."""
 NEAR_DAYS: Final = 15
 """Days around a period that count as near it: the standard deviation of the proximity."""
 MONTHS_LIMIT: Final = 9

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from ability_search.errors import ChatUnavailable, InvalidInput
-from ability_search.extensions.answers.answer_lines import answer_lines
 from ability_search.extensions.understanding import ExpandQuery, UnderstandingOptions
+from ability_search.providers.chat import answer_lines
 from ability_search.search.candidates import Answer
 from ability_search.search.query import Query
 from ability_search.search.stage import Phase, Ports, Stage

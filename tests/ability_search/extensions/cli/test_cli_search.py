@@ -5,6 +5,7 @@ import os
 import re
 from datetime import datetime
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -370,15 +371,19 @@ def test_an_artifact_is_searched_as_the_collection_it_is_and_warnings_are_told(
 ) -> None:
     asked: list[Any] = []
 
-    def answering(*given: Any, **_: Any) -> tuple[str, list[str]]:
-        asked.append(given)
+    def choose_collection(*artifacts: Path) -> tuple[str, list[str]]:
+        asked.append(artifacts)
         return "skills.0123456789ab", ["the index in own cannot be used: it is damaged"]
 
-    monkeypatch.setattr("ability_search.extensions.cli.search._choose_collection", answering)
+    def answering(broker: str, work: Any, **_: Any) -> Any:
+        assert broker == network.url
+        return work(None, SimpleNamespace(choose_collection=choose_collection))
+
+    monkeypatch.setattr("ability_search.extensions.artifacts.transfer.with_artifacts", answering)
     network.answers["search-query"] = lambda _: answer(hit(), warnings=["slow"])
     options = ("search", "q", "--artifact", "hub", "--own", "own")
     shown = run(*options, broker=network.url)
-    assert asked == [(network.url, Path("hub"), Path("own"))]
+    assert asked == [(Path("hub"), Path("own"))]
     assert network.inputs("search-query")[0]["collection"] == "skills.0123456789ab"
     assert "warning: the index in own cannot be used: it is damaged" in shown.stderr
     told = json.loads(run(*options, "--json", broker=network.url).stdout)

@@ -8,8 +8,8 @@ import sys
 PART = """
 import asyncio, gc, os, signal
 from contextlib import asynccontextmanager
-from ability_search.extensions.localstack.services import serve
-from ability_search.extensions.localstack.contexts import Component
+from ability_search.extensions.cli.component_run import serve
+from ability_search.extensions.cli.component_run import Component
 
 @asynccontextmanager
 async def open_part(settings, meter):

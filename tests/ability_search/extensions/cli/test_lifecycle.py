@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from tests.ability_search.processes import process
 
-from ability_search.extensions.localstack.lifecycle import heartbeat
+from ability_search.extensions.cli.lifecycle import heartbeat
 from ability_search.ops.metrics.meter import UNMETERED, Read
 from ability_search.ops.metrics.metric_table import LOOP_HELD_SECONDS, Metric
 
@@ -82,7 +82,7 @@ async def test_a_pause_of_the_event_loop_is_not_its_work(
 async def test_heartbeats_come_from_the_event_loop_and_end_with_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("ability_search.extensions.localstack.lifecycle.BEAT_SECONDS", 0.2)
+    monkeypatch.setattr("ability_search.extensions.cli.lifecycle.BEAT_SECONDS", 0.2)
     beats: asyncio.Queue[float] = asyncio.Queue()
     async with asyncio.timeout(SECONDS):
         async with heartbeat(UNMETERED, lambda: beats.put_nowait(time.monotonic())):

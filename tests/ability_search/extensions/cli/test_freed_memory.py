@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ability_search.extensions.localstack.lifecycle import return_freed_memory
+from ability_search.extensions.cli.lifecycle import return_freed_memory
 
 MIB = 1 << 20
 

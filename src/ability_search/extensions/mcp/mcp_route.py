@@ -1,0 +1,101 @@
+"""/mcp of the gateway: the tools over MCP, if that extra is installed."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any
+
+from starlette.requests import Request
+from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
+
+from ability_search.config.schema import McpProfile, Settings
+from ability_search.edges.tool_calls import Caller, Unavailable
+from ability_search.errors import first_failure
+from ability_search.extensions.answers.answerer import Answerer, open_answerer
+from ability_search.extensions.gateway.gateway import AddedRoutes
+from ability_search.extensions.gateway.problems import NotInstalled
+from ability_search.ops.extras import EXTRAS, install_command, missing_modules
+
+_IDLE_SECONDS = 30 * 60.0
+_MAX_SESSIONS = 1000
+OPERATIONS = ()
+"""OpenAPI does not describe it."""
+
+
+@asynccontextmanager
+async def open_routes(settings: Settings, caller: Caller) -> AsyncIterator[AddedRoutes]:
+    """Yield the route; without the extra it answers with the command that installs it.
+
+    Raises:
+        ConfigurationError: if the language model is behind an API whose address is missing.
+    """
+    if missing_modules(EXTRAS["mcp"]):
+        yield AddedRoutes(further=[_route(_not_installed)])
+        return
+    own, search = settings.gateway, partial(caller.read, "search-query")
+    async with open_answerer(settings, search, caller.live.connection) as answerer:
+        endpoint = McpEndpoint(
+            caller, answerer, max_bytes=own.request_bytes, profile=own.mcp_profile
+        )
+        yield AddedRoutes(further=[_route(endpoint)], running=endpoint.running)
+
+
+def _route(endpoint: Any) -> Route:
+    return Route("/mcp", endpoint, methods=["GET", "POST", "DELETE"])
+
+
+async def _not_installed(_: Request) -> Any:
+    raise NotInstalled("the extra 'mcp' is not installed", hint=f"Run: {install_command('mcp')}")
+
+
+class McpEndpoint:
+    """An ASGI application for one path; it serves while :meth:`running`.
+
+    Clients of the 2026 protocol have no session. Older clients have one, which lets them cancel
+    calls; it ends after half an hour without a request. A client whose session is unknown starts a
+    new one.
+
+    Args:
+        caller: Calls the tools.
+        answerer: Answers questions.
+        max_bytes: Maximum size of a request in bytes.
+        profile: How the tools are listed.
+    """
+
+    def __init__(
+        self, caller: Caller, answerer: Answerer, *, max_bytes: int, profile: McpProfile
+    ) -> None:
+        from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+
+        from ability_search.extensions.mcp.mcp_server import new_server
+
+        # The mounting application checks hosts and origins.
+        self._manager = StreamableHTTPSessionManager(
+            new_server(caller, answerer, profile),
+            session_idle_timeout=_IDLE_SECONDS,
+            max_request_body_size=max_bytes,
+            max_sessions=_MAX_SESSIONS,
+        )
+        self._running = False
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Serve during the block; end every session afterwards."""
+        try:
+            async with self._manager.run():
+                self._running = True
+                try:
+                    yield
+                finally:
+                    self._running = False
+        except BaseExceptionGroup as failures:  # exceptions of the block arrive in a group
+            raise first_failure(failures) from failures
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle a request."""
+        if not self._running:
+            raise Unavailable("the server is starting or stopping", retry_after=1.0)
+        await self._manager.handle_request(scope, receive, send)

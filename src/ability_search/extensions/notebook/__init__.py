@@ -1,1 +1,0 @@
-"""The blocking client, for notebooks and scripts."""

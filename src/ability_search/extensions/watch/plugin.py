@@ -1,0 +1,13 @@
+"""Plugin of the command that follows the files of directories."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ability_search.extension import Command, hookimpl
+
+
+@hookimpl
+def register_commands() -> Sequence[Command]:
+    """Return the commands."""
+    return (Command("watch", "ability_search.extensions.watch.watch_command", 90),)

@@ -1,0 +1,153 @@
+"""`watch`: keep a collection in sync with the files of directories."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ability_search.client.tool_client import LONG_SECONDS, Advance
+from ability_search.errors import InvalidInput
+from ability_search.extensions.cli import output
+from ability_search.extensions.cli.app import app, command, explain
+from ability_search.extensions.cli.clients import new_client
+from ability_search.extensions.cli.lifecycle import run_until_stopped
+from ability_search.extensions.cli.parameters import (
+    BrokerOption,
+    CollectionOption,
+    JsonOption,
+    Patterns,
+    TimeoutOption,
+    tool_fields,
+)
+from ability_search.extensions.cli.progress import counts_text, print_problems, progress_bar
+from ability_search.extensions.watch.watcher import EDITORS, Watcher, changes_of
+from ability_search.index.index_fields import IndexFields
+from ability_search.sync.trees import Root, Tree, choose_roots, trees
+from ability_search.sync.upload import Outcome, find_place
+from kadi_client import KadiError
+
+_RETURN_SECONDS = 2.0
+"""Pause between two looks for a directory that is gone."""
+
+
+@command(app, "watch")
+def watch(
+    paths: Annotated[list[Path], typer.Argument(metavar="DIRECTORY...", help="Directories.")],
+    collection: CollectionOption = None,
+    no_gitignore: Annotated[
+        bool, typer.Option("--no-gitignore", help="Include files that .gitignore excludes.")
+    ] = False,
+    *,
+    files: Patterns,
+    indexing: IndexFields,
+    broker: BrokerOption = None,
+    timeout: TimeoutOption = LONG_SECONDS,
+    as_json: JsonOption = False,
+) -> None:
+    """Index directories and keep the collection in sync with their files until Ctrl-C.
+
+    The command first does the same as `index --sweep`, then follows new, changed,
+    renamed and deleted files and prints one line per batch of changes. It retries
+    while the broker or the worker is not available. If a directory vanishes, such as
+    that of a drive, its sources are kept, and the command waits until it is back.
+    With --json each line is an object.
+
+    Example:
+        ability-search watch docs
+        ability-search watch src docs -c project --include '*.py' --include '*.md' --json
+    """
+    directories = [path.resolve() for path in paths]
+    for path, directory in zip(paths, directories, strict=True):
+        if not directory.is_dir():
+            problem = "is not a directory" if directory.exists() else "no such directory"
+            raise typer.BadParameter(f"{path}: {problem}", param_hint="DIRECTORY")
+
+    def find(roots: Sequence[Root]) -> list[Tree]:
+        return trees(
+            directories,
+            roots,
+            include=files.include or (),
+            exclude=files.exclude or (),
+            temporary=EDITORS,
+            gitignore=not no_gitignore,
+        )
+
+    find(choose_roots(paths, files.root))  # a wrong pattern is reported before anything starts
+    options = tool_fields(indexing)
+
+    async def work() -> None:
+        async with new_client(broker) as client:
+            locate = partial(find_place, paths=paths, collection=collection, root=files.root)
+            report = WatchLog(as_json=as_json)
+            awaited: list[Path] = []
+            while True:
+                if missing := [each for each in directories if not each.is_dir()]:
+                    if missing != awaited:
+                        report.missing(missing)
+                    awaited = missing
+                    await asyncio.sleep(_RETURN_SECONDS)
+                    continue
+                awaited = []
+                watcher = Watcher(client, locate, find, options, timeout, report)
+                try:
+                    await watcher.follow(changes_of(directories))
+                except InvalidInput:
+                    if all(map(Path.is_dir, directories)):
+                        raise
+
+    asyncio.run(run_until_stopped(work()))
+
+
+@dataclass(frozen=True, slots=True)
+class WatchLog:
+    """Prints one line for each batch of changes."""
+
+    as_json: bool
+
+    def progress(
+        self, collection: str, total: int, *, first: bool
+    ) -> AbstractContextManager[Advance]:
+        """Show a progress bar the first time."""
+        return progress_bar(collection, total=total, hidden=self.as_json or not first)
+
+    def applied(self, outcome: Outcome, seconds: float) -> None:
+        """Print one line about applied changes."""
+        if self.as_json:
+            took = round(seconds * 1e3, 1)
+            _print_line({**outcome.as_json(), "tookMs": took})
+            return
+        now = f"{datetime.now():%H:%M:%S}"
+        output.stdout().print(
+            f"[dim]{now}[/dim] [bold]{output.plain(outcome.collection)}[/bold]:"
+            f" {counts_text(outcome)} ({seconds:.1f} s)"
+        )
+        print_problems(outcome)
+
+    def missing(self, directories: Sequence[Path]) -> None:
+        """Print the directories that are waited for."""
+        if self.as_json:
+            _print_line({"missing": list(map(str, directories))})
+            return
+        for each in directories:
+            output.warn(f"{each} is gone; its sources are kept. Waiting until it is back")
+
+    def postponed(self, exc: KadiError, seconds: float) -> None:
+        """Print a failure and when the next attempt is."""
+        problem = explain(exc).text
+        if self.as_json:
+            _print_line({"error": problem, "retryInSeconds": seconds})
+        else:
+            output.warn(f"{problem}; retrying in {seconds:g} s")
+
+
+def _print_line(report: dict[str, Any]) -> None:
+    typer.echo(json.dumps({"time": datetime.now(UTC).isoformat(timespec="seconds"), **report}))
