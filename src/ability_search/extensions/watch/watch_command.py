@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -88,23 +88,30 @@ def watch(
         async with new_client(broker) as client:
             locate = partial(find_place, paths=paths, collection=collection, root=files.root)
             report = WatchLog(as_json=as_json)
-            awaited: list[Path] = []
-            while True:
-                if missing := [each for each in directories if not each.is_dir()]:
-                    if missing != awaited:
-                        report.missing(missing)
-                    awaited = missing
-                    await asyncio.sleep(_RETURN_SECONDS)
-                    continue
-                awaited = []
-                watcher = Watcher(client, locate, find, options, timeout, report)
-                try:
-                    await watcher.follow(changes_of(directories))
-                except InvalidInput:
-                    if all(map(Path.is_dir, directories)):
-                        raise
+            new_watcher = partial(Watcher, client, locate, find, options, timeout, report)
+            await _follow(directories, new_watcher, report)
 
     asyncio.run(run_until_stopped(work()))
+
+
+async def _follow(
+    directories: Sequence[Path], new_watcher: Callable[[], Watcher], report: WatchLog
+) -> None:
+    """Follow the changes in directories; while one of them is gone, wait for it."""
+    awaited: list[Path] = []
+    while True:
+        if missing := [each for each in directories if not each.is_dir()]:
+            if missing != awaited:
+                report.missing(missing)
+            awaited = missing
+            await asyncio.sleep(_RETURN_SECONDS)
+            continue
+        awaited = []
+        try:
+            await new_watcher().follow(changes_of(directories))
+        except InvalidInput:
+            if all(map(Path.is_dir, directories)):
+                raise
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,7 @@ from typing import Any, Protocol
 from ability_search.client.tool_client import Advance, Call, ToolClient
 from ability_search.errors import SearchError
 from ability_search.files.selection import left_out, needs_consent, vanished
+from ability_search.ops.extras import install_command
 from ability_search.sync.trees import Root, Tree, count_files
 from ability_search.sync.upload import Outcome, Place, remove_sources, send_files
 from kadi_client import KadiError, ToolError
@@ -42,8 +43,6 @@ EDITORS = (
     "*___jb_???___",
 )
 """Patterns of temporary files that programs write next to an edited file."""
-
-INSTALL_WATCH = "pip install 'ability-search[watch]'"
 
 _LONGEST_PAUSE = 30.0
 _QUIET_MS = 300
@@ -197,7 +196,9 @@ async def changes_of(directories: Sequence[Path]) -> AsyncGenerator[set[Path], N
     try:
         from watchfiles import awatch
     except ImportError as exc:
-        raise SearchError("watchfiles is not installed", hint=f"Run: {INSTALL_WATCH}") from exc
+        raise SearchError(
+            "watchfiles is not installed", hint=f"Run: {install_command('watch')}"
+        ) from exc
 
     def wanted(_change: object, path: str) -> bool:
         places = (each for each in directories if Path(path).is_relative_to(each))

@@ -20,7 +20,8 @@ from ability_search.errors import SearchError
 from ability_search.extensions.cli.clients import new_client
 from ability_search.extensions.watch import watcher
 from ability_search.extensions.watch.watch_command import WatchLog
-from ability_search.extensions.watch.watcher import EDITORS, INSTALL_WATCH, Watcher, changes_of
+from ability_search.extensions.watch.watcher import EDITORS, Watcher, changes_of
+from ability_search.ops.extras import install_command
 from ability_search.sync.trees import Root, Tree, trees
 from ability_search.sync.upload import find_place
 from kadi_client import ToolError
@@ -236,7 +237,7 @@ async def test_without_the_library_it_says_what_to_install(
     monkeypatch.setitem(sys.modules, "watchfiles", None)
     with pytest.raises(SearchError) as failed:
         await anext(changes_of([tmp_path]))
-    assert INSTALL_WATCH in failed.value.hint
+    assert install_command("watch") in failed.value.hint
 
 
 def test_a_file_cannot_be_watched(run: Any, network: Any) -> None:
