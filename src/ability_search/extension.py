@@ -9,6 +9,7 @@ process loads it: it names modules, which are imported when they are needed.
 
 from __future__ import annotations
 
+import os
 import pkgutil
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,6 +22,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
 import pluggy
 
 from ability_search.errors import ConfigurationError
+from ability_search.text import formats
+from ability_search.text.formats import Format
 
 if TYPE_CHECKING:
     from ability_search.index.index_ports import AddedSteps
@@ -131,6 +134,11 @@ class Hooks:
         raise NotImplementedError
 
     @hookspec
+    def register_formats(self) -> Sequence[Format]:
+        """Return formats of documents; one of a known name replaces it."""
+        raise NotImplementedError
+
+    @hookspec
     def register_tools(self) -> Sequence[ToolRow]:
         """Return tools of the worker, which :meth:`open_tools` implements."""
         raise NotImplementedError
@@ -226,6 +234,11 @@ class Extensions:
         return steps[::-1]
 
     @cached_property
+    def formats(self) -> list[Format]:
+        """The further formats of documents."""
+        return _flat(self._plugins.hook.register_formats())
+
+    @cached_property
     def tools(self) -> list[ToolRow]:
         """The further tools of the worker."""
         return _flat(self._plugins.hook.register_tools())
@@ -275,6 +288,9 @@ def load(chosen: Sequence[str] = ()) -> Extensions:
     """
     global _loaded
     _loaded = Extensions(chosen)
+    if chosen:
+        # The process that reads files has the same.
+        os.environ[SETTING] = ",".join(chosen)
     return _loaded
 
 
@@ -284,3 +300,6 @@ def loaded() -> Extensions:
     Errors as for :class:`Extensions`.
     """
     return _loaded or load()
+
+
+formats.added = lambda: loaded().formats

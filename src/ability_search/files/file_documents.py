@@ -13,9 +13,9 @@ from typing import Protocol
 from ability_search.bounded_batches import batches, text_bytes
 from ability_search.config.schema import Limits, Settings
 from ability_search.documents import Document
-from ability_search.extensions.formats.ocr import is_installed
 from ability_search.files.credentials import holds_credentials
 from ability_search.files.isolated_reader import Extractor
+from ability_search.files.ocr import is_installed
 from ability_search.files.regular_files import open_beneath
 from ability_search.files.selection import (
     SECRET,
@@ -66,7 +66,7 @@ class File:
             self._document(self.source, found, self.source),
             file=True,
             file_hash=text_hash if found.late else self.hash,
-            children=children if self.format in loaders.MAY_HOLD_DOCUMENTS else None,
+            children=children if loaders.may_hold_documents(self.format) else None,
         )
         return [*documents, own], skipped
 

@@ -1,9 +1,9 @@
 """Reading files, those in risky formats in a child process.
 
-The child is this module, run as ``python -P -m ability_search.files.isolated_reader BYTES``: it
-answers requests from standard input on standard output until the input ends. ``BYTES`` is its
-maximum address space, on systems that can limit it. The child and the programs that it runs are
-one process group, which ends as a whole.
+The child runs ``python -P -m ability_search.reader_process BYTES`` with the extensions of this
+process: it answers requests from standard input on standard output until the input ends. ``BYTES``
+is its maximum address space, on systems that can limit it. The child and the programs that it runs
+are one process group, which ends as a whole.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ from typing import Any, BinaryIO, Self, cast
 
 import msgspec
 
-from ability_search.extensions.formats.ocr import PageTexts, image_key, recognizer
+from ability_search.files.ocr import PageTexts, image_key, recognizer
 from ability_search.text.loaders import (
-    FOREIGN,
     OUT_OF_TIME,
     Bounds,
     Extracted,
     OutOfTime,
     Unreadable,
     extract,
+    is_foreign,
     too_much_memory,
 )
 
 MOST_TIMES = 60
 """Number of timeouts that the recognition of all images of a file may take together."""
-_CHILD = "ability_search.files.isolated_reader"
+_CHILD = "ability_search.reader_process"
 _STATUS = Path("/proc/self/status")
 _PEAK = "VmPeak:"
 _LENGTH = struct.Struct("<Q")
@@ -89,7 +89,7 @@ def read_frame(stream: BinaryIO) -> bytes | None:
 
 
 class Extractor:
-    """A reader of files; formats in :data:`FOREIGN` are read in a child process.
+    """A reader of files; foreign formats are read in a child process.
 
     A file that makes the child crash, hang or use too much memory affects no other file: the child
     is ended, and the next file starts a new one. Methods block and are for one thread at a time,
@@ -131,7 +131,7 @@ class Extractor:
         Raises:
             Unreadable: if the file has no readable text, or takes longer than the timeout.
         """
-        if format not in FOREIGN:
+        if not is_foreign(format):
             return extract(name, data, format, self._bounds)
         known = self._kept.load(data)
         request = Request(name, data, format, self._bounds, self._timeout, known)
@@ -278,9 +278,9 @@ def _is_spent() -> bool:
     return False
 
 
-def main() -> None:
-    """Answer requests from standard input until it ends."""
-    _limit_memory(int(sys.argv[1]))
+def serve(memory: int) -> None:
+    """Answer requests from standard input until it ends; ``memory`` limits the address space."""
+    _limit_memory(memory)
     if sys.platform != "win32":
         threading.Thread(target=_end_with_parent, daemon=True).start()
     # Libraries that print must not write between the replies.
@@ -303,7 +303,3 @@ def _limit_memory(most: int) -> None:
         import resource
 
         resource.setrlimit(resource.RLIMIT_AS, (most, most))
-
-
-if __name__ == "__main__":
-    main()

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import html
+import json
 import re
 import unicodedata
 from pathlib import PurePath
 
-from ability_search.extensions.formats.front_matter import CODE
-from ability_search.extensions.formats.json_members import JSON_FORMATS, looks_like_json
+import msgspec
 
+from ability_search.text.chunkers import boundaries
+from ability_search.text.front_matter import CODE
+
+JSON_FORMATS = frozenset({"json", "jsonl", "ndjson", "geojson"})
+_CLOSING = {"[": "]", "{": "}"}
+_READ_TWICE = 1 << 20
+"""Characters; a text up to this length may have literals of :mod:`json` such as NaN."""
+_LINE = re.compile(r"[^\n]+")
 _ESCAPE = re.compile(
     r"\\u([dD][89abAB][\da-fA-F]{2})\\u([dD][c-fC-F][\da-fA-F]{2})"
     r"|\\(?:u([\da-fA-F]{4})|U([\da-fA-F]{8})|x([\da-fA-F]{2})|(.))",
@@ -72,3 +80,31 @@ def _decoded(text: str, has_escapes: bool, *, blanks: bool = False) -> str:
 def _letter(match: re.Match[str]) -> str:
     char = html.unescape(match[0]) if match["code"] is None else ""
     return char if len(char) == 1 and char.isalpha() else match[0]
+
+
+def looks_like_json(text: str) -> bool:
+    """Return whether the text is one or more JSON arrays or objects."""
+    start, end = boundaries.trim(text, 0, len(text))
+    if text[start : start + 1] not in _CLOSING or text[end - 1] not in _CLOSING.values():
+        return False
+    if _is_json(text):
+        return True
+    lines = (match[0] for match in _LINE.finditer(text))
+    return all(_is_json(line) for line in lines if not line.isspace())
+
+
+def _is_json(text: str) -> bool:
+    try:
+        # Unlike json, msgspec.Raw creates no Python objects.
+        msgspec.json.decode(text, type=msgspec.Raw)
+    except (ValueError, RecursionError):
+        return len(text) <= _READ_TWICE and _is_lenient_json(text)
+    return True
+
+
+def _is_lenient_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return True

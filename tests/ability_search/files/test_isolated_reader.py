@@ -27,8 +27,7 @@ from tests.ability_search.text.loaders.samples import (
     word,
 )
 
-from ability_search.extensions.formats import ocr
-from ability_search.files import isolated_reader
+from ability_search.files import isolated_reader, ocr
 from ability_search.files.isolated_reader import (
     Extractor,
     Reply,

@@ -74,7 +74,7 @@ def is_conversation(text: str) -> bool:
     return _HEAD.match(text) is not None
 
 
-def chunk_conversation(ruler: Ruler) -> list[Passage]:
+def chunk_conversation(ruler: Ruler, _language: str | None = None) -> list[Passage]:
     """Cut a conversation into its turns, and long turns as prose.
 
     A passage begins with the name of the speaker. The metadata are ``speaker``, ``turn``, counted

@@ -65,10 +65,15 @@ def read_json(name: str, text: str, bounds: Bounds) -> Extracted:
     return found or read_plain(name, text, bounds, format="json")
 
 
-def read_text(name: str, text: str, bounds: Bounds, *, format: str | None) -> Extracted:
+def read_text(name: str, text: str, bounds: Bounds, *, format: str | None = "text") -> Extracted:
     """Read a text: a conversation exported from WhatsApp, or else the text unchanged."""
     found = _conversation(text, _whatsapp_conversations) if _begins(text, _WHATSAPP.match) else None
     return found or read_plain(name, text, bounds, format=format)
+
+
+def read_unknown(name: str, text: str, bounds: Bounds) -> Extracted:
+    """Read a text of unknown format, as :func:`read_text` does."""
+    return read_text(name, text, bounds, format=None)
 
 
 def _begins(text: str, sign: Callable[[str], object]) -> bool:

@@ -1,4 +1,4 @@
-"""HTML: the main text as Markdown. Books made of HTML (EPUB), and the words of drawings (SVG)."""
+"""HTML: the main text as Markdown; HTML itself, cut at its blocks; books (EPUB); drawings (SVG)."""
 
 from __future__ import annotations
 
@@ -6,11 +6,17 @@ import posixpath
 import re
 import zipfile
 import zlib
+from collections.abc import Iterator
 from typing import Any
 from urllib.parse import unquote, urldefrag
 
+from ability_search.documents import Passage
 from ability_search.extensions.formats.markdown_writer import Composer
 from ability_search.extensions.formats.merged_cells import spread
+from ability_search.text.chunkers import boundaries
+from ability_search.text.chunkers.boundaries import Span
+from ability_search.text.chunkers.chunk_packing import BLOCK, PROSE, Cut, Ruler
+from ability_search.text.chunkers.strategies import chunk_by
 from ability_search.text.loaders.encodings import decoded
 from ability_search.text.loaders.extracts import (
     EMPTY,
@@ -23,6 +29,12 @@ from ability_search.text.loaders.extracts import (
     xml_parser,
 )
 
+_BLOCK_TAG = re.compile(
+    r"<(?:address|article|aside|blockquote|body|details|div|dl|dt|fieldset|figure|footer|form"
+    r"|h[1-6]|header|head|hr|li|main|nav|ol|p|pre|script|section|style|table|tbody|tfoot|thead|tr"
+    r"|ul)\b",
+    re.IGNORECASE,
+)
 _SILENT = frozenset(
     re.findall(
         r"\S+",
@@ -47,6 +59,16 @@ _BOOK = ("title", "creator", "date", "description", "language")
 _SPACE = re.compile(r"\s+")
 _SPAN = re.compile(r"\s*[1-9]\d{0,4}")
 """Columns or rows of a cell."""
+
+
+def chunk_html(ruler: Ruler, _language: str | None = None) -> list[Passage]:
+    """Cut HTML before the opening tags of block elements. Tags stay in the text."""
+    return chunk_by(ruler, (Cut(BLOCK, _html_blocks), *PROSE))
+
+
+def _html_blocks(ruler: Ruler, start: int, end: int) -> Iterator[Span]:
+    tags = _BLOCK_TAG.finditer(ruler.text, start, end)
+    return boundaries.between(ruler.text, start, end, (tag.start() for tag in tags))
 
 
 def read_html(_name: str, data: bytes, bounds: Bounds) -> Extracted:

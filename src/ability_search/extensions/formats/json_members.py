@@ -9,8 +9,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import chain, islice
 
-import msgspec
-
 from ability_search.documents import Passage
 from ability_search.text.chunkers import boundaries
 from ability_search.text.chunkers.boundaries import Span
@@ -24,7 +22,6 @@ from ability_search.text.chunkers.chunk_packing import (
     pack,
 )
 
-JSON_FORMATS = frozenset({"json", "jsonl", "ndjson", "geojson"})
 _STRING = r'"[^"\\]*+(?:\\.[^"\\]*+)*+'
 _OTHER = r'[\[\]{},]|[^\s"\[\]{},:]++'
 _MARK = re.compile(f'{_STRING}"?+|{_OTHER}', re.DOTALL)
@@ -37,9 +34,6 @@ _DEEPEST = 64
 """Maximum depth of nesting; deeper containers are cut as plain text."""
 _SMALL = 8
 """Containers of at most this fraction of the maximum tokens, in characters, are never cut."""
-_READ_TWICE = 1 << 20
-"""Characters; a text up to this length may have literals of :mod:`json` such as NaN."""
-_LINE = re.compile(r"[^\n]+")
 
 
 @dataclass(slots=True)
@@ -53,7 +47,7 @@ class _Container:
     """Nested containers by the index of their element."""
 
 
-def chunk_json(ruler: Ruler) -> list[Passage] | None:
+def chunk_json(ruler: Ruler, _language: str | None = None) -> list[Passage] | None:
     """Cut JSON, or several JSON values (JSON Lines), between elements.
 
     Small elements share a passage; a long element is cut between its own elements, and a long
@@ -178,31 +172,3 @@ def _key(literal: str) -> str:
         name = literal
     name = clipped(name)
     return f".{name}" if _NAME.match(name) else f"[{json.dumps(name, ensure_ascii=False)}]"
-
-
-def looks_like_json(text: str) -> bool:
-    """Return whether the text is one or more JSON arrays or objects."""
-    start, end = boundaries.trim(text, 0, len(text))
-    if text[start : start + 1] not in _CLOSING or text[end - 1] not in _CLOSING.values():
-        return False
-    if _is_json(text):
-        return True
-    lines = (match[0] for match in _LINE.finditer(text))
-    return all(_is_json(line) for line in lines if not line.isspace())
-
-
-def _is_json(text: str) -> bool:
-    try:
-        # Unlike json, msgspec.Raw creates no Python objects.
-        msgspec.json.decode(text, type=msgspec.Raw)
-    except (ValueError, RecursionError):
-        return len(text) <= _READ_TWICE and _is_lenient_json(text)
-    return True
-
-
-def _is_lenient_json(text: str) -> bool:
-    try:
-        json.loads(text)
-    except (ValueError, RecursionError):
-        return False
-    return True

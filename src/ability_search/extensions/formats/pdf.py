@@ -1,4 +1,4 @@
-"""PDF: the text of each page."""
+"""PDF: the text of each page; images: the text in them."""
 
 from __future__ import annotations
 
@@ -28,6 +28,22 @@ _MOST_PIXELS = 40_000_000
 _DIVIDED = re.compile(r"[\ufffe\u00ad\x02](?:\r?\n)?")
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\uffff]")
 _DATE = re.compile(r"(?:D:)?(\d{4})(\d\d)?(\d\d)?")
+
+
+def read_image(
+    _name: str, data: bytes, _bounds: Bounds, *, recognize: Recognize | None
+) -> Extracted:
+    """Read the text in an image.
+
+    Raises:
+        Unreadable: if it has none, or images cannot be read.
+    """
+    if recognize is None:
+        raise Unreadable(f"an image; {NO_RECOGNITION}")
+    text = recognize(data)
+    if not text.strip():
+        raise Unreadable("an image without text")
+    return Extracted(text, "text")
 
 
 def read_pdf(_name: str, data: bytes, bounds: Bounds, *, recognize: Recognize | None) -> Extracted:

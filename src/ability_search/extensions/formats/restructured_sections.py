@@ -1,4 +1,4 @@
-"""reStructuredText: cut at section titles, as Markdown is at its headings."""
+"""reStructuredText: read with its fields, and cut at section titles as Markdown at its headings."""
 
 from __future__ import annotations
 
@@ -10,13 +10,41 @@ from ability_search.text.chunkers import boundaries
 from ability_search.text.chunkers.chunk_packing import Ruler, Unstructured, clipped
 from ability_search.text.chunkers.markdown_blocks import MOST_BLOCKS, Block
 from ability_search.text.chunkers.markdown_sections import chunk_sections
+from ability_search.text.loaders.extracts import Bounds, Extracted, known
 
 _ADORNMENT = re.compile(r"([!-/:-@[-`{-~])\1*[ \t]*")
+_HEAD = 8192
+"""Characters searched for a title and for fields."""
+_FIELD = re.compile(r":(\w[\w -]*):[ \t]+(\S.*)")
 _SHORTEST = 4
 """An adornment of this length or more may be shorter than the title."""
 
 
-def chunk_rst(ruler: Ruler) -> list[Passage]:
+def read_restructured(_name: str, text: str, _bounds: Bounds) -> Extracted:
+    """Read reStructuredText unchanged, with its bibliographic fields as metadata.
+
+    The title is the first section title. A field list directly below it, or at the very beginning,
+    is the metadata (``:Date: 2026-03-01``).
+    """
+    blocks = read_blocks(text[:_HEAD])
+    title = next((block.title for block in blocks if block.level), None)
+    body = [block for block in blocks[:2] if not block.level][:1]
+    fields = _fields(text[body[0].start : body[0].end]) if body else {}
+    return Extracted(text, "rst", title=title, metadata=known(**fields))
+
+
+def _fields(text: str) -> dict[str, str]:
+    """Return the fields of a field list; empty if the block has anything else."""
+    found: dict[str, str] = {}
+    for line in text.splitlines():
+        match = _FIELD.fullmatch(line.rstrip())
+        if match is None:
+            return {}
+        found[match[1].lower().replace(" ", "_")] = match[2]
+    return found
+
+
+def chunk_rst(ruler: Ruler, _language: str | None = None) -> list[Passage]:
     """Cut a text at its section titles.
 
     A directive or a literal block stays in one piece with its introduction if it fits.

@@ -13,10 +13,10 @@ from ability_search.extensions.formats.conversation_turns import (
     conversation_text,
     is_conversation,
 )
-from ability_search.extensions.formats.front_matter import markdown_metadata
+from ability_search.extensions.formats.conversations import conversations_of
 from ability_search.text.chunkers.strategies import is_markdown
 from ability_search.text.escapes import unescaped
-from ability_search.text.loaders import conversations_of
+from ability_search.text.front_matter import markdown_metadata
 from ability_search.text.loaders.file_types import language_of, named_format
 from ability_search.text.loaders.text_files import markdown_title
 

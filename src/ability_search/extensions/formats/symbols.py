@@ -24,10 +24,9 @@ from ability_search.text.chunkers import boundaries
 from ability_search.text.chunkers.boundaries import Span
 from ability_search.text.chunkers.chunk_packing import (
     BLOCK,
+    BY_BLANK_LINES,
     GLUE,
-    ITEM,
-    VERBATIM,
-    Cut,
+    TOP_LEVEL,
     Passages,
     Ruler,
     Unit,
@@ -134,7 +133,6 @@ _FUNCTION_VALUES = frozenset({"arrow_function", "function_expression", "class"})
 _DEEPEST = 16
 _BEFORE_DEFINITION = frozenset({"attribute_item", "haddock", "pragma"})
 _AFTER_DEFINITION = re.compile(r"[ \t]*[;,]")
-_TOP_LEVEL = re.compile(r"(?:\r\n?+|\n)[^\S\r\n]*+(?:\r\n?+|\n)(?=[^\s)\]}])")
 _AFTER_BLOCK = re.compile(
     r"(?:\r\n?+|\n)[)\]}][^\r\n]*+(?:\r\n?+|\n)[^\S\r\n]*+(?:\r\n?+|\n)(?=\S)"
 )
@@ -206,7 +204,7 @@ def _pieces(text: str) -> Iterator[Span]:
     start = 0
     while len(text) - start > _LONGEST_PIECE:
         within = start + _PIECE, start + _LONGEST_PIECE
-        found = _AFTER_BLOCK.search(text, *within) or _TOP_LEVEL.search(text, *within)
+        found = _AFTER_BLOCK.search(text, *within) or TOP_LEVEL.search(text, *within)
         if found is None:
             raise Unstructured("no blank lines between its blocks")
         yield start, found.end()
@@ -360,19 +358,6 @@ class _Walk:
         if newline >= 0:
             return newline
         return end if bound < limit else limit
-
-
-def _top_level(ruler: Ruler, start: int, end: int) -> Iterator[Span]:
-    """Yield the blocks between blank lines before an unindented line other than a bracket."""
-    cuts = (match.end() for match in _TOP_LEVEL.finditer(ruler.text, start, end))
-    return boundaries.lines_between(ruler.text, start, end, cuts)
-
-
-def _line_groups(ruler: Ruler, start: int, end: int) -> Iterator[Span]:
-    return boundaries.line_groups(ruler.text, start, end)
-
-
-BY_BLANK_LINES = (Cut(BLOCK, _top_level), Cut(ITEM, _line_groups), *VERBATIM)
 
 
 def _loose(start: int, end: int, path: tuple[str, ...]) -> Unit:

@@ -7,6 +7,7 @@ that no paragraph is split only to fill the previous chunk.
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -202,6 +203,22 @@ BY_FRAGMENT = Cut(FRAGMENT, fragments)
 
 PROSE = (BY_SENTENCE, BY_LINE, BY_WORD, BY_FRAGMENT)
 VERBATIM = (BY_LINE, BY_WORD, BY_FRAGMENT)
+
+TOP_LEVEL = re.compile(r"(?:\r\n?+|\n)[^\S\r\n]*+(?:\r\n?+|\n)(?=[^\s)\]}])")
+"""Matches to the end of a blank line above an unindented line other than a closing bracket."""
+
+
+def _top_level(ruler: Ruler, start: int, end: int) -> Iterator[Span]:
+    """Yield the blocks between blank lines before an unindented line other than a bracket."""
+    cuts = (match.end() for match in TOP_LEVEL.finditer(ruler.text, start, end))
+    return boundaries.lines_between(ruler.text, start, end, cuts)
+
+
+BY_BLANK_LINES = (
+    Cut(BLOCK, _top_level),
+    Cut(ITEM, _of_text(boundaries.line_groups)),
+    *VERBATIM,
+)
 
 
 def pack(ruler: Ruler, units: Iterable[Unit]) -> Iterator[Packed]:

@@ -17,10 +17,10 @@ from markdown_it import MarkdownIt
 from markdown_it.rules_block import StateBlock, table
 from markdown_it.token import Token
 
-from ability_search.extensions.formats.symbols import BY_BLANK_LINES
 from ability_search.text.chunkers import boundaries
 from ability_search.text.chunkers.boundaries import Lines, Span
 from ability_search.text.chunkers.chunk_packing import (
+    BY_BLANK_LINES,
     ITEM,
     LINE,
     PROSE,

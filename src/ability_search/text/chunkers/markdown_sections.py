@@ -9,11 +9,11 @@ from itertools import islice
 from operator import attrgetter
 
 from ability_search.documents import Passage
-from ability_search.extensions.formats.symbols import BY_BLANK_LINES
 from ability_search.text.chunkers import boundaries
 from ability_search.text.chunkers.boundaries import Span
 from ability_search.text.chunkers.chunk_packing import (
     BLOCK,
+    BY_BLANK_LINES,
     BY_PARAGRAPH,
     GLUE,
     PROSE,

@@ -10,19 +10,10 @@ from typing import Any, get_args
 
 from ability_search.documents import Passage
 from ability_search.errors import InvalidInput
-from ability_search.extensions.formats.conversation_turns import CONVERSATION, chunk_conversation
-from ability_search.extensions.formats.front_matter import (
-    FRONT_MATTER,
-    FrontMatter,
-    read_front_matter,
-)
-from ability_search.extensions.formats.json_members import JSON_FORMATS, chunk_json, looks_like_json
-from ability_search.extensions.formats.restructured_sections import chunk_rst
-from ability_search.extensions.formats.symbols import chunk_code, is_code_language
 from ability_search.text.chunkers import Strategy, boundaries
-from ability_search.text.chunkers.boundaries import Lines, Span
+from ability_search.text.chunkers.boundaries import Lines
 from ability_search.text.chunkers.chunk_packing import (
-    BLOCK,
+    BY_BLANK_LINES,
     BY_PARAGRAPH,
     PROSE,
     VERBATIM,
@@ -36,6 +27,8 @@ from ability_search.text.chunkers.chunk_packing import (
 )
 from ability_search.text.chunkers.markdown_blocks import read_blocks
 from ability_search.text.chunkers.markdown_sections import chunk_fences, chunk_sections
+from ability_search.text.formats import MARKDOWN, Format, formats, function, named
+from ability_search.text.front_matter import FRONT_MATTER, FrontMatter, read_front_matter
 from ability_search.text.token_counter import EstimatedTokens, TokenCounter
 
 log = logging.getLogger(__name__)
@@ -54,17 +47,10 @@ _SEARCHED = 1 << 20
 _NEWLINE = re.compile(r"[\r\n]+")
 _UNBROKEN = 2_000
 """Characters per sentence end or newline, on average; a text with more is not prose."""
-MARKDOWN = frozenset({"markdown", "md", "mdx"})
-PLAIN = frozenset({"text", "txt", "plain"})
+_MARKDOWN = frozenset({MARKDOWN.name, *MARKDOWN.others})
 _OF_MARKDOWN = frozenset({"markdown-headers", "code-blocks"})
 _MOSTLY_FENCES = 0.6
 _SEVERAL_FENCES = 2
-_BLOCK_TAG = re.compile(
-    r"<(?:address|article|aside|blockquote|body|details|div|dl|dt|fieldset|figure|footer|form"
-    r"|h[1-6]|header|head|hr|li|main|nav|ol|p|pre|script|section|style|table|tbody|tfoot|thead|tr"
-    r"|ul)\b",
-    re.IGNORECASE,
-)
 
 
 Turns = Sequence[int]
@@ -144,7 +130,7 @@ def chunk(
             passages = _CHUNKERS[strategy](ruler)
     except Unstructured as exc:
         log.warning("a text of %d characters is cut at its paragraphs: %s", len(body), exc)
-        passages = _chunk_plain(ruler)
+        passages = chunk_plain(ruler)
     if not mark:
         return passages
     lines = Lines(text[:mark]).number(mark) - 1
@@ -163,7 +149,7 @@ def chunk(
 def is_markdown(text: str, format: str | None, language: str | None) -> bool:
     """Return whether a text is Markdown: by its format, or else because of its front matter."""
     if format or language:
-        return (format or "").lower().lstrip(".") in MARKDOWN
+        return (format or "").lower().lstrip(".") in _MARKDOWN
     matter = FRONT_MATTER.match(text)
     return matter is not None and _has_markdown(text[matter.end() :])
 
@@ -201,18 +187,33 @@ def _checked_overlap(strategy: str, max_tokens: int, overlap: int | None) -> int
 
 def _chunk_auto(ruler: Ruler, format: str, language: str | None) -> list[Passage]:
     """Cut a text by the strategy that suits its format, language or content."""
-    if format in _BY_FORMAT:
-        return _BY_FORMAT[format](ruler)
-    if format == "code" or is_code_language(format):
-        return chunk_code(ruler, language or (None if format == "code" else format))
-    if format in JSON_FORMATS or (not format and looks_like_json(ruler.text)):
-        passages = chunk_json(ruler)
-        return _chunk_plain(ruler) if passages is None else passages
-    if language and is_code_language(language):
-        return chunk_code(ruler, language)
-    if looks_like_markdown(ruler.text):
-        return _chunk_markdown(ruler)
-    return _chunk_plain(ruler)
+    found = _format_of(ruler.text, format, language)
+    if found is None or found.cut is None:
+        return chunk_plain(ruler)
+    if found.language and not language and format != found.name:
+        language = format
+    passages: list[Passage] | None = function(found.cut)(ruler, language)
+    return chunk_plain(ruler) if passages is None else passages
+
+
+def _format_of(text: str, format: str, language: str | None) -> Format | None:
+    """Return the format that a text is cut as; ``None`` if it is plain."""
+    known = named(format)
+    if known is not None and known.cut:
+        return known
+    of_language = _of_language(format)
+    if of_language is None and not format:
+        of_language = next((f for f in formats() if f.sign and function(f.sign)(text)), None)
+    if of_language is None and language:
+        of_language = _of_language(language)
+    if of_language is None and looks_like_markdown(text):
+        return MARKDOWN
+    return of_language
+
+
+def _of_language(name: str) -> Format | None:
+    """Return the format of texts in a language."""
+    return next((f for f in formats() if name and f.language and function(f.language)(name)), None)
 
 
 def looks_like_markdown(text: str) -> bool:
@@ -233,7 +234,7 @@ def _has_markdown(text: str) -> bool:
     return False
 
 
-def _chunk_markdown(ruler: Ruler) -> list[Passage]:
+def chunk_markdown(ruler: Ruler, _language: str | None = None) -> list[Passage]:
     """Cut Markdown at its fences if they are most of the text, else at its headings."""
     blocks, fences = read_blocks(ruler.text)
     in_fences = sum(fence.end - fence.start for fence in fences)
@@ -250,7 +251,7 @@ def _chunk_code_blocks(ruler: Ruler) -> list[Passage]:
     return chunk_fences(ruler, *read_blocks(ruler.text))
 
 
-def _chunk_plain(ruler: Ruler) -> list[Passage]:
+def chunk_plain(ruler: Ruler, _language: str | None = None) -> list[Passage]:
     """Cut a text into paragraphs, or into windows if it is long and hardly has any breaks."""
     text = ruler.text
     if len(text) > _UNBROKEN:
@@ -267,24 +268,15 @@ def _chunk_paragraphs(ruler: Ruler) -> list[Passage]:
     Paragraphs that fit into one chunk together are merged; a paragraph that is too long is cut
     into sentences, then lines, words and characters.
     """
-    return _chunk_by(ruler, (BY_PARAGRAPH, *PROSE))
+    return chunk_by(ruler, (BY_PARAGRAPH, *PROSE))
 
 
-def _chunk_rows(ruler: Ruler) -> list[Passage]:
-    return _chunk_by(ruler, VERBATIM)
+def chunk_rows(ruler: Ruler, _language: str | None = None) -> list[Passage]:
+    """Cut a text at its lines."""
+    return chunk_by(ruler, VERBATIM)
 
 
-def _chunk_html(ruler: Ruler) -> list[Passage]:
-    """Cut HTML before the opening tags of block elements. Tags stay in the text."""
-    return _chunk_by(ruler, (Cut(BLOCK, _html_blocks), *PROSE))
-
-
-def _html_blocks(ruler: Ruler, start: int, end: int) -> Iterator[Span]:
-    tags = _BLOCK_TAG.finditer(ruler.text, start, end)
-    return boundaries.between(ruler.text, start, end, (tag.start() for tag in tags))
-
-
-def _chunk_by(ruler: Ruler, cuts: tuple[Cut, ...]) -> list[Passage]:
+def chunk_by(ruler: Ruler, cuts: tuple[Cut, ...]) -> list[Passage]:
     """Cut a text by the first of ``cuts``, and parts that are too long by the following ones."""
     passages = Passages(ruler)
     first, *finer = cuts
@@ -293,6 +285,11 @@ def _chunk_by(ruler: Ruler, cuts: tuple[Cut, ...]) -> list[Passage]:
         for start, end in first.spans(ruler, 0, len(ruler.text))
     )
     return [passages.make(packed) for packed in pack(ruler, units)]
+
+
+def chunk_lines(ruler: Ruler, _language: str | None = None) -> list[Passage]:
+    """Cut source code at blank lines before unindented lines."""
+    return chunk_by(ruler, BY_BLANK_LINES)
 
 
 def _chunk_windows(ruler: Ruler) -> list[Passage]:
@@ -351,12 +348,4 @@ _CHUNKERS: Mapping[str, Chunker] = {
     "code-blocks": _chunk_code_blocks,
     "paragraph": _chunk_paragraphs,
     "sliding-window": _chunk_windows,
-}
-_BY_FORMAT: Mapping[str, Chunker] = {
-    **dict.fromkeys(MARKDOWN, _chunk_markdown),
-    **dict.fromkeys(("html", "htm", "xhtml"), _chunk_html),
-    **dict.fromkeys(("rst", "rest", "restructuredtext"), chunk_rst),
-    **dict.fromkeys(("csv", "tsv"), _chunk_rows),
-    CONVERSATION: chunk_conversation,
-    **dict.fromkeys(PLAIN, _chunk_plain),
 }

@@ -10,19 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
-from ability_search.extensions.formats.conversations import conversations_of as conversations_of
-from ability_search.extensions.formats.conversations import read_conversation, read_json, read_text
-from ability_search.extensions.formats.email_messages import read_email, read_mbox
-from ability_search.extensions.formats.html import read_epub, read_html, read_svg
-from ability_search.extensions.formats.office_documents import (
-    read_docx,
-    read_odf,
-    read_pptx,
-    read_rtf,
-    read_xlsx,
-)
-from ability_search.extensions.formats.pdf import read_pdf
+from ability_search.text.formats import formats, function, named
 from ability_search.text.loaders.encodings import decoded, detected
 from ability_search.text.loaders.extracts import (
     EMPTY,
@@ -38,18 +28,10 @@ from ability_search.text.loaders.extracts import (
     too_much_text,
 )
 from ability_search.text.loaders.file_types import format_of
-from ability_search.text.loaders.text_files import (
-    read_csv,
-    read_markdown,
-    read_notebook,
-    read_plain,
-    read_restructured,
-)
+from ability_search.text.loaders.text_files import read_plain
 
 __all__ = [
     "EMPTY",
-    "FOREIGN",
-    "MAY_HOLD_DOCUMENTS",
     "NOT_TEXT",
     "NO_RECOGNITION",
     "OUT_OF_TIME",
@@ -61,47 +43,29 @@ __all__ = [
     "decoded",
     "extract",
     "format_of",
+    "is_foreign",
+    "may_hold_documents",
     "too_much_memory",
 ]
 
 VERSION = "1"
 """Version of the loaders; a change of the extracted text needs a new one."""
 
-FOREIGN = frozenset(
-    ("docx", "email", "epub", "html", "image", "mbox", "odf", "pdf", "pptx", "rtf", "svg", "xlsx")
-)
-"""Formats read by libraries that may crash, hang or use unbounded memory."""
-
-CONTAINERS = {"email": read_email, "mbox": read_mbox}
-"""Formats of files that hold others, which become documents of their own."""
-
-MAY_HOLD_DOCUMENTS = frozenset((*CONTAINERS, "json"))
-"""Formats of files that hold documents, or may have held some before they changed."""
-
-_READERS: dict[str, Callable[[str, bytes, Bounds], Extracted]] = {
-    "docx": read_docx,
-    "epub": read_epub,
-    "html": read_html,
-    "odf": read_odf,
-    "pptx": read_pptx,
-    "rtf": read_rtf,
-    "svg": read_svg,
-    "xlsx": read_xlsx,
-}
-_TEXT_READERS: dict[str | None, Callable[[str, str, Bounds], Extracted]] = {
-    "code": partial(read_plain, format="code"),
-    "csv": read_csv,
-    "conversation": read_conversation,
-    "json": read_json,
-    "markdown": read_markdown,
-    "notebook": read_notebook,
-    "rst": read_restructured,
-    "text": partial(read_text, format="text"),
-    None: partial(read_text, format=None),
-}
 _LONGEST_TITLE = 300
 Starved = Callable[[], bool]
 _DEEPEST_MESSAGE = 4
+
+
+def is_foreign(format: str | None) -> bool:
+    """Return whether a format is read by libraries that may crash, hang or use unbounded memory."""
+    known = named(format)
+    return known is not None and known.foreign
+
+
+def may_hold_documents(format: str | None) -> bool:
+    """Return whether files of a format hold documents, or may have held some before a change."""
+    known = named(format)
+    return known is not None and known.holds != ""
 
 
 def extract(
@@ -135,7 +99,7 @@ def extract(
     except MemoryError as exc:
         raise too_much_memory(bounds) from exc
     except Exception as exc:
-        if format not in FOREIGN:
+        if not is_foreign(format):
             raise
         # For a malformed file a library may raise any exception, and so it may out of memory.
         if starved():
@@ -159,31 +123,24 @@ def _read(
     starved: Starved,
     depth: int,
 ) -> Extracted:
-    if format == "pdf":
-        return read_pdf(name, data, bounds, recognize=recognize)
-    if format == "image":
-        return _read_image(data, recognize)
-    if format in CONTAINERS:
+    known = named(format)
+    if known is None:
+        names = ", ".join(each.name for each in formats())
+        raise Unreadable(f"no extension reads the format {format}; loaded are {names}")
+    if known.binary is None:
+        text, doubt = detected(data)
+        read = function(known.text) if known.text else partial(read_plain, format=format)
+        found: Extracted = read(name, text, bounds)
+        return replace(found, unread=(*doubt, *found.unread))
+    more: dict[str, Any] = {"recognize": recognize} if known.recognizes else {}
+    if known.holds == "files":
         if depth > _DEEPEST_MESSAGE:
             raise Unreadable("attached to too many messages")
-        read = partial(
+        more["read"] = partial(
             _read_child, bounds=bounds, recognize=recognize, starved=starved, depth=depth + 1
         )
-        return CONTAINERS[format](name, data, bounds, read=read)
-    if format in _READERS:
-        return _READERS[format](name, data, bounds)
-    text, doubt = detected(data)
-    found = _TEXT_READERS[format](name, text, bounds)
-    return replace(found, unread=(*doubt, *found.unread))
-
-
-def _read_image(data: bytes, recognize: Recognize | None) -> Extracted:
-    if recognize is None:
-        raise Unreadable(f"an image; {NO_RECOGNITION}")
-    text = recognize(data)
-    if not text.strip():
-        raise Unreadable("an image without text")
-    return Extracted(text, "text")
+    extracted: Extracted = function(known.binary)(name, data, bounds, **more)
+    return extracted
 
 
 def _read_child(

@@ -6,45 +6,9 @@ import re
 from pathlib import PurePath
 from urllib.parse import urlsplit
 
+from ability_search.text.formats import by_suffix, named
 from ability_search.text.loaders.extracts import EMPTY, NOT_TEXT, Unreadable
 
-_FORMATS = {
-    ".csv": "csv",
-    ".docm": "docx",
-    ".docx": "docx",
-    ".eml": "email",
-    ".epub": "epub",
-    ".fodp": "odf",
-    ".fods": "odf",
-    ".fodt": "odf",
-    ".htm": "html",
-    ".html": "html",
-    ".ipynb": "notebook",
-    ".geojson": "json",
-    ".json": "json",
-    ".jsonl": "json",
-    ".log": "text",
-    ".markdown": "markdown",
-    ".mbox": "mbox",
-    ".md": "markdown",
-    ".mdx": "markdown",
-    ".ndjson": "json",
-    ".odp": "odf",
-    ".ods": "odf",
-    ".odt": "odf",
-    ".pdf": "pdf",
-    ".pptm": "pptx",
-    ".pptx": "pptx",
-    ".rst": "rst",
-    ".rtf": "rtf",
-    ".svg": "svg",
-    ".text": "text",
-    ".tsv": "csv",
-    ".txt": "text",
-    ".xhtml": "html",
-    ".xlsm": "xlsx",
-    ".xlsx": "xlsx",
-}
 _LANGUAGES = {
     ".c": "c",
     ".cc": "cpp",
@@ -136,17 +100,19 @@ def format_of(name: str, data: bytes) -> str | None:
         Unreadable: if it is not text, or not of the type that its name says.
     """
     suffix = PurePath(name).suffix.lower()
-    named = _FORMATS.get(suffix) or ("code" if suffix in _LANGUAGES else None)
+    by_name = by_suffix().get(suffix) or ("code" if suffix in _LANGUAGES else None)
     found, what = _detect(data)
-    if named in _CHECKED:
-        if found != named:
-            _refuse(named, data)
-        return named
-    if found is not None and named is None:
+    if by_name in _CHECKED:
+        if found != by_name:
+            _refuse(by_name, data)
+        return by_name
+    if found is not None and by_name is None:
+        if named(found) is None:
+            raise Unreadable(f"{what or found}, which the extension formats reads; it is left out")
         return found
     if what:
         raise Unreadable(what + NOT_TEXT)
-    return named
+    return by_name
 
 
 def named_format(source: str) -> tuple[str | None, str | None]:
@@ -158,7 +124,7 @@ def named_format(source: str) -> tuple[str | None, str | None]:
     suffix = PurePath(name).suffix.lower()
     if language := language_of(name):
         return "code", language
-    format = _FORMATS.get(suffix)
+    format = by_suffix().get(suffix)
     return (format if format in _TEXTS else None), None
 
 

@@ -1,45 +1,15 @@
-"""Text files: plain text, code, JSON, Markdown, reStructuredText, tables of values and notebooks.
-
-All but notebooks keep their text or at least its lines, so that line numbers are those of the file.
-"""
+"""Text files: plain text, code and Markdown. They keep their lines."""
 
 from __future__ import annotations
 
-import csv
-import io
-import json
-import re
-from collections.abc import Mapping
-from itertools import islice
-from typing import Any
-
-from ability_search.extensions.formats import restructured_sections
-from ability_search.extensions.formats.front_matter import (
-    FrontMatter,
-    markdown_metadata,
-    read_front_matter,
-)
-from ability_search.extensions.formats.markdown_writer import (
-    FIRST_ROWS,
-    Composer,
-    column_names,
-    described,
-    flat,
-    labelled,
-)
 from ability_search.text.chunkers import markdown_blocks
 from ability_search.text.escapes import unescaped
-from ability_search.text.loaders.extracts import Bounds, Extracted, Unreadable, known, too_much_text
+from ability_search.text.front_matter import FrontMatter, markdown_metadata, read_front_matter
+from ability_search.text.loaders.extracts import Bounds, Extracted
 from ability_search.text.loaders.file_types import language_of
 
 _HEAD = 8192
-"""Characters searched for a title and for fields."""
-_FIELD = re.compile(r":(\w[\w -]*):[ \t]+(\S.*)")
-_QUOTED = re.compile(r'"[^"]*+"')
-_DELIMITERS = ",;\t|"
-_DELIMITER_LINE = re.compile(r"sep=([^\w\s\"]|\t)\r?\n")
-"""First line by which Excel knows the delimiter."""
-_NOT_A_NOTEBOOK = "not a notebook, though its name says so"
+"""Characters searched for a title."""
 
 
 def read_plain(name: str, text: str, _bounds: Bounds, *, format: str | None) -> Extracted:
@@ -67,133 +37,3 @@ def markdown_title(text: str, matter: FrontMatter | None = None) -> str | None:
         return matter.title
     blocks, _ = markdown_blocks.read_blocks(text[matter.end :][:_HEAD])
     return next((block.title for block in blocks if block.level == 1 and block.title), None)
-
-
-def read_restructured(_name: str, text: str, _bounds: Bounds) -> Extracted:
-    """Read reStructuredText unchanged, with its bibliographic fields as metadata.
-
-    The title is the first section title. A field list directly below it, or at the very beginning,
-    is the metadata (``:Date: 2026-03-01``).
-    """
-    blocks = restructured_sections.read_blocks(text[:_HEAD])
-    title = next((block.title for block in blocks if block.level), None)
-    body = [block for block in blocks[:2] if not block.level][:1]
-    fields = _fields(text[body[0].start : body[0].end]) if body else {}
-    return Extracted(text, "rst", title=title, metadata=known(**fields))
-
-
-def _fields(text: str) -> dict[str, str]:
-    """Return the fields of a field list; empty if the block has anything else."""
-    found: dict[str, str] = {}
-    for line in text.splitlines():
-        match = _FIELD.fullmatch(line.rstrip())
-        if match is None:
-            return {}
-        found[match[1].lower().replace(" ", "_")] = match[2]
-    return found
-
-
-def read_csv(name: str, text: str, bounds: Bounds) -> Extracted:
-    """Read a table of values separated by commas, semicolons, tabs or vertical bars.
-
-    Each row becomes one line, ``name: Ada; born: 1815``, with the line number of its beginning in
-    the file. Text that is not such a table stays unchanged.
-    """
-    delimiter = _delimiter(name, text)
-    if named := _DELIMITER_LINE.match(text):
-        delimiter = named[1]
-        text = f"\n{text[named.end() :]}"
-    try:
-        lines = _rows(text, delimiter, bounds)
-    except csv.Error:
-        return Extracted(text, "csv")
-    return Extracted("\n".join(lines), "csv")
-
-
-def _delimiter(name: str, text: str) -> str:
-    """Return a tab for ``.tsv`` files, else the delimiter of most of the first lines."""
-    if name.lower().endswith(".tsv"):
-        return "\t"
-    head = _QUOTED.sub("", text[:_HEAD]).lstrip().split("\n")[:FIRST_ROWS]
-    return max(
-        _DELIMITERS, key=lambda each: (sum(each in line for line in head), head[0].count(each))
-    )
-
-
-def _rows(text: str, delimiter: str, bounds: Bounds) -> list[str]:
-    reader, first = (
-        csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, skipinitialspace=True)
-        for _ in range(2)
-    )
-    lines: list[str] = []
-    cells = filter(any, ([flat(cell) for cell in row] for row in first))
-    titles, header, labels = column_names([*islice(cells, FIRST_ROWS)])
-    room = bounds.text
-    end = number = 0
-    for row in reader:
-        start, end = end, reader.line_num
-        if not row:
-            continue
-        values = [flat(cell) for cell in row]
-        lines += [""] * (start - len(lines))
-        if number < titles or not any(values):
-            lines.append(described((), values))
-        elif number == titles and header:
-            lines.append(", ".join(values))
-        else:
-            lines.append(labelled(values) if labels else described(header, values))
-        number += any(values)
-        room -= len(lines[-1].encode()) + 1
-        if room < 0:
-            raise too_much_text(bounds)
-    return lines
-
-
-def read_notebook(name: str, text: str, bounds: Bounds) -> Extracted:
-    """Read a Jupyter notebook as Markdown, with code cells as fences in its language.
-
-    Outputs are dropped: they follow from the code, and can be of any size and type.
-
-    Raises:
-        Unreadable: if it is not a notebook.
-    """
-    try:
-        notebook = json.loads(text)
-    except (ValueError, RecursionError) as exc:
-        raise Unreadable(_NOT_A_NOTEBOOK) from exc
-    composer = Composer(bounds)
-    about = _mapping(_mapping(notebook).get("metadata"))
-    spec, info = _mapping(about.get("kernelspec")), _mapping(about.get("language_info"))
-    language = str(info.get("name") or spec.get("language") or "python")
-    for cell in _cells(notebook):
-        source = _source(cell.get("source", cell.get("input")))
-        kind = cell.get("cell_type")
-        if kind == "code":
-            composer.code(source, language)
-        elif kind in ("markdown", "heading"):
-            composer.verbatim(f"# {source}" if kind == "heading" else source)
-        else:
-            composer.paragraph(source)
-    given = str(about.get("title") or "")
-    found = read_markdown(name, composer.text, bounds)
-    metadata = {**found.metadata, **known(language=language)}
-    return Extracted(composer.text, "markdown", title=given or found.title, metadata=metadata)
-
-
-def _cells(notebook: Any) -> list[Mapping[str, Any]]:
-    """Return the cells of a notebook, also in version 3 of the format."""
-    sheets = _mapping(notebook).get("worksheets")
-    pages = [notebook, *sheets] if isinstance(sheets, list) else [notebook]
-    lists = [found for page in pages if isinstance(found := _mapping(page).get("cells"), list)]
-    if not lists:
-        raise Unreadable(_NOT_A_NOTEBOOK)
-    return [_mapping(cell) for cells in lists for cell in cells]
-
-
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
-
-
-def _source(lines: Any) -> str:
-    parts = lines if isinstance(lines, list) else [lines]
-    return "".join(part for part in parts if isinstance(part, str))

@@ -64,7 +64,7 @@ def test_lack_of_memory_is_not_reported_as_a_corrupt_file(monkeypatch: pytest.Mo
     def starved(*_: object) -> Extracted:
         raise MemoryError
 
-    monkeypatch.setitem(loaders._READERS, "docx", starved)
+    monkeypatch.setattr(loaders, "function", lambda _: starved)
     with pytest.raises(Unreadable, match="memory"):
         read("a.docx", word("x"))
 
@@ -75,7 +75,7 @@ def test_a_defect_in_a_loader_is_not_reported_as_a_corrupt_file(
     def broken(*_: object) -> Extracted:
         raise KeyError("defect")
 
-    monkeypatch.setitem(loaders._READERS, "markdown", broken)
+    monkeypatch.setattr(loaders, "function", lambda _: broken)
     with pytest.raises(KeyError, match="defect"):
         read("a.md", b"x")
 

@@ -9,7 +9,7 @@ import pypdfium2 as pdfium
 import pytest
 from tests.ability_search.text.loaders.samples import pdf, scan
 
-from ability_search.extensions.formats import ocr
+from ability_search.files import ocr
 from ability_search.files.isolated_reader import Extractor
 from ability_search.text.loaders import Bounds, Unreadable
 

@@ -1,0 +1,119 @@
+"""The table of formats that need more than decoding."""
+
+from __future__ import annotations
+
+from ability_search.text.formats import Format
+
+_HOME = "ability_search.extensions.formats"
+
+FORMATS = (
+    Format(
+        name="code",
+        cut=f"{_HOME}.symbols:chunk_code",
+        language=f"{_HOME}.symbols:is_code_language",
+    ),
+    Format(
+        name="conversation",
+        text=f"{_HOME}.conversations:read_conversation",
+        cut=f"{_HOME}.conversation_turns:chunk_conversation",
+    ),
+    Format(
+        name="csv",
+        suffixes=(".csv", ".tsv"),
+        others=("tsv",),
+        text=f"{_HOME}.tables_and_notebooks:read_csv",
+        cut="ability_search.text.chunkers.strategies:chunk_rows",
+    ),
+    Format(
+        name="docx",
+        suffixes=(".docm", ".docx"),
+        binary=f"{_HOME}.office_documents:read_docx",
+        foreign=True,
+    ),
+    Format(
+        name="email",
+        suffixes=(".eml",),
+        binary=f"{_HOME}.email_messages:read_email",
+        foreign=True,
+        holds="files",
+    ),
+    Format(name="epub", suffixes=(".epub",), binary=f"{_HOME}.html:read_epub", foreign=True),
+    Format(
+        name="html",
+        suffixes=(".htm", ".html", ".xhtml"),
+        others=("htm", "xhtml"),
+        binary=f"{_HOME}.html:read_html",
+        foreign=True,
+        cut=f"{_HOME}.html:chunk_html",
+    ),
+    Format(name="image", binary=f"{_HOME}.pdf:read_image", foreign=True, recognizes=True),
+    Format(
+        name="json",
+        suffixes=(".geojson", ".json", ".jsonl", ".ndjson"),
+        others=("geojson", "jsonl", "ndjson"),
+        text=f"{_HOME}.conversations:read_json",
+        holds="documents",
+        cut=f"{_HOME}.json_members:chunk_json",
+        sign="ability_search.text.escapes:looks_like_json",
+    ),
+    Format(
+        name="mbox",
+        suffixes=(".mbox",),
+        binary=f"{_HOME}.email_messages:read_mbox",
+        foreign=True,
+        holds="files",
+    ),
+    Format(
+        name="notebook",
+        suffixes=(".ipynb",),
+        text=f"{_HOME}.tables_and_notebooks:read_notebook",
+    ),
+    Format(
+        name="odf",
+        suffixes=(".fodp", ".fods", ".fodt", ".odp", ".ods", ".odt"),
+        binary=f"{_HOME}.office_documents:read_odf",
+        foreign=True,
+    ),
+    Format(
+        name="pdf",
+        suffixes=(".pdf",),
+        binary=f"{_HOME}.pdf:read_pdf",
+        foreign=True,
+        recognizes=True,
+    ),
+    Format(
+        name="pptx",
+        suffixes=(".pptm", ".pptx"),
+        binary=f"{_HOME}.office_documents:read_pptx",
+        foreign=True,
+    ),
+    Format(
+        name="rst",
+        suffixes=(".rst",),
+        others=("rest", "restructuredtext"),
+        text=f"{_HOME}.restructured_sections:read_restructured",
+        cut=f"{_HOME}.restructured_sections:chunk_rst",
+    ),
+    Format(
+        name="rtf",
+        suffixes=(".rtf",),
+        binary=f"{_HOME}.office_documents:read_rtf",
+        foreign=True,
+    ),
+    Format(name="svg", suffixes=(".svg",), binary=f"{_HOME}.html:read_svg", foreign=True),
+    Format(
+        name="text",
+        suffixes=(".log", ".text", ".txt"),
+        others=("txt", "plain"),
+        text=f"{_HOME}.conversations:read_text",
+        cut="ability_search.text.chunkers.strategies:chunk_plain",
+    ),
+    Format(name="unknown", text=f"{_HOME}.conversations:read_unknown"),
+    Format(
+        name="xlsx",
+        suffixes=(".xlsm", ".xlsx"),
+        binary=f"{_HOME}.office_documents:read_xlsx",
+        foreign=True,
+    ),
+)
+"""The formats, in order of their names."""
