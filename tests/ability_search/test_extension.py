@@ -194,11 +194,11 @@ def test_the_rest_works_without_an_extension_and_imports_nothing_of_it(
 def test_the_gateway_has_no_route_of_an_extension_that_is_left_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from ability_search.extensions.gateway.operations import OPERATIONS, all_operations
+    from ability_search.extensions.gateway.operations import OPERATIONS, operations
 
-    assert {item.path for item in all_operations()} == {item.path for item in OPERATIONS} | {"/ask"}
+    assert {item.path for item in operations()} == {item.path for item in OPERATIONS} | {"/ask"}
     monkeypatch.setattr(extension, "_loaded", Extensions(["-answers"]))
-    assert all_operations() == [*OPERATIONS]
+    assert operations() == OPERATIONS
 
 
 def test_a_stack_without_the_extension_of_the_gateway_has_none(

@@ -389,13 +389,13 @@ OPERATIONS: tuple[Operation, ...] = (
         errors=("invalid_input", "unavailable"),
     ),
 )
-"""The operations of the gateway, in the order of the OpenAPI document."""
+"""The operations of the gateway itself, in the order of the OpenAPI document."""
 
 
-def all_operations() -> list[Operation]:
-    """Return the operations of the gateway, and those that extensions add."""
+def operations() -> tuple[Operation, ...]:
+    """Return the operations of the gateway and of extensions, in the order of the document."""
     added = (import_module(name).OPERATIONS for name in loaded().routes)
-    return [*OPERATIONS, *chain.from_iterable(added)]
+    return (*OPERATIONS, *chain.from_iterable(added))
 
 
 def call_observer(meter: Meter) -> Observe:
@@ -411,7 +411,7 @@ def call_observer(meter: Meter) -> Observe:
 @cache
 def openapi_document(*, secured: bool) -> dict[str, Any]:
     """Return the OpenAPI document of the gateway; ``secured`` if it requires a token."""
-    return document(all_operations(), secured=secured)
+    return document(operations(), secured=secured)
 
 
 def network_tools(listed: Iterable[Mapping[str, Any]]) -> NetworkTools:
