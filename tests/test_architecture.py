@@ -109,7 +109,7 @@ LAYERS = (
     {"extension"},
     {"tools"},
     {"network"},
-    {"worker"},
+    {"worker", "reader_process"},
     {"ops.figures"},
     {"client", "sync"},
     {"edges"},

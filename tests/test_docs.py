@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import re
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -13,6 +14,7 @@ from tests.command_lines import calls, problem, unknown_variables
 from tests.snippets.blocks import blocks
 
 from ability_search.config.settings_table import BY_ENV, BY_KEY
+from ability_search.extension import Extensions, Hooks
 from ability_search.tools.table import TOOLS, all_tools
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -73,6 +75,16 @@ def test_every_tool_and_every_setting_is_documented() -> None:
     assert all(f"### {row.name}\n" in tools for row in all_tools())
     settings = (ROOT / "docs" / "settings.md").read_text(encoding="utf-8")
     assert all(f"`{variable}`" in settings for variable in BY_ENV)
+
+
+def test_every_extension_is_listed_with_what_it_needs() -> None:
+    text = (ROOT / "docs" / "extensions.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `(\w+)` \|[^|]+\| ([^|]*)\|", text, re.MULTILINE)
+    needs = tomllib.loads((ROOT / "tests" / "data" / "structure.toml").read_text("utf-8"))["needs"]
+    assert {name: set(re.findall(r"`(\w+)`", told)) for name, told in rows} == {
+        each.name: set(needs.get(each.name, ())) for each in Extensions().extensions
+    }
+    assert all(f"`{name}(" in text for name in vars(Hooks) if not name.startswith("_"))
 
 
 def test_every_field_of_a_tool_s_input_says_what_it_means() -> None:

@@ -69,7 +69,7 @@ class StackComponent:
     tools: Sequence[str] = ()
     """Tools that the broker lists when it is ready."""
     extra: str | None = None
-    """Extra that it needs; a stack without it has no such component."""
+    """Extra of this package that it needs; a stack without it has no such component."""
 
 
 class SearchOptions(Protocol):

@@ -10,6 +10,7 @@ from ability_search.extension import Command, hookimpl
 if TYPE_CHECKING:
     from ability_search.search.options import QueryInput
     from ability_search.search.stage import Stage
+    from ability_search.text.formats import Format
 
 
 @hookimpl
@@ -32,3 +33,11 @@ def register_stages() -> Sequence[Stage]:
     from helpdesk.pinned import PINNED
 
     return [PINNED]
+
+
+@hookimpl
+def register_formats() -> Sequence[Format]:
+    """Return the format."""
+    from helpdesk.captions import CAPTIONS
+
+    return [CAPTIONS]

@@ -35,7 +35,7 @@ class Format:
     recognizes: bool = False
     """Whether ``binary`` takes ``recognize``, which reads the text of an image."""
     holds: Literal["", "documents", "files"] = ""
-    """What a file may hold, which become documents of their own; ``binary`` of one that holds files
+    """Kind of what a file may hold, which become documents of their own. If it is files, ``binary``
     takes ``read``, which reads one."""
     cut: str | None = None
     """``(ruler, language) -> passages``: cuts a text; ``None`` in their place means that it has
@@ -50,7 +50,7 @@ MARKDOWN = Format(
     name="markdown",
     suffixes=(".markdown", ".md", ".mdx"),
     others=("md", "mdx"),
-    text="ability_search.text.loaders.text_files:read_markdown",
+    text="ability_search.text.loaders:read_markdown",
     cut="ability_search.text.chunkers.strategies:chunk_markdown",
 )
 TEXT = Format(
@@ -66,14 +66,6 @@ PLAIN = (
     TEXT,
     UNKNOWN,
     Format(name="code", cut="ability_search.text.chunkers.strategies:chunk_lines"),
-    Format(
-        name="csv",
-        suffixes=(".csv", ".tsv"),
-        others=("tsv",),
-        cut="ability_search.text.chunkers.strategies:chunk_rows",
-    ),
-    Format(name="json", suffixes=(".geojson", ".json", ".jsonl", ".ndjson")),
-    Format(name="rst", suffixes=(".rst",)),
 )
 """The formats whose text needs nothing but decoding."""
 

@@ -14,9 +14,9 @@ import msgspec
 
 from ability_search.documents import NO_TEXT
 from ability_search.text.escapes import unescaped
+from ability_search.text.loaders import read_markdown
 from ability_search.text.loaders.extracts import EMPTY, Bounds, Extracted, too_much_text
 from ability_search.text.loaders.file_types import named_format
-from ability_search.text.loaders.text_files import read_markdown
 
 _BEGINNING = re.compile(r"\A\ufeff?\s*+\[\s*+\{")
 _SOURCE = '"source"'

@@ -22,7 +22,7 @@ FORMATS = (
         suffixes=(".csv", ".tsv"),
         others=("tsv",),
         text=f"{_HOME}.tables_and_notebooks:read_csv",
-        cut="ability_search.text.chunkers.strategies:chunk_rows",
+        cut=f"{_HOME}.tables_and_notebooks:chunk_rows",
     ),
     Format(
         name="docx",

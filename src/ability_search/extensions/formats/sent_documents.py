@@ -17,8 +17,8 @@ from ability_search.extensions.formats.conversations import conversations_of
 from ability_search.text.chunkers.strategies import is_markdown
 from ability_search.text.escapes import unescaped
 from ability_search.text.front_matter import markdown_metadata
+from ability_search.text.loaders import markdown_title
 from ability_search.text.loaders.file_types import language_of, named_format
-from ability_search.text.loaders.text_files import markdown_title
 
 
 def read_document(document: Document, titled: bool, field: str) -> Document:

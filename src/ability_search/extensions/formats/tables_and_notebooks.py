@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from itertools import islice
 from typing import Any
 
+from ability_search.documents import Passage
 from ability_search.extensions.formats.markdown_writer import (
     FIRST_ROWS,
     Composer,
@@ -18,8 +19,10 @@ from ability_search.extensions.formats.markdown_writer import (
     flat,
     labelled,
 )
+from ability_search.text.chunkers.chunk_packing import VERBATIM, Ruler
+from ability_search.text.chunkers.strategies import chunk_by
+from ability_search.text.loaders import read_markdown
 from ability_search.text.loaders.extracts import Bounds, Extracted, Unreadable, known, too_much_text
-from ability_search.text.loaders.text_files import read_markdown
 
 _HEAD = 8192
 """Characters searched for the delimiter."""
@@ -28,6 +31,11 @@ _DELIMITERS = ",;\t|"
 _DELIMITER_LINE = re.compile(r"sep=([^\w\s\"]|\t)\r?\n")
 """First line by which Excel knows the delimiter."""
 _NOT_A_NOTEBOOK = "not a notebook, though its name says so"
+
+
+def chunk_rows(ruler: Ruler, _language: str | None = None) -> list[Passage]:
+    """Cut a text at its lines."""
+    return chunk_by(ruler, VERBATIM)
 
 
 def read_csv(name: str, text: str, bounds: Bounds) -> Extracted:

@@ -22,7 +22,7 @@ from ability_search.extensions.gateway import console
 from ability_search.extensions.gateway.event_stream import Streams
 from ability_search.extensions.gateway.middleware import Guard, RequestContext
 from ability_search.extensions.gateway.openapi import Operation
-from ability_search.extensions.gateway.operations import Handlers, own_operations
+from ability_search.extensions.gateway.operations import Handlers, operations
 from ability_search.extensions.gateway.problems import CLIENT_CLOSED_REQUEST, GATEWAY, problem
 from ability_search.extensions.gateway.request_bodies import checked_query
 from ability_search.tools.table import all_tools
@@ -53,7 +53,7 @@ class AddedRoutes:
 
 
 def application(
-    handlers: Handlers, streams: Streams, *, host: str, added: Sequence[AddedRoutes] = ()
+    handlers: Handlers, streams: Streams, *, host: str, added: Sequence[AddedRoutes]
 ) -> ASGIApp:
     """Return the application: all routes behind one guard.
 
@@ -64,16 +64,21 @@ def application(
         added: Routes of extensions.
     """
     settings = handlers.settings
-    described = [(item, _endpoint(item, handlers) or streams) for item in own_operations()]
-    described += [
-        (item, _endpoint(item, e.state) or streams) for e in added for item in e.operations
-    ]
-    public = frozenset(item.path for item, _ in described if item.public)
+    states = {item.name: each.state for each in added for item in each.operations}
+    described = operations()
+    public = frozenset(item.path for item in described if item.public)
     app = Starlette(
         routes=[
-            *(Route(item.path, endpoint, methods=[item.method]) for item, endpoint in described),
+            *(
+                Route(
+                    each.path,
+                    _endpoint(each, states.get(each.name, handlers)) or streams,
+                    methods=[each.method],
+                )
+                for each in described
+            ),
             *(route for each in added for route in each.further),
-            Route("/tools/{name}", answering(_unknown_tool), methods=["POST"]),
+            Route("/tools/{name}", _answering(_unknown_tool), methods=["POST"]),
             *console.routes(),
         ],
         exception_handlers={HTTPException: _unrouted, SearchError: _failed},
@@ -103,7 +108,7 @@ def _endpoint(operation: Operation, state: Any) -> Endpoint | None:
             checked_query(request.query_params, *operation.query)
         return await handler(state, request)
 
-    return answering(endpoint)
+    return _answering(endpoint)
 
 
 async def _unknown_tool(request: Request) -> Response:
@@ -112,7 +117,7 @@ async def _unknown_tool(request: Request) -> Response:
     )
 
 
-def answering(endpoint: Endpoint) -> Endpoint:
+def _answering(endpoint: Endpoint) -> Endpoint:
     """Wrap an endpoint so that exceptions become problem responses."""
 
     async def answer(request: Request) -> Response:

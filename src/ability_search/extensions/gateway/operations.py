@@ -359,16 +359,10 @@ _OPERATIONS: tuple[Operation, ...] = (
 """The operations besides those that call a tool, in the order of the OpenAPI document."""
 
 
-@cache
-def own_operations() -> tuple[Operation, ...]:
-    """Return the operations of the gateway itself, in the order of the OpenAPI document."""
-    return (*map(_tool, all_tools()), *_OPERATIONS)
-
-
-def all_operations() -> list[Operation]:
-    """Return the operations of the gateway, and those that extensions add."""
+def operations() -> tuple[Operation, ...]:
+    """Return the operations of the gateway and of extensions, in the order of the document."""
     added = (import_module(name).OPERATIONS for name in loaded().routes)
-    return [*own_operations(), *chain.from_iterable(added)]
+    return (*map(_tool, all_tools()), *_OPERATIONS, *chain.from_iterable(added))
 
 
 def call_observer(meter: Meter) -> Observe:
@@ -384,7 +378,7 @@ def call_observer(meter: Meter) -> Observe:
 @cache
 def openapi_document(*, secured: bool) -> dict[str, Any]:
     """Return the OpenAPI document of the gateway; ``secured`` if it requires a token."""
-    return document(all_operations(), secured=secured)
+    return document(operations(), secured=secured)
 
 
 def network_tools(listed: Iterable[Mapping[str, Any]]) -> NetworkTools:

@@ -16,7 +16,6 @@ from ability_search.text.chunkers.chunk_packing import (
     BY_BLANK_LINES,
     BY_PARAGRAPH,
     PROSE,
-    VERBATIM,
     Cut,
     Packed,
     Passages,
@@ -269,11 +268,6 @@ def _chunk_paragraphs(ruler: Ruler) -> list[Passage]:
     into sentences, then lines, words and characters.
     """
     return chunk_by(ruler, (BY_PARAGRAPH, *PROSE))
-
-
-def chunk_rows(ruler: Ruler, _language: str | None = None) -> list[Passage]:
-    """Cut a text at its lines."""
-    return chunk_by(ruler, VERBATIM)
 
 
 def chunk_by(ruler: Ruler, cuts: tuple[Cut, ...]) -> list[Passage]:

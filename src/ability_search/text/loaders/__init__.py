@@ -12,7 +12,10 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from ability_search.text.chunkers import markdown_blocks
+from ability_search.text.escapes import unescaped
 from ability_search.text.formats import formats, function, named
+from ability_search.text.front_matter import FrontMatter, markdown_metadata, read_front_matter
 from ability_search.text.loaders.encodings import decoded, detected
 from ability_search.text.loaders.extracts import (
     EMPTY,
@@ -27,8 +30,7 @@ from ability_search.text.loaders.extracts import (
     too_much_memory,
     too_much_text,
 )
-from ability_search.text.loaders.file_types import format_of
-from ability_search.text.loaders.text_files import read_plain
+from ability_search.text.loaders.file_types import format_of, language_of
 
 __all__ = [
     "EMPTY",
@@ -52,6 +54,8 @@ VERSION = "1"
 """Version of the loaders; a change of the extracted text needs a new one."""
 
 _LONGEST_TITLE = 300
+_HEAD = 8192
+"""Characters of Markdown searched for a title."""
 Starved = Callable[[], bool]
 _DEEPEST_MESSAGE = 4
 
@@ -112,6 +116,33 @@ def extract(
         raise too_much_text(bounds)
     title = _valid(found.title)[:_LONGEST_TITLE] if found.title else None
     return replace(found, text=text, title=title)
+
+
+def read_plain(name: str, text: str, _bounds: Bounds, *, format: str | None) -> Extracted:
+    """Read text, its escapes decoded; chunking cuts it by ``format``, else by its content."""
+    language = language_of(name) if format == "code" else None
+    text = unescaped(text, name=name, format=format, language=language)
+    return Extracted(text, format, language=language)
+
+
+def read_markdown(_name: str, text: str, _bounds: Bounds) -> Extracted:
+    """Read Markdown, with its front matter and its tags as metadata.
+
+    The title is that of the front matter, else the first heading of level 1.
+    """
+    text = unescaped(text, format="markdown")
+    matter = read_front_matter(text)
+    title = markdown_title(text, matter)
+    return Extracted(text, "markdown", title=title, metadata=markdown_metadata(text, matter))
+
+
+def markdown_title(text: str, matter: FrontMatter | None = None) -> str | None:
+    """Return the title in the front matter of Markdown, else its first heading of level 1."""
+    matter = matter or read_front_matter(text)
+    if matter.title:
+        return matter.title
+    blocks, _ = markdown_blocks.read_blocks(text[matter.end :][:_HEAD])
+    return next((block.title for block in blocks if block.level == 1 and block.title), None)
 
 
 def _read(
