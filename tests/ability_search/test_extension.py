@@ -13,7 +13,11 @@ from tests.test_structure import STRUCTURE
 from ability_search import extension, extensions
 from ability_search.errors import ConfigurationError
 from ability_search.extension import Command, Extensions
+from ability_search.files.isolated_reader import Extractor
+from ability_search.text.chunkers.strategies import chunk
+from ability_search.text.loaders import Bounds, Unreadable, extract, format_of
 
+BOUNDS = Bounds(1 << 20, 1 << 22)
 PLUGIN = """
 from ability_search.extension import Command, hookimpl
 
@@ -215,3 +219,50 @@ def test_a_stack_without_the_extension_of_the_gateway_has_none(
     assert added_ports(None) == {}
     monkeypatch.setattr(extension, "_loaded", Extensions(["-gateway"]))
     assert added_ports(8070) == {}
+
+
+def test_without_the_extension_of_formats_plain_texts_are_read_and_others_are_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(extension, "_loaded", Extensions(["-formats"]))
+    read = extract("a.md", b"# Title\n\nText.", format_of("a.md", b"# Title"), BOUNDS)
+    assert (read.title, read.format) == ("Title", "markdown")
+    assert format_of("a.json", b"{}") is None
+    assert [each.content for each in chunk("a = 1\n", format="code")] == ["a = 1"]
+    assert [each.content for each in chunk('{"a": 1}', format="json")] == ['{"a": 1}']
+    with pytest.raises(Unreadable, match="a PDF file, which the extension formats reads"):
+        format_of("a.pdf", b"%PDF-1.7\n")
+    with pytest.raises(Unreadable, match="no extension reads the format pdf; loaded are markdown"):
+        extract("a.pdf", b"%PDF-1.7\n", "pdf", BOUNDS)
+
+
+FORMAT_PLUGIN = """
+from ability_search.extension import hookimpl
+from ability_search.text.formats import Format
+from ability_search.text.loaders import Extracted
+
+@hookimpl
+def register_formats():
+    read = "shouting:read"
+    return [Format(name="shouted", suffixes=(".shout",), binary=read, foreign=True)]
+
+def read(name, data, bounds):
+    import os
+    return Extracted(f"{data.decode().upper()} {os.getpid()}", "text")
+"""
+
+
+def test_a_format_of_another_package_is_read_in_the_process_for_foreign_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install(tmp_path, monkeypatch, FORMAT_PLUGIN)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setattr(extension, "_loaded", Extensions())
+    assert format_of("a.shout", b"hello") == "shouted"
+    with Extractor(BOUNDS, timeout=30) as extractor:
+        found = extractor.extract("a.shout", b"hello", "shouted").text
+        assert (found.split()[0], found.split()[1] == str(os.getpid())) == ("HELLO", False)
+    monkeypatch.setenv("SEARCH_EXTENSIONS", "-shouting")
+    missing = pytest.raises(Unreadable, match="no extension reads the format shouted")
+    with Extractor(BOUNDS, timeout=30) as extractor, missing:
+        extractor.extract("a.shout", b"hello", "shouted")
