@@ -13,15 +13,18 @@ import pytest
 
 from kadi_client.messages import decode
 from kadi_localnet.database.allowlist import (
+    BUCKET_SELECTIONS,
+    CALLS,
     CATALOGUES,
     DOTTED_CALLS,
     FUNCTIONS,
     METHODS,
+    SETTINGS,
     STATEMENTS,
 )
 from kadi_localnet.database.backend import LANGUAGES, DatabaseError, Statement
 from kadi_localnet.database.embedded import EmbeddedDatabases
-from kadi_localnet.database.statement_guard import StatementGuard
+from kadi_localnet.database.statement_guard import _GENERATED, StatementGuard
 
 pytestmark = pytest.mark.engine
 
@@ -387,3 +390,19 @@ def test_long_statements_are_checked_and_not_kept() -> None:
     with pytest.raises(DatabaseError, match="BACKUP DATABASE is not allowed"):
         guard.check(Statement(f"BACKUP DATABASE {padding}"))
     assert guard._cached.cache_info().currsize == 0
+
+
+@pytest.mark.usefixtures("databases")
+def test_names_that_a_program_made_up_are_one_name_to_the_cache() -> None:
+    guard = StatementGuard()
+    names = [f"Chunk_docs_{n:017x}" for n in range(50)]
+    for name in names:
+        guard.check(Statement(f"SELECT FROM `{name}` WHERE id = 'a_{name}'"))
+    assert guard._cached.cache_info()[:2] == (49, 1)
+    for name in names[:2]:
+        with pytest.raises(DatabaseError, match=f"the function {name}"):
+            guard.check(Statement(f"SELECT {name}(1)"))
+        with pytest.raises(DatabaseError, match="the name"):
+            guard.check(Statement(f"CREATE DOCUMENT TYPE `../{name}`"))
+    every = CALLS | DOTTED_CALLS | CATALOGUES | SETTINGS | STATEMENTS | BUCKET_SELECTIONS
+    assert not [word for word in every if _GENERATED.search(word) or word.endswith("_0")]
