@@ -22,13 +22,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
 import pluggy
 
 from ability_search.errors import ConfigurationError
-from ability_search.text import formats
-from ability_search.text.formats import Format
 
 if TYPE_CHECKING:
     from ability_search.index.index_ports import AddedSteps
     from ability_search.search.options import QueryInput
     from ability_search.search.stage import Stage, StageFactory
+    from ability_search.text.formats import Format
     from ability_search.tools.calls import Handler, Services
     from ability_search.tools.tool_row import ToolRow
 
@@ -300,6 +299,3 @@ def loaded() -> Extensions:
     Errors as for :class:`Extensions`.
     """
     return _loaded or load()
-
-
-formats.added = lambda: loaded().formats

@@ -6,7 +6,7 @@ reads and cuts is named, as ``module:function``, and imported when it is first n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
@@ -69,23 +69,25 @@ PLAIN = (
 )
 """The formats whose text needs nothing but decoding."""
 
-added: Callable[[], Sequence[Format]] = tuple
-"""Returns the formats of extensions; set by :mod:`ability_search.extension`."""
-
 
 def named(name: str | None) -> Format | None:
     """Return the format of a name, ``None`` for an unknown text; ``None`` if there is none."""
-    return _by_name(tuple(added())).get("unknown" if name is None else name)
+    return _by_name(_added()).get("unknown" if name is None else name)
 
 
 def formats() -> tuple[Format, ...]:
     """Return all formats, those of extensions last."""
-    return _all(tuple(added()))
+    return _all(_added())
 
 
 def by_suffix() -> dict[str, str]:
     """Return the names of formats by the suffixes of files."""
-    return _by_suffix(tuple(added()))
+    return _by_suffix(_added())
+
+
+def _added() -> tuple[Format, ...]:
+    """Return the formats of extensions, which stand above this module and are found by name."""
+    return tuple(function("ability_search.extension:loaded")().formats)
 
 
 @cache
