@@ -12,8 +12,9 @@ from unittest.mock import patch
 import numpy as np
 
 from ability_search.extensions.notes import collection_measures
+from ability_search.extensions.notes.graph_analysis import ChunkVector
 from ability_search.extensions.notes.vector_measures import Vectors
-from ability_search.store.records import ChunkVector, SourceRecord
+from ability_search.store.records import SourceRecord
 from benchmarks.vectors import DIMENSIONS
 
 _STEPS = (

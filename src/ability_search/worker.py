@@ -103,7 +103,7 @@ async def open_worker(
     meter: Meter = UNMETERED,
     store: Store | None = None,
 ) -> AsyncIterator[Brokers]:
-    """Connect to the brokers and serve the eight tools during the block.
+    """Connect to the brokers and serve the tools during the block.
 
     Args:
         settings: The settings.
@@ -134,7 +134,7 @@ async def open_tools(
     meter: Meter = UNMETERED,
     store: Store | None = None,
 ) -> AsyncIterator[tuple[Brokers, list[Tool]]]:
-    """Connect to the brokers and yield the eight tools, not yet registered.
+    """Connect to the brokers and yield the tools, not yet registered.
 
     Arguments and errors as for :func:`open_worker`.
     """

@@ -325,14 +325,20 @@ class SearchClient:
             if cursor is None:
                 return
 
-    async def call(self, tool: str, tool_input: Mapping[str, Any]) -> dict[str, Any]:
+    async def call(
+        self, tool: str, tool_input: Mapping[str, Any], *, progress: Advance | None = None
+    ) -> dict[str, Any]:
         """Call any tool on the network, with the wire names of its fields.
 
         Example:
             found = await search.call("search-query", {"collection": "notes", "query": "backup"})
             print(found["count"])
+
+        With ``progress``, for tools that take a ``jobId``, the timeout is that of indexing.
         """
-        return await self._opened.call(tool, tool_input, timeout=self._timeout)
+        if progress is None:
+            return await self._opened.call(tool, tool_input, timeout=self._timeout)
+        return await self._opened.run_job(tool, tool_input, timeout=LONG_SECONDS, advance=progress)
 
     async def _call(
         self, tool: str, takes: type[BaseModel], given: Mapping[str, Any], returns: type[R]

@@ -257,11 +257,10 @@ class ToolClient:
 
         ``before`` documents were done before the call and are added to its count.
         """
-        job = secrets.token_hex(8)
-        request = {**tool_input, "jobId": job}
+        request = {"jobId": secrets.token_hex(8), **tool_input}
         if advance is None:
             return await self.call(tool, request, timeout=timeout)
-        async with progress_of(self.connection, job, advance, before=before):
+        async with progress_of(self.connection, request["jobId"], advance, before=before):
             return await self.call(tool, request, timeout=timeout)
 
 

@@ -11,6 +11,7 @@ import msgspec
 
 from ability_search.errors import DeadlineExceeded, InvalidInput, SearchError, TooLarge
 from ability_search.tools.boundary import failure
+from ability_search.tools.table import tool_named
 from kadi_client import (
     CallTimeout,
     Connection,
@@ -27,8 +28,6 @@ from kadi_client.messages import decode
 from kadi_client.provider import CANCELLED, FAILED, OK, noted
 
 log = logging.getLogger(__name__)
-
-_READS = {"search-query", "search-similar", "search-collections", "search-collection-info"}
 
 Observe = Callable[[str, str, float], None]
 """Callback after each call: the tool, its error code or ``ok``, and the duration in seconds."""
@@ -165,8 +164,8 @@ class Caller:
         try:
             return await connection.invoke_raw(tool, tool_input, timeout=self._timeout)
         except ProviderLost:
-            left = deadline - clock()
-            if tool not in _READS or left <= 0:
+            left, row = deadline - clock(), tool_named(tool)
+            if row is None or not row.read_only or left <= 0:
                 raise
         return await connection.invoke_raw(tool, tool_input, timeout=left)
 

@@ -86,7 +86,7 @@ class ChunkRecord:
     """Share of the other chunks that have a smaller PageRank, 0 to 1; equal ones count half.
     ``None`` if the chunk was not analysed."""
     novelty: float | None = None
-    """From 0 to 1, see :func:`ability_search.extensions.notes.vector_measures.novelty`."""
+    """Share in the directions of the vectors that are not noise, 0 to 1; ``None`` likewise."""
 
 
 ROUNDING: Final = 1e-6
@@ -362,19 +362,6 @@ class WeightedChunk:
     average_length: float = 0.0
     duplicate_of: str | None = None
     embedding: Sequence[float] | None = None
-
-
-# Analysis
-
-
-@dataclass(frozen=True, slots=True)
-class ChunkVector:
-    """A chunk as a node of the graph of its collection."""
-
-    chunk_id: str
-    source: str
-    title: str
-    chunk_index: int
 
 
 # Jobs

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import pytest
@@ -88,6 +89,18 @@ async def test_a_failed_analysis_keeps_the_result_of_the_one_before(
     (job,) = [each for each in info["jobs"] if each["kind"] == "analysis"]
     assert (job["state"], job.get("result")) == ("failed", None)
     assert await last_analysis(network) == found
+
+
+@pytest.mark.parametrize("tool", ["notes-analyze", "notes-consolidate"])
+async def test_a_worker_without_scipy_says_what_to_install(
+    network: Network, monkeypatch: pytest.MonkeyPatch, tool: str
+) -> None:
+    await index_star(network)
+    monkeypatch.setitem(sys.modules, "scipy", None)
+    with pytest.raises(ToolError, match=f"{tool}: the worker has no scipy") as caught:
+        await network.call(tool, collection="docs")
+    assert caught.value.code == "invalid_input"
+    assert "ability-search[analysis]" in caught.value.hint
 
 
 async def test_an_empty_collection_is_analysed_and_a_missing_one_is_not(network: Network) -> None:

@@ -60,6 +60,18 @@ async def test_every_tool(network: Network) -> None:
     assert all(total == 12 for _, total, _ in told)
 
 
+async def test_a_job_of_an_extension_reports_its_progress(network: Network) -> None:
+    told: list[tuple[int, int, str]] = []
+    wanted = {"collection": "docs", "jobId": "ours"}
+    async with SearchClient(network.url) as search:
+        await search.index("docs", documents(12))
+        analysis = await search.call(
+            "notes-analyze", wanted, progress=lambda *event: told.append(event)
+        )
+    assert (analysis["chunks"], analysis["jobId"]) == (12, "ours")
+    assert [stage for _, _, stage in told] == ["reading", "measuring", "storing"]
+
+
 async def test_documents_are_sent_in_calls_of_bounded_size(
     network: Network, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,7 +11,8 @@ import pytest
 from tests.ability_search.flows.conftest import Network, document
 from tests.ability_search.flows.stored import chunks, command, record, services_of
 
-from ability_search.extensions.notes.overview import Wanted, measure
+from ability_search.extensions.notes.charts import CollectionMap, TokenHistogram
+from ability_search.extensions.notes.overview import measure
 from ability_search.store.arcadedb.core import source_type
 
 EVERYTHING = ["tokens", "growth", "map"]
@@ -126,11 +127,19 @@ async def test_many_chunks_are_sampled_with_keys_and_without(
 ) -> None:
     await index(network, *about(SEA, 12))
     services = services_of(network, tmp_path)
-    wanted = Wanted(tokens=True, points=5)
     collection = await record(network, "docs")
     found = await measure(
-        services.ports.store, services.ports.registry, collection, wanted, counted=11, sample=7
+        services.ports.store,
+        services.ports.registry,
+        collection,
+        {"tokens", "map"},
+        points=5,
+        counted=11,
+        sample=7,
     )
-    assert found.tokens is not None and found.map is not None
-    assert (found.tokens.counted, found.tokens.sampled) == (7, True)
-    assert (len(found.map.points), found.map.chunks) == (5, 12)
+    assert found.keys() == {"tokens", "map"}
+    sizes, drawn = found["tokens"], found["map"]
+    assert isinstance(sizes, TokenHistogram)
+    assert isinstance(drawn, CollectionMap)
+    assert (sizes.counted, sizes.sampled) == (7, True)
+    assert (len(drawn.points), drawn.chunks) == (5, 12)

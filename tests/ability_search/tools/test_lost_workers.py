@@ -12,7 +12,10 @@ from ability_search.edges.tool_calls import Caller, LiveConnection, Unavailable
 from kadi_client import Connection, Tool
 from kadi_localnet.broker import serve_broker
 
-TOOLS = ("search-query", "search-similar", "search-collections", "search-collection-info")
+TOOLS = (
+    *("search-query", "search-similar", "search-collections", "search-collection-info"),
+    *("notes-overview", "notes-paths"),
+)
 
 WORKER = """
 import asyncio, sys
@@ -32,7 +35,8 @@ asyncio.run(serve())
 
 
 @pytest.mark.parametrize(
-    ("tool", "repeated"), [*((tool, True) for tool in TOOLS), ("search-reindex", False)]
+    ("tool", "repeated"),
+    [*((tool, True) for tool in TOOLS), ("search-reindex", False), ("notes-analyze", False)],
 )
 async def test_a_read_whose_worker_is_lost_is_repeated(tool: str, repeated: bool) -> None:
     async def answer(_input: dict[str, Any], _call: Any) -> Any:

@@ -39,7 +39,7 @@ def worker(
     wait: WaitOption = 30.0,
     supervised: SupervisedOption = False,
 ) -> None:
-    """Serve the eight search tools on the broker until stopped.
+    """Serve the search tools on the broker until stopped.
 
     Workers are stateless: run as many as needed. A worker joins the running stack
     unless BROKER_URL names another broker. With --stdio it serves the tools over

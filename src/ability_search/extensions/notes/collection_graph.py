@@ -10,8 +10,9 @@ from itertools import combinations, pairwise
 import numpy as np
 from scipy import sparse
 
+from ability_search.extensions.notes.graph_analysis import ChunkVector
 from ability_search.extensions.notes.vector_measures import Nearest, neighbour_graph
-from ability_search.store.records import ChunkVector, SourceRecord
+from ability_search.store.records import SourceRecord
 
 TAGS, SESSION, ORDER = 0.6, 0.5, 0.5
 """Weights of edges; that of a link is its own, that of similar chunks their cosine."""

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
 
 from ability_search.extensions.notes.collection_graph import CollectionGraph, collection_graph
 from ability_search.extensions.notes.graph_analysis import (
+    ChunkVector,
     ComponentSize,
     Drawing,
     DrawnChunk,
@@ -28,7 +30,7 @@ from ability_search.extensions.notes.graph_measures import (
 )
 from ability_search.extensions.notes.overview import principal_axes
 from ability_search.extensions.notes.vector_measures import Vectors, nearest, novelty, surprisal
-from ability_search.store.records import ChunkVector, SourceRecord
+from ability_search.store.records import SourceRecord
 from ability_search.store.values import Patch
 
 _LISTED = 20
@@ -63,40 +65,21 @@ def measure(
     weakest = fiedler(graph.undirected[largest][:, largest])
     sides = np.zeros(len(chunks), dtype=np.int64)
     sides[largest] = np.where(weakest.vector < 0, -1, 1)
+    distance = np.zeros(len(chunks))
+    distance[largest] = np.abs(weakest.vector)
     between = betweenness(graph.undirected)
     new = novelty(vectors)
     surprise = surprisal(neighbours)
     degrees = np.diff(graph.undirected.indptr)
     hubs = np.argsort(-degrees, kind="stable")[: max(_LISTED, round(_HUBS * len(chunks)))]
     entropy = edge_entropy([*graph.kinds.values()])
-
-    def listed(
-        values: Floats, among: npt.ArrayLike, *, ascending: bool = False
-    ) -> list[RankedChunk]:
-        places = np.asarray(among, dtype=np.int64)
-        keys = values[places] if ascending else -values[places]
-        return [
-            RankedChunk(
-                chunk_id=chunks[place].chunk_id,
-                source=chunks[place].source,
-                title=chunks[place].title,
-                value=_rounded(values[place]),
-            )
-            for place in places[np.argsort(keys, kind="stable")[:_LISTED]].tolist()
-        ]
-
     everything = np.arange(len(chunks))
-    distance = np.zeros(len(chunks))
-    distance[largest] = np.abs(weakest.vector)
-    sizes, counts = np.unique(np.bincount(labels), return_counts=True)
+    listed = partial(_ranked, chunks)
     analysis = GraphAnalysis(
         chunks=len(chunks),
         revision=revision,
         edges={name: kind.nnz // 2 for name, kind in graph.kinds.items()},
-        components=[
-            ComponentSize(chunks=size, components=count)
-            for size, count in zip(sizes[::-1].tolist(), counts[::-1].tolist(), strict=True)
-        ],
+        components=_sizes(labels),
         isolated=listed(surprise, np.flatnonzero(degrees == 0)),
         spectrum=Spectrum(
             chunks=len(largest),
@@ -118,12 +101,36 @@ def measure(
         drawing=_drawing(chunks, vectors, graph, rank, labels, sides),
         took_ms=0.0,
     )
-    shares = _percentiles(rank)
-    scores = [
-        Patch(chunk.chunk_id, _scores(share, score))
-        for chunk, share, score in zip(chunks, shares, new.scores, strict=True)
+    return analysis, _scores(chunks, _percentiles(rank), new.scores)
+
+
+def _ranked(
+    chunks: Sequence[ChunkVector],
+    values: Floats,
+    among: npt.ArrayLike,
+    *,
+    ascending: bool = False,
+) -> list[RankedChunk]:
+    """Return the chunks at the places ``among`` with the greatest values, or with the smallest."""
+    places = np.asarray(among, dtype=np.int64)
+    keys = values[places] if ascending else -values[places]
+    return [
+        RankedChunk(
+            chunk_id=chunks[place].chunk_id,
+            source=chunks[place].source,
+            title=chunks[place].title,
+            value=_rounded(values[place]),
+        )
+        for place in places[np.argsort(keys, kind="stable")[:_LISTED]].tolist()
     ]
-    return analysis, scores
+
+
+def _sizes(labels: npt.NDArray[np.int64]) -> list[ComponentSize]:
+    sizes, counts = np.unique(np.bincount(labels), return_counts=True)
+    return [
+        ComponentSize(chunks=size, components=count)
+        for size, count in zip(sizes[::-1].tolist(), counts[::-1].tolist(), strict=True)
+    ]
 
 
 def _percentiles(values: Floats) -> Floats:
@@ -174,8 +181,11 @@ def _drawing(
     )
 
 
-def _scores(centrality: float, novelty: float) -> dict[str, float]:
-    return {"centrality": round(float(centrality), 4), "novelty": round(float(novelty), 4)}
+def _scores(chunks: Sequence[ChunkVector], centrality: Floats, novelty: Floats) -> list[Patch]:
+    return [
+        Patch(chunk.chunk_id, {"centrality": round(share, 4), "novelty": round(score, 4)})
+        for chunk, share, score in zip(chunks, centrality.tolist(), novelty.tolist(), strict=True)
+    ]
 
 
 def _rounded(value: float) -> float:

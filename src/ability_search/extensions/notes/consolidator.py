@@ -32,6 +32,7 @@ from ability_search.extensions.notes.contradiction_judge import (
     judge_by_model,
     judge_by_rules,
 )
+from ability_search.extensions.notes.graph_analysis import ChunkVector
 from ability_search.extensions.notes.graph_analyzer import (
     check_analysable,
     read_chunks,
@@ -50,7 +51,7 @@ from ability_search.index.index_calls import Progress, Report
 from ability_search.ports import Chat
 from ability_search.store.pages import read_all
 from ability_search.store.port import Store
-from ability_search.store.records import ChunkVector, SourceRecord
+from ability_search.store.records import SourceRecord
 from ability_search.store.registry import Registry
 from ability_search.store.values import Chunks, Columns, Read
 
@@ -110,13 +111,26 @@ class Consolidator:
             Busy: if others change the same notes meanwhile. A second call completes the rest.
         """
         started = time.perf_counter()
-        check_analysable(collection, "consolidate")
+        check_analysable(collection, "notes-consolidate")
         sources, linked = await self._read(collection)
         undone = 0
         if undo:
             await report_progress(report, collection, 0, "undoing")
             undone = await self._links.write(collection, sources, linked, _without_last(linked))
             sources, linked = await self._read(collection)
+        found = await self._found(collection, sources, judge, report)
+        applied = 0
+        if apply:
+            await report_progress(report, collection, collection.chunks, "applying")
+            added = _added(sources, linked, found, self._now())
+            applied = await self._links.write(collection, sources, linked, added)
+        took = round(1e3 * (time.perf_counter() - started), 1)
+        return found.model_copy(update={"applied": applied, "undone": undone, "took_ms": took})
+
+    async def _found(
+        self, collection: Collection, sources: Sequence[SourceRecord], judge: Judge, report: Report
+    ) -> Consolidation:
+        """Return the report on the notes as they are."""
         chunks, vectors = await read_chunks(self._store, collection, report)
         texts = await self._texts(collection, chunks)
         await report_progress(report, collection, len(chunks), "comparing")
@@ -132,27 +146,13 @@ class Consolidator:
             today=today,
             revision=collection.revision,
         )
-        applied = 0
-        if apply:
-            await report_progress(report, collection, len(chunks), "applying")
-            added = _added(sources, linked, found, self._now())
-            applied = await self._links.write(collection, sources, linked, added)
-        took = round(1e3 * (time.perf_counter() - started), 1)
         warnings = judgement.warnings
         if len(compared.pairs) > COMPARED:
             warnings += [
                 f"the {COMPARED:,} most similar of {len(compared.pairs):,} pairs of chunks were"
                 " compared for contradictions"
             ]
-        return found.model_copy(
-            update={
-                "judged": judgement.judged,
-                "warnings": warnings or None,
-                "applied": applied,
-                "undone": undone,
-                "took_ms": took,
-            }
-        )
+        return found.model_copy(update={"judged": judgement.judged, "warnings": warnings or None})
 
     async def _judged(
         self, collection: Collection, pairs: Sequence[Suspected], judge: Judge, report: Report

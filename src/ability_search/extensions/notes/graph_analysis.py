@@ -1,12 +1,23 @@
-"""The analysis of a collection's graph, as callers see it."""
+"""The analysis of a collection's graph, as callers see it, and the nodes of the graph."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from pydantic import Field
 
 from ability_search.wire import Result
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkVector:
+    """A chunk as a node of the graph of its collection."""
+
+    chunk_id: str
+    source: str
+    title: str
+    chunk_index: int
 
 
 class RankedChunk(Result):

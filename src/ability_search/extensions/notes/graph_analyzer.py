@@ -11,12 +11,12 @@ import numpy as np
 from ability_search.collection import Collection
 from ability_search.documents import Vector
 from ability_search.errors import InvalidInput, TooLarge
-from ability_search.extensions.notes.graph_analysis import GraphAnalysis
+from ability_search.extensions.notes.graph_analysis import ChunkVector, GraphAnalysis
 from ability_search.extensions.notes.note_links import read_sources
 from ability_search.index.index_calls import Progress, Report
 from ability_search.store.pages import read_pages
 from ability_search.store.port import Store
-from ability_search.store.records import ChunkVector, SourceRecord
+from ability_search.store.records import SourceRecord
 from ability_search.store.values import Chunks, Columns, Patch, Read
 
 LIMIT = 100_000
@@ -50,7 +50,7 @@ class GraphAnalyzer:
             GenerationGone: if it is rebuilt or deleted meanwhile.
         """
         started = time.perf_counter()
-        check_analysable(collection, "analyze")
+        check_analysable(collection, "notes-analyze")
         chunks, vectors = await read_chunks(self._store, collection, report)
         sources = await read_sources(self._store, collection)
         await report_progress(report, collection, len(chunks), "measuring")
@@ -64,16 +64,16 @@ class GraphAnalyzer:
         return analysis.model_copy(update={"took_ms": took})
 
 
-def check_analysable(collection: Collection, option: str) -> None:
+def check_analysable(collection: Collection, tool: str) -> None:
     """Check that the chunks of a collection can be compared by this worker.
 
     Raises:
-        InvalidInput: if the extra ``analysis`` is not installed; it names ``option``.
+        InvalidInput: if the extra ``analysis`` is not installed; it names ``tool``.
         TooLarge: if there are more than :data:`LIMIT` chunks.
     """
     if importlib.util.find_spec("scipy") is None:
         raise InvalidInput(
-            option,
+            tool,
             "the worker has no scipy, which analyses need",
             hint="Run where the worker is installed: pip install 'ability-search[analysis]'",
         )

@@ -177,30 +177,7 @@ class NoteLinks:
             standing = {key for key, each in indexed.items() if each.source not in gone}
             stand_ins = [each for each in indexed.values() if each.source == target]
             new[source] = _represented(own[source], standing, stand_ins)
-        used = {each.duplicate_of for chunks in new.values() for each in chunks}
-        replaced = await self._store.replace(
-            collection,
-            Replacement(
-                sources=list(records),
-                records=list(records.values()),
-                chunks=list(new.values()),
-                links=[
-                    link
-                    for each in records.values()
-                    for link in links_of(restored_document(each, ()))
-                ],
-                term_statistics=TermStatistics.of_chunks(
-                    [each.terms for chunks in new.values() for each in chunks],
-                    [each.lengths for chunks in new.values() for each in chunks],
-                ).to_bytes(),
-                # They were not changed since they were read.
-                stand_ins={
-                    key: each.created_at
-                    for key, each in indexed.items()
-                    if key in used or each.source in records
-                },
-            ),
-        )
+        replaced = await self._store.replace(collection, _replacement(records, new, indexed))
         if replaced is None:
             raise Busy(
                 f"notes of {collection.public_name!r} were changed meanwhile",
@@ -224,6 +201,37 @@ class NoteLinks:
 async def read_sources(store: Store, collection: Collection) -> list[SourceRecord]:
     """Return the records of all sources, without generated kinds."""
     return await read_all(store, Read(Sources(filter=Not(GENERATED)), collection, limit=_PAGE))
+
+
+def _replacement(
+    records: Mapping[str, SourceRecord],
+    new: Mapping[str, Sequence[ChunkRecord]],
+    indexed: Mapping[str, ChunkRecord],
+) -> Replacement:
+    """Return the replacement of notes, by source.
+
+    Args:
+        records: Their records.
+        new: Their chunks.
+        indexed: The chunks by chunkId that are in the indexes, of these notes and of others.
+    """
+    chunks = [each for own in new.values() for each in own]
+    used = {each.duplicate_of for each in chunks}
+    return Replacement(
+        sources=list(records),
+        records=list(records.values()),
+        chunks=list(new.values()),
+        links=[link for each in records.values() for link in links_of(restored_document(each, ()))],
+        term_statistics=TermStatistics.of_chunks(
+            [each.terms for each in chunks], [each.lengths for each in chunks]
+        ).to_bytes(),
+        # They were not changed since they were read.
+        stand_ins={
+            key: each.created_at
+            for key, each in indexed.items()
+            if key in used or each.source in records
+        },
+    )
 
 
 def _represented(

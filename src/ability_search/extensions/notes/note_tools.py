@@ -205,23 +205,21 @@ class _NoteTools:
         )
 
     async def overview(self, value: OverviewInput, _call: RunningCall) -> CollectionOverview:
-        from ability_search.extensions.notes.overview import Wanted, measure
+        from ability_search.extensions.notes.overview import measure
 
         await self._registry.get(value.collection)
         collection = await self._registry.current(value.collection)
-        wanted = Wanted(
-            tokens="tokens" in value.include,
-            growth="growth" in value.include,
-            points=value.map_points if "map" in value.include else None,
-        )
-        measured = await measure(self._store, self._registry, collection, wanted)
+        charts = set(value.include) - _REPORTS.keys()
+        measured: Mapping[str, object] = {}
+        if charts:
+            measured = await measure(
+                self._store, self._registry, collection, charts, points=value.map_points
+            )
         found = CollectionOverview(
             collection=collection.public_name,
             created_at=instant(collection.created_at),
             updated_at=instant(collection.updated_at),
-            tokens=measured.tokens,
-            growth=measured.growth,
-            map=measured.map,
+            **measured,
             **await self._last_reports(value.collection, value.include),
         )
         shown = self._services.may_read

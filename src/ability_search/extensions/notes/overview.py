@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Container, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -58,43 +58,30 @@ _MINUTELY, _HOURLY = 2 * HOUR, 3 * DAY
 """Longest histories that are counted by the minute, and by the hour."""
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """The requested parts of an overview."""
-
-    tokens: bool = False
-    growth: bool = False
-    points: int | None = None
-    """Maximum number of chunks on the map; ``None`` for no map."""
-
-
-@dataclass(frozen=True, slots=True)
-class Overview:
-    """The requested parts."""
-
-    tokens: TokenHistogram | None = None
-    growth: CollectionGrowth | None = None
-    map: CollectionMap | None = None
+Charts = dict[str, TokenHistogram | CollectionGrowth | CollectionMap]
+"""Charts by name: ``tokens``, ``growth``, ``map``."""
 
 
 async def measure(
     store: ReadStore,
     registry: Registry,
     collection: Collection,
-    wanted: Wanted,
+    charts: Container[str],
     *,
+    points: int,
     counted: int = _COUNTED,
     sample: int = _SAMPLE,
-) -> Overview:
+) -> Charts:
     """Measure a collection's live generation, without kinds.
 
-    One read, two for a map; none if nothing is requested.
+    One read, two for a map.
 
     Args:
         store: The store.
         registry: Registry of the collections.
         collection: The collection.
-        wanted: The requested parts.
+        charts: Names of the requested charts, at least one.
+        points: Maximum number of chunks on the map.
         counted: Number of chunks up to which all sizes are counted.
         sample: Number of chunks to count in a larger collection.
 
@@ -102,11 +89,9 @@ async def measure(
         NotFound: if the collection is gone.
         DatabaseUnavailable: if the store does not answer.
     """
-    if wanted == Wanted():
-        return Overview()
 
-    async def ask(current: Collection) -> Searched[Overview]:
-        return await _measure(store, current, wanted, counted=counted, sample=sample)
+    async def ask(current: Collection) -> Searched[Charts]:
+        return await _measure(store, current, charts, points, counted=counted, sample=sample)
 
     found = await registry.consult(collection, ask)
     if found is None:
@@ -115,44 +100,44 @@ async def measure(
 
 
 async def _measure(
-    store: ReadStore, collection: Collection, wanted: Wanted, *, counted: int, sample: int
-) -> Searched[Overview]:
+    store: ReadStore,
+    collection: Collection,
+    charts: Container[str],
+    points: int,
+    *,
+    counted: int,
+    sample: int,
+) -> Searched[Charts]:
     chunks = collection.chunks - collection.kind_chunks
     fitted = min(_FITTED, max(2, _FITTED_NUMBERS // collection.dimensions))
     width = bin_width(collection.tokens_min or 0, collection.tokens_max or 0, bins=_BINS)
     period = finest(collection.created_at, collection.updated_at)
     sampled = chunks > counted
-    asks: dict[str, Read | Count] = {}
-    if wanted.tokens:
-        of = Chunks(indexed=True if sampled else None)
-        size = sample if sampled else None
-        asks["sizes"] = Count(of, collection, by="tokens", width=width, sample=size, current=True)
-    if wanted.growth:
-        sources = Sources(filter=_DOCUMENTS)
-        asks["periods"] = Count(
-            sources, collection, ["chunks"], by="indexed_at", width=period, current=True
-        )
-    if wanted.points is not None:
-        vectors = Columns(("embedding",))
-        asks["vectors"] = Read(
-            _INDEXED, collection, vectors, fitted, order="vector_key", current=True
-        )
+    size = sample if sampled else None
+    of = Chunks(indexed=True if sampled else None)
+    documents, vectors = Sources(filter=_DOCUMENTS), Columns(("embedding",))
+    asks: dict[str, Read | Count] = {
+        "tokens": Count(of, collection, by="tokens", width=width, sample=size, current=True),
+        "growth": Count(
+            documents, collection, ["chunks"], by="indexed_at", width=period, current=True
+        ),
+        "map": Read(_INDEXED, collection, vectors, fitted, order="vector_key", current=True),
+    }
+    asks = {name: ask for name, ask in asks.items() if name in charts}
     answers = dict(zip(asks, await store.read(list(asks.values())), strict=True))
     current = next(iter(answers.values())).current
-    found = Overview()
+    found: Charts = {}
     for name, answer in answers.items():
         if isinstance(answer, Page):
-            assert wanted.points is not None
-            current, drawn = await _map(store, collection, wanted.points, answer)
-            found = replace(found, map=drawn)
-        elif name == "sizes":
+            current, found[name] = await _map(store, collection, points, answer)
+        elif name == "tokens":
             sizes = {least: n for least, (n,) in answer.groups.items() if least is not None}
-            found = replace(found, tokens=_histogram(sizes, width, sampled=sampled))
+            found[name] = _histogram(sizes, width, sampled=sampled)
         else:
             periods = [
                 (start, n[0], n[1]) for start, n in answer.groups.items() if start is not None
             ]
-            found = replace(found, growth=grown(periods, period=period, most=_PERIODS))
+            found[name] = grown(periods, period=period, most=_PERIODS)
     return Searched(current, found)
 
 

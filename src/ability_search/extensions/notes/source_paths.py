@@ -41,35 +41,6 @@ class SourceConnection(Result):
 async def connection(
     ports: Ports,
     name: str,
-    source: str,
-    to: str,
-    *,
-    hops: int,
-    limit: int,
-    shown: Callable[[str], bool],
-) -> SourceConnection:
-    """Return how two sources of a collection are connected.
-
-    Args:
-        ports: Ports of a query.
-        name: Their collection.
-        source: Source where the paths begin.
-        to: Source where they end.
-        hops: Maximum number of links of a path, 1 to 3.
-        limit: Maximum number of paths, and of common neighbours.
-        shown: Whether a source may be returned.
-
-    Raises:
-        NotFound: if there is no such collection, or no such source in it.
-    """
-    collection, _chunk = await start_chunk(ports, name, None, source, shown=shown)
-    await start_chunk(ports, name, None, to, shown=shown)
-    return await connect(ports.store, collection, source, to, hops=hops, limit=limit, shown=shown)
-
-
-async def connect(
-    store: ReadStore,
-    collection: Collection,
     start: str,
     end: str,
     *,
@@ -77,27 +48,32 @@ async def connect(
     limit: int,
     shown: Callable[[str], bool],
 ) -> SourceConnection:
-    """Return how two sources are connected; links are followed in both directions.
+    """Return how two sources of a collection are connected; links are followed in both directions.
 
-    One read for each hop.
+    One read for each source and each hop.
 
     Args:
-        store: The store.
-        collection: The collection of the sources.
+        ports: Ports of a query.
+        name: Their collection.
         start: Source where the paths begin.
         end: Source where they end, another one.
         hops: Maximum number of links of a path, 1 to 3.
         limit: Maximum number of paths, and of common neighbours.
         shown: Whether a source may be returned.
+
+    Raises:
+        NotFound: if there is no such collection, or no such source in it.
     """
+    collection, _chunk = await start_chunk(ports, name, None, start, shown=shown)
+    await start_chunk(ports, name, None, end, shown=shown)
     links: list[Link] = []
     if collection.links:
-        links = await _read(store, collection, [start], shown)
+        links = await _read(ports.store, collection, [start], shown)
         if hops > 1:
-            links += await _read(store, collection, [end], shown)
+            links += await _read(ports.store, collection, [end], shown)
         if hops > 2:
             near = {link.target for link in links} | {link.source for link in links}
-            links += await _read(store, collection, sorted(near - {start, end}), shown)
+            links += await _read(ports.store, collection, sorted(near - {start, end}), shown)
     steps = _strongest(links)
     common = [source for source in steps[start] if source in steps[end]]
     common.sort(key=lambda other: (-_weight(steps, start, other, end), other))

@@ -10,8 +10,9 @@ import pytest
 from tests.ability_search.extensions.cli.conftest import Network, Run
 
 from ability_search.extensions.notes.collection_measures import measure
+from ability_search.extensions.notes.graph_analysis import ChunkVector
 from ability_search.extensions.notes.source_paths import SourceConnection, SourcePath
-from ability_search.store.records import ChunkVector, SourceRecord
+from ability_search.store.records import SourceRecord
 
 
 def source(name: str, *links: str) -> SourceRecord:
