@@ -207,7 +207,7 @@ def test_only_the_exporter_of_traces_needs_the_sdk_of_opentelemetry() -> None:
 
 def test_the_edges_reach_the_tools_over_the_network_only() -> None:
     home = "ability_search.extensions"
-    own = (f"{home}.gateway.", f"{home}.mcp.", f"{home}.sessions.memory_calls")
+    own = (f"{home}.gateway.", f"{home}.mcp.")
     edges = [m for m in FILES if part(m) == "edges" or m.startswith(own)]
     # The commands and the plugins are not the servers.
     own_commands = {f"{home}.{name}.{name}_command" for name in ("gateway", "mcp")}

@@ -22,7 +22,7 @@ from tests.interop.real_client import (
     within,
 )
 
-from ability_search.tools.table import TOOLS
+from ability_search.tools.table import TOOLS, all_tools
 from kadi_client import Call
 
 pytestmark = [
@@ -104,7 +104,7 @@ async def test_the_worker_is_loaded_by_its_name_with_all_its_tools(
     described = await ability.describe()
     assert (described["name"], described["transport"]) == (NAME, "broker")
     ours = {tool["name"]: tool for tool in await network.client.list_tools()}
-    assert [tool["name"] for tool in described["tools"]] == sorted(row.name for row in TOOLS)
+    assert [tool["name"] for tool in described["tools"]] == sorted(row.name for row in all_tools())
     for tool in described["tools"]:
         assert tool["description"] == ours[tool["name"]]["description"]
         assert tool["inputSchema"] == ours[tool["name"]]["inputSchema"]
@@ -145,6 +145,25 @@ async def test_all_eight_tools_answer_the_real_client(
     assert rebuilt["documents"] == 11
     assert (await call("search-delete", collection="eight", source="\u00e9t\u00e9"))["deleted"] == 0
     assert sorted(called) == sorted(row.name for row in TOOLS)
+
+
+async def test_a_real_agent_keeps_a_memory(ability: RealAbility, caller: RealClient) -> None:
+    scope = {"agentId": "ada", "sessionId": "monday"}
+    said = [{"role": "user", "content": "The cats purr on the roof."}]
+    written = await ability.invoke(
+        "memory-write", {**scope, "scratch": {"focus": "cats"}, "history": said}
+    )
+    assert (written["chunks"], written["failed"]) == (1, [])
+    for read in (
+        await ability.invoke("memory-read", scope),
+        await caller.invoke_remote("memory-read", scope),
+    ):
+        assert [each["value"] for each in read["scratch"]] == ["cats"]
+        assert [each["content"] for each in read["history"]] == ["The cats purr on the roof."]
+    found = await caller.invoke_remote("memory-search", {"agentId": "ada", "query": "cats"})
+    assert found["results"][0]["metadata"]["session"] == "monday"
+    erased = await ability.invoke("memory-delete", scope)
+    assert (erased["scratch"], erased["history"]) == (1, 1)
 
 
 async def test_both_clients_get_the_same_answer(ability: RealAbility, network: Network) -> None:

@@ -27,7 +27,7 @@ from tests.interop.real_client import (
 from tests.interop.values import VALUES, assert_same
 
 from ability_search import __version__
-from ability_search.tools.table import TOOLS
+from ability_search.tools.table import all_tools
 
 pytestmark = [
     pytest.mark.process,
@@ -259,7 +259,7 @@ async def test_the_worker_says_its_name_and_its_tools(
     described = await worker.describe()
     assert described["name"] == "ability-search"
     listed = {tool["name"]: tool for tool in await network.client.list_tools()}
-    assert [tool["name"] for tool in described["tools"]] == [row.name for row in TOOLS]
+    assert [tool["name"] for tool in described["tools"]] == [row.name for row in all_tools()]
     assert all(tool == listed[tool["name"]] for tool in described["tools"])
 
 

@@ -182,7 +182,7 @@ def history_add(
 
     Example:
         ability-search memory history add user 'When do backups run?'
-        ability-search memory history add user 'SessionTarget two.' --time 2026-05-01T10:30:00Z
+        ability-search memory history add user 'At two.' --time 2026-05-01T10:30:00Z
     """
     target.call("memory-write", history=[given(role=role, content=_text(text), time=time)])
 
@@ -304,7 +304,7 @@ def _print(
     elif not found:
         output.stderr().print(none)
     else:
-        heads = [each.removesuffix("SessionTarget").removesuffix("Id") for each in columns]
+        heads = [each.removesuffix("At").removesuffix("Id") for each in columns]
         output.print_table(heads, [[_cell(name, row[name]) for name in columns] for row in found])
 
 

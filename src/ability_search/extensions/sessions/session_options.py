@@ -1,4 +1,4 @@
-"""The option ``session``: what an agent writes to, reads from and erases of its sessions.
+"""Inputs and results of the sessions of agents.
 
 An agent has a scratchpad and tasks in each session, and one collection with the history of all its
 sessions. One model describes each operation on the wire, and its result.
