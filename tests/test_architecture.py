@@ -109,7 +109,7 @@ LAYERS = (
     {"extension"},
     {"tools"},
     {"network"},
-    {"worker", "reader_process"},
+    {"worker"},
     {"ops.figures"},
     {"client", "sync"},
     {"edges"},

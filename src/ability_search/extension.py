@@ -9,7 +9,6 @@ process loads it: it names modules, which are imported when they are needed.
 
 from __future__ import annotations
 
-import os
 import pkgutil
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -287,9 +286,6 @@ def load(chosen: Sequence[str] = ()) -> Extensions:
     """
     global _loaded
     _loaded = Extensions(chosen)
-    if chosen:
-        # The process that reads files has the same.
-        os.environ[SETTING] = ",".join(chosen)
     return _loaded
 
 

@@ -1,9 +1,10 @@
 """Reading files, those in risky formats in a child process.
 
-The child runs ``python -P -m ability_search.reader_process BYTES`` with the extensions of this
-process: it answers requests from standard input on standard output until the input ends. ``BYTES``
-is its maximum address space, on systems that can limit it. The child and the programs that it runs
-are one process group, which ends as a whole.
+The child is this module, run by ``python -P -m`` with two arguments, ``BYTES`` and ``FORMATS``. It
+answers requests from standard input on standard output until the input ends. ``BYTES`` is its
+maximum address space, on systems that can limit it. ``FORMATS`` are the formats of this process in
+JSON: the child loads no extensions, only what reads the file. The child and the programs that it
+runs are one process group, which ends as a whole.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from typing import Any, BinaryIO, Self, cast
 import msgspec
 
 from ability_search.files.ocr import PageTexts, image_key, recognizer
+from ability_search.text.formats import Format, formats, use
 from ability_search.text.loaders import (
     OUT_OF_TIME,
     Bounds,
@@ -39,7 +41,8 @@ from ability_search.text.loaders import (
 
 MOST_TIMES = 60
 """Number of timeouts that the recognition of all images of a file may take together."""
-_CHILD = "ability_search.reader_process"
+# -P: never import modules from the working directory.
+_COMMAND = (sys.executable, "-P", "-m", "ability_search.files.isolated_reader")
 _STATUS = Path("/proc/self/status")
 _PEAK = "VmPeak:"
 _LENGTH = struct.Struct("<Q")
@@ -183,8 +186,7 @@ class Extractor:
             if self._child is None:
                 own_group: dict[str, Any] = {} if sys.platform == "win32" else {"process_group": 0}
                 self._child = subprocess.Popen(
-                    # -P: never import modules from the working directory.
-                    [sys.executable, "-P", "-m", _CHILD, str(self._bounds.memory)],
+                    [*_COMMAND, str(self._bounds.memory), msgspec.json.encode(formats()).decode()],
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     stderr=subprocess.DEVNULL,
@@ -278,9 +280,10 @@ def _is_spent() -> bool:
     return False
 
 
-def serve(memory: int) -> None:
-    """Answer requests from standard input until it ends; ``memory`` limits the address space."""
-    _limit_memory(memory)
+def main() -> None:
+    """Answer requests from standard input until it ends."""
+    _limit_memory(int(sys.argv[1]))
+    use(msgspec.json.decode(sys.argv[2], type=tuple[Format, ...]))
     if sys.platform != "win32":
         threading.Thread(target=_end_with_parent, daemon=True).start()
     # Libraries that print must not write between the replies.
@@ -303,3 +306,7 @@ def _limit_memory(most: int) -> None:
         import resource
 
         resource.setrlimit(resource.RLIMIT_AS, (most, most))
+
+
+if __name__ == "__main__":
+    main()

@@ -69,6 +69,14 @@ PLAIN = (
 )
 """The formats whose text needs nothing but decoding."""
 
+_used: tuple[Format, ...] | None = None
+
+
+def use(formats: tuple[Format, ...]) -> None:
+    """Use the formats of another process in this one, which loads no extensions."""
+    global _used
+    _used = formats
+
 
 def named(name: str | None) -> Format | None:
     """Return the format of a name, ``None`` for an unknown text; ``None`` if there is none."""
@@ -87,6 +95,8 @@ def by_suffix() -> dict[str, str]:
 
 def _added() -> tuple[Format, ...]:
     """Return the formats of extensions, which stand above this module and are found by name."""
+    if _used is not None:
+        return _used
     return tuple(function("ability_search.extension:loaded")().formats)
 
 

@@ -85,7 +85,7 @@ def test_the_time_begins_anew_with_each_image() -> None:
 
 
 def test_text_files_need_no_child(extractor: Extractor, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(isolated_reader, "_CHILD", "no.such.module")
+    monkeypatch.setattr(isolated_reader, "_COMMAND", ("no-such-program",))
     assert extractor.extract("a.md", b"# A", "markdown").title == "A"
 
 

@@ -47,6 +47,7 @@ INFO = {
     "createdAt": "2026-11-21T12:00:00Z",
     **SUMMARY,
 }
+OVERVIEW = {name: INFO[name] for name in ("collection", "createdAt", "updatedAt")}
 FIGURES = {
     "tokens": {
         "bins": [
@@ -396,8 +397,6 @@ async def test_question_is_answered_with_citations_refused_stopped_or_left_to_th
 
 def paged(tool_input: dict[str, Any]) -> dict[str, Any]:
     """search-collection-info of a collection with 120 sources."""
-    if "include" in tool_input:
-        return {**INFO, **FIGURES, "sources": []}
     first = int(tool_input.get("cursor", 0))
     end = min(120, first + tool_input["limit"])
     further = {"nextCursor": str(end)} if end < 120 else {}
@@ -409,6 +408,7 @@ async def test_sources_are_paged_and_every_control_is_reachable_by_keyboard(
 ) -> None:
     stage.answers["search-collections"] = lambda _: {"collections": [COLLECTION]}
     stage.answers["search-collection-info"] = paged
+    stage.answers["notes-overview"] = lambda _: {**OVERVIEW, **FIGURES}
     async with opened(settings_for(stage.url, tmp_path)) as url:
         await browser.go(f"{url}/#collections")
         await browser.shows("tbody", "notes")
@@ -442,6 +442,7 @@ async def test_console_reports_a_lost_broker_or_gateway_and_reconnects(
     listed: list[dict[str, Any]] = []
     stage.answers["search-collections"] = lambda _: {"collections": listed}
     stage.answers["search-collection-info"] = paged
+    stage.answers["notes-overview"] = lambda _: {**OVERVIEW, **FIGURES}
     stage.answers["search-query"] = lambda _: {
         "success": False,
         "code": "not_found",
