@@ -21,7 +21,7 @@ from tests.ability_search.metric_readings import Reading, parse
 from ability_search.config.running_stack import CLIENT, RunningStack, identity_file, read_running
 from ability_search.extensions.localstack.data_directory import released
 from ability_search.ops.metrics import metric_table as table
-from ability_search.tools.table import BY_NAME
+from ability_search.tools.table import all_tools
 from kadi_client import Call, Connection, Identity, NoProvider, RemoteError, Tool, ToolError
 
 ROOT = Path(__file__).resolve().parents[4]
@@ -218,7 +218,9 @@ async def strangers_call_the_eight_tools_and_offer_none(machine: Machine) -> Non
         raise AssertionError("a squatter was called")
 
     async with Connection(running.url, networks=running.networks) as stranger:
-        assert {tool["name"] for tool in await stranger.list_tools()} == set(BY_NAME)
+        assert {tool["name"] for tool in await stranger.list_tools()} == {
+            row.name for row in all_tools()
+        }
         with pytest.raises(NoProvider):
             await stranger.invoke("arcade-db-list", {}, timeout=COMMAND_SECONDS)
         for name in squatted:
