@@ -131,9 +131,9 @@ async def assert_usable(
         await importing.import_artifact(opened(directory), name, unheard)
         listed = await network.call("search-collections")
         assert name in [each["name"] for each in listed["collections"]]
-        info = await network.call(
-            "search-collection-info", collection=name, include=["tokens", "growth", "map"]
-        )
+        info = await network.call("search-collection-info", collection=name)
+        included = ["tokens", "growth", "map"]
+        await network.call("notes-overview", collection=name, include=included)
         assert info["chunks"] == 4
         for mode in ("keyword", "hybrid"):
             await network.call(

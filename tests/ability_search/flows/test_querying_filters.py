@@ -55,9 +55,13 @@ async def test_the_read_policy_applies_to_every_query_above_the_filter_of_the_ca
         denied = allowed["chunkId"].replace("pub/a.md", "own/b.md")
         refused = await network.refused("search-similar", collection="docs", chunkId=denied)
         assert refused["code"] == "not_found"
-        info = await network.call("search-collection-info", collection="docs", include=["map"])
+        info = await network.call("search-collection-info", collection="docs")
         assert info["sources"] == ["pub/a.md"]
-        assert {point["source"] for point in info["map"]["points"]} <= {"pub/a.md"}
+        overview = await network.call("notes-overview", collection="docs", include=["map"])
+        assert {point["source"] for point in overview["map"]["points"]} <= {"pub/a.md"}
+        ends = {"source": "pub/a.md", "to": "own/b.md"}
+        refused = await network.refused("notes-paths", collection="docs", **ends)
+        assert refused["code"] == "not_found"
 
 
 @pytest.fixture(params=["scan", pytest.param("graph", marks=pytest.mark.engine)])
