@@ -22,7 +22,7 @@ SECONDS = 60
 TOOL_SAID_NO = 5
 """Exit code of the Inspector for a result that is marked as an error."""
 DOCUMENT = {"source": "bread", "title": "Bread", "content": "The dough rests for an hour."}
-TOOLS = {"lean": 14, "full": 12}
+TOOLS = {"lean": 18, "full": 16}
 LEAN_BYTES = 17_000
 """Under 5,000 tokens of a model."""
 
