@@ -23,7 +23,7 @@ TOOL_SAID_NO = 5
 """Exit code of the Inspector for a result that is marked as an error."""
 DOCUMENT = {"source": "bread", "title": "Bread", "content": "The dough rests for an hour."}
 TOOLS = {"lean": 18, "full": 16}
-LEAN_BYTES = 17_000
+LEAN_BYTES = 20_000
 """Under 5,000 tokens of a model."""
 
 Inspect = Callable[..., Any]
