@@ -106,8 +106,7 @@ class Reindexer:
         """
         if self._closed:
             raise Busy("the worker is shutting down", retry_after=1.0)
-        await self._registry.get(name)
-        live = await self._registry.current(name)
+        live = await self._registry.get(name, fresh=True)
         options = self._rebuilding.resolved(live, chosen)
         last = await self._jobs.find(name, REINDEX)
         if last is not None and last.running and not last.expired:

@@ -62,8 +62,7 @@ class StoredSources:
             InvalidInput: if the cursor was not returned with an earlier page.
         """
         after = "" if cursor is None else _read_cursor(cursor)
-        await self._registry.get(name)
-        collection = await self._registry.current(name)
+        collection = await self._registry.get(name, fresh=True)
         of = Sources(filter=COUNTED if children else combine(COUNTED, Not(Exists(Field("of")))))
         page = await read_page(self._store, Read(of, collection, NAMES, limit + 1, after=after))
         names = tuple(row["source"] for row in page.items[:limit])

@@ -71,13 +71,13 @@ class Registry:
         known = self._known.get(checked_name(name))
         return known or await self.reload(name)
 
-    async def get(self, name: str) -> Collection:
-        """Return the collection of that name, as :meth:`find` does.
+    async def get(self, name: str, *, fresh: bool = False) -> Collection:
+        """Return the collection of that name, as :meth:`find` does; read anew if ``fresh``.
 
         Raises:
             NotFound: if there is none; the error lists similar names.
         """
-        found = await self.find(name)
+        found = await (self.reload(checked_name(name)) if fresh else self.find(name))
         if found is None:
             names = [collection.name for collection in await self.all()]
             raise NotFound("collection", name, nearest=get_close_matches(name, names, n=3))

@@ -207,8 +207,7 @@ class _NoteTools:
     async def overview(self, value: OverviewInput, _call: RunningCall) -> CollectionOverview:
         from ability_search.extensions.notes.overview import measure
 
-        await self._registry.get(value.collection)
-        collection = await self._registry.current(value.collection)
+        collection = await self._registry.get(value.collection, fresh=True)
         charts = set(value.include) - _REPORTS.keys()
         measured: Mapping[str, object] = {}
         if charts:
@@ -263,8 +262,7 @@ class _NoteTools:
 
     async def consolidate(self, value: ConsolidateInput, call: RunningCall) -> Consolidated:
         name = value.collection
-        await self._registry.get(name)
-        collection = await self._registry.current(name)
+        collection = await self._registry.get(name, fresh=True)
         async with call.recorded(CONSOLIDATION, name, value.job_id) as job:
             found = await self._consolidator.consolidate(
                 collection, job.progress, judge=value.judge, apply=value.apply, undo=value.undo
