@@ -21,12 +21,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
 import pluggy
 
 from ability_search.errors import ConfigurationError
+from ability_search.text.formats import Format, FormatTable
 
 if TYPE_CHECKING:
     from ability_search.index.index_ports import AddedSteps
     from ability_search.search.options import QueryInput
     from ability_search.search.stage import Stage, StageFactory
-    from ability_search.text.formats import Format
     from ability_search.tools.calls import Handler, Services
     from ability_search.tools.tool_row import ToolRow
 
@@ -232,9 +232,9 @@ class Extensions:
         return steps[::-1]
 
     @cached_property
-    def formats(self) -> list[Format]:
-        """The further formats of documents."""
-        return _flat(self._plugins.hook.register_formats())
+    def formats(self) -> FormatTable:
+        """The formats of documents, those of the core included."""
+        return FormatTable(_flat(self._plugins.hook.register_formats()))
 
     @cached_property
     def tools(self) -> list[ToolRow]:

@@ -27,7 +27,7 @@ from typing import Any, BinaryIO, Self, cast
 import msgspec
 
 from ability_search.files.ocr import PageTexts, image_key, recognizer
-from ability_search.text.formats import Format, formats, use
+from ability_search.text.formats import Format, table, use
 from ability_search.text.loaders import (
     OUT_OF_TIME,
     Bounds,
@@ -186,7 +186,11 @@ class Extractor:
             if self._child is None:
                 own_group: dict[str, Any] = {} if sys.platform == "win32" else {"process_group": 0}
                 self._child = subprocess.Popen(
-                    [*_COMMAND, str(self._bounds.memory), msgspec.json.encode(formats()).decode()],
+                    [
+                        *_COMMAND,
+                        str(self._bounds.memory),
+                        msgspec.json.encode(table().formats).decode(),
+                    ],
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     stderr=subprocess.DEVNULL,

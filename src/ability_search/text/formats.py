@@ -6,7 +6,7 @@ reads and cuts is named, as ``module:function``, and imported when it is first n
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
@@ -69,35 +69,42 @@ PLAIN = (
 )
 """The formats whose text needs nothing but decoding."""
 
-_used: tuple[Format, ...] | None = None
+
+class FormatTable:
+    """The formats of a process: the plain ones and further ones, which replace those of their name.
+
+    Attributes:
+        formats: All formats, the further ones last.
+        by_name: Formats by all of their names.
+        by_suffix: Names of formats by the suffixes of files.
+    """
+
+    def __init__(self, further: Iterable[Format] = ()) -> None:
+        self.formats = tuple({each.name: each for each in (*PLAIN, *further)}.values())
+        self.by_name = {name: each for each in self.formats for name in (each.name, *each.others)}
+        self.by_suffix = {suffix: each.name for each in self.formats for suffix in each.suffixes}
 
 
-def use(formats: tuple[Format, ...]) -> None:
+_used: FormatTable | None = None
+
+
+def use(formats: Iterable[Format]) -> None:
     """Use the formats of another process in this one, which loads no extensions."""
     global _used
-    _used = formats
+    _used = FormatTable(formats)
+
+
+def table() -> FormatTable:
+    """Return the formats of this process; extensions stand above this module, found by name."""
+    if _used is not None:
+        return _used
+    loaded: FormatTable = function("ability_search.extension:loaded")().formats
+    return loaded
 
 
 def named(name: str | None) -> Format | None:
     """Return the format of a name, ``None`` for an unknown text; ``None`` if there is none."""
-    return _by_name(_added()).get("unknown" if name is None else name)
-
-
-def formats() -> tuple[Format, ...]:
-    """Return all formats, those of extensions last."""
-    return _all(_added())
-
-
-def by_suffix() -> dict[str, str]:
-    """Return the names of formats by the suffixes of files."""
-    return _by_suffix(_added())
-
-
-def _added() -> tuple[Format, ...]:
-    """Return the formats of extensions, which stand above this module and are found by name."""
-    if _used is not None:
-        return _used
-    return tuple(function("ability_search.extension:loaded")().formats)
+    return table().by_name.get(UNKNOWN.name if name is None else name)
 
 
 @cache
@@ -106,18 +113,3 @@ def function(name: str) -> Callable[..., Any]:
     module, _, attribute = name.partition(":")
     found: Callable[..., Any] = getattr(import_module(module), attribute)
     return found
-
-
-@cache
-def _all(further: tuple[Format, ...]) -> tuple[Format, ...]:
-    return tuple({each.name: each for each in (*PLAIN, *further)}.values())
-
-
-@cache
-def _by_name(further: tuple[Format, ...]) -> dict[str, Format]:
-    return {name: each for each in _all(further) for name in (each.name, *each.others)}
-
-
-@cache
-def _by_suffix(further: tuple[Format, ...]) -> dict[str, str]:
-    return {suffix: each.name for each in _all(further) for suffix in each.suffixes}

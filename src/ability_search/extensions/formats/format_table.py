@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from ability_search.text.formats import Format
+from dataclasses import replace
+
+from ability_search.text.escapes import JSON_FORMATS
+from ability_search.text.formats import TEXT, UNKNOWN, Format
 
 _HOME = "ability_search.extensions.formats"
 
@@ -49,8 +52,8 @@ FORMATS = (
     Format(name="image", binary=f"{_HOME}.pdf:read_image", foreign=True, recognizes=True),
     Format(
         name="json",
-        suffixes=(".geojson", ".json", ".jsonl", ".ndjson"),
-        others=("geojson", "jsonl", "ndjson"),
+        suffixes=tuple(f".{name}" for name in sorted(JSON_FORMATS)),
+        others=tuple(sorted(JSON_FORMATS - {"json"})),
         text=f"{_HOME}.conversations:read_json",
         holds="documents",
         cut=f"{_HOME}.json_members:chunk_json",
@@ -101,14 +104,8 @@ FORMATS = (
         foreign=True,
     ),
     Format(name="svg", suffixes=(".svg",), binary=f"{_HOME}.html:read_svg", foreign=True),
-    Format(
-        name="text",
-        suffixes=(".log", ".text", ".txt"),
-        others=("txt", "plain"),
-        text=f"{_HOME}.conversations:read_text",
-        cut="ability_search.text.chunkers.strategies:chunk_plain",
-    ),
-    Format(name="unknown", text=f"{_HOME}.conversations:read_unknown"),
+    replace(TEXT, text=f"{_HOME}.conversations:read_text"),
+    replace(UNKNOWN, text=f"{_HOME}.conversations:read_unknown"),
     Format(
         name="xlsx",
         suffixes=(".xlsm", ".xlsx"),

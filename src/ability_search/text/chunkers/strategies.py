@@ -26,7 +26,7 @@ from ability_search.text.chunkers.chunk_packing import (
 )
 from ability_search.text.chunkers.markdown_blocks import read_blocks
 from ability_search.text.chunkers.markdown_sections import chunk_fences, chunk_sections
-from ability_search.text.formats import MARKDOWN, Format, formats, function, named
+from ability_search.text.formats import MARKDOWN, Format, function, named, table
 from ability_search.text.front_matter import FRONT_MATTER, FrontMatter, read_front_matter
 from ability_search.text.token_counter import EstimatedTokens, TokenCounter
 
@@ -202,7 +202,7 @@ def _format_of(text: str, format: str, language: str | None) -> Format | None:
         return known
     of_language = _of_language(format)
     if of_language is None and not format:
-        of_language = next((f for f in formats() if f.sign and function(f.sign)(text)), None)
+        of_language = next((f for f in table().formats if f.sign and function(f.sign)(text)), None)
     if of_language is None and language:
         of_language = _of_language(language)
     if of_language is None and looks_like_markdown(text):
@@ -212,7 +212,8 @@ def _format_of(text: str, format: str, language: str | None) -> Format | None:
 
 def _of_language(name: str) -> Format | None:
     """Return the format of texts in a language."""
-    return next((f for f in formats() if name and f.language and function(f.language)(name)), None)
+    every = table().formats if name else ()
+    return next((f for f in every if f.language and function(f.language)(name)), None)
 
 
 def looks_like_markdown(text: str) -> bool:

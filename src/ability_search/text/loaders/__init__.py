@@ -14,7 +14,7 @@ from typing import Any
 
 from ability_search.text.chunkers import markdown_blocks
 from ability_search.text.escapes import unescaped
-from ability_search.text.formats import formats, function, named
+from ability_search.text.formats import function, named, table
 from ability_search.text.front_matter import FrontMatter, markdown_metadata, read_front_matter
 from ability_search.text.loaders.encodings import decoded, detected
 from ability_search.text.loaders.extracts import (
@@ -156,7 +156,7 @@ def _read(
 ) -> Extracted:
     known = named(format)
     if known is None:
-        names = ", ".join(each.name for each in formats())
+        names = ", ".join(each.name for each in table().formats)
         raise Unreadable(f"no extension reads the format {format}; loaded are {names}")
     if known.binary is None:
         text, doubt = detected(data)

@@ -6,7 +6,7 @@ import re
 from pathlib import PurePath
 from urllib.parse import urlsplit
 
-from ability_search.text.formats import by_suffix, named
+from ability_search.text.formats import named, table
 from ability_search.text.loaders.extracts import EMPTY, NOT_TEXT, Unreadable
 
 _LANGUAGES = {
@@ -100,7 +100,7 @@ def format_of(name: str, data: bytes) -> str | None:
         Unreadable: if it is not text, or not of the type that its name says.
     """
     suffix = PurePath(name).suffix.lower()
-    by_name = by_suffix().get(suffix) or ("code" if suffix in _LANGUAGES else None)
+    by_name = table().by_suffix.get(suffix) or ("code" if suffix in _LANGUAGES else None)
     found, what = _detect(data)
     if by_name in _CHECKED:
         if found != by_name:
@@ -124,7 +124,7 @@ def named_format(source: str) -> tuple[str | None, str | None]:
     suffix = PurePath(name).suffix.lower()
     if language := language_of(name):
         return "code", language
-    format = by_suffix().get(suffix)
+    format = table().by_suffix.get(suffix)
     return (format if format in _TEXTS else None), None
 
 
