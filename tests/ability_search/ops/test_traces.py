@@ -22,7 +22,7 @@ from ability_search.extensions.cli.component_run import traced
 from ability_search.ops import traces
 from ability_search.ops.http_server import serve_http
 from ability_search.ops.traces import CALL_ID, exporting
-from ability_search.worker import ModelServers
+from ability_search.providers.model_servers import ModelServers
 from kadi_client.context import call_id, current, handling
 from kadi_client.tracing import TRACEPARENT, span, traceparent
 from kadi_localnet.models.http import application

@@ -19,8 +19,8 @@ from ability_search.config.schema import Settings
 from ability_search.errors import ChatUnavailable, ConfigurationError
 from ability_search.ports import Invoke
 from ability_search.providers.chat import CHAT, RemoteChat, read_completion
+from ability_search.providers.model_servers import ModelServers
 from ability_search.providers.transports import over_broker, over_http
-from ability_search.worker import ModelServers
 from kadi_client import Call, Connection, RemoteError, Tool
 from kadi_client.errors import FrameTooLarge
 from kadi_localnet.broker import serve_broker

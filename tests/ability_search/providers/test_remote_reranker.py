@@ -25,6 +25,7 @@ from tests.ability_search.model_servers import (
 
 from ability_search.config.loader import load_settings, require_secrets
 from ability_search.errors import ConfigurationError, RerankerUnavailable
+from ability_search.providers.model_servers import ModelServers
 from ability_search.providers.reranker import (
     RERANK,
     RemoteReranker,
@@ -33,7 +34,6 @@ from ability_search.providers.reranker import (
     shares,
 )
 from ability_search.providers.transports import Transport, over_broker, over_http
-from ability_search.worker import ModelServers
 from kadi_client import Connection
 from kadi_localnet.broker import serve_broker
 from kadi_localnet.models.errors import InvalidRequest, ModelNotServed, Overloaded, RequestTooLarge

@@ -197,7 +197,7 @@ async def open_answerer(
     Raises:
         ConfigurationError: if the model is behind an API whose address is missing.
     """
-    from ability_search.worker import ModelServers
+    from ability_search.providers.model_servers import ModelServers
 
     async def invoke(
         tool: str,

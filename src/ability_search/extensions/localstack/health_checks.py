@@ -28,10 +28,10 @@ from ability_search.ops.extras import (
     install_command,
     missing_modules,
 )
+from ability_search.providers.model_servers import ModelServers
 from ability_search.store.arcadedb.client import BrokerScripts
 from ability_search.store.arcadedb.provider_pin import SEPARATE, offers
 from ability_search.tools.table import needed_tools
-from ability_search.worker import ModelServers
 from kadi_client import KadiError, ToolError
 
 _MINIMUM_PYTHON = (3, 11)
