@@ -18,7 +18,7 @@ from typer.main import get_command
 
 from ability_search import client, errors
 from ability_search.client import tool_options
-from ability_search.config.settings_table import settings_table
+from ability_search.config.settings_table import markdown_tables
 from ability_search.extension import loaded
 from ability_search.extensions.cli.app import all_commands, argument_name
 from ability_search.ops.metrics.metric_table import COMPONENTS, METRICS, PROCESS, Metric
@@ -120,7 +120,7 @@ BLOCKS: dict[str, dict[str, Callable[[], str]]] = {
     "docs/cli.md": {"commands": command_reference},
     "docs/metrics.md": {"metrics": metrics_table},
     "docs/python.md": {"client": client_reference},
-    "docs/settings.md": {"settings": settings_table},
+    "docs/settings.md": {"settings": markdown_tables},
     "docs/tools.md": {"tools": tool_reference, "errors": error_codes},
 }
 

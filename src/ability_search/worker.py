@@ -328,11 +328,11 @@ class ModelServers:
             )
 
     @asynccontextmanager
-    async def chat(self) -> AsyncIterator[RemoteChat]:
-        """Yield the language model."""
+    async def chat(self, *, timeout: float = 0.0) -> AsyncIterator[RemoteChat]:
+        """Yield the language model, for requests of up to ``timeout`` seconds or what is set."""
         settings = self.settings
         model, most = settings.expansion.model, settings.expansion.timeout
-        most = max(most, settings.kinds.timeout, settings.answers.timeout)
+        most = max(most, settings.kinds.timeout, timeout)
         async with self._open(CHAT, settings.expansion) as transport:
             yield RemoteChat(transport, model=model, timeout=most, **self._breaker)
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
@@ -11,8 +12,9 @@ from annotated_types import Ge, Gt, Le, Lt
 from pydantic import SecretStr
 from pydantic.fields import FieldInfo
 
-from ability_search.config.schema import GROUPS
-from ability_search.config.setting_fields import KIB, MIB
+from ability_search.config.plugins import added_groups
+from ability_search.config.schema import CORE_GROUPS
+from ability_search.config.setting_fields import KIB, MIB, Group
 
 _HEADER = (
     "| config.yml `search.` | environment | default | allowed | meaning |\n|---|---|---|---|---|"
@@ -24,7 +26,7 @@ _SIGNS = ((Ge, "≥", "ge"), (Gt, ">", "gt"), (Le, "≤", "le"), (Lt, "<", "lt")
 class Spec:
     """One row of the settings table."""
 
-    group: str
+    group: type[Group]
     attribute: str
     key: str
     """Name in section ``search`` of config.yml; not valid there if ``home`` is set."""
@@ -57,31 +59,41 @@ def _extra(field: FieldInfo) -> dict[str, Any]:
     return dict(extra) if isinstance(extra, dict) else {}
 
 
-def _specs() -> Iterator[Spec]:
-    for group, model in GROUPS.items():
-        for attribute, field in model.model_fields.items():
-            extra = _extra(field)
-            if not extra:
-                continue
-            key = extra["key"] or f"{model.prefix}{attribute}"
+class SettingsTable:
+    """Settings in the order of the documentation.
+
+    Args:
+        groups: Their groups.
+    """
+
+    def __init__(self, groups: Iterable[type[Group]]) -> None:
+        self.groups = tuple(groups)
+        self.specs = tuple(spec for group in self.groups for spec in _specs(group))
+        self.by_env = {name: spec for spec in self.specs for name in spec.env}
+        self.by_key = {spec.key: spec for spec in self.specs if spec.home is None}
+        """Those with a key in config.yml, secrets included (so that they are refused by name)."""
+
+
+@cache
+def all_settings() -> SettingsTable:
+    """Return the settings of the core, and those of all extensions that are installed."""
+    return SettingsTable((*CORE_GROUPS, *added_groups()))
+
+
+def _specs(group: type[Group]) -> Iterator[Spec]:
+    for attribute, field in group.model_fields.items():
+        if extra := _extra(field):
+            key = extra["key"] or f"{group.prefix}{attribute}"
             env = tuple(extra["env"]) or (f"SEARCH_{key.upper()}",)
             yield Spec(group, attribute, key, env, extra["home"], extra["unit"], field)
 
 
-SPECS: tuple[Spec, ...] = tuple(_specs())
-"""All settings, in the order of the README."""
-
-BY_ENV: dict[str, Spec] = {name: spec for spec in SPECS for name in spec.env}
-BY_KEY: dict[str, Spec] = {spec.key: spec for spec in SPECS if spec.home is None}
-"""Settings with a key in config.yml, including secrets (so that they are refused by name)."""
-
-
-def settings_table() -> str:
+def markdown_tables() -> str:
     """Return Markdown: one table per group of settings, in the order of the declarations."""
     parts = []
-    for group, model in GROUPS.items():
-        about = (model.__doc__ or "").splitlines()[0].rstrip(".")
-        rows = [_row(spec) for spec in SPECS if spec.group == group]
+    for group in all_settings().groups:
+        about = (group.__doc__ or "").splitlines()[0].rstrip(".")
+        rows = map(_row, _specs(group))
         parts.append("\n".join([f"## {about}", "", _HEADER, *rows]))
     return "\n\n".join(parts) + "\n"
 
