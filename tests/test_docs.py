@@ -77,6 +77,21 @@ def test_every_tool_and_every_setting_is_documented() -> None:
     assert all(f"`{variable}`" in settings for variable in all_settings().by_env)
 
 
+def test_the_table_has_every_setting_once(generator: ModuleType) -> None:
+    table = generator.settings_tables()
+    rows = [line for line in table.splitlines() if line.startswith("| ")]
+    rows = [row for row in rows if not row.startswith("| config.yml `search.`")]
+    assert len(rows) == len(all_settings().specs)
+    for spec in all_settings().specs:
+        (row,) = (row for row in rows if f"`{spec.env[0]}`" in row)
+        has_key = spec.home is None and spec.kind != "secret"
+        assert row.startswith(f"| `{spec.key}` |") == has_key
+        assert (spec.field.description or "") in row
+        assert len(re.split(r"(?<!\\)\|", row)) == 7
+    assert "| `chunk_size` | `SEARCH_CHUNK_SIZE` | `500` | ≥ 16, ≤ 8192 tokens |" in table
+    assert "| `max_batch_bytes` | `SEARCH_MAX_BATCH_BYTES` | `24 MiB` | ≥ 1 KiB, ≤ 1 GiB |" in table
+
+
 def test_every_extension_is_listed_with_what_it_needs() -> None:
     text = (ROOT / "docs" / "extensions.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| `(\w+)` \|[^|]+\| ([^|]*)\|", text, re.MULTILINE)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import pytest
 
 from ability_search.config.loader import load_settings, own_files
 from ability_search.config.schema import Settings
-from ability_search.config.settings_table import all_settings, markdown_tables
+from ability_search.config.settings_table import all_settings
 from ability_search.errors import ConfigurationError
 from ability_search.extensions.localstack.settings import Arcadedb, Models
 from ability_search.text.model_traits import model_traits
@@ -293,21 +292,6 @@ def test_settings_cannot_be_changed(tmp_path: Path) -> None:
 def test_the_same_arguments_give_the_same_settings(tmp_path: Path) -> None:
     environ = {"HOME": "/h", "SEARCH_CHUNK_SIZE": "99", "SEARCH_CHUNK_OVERLAP": "9"}
     assert load_settings(environ, tmp_path) == load_settings(environ, tmp_path)
-
-
-def test_the_table_has_every_setting_once(tmp_path: Path) -> None:
-    table = markdown_tables()
-    rows = [line for line in table.splitlines() if line.startswith("| ")]
-    rows = [row for row in rows if not row.startswith("| config.yml `search.`")]
-    assert len(rows) == len(all_settings().specs)
-    for spec in all_settings().specs:
-        (row,) = (row for row in rows if f"`{spec.env[0]}`" in row)
-        has_key = spec.home is None and spec.kind != "secret"
-        assert row.startswith(f"| `{spec.key}` |") == has_key
-        assert (spec.field.description or "") in row
-        assert len(re.split(r"(?<!\\)\|", row)) == 7
-    assert "| `chunk_size` | `SEARCH_CHUNK_SIZE` | `500` | ≥ 16, ≤ 8192 tokens |" in table
-    assert "| `max_batch_bytes` | `SEARCH_MAX_BATCH_BYTES` | `24 MiB` | ≥ 1 KiB, ≤ 1 GiB |" in table
 
 
 @pytest.mark.parametrize(

@@ -143,10 +143,10 @@ class _FileReader:
 
     def _read(self, name: str, data: bytes) -> FileParts:
         from ability_search.documents import Document
+        from ability_search.extensions.cli.upload import wire_document
         from ability_search.files.credentials import holds_credentials
         from ability_search.files.file_documents import File, open_extractor
         from ability_search.files.selection import SECRET, is_secret
-        from ability_search.sync.upload import wire_document
         from ability_search.text import loaders
 
         if is_secret(name) or holds_credentials(data):
