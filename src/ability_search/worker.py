@@ -38,7 +38,7 @@ from ability_search.ports import Chat, Embedder, Invoke, Providers, Reranker
 from ability_search.providers.chat import CHAT, PacedChat, RemoteChat
 from ability_search.providers.embedder import EMBEDDINGS, RemoteEmbedder
 from ability_search.providers.reranker import RERANK, RemoteReranker
-from ability_search.providers.transports import HttpService, Transport, over_broker, over_http
+from ability_search.providers.transports import OverBroker, Service, Transport, over_http
 from ability_search.search.pipeline import QueryPipeline
 from ability_search.search.similar import OTHERS
 from ability_search.search.stage import Ports, Stage
@@ -346,13 +346,11 @@ class ModelServers:
 
     @asynccontextmanager
     async def _open(
-        self, service: HttpService, chosen: Embedding | Reranking | Expansion
+        self, service: Service, chosen: Embedding | Reranking | Expansion
     ) -> AsyncIterator[Transport]:
         """Yield the transport to the server of a service."""
         if chosen.transport == "broker":
-            yield over_broker(
-                service, self.invoke, api_key=chosen.api_key, providers=self.providers
-            )
+            yield OverBroker(service, self.invoke, api_key=chosen.api_key, providers=self.providers)
             return
         if chosen.api_url is None:
             raise ConfigurationError(f"SEARCH_{chosen.prefix.upper()}API_URL is missing")
