@@ -111,9 +111,8 @@ LAYERS = (
     {"network"},
     {"worker"},
     {"ops.figures"},
-    {"client", "sync"},
+    {"client"},
     {"edges"},
-    {"components"},
     {"__main__"},
 )
 """Parts of the core: each imports what stands above it, or beside it in its own group."""

@@ -13,7 +13,7 @@ from ability_search.errors import ChatUnavailable
 from ability_search.ports import Chat
 from ability_search.providers.model_calls import ModelClient
 from ability_search.providers.provider_errors import Objection, refused
-from ability_search.providers.transports import STREAM, HttpService
+from ability_search.providers.transports import STREAM, Service
 
 _MOST_TOKENS = 256
 _MOST_AT_ONCE = 4
@@ -51,7 +51,7 @@ def _failure(objection: Objection, request: Mapping[str, Any]) -> ChatUnavailabl
     return refused(ChatUnavailable, objection, request, what="answer", hints=_HINTS)
 
 
-CHAT = HttpService(
+CHAT = Service(
     tool="chat-completion",
     answered="choices",
     unavailable=ChatUnavailable,

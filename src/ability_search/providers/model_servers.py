@@ -19,7 +19,7 @@ from ability_search.ports import Invoke, Providers
 from ability_search.providers.chat import CHAT, RemoteChat
 from ability_search.providers.embedder import EMBEDDINGS, RemoteEmbedder
 from ability_search.providers.reranker import RERANK, RemoteReranker
-from ability_search.providers.transports import HttpService, Transport, over_broker, over_http
+from ability_search.providers.transports import OverBroker, Service, Transport, over_http
 from kadi_client.context import headers
 
 
@@ -63,11 +63,11 @@ class ModelServers:
             )
 
     @asynccontextmanager
-    async def chat(self) -> AsyncIterator[RemoteChat]:
-        """Yield the language model."""
+    async def chat(self, *, timeout: float = 0.0) -> AsyncIterator[RemoteChat]:
+        """Yield the language model, for requests of up to ``timeout`` seconds or what is set."""
         settings = self.settings
         model, most = settings.expansion.model, settings.expansion.timeout
-        most = max(most, settings.kinds.timeout, settings.answers.timeout)
+        most = max(most, settings.kinds.timeout, timeout)
         async with self._open(CHAT, settings.expansion) as transport:
             yield RemoteChat(transport, model=model, timeout=most, **self._breaker)
 
@@ -81,13 +81,11 @@ class ModelServers:
 
     @asynccontextmanager
     async def _open(
-        self, service: HttpService, chosen: Embedding | Reranking | Expansion
+        self, service: Service, chosen: Embedding | Reranking | Expansion
     ) -> AsyncIterator[Transport]:
         """Yield the transport to the server of a service."""
         if chosen.transport == "broker":
-            yield over_broker(
-                service, self.invoke, api_key=chosen.api_key, providers=self.providers
-            )
+            yield OverBroker(service, self.invoke, api_key=chosen.api_key, providers=self.providers)
             return
         if chosen.api_url is None:
             raise ConfigurationError(f"SEARCH_{chosen.prefix.upper()}API_URL is missing")

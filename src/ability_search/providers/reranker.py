@@ -9,7 +9,7 @@ from typing import Any
 from ability_search.errors import RerankerUnavailable
 from ability_search.providers.model_calls import ModelClient
 from ability_search.providers.provider_errors import Objection, refused
-from ability_search.providers.transports import HttpService
+from ability_search.providers.transports import Service
 
 # Tolerance by which scores in [0, 1] may exceed that range.
 _ROUNDING = 1e-6
@@ -31,7 +31,7 @@ def _failure(objection: Objection, request: Mapping[str, Any]) -> RerankerUnavai
     return refused(RerankerUnavailable, objection, request, what="rerank", hints=_HINTS)
 
 
-RERANK = HttpService(
+RERANK = Service(
     tool="rerank",
     answered="results",
     unavailable=RerankerUnavailable,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 import httpx
@@ -59,9 +59,9 @@ class Transport(Protocol):
         """
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Service:
-    """A service of model servers.
+    """A service of model servers, offered by tools on the network and by HTTP APIs.
 
     Attributes:
         tool: Name of the tool of a model manager on the network.
@@ -69,38 +69,26 @@ class Service:
         unavailable: Class of the error if there is no answer.
         failure: Returns the error for a refused or failed request.
         unanswered: Class of the error if the server ended while it worked on the request.
+        api: Name of the API in errors.
+        route: Path of the API after the version.
+        optional: Fields of a request that are left out for a server that refuses them.
     """
 
     tool: str
     answered: str
     unavailable: type[SearchError]
     failure: Callable[[Objection, Mapping[str, Any]], SearchError]
-    unanswered: type[SearchError] | None = field(default=None, kw_only=True)
-
-
-@dataclass(frozen=True, slots=True)
-class HttpService(Service):
-    """A service that is also offered by HTTP APIs.
-
-    Attributes:
-        api: Name of the API in errors.
-        route: Path of the API after the version.
-        optional: Fields of a request that are left out for a server that refuses them.
-    """
-
+    unanswered: type[SearchError] | None = None
     api: str
     route: str
     optional: tuple[str, ...] = ()
 
 
-def over_broker(
-    service: Service,
-    invoke: Invoke,
-    *,
-    api_key: SecretStr | None,
-    providers: Providers | None = None,
-) -> Transport:
-    """Return a transport that calls the tool of a model manager on the network.
+class OverBroker:
+    """A transport that calls the tool of a model manager on the network.
+
+    The broker chooses the agent of a call. If that agent does not have the model, the call goes to
+    the others, and further calls for the model go to the agent that has it.
 
     Args:
         service: The service.
@@ -109,15 +97,6 @@ def over_broker(
             several did, to none.
         providers: Lists the agents. Without it, the key goes to whichever agent the broker chooses.
     """
-    return _BrokerTransport(service, invoke, api_key=api_key, providers=providers)
-
-
-class _BrokerTransport:
-    """The transport of :func:`over_broker`.
-
-    The broker chooses the agent of a call. If that agent does not have the model, the call goes to
-    the others, and further calls for the model go to the agent that has it.
-    """
 
     def __init__(
         self,
@@ -125,7 +104,7 @@ class _BrokerTransport:
         invoke: Invoke,
         *,
         api_key: SecretStr | None,
-        providers: Providers | None,
+        providers: Providers | None = None,
     ) -> None:
         self._service = service
         self._invoke = invoke
@@ -137,6 +116,7 @@ class _BrokerTransport:
         """An agent that has a model, by models that another agent does not have."""
 
     async def __call__(self, request: Mapping[str, Any], *, timeout: float) -> Any:
+        """Send a request, see :class:`Transport`."""
         try:
             agent = await self._receiver() or self._serving.get(request.get("model"))
             answer = await self._ask(request, agent, timeout)
@@ -218,7 +198,7 @@ class _BrokerTransport:
 
 
 def over_http(
-    service: HttpService, client: httpx.AsyncClient, url: str, *, api_key: SecretStr | None
+    service: Service, client: httpx.AsyncClient, url: str, *, api_key: SecretStr | None
 ) -> Transport:
     """Return a transport that posts JSON to an HTTP API.
 
@@ -276,7 +256,7 @@ def over_http(
 
 
 def _result(
-    service: HttpService,
+    service: Service,
     answer: httpx.Response,
     request: Mapping[str, Any],
     key: SecretStr | None,
@@ -322,7 +302,7 @@ def _unwrapped(answer: Any) -> Any:
     return answer
 
 
-async def _chunks(service: HttpService, answer: httpx.Response) -> AsyncGenerator[Any]:
+async def _chunks(service: Service, answer: httpx.Response) -> AsyncGenerator[Any]:
     """Yield the JSON of server-sent events up to ``[DONE]``; iterate it, so that it is closed.
 
     Raises:

@@ -20,8 +20,8 @@ from ability_search.extensions.artifacts.local_services import artifact_service,
 from ability_search.extensions.artifacts.manifest import ChunksManifest
 from ability_search.extensions.cli import output
 from ability_search.extensions.cli.progress import report_bar
-from ability_search.sync.trees import trees
-from ability_search.sync.upload import Outcome
+from ability_search.extensions.cli.trees import trees
+from ability_search.extensions.cli.upload import Outcome
 
 SETTINGS = {"SEARCH_DATABASE_GRACE_PERIOD": "0", "SEARCH_EMBEDDING_ATTEMPTS": "1"}
 SKILLS = {

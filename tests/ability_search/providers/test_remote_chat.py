@@ -20,7 +20,7 @@ from ability_search.errors import ChatUnavailable, ConfigurationError
 from ability_search.ports import Invoke
 from ability_search.providers.chat import CHAT, RemoteChat, read_completion
 from ability_search.providers.model_servers import ModelServers
-from ability_search.providers.transports import over_broker, over_http
+from ability_search.providers.transports import OverBroker, over_http
 from kadi_client import Call, Connection, RemoteError, Tool
 from kadi_client.errors import FrameTooLarge
 from kadi_localnet.broker import serve_broker
@@ -56,7 +56,7 @@ class Manager:
 def chat(invoke: Invoke, *, api_key: SecretStr | None = None, **options: Any) -> RemoteChat:
     defaults: dict[str, Any] = {"model": None, "timeout": 5.0}
     defaults |= {"breaker_failures": 100, "breaker_reset": 30.0}
-    return RemoteChat(over_broker(CHAT, invoke, api_key=api_key), **{**defaults, **options})
+    return RemoteChat(OverBroker(CHAT, invoke, api_key=api_key), **{**defaults, **options})
 
 
 async def failure(client: RemoteChat, *, model: str | None = None) -> ChatUnavailable:

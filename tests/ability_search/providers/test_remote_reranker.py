@@ -33,7 +33,7 @@ from ability_search.providers.reranker import (
     read_scores,
     shares,
 )
-from ability_search.providers.transports import Transport, over_broker, over_http
+from ability_search.providers.transports import OverBroker, Transport, over_http
 from kadi_client import Connection
 from kadi_localnet.broker import serve_broker
 from kadi_localnet.models.errors import InvalidRequest, ModelNotServed, Overloaded, RequestTooLarge
@@ -284,11 +284,11 @@ async def test_unreachable_servers_are_unavailable() -> None:
     assert "at 127.0.0.1:1 did not answer: ConnectError" in str(error)
     assert "URL" in error.hint
     async with serve_broker("127.0.0.1", 0) as broker, Connection(broker.url) as client:
-        error = await failure(over_broker(RERANK, client.invoke, api_key=None))
+        error = await failure(OverBroker(RERANK, client.invoke, api_key=None))
         assert error.retryable
         assert "serves a reranker" in error.hint
         await client.close()
-        assert (await failure(over_broker(RERANK, client.invoke, api_key=None))).retryable
+        assert (await failure(OverBroker(RERANK, client.invoke, api_key=None))).retryable
 
 
 @pytest.mark.parametrize(

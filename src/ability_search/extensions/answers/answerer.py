@@ -19,11 +19,11 @@ from collections.abc import (
 from contextlib import aclosing, asynccontextmanager
 from typing import Any, Final
 
-from ability_search.config.model_settings import Answers
 from ability_search.config.schema import Settings
 from ability_search.errors import ChatUnavailable
 from ability_search.extensions.answers.citations import Checker, SentenceReader, without_citations
 from ability_search.extensions.answers.questions import AskInput, AskResult, Sentence
+from ability_search.extensions.answers.settings import Answers
 from ability_search.ports import StreamingChat
 from ability_search.search.response import Hit, QueryResult
 from ability_search.text.analyzer import analyzer_for
@@ -212,8 +212,10 @@ async def open_answerer(
     async def providers(tool: str) -> frozenset[str]:
         return await (await connect()).providers(tool)
 
-    async with ModelServers(settings, invoke, providers=providers).chat() as chat:
-        yield Answerer(search, chat, settings.answers)
+    own = settings.of(Answers)
+    servers = ModelServers(settings, invoke, providers=providers)
+    async with servers.chat(timeout=own.timeout) as chat:
+        yield Answerer(search, chat, own)
 
 
 async def _read(parts: AsyncGenerator[str]) -> AsyncGenerator[str]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ability_search.client.tool_client import ToolClient
+from ability_search.config.model_settings import Expansion
 from ability_search.config.trust import require_trusted
 from ability_search.extensions.cli import output
 from ability_search.extensions.cli.app import NOT_FOUND, app, command
@@ -65,7 +66,7 @@ def ask(
     )
 
     async def work(client: ToolClient) -> AskResult:
-        require_trusted(client.settings, os.environ, "expansion")
+        require_trusted(client.settings, os.environ, Expansion)
 
         async def connect() -> Connection:
             return client.connection

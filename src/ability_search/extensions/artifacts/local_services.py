@@ -25,9 +25,9 @@ from ability_search.extensions.artifacts.artifact_service import (
 )
 from ability_search.extensions.artifacts.importer import Importable
 from ability_search.extensions.artifacts.manifest import ChunksManifest
+from ability_search.extensions.cli.trees import Tree
+from ability_search.extensions.cli.upload import Outcome, read_documents
 from ability_search.network import client_connection
-from ability_search.sync.trees import Tree
-from ability_search.sync.upload import Outcome, read_documents
 from ability_search.tools.calls import Services
 from ability_search.tools.responses import index_result
 from ability_search.worker import open_services, token_counter

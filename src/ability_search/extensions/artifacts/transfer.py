@@ -29,7 +29,7 @@ from ability_search.extensions.cli.progress import counts_text, print_problems, 
 if TYPE_CHECKING:
     from ability_search.extensions.artifacts.artifact_service import ArtifactService
     from ability_search.extensions.artifacts.manifest import ChunksManifest, Counts, Manifest
-    from ability_search.sync.upload import Outcome
+    from ability_search.extensions.cli.upload import Outcome
     from ability_search.tools.calls import Services
 
 # Each command imports the modules that do the work, so that other commands start faster.
@@ -101,7 +101,7 @@ def build(
     """
     from ability_search.extensions.artifacts.artifact_service import BuildOptions
     from ability_search.extensions.artifacts.local_services import build_artifact
-    from ability_search.sync.trees import collection_name, trees
+    from ability_search.extensions.cli.trees import collection_name, trees
 
     chosen = trees([path], files.root, **given(include=files.include, exclude=files.exclude))
     wanted = name or collection_name(path)

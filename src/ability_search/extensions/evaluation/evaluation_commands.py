@@ -33,6 +33,7 @@ from ability_search.extensions.cli.parameters import (
     tool_fields,
 )
 from ability_search.extensions.cli.progress import progress_bar
+from ability_search.extensions.cli.trees import collection_name
 from ability_search.extensions.evaluation.judged_sets import read_dataset
 from ability_search.extensions.evaluation.runs import (
     ModeRun,
@@ -46,7 +47,6 @@ from ability_search.extensions.evaluation.runs import (
 from ability_search.filters.operands import instants
 from ability_search.index.index_fields import RebuildFields
 from ability_search.ops.extras import require_extra
-from ability_search.sync.trees import collection_name
 from ability_search.tools.inputs import QueryInput
 from kadi_client import NotConnected
 from kadi_client.tools import validation_text

@@ -24,12 +24,12 @@ from ability_search.client.tool_client import (
     ToolClient,
 )
 from ability_search.errors import SearchError
+from ability_search.extensions.cli.trees import collection_name
+from ability_search.extensions.cli.upload import list_sources
 from ability_search.extensions.evaluation.judged_sets import Dataset
 from ability_search.extensions.evaluation.measurement import QueryRun, chunks_for, measure
 from ability_search.extensions.evaluation.runs import Indexing, ModeRun, Run, SetDescription
 from ability_search.index.preparation import LAYOUT
-from ability_search.sync.trees import collection_name
-from ability_search.sync.upload import list_sources
 
 ShowProgress = Callable[[str, int], AbstractContextManager[Advance]]
 """Shows the progress of a named operation of some length during a block."""

@@ -21,6 +21,7 @@ from ability_search.extensions.cli.app import app, command
 from ability_search.extensions.cli.component_run import Component, serve
 from ability_search.extensions.cli.parameters import SupervisedOption, WaitOption, port_option
 from ability_search.extensions.gateway.network_state import ComponentStates
+from ability_search.extensions.gateway.settings import Gateway
 from ability_search.network import part_connection
 from ability_search.ops.extras import require_extra
 from ability_search.ops.metrics.meter import UNMETERED, Meter
@@ -85,7 +86,7 @@ async def open_gateway(
     from ability_search.ops.http_server import serve_http
     from ability_search.ops.metrics.prometheus_meter import PrometheusMeter
 
-    own = settings.gateway
+    own = settings.of(Gateway)
     host = own.host if host is None else host
     port = own.port if port is None else port
     live = LiveConnection(patience=_BROKER_SECONDS)
@@ -142,10 +143,10 @@ class _FileReader:
 
     def _read(self, name: str, data: bytes) -> FileParts:
         from ability_search.documents import Document
+        from ability_search.extensions.cli.upload import wire_document
         from ability_search.files.credentials import holds_credentials
         from ability_search.files.file_documents import File, open_extractor
         from ability_search.files.selection import SECRET, is_secret
-        from ability_search.sync.upload import wire_document
         from ability_search.text import loaders
 
         if is_secret(name) or holds_credentials(data):

@@ -15,7 +15,6 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from ability_search.config.schema import Gateway
 from ability_search.edges.tool_calls import report_of
 from ability_search.errors import Busy, DeadlineExceeded, SearchError, TooLarge
 from ability_search.extensions.gateway.console import is_console
@@ -25,6 +24,7 @@ from ability_search.extensions.gateway.problems import (
     RateLimited,
     problem,
 )
+from ability_search.extensions.gateway.settings import Gateway
 from ability_search.ops.http_access import BrowserPolicy, check_bearer
 from ability_search.ops.metrics.meter import Meter
 from ability_search.ops.metrics.metric_table import (

@@ -16,7 +16,6 @@ from pydantic import BaseModel, Field, RootModel
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ability_search.config.schema import Gateway
 from ability_search.edges.tool_calls import Caller, Observe, Unavailable
 from ability_search.errors import InvalidInput
 from ability_search.extension import loaded
@@ -29,6 +28,7 @@ from ability_search.extensions.gateway.request_bodies import (
     read_json,
     while_connected,
 )
+from ability_search.extensions.gateway.settings import Gateway
 from ability_search.extensions.gateway.shortcuts import (
     INGEST,
     SEARCH,

@@ -22,6 +22,7 @@ from ability_search.extensions.localstack.component_metrics import (
     watch_models,
 )
 from ability_search.extensions.localstack.served_models import models_config
+from ability_search.extensions.localstack.settings import Arcadedb, LocalBroker, Models
 from ability_search.network import component_key, part_connection
 from ability_search.ops.extras import (
     install_command,
@@ -101,7 +102,7 @@ async def open_broker(
     """
     from kadi_localnet.broker import Access, BackplaneLost, Limits, serve_broker
 
-    local = settings.local_broker
+    local = settings.of(LocalBroker)
     backplane = local.backplane.get_secret_value() if local.backplane else None
     if backplane is not None:
         require_extra("nats")
@@ -177,7 +178,7 @@ async def open_database(
     offered = database_tools(
         backend,
         timeout=settings.database.timeout,
-        longest=max(settings.arcadedb.statement_timeout, settings.database.timeout),
+        longest=max(settings.of(Arcadedb).statement_timeout, settings.database.timeout),
         threads=threads,
     )
     async with AsyncExitStack() as stack:
@@ -224,7 +225,7 @@ def _own_identity(settings: Settings) -> Iterator[None]:
 
 
 def _backend(settings: Settings) -> tuple[Backend, str]:
-    arcadedb = settings.arcadedb
+    arcadedb = settings.of(Arcadedb)
     if arcadedb.backend == "http":
         from kadi_localnet.database.remote_server import HttpDatabases
 
@@ -274,7 +275,7 @@ async def open_models(
     from ability_search.ops.http_server import serve_http
     from kadi_localnet import models
 
-    own = settings.models
+    own = settings.of(Models)
     host = own.http_host if host is None else host
     port = own.http_port if port is None else port
     token = own.http_token.get_secret_value() if own.http_token else None

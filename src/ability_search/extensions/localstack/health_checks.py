@@ -18,6 +18,7 @@ import httpx
 
 from ability_search.client.tool_client import Target, ToolClient
 from ability_search.config.loader import is_required, load_settings, own_files
+from ability_search.config.model_settings import Embedding, Reranker
 from ability_search.config.running_stack import RunningStack
 from ability_search.config.schema import Broker, Settings
 from ability_search.config.trust import require_trusted
@@ -317,7 +318,7 @@ def _default_model(client: ToolClient) -> str:
 
 async def _embedded(client: ToolClient, model: str) -> int:
     """Embed a word; return the dimensions of the vector."""
-    require_trusted(client.settings, os.environ, "embedding")
+    require_trusted(client.settings, os.environ, Embedding)
     connection = client.connection
     once = client.settings.embedding.model_copy(update={"attempts": 1})
     settings = replace(client.settings, embedding=once)
@@ -359,7 +360,7 @@ async def _check_models(
 async def _check_reranker(client: ToolClient) -> Check:
     started = time.perf_counter()
     try:
-        require_trusted(client.settings, os.environ, "reranker")
+        require_trusted(client.settings, os.environ, Reranker)
         invoke, providers = client.connection.invoke, client.connection.providers
         servers = ModelServers(client.settings, invoke, providers=providers)
         async with servers.reranker() as reranker:

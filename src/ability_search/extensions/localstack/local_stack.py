@@ -16,8 +16,10 @@ from ability_search.config.running_stack import RunningStack, read_running
 from ability_search.config.schema import Settings
 from ability_search.edges.tool_calls import LiveConnection
 from ability_search.errors import ConfigurationError
+from ability_search.extension import loaded
 from ability_search.extensions.localstack.data_directory import hold, is_abandoned, released
 from ability_search.extensions.localstack.served_models import require_installed, served_names
+from ability_search.extensions.localstack.settings import LocalBroker, Models
 from ability_search.extensions.localstack.supervisor import Plan, Stack, metrics_port
 from ability_search.ops.extras import require_extra
 from kadi_client import NotConnected
@@ -57,7 +59,8 @@ def make_plan(
         ConfigurationError: if an extra or the weights that its components need are missing.
     """
     models = models and settings.embedding.transport == "broker"
-    own_backplane = brokers > 1 and settings.local_broker.backplane is None
+    local = settings.of(LocalBroker)
+    own_backplane = brokers > 1 and local.backplane is None
     if own_backplane:
         require_extra("nats")
         require_nats_server()
@@ -70,9 +73,9 @@ def make_plan(
         port=port,
         brokers=brokers,
         own_backplane=own_backplane,
-        private_network=settings.local_broker.private_network or None,
-        members=settings.local_broker.members,
-        providers=settings.local_broker.providers,
+        private_network=local.private_network or None,
+        members=local.members,
+        providers=local.providers,
         database=database,
         models_port=models_port if models else None,
         added=added or {},
@@ -110,11 +113,14 @@ def check_ports(settings: Settings, plan: Plan) -> None:
     Raises:
         ConfigurationError: naming every port that is not.
     """
-    broker, models, gateway = settings.local_broker, settings.models, settings.gateway
+    broker, models = settings.of(LocalBroker), settings.of(Models)
     wanted = [
         *((name, "--port", broker.host, port) for name, port in plan.broker_ports.items()),
         ("embeddings API", "--models-port", models.http_host, plan.models_port),
-        ("gateway", "--gateway-port", gateway.host, plan.added.get("gateway")),
+        *(
+            (name, f"--{name}-port", added_address(name, settings)[0], port)
+            for name, port in plan.added.items()
+        ),
     ]
     started = {
         "backplane": plan.own_backplane,
@@ -135,6 +141,15 @@ def check_ports(settings: Settings, plan: Plan) -> None:
     if problems:
         hint = "Stop the other program, or use --port 0 for free ports."
         raise ConfigurationError(*problems, hint=hint)
+
+
+def added_address(name: str, settings: Settings) -> tuple[str, int]:
+    """Return host and port of a component of another extension; port 0 if the settings have none.
+
+    The component may be one that is not loaded.
+    """
+    component = loaded().components.get(name)
+    return component.address(settings) if component and component.address else ("", 0)
 
 
 def _port_problem(host: str, port: int) -> str | None:

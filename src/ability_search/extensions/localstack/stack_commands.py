@@ -25,7 +25,13 @@ from ability_search.extensions.cli.component_run import prepare
 from ability_search.extensions.cli.lifecycle import stop_signals
 from ability_search.extensions.cli.parameters import DataDirOption, JsonOption, port_option
 from ability_search.extensions.localstack.data_directory import released
-from ability_search.extensions.localstack.local_stack import check_ports, make_plan, new_stack
+from ability_search.extensions.localstack.local_stack import (
+    added_address,
+    check_ports,
+    make_plan,
+    new_stack,
+)
+from ability_search.extensions.localstack.settings import LocalBroker, Models
 from ability_search.extensions.localstack.supervisor import OWN, Plan
 from ability_search.ops import logs
 from ability_search.ops.extras import EXTRAS, install_command, missing_modules
@@ -115,11 +121,11 @@ def up(
     log_level = settings.logging.level if _shows_log(settings, verbose) else "warning"
     logs.configure(log_level, settings.logging.format, component="up")
     if port is None:
-        port = settings.local_broker.port
+        port = settings.of(LocalBroker).port
     if models_port is None:
-        models_port = settings.models.http_port if port else 0
+        models_port = settings.of(Models).http_port if port else 0
     if gateway_port is None:
-        gateway_port = settings.gateway.port if port else 0
+        gateway_port = added_address("gateway", settings)[1] if port else 0
     plan = make_plan(
         settings,
         data_dir=data_dir or settings.files.data_dir,

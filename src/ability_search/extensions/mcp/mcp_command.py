@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from ability_search.config.schema import McpProfile, Settings
+from ability_search.config.schema import Settings
 from ability_search.config.trust import MODEL_APIS, require_trusted
 from ability_search.edges.tool_calls import Caller, LiveConnection
 from ability_search.extensions.cli import output
@@ -20,6 +20,7 @@ from ability_search.extensions.cli.clients import CLIENT_NAME, choose_target, cl
 from ability_search.extensions.cli.component_run import traced
 from ability_search.extensions.cli.lifecycle import run_until_stopped
 from ability_search.extensions.cli.parameters import BrokerOption
+from ability_search.extensions.gateway.settings import Gateway, McpProfile
 from ability_search.ops.extras import require_extra
 
 _START_SECONDS = 150.0
@@ -60,12 +61,12 @@ async def _serve(settings: Settings, broker: str | None, profile: McpProfile | N
     from ability_search.extensions.localstack.local_stack import SharedStack
     from ability_search.extensions.mcp.mcp_server import serve_stdio
 
+    own = settings.of(Gateway)
     live = LiveConnection(patience=_START_SECONDS)
-    caller = Caller(live, timeout=settings.gateway.timeout)
+    caller = Caller(live, timeout=own.timeout)
     search = partial(caller.read, "search-query")
     shared = SharedStack(live, settings, broker, CLIENT_NAME, output, _restrict_files(settings))
     keeping = asyncio.create_task(shared.keep_connected())
-    own = settings.gateway
 
     async def serve() -> None:
         async with open_answerer(settings, search, live.connection) as answerer:

@@ -29,10 +29,10 @@ from ability_search.extensions.cli.parameters import (
     tool_fields,
 )
 from ability_search.extensions.cli.progress import counts_text, print_problems, progress_bar
+from ability_search.extensions.cli.trees import Root, Tree, choose_roots, trees
+from ability_search.extensions.cli.upload import Outcome, find_place
 from ability_search.extensions.watch.watcher import EDITORS, Watcher, changes_of
 from ability_search.index.index_fields import IndexFields
-from ability_search.sync.trees import Root, Tree, choose_roots, trees
-from ability_search.sync.upload import Outcome, find_place
 from kadi_client import KadiError
 
 _RETURN_SECONDS = 2.0

@@ -22,10 +22,10 @@ from typing import Any, Protocol
 
 from ability_search.client.tool_client import Advance, Call, ToolClient
 from ability_search.errors import SearchError
+from ability_search.extensions.cli.trees import Root, Tree, count_files
+from ability_search.extensions.cli.upload import Outcome, Place, remove_sources, send_files
 from ability_search.files.selection import left_out, needs_consent, vanished
 from ability_search.ops.extras import install_command
-from ability_search.sync.trees import Root, Tree, count_files
-from ability_search.sync.upload import Outcome, Place, remove_sources, send_files
 from kadi_client import KadiError, ToolError
 from kadi_client.errors import AuthenticationError, FrameTooLarge
 
