@@ -23,15 +23,14 @@ from kadi_client.errors import (
 from kadi_client.identity import Identity
 from kadi_client.invoker import Invoker
 from kadi_client.messages import Raw, decode
-from kadi_client.params import Invocation
+from kadi_client.params import CALLER_LOST, CancelParams, DeliveryParams, Invocation
 from kadi_client.provider import Observe, Provider, noted
 from kadi_client.reconnection import Uplink
-from kadi_client.session import MAX_MESSAGE_BYTES, Session
-from kadi_client.session_events import CancelRequested, Delivered, SessionEvent
+from kadi_client.session import MAX_MESSAGE_BYTES, Received, Session, warn_of_dropped_networks
+from kadi_client.sockets import ClientSocket
 from kadi_client.subscriptions import Subscription, deliver, pattern_params
 from kadi_client.tools import Tool, agents_of
 from kadi_client.tracing import RPC, span
-from kadi_client.transport import Link
 
 logger = logging.getLogger(__name__)
 
@@ -112,12 +111,16 @@ class Connection(Invoker):
             raise ValueError("networks: give a list of at least one network")
         if max_message_bytes < 1024:
             raise ValueError("max_message_bytes must be at least 1024")
-        self._identity = identity or Identity.generate()
-        self._name = name
-        self._version = version
-        self._role = role
-        self._networks = tuple(networks)
-        self._max_message_bytes = max_message_bytes
+        identity = identity or Identity.generate()
+        self._session_over = partial(
+            Session,
+            identity=identity,
+            role=role,
+            name=name,
+            version=version,
+            networks=networks,
+            max_message_bytes=max_message_bytes,
+        )
         self._grace = grace
         self._propagate = propagate
         self._provider_patience = dict(provider_patience or {})
@@ -132,19 +135,18 @@ class Connection(Invoker):
         self._uplink = Uplink(
             url,
             self,
-            self._new_session,
             max_message_bytes=max_message_bytes,
             open_timeout=open_timeout,
             connect_timeout=connect_timeout,
             max_backoff=max_backoff,
         )
-        self.agent_id = self._identity.agent_id
+        self.agent_id = identity.agent_id
         """Id of this agent; once connected, the id that the broker assigned."""
 
     @property
     def connected(self) -> bool:
         """True if there is a session at this moment."""
-        return self._uplink.link is not None
+        return self._uplink.session is not None
 
     @property
     def sessions(self) -> int:
@@ -158,7 +160,7 @@ class Connection(Invoker):
 
     async def wait_connected(self) -> None:
         """Wait for a session; raises :class:`NotConnected` once the connection is closed."""
-        await self._uplink.next_link()
+        await self._uplink.next_session()
 
     async def open(self) -> None:
         """Connect and register; entering ``async with`` does the same.
@@ -271,7 +273,9 @@ class Connection(Invoker):
         if networks is not None:
             params["networks"] = list(networks)
         try:
-            answer = decode(await self._request(method, params, timeout))
+            answer = decode(
+                await self._ask(method, timeout, lambda session, _: session.request(method, params))
+            )
         except RemoteError as exc:
             if exc.code != METHOD_NOT_FOUND:
                 raise
@@ -287,36 +291,33 @@ class Connection(Invoker):
         clock = asyncio.get_running_loop().time
         deadline = clock() + timeout
         try:
-            link = await self._link_by(deadline)
-            key = send(link.session, max(0.001, deadline - clock()))
-            return await link.answer_to(key, deadline)
+            session = await self._session_by(deadline)
+            key = send(session, max(0.001, deadline - clock()))
+            return await session.answer_to(key, deadline)
         except TimeoutError as exc:
             raise CallTimeout(what, timeout) from exc
 
     async def _ask_each(
-        self, what: str, timeout: float, send: Callable[[Session], Sequence[int]]
+        self, method: str, timeout: float, params_of: Callable[[Session], Sequence[Any]]
     ) -> None:
         """Send several requests at once and wait for all answers; raise the first error."""
         deadline = asyncio.get_running_loop().time() + timeout
         try:
-            link = await self._link_by(deadline)
-            answers = [link.answer_to(key, deadline) for key in send(link.session)]
-            outcomes = await asyncio.gather(*answers, return_exceptions=True)
-            for outcome in outcomes:
+            session = await self._session_by(deadline)
+            keys = [session.request(method, params) for params in params_of(session)]
+            answers = (session.answer_to(key, deadline) for key in keys)
+            for outcome in await asyncio.gather(*answers, return_exceptions=True):
                 if isinstance(outcome, BaseException):
                     raise outcome
         except TimeoutError as exc:
-            raise CallTimeout(what, timeout) from exc
+            raise CallTimeout(method, timeout) from exc
 
-    async def _link_by(self, deadline: float) -> Link:
-        link = self._uplink.link
-        if link is not None:
-            return link
+    async def _session_by(self, deadline: float) -> Session:
+        session = self._uplink.session
+        if session is not None:
+            return session
         async with asyncio.timeout_at(deadline):
-            return await self._uplink.next_link()
-
-    async def _request(self, method: str, params: Any, timeout: float) -> Raw:
-        return await self._ask(method, timeout, lambda session, _: session.request(method, params))
+            return await self._uplink.next_session()
 
     # Serving
 
@@ -342,12 +343,14 @@ class Connection(Invoker):
 
     async def register(self) -> None:
         """Register the current tools with the broker again; raises as :meth:`serve` does."""
-        if self._uplink.link is not None:
-            await self._ask("kadi.agent.register", BROKER_TIMEOUT, self._register)
+        if self._uplink.session is not None:
+            method = "kadi.agent.register"
 
-    def _register(self, session: Session, _remaining: float = 0.0) -> int:
-        self._registered = self._provider.tools
-        return session.register(self._registered)
+            def send(session: Session, _remaining: float) -> int:
+                self._registered = self._provider.tools
+                return session.request(method, session.registration(self._registered))
+
+            warn_of_dropped_networks(await self._ask(method, BROKER_TIMEOUT, send))
 
     # Events
 
@@ -369,7 +372,9 @@ class Connection(Invoker):
         other brokers.
         """
         await self._ask_each(
-            "kadi.event.publish", timeout, lambda session: session.publish(channel, data, network)
+            "kadi.event.publish",
+            timeout,
+            lambda session: session.publications(channel, data, network),
         )
 
     def subscribe(
@@ -416,16 +421,11 @@ class Connection(Invoker):
         """
         self._subscriptions.add(subscription)
         subscription.attach()
-        if not wait and self._uplink.link is None:
+        if not wait and self._uplink.session is None:
             return
-        method = "kadi.event.subscribe"
         wanted = pattern_params(subscription.patterns, subscription.network)
         try:
-            await self._ask_each(
-                method,
-                BROKER_TIMEOUT,
-                lambda session: [session.request(method, each) for each in wanted],
-            )
+            await self._ask_each("kadi.event.subscribe", BROKER_TIMEOUT, lambda _: wanted)
         except BaseException:
             await self.detach(subscription)
             raise
@@ -440,32 +440,25 @@ class Connection(Invoker):
             for pattern in other.patterns
         }
         unwanted = [pattern for pattern in subscription.patterns if pattern not in still_wanted]
-        link = self._uplink.link
-        if link is not None and unwanted:
+        session = self._uplink.session
+        if session is not None:
             for each in pattern_params(unwanted, subscription.network):
-                link.session.post("kadi.event.unsubscribe", each)
-            link.flush()
+                session.post("kadi.event.unsubscribe", each)
 
-    # The Observer interface of uplink.py
+    # The Observer interface of reconnection.py
 
-    def _new_session(self) -> Session:
+    def new_session(self, socket: ClientSocket) -> tuple[Session, Sequence[Tool]]:
+        """Return a session with the options of this connection, and the tools to register."""
         self._registered = self._provider.tools
-        return Session(
-            self._identity,
-            role=self._role,
-            name=self._name,
-            version=self._version,
-            networks=self._networks,
-            tools=self._registered,
-            max_message_bytes=self._max_message_bytes,
-        )
+        return self._session_over(socket), self._registered
 
-    def ready(self, link: Link) -> None:
+    def ready(self, session: Session) -> None:
         """Set up a new session: register tools that changed meanwhile and subscribe again."""
-        self.agent_id = link.session.agent_id
+        self.agent_id = session.agent_id
         if self._registered is not self._provider.tools:
+            self._registered = self._provider.tools
             try:
-                link.session.abandon(self._register(link.session))
+                session.post("kadi.agent.register", session.registration(self._registered))
             except FrameTooLarge as exc:
                 logger.error("the new tools cannot be registered: %s", exc)
         wanted: defaultdict[str | None, dict[str, None]] = defaultdict(dict)
@@ -473,23 +466,24 @@ class Connection(Invoker):
             wanted[subscription.network].update(dict.fromkeys(subscription.patterns))
         for network, patterns in wanted.items():
             for each in pattern_params(patterns, network):
-                link.session.post("kadi.event.subscribe", each)
+                session.post("kadi.event.subscribe", each)
 
-    def lost(self, link: Link) -> None:
+    def lost(self, session: Session) -> None:
         """Cancel the calls of a lost session."""
-        self._provider.cancel_all(link)
+        self._provider.cancel_all(session)
 
     def closed(self) -> None:
         """Detach from all subscriptions; those without another connection end."""
         for subscription in self._subscriptions:
             subscription.detach()
 
-    def received(self, event: SessionEvent, link: Link) -> None:
-        """Dispatch an event from the broker."""
-        match event:
+    def received(self, received: Received, session: Session) -> None:
+        """Dispatch what the broker sends besides answers."""
+        match received:
             case Invocation():
-                self._provider.accept(event, link, session=link)
-            case CancelRequested(request_id, caller_lost):
-                self._provider.cancel(request_id, session=link, abandoned=caller_lost)
-            case Delivered():
-                deliver(event, self._subscriptions)
+                self._provider.accept(received, session, session=session)
+            case CancelParams(request_id, reason):
+                abandoned = reason == CALLER_LOST
+                self._provider.cancel(str(request_id), session=session, abandoned=abandoned)
+            case DeliveryParams():
+                deliver(received, self._subscriptions)

@@ -15,7 +15,7 @@ import msgspec
 
 from kadi_client.context import ON_BEHALF_OF, usable_id
 from kadi_client.errors import INVALID_PARAMS, NoProvider, ProtocolError, ProviderLost, RemoteError
-from kadi_client.messages import ABSENT, NULL, Frame, Raw, decode, error_text, notification
+from kadi_client.messages import ABSENT, NULL, Frame, Raw, decode, error_text
 from kadi_client.tools import UNKNOWN, Origin, Tool
 
 DEFAULT_BEAT_SECONDS = 30.0
@@ -78,16 +78,6 @@ class CancelParams(msgspec.Struct, rename="camel"):
 
     request_id: str | int
     reason: str | None = None
-
-    @property
-    def caller_lost(self) -> bool:
-        """True if the call is cancelled because the caller disconnected, not at its request."""
-        return self.reason == CALLER_LOST
-
-
-def cancellation(request_id: str) -> bytes:
-    """Encode the message that cancels a call; brokers that do not know the message ignore it."""
-    return notification("kadi.ability.cancel", {"requestId": request_id})
 
 
 class DeliveryParams(msgspec.Struct, rename="camel"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Sequence
 from typing import Protocol, cast
 from urllib.parse import urlsplit
 
@@ -14,10 +14,9 @@ from websockets.exceptions import WebSocketException
 from kadi_client.addresses import is_loopback, split_addresses
 from kadi_client.backoff import Backoff
 from kadi_client.errors import AuthenticationError, KadiError, NotConnected
-from kadi_client.session import Phase, Session
-from kadi_client.session_events import Ready, SessionEvent
+from kadi_client.session import Received, Session
 from kadi_client.sockets import WRITE_BUFFER, ClientSocket
-from kadi_client.transport import Link
+from kadi_client.tools import Tool
 
 logger = logging.getLogger(__name__)
 
@@ -29,15 +28,18 @@ CLOSE_SECONDS = 5.0
 
 
 class Observer(Protocol):
-    """Callbacks for changes of the session. They must not raise."""
+    """The owner of the sessions. But for ``new_session``, the methods must not raise."""
 
-    def ready(self, link: Link) -> None:
+    def new_session(self, socket: ClientSocket) -> tuple[Session, Sequence[Tool]]:
+        """Return a session over a new connection, and the tools to register."""
+
+    def ready(self, session: Session) -> None:
         """Handle a new session."""
 
-    def received(self, event: SessionEvent, link: Link) -> None:
-        """Handle an event that belongs neither to the handshake nor to an answer."""
+    def received(self, received: Received, session: Session) -> None:
+        """Handle what the broker sends besides answers."""
 
-    def lost(self, link: Link) -> None:
+    def lost(self, session: Session) -> None:
         """Handle the loss of a session; a new session or :meth:`closed` follows."""
 
     def closed(self) -> None:
@@ -55,7 +57,6 @@ class Uplink:
         self,
         url: str,
         observer: Observer,
-        new_session: Callable[[], Session],
         *,
         max_message_bytes: int,
         open_timeout: float,
@@ -66,7 +67,6 @@ class Uplink:
         self._tried = 0
         """Number of attempts, which take turns among the brokers."""
         self._observer = observer
-        self._new_session = new_session
         self._max_message_bytes = max_message_bytes
         self._open_timeout = open_timeout
         self._connect_timeout = connect_timeout
@@ -79,7 +79,7 @@ class Uplink:
         self._ready_at: float | None = None
         self._closing = False
         self._decided = asyncio.Event()  # set if a session is up, or there will be no more
-        self.link: Link | None = None
+        self.session: Session | None = None
         """The current session; ``None`` if there is none."""
         self.sessions = 0
         """Number of sessions so far."""
@@ -105,7 +105,7 @@ class Uplink:
     def _address(self) -> str:
         return self._broker[2]
 
-    async def next_link(self) -> Link:
+    async def next_session(self) -> Session:
         """Return the current session, or wait for the next one.
 
         Raises:
@@ -113,11 +113,11 @@ class Uplink:
         """
         if self._supervisor is None:
             raise NotConnected("the connection is not open: use it inside 'async with'")
-        while self.link is None:
+        while self.session is None:
             if self._closing or self.closed.is_set():
                 raise NotConnected("the connection is closed")
             await self._decided.wait()
-        return self.link
+        return self.session
 
     @property
     def opened(self) -> bool:
@@ -135,8 +135,8 @@ class Uplink:
     async def end(self) -> None:
         """Say goodbye and close the current session."""
         try:
-            if self.link is not None:
-                await self.link.goodbye(CLOSE_SECONDS)
+            if self.session is not None:
+                await self.session.goodbye(CLOSE_SECONDS)
         finally:
             if self._supervisor is not None:
                 self._supervisor.cancel()
@@ -200,40 +200,42 @@ class Uplink:
                 write_limit=WRITE_BUFFER,
                 proxy=None if is_loopback(host) else True,
             )
-            link = Link(cast(ClientSocket, socket), self._new_session(), self._give_up)
+            session, tools = self._observer.new_session(cast(ClientSocket, socket))
 
-            def handle(event: SessionEvent) -> None:
-                if isinstance(event, Ready):
-                    opening.reschedule(None)
-                    self._take_up(link)
-                else:
-                    self._observer.received(event, link)
+            def take_up() -> None:
+                opening.reschedule(None)
+                self._take_up(session)
 
             try:
-                await link.run(handle)
+                await session.run(
+                    tools,
+                    on_ready=take_up,
+                    on_received=lambda received: self._observer.received(received, session),
+                    on_lost=lambda: self._give_up(session),
+                )
             except BaseException:
-                if link.session.phase is not Phase.READY:
+                if not session.ready:
                     socket.transport.abort()  # no closing handshake with a silent broker
                 raise
             finally:
                 await socket.close()
 
-    def _take_up(self, link: Link) -> None:
-        self.link = link
+    def _take_up(self, session: Session) -> None:
+        self.session = session
         self.sessions += 1
         self._established = True
         self._ready_at = asyncio.get_running_loop().time()
         self._decided.set()
-        logger.info("connected to %s as %s", self._address, link.session.agent_id)
-        self._observer.ready(link)
+        logger.info("connected to %s as %s", self._address, session.agent_id)
+        self._observer.ready(session)
 
-    def _give_up(self, link: Link) -> None:
-        if self.link is not link:
+    def _give_up(self, session: Session) -> None:
+        if self.session is not session:
             return
-        self.link = None
+        self.session = None
         if not self._closing:
             self._decided.clear()
-        self._observer.lost(link)
+        self._observer.lost(session)
 
     def _explain(self, exc: Exception) -> KadiError:
         if isinstance(exc, KadiError):

@@ -11,8 +11,8 @@ from typing import Any, Self
 
 from kadi_client.errors import KadiError, ProtocolError
 from kadi_client.messages import decode
+from kadi_client.params import DeliveryParams
 from kadi_client.patterns import TopicPattern
-from kadi_client.session_events import Delivered
 
 logger = logging.getLogger(__name__)
 
@@ -167,17 +167,17 @@ class Subscription:
         return False
 
 
-def deliver(delivered: Delivered, subscriptions: Iterable[Subscription]) -> None:
+def deliver(params: DeliveryParams, subscriptions: Iterable[Subscription]) -> None:
     """Give an event to those subscriptions that want it."""
-    takers = [each for each in subscriptions if each.wants(delivered.channel, delivered.network)]
+    takers = [each for each in subscriptions if each.wants(params.channel, params.network_id)]
     if not takers:
         return
     try:
-        data = decode(delivered.data)
+        data = decode(params.data)
     except ProtocolError:
-        logger.warning("event on %s dropped: its data cannot be decoded", delivered.channel)
+        logger.warning("event on %s dropped: its data cannot be decoded", params.channel)
         return
-    event = Event(delivered.channel, data, delivered.network, delivered.timestamp, delivered.source)
+    event = Event(params.channel, data, params.network_id, params.timestamp, params.source)
     for subscription in takers:
         subscription.put(event)
 
