@@ -25,7 +25,7 @@ from kadi_client.invoker import Invoker
 from kadi_client.messages import Raw, decode
 from kadi_client.params import CALLER_LOST, CancelParams, DeliveryParams, Invocation
 from kadi_client.provider import Observe, Provider, noted
-from kadi_client.reconnection import Uplink
+from kadi_client.reconnection import Reconnecting
 from kadi_client.session import MAX_MESSAGE_BYTES, Received, Session, warn_of_dropped_networks
 from kadi_client.sockets import ClientSocket
 from kadi_client.subscriptions import Subscription, deliver, pattern_params
@@ -41,7 +41,7 @@ BROKER_TIMEOUT = 10.0
 """Seconds for methods that the broker answers itself: publish, subscribe, list, register."""
 
 
-class Connection(Invoker):
+class Connection(Reconnecting, Invoker):
     """A connection to a broker that calls tools, serves tools and exchanges events.
 
     Example:
@@ -111,6 +111,13 @@ class Connection(Invoker):
             raise ValueError("networks: give a list of at least one network")
         if max_message_bytes < 1024:
             raise ValueError("max_message_bytes must be at least 1024")
+        super().__init__(
+            url,
+            max_message_bytes=max_message_bytes,
+            open_timeout=open_timeout,
+            connect_timeout=connect_timeout,
+            max_backoff=max_backoff,
+        )
         identity = identity or Identity.generate()
         self._session_over = partial(
             Session,
@@ -132,70 +139,13 @@ class Connection(Invoker):
         self._provider = provider
         self._registered: tuple[Tool, ...] = ()
         self._subscriptions: set[Subscription] = set()
-        self._uplink = Uplink(
-            url,
-            self,
-            max_message_bytes=max_message_bytes,
-            open_timeout=open_timeout,
-            connect_timeout=connect_timeout,
-            max_backoff=max_backoff,
-        )
         self.agent_id = identity.agent_id
         """Id of this agent; once connected, the id that the broker assigned."""
-
-    @property
-    def connected(self) -> bool:
-        """True if there is a session at this moment."""
-        return self._uplink.session is not None
-
-    @property
-    def sessions(self) -> int:
-        """Number of sessions so far; the visible tools may differ between sessions."""
-        return self._uplink.sessions
 
     @property
     def calls_waiting(self) -> int:
         """Number of calls to this agent's tools that wait for a free handler."""
         return self._provider.waiting
-
-    async def wait_connected(self) -> None:
-        """Wait for a session; raises :class:`NotConnected` once the connection is closed."""
-        await self._uplink.next_session()
-
-    async def open(self) -> None:
-        """Connect and register; entering ``async with`` does the same.
-
-        Raises:
-            NotConnected: if the broker cannot be reached.
-            AuthenticationError: if it refuses the identity.
-            RemoteError, ProtocolError: if the handshake fails otherwise.
-        """
-        try:
-            await self._uplink.open()
-        except asyncio.CancelledError:
-            await self.close()
-            raise
-
-    async def close(self) -> None:
-        """Close in order; leaving ``async with`` does the same. Closing twice is allowed."""
-        if not self._uplink.opened:
-            return
-        if not self._uplink.begin_close():
-            await self._uplink.closed.wait()
-            return
-        try:
-            await self._provider.drain(self._grace)
-        finally:
-            await self._uplink.end()
-
-    async def serve_forever(self) -> None:
-        """Wait until another task closes the connection; cancel it to stop waiting.
-
-        Raises the error if the connection fails permanently.
-        """
-        await self._uplink.closed.wait()
-        if self._uplink.failure is not None:
-            raise self._uplink.failure
 
     # Calling
 
@@ -291,7 +241,7 @@ class Connection(Invoker):
         clock = asyncio.get_running_loop().time
         deadline = clock() + timeout
         try:
-            session = await self._session_by(deadline)
+            session = await self._next_session(deadline)
             key = send(session, max(0.001, deadline - clock()))
             return await session.answer_to(key, deadline)
         except TimeoutError as exc:
@@ -303,7 +253,7 @@ class Connection(Invoker):
         """Send several requests at once and wait for all answers; raise the first error."""
         deadline = asyncio.get_running_loop().time() + timeout
         try:
-            session = await self._session_by(deadline)
+            session = await self._next_session(deadline)
             keys = [session.request(method, params) for params in params_of(session)]
             answers = (session.answer_to(key, deadline) for key in keys)
             for outcome in await asyncio.gather(*answers, return_exceptions=True):
@@ -311,13 +261,6 @@ class Connection(Invoker):
                     raise outcome
         except TimeoutError as exc:
             raise CallTimeout(method, timeout) from exc
-
-    async def _session_by(self, deadline: float) -> Session:
-        session = self._uplink.session
-        if session is not None:
-            return session
-        async with asyncio.timeout_at(deadline):
-            return await self._uplink.next_session()
 
     # Serving
 
@@ -343,7 +286,7 @@ class Connection(Invoker):
 
     async def register(self) -> None:
         """Register the current tools with the broker again; raises as :meth:`serve` does."""
-        if self._uplink.session is not None:
+        if self._session is not None:
             method = "kadi.agent.register"
 
             def send(session: Session, _remaining: float) -> int:
@@ -421,7 +364,7 @@ class Connection(Invoker):
         """
         self._subscriptions.add(subscription)
         subscription.attach()
-        if not wait and self._uplink.session is None:
+        if not wait and self._session is None:
             return
         wanted = pattern_params(subscription.patterns, subscription.network)
         try:
@@ -440,19 +383,21 @@ class Connection(Invoker):
             for pattern in other.patterns
         }
         unwanted = [pattern for pattern in subscription.patterns if pattern not in still_wanted]
-        session = self._uplink.session
+        session = self._session
         if session is not None:
             for each in pattern_params(unwanted, subscription.network):
                 session.post("kadi.event.unsubscribe", each)
 
-    # The Observer interface of reconnection.py
+    # The session
 
-    def new_session(self, socket: ClientSocket) -> tuple[Session, Sequence[Tool]]:
-        """Return a session with the options of this connection, and the tools to register."""
+    async def _drain(self) -> None:
+        await self._provider.drain(self._grace)
+
+    def _new_session(self, socket: ClientSocket) -> tuple[Session, Sequence[Tool]]:
         self._registered = self._provider.tools
         return self._session_over(socket), self._registered
 
-    def ready(self, session: Session) -> None:
+    def _ready(self, session: Session) -> None:
         """Set up a new session: register tools that changed meanwhile and subscribe again."""
         self.agent_id = session.agent_id
         if self._registered is not self._provider.tools:
@@ -468,17 +413,14 @@ class Connection(Invoker):
             for each in pattern_params(patterns, network):
                 session.post("kadi.event.subscribe", each)
 
-    def lost(self, session: Session) -> None:
-        """Cancel the calls of a lost session."""
+    def _lost(self, session: Session) -> None:
         self._provider.cancel_all(session)
 
-    def closed(self) -> None:
-        """Detach from all subscriptions; those without another connection end."""
+    def _ended(self) -> None:
         for subscription in self._subscriptions:
             subscription.detach()
 
-    def received(self, received: Received, session: Session) -> None:
-        """Dispatch what the broker sends besides answers."""
+    def _received(self, received: Received, session: Session) -> None:
         match received:
             case Invocation():
                 self._provider.accept(received, session, session=session)

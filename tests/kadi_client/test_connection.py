@@ -90,7 +90,7 @@ async def test_connecting_proves_the_identity_and_registers(broker: FakeBroker) 
 
 
 async def test_small_frames_are_not_delayed(connection: Connection) -> None:
-    session = await connection._uplink.next_session()
+    session = await connection._next_session()
     sock = session._socket.transport.get_extra_info("socket")
     assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
 
@@ -352,7 +352,7 @@ async def test_a_cancelled_call_is_forgotten(broker: FakeBroker, connection: Con
     peer = await broker.peer()
     async with running(connection.invoke("t", {})) as call:
         await acknowledge(peer)
-    session = await connection._uplink.next_session()
+    session = await connection._next_session()
     assert call.cancelled()
     assert not session._waiters
     assert len(session._calls) == 0
