@@ -117,14 +117,6 @@ class Router:
             The sessions that have something to send or are to be closed after sending it, in the
             order in which they became ready: the provider of a call before its caller.
         """
-        frame = self.decode(session, data, now)
-        return self.settle() if frame is None else self.perform(session, frame, data, now)
-
-    def decode(self, session: Session, data: str | bytes, now: float) -> Frame | None:
-        """Decode a message as the first half of :meth:`receive`; ``None`` if that was all.
-
-        Each half reads the message once. Between those of a large one, others can be served.
-        """
         session.last_seen = now
         most = self.limits.unauthenticated_size
         if session.agent_id is None and len(data) > most:
@@ -132,24 +124,14 @@ class Router:
                 CloseCode.POLICY_VIOLATION,
                 f"a message before authentication has at most {most} characters",
             )
-        if session.closing is not None:
-            return None
-        try:
-            return self._decoded(data)
-        except ProtocolError as exc:
-            self._counts["bad_frames"] += 1
-            session.send(error_response(None, str(exc), code=exc.code))
-            return None
-
-    def perform(
-        self, session: Session, frame: Frame, data: str | bytes, now: float
-    ) -> AbstractSet[Session]:
-        """Process a decoded message as the second half of :meth:`receive`."""
         if session.closing is None:
-            if frame.method is not None:
-                self._perform(session, frame, frame.method, now)
-            elif not self.cluster.answer(session, frame, data):
-                self._calls.answer(session, frame, now)
+            try:
+                frame = self._decoded(data)
+            except ProtocolError as exc:
+                self._counts["bad_frames"] += 1
+                session.send(error_response(None, str(exc), code=exc.code))
+            else:
+                self._take(session, frame, data, now)
         return self.settle()
 
     def disconnect(self, session: Session) -> AbstractSet[Session]:
@@ -225,6 +207,12 @@ class Router:
             text = f"message of {size} bytes besides its payload, more than the {most} allowed"
             raise ProtocolError(text, code=INVALID_REQUEST)
         return frame
+
+    def _take(self, session: Session, frame: Frame, data: str | bytes, now: float) -> None:
+        if frame.method is not None:
+            self._perform(session, frame, frame.method, now)
+        elif not self.cluster.answer(session, frame, data):
+            self._calls.answer(session, frame, now)
 
     def _perform(self, session: Session, frame: Frame, method: str, now: float) -> None:
         try:
