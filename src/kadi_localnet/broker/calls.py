@@ -68,20 +68,6 @@ class Calls:
     Every request id starts with ``prefix``, so that ids of an earlier broker process are unknown.
     """
 
-    __slots__ = (
-        "_deadlines",
-        "_left",
-        "_limits",
-        "_memory",
-        "_places",
-        "_prefix",
-        "_registry",
-        "_serial",
-        "_waiting",
-        "by_tool",
-        "discarded",
-    )
-
     def __init__(self, limits: Limits, registry: Registry, memory: Memory, prefix: str) -> None:
         self._limits = limits
         self._registry = registry

@@ -54,8 +54,6 @@ class Events:
     a network goes to all networks of its publisher. No session receives an event twice.
     """
 
-    __slots__ = ("_limits", "_standing", "_topics", "delivered", "published")
-
     def __init__(self, limits: Limits, standing: Standing) -> None:
         self._limits = limits
         self._standing = standing

@@ -17,10 +17,16 @@ from collections.abc import Set as AbstractSet
 from dataclasses import asdict
 from typing import Any, TypeVar
 
-from kadi_client.errors import INVALID_REQUEST, METHOD_NOT_FOUND, PARSE_ERROR, ProtocolError
-from kadi_client.messages import ABSENT, Frame, Raw, decode_frame, error_response, response
-from kadi_localnet.broker import handshake
-from kadi_localnet.broker.access import Access, Networks
+from kadi_client.errors import (
+    INVALID_REQUEST,
+    METHOD_NOT_FOUND,
+    PARSE_ERROR,
+    AuthenticationError,
+    ProtocolError,
+)
+from kadi_client.identity import agent_id, verify
+from kadi_client.messages import ABSENT, Frame, Raw, decode_frame, encode, error_response, response
+from kadi_localnet.broker.access import Access, check_name
 from kadi_localnet.broker.calls import FATES, CallCounts, Calls
 from kadi_localnet.broker.cluster import Cluster
 from kadi_localnet.broker.deadlines import Deadlines
@@ -50,6 +56,7 @@ _Method = Callable[[Session, Frame, float], Any]
 """A method handler. It returns the result, or ``None`` if the response follows later."""
 _DISCOVERY = frozenset({"kadi.ability.list", "kadi.discover"})
 _ID_BYTES = 6
+_NONCE_BYTES = 32
 
 
 class Router:
@@ -62,15 +69,13 @@ class Router:
     def __init__(
         self, limits: Limits, *, wall_clock: Callable[[], float], access: Access | None = None
     ) -> None:
-        rules = access or Access()
         self.limits = limits
-        self._access = rules
-        self._networks = Networks(limits, rules)
+        self._access = access or Access()
         self._wall_clock = wall_clock
         self._sessions: dict[str, Session] = {}
         self.memory = Memory()
         self._changes = Changes()
-        self._registry = Registry(limits, rules)
+        self._registry = Registry(limits, self._access)
         self._standing = Standing(limits, self._sessions)
         self._events = Events(limits, self._standing)
         self._calls = Calls(limits, self._registry, self.memory, secrets.token_hex(_ID_BYTES))
@@ -102,7 +107,7 @@ class Router:
 
     def connect(self, now: float) -> Session:
         """Open a session for a new connection."""
-        networks, _ = self._networks.admitted((), None)
+        networks, _ = self._access.admitted((), None, self.limits)
         id_ = secrets.token_hex(_ID_BYTES)
         session = Session(id_, self.limits, self._changes, self.memory, now, networks)
         self._sessions[session.id] = session
@@ -248,17 +253,51 @@ class Router:
         return read_within(self.limits.control_bytes, kind, params)
 
     def _hello(self, session: Session, frame: Frame, now: float) -> Any:
+        """Issue a nonce; an earlier unused nonce becomes invalid."""
         params = self._read(Hello, frame.params)
-        return handshake.hello(session, params, self.limits, self._networks, now)
+        if session.agent_id is not None:
+            raise Refused(
+                "already authenticated: open another connection to authenticate again",
+                code=INVALID_REQUEST,
+            )
+        if params.name:
+            check_name("name", params.name, self.limits)
+        if params.networks is not None:
+            session.networks, _ = self._access.admitted(params.networks, None, self.limits)
+            session.asked_networks = tuple(params.networks)
+            session.keep("networks", sum(map(text_bytes, session.asked_networks)))
+        session.display_name = params.name
+        session.nonce = secrets.token_urlsafe(_NONCE_BYTES)
+        session.nonce_expires = now + self.limits.nonce_lifetime
+        return {
+            "nonce": session.nonce,
+            "requiredSteps": ["kadi.session.authenticate"],
+            "heartbeatInterval": round(self.limits.heartbeat) or 1,
+            "directReplies": True,
+        }
 
     def _authenticate(self, session: Session, frame: Frame, now: float) -> Any:
-        result = handshake.authenticate(
-            session, self._read(Authenticate, frame.params), self._networks, now
+        """Accept an identity if its private key signed the nonce, which is used up either way.
+
+        The session joins the networks of its hello, as far as this agent may.
+        """
+        params = self._read(Authenticate, frame.params)
+        nonce, session.nonce = session.nonce, None
+        try:
+            session.agent_id = _proven_agent(params, nonce, expired=now >= session.nonce_expires)
+        except AuthenticationError as exc:
+            text = f"authentication failed: {exc}"
+            raise Refused(text, close=CloseCode.POLICY_VIOLATION) from exc
+        credentials = {"sessionId": session.id, "publicKey": params.public_key}
+        session.credentials = Raw(encode(credentials))
+        session.networks, _ = self._access.admitted(
+            session.asked_networks, session.agent_id, self.limits
         )
+        session.asked_networks = ()
         session.listed = self._access.names(session.agent_id)
         self._liveness.set(session, self._alive_until(session))
         log.info("session %s authenticated as agent %s", session.id, session.agent_id)
-        return result
+        return {"agentId": session.agent_id}
 
     def _ping(self, _session: Session, _frame: Frame, _now: float) -> Any:
         return "pong"
@@ -394,6 +433,24 @@ class Router:
         session.registration = ABSENT
         session.keep("registration", 0)
         session.keep("networks", 0)
+
+
+def _proven_agent(params: Authenticate, nonce: str | None, *, expired: bool) -> str:
+    """Return the id of the agent whose private key signed the nonce.
+
+    Raises:
+        AuthenticationError: if the nonce is unknown or expired, or the signature is invalid.
+    """
+    if nonce is None:
+        raise AuthenticationError(
+            "no valid nonce, each allows one attempt: send kadi.session.hello"
+        )
+    if params.nonce is not None and params.nonce != nonce:
+        raise AuthenticationError("the nonce was not issued to this session")
+    if expired:
+        raise AuthenticationError("the nonce has expired: send kadi.session.hello")
+    verify(params.public_key, params.signature, nonce)
+    return agent_id(params.public_key)
 
 
 def _pending(request_id: str | int) -> dict[str, Any]:

@@ -14,8 +14,6 @@ class Standing:
     The session with the most gives way to smaller ones, unless its agent is listed as a provider.
     """
 
-    __slots__ = ("_limits", "_sessions")
-
     def __init__(self, limits: Limits, sessions: Mapping[str, Session]) -> None:
         self._limits = limits
         self._sessions = sessions

@@ -30,8 +30,6 @@ class Topics(Generic[S]):
     visit of each node, however many ways lead to it.
     """
 
-    __slots__ = ("_root",)
-
     def __init__(self) -> None:
         self._root: _Node[S] = _Node()
 
