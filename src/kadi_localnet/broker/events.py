@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +14,6 @@ from kadi_localnet.broker.outbox import text_bytes
 from kadi_localnet.broker.params import Publication, Subscription, invalid
 from kadi_localnet.broker.registry import first_shared
 from kadi_localnet.broker.session import Refused, Session
-from kadi_localnet.broker.standing import Standing
 from kadi_localnet.broker.topics import Topics
 
 _PATTERN_BYTES = 768
@@ -54,9 +53,9 @@ class Events:
     a network goes to all networks of its publisher. No session receives an event twice.
     """
 
-    def __init__(self, limits: Limits, standing: Standing) -> None:
+    def __init__(self, limits: Limits, sessions: Mapping[str, Session]) -> None:
         self._limits = limits
-        self._standing = standing
+        self._sessions = sessions
         self._topics: Topics[tuple[Session, str | None]] = Topics()
         self.published = 0
         self.delivered = 0
@@ -73,7 +72,7 @@ class Events:
         if len(session.subscriptions) + len(new) > self._limits.subscriptions:
             raise self._too_many()
         size = session.kept("subscriptions") + _size(new)
-        self._standing.make_room(session, "subscriptions", size)
+        session.make_room("subscriptions", size, self._sessions.values())
         for pattern, _ in new:
             self._topics.add(pattern, (session, network))
         session.subscriptions |= new

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from kadi_client.messages import Raw, encode
+from kadi_client.messages import Raw, encode, present
 from kadi_localnet.broker.access import Access, check_name
 from kadi_localnet.broker.limits import Limits
-from kadi_localnet.broker.params import Discovery, Register, ToolEntry, invalid, present
+from kadi_localnet.broker.params import Discovery, Register, ToolEntry, invalid
 from kadi_localnet.broker.session import Absent, Provider, Session
 
 RESERVED_PREFIX = "kadi."

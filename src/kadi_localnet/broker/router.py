@@ -15,7 +15,7 @@ import secrets
 from collections.abc import Callable
 from collections.abc import Set as AbstractSet
 from dataclasses import asdict
-from typing import Any, TypeVar
+from typing import Any
 
 from kadi_client.errors import (
     INVALID_REQUEST,
@@ -26,6 +26,7 @@ from kadi_client.errors import (
 )
 from kadi_client.identity import agent_id, verify
 from kadi_client.messages import ABSENT, Frame, Raw, decode_frame, encode, error_response, response
+from kadi_client.params import read
 from kadi_localnet.broker.access import Access, check_name
 from kadi_localnet.broker.calls import FATES, CallCounts, Calls
 from kadi_localnet.broker.cluster import Cluster
@@ -46,14 +47,16 @@ from kadi_localnet.broker.params import (
 )
 from kadi_localnet.broker.registry import Registry, registered_bytes
 from kadi_localnet.broker.session import Changes, CloseCode, Refused, Session, answered
-from kadi_localnet.broker.standing import Standing
 
 log = logging.getLogger(__name__)
 
-T = TypeVar("T")
-
-_Method = Callable[[Session, Frame, float], Any]
-"""A method handler. It returns the result, or ``None`` if the response follows later."""
+_Handler = Callable[[Session, Any, Frame], Any]
+"""Performs a method: takes its parameters and the frame that has them, and returns the result, or
+``None`` if the response follows later."""
+_OPEN = frozenset(
+    f"kadi.session.{name}" for name in ("hello", "authenticate", "ping", "heartbeat", "goodbye")
+)
+"""Methods that need no authentication."""
 _DISCOVERY = frozenset({"kadi.ability.list", "kadi.discover"})
 _ID_BYTES = 6
 _NONCE_BYTES = 32
@@ -76,8 +79,7 @@ class Router:
         self.memory = Memory()
         self._changes = Changes()
         self._registry = Registry(limits, self._access)
-        self._standing = Standing(limits, self._sessions)
-        self._events = Events(limits, self._standing)
+        self._events = Events(limits, self._sessions)
         self._calls = Calls(limits, self._registry, self.memory, secrets.token_hex(_ID_BYTES))
         self.cluster = Cluster(
             limits, self._sessions, self._registry, self._calls, self._events, self.memory
@@ -87,23 +89,22 @@ class Router:
         self._counts = dict.fromkeys(
             ("connected", "overflows", "silent", "bad_frames", "refused"), 0
         )
-        self._open_methods: dict[str, _Method] = {
-            "kadi.session.hello": self._hello,
-            "kadi.session.authenticate": self._authenticate,
-            "kadi.session.ping": self._ping,
-            "kadi.session.heartbeat": self._ping,
-            "kadi.session.goodbye": self._goodbye,
+        self._methods: dict[str, tuple[Any, _Handler]] = {
+            "kadi.session.hello": (Hello, self._hello),
+            "kadi.session.authenticate": (Authenticate, self._authenticate),
+            "kadi.session.ping": (Raw, lambda *_: "pong"),
+            "kadi.session.heartbeat": (Raw, lambda *_: "pong"),
+            "kadi.session.goodbye": (Raw, lambda *_: {"status": "goodbye"}),
+            "kadi.agent.register": (Raw, self._register),
+            "kadi.ability.request": (AbilityRequest, self._request),
+            "kadi.ability.cancel": (Cancel, _plain(self._calls.cancel)),
+            "kadi.ability.list": (Discovery, _plain(self._registry.describe)),
+            "kadi.discover": (Discovery, _plain(self._registry.describe)),
+            "kadi.event.subscribe": (Subscription, _plain(self._events.subscribe)),
+            "kadi.event.unsubscribe": (Subscription, _plain(self._events.unsubscribe)),
+            "kadi.event.publish": (Publication, self._publish),
         }
-        self._methods: dict[str, _Method] = {
-            "kadi.agent.register": self._register,
-            "kadi.ability.request": self._request,
-            "kadi.ability.cancel": self._cancel,
-            "kadi.ability.list": self._discover,
-            "kadi.discover": self._discover,
-            "kadi.event.subscribe": self._subscribe,
-            "kadi.event.unsubscribe": self._unsubscribe,
-            "kadi.event.publish": self._publish,
-        }
+        """The type of the parameters of each method, and what performs it."""
 
     def connect(self, now: float) -> Session:
         """Open a session for a new connection."""
@@ -215,19 +216,28 @@ class Router:
 
     def _take(self, session: Session, frame: Frame, data: str | bytes, now: float) -> None:
         if frame.method is not None:
-            self._perform(session, frame, frame.method, now)
+            self._perform(session, frame, frame.method)
         elif not self.cluster.answer(session, frame, data):
             self._calls.answer(session, frame, now)
 
-    def _perform(self, session: Session, frame: Frame, method: str, now: float) -> None:
+    def _perform(self, session: Session, frame: Frame, method: str) -> None:
         try:
-            result = self._handler(session, method)(session, frame, now)
-        except Refused as exc:
+            if session.agent_id is None and method not in _OPEN:
+                raise Refused(
+                    "not authenticated: send kadi.session.hello, then kadi.session.authenticate",
+                    code=INVALID_REQUEST,
+                )
+            if method not in self._methods:
+                raise Refused(f"unknown method {method!r}", code=METHOD_NOT_FOUND)
+            kind, perform = self._methods[method]
+            params = read_within(self.limits.control_bytes, kind, frame.params)
+            result = perform(session, params, frame)
+        except ProtocolError as exc:
             self._counts["refused"] += 1
             log.debug("session %s: %s refused: %s", session.id, method, exc)
             if frame.has_id:
                 session.send(error_response(frame.id, str(exc), code=exc.code))
-            if exc.close is not None:
+            if isinstance(exc, Refused) and exc.close is not None:
                 session.close(exc.close, "refused")
         else:
             if frame.has_id and result is not None:
@@ -235,26 +245,8 @@ class Router:
             if method == "kadi.session.goodbye":
                 session.close(CloseCode.NORMAL, "goodbye")
 
-    def _handler(self, session: Session, method: str) -> _Method:
-        handler = self._open_methods.get(method)
-        if handler is not None:
-            return handler
-        if session.agent_id is None:
-            raise Refused(
-                "not authenticated: send kadi.session.hello, then kadi.session.authenticate",
-                code=INVALID_REQUEST,
-            )
-        handler = self._methods.get(method)
-        if handler is None:
-            raise Refused(f"unknown method {method!r}", code=METHOD_NOT_FOUND)
-        return handler
-
-    def _read(self, kind: type[T], params: Raw) -> T:
-        return read_within(self.limits.control_bytes, kind, params)
-
-    def _hello(self, session: Session, frame: Frame, now: float) -> Any:
+    def _hello(self, session: Session, params: Hello, _frame: Frame) -> Any:
         """Issue a nonce; an earlier unused nonce becomes invalid."""
-        params = self._read(Hello, frame.params)
         if session.agent_id is not None:
             raise Refused(
                 "already authenticated: open another connection to authenticate again",
@@ -268,7 +260,7 @@ class Router:
             session.keep("networks", sum(map(text_bytes, session.asked_networks)))
         session.display_name = params.name
         session.nonce = secrets.token_urlsafe(_NONCE_BYTES)
-        session.nonce_expires = now + self.limits.nonce_lifetime
+        session.nonce_expires = session.last_seen + self.limits.nonce_lifetime
         return {
             "nonce": session.nonce,
             "requiredSteps": ["kadi.session.authenticate"],
@@ -276,15 +268,15 @@ class Router:
             "directReplies": True,
         }
 
-    def _authenticate(self, session: Session, frame: Frame, now: float) -> Any:
+    def _authenticate(self, session: Session, params: Authenticate, _frame: Frame) -> Any:
         """Accept an identity if its private key signed the nonce, which is used up either way.
 
         The session joins the networks of its hello, as far as this agent may.
         """
-        params = self._read(Authenticate, frame.params)
         nonce, session.nonce = session.nonce, None
+        expired = session.last_seen >= session.nonce_expires
         try:
-            session.agent_id = _proven_agent(params, nonce, expired=now >= session.nonce_expires)
+            session.agent_id = _proven_agent(params, nonce, expired=expired)
         except AuthenticationError as exc:
             text = f"authentication failed: {exc}"
             raise Refused(text, close=CloseCode.POLICY_VIOLATION) from exc
@@ -299,33 +291,28 @@ class Router:
         log.info("session %s authenticated as agent %s", session.id, session.agent_id)
         return {"agentId": session.agent_id}
 
-    def _ping(self, _session: Session, _frame: Frame, _now: float) -> Any:
-        return "pong"
-
-    def _goodbye(self, _session: Session, _frame: Frame, _now: float) -> Any:
-        return {"status": "goodbye"}
-
-    def _register(self, session: Session, frame: Frame, now: float) -> Any:
-        params = frame.params.copy()  # what is kept of a slice would keep the whole frame
-        register = self._read(Register, params)
+    def _register(self, session: Session, params: Raw, frame: Frame) -> Any:
+        params = params.copy()  # what is kept of a slice would keep the whole frame
+        register = read(params, Register)
         size = registered_bytes(register, params)
-        self._standing.make_room(session, "registration", size)
+        session.make_room("registration", size, self._sessions.values())
         result = self._registry.register(session, register)
         session.registration = params
         session.keep("registration", size)
         session.keep("networks", sum(map(text_bytes, session.networks)))
         log.info("session %s registered %d tools", session.id, len(session.tools))
         answer = response(frame.id, result) if frame.has_id else b""
-        if not self.cluster.announce(session, answer, now) and answer:
+        if not self.cluster.announce(session, answer, session.last_seen) and answer:
             session.send(answer)
         self._calls.resume(session)
         return None
 
-    def _request(self, session: Session, frame: Frame, now: float) -> Any:
-        params = self._read(AbilityRequest, frame.params)
+    def _request(self, session: Session, params: AbilityRequest, frame: Frame) -> Any:
         direct = params.wants_direct_reply and frame.has_id
         if params.tool in _DISCOVERY:
-            listing = self._registry.describe(session, self._read(Discovery, params.input))
+            listing = self._registry.describe(
+                session, read_within(self.limits.control_bytes, Discovery, params.input)
+            )
             if direct or params.own_request_id is None:
                 return listing
             request_id = self._calls.request_id(session, params, otherwise="")
@@ -333,25 +320,10 @@ class Router:
                 session.send(response(frame.id, _pending(request_id)))
             session.send(answered(request_id, listing))
             return None
-        if direct:
-            self._calls.start(session, params, now, direct=frame.id)
-            return None
-        return _pending(self._calls.start(session, params, now).request_id)
+        call = self._calls.start(session, params, direct=frame.id if direct else ABSENT)
+        return None if direct else _pending(call.request_id)
 
-    def _cancel(self, session: Session, frame: Frame, _now: float) -> Any:
-        return self._calls.cancel(session, self._read(Cancel, frame.params))
-
-    def _discover(self, session: Session, frame: Frame, _now: float) -> Any:
-        return self._registry.describe(session, self._read(Discovery, frame.params))
-
-    def _subscribe(self, session: Session, frame: Frame, _now: float) -> Any:
-        return self._events.subscribe(session, self._read(Subscription, frame.params))
-
-    def _unsubscribe(self, session: Session, frame: Frame, _now: float) -> Any:
-        return self._events.unsubscribe(session, self._read(Subscription, frame.params))
-
-    def _publish(self, session: Session, frame: Frame, _now: float) -> Any:
-        params = self._read(Publication, frame.params)
+    def _publish(self, session: Session, params: Publication, _frame: Frame) -> Any:
         self.cluster.publish(self._events.publish(session, params, self._wall_clock()))
         return {"status": "published"}
 
@@ -451,6 +423,10 @@ def _proven_agent(params: Authenticate, nonce: str | None, *, expired: bool) -> 
         raise AuthenticationError("the nonce has expired: send kadi.session.hello")
     verify(params.public_key, params.signature, nonce)
     return agent_id(params.public_key)
+
+
+def _plain(perform: Callable[[Session, Any], Any]) -> _Handler:
+    return lambda session, params, _frame: perform(session, params)
 
 
 def _pending(request_id: str | int) -> dict[str, Any]:
