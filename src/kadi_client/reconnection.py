@@ -99,42 +99,50 @@ class Reconnecting(ABC):
         """Wait for a session; raises :class:`NotConnected` once the connection is closed."""
         await self._next_session()
 
-    async def open(self) -> None:
+    async def open(self, *, connect_timeout: float | None = None) -> None:
         """Connect and register; entering ``async with`` does the same.
+
+        After an error it may be called again, with another ``connect_timeout``.
 
         Raises:
             NotConnected: if the broker cannot be reached.
             AuthenticationError: if it refuses the identity.
             RemoteError, ProtocolError: if the handshake fails otherwise.
         """
-        if self._supervisor is not None:
+        if self._supervisor is not None or self._closing:
             raise RuntimeError("a connection can be opened only once: create a new one")
+        if connect_timeout is not None:
+            self._connect_timeout = connect_timeout
         self._supervisor = asyncio.create_task(self._supervise())
         try:
             await self._decided.wait()
         except asyncio.CancelledError:
             await self.close()
             raise
-        if not self.sessions:
-            raise self._failure or NotConnected("the connection was closed while opening")
+        if self._closing:
+            raise NotConnected("the connection was closed while opening")
+        if self._failure is not None and not self.sessions:
+            failure, self._failure, self._supervisor = self._failure, None, None
+            self._decided.clear()
+            raise failure
 
     async def close(self) -> None:
         """Close in order; leaving ``async with`` does the same. Closing twice is allowed."""
-        if self._supervisor is None:
-            return
         if self._closing:
             await self._closed.wait()
             return
         self._closing = True
         self._decided.set()
         try:
-            await self._drain()
+            if self._supervisor is not None:
+                await self._drain()
             if self._session is not None:
                 await self._session.goodbye(CLOSE_SECONDS)
         finally:
-            self._supervisor.cancel()
             try:
-                await asyncio.wait({self._supervisor})
+                if self._supervisor is not None:
+                    self._supervisor.cancel()
+                    await asyncio.wait({self._supervisor})
             finally:
                 self._finish()
 
@@ -171,7 +179,9 @@ class Reconnecting(ABC):
             if self.sessions:
                 logger.exception("the connection to %s failed permanently", self._address)
         finally:
-            self._finish()
+            if self.sessions or self._closing:
+                self._finish()
+            self._decided.set()
 
     def _finish(self) -> None:
         if not self._closed.is_set():
