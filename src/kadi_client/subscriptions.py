@@ -12,7 +12,7 @@ from typing import Any, Self
 from kadi_client.errors import KadiError, ProtocolError
 from kadi_client.messages import decode
 from kadi_client.params import DeliveryParams
-from kadi_client.patterns import TopicPattern
+from kadi_client.topics import Topics
 
 logger = logging.getLogger(__name__)
 
@@ -75,7 +75,9 @@ class Subscription:
         self.patterns = tuple(patterns)
         self.network = network
         self.dropped = 0
-        self._topics = [TopicPattern(pattern.split(".")) for pattern in patterns]
+        self._topics: Topics[None] = Topics()
+        for pattern in patterns:
+            self._topics.add(pattern, None)
         self._queue: deque[Event] = deque(maxlen=max_queued)
         self._arrived = asyncio.Event()
         self._activate = activate
@@ -90,8 +92,7 @@ class Subscription:
         """Return whether an event matches; one without a network matches every network."""
         if None not in (self.network, network) and self.network != network:
             return False
-        words = channel.split(".")
-        return any(pattern.matches(words) for pattern in self._topics)
+        return bool(self._topics.match(channel))
 
     def put(self, event: Event) -> None:
         """Queue an event, in place of the oldest one if the queue is full."""

@@ -7,14 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from kadi_client.messages import NULL, Raw, notification
-from kadi_client.patterns import ANY_WORDS, ONE_WORD
+from kadi_client.topics import ANY_WORDS, ONE_WORD, Topics
 from kadi_localnet.broker.access import check_name
 from kadi_localnet.broker.limits import Limits
 from kadi_localnet.broker.outbox import text_bytes
 from kadi_localnet.broker.params import Publication, Subscription, invalid
 from kadi_localnet.broker.registry import first_shared
 from kadi_localnet.broker.session import Refused, Session
-from kadi_localnet.broker.topics import Topics
 
 _PATTERN_BYTES = 768
 _WORD_BYTES = 384
