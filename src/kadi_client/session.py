@@ -384,17 +384,17 @@ class Session(Caller):
             self.fail(None, str(exc), code=exc.code)
             return None
         if frame.is_response:
-            self._on_response(frame, now)
+            self._on_response(frame)
             return None
         try:
-            return self._on_method(frame, now)
+            return self._on_method(frame)
         except ProtocolError as exc:
             logger.warning("%s refused: %s", frame.method, exc)
             if frame.has_id:
                 self.fail(frame.id, str(exc), code=exc.code)
             return None
 
-    def _on_method(self, frame: Frame, now: float) -> Received | None:
+    def _on_method(self, frame: Frame) -> Received | None:
         result: Any = NULL
         received: Received | None = None
         match frame.method:
@@ -404,7 +404,7 @@ class Session(Caller):
                 result = "pong"
             case "kadi.ability.response":
                 outcome = read(frame.params, AbilityResponse)
-                key = self._calls.key_of(outcome, now)
+                key = self._calls.key_of(outcome)
                 if key is not None:
                     self._conclude(key, outcome.result, error_in(outcome.error))
             case "kadi.ability.cancel":
@@ -419,12 +419,12 @@ class Session(Caller):
             self.respond(frame.id, result)
         return received
 
-    def _on_response(self, frame: Frame, now: float) -> None:
+    def _on_response(self, frame: Frame) -> None:
         key, error, result = own_key(frame.id), error_in(frame.error), frame.result
         if error is None and key in self._calls and not self._extended:
             request_id = acknowledged_request(result)
             if request_id is not None:
-                outcome = self._calls.acknowledge(key, request_id, now)
+                outcome = self._calls.acknowledge(key, request_id)
                 if outcome is None:
                     return
                 result, error = outcome.result, error_in(outcome.error)

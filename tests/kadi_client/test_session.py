@@ -280,15 +280,6 @@ async def test_an_answer_that_overtakes_its_acknowledgement_is_kept() -> None:
     assert (str(error), error.code) == ("too bad", -32000)
 
 
-async def test_an_early_answer_expires() -> None:
-    session = await ready()
-    key = session.invoke("t", {})
-    outcome(session, "r", now=1.0, result=1)
-    answer(session, key, {"status": "pending", "requestId": "r"}, now=100.0)
-    outcome(session, "r", now=101.0, result=2)
-    assert await result_of(session, key) == 2
-
-
 async def test_answers_nobody_can_claim_are_not_kept() -> None:
     session = await ready()
     outcome(session, "r", result=1)
