@@ -277,8 +277,6 @@ class Broker:
         except ConnectionClosed as exc:
             log.info("session %s disconnected: %s", session.id, exc)
         finally:
-            for message in socket.messages:
-                self._process(peer, message)
             del self._peers[session]
             if peer.cut is not None:
                 peer.cut.cancel()
@@ -318,6 +316,8 @@ class Broker:
         """Process a message; if other brokers are behind with it, read on when they have it."""
         session, cluster = peer.session, self._router.cluster
         queued = cluster.queued
+        if len(message) > WRITE_BUFFER:
+            peer.measure()  # it is no longer in the buffer of the connection
         ready = self._router.receive(session, message, self._loop.time())
         if cluster.queued > queued and cluster.behind and not peer.connection.held:
             peer.connection.held = True
