@@ -27,7 +27,6 @@ from kadi_client.params import CALLER_LOST, CancelParams, DeliveryParams, Invoca
 from kadi_client.provider import Observe, Provider, noted
 from kadi_client.reconnection import Reconnecting
 from kadi_client.session import MAX_MESSAGE_BYTES, Received, Session, warn_of_dropped_networks
-from kadi_client.sockets import ClientSocket
 from kadi_client.subscriptions import Subscription, deliver, pattern_params
 from kadi_client.tools import Tool, agents_of
 from kadi_client.tracing import RPC, span
@@ -111,15 +110,8 @@ class Connection(Reconnecting, Invoker):
             raise ValueError("networks: give a list of at least one network")
         if max_message_bytes < 1024:
             raise ValueError("max_message_bytes must be at least 1024")
-        super().__init__(
-            url,
-            max_message_bytes=max_message_bytes,
-            open_timeout=open_timeout,
-            connect_timeout=connect_timeout,
-            max_backoff=max_backoff,
-        )
         identity = identity or Identity.generate()
-        self._session_over = partial(
+        new_session = partial(
             Session,
             identity=identity,
             role=role,
@@ -128,16 +120,23 @@ class Connection(Reconnecting, Invoker):
             networks=networks,
             max_message_bytes=max_message_bytes,
         )
-        self._grace = grace
-        self._propagate = propagate
-        self._provider_patience = dict(provider_patience or {})
-        self._answered: set[str] = set()
         if provider is None:
             provider = Provider(
                 tools, max_concurrent=max_concurrent, max_queued=max_queued, observe=observe
             )
-        self._provider = provider
-        self._registered: tuple[Tool, ...] = ()
+        super().__init__(
+            url,
+            new_session,
+            provider,
+            grace=grace,
+            max_message_bytes=max_message_bytes,
+            open_timeout=open_timeout,
+            connect_timeout=connect_timeout,
+            max_backoff=max_backoff,
+        )
+        self._propagate = propagate
+        self._provider_patience = dict(provider_patience or {})
+        self._answered: set[str] = set()
         self._subscriptions: set[Subscription] = set()
         self.agent_id = identity.agent_id
         """Id of this agent; once connected, the id that the broker assigned."""
@@ -390,13 +389,6 @@ class Connection(Reconnecting, Invoker):
 
     # The session
 
-    async def _drain(self) -> None:
-        await self._provider.drain(self._grace)
-
-    def _new_session(self, socket: ClientSocket) -> tuple[Session, Sequence[Tool]]:
-        self._registered = self._provider.tools
-        return self._session_over(socket), self._registered
-
     def _ready(self, session: Session) -> None:
         """Set up a new session: register tools that changed meanwhile and subscribe again."""
         self.agent_id = session.agent_id
@@ -412,9 +404,6 @@ class Connection(Reconnecting, Invoker):
         for network, patterns in wanted.items():
             for each in pattern_params(patterns, network):
                 session.post("kadi.event.subscribe", each)
-
-    def _lost(self, session: Session) -> None:
-        self._provider.cancel_all(session)
 
     def _ended(self) -> None:
         for subscription in self._subscriptions:

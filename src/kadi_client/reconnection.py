@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable
 from typing import cast
 from urllib.parse import urlsplit
 
@@ -15,6 +15,7 @@ from websockets.exceptions import WebSocketException
 from kadi_client.addresses import is_loopback, split_addresses
 from kadi_client.backoff import Backoff
 from kadi_client.errors import AuthenticationError, KadiError, NotConnected
+from kadi_client.provider import Provider
 from kadi_client.session import Received, Session
 from kadi_client.sockets import WRITE_BUFFER, ClientSocket
 from kadi_client.tools import Tool
@@ -32,20 +33,29 @@ class Reconnecting(ABC):
     """One session at a time with a broker; a lost session is replaced.
 
     ``url`` may name several brokers of one network, separated by commas. After a failure the next
-    one is tried. Subclasses act on what happens; but for ``_new_session`` and ``_drain``, their
-    methods must not raise.
+    one is tried. ``new_session`` returns a session over a new connection. The calls that
+    ``provider`` runs for a session are cancelled when it is lost. On closing they have ``grace``
+    seconds to finish. Subclasses act on what happens; their methods must not raise.
     """
 
     def __init__(
         self,
         url: str,
+        new_session: Callable[[ClientSocket], Session],
+        provider: Provider,
         *,
+        grace: float,
         max_message_bytes: int,
         open_timeout: float,
         connect_timeout: float,
         max_backoff: float | None,
     ) -> None:
         self._brokers = [(each, *_parse(each)) for each in split_addresses(url) or [url]]
+        self._new_session = new_session
+        self._provider = provider
+        self._registered: tuple[Tool, ...] = ()
+        """Tools that the broker was last told of."""
+        self._grace = grace
         self._tried = 0
         """Number of attempts, which take turns among the brokers."""
         self._max_message_bytes = max_message_bytes
@@ -67,10 +77,6 @@ class Reconnecting(ABC):
         """Number of sessions so far; the visible tools may differ between sessions."""
 
     @abstractmethod
-    def _new_session(self, socket: ClientSocket) -> tuple[Session, Sequence[Tool]]:
-        """Return a session over a new connection, and the tools to register."""
-
-    @abstractmethod
     def _ready(self, session: Session) -> None:
         """Handle a new session."""
 
@@ -79,16 +85,8 @@ class Reconnecting(ABC):
         """Handle what the broker sends besides answers."""
 
     @abstractmethod
-    def _lost(self, session: Session) -> None:
-        """Handle the loss of a session; a new session or :meth:`_ended` follows."""
-
-    @abstractmethod
     def _ended(self) -> None:
         """Handle the end: there will be no more sessions."""
-
-    @abstractmethod
-    async def _drain(self) -> None:
-        """Finish the work in progress before the last session is closed."""
 
     @property
     def connected(self) -> bool:
@@ -135,7 +133,7 @@ class Reconnecting(ABC):
         self._decided.set()
         try:
             if self._supervisor is not None:
-                await self._drain()
+                await self._provider.drain(self._grace)
             if self._session is not None:
                 await self._session.goodbye(CLOSE_SECONDS)
         finally:
@@ -238,7 +236,8 @@ class Reconnecting(ABC):
                 write_limit=WRITE_BUFFER,
                 proxy=None if is_loopback(host) else True,
             )
-            session, tools = self._new_session(cast(ClientSocket, socket))
+            session = self._new_session(cast(ClientSocket, socket))
+            self._registered = self._provider.tools
 
             def take_up() -> None:
                 opening.reschedule(None)
@@ -246,7 +245,7 @@ class Reconnecting(ABC):
 
             try:
                 await session.run(
-                    tools,
+                    self._registered,
                     on_ready=take_up,
                     on_received=lambda received: self._received(received, session),
                     on_lost=lambda: self._give_up(session),
@@ -272,7 +271,7 @@ class Reconnecting(ABC):
         self._session = None
         if not self._closing:
             self._decided.clear()
-        self._lost(session)
+        self._provider.cancel_all(session)
 
     def _explain(self, exc: Exception) -> KadiError:
         if isinstance(exc, KadiError):
