@@ -11,8 +11,8 @@ from typing import Any, Self
 
 from kadi_client.errors import KadiError, ProtocolError
 from kadi_client.messages import decode
-from kadi_client.patterns import TopicPattern
-from kadi_client.session_events import Delivered
+from kadi_client.params import DeliveryParams
+from kadi_client.topics import Topics
 
 logger = logging.getLogger(__name__)
 
@@ -75,7 +75,9 @@ class Subscription:
         self.patterns = tuple(patterns)
         self.network = network
         self.dropped = 0
-        self._topics = [TopicPattern(pattern.split(".")) for pattern in patterns]
+        self._topics: Topics[None] = Topics()
+        for pattern in patterns:
+            self._topics.add(pattern, None)
         self._queue: deque[Event] = deque(maxlen=max_queued)
         self._arrived = asyncio.Event()
         self._activate = activate
@@ -90,8 +92,7 @@ class Subscription:
         """Return whether an event matches; one without a network matches every network."""
         if None not in (self.network, network) and self.network != network:
             return False
-        words = channel.split(".")
-        return any(pattern.matches(words) for pattern in self._topics)
+        return bool(self._topics.match(channel))
 
     def put(self, event: Event) -> None:
         """Queue an event, in place of the oldest one if the queue is full."""
@@ -167,17 +168,17 @@ class Subscription:
         return False
 
 
-def deliver(delivered: Delivered, subscriptions: Iterable[Subscription]) -> None:
+def deliver(params: DeliveryParams, subscriptions: Iterable[Subscription]) -> None:
     """Give an event to those subscriptions that want it."""
-    takers = [each for each in subscriptions if each.wants(delivered.channel, delivered.network)]
+    takers = [each for each in subscriptions if each.wants(params.channel, params.network_id)]
     if not takers:
         return
     try:
-        data = decode(delivered.data)
+        data = decode(params.data)
     except ProtocolError:
-        logger.warning("event on %s dropped: its data cannot be decoded", delivered.channel)
+        logger.warning("event on %s dropped: its data cannot be decoded", params.channel)
         return
-    event = Event(delivered.channel, data, delivered.network, delivered.timestamp, delivered.source)
+    event = Event(params.channel, data, params.network_id, params.timestamp, params.source)
     for subscription in takers:
         subscription.put(event)
 

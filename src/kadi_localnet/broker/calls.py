@@ -17,6 +17,7 @@ from kadi_client.messages import (
     Raw,
     decode,
     error_text,
+    present,
 )
 from kadi_client.messages import request as request_frame
 from kadi_client.params import CALLER_LOST
@@ -29,7 +30,6 @@ from kadi_localnet.broker.params import (
     Hints,
     call_context,
     invalid,
-    present,
     take_hints,
 )
 from kadi_localnet.broker.registry import Registry
@@ -68,20 +68,6 @@ class Calls:
     Every request id starts with ``prefix``, so that ids of an earlier broker process are unknown.
     """
 
-    __slots__ = (
-        "_deadlines",
-        "_left",
-        "_limits",
-        "_memory",
-        "_places",
-        "_prefix",
-        "_registry",
-        "_serial",
-        "_waiting",
-        "by_tool",
-        "discarded",
-    )
-
     def __init__(self, limits: Limits, registry: Registry, memory: Memory, prefix: str) -> None:
         self._limits = limits
         self._registry = registry
@@ -98,15 +84,12 @@ class Calls:
         self.discarded = 0
         """Number of answers that arrived after their call had ended."""
 
-    def start(
-        self, caller: Session, params: AbilityRequest, now: float, *, direct: Raw = ABSENT
-    ) -> Call:
+    def start(self, caller: Session, params: AbilityRequest, *, direct: Raw) -> Call:
         """Forward a call to a provider.
 
         The answer follows as a notification, or as the response to the request with the JSON-RPC
-        id ``direct``.
-
-        It waits while the providers of the tool are those that have left a short time ago.
+        id ``direct``, unless that is absent. The call waits while the providers of the tool are
+        those that have left a short time ago.
 
         Raises:
             Refused: if the request is invalid, no provider is found, or there is no room.
@@ -126,46 +109,37 @@ class Calls:
         id_ = f"{self._prefix}-{serial}"
         request_id = self.request_id(caller, params, otherwise=id_)
         context = call_context(params.meta, hints)
+        meta = {"callerProtocol": "kadi", "kadi_caller": caller.credentials, **context}
         message = {
             "toolName": params.tool,
             "toolInput": tool_input,
             "requestId": id_,
             "timeout": max(1, int(timeout * _MILLISECONDS)),
         }
-        meta = {
-            "callerProtocol": "kadi",
-            "kadi_caller": caller.credentials,
-            **context,
-        }
-        provider, frame = self._choose(
-            params.tool,
-            caller,
-            candidates,
-            lambda network: request_frame(
-                id_,
-                "kadi.ability.request",
-                {**message, "_meta": {**meta, "network": network}},
-            ),
-        )
-        follows = usable_id(text_of(context.get("callId", ABSENT))) or id_
+
+        def frame_for(network: str) -> bytes:
+            params = {**message, "_meta": {**meta, "network": network}}
+            return request_frame(id_, "kadi.ability.request", params)
+
+        provider, frame = self._choose(params.tool, caller, candidates, frame_for)
         call = Call(
-            id_,
-            request_id,
-            params.tool,
-            follows,
-            caller,
-            agents,
-            provider,
-            candidates[provider],
-            now,
-            timeout,
-            direct.copy(),  # a slice would keep the whole frame in memory
+            id=id_,
+            request_id=request_id,
+            tool=params.tool,
+            follows=usable_id(text_of(context.get("callId", ABSENT))) or id_,
+            caller=caller,
+            agents=agents,
+            provider=provider,
+            network=candidates[provider],
+            started=caller.last_seen,
+            timeout=timeout,
+            direct=direct.copy(),  # a slice would keep the whole frame in memory
         )
         caller.calling[request_id] = provider.serving[id_] = call
         caller.keep("calls", caller.kept("calls") + _size(call))
         provider.last_routed = serial
         self._counts(call).started += 1
-        self._deadlines.set(call, now + timeout)
+        self._deadlines.set(call, call.started + timeout)
         provider.begin(call, frame)
         return call
 

@@ -25,8 +25,9 @@ from dataclasses import dataclass
 
 import msgspec
 
+from kadi_client.errors import ProtocolError
 from kadi_client.messages import Frame, Raw, decode_frame, error_response
-from kadi_client.params import CALLER_LOST
+from kadi_client.params import CALLER_LOST, read
 from kadi_localnet.broker.calls import Calls, text_of
 from kadi_localnet.broker.cluster_messages import (
     Announcement,
@@ -55,9 +56,9 @@ from kadi_localnet.broker.deadlines import Deadlines
 from kadi_localnet.broker.events import Event, Events
 from kadi_localnet.broker.limits import Limits
 from kadi_localnet.broker.outbox import Memory, Outbox
-from kadi_localnet.broker.params import Register, read
+from kadi_localnet.broker.params import Register
 from kadi_localnet.broker.registry import Registry
-from kadi_localnet.broker.session import Call, Provider, Refused, Session
+from kadi_localnet.broker.session import Call, Provider, Session
 
 log = logging.getLogger(__name__)
 
@@ -116,8 +117,6 @@ class _Broker:
 
 class RemoteSession(Provider):
     """A session of another broker."""
-
-    __slots__ = ("_broker", "_elsewhere")
 
     def __init__(self, offer: Offer, broker: _Broker) -> None:
         super().__init__(offer.session, offer.networks)
@@ -492,11 +491,11 @@ class Cluster:
             session = broker.sessions[offer.session] = RemoteSession(offer, broker)
         session.display_name = offer.display_name
         try:
-            params = read(Register, Raw(offer.params))
+            params = read(Raw(offer.params), Register)
             params.networks = list(offer.networks)
             self._registry.register(session, params)
             self._calls.resume(session)
-        except Refused as exc:
+        except ProtocolError as exc:
             log.warning(
                 "tools of agent %s at broker %s are not listed here: %s",
                 offer.agent_id,

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from kadi_client.messages import NULL, Raw, notification
-from kadi_client.patterns import ANY_WORDS, ONE_WORD
+from kadi_client.topics import ANY_WORDS, ONE_WORD, Topics
 from kadi_localnet.broker.access import check_name
 from kadi_localnet.broker.limits import Limits
 from kadi_localnet.broker.outbox import text_bytes
 from kadi_localnet.broker.params import Publication, Subscription, invalid
 from kadi_localnet.broker.registry import first_shared
 from kadi_localnet.broker.session import Refused, Session
-from kadi_localnet.broker.standing import Standing
-from kadi_localnet.broker.topics import Topics
 
 _PATTERN_BYTES = 768
 _WORD_BYTES = 384
@@ -54,11 +52,9 @@ class Events:
     a network goes to all networks of its publisher. No session receives an event twice.
     """
 
-    __slots__ = ("_limits", "_standing", "_topics", "delivered", "published")
-
-    def __init__(self, limits: Limits, standing: Standing) -> None:
+    def __init__(self, limits: Limits, sessions: Mapping[str, Session]) -> None:
         self._limits = limits
-        self._standing = standing
+        self._sessions = sessions
         self._topics: Topics[tuple[Session, str | None]] = Topics()
         self.published = 0
         self.delivered = 0
@@ -75,7 +71,7 @@ class Events:
         if len(session.subscriptions) + len(new) > self._limits.subscriptions:
             raise self._too_many()
         size = session.kept("subscriptions") + _size(new)
-        self._standing.make_room(session, "subscriptions", size)
+        session.make_room("subscriptions", size, self._sessions.values())
         for pattern, _ in new:
             self._topics.add(pattern, (session, network))
         session.subscriptions |= new

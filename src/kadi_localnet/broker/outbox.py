@@ -37,20 +37,6 @@ class Outbox:
     others as it takes, and large frames a quarter: so a few owners cannot fill it.
     """
 
-    __slots__ = (
-        "_events",
-        "_max_bytes",
-        "_max_frames",
-        "_memory",
-        "_owned",
-        "_reader",
-        "_replies",
-        "_reply_bytes",
-        "_serial",
-        "dropped",
-        "event_bytes",
-    )
-
     def __init__(
         self, memory: Memory, *, max_frames: int, max_bytes: int, reader: str = "a session"
     ) -> None:

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from kadi_client.messages import Raw, encode
-from kadi_localnet.broker.access import Access, Networks, check_name
+from kadi_client.messages import Raw, encode, present
+from kadi_localnet.broker.access import Access, check_name
 from kadi_localnet.broker.limits import Limits
-from kadi_localnet.broker.params import Discovery, Register, ToolEntry, invalid, present
+from kadi_localnet.broker.params import Discovery, Register, ToolEntry, invalid
 from kadi_localnet.broker.session import Absent, Provider, Session
 
 RESERVED_PREFIX = "kadi."
@@ -35,12 +35,9 @@ class Offer:
 class Registry:
     """Tools by name and provider; a tool's description comes from its earliest provider."""
 
-    __slots__ = ("_access", "_limits", "_networks", "_present", "_providers", "absent")
-
     def __init__(self, limits: Limits, access: Access) -> None:
         self._limits = limits
         self._access = access
-        self._networks = Networks(limits, access)
         self._providers: dict[str, dict[Provider, Offer]] = {}
         self._present: dict[Provider, None] = {}
         self.absent: dict[Absent, None] = {}
@@ -61,7 +58,9 @@ class Registry:
             check_name("displayName", params.display_name, self._limits)
         dropped: list[str] = []
         if params.networks is not None:
-            session.networks, dropped = self._networks.admitted(params.networks, session.agent_id)
+            session.networks, dropped = self._access.admitted(
+                params.networks, session.agent_id, self._limits
+            )
         self.remove(session)
         joined = frozenset(session.networks)
         for name, tool in tools.items():
