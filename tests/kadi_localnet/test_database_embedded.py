@@ -136,17 +136,17 @@ def test_only_the_notice_of_the_module_is_kept_back(capfd: pytest.CaptureFixture
 
 
 def test_the_heap_follows_the_memory_within_bounds() -> None:
-    assert jvm.default_heap_mb(512 * MIB) == 256
-    assert jvm.default_heap_mb(4096 * MIB) == 1024
-    assert jvm.default_heap_mb(65536 * MIB) == 2048
-    assert 256 <= jvm.default_heap_mb() <= 2048
+    empty = jvm.needed_heap_mb([])
+    assert jvm.heap_mb_for(empty, 512 * MIB) == 256
+    assert jvm.heap_mb_for(empty, 4096 * MIB) == 1024
+    assert jvm.heap_mb_for(empty, 65536 * MIB) == 2048
+    assert 256 <= jvm.heap_mb_for(empty) <= 2048
 
 
 def test_a_heap_holds_the_stored_vectors_with_room_to_grow() -> None:
     million = jvm.needed_heap_mb([(900_000, 384), (100_000, 384)])
     assert million == 256 + 1_000_000 * (16 * 384 + 800) // MIB
     assert jvm.heap_mb_for(million, 24 * 1024 * MIB) == int(1.5 * million)
-    assert jvm.heap_mb_for(jvm.needed_heap_mb([]), 512 * MIB) == 256
     with pytest.raises(DatabaseError, match=f"about {million} MiB, and this machine has 8192 MiB"):
         jvm.heap_mb_for(million, 8192 * MIB)
 

@@ -233,49 +233,60 @@ class EmbeddedDatabases(Backend):
 
     def _open_existing(self) -> None:
         """Open all databases, so that their first calls need not wait."""
-        engine = self._running_engine()
         for name in self._stored():
             try:
-                self._open(engine, name)
+                self._opened(name)
             except DatabaseError as exc:
                 log.warning("%s", exc)
 
     def _query(self, name: str, statement: Statement, ticket: Ticket) -> Rows:
-        engine, database = self._ready(name, [statement], ticket)
-        with (
-            ticket.running(engine.registry, engine.no_client, name),
-            self._translated(engine),
-        ):
-            return self._run(engine, database, database.java.query, statement, effect="")
+        with self._ready(name, [statement], ticket) as database, self._translated():
+            return self._run(database, database.java.query, statement, effect="")
 
     def _command(self, name: str, statements: Sequence[Statement], ticket: Ticket) -> list[Rows]:
-        engine, database = self._ready(name, statements, ticket)
         if wait := self._space.check(statements):
             ticket.pause(wait)
-        with ticket.running(engine.registry, engine.no_client, name):
-            rows = self._transaction(engine, database, statements, ticket)
+        with self._ready(name, statements, ticket) as database:
+            rows = self._transaction(database, statements, ticket)
             if dropped := dropped_types(" ".join(each.text for each in statements)):
                 close_dropped_graphs(name, database.java, dropped)
             return rows
 
+    @contextmanager
+    def _ready(self, name: str, statements: Sequence[Statement], ticket: Ticket) -> Iterator[_Open]:
+        """Check statements, and make them stoppable during the block; yield their database."""
+        ticket.check()
+        engine = self._running_engine()
+        with self._translated():
+            for statement in statements:
+                engine.guard.check(statement)
+        database = engine.open.get(name) or self._opened(name)
+        with ticket.running(engine.registry, engine.no_client, name):
+            yield database
+
+    def _running_engine(self) -> _Engine:
+        if self._engine is None:
+            raise DatabaseError("the engine was not started")
+        return self._engine
+
     def _transaction(
-        self, engine: _Engine, database: _Open, statements: Sequence[Statement], ticket: Ticket
+        self, database: _Open, statements: Sequence[Statement], ticket: Ticket
     ) -> list[Rows]:
         java = database.java
         java.begin()
         transaction = java.getTransactionIfExists()
         commits = transaction.getCommitCount()
         try:
-            with self._translated(engine):
+            with self._translated():
                 rows = [
-                    self._run(engine, database, java.command, each, effect="; nothing was written")
+                    self._run(database, java.command, each, effect="; nothing was written")
                     for each in statements
                 ]
                 ticket.check()
                 java.commit()
             return rows
         except Conflict as exc:
-            if engine.transaction.isPartiallyCommitted(transaction, commits):
+            if self._running_engine().transaction.isPartiallyCommitted(transaction, commits):
                 raise DatabaseError(
                     f"some batches were committed before a conflict with a concurrent write: {exc}"
                 ) from exc
@@ -285,45 +296,24 @@ class EmbeddedDatabases(Backend):
                 java.rollbackAllNested()
 
     def _run(
-        self,
-        engine: _Engine,
-        database: _Open,
-        execute: Callable[..., Any],
-        statement: Statement,
-        *,
-        effect: str,
+        self, database: _Open, execute: Callable[..., Any], statement: Statement, *, effect: str
     ) -> Rows:
+        given = []
         if statement.params:
-            params = engine.parameters.to_java(statement.params)
-            results = execute(statement.language, statement.text, params)
-        else:
-            results = execute(statement.language, statement.text)
+            given.append(self._running_engine().parameters.to_java(statement.params))
+        results = execute(statement.language, statement.text, *given)
         return database.writer.rows(results, statement, self._max_rows, effect)
 
     @contextmanager
-    def _translated(self, engine: _Engine) -> Iterator[None]:
+    def _translated(self) -> Iterator[None]:
         try:
             yield
         except jpype.JException as exc:
-            raise translate(exc, engine.need_retry) from exc
+            raise translate(exc, self._running_engine().need_retry) from exc
 
-    def _ready(
-        self, name: str, statements: Sequence[Statement], ticket: Ticket
-    ) -> tuple[_Engine, _Open]:
-        ticket.check()
+    def _opened(self, name: str) -> _Open:
+        """Return a database, opened by the first call."""
         engine = self._running_engine()
-        with self._translated(engine):
-            for statement in statements:
-                engine.guard.check(statement)
-        database = engine.open.get(name)
-        return engine, self._open(engine, name) if database is None else database
-
-    def _running_engine(self) -> _Engine:
-        if self._engine is None:
-            raise DatabaseError("the engine was not started")
-        return self._engine
-
-    def _open(self, engine: _Engine, name: str) -> _Open:
         with self._opening:
             if name in engine.open:
                 return engine.open[name]
@@ -333,25 +323,27 @@ class EmbeddedDatabases(Backend):
                     " arcade-db-list lists the existing ones"
                 )
             started = time.monotonic()
-            java = self._opened(lambda: open_repaired(engine.factory, self._directory / name))
+            with self._opening_errors():
+                java = open_repaired(engine.factory, self._directory / name)
             log.info("opened %s in %.2f s", name, time.monotonic() - started)
-            return self._keep(engine, name, java, warm_up=self._warm_up)
+            return self._keep(name, java, warm_up=self._warm_up)
 
     def _add(self, name: str) -> None:
-        engine = self._running_engine()
         with self._opening:
             if _is_database(self._directory / _valid(name)):
                 raise DatabaseError(f"database {name!r} already exists")
             self._space.check([])
-            java = self._opened(engine.factory(str(self._directory / name)).create)
+            with self._opening_errors():
+                java = self._running_engine().factory(str(self._directory / name)).create()
             java.command("sql", f'ALTER DATABASE `arcadedb.dateTimeFormat` "{DATETIME_FORMAT}"')
-            self._keep(engine, name, java, warm_up=False)
+            self._keep(name, java, warm_up=False)
 
-    def _opened(self, open_: Callable[[], Any]) -> Any:
+    @contextmanager
+    def _opening_errors(self) -> Iterator[None]:
         if self._closing.is_set():
             raise DatabaseError(_CLOSING)
         try:
-            return open_()
+            yield
         except jpype.JException as exc:
             text = " ".join(messages(exc))
             if "lock" in text.lower():
@@ -363,11 +355,10 @@ class EmbeddedDatabases(Backend):
                 f"a database in {self._directory} cannot be opened: {text}"
             ) from exc
 
-    def _keep(self, engine: _Engine, name: str, java: Any, *, warm_up: bool) -> _Open:
+    def _keep(self, name: str, java: Any, *, warm_up: bool) -> _Open:
         confine(name, java)
         writer = ResultWriter(java, max_bytes=self._max_bytes, threads=self.concurrency)
-        opened = _Open(java, writer)
-        engine.open[name] = opened
+        opened = self._running_engine().open[name] = _Open(java, writer)
         if warm_up:
             warmer = threading.Thread(
                 target=warm_vector_indexes,
@@ -391,9 +382,8 @@ class EmbeddedDatabases(Backend):
         for warmer in self._warmers:
             warmer.join(max(0.0, deadline - time.monotonic()))
         self._warmers.clear()
-        engine = self._engine
-        while engine is not None and engine.open:
-            name, database = engine.open.popitem()
+        while self._engine is not None and self._engine.open:
+            name, database = self._engine.open.popitem()
             try:
                 database.java.close()
             except jpype.JException as exc:
