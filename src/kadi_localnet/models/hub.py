@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import os
 import re
 import shutil
 from collections.abc import Callable, Iterator, Sequence
@@ -16,9 +15,6 @@ from typing import Any
 from kadi_localnet.models.config import ModelDirectory
 from kadi_localnet.models.directory import find_files
 from kadi_localnet.models.errors import ModelSetupError
-
-# Read when huggingface_hub is imported, which is later.
-os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
 
 log = logging.getLogger(__name__)
 

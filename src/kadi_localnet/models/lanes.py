@@ -14,7 +14,7 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 T = TypeVar("T")
 
@@ -149,25 +149,3 @@ class _Flow:
         self._left -= 1
         if not self._left and not self.done.done():
             self.done.set_result(self._results)
-
-
-class Observer(Protocol):
-    """Callbacks in the event loop; they must not block. ``model`` is the primary name."""
-
-    def answered(self, model: str, code: str, *, texts: int, seconds: float) -> None:
-        """Record the end of a request; ``code`` is ``ok`` or the error code."""
-
-    def ran(self, model: str, *, texts: int) -> None:
-        """Record one run of a local model over a batch of texts."""
-
-
-class _Nobody:
-    def answered(self, model: str, code: str, *, texts: int, seconds: float) -> None:
-        pass
-
-    def ran(self, model: str, *, texts: int) -> None:
-        pass
-
-
-NOBODY: Observer = _Nobody()
-"""An observer that does nothing."""
