@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from hashlib import sha256
 from itertools import groupby
 from typing import Any
@@ -13,15 +12,8 @@ import numpy as np
 
 from ability_search.documents import Vector
 from ability_search.errors import DatabaseUnavailable, TextsRefused
-from ability_search.extensions.artifacts.artifact_reader import Item
-from ability_search.extensions.artifacts.manifest import (
-    VECTORS,
-    VERSION,
-    Counts,
-    Manifest,
-    Origin,
-    origin_of,
-)
+from ability_search.extensions.artifacts.artifact_reader import Importable, Item
+from ability_search.extensions.artifacts.manifest import Counts
 from ability_search.extensions.migration.legacy_chunks import Piece, assembled, read_piece
 from ability_search.extensions.migration.survey import OldCollection, rid_of
 from ability_search.index.index_calls import recipe_for
@@ -45,8 +37,8 @@ class Reach:
     """Return a vector for every text, and errors by place, see :func:`.every_vector`."""
 
 
-class LegacyArtifact:
-    """A collection to import, see :class:`ability_search.extensions.artifacts.importer.Importable`.
+class LegacyArtifact(Importable):
+    """A collection of the earlier ability.
 
     The rows are read again in batches. The content hash of a source is a hash of its chunks, so
     indexing its document later chunks it again.
@@ -62,16 +54,16 @@ class LegacyArtifact:
         self._old = old
         self._counter = ports.counter
         self._label = ports.added.label
-        self._model = model
         self._reach = reach
         self._now = ports.now()
         recipe = recipe_for(IndexFields(), None, ports.settings)
         # Its vectors were made without prefixes.
         recipe = replace(recipe, query_prefix="", passage_prefix="")
         self._analyzer = analyzer_for(recipe.language)
-        self._tokens = 0
         lengths = [len(self._analyzer.terms(text)) for text in old.texts]
-        self._collection = new_collection(
+        self.counts = Counts(chunks=old.chunks, sources=old.sources, tokens=0)
+        self.fingerprint = old.fingerprint
+        self.collection = new_collection(
             old.becomes,
             model=model,
             dimensions=old.dimensions,
@@ -82,40 +74,6 @@ class LegacyArtifact:
             now=old.created_at or self._now,
         )
 
-    @property
-    def fingerprint(self) -> str:
-        """Hash of what is migrated."""
-        return self._old.fingerprint
-
-    @property
-    def manifest(self) -> Manifest:
-        """The model and the dimensions of the vectors."""
-        return Manifest(
-            index_version=VERSION,
-            created_at=datetime.now(UTC).isoformat(timespec="seconds"),
-            revision=self.fingerprint,
-            model_id=self._model,
-            dim=self._old.dimensions,
-            normalize=True,
-            vector_file=VECTORS,
-        )
-
-    @property
-    def origin(self) -> Origin:
-        """The collection under its new name."""
-        return origin_of(self._collection, self._counter.name)
-
-    @property
-    def counts(self) -> Counts:
-        """Numbers of sources, chunks and tokens; tokens of the sources read so far."""
-        return Counts(chunks=self._old.chunks, sources=self._old.sources, tokens=self._tokens)
-
-    def check(self) -> None:
-        """Do nothing: all rows were checked by the survey."""
-
-    def usage(self) -> None:
-        """Return nothing: the earlier ability did not record use."""
-
     def items(self) -> Iterator[Item]:
         """Yield the sources, each with all of its chunks.
 
@@ -123,7 +81,7 @@ class LegacyArtifact:
             DatabaseUnavailable: if the database did not answer, or rows were deleted.
             EmbeddingUnavailable: if chunks need a new embedding and the model did not answer.
         """
-        self._tokens = 0
+        tokens = 0
         numbers = self._old.places[:, 2]
         ends = np.append(np.flatnonzero(np.diff(numbers)) + 1, len(numbers))
         start = done = 0
@@ -132,8 +90,11 @@ class LegacyArtifact:
             done = max(done + 1, int(np.searchsorted(ends, start + _ROWS, side="right")))
             end = int(ends[done - 1])
             for _, pieces in groupby(self._read(start, end), key=lambda piece: piece.source):
-                yield self._item(list(pieces))
+                item = self._item(list(pieces))
+                tokens += item.record.tokens
+                yield item
             start = end
+        self.counts = self.counts.model_copy(update={"tokens": tokens})
 
     def _read(self, start: int, end: int) -> list[Piece]:
         """Return the chunks at places ``start`` to ``end - 1``, in order."""
@@ -150,7 +111,6 @@ class LegacyArtifact:
 
     def _item(self, pieces: list[Piece]) -> Item:
         tokens = [self._counter.count(piece.content) for piece in pieces]
-        self._tokens += sum(tokens)
         vectors, partial = self._vectors(pieces)
         document, passages = assembled(pieces, tokens)
         prepared = analyzed(
@@ -166,7 +126,7 @@ class LegacyArtifact:
         chunks = [
             # The line numbers are unknown.
             replace(chunk, start_line=None, end_line=None)
-            for chunk in chunk_records(prepared, self._collection, now=moment)
+            for chunk in chunk_records(prepared, self.collection, now=moment)
         ]
         return Item(source_record(prepared, now=moment), chunks, vectors)
 

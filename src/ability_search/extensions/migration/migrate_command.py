@@ -108,7 +108,7 @@ def _with_migration(
     *,
     hidden: bool,
 ) -> tuple[MigrationRun, Survey]:
-    from ability_search.extensions.artifacts.local_services import open_local_services
+    from ability_search.extensions.artifacts.artifact_service import open_local_services
     from ability_search.extensions.migration.migration_run import migration_run
 
     settings = client_settings()
