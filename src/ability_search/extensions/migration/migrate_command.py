@@ -70,14 +70,7 @@ def migrate(
         raise typer.BadParameter("not allowed with --collection", param_hint="--drop-old")
     if not (yes or dry_run or sys.stdin.isatty()):
         raise typer.BadParameter("confirm with --yes, or use --dry-run", param_hint="--yes")
-    options = MigrationOptions(
-        database=database,
-        collections=collection or (),
-        prefix=prefix,
-        model=model,
-        embed=embed,
-        drop_old=drop_old,
-    )
+    options = MigrationOptions(database, collection or (), prefix, model, embed, drop_old)
     if dry_run or not yes:
         migration, survey = _with_migration(broker, options, _plan, hidden=as_json)
         if not dry_run:

@@ -48,7 +48,7 @@ _SOURCES = 500
 """Sources looked up at a time."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class MigrationOptions:
     """The options of a migration."""
 
