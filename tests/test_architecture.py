@@ -259,14 +259,9 @@ def test_only_the_store_of_arcadedb_has_its_statements() -> None:
 
 def test_a_method_of_a_store_without_docstring_implements_a_port() -> None:
     """The docstring of such a method is that of the port."""
-    ports = (
-        tree_of(FILES["ability_search.store.port"]),
-        tree_of(FILES["ability_search.extensions.migration.migration"]),
-    )
     documented = {
         method.name
-        for tree in ports
-        for each in tree.body
+        for each in tree_of(FILES["ability_search.store.port"]).body
         if isinstance(each, ast.ClassDef) and "Protocol" in map(ast.unparse, each.bases)
         for method in each.body
         if isinstance(method, ast.FunctionDef | ast.AsyncFunctionDef) and ast.get_docstring(method)

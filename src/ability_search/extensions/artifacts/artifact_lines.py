@@ -10,7 +10,7 @@ from typing import Annotated, Any, TypeVar
 
 import msgspec
 import msgspec.structs
-from msgspec import UNSET, Meta, UnsetType
+from msgspec import Meta
 
 from ability_search.documents import FIRST_DAY, KINDS, LAST_DAY
 from ability_search.errors import InvalidInput
@@ -46,7 +46,7 @@ class LinkLine(msgspec.Struct, rename="camel", omit_defaults=True):
     target: _Name
     kind: _Word
     weight: _Share
-    applied_at: _Time | UnsetType = UNSET
+    applied_at: _Time | None = None
 
 
 class SourceLine(msgspec.Struct, rename="camel", kw_only=True):
@@ -137,14 +137,9 @@ class ChunkLine(msgspec.Struct, rename="camel", kw_only=True):
     weights: list[_Weight] | None = None
     centrality: _Share | None = None
     novelty: _Share | None = None
-    duplicate_of: str | UnsetType | None = UNSET
-    spare_terms: list[_TermId] | UnsetType | None = UNSET
-    spare_weights: list[_Weight] | UnsetType | None = UNSET
-
-    @property
-    def stand_in(self) -> str | None:
-        """The chunk that represents this one."""
-        return self.duplicate_of or None
+    duplicate_of: str | None = None
+    spare_terms: list[_TermId] | None = None
+    spare_weights: list[_Weight] | None = None
 
     def check(self) -> None:
         """Check what the types leave open.
@@ -170,13 +165,13 @@ class ChunkLine(msgspec.Struct, rename="camel", kw_only=True):
 
     def weighted_terms(self) -> tuple[list[int], list[float]] | None:
         """Return the terms and weights, also of a duplicate; ``None`` if they are invalid."""
-        used, spared = (self.terms, self.weights), (self.spare_terms or None, self.spare_weights)
-        if self.stand_in is not None:
-            used, spared = (self.spare_terms or [], self.spare_weights or []), used
+        used, unused = (self.terms, self.weights), (self.spare_terms, self.spare_weights)
+        if self.duplicate_of:
+            used, unused = unused, used
         terms, weights = used
-        if any(each is not None and each is not UNSET for each in spared):
+        if unused != (None, None) or terms is None or weights is None:
             return None
-        if terms is None or weights is None or len(terms) != len(weights):
+        if len(terms) != len(weights):
             return None
         ascending = all(one < other for one, other in zip(terms, terms[1:], strict=False))
         return (terms, weights) if ascending else None
@@ -197,7 +192,7 @@ class ChunkLine(msgspec.Struct, rename="camel", kw_only=True):
             metadata=self.metadata or {},
             terms=terms,
             weights=weights,
-            duplicate_of=self.stand_in,
+            duplicate_of=self.duplicate_of or None,
             parent=parent,
         )
 

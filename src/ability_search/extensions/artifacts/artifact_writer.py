@@ -13,6 +13,7 @@ import numpy as np
 
 from ability_search.extensions.artifacts.artifact_files import DigestedFile
 from ability_search.extensions.artifacts.artifact_lines import chunk_line, source_line, use_line
+from ability_search.extensions.artifacts.artifact_reader import count_contents
 from ability_search.extensions.artifacts.manifest import (
     CHUNKS,
     SOURCES,
@@ -21,7 +22,6 @@ from ability_search.extensions.artifacts.manifest import (
     Counts,
     FileDigest,
 )
-from ability_search.index.preparation import links_of, restored_document
 from ability_search.store.records import ChunkRecord, SourceRecord
 from ability_search.store.usage import Use
 
@@ -53,18 +53,14 @@ class ArtifactWriter:
     def add_sources(self, records: Sequence[SourceRecord]) -> None:
         """Append sources, whose chunks follow in the same order."""
         self._sources = {record.source: record for record in records}
+        count_contents(self._counts, records, ())
         for record in records:
-            self._counts["sources"] += record.counted
-            self._counts["tokens"] += record.tokens
-            self._counts["links"] += len(links_of(restored_document(record, ())))
             self._files[SOURCES].write(source_line(record))
 
     def add_chunks(self, chunks: Sequence[ChunkRecord]) -> None:
         """Append chunks of the sources that were added last."""
+        count_contents(self._counts, (), chunks)
         for chunk in chunks:
-            self._counts["chunks"] += 1
-            self._counts["kind_chunks"] += bool(chunk.of)
-            self._counts["duplicates"] += bool(chunk.duplicate_of)
             self._digest(chunk)
             self._files[CHUNKS].write(chunk_line(chunk))
             self._files[VECTORS].write(np.asarray(chunk.embedding, dtype="<f4").tobytes())

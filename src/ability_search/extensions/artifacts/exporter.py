@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
 from ability_search import __version__
 from ability_search.collection import Collection
-from ability_search.errors import DatabaseUnavailable, GenerationGone, NotFound, StatementRefused
+from ability_search.errors import DatabaseUnavailable, GenerationGone, StatementRefused
 from ability_search.extensions.artifacts.artifact_files import DigestedFile, empty, replaced
 from ability_search.extensions.artifacts.artifact_writer import ArtifactWriter
 from ability_search.extensions.artifacts.manifest import (
@@ -27,7 +27,7 @@ from ability_search.index.index_calls import Progress, Report
 from ability_search.index.index_ports import IndexPorts
 from ability_search.store.pages import chunk_pages, read_pages
 from ability_search.store.records import ChunkRecord
-from ability_search.store.usage import Use, use_of, uses_of
+from ability_search.store.usage import use_of, uses_of
 from ability_search.store.values import Read, Sources
 
 log = logging.getLogger(__name__)
@@ -66,7 +66,7 @@ class Exporter:
         The artifact is a consistent state: if the collection changes meanwhile, it is read again.
 
         Args:
-            name: The collection.
+            name: The collection, or the record ``name@token`` of one under construction.
             directory: Directory of the artifact, created when the artifact is complete.
             report: Receives the progress.
             revision: Revision of the sources; ``None`` for a hash of their texts.
@@ -77,80 +77,32 @@ class Exporter:
             InvalidInput: if the directory holds anything but an artifact.
             DatabaseUnavailable: if the store did not answer, or the collection kept changing.
         """
-        found = await self._registry.get(name)
-        return await self.export_record(
-            found.name, directory, report, revision=revision, usage=usage
-        )
-
-    async def export_record(
-        self,
-        record: str,
-        directory: Path,
-        report: Report,
-        *,
-        revision: str | None = None,
-        usage: bool = False,
-    ) -> ChunksManifest:
-        """Export a collection by the name of its record, which may be under construction."""
+        collection = await self._registry.current(name)
         with replaced(directory) as new:
             for _ in range(_ATTEMPTS):
-                collection = await self._registry.reload(record)
-                if collection is None:
-                    raise NotFound("collection", record)
-                manifest = await self._attempt(collection, new, report, revision, usage)
-                if manifest is not None:
-                    manifest_file = DigestedFile(new / MANIFEST)
-                    text = manifest.model_dump_json(indent=2, by_alias=True)
-                    manifest_file.write(f"{text}\n".encode())
-                    manifest_file.finish()
-                    manifest_file.close()
+                manifest, failure = None, None
+                try:
+                    manifest = await self._write(collection, new, report, revision, usage)
+                except (GenerationGone, StatementRefused) as exc:
+                    failure = exc
+                current = await self._registry.current(name)
+                unchanged = (current.type, current.revision) == (
+                    collection.type,
+                    collection.revision,
+                )
+                if failure is not None and unchanged:
+                    raise failure
+                if manifest is not None and unchanged:
+                    _check_counts(collection, manifest)
+                    _write_manifest(manifest, new)
                     return manifest
-                log.info("%s changed while it was exported, starting again", record)
+                log.info("%s changed while it was exported, starting again", name)
                 empty(new)
+                collection = current
             raise DatabaseUnavailable(
-                f"writers kept changing the collection {record!r}",
+                f"writers kept changing the collection {name!r}",
                 hint="Call again when there are fewer writes.",
             )
-
-    async def _attempt(
-        self,
-        collection: Collection,
-        directory: Path,
-        report: Report,
-        revision: str | None,
-        usage: bool,
-    ) -> ChunksManifest | None:
-        """Return the manifest; ``None`` if the collection has changed meanwhile."""
-        try:
-            manifest = await self._write(collection, directory, report, revision, usage)
-        except (GenerationGone, StatementRefused):
-            if await self._unchanged(collection):
-                raise
-            return None
-        if not await self._unchanged(collection):
-            return None
-        counts = manifest.counts
-        written = (counts.chunks, counts.sources, counts.kind_chunks, counts.duplicates)
-        known = (
-            collection.chunks,
-            collection.sources,
-            collection.kind_chunks,
-            collection.duplicates,
-        )
-        if written != known:
-            raise DatabaseUnavailable(
-                f"{collection.name!r} has {written} chunks, sources, kinds and duplicates;"
-                f" its record says {known}",
-                hint="Run search-reindex on the collection, then export it again.",
-            )
-        return manifest
-
-    async def _unchanged(self, collection: Collection) -> bool:
-        now = await self._registry.reload(collection.name)
-        return now is not None and (now.type, now.revision) == (
-            collection.type,
-            collection.revision,
-        )
 
     async def _write(
         self,
@@ -160,6 +112,7 @@ class Exporter:
         revision: str | None,
         usage: bool,
     ) -> ChunksManifest:
+        """Write the data files; return the manifest."""
         with ArtifactWriter(directory) as writer:
             done = 0
             counter = ""
@@ -172,9 +125,10 @@ class Exporter:
                 done += len(records)
                 await report(Progress(collection.name, done, collection.sources, "exporting"))
             if usage:
-                writer.add_uses([])
-                async for uses in self._uses(collection):
-                    await asyncio.to_thread(writer.add_uses, uses)
+                # There is at least one page, so the file exists.
+                shown = Read(uses_of(collection.name), limit=_USES)
+                async for page in read_pages(self._store, shown):
+                    await asyncio.to_thread(writer.add_uses, list(map(use_of, page.items)))
             counts, digests, content = await asyncio.to_thread(writer.finish)
         return ChunksManifest(
             index_version=VERSION,
@@ -198,7 +152,22 @@ class Exporter:
         same = all(self._counter.count(chunk.content) == chunk.tokens for chunk in chunks)
         return self._counter.name if same else _UNKNOWN
 
-    async def _uses(self, collection: Collection) -> AsyncIterator[list[Use]]:
-        """Yield the use of chunks by agents, page by page."""
-        async for page in read_pages(self._store, Read(uses_of(collection.name), limit=_USES)):
-            yield list(map(use_of, page.items))
+
+def _check_counts(collection: Collection, manifest: ChunksManifest) -> None:
+    names = ("chunks", "sources", "kind_chunks", "duplicates")
+    written, known = (
+        tuple(getattr(each, name) for name in names) for each in (manifest.counts, collection)
+    )
+    if written != known:
+        raise DatabaseUnavailable(
+            f"{collection.name!r} has {written} chunks, sources, kinds and duplicates;"
+            f" its record says {known}",
+            hint="Run search-reindex on the collection, then export it again.",
+        )
+
+
+def _write_manifest(manifest: ChunksManifest, directory: Path) -> None:
+    file = DigestedFile(directory / MANIFEST)
+    file.write(f"{manifest.model_dump_json(indent=2, by_alias=True)}\n".encode())
+    file.finish()
+    file.close()

@@ -212,6 +212,19 @@ def origin_of(collection: Collection, counter: str) -> Origin:
     return Origin.model_validate(fields)
 
 
+def recorded_collection(manifest: ChunksManifest) -> Collection:
+    """Return the record of the collection that an artifact was made of, without contents."""
+    origin = manifest.collection
+    names = Origin.model_fields.keys() & Collection.__dataclass_fields__.keys()
+    return Collection(
+        **{name: getattr(origin, name) for name in names},
+        type="",
+        generation=1,
+        model=manifest.model_id,
+        dimensions=manifest.dim,
+    )
+
+
 def parsed_manifest(content: Mapping[str, Any]) -> ChunksManifest | SkillsManifest:
     """Read a manifest.
 

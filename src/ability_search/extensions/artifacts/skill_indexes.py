@@ -7,9 +7,10 @@ Such an index has ``index_manifest.json``, ``vectors.f32`` and ``skills.jsonl``,
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Annotated, Any
@@ -22,14 +23,14 @@ from ability_search.collection import Collection
 from ability_search.config.schema import Settings
 from ability_search.documents import Document, Vector
 from ability_search.extensions.artifacts.artifact_files import CheckedFile, opened
-from ability_search.extensions.artifacts.artifact_reader import Item, parsed, unit_vectors
-from ability_search.extensions.artifacts.manifest import (
-    Counts,
-    Damaged,
-    Origin,
-    SkillsManifest,
-    origin_of,
+from ability_search.extensions.artifacts.artifact_reader import (
+    Importable,
+    Item,
+    count_contents,
+    parsed,
+    unit_vectors,
 )
+from ability_search.extensions.artifacts.manifest import Counts, Damaged, SkillsManifest
 from ability_search.index.preparation import (
     Labelling,
     Prepared,
@@ -64,25 +65,34 @@ class SkillLine(msgspec.Struct):
     keywords: list[str] = []
 
 
-@dataclass(frozen=True, slots=True)
-class SkillsArtifact:
-    """An index of skills that was read and checked and can be imported."""
+class SkillsArtifact(Importable):
+    """An index of skills that was read and checked.
 
-    manifest: SkillsManifest
-    origin: Origin
-    counts: Counts
-    fingerprint: str
-    read: list[Item]
+    Args:
+        manifest: Its manifest.
+        collection: The record of the collection that its skills become.
+        items: The skills in the order of their paths.
+    """
 
-    def check(self) -> None:
-        """Do nothing: the index was checked when it was read."""
+    def __init__(
+        self, manifest: SkillsManifest, collection: Collection, items: Sequence[Item]
+    ) -> None:
+        self.manifest = manifest
+        self.collection = collection
+        counted: Counter[str] = Counter(dict.fromkeys(Counts.model_fields, 0))
+        digest = sha256()
+        for item in items:
+            count_contents(counted, [item.record], item.chunks)
+            # These manifests have no hashes of their files.
+            digest.update(item.record.content_hash.encode())
+            digest.update(item.vectors.tobytes())
+        self.counts = Counts(**counted)
+        self.fingerprint = digest.hexdigest()
+        self._items = items
 
     def items(self) -> Iterator[Item]:
         """Yield the skills in the order of their paths."""
-        return iter(self.read)
-
-    def usage(self) -> None:
-        """Return nothing: the use of skills is not recorded."""
+        return iter(self._items)
 
 
 def read_skills(
@@ -122,10 +132,7 @@ def read_skills(
         b=settings.ranking.bm25_b,
         now=now,
     )
-    items = [_item(each, collection, now) for each in prepared]
-    return SkillsArtifact(
-        manifest, origin_of(collection, counter.name), _counts(items), _fingerprint(items), items
-    )
+    return SkillsArtifact(manifest, collection, [_item(each, collection, now) for each in prepared])
 
 
 def _read(directory: Path, manifest: SkillsManifest) -> tuple[list[SkillLine], Vector]:
@@ -182,20 +189,3 @@ def _item(prepared: Prepared, collection: Collection, now: int) -> Item:
     ]
     vectors = np.array(prepared.vectors, dtype=np.float32)
     return Item(source_record(prepared, now=now), chunks, vectors)
-
-
-def _fingerprint(items: list[Item]) -> str:
-    """Return the hash of all skills, as these manifests have no hashes of their files."""
-    digest = sha256()
-    for item in items:
-        digest.update(item.record.content_hash.encode())
-        digest.update(item.vectors.tobytes())
-    return digest.hexdigest()
-
-
-def _counts(items: list[Item]) -> Counts:
-    return Counts(
-        sources=len(items),
-        chunks=sum(len(item.chunks) for item in items),
-        tokens=sum(item.record.tokens for item in items),
-    )

@@ -8,14 +8,12 @@ from collections import Counter
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import replace
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from pydantic import ValidationError
 
-from ability_search.client.tool_client import LONG_SECONDS, Advance, ToolClient
+from ability_search.client.tool_client import Advance, ToolClient
 from ability_search.extensions.cli import output
 from ability_search.extensions.cli.app import DefaultGroup, app, command, new_group
 from ability_search.extensions.cli.clients import (
@@ -24,16 +22,9 @@ from ability_search.extensions.cli.clients import (
     client_settings,
     new_client,
 )
-from ability_search.extensions.cli.parameters import (
-    BrokerOption,
-    JsonOption,
-    TimeoutOption,
-    given,
-    json_object,
-    tool_fields,
-)
+from ability_search.extensions.cli.parameters import BrokerOption, JsonOption, tool_fields
 from ability_search.extensions.cli.progress import progress_bar
-from ability_search.extensions.cli.trees import collection_name
+from ability_search.extensions.evaluation.evaluation_options import EvaluationOptions, Mode
 from ability_search.extensions.evaluation.judged_sets import read_dataset
 from ability_search.extensions.evaluation.runs import (
     ModeRun,
@@ -44,18 +35,13 @@ from ability_search.extensions.evaluation.runs import (
     top_scores,
     write_run,
 )
-from ability_search.filters.operands import instants
 from ability_search.index.index_fields import RebuildFields
 from ability_search.ops.extras import require_extra
-from ability_search.tools.inputs import QueryInput
 from kadi_client import NotConnected
-from kadi_client.tools import validation_text
 
 if TYPE_CHECKING:
     from ability_search.extensions.evaluation.comparison import Change, Comparison, Difference
 
-_OURS = ("collection", "query", "mode", "limit", "offset", "asOf")
-"""Query fields that `eval` sets itself."""
 _UNUSABLE = re.compile(r"[^\w.-]+")
 _LONGEST_TEXT = 60
 _SMALLEST = 0.0005
@@ -64,75 +50,33 @@ _WORDS = ("mode", "category", "metric", "query", "text")
 """Columns of text."""
 
 
-class Mode(StrEnum):
-    """The values of `--mode`."""
-
-    SEMANTIC = "semantic"
-    KEYWORD = "keyword"
-    HYBRID = "hybrid"
-
-
 group = new_group(
     "Evaluate the ranking on a judged set (`eval DIR`), or compare two runs.",
     cls=DefaultGroup,
 )
 app.add_typer(group, name="eval")
 
-ModesOption = Annotated[
-    list[Mode] | None, typer.Option(help="Search mode, repeatable.  [default: all three]")
-]
-FieldsOption = Annotated[
-    str, typer.Option(metavar="JSON", help="Additional fields of search-query.")
-]
-AsOfOption = Annotated[
-    str | None,
-    typer.Option(metavar="DATE", help="Reference date of queries without one.  [default: now]"),
-]
-NameOption = Annotated[
-    str | None, typer.Option(help="Name of the run.  [default: the directory's name]")
-]
-OutputOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--output", "-o", metavar="PATH", help="Save the run to a .json file or a directory."
-    ),
-]
-IntoOption = Annotated[
-    str | None,
-    typer.Option(
-        "--collection", "-c", help="Collection to index into.  [default: named by its hash]"
-    ),
-]
-FreshOption = Annotated[
-    bool, typer.Option("--fresh", help="Delete the collection and index the corpus again.")
-]
-UpOption = Annotated[
-    bool, typer.Option("--up", help="Start a separate stack even if one is running.")
-]
-StackDataOption = Annotated[
-    Path | None,
-    typer.Option("--data-dir", help="Data of that stack.  [default: eval in cache_dir]"),
-]
-
 
 @command(group, "run")
 def run(
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="Judged set in BEIR layout.")],
-    mode: ModesOption = None,
-    limit: Annotated[int, typer.Option(min=1, max=1000, help="Documents ranked per query.")] = 100,
-    options: FieldsOption = "{}",
-    as_of: AsOfOption = None,
-    name: NameOption = None,
-    out: OutputOption = None,
-    collection: IntoOption = None,
     *,
+    options: EvaluationOptions,
     indexing: RebuildFields,
-    fresh: FreshOption = False,
-    concurrency: Annotated[int, typer.Option(min=1, max=16, help="Concurrent queries.")] = 2,
-    up: UpOption = False,
-    data_dir: StackDataOption = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--output", "-o", metavar="PATH", help="Save the run to a .json file or a directory."
+        ),
+    ] = None,
+    up: Annotated[
+        bool, typer.Option("--up", help="Start a separate stack even if one is running.")
+    ] = False,
+    data_dir: Annotated[
+        Path | None,
+        typer.Option("--data-dir", help="Data of that stack.  [default: eval in cache_dir]"),
+    ] = None,
     broker: BrokerOption = None,
-    timeout: TimeoutOption = LONG_SECONDS,
     as_json: JsonOption = False,
 ) -> None:
     """Evaluate the ranking on a judged set: nDCG, recall, MRR, hits, latency.
@@ -149,23 +93,12 @@ def run(
         SEARCH_CANDIDATES=100 ability-search eval data/notes --up --name deep --output runs
     """
     require_extra("eval")
-    from ability_search.extensions.evaluation.evaluator import EvaluationOptions, evaluate
+    from ability_search.extensions.evaluation.evaluator import evaluate
 
-    if fresh and collection:
+    if options.fresh and options.collection:
         raise typer.BadParameter(
             "not allowed with --collection, which may hold other documents", param_hint="--fresh"
         )
-    wanted = EvaluationOptions(
-        name=name or collection_name(directory),
-        modes=[each.value for each in mode or Mode],
-        limit=limit,
-        fields={**given(model=indexing.model, asOf=_moment(as_of)), **_query_fields(options)},
-        collection=collection,
-        recipe=tool_fields(indexing),
-        fresh=fresh,
-        concurrency=concurrency,
-        timeout=timeout,
-    )
     dataset = read_dataset(directory)
 
     def progress(title: str, total: int) -> AbstractContextManager[Advance]:
@@ -174,7 +107,7 @@ def run(
     async def work() -> Run:
         own = up or data_dir is not None
         async with _any_client(broker, data_dir=data_dir, temporary=own) as client:
-            return await evaluate(client, dataset, wanted, progress)
+            return await evaluate(client, dataset, options, tool_fields(indexing), progress)
 
     found = asyncio.run(work())
     _show_run(found, as_json=as_json)
@@ -259,25 +192,6 @@ def compare(
     mode_a, mode_b = _modes(mode, first, second)
     found = compare_runs(first, second, mode_a=mode_a, mode_b=mode_b, metric=metric)
     _show_comparison(found, most=queries, as_json=as_json)
-
-
-def _moment(text: str | None) -> str | None:
-    """Return a date or an instant, validated now rather than after indexing."""
-    if text is not None:
-        instants("--as-of", text)
-    return text
-
-
-def _query_fields(text: str) -> dict[str, Any]:
-    """Return the additional query fields, validated now rather than after indexing."""
-    fields = json_object(text, "--options")
-    if ours := sorted(fields.keys() & set(_OURS)):
-        raise typer.BadParameter(f"{', '.join(ours)}: set by `eval` itself", param_hint="--options")
-    try:
-        QueryInput.model_validate({"collection": "any", "query": "any", **fields})
-    except ValidationError as exc:
-        raise typer.BadParameter(validation_text(exc, QueryInput), param_hint="--options") from exc
-    return fields
 
 
 def _modes(wanted: str | None, a: Run, b: Run) -> tuple[str, str]:
