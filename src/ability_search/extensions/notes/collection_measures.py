@@ -10,12 +10,12 @@ import numpy.typing as npt
 
 from ability_search.extensions.notes.collection_graph import CollectionGraph, collection_graph
 from ability_search.extensions.notes.graph_analysis import (
-    ChunkVector,
     ComponentSize,
     Drawing,
     DrawnChunk,
     DrawnEdge,
     GraphAnalysis,
+    NoteChunk,
     NoveltySpectrum,
     RankedChunk,
     Spectrum,
@@ -44,7 +44,7 @@ _HUBS = 0.1
 
 
 def measure(
-    chunks: Sequence[ChunkVector],
+    chunks: Sequence[NoteChunk],
     vectors: Vectors,
     sources: Iterable[SourceRecord],
     revision: int = 0,
@@ -105,7 +105,7 @@ def measure(
 
 
 def _ranked(
-    chunks: Sequence[ChunkVector],
+    chunks: Sequence[NoteChunk],
     values: Floats,
     among: npt.ArrayLike,
     *,
@@ -142,7 +142,7 @@ def _percentiles(values: Floats) -> Floats:
 
 
 def _drawing(
-    chunks: Sequence[ChunkVector],
+    chunks: Sequence[NoteChunk],
     vectors: Vectors,
     graph: CollectionGraph,
     rank: Floats,
@@ -181,7 +181,7 @@ def _drawing(
     )
 
 
-def _scores(chunks: Sequence[ChunkVector], centrality: Floats, novelty: Floats) -> list[Patch]:
+def _scores(chunks: Sequence[NoteChunk], centrality: Floats, novelty: Floats) -> list[Patch]:
     return [
         Patch(chunk.chunk_id, {"centrality": round(share, 4), "novelty": round(score, 4)})
         for chunk, share, score in zip(chunks, centrality.tolist(), novelty.tolist(), strict=True)

@@ -8,7 +8,8 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -20,19 +21,16 @@ from ability_search.extensions.notes.consolidation import (
     COMPARED,
     NEIGHBOURS,
     Comparison,
-    Note,
-    NoteChunk,
-    Suspected,
     compare,
+    named_days,
 )
-from ability_search.extensions.notes.consolidation_report import Consolidation, Judge, NoteLink
-from ability_search.extensions.notes.contradiction_judge import (
-    PAIRS,
-    Judgement,
-    judge_by_model,
-    judge_by_rules,
+from ability_search.extensions.notes.consolidation_report import (
+    Consolidation,
+    ContradictingNotes,
+    Judge,
 )
-from ability_search.extensions.notes.graph_analysis import ChunkVector
+from ability_search.extensions.notes.contradiction_judge import PAIRS, Judgement, judge_by_model
+from ability_search.extensions.notes.graph_analysis import NoteChunk
 from ability_search.extensions.notes.graph_analyzer import (
     check_analysable,
     read_chunks,
@@ -46,17 +44,12 @@ from ability_search.extensions.notes.note_links import (
     read_sources,
 )
 from ability_search.extensions.understanding.periods import day_of
-from ability_search.extensions.understanding.written_dates import written_periods
 from ability_search.index.index_calls import Progress, Report
 from ability_search.ports import Chat
-from ability_search.store.pages import read_all
 from ability_search.store.port import Store
 from ability_search.store.records import SourceRecord
 from ability_search.store.registry import Registry
-from ability_search.store.values import Chunks, Columns, Read
 
-_PAGE = 200
-"""Texts read at a time."""
 _TIMES = ("time", "date", "timestamp", "updated_at", "updatedAt", "created_at", "createdAt")
 """Fields of metadata with the time of a note."""
 
@@ -113,13 +106,12 @@ class Consolidator:
         started = time.perf_counter()
         check_analysable(collection, "notes-consolidate")
         sources, linked = await self._read(collection)
-        undone = 0
+        undone = applied = 0
         if undo:
             await report_progress(report, collection, 0, "undoing")
             undone = await self._links.write(collection, sources, linked, _without_last(linked))
             sources, linked = await self._read(collection)
         found = await self._found(collection, sources, judge, report)
-        applied = 0
         if apply:
             await report_progress(report, collection, collection.chunks, "applying")
             added = _added(sources, linked, found, self._now())
@@ -127,61 +119,52 @@ class Consolidator:
         took = round(1e3 * (time.perf_counter() - started), 1)
         return found.model_copy(update={"applied": applied, "undone": undone, "took_ms": took})
 
-    async def _found(
-        self, collection: Collection, sources: Sequence[SourceRecord], judge: Judge, report: Report
-    ) -> Consolidation:
-        """Return the report on the notes as they are."""
-        chunks, vectors = await read_chunks(self._store, collection, report)
-        texts = await self._texts(collection, chunks)
-        await report_progress(report, collection, len(chunks), "comparing")
-        today = day_of(self._now())
-        further = PAIRS if judge == "chat" else 0
-        compared, suspected = await asyncio.to_thread(
-            _compared, chunks, vectors, sources, texts, further
-        )
-        judgement = await self._judged(collection, suspected, judge, report)
-        found = await asyncio.to_thread(
-            compared.report,
-            judgement.contradictions,
-            today=today,
-            revision=collection.revision,
-        )
-        warnings = judgement.warnings
-        if len(compared.pairs) > COMPARED:
-            warnings += [
-                f"the {COMPARED:,} most similar of {len(compared.pairs):,} pairs of chunks were"
-                " compared for contradictions"
-            ]
-        return found.model_copy(update={"judged": judgement.judged, "warnings": warnings or None})
-
-    async def _judged(
-        self, collection: Collection, pairs: Sequence[Suspected], judge: Judge, report: Report
-    ) -> Judgement:
-        if judge == "rules":
-            return judge_by_rules(pairs)
-
-        async def judged(count: int) -> None:
-            await report(Progress(collection.public_name, count, len(pairs), "judging"))
-
-        await judged(0)
-        return await judge_by_model(pairs, self._chat, self._settings, judged)
-
     async def _read(
         self, collection: Collection
     ) -> tuple[list[SourceRecord], dict[str, LinkedNote]]:
         sources = await read_sources(self._store, collection)
         return sources, await self._links.read(collection, sources)
 
-    async def _texts(self, collection: Collection, chunks: Sequence[ChunkVector]) -> dict[str, str]:
-        """Return the texts of chunks by chunkId."""
-        wanted = [each.chunk_id for each in chunks]
-        found: dict[str, str] = {}
-        for begin in range(0, len(wanted), _PAGE):
-            page = wanted[begin : begin + _PAGE]
-            ask = Read(Chunks(ids=page), collection, Columns(("chunk_id", "content")))
-            rows = await read_all(self._store, ask)
-            found.update({row["chunk_id"]: row["content"] for row in rows})
-        return found
+    async def _found(
+        self, collection: Collection, sources: Sequence[SourceRecord], judge: Judge, report: Report
+    ) -> Consolidation:
+        """Return the report on the notes as they are."""
+        chunks, vectors = await read_chunks(self._store, collection, report, texts=True)
+        await report_progress(report, collection, len(chunks), "comparing")
+        notes = {each.source: each for each in sources}
+        further = PAIRS if judge == "chat" else 0
+        compared, suspected = await asyncio.to_thread(_compared, chunks, vectors, notes, further)
+        judgement = Judgement(suspected, 0, [])
+        if judge == "chat":
+            judgement = await self._judged(collection, suspected, compared.chunks, report)
+        warnings = judgement.warnings
+        if len(compared.pairs) > COMPARED:
+            warnings += [
+                f"the {COMPARED:,} most similar of {len(compared.pairs):,} pairs of chunks were"
+                " compared for contradictions"
+            ]
+        found = await asyncio.to_thread(
+            compared.report,
+            notes,
+            judgement.contradictions,
+            today=day_of(self._now()),
+            revision=collection.revision,
+        )
+        return found.model_copy(update={"judged": judgement.judged, "warnings": warnings or None})
+
+    async def _judged(
+        self,
+        collection: Collection,
+        pairs: Sequence[ContradictingNotes],
+        chunks: Sequence[NoteChunk],
+        report: Report,
+    ) -> Judgement:
+        async def judged(count: int) -> None:
+            await report(Progress(collection.public_name, count, len(pairs), "judging"))
+
+        await judged(0)
+        by_id = {each.chunk_id: each for each in chunks}
+        return await judge_by_model(pairs, by_id, self._chat, self._settings, judged)
 
 
 def _without_last(linked: Mapping[str, LinkedNote]) -> dict[str, LinkedNote]:
@@ -199,66 +182,44 @@ def _without_last(linked: Mapping[str, LinkedNote]) -> dict[str, LinkedNote]:
 
 
 def _added(
-    sources: Iterable[SourceRecord],
+    sources: Sequence[SourceRecord],
     linked: Mapping[str, LinkedNote],
     found: Consolidation,
     now: int,
 ) -> dict[str, LinkedNote]:
     """Return the notes that miss links, with these."""
     new: defaultdict[str, list[Mapping[str, Any]]] = defaultdict(list)
+    for link in found.links:
+        wanted = link.model_dump(include={"target", "kind", "weight"})
+        new[link.source].append({**wanted, APPLIED_AT: now})
     kept = {source: note.kept for source, note in linked.items()}
-    kept |= {each.source: each.kept for each in found.duplicates}
-    links = [
-        *found.links,
-        *(
-            NoteLink(source=e.source, target=e.kept, kind=DUPLICATE_OF, weight=e.cosine, reason="")
-            for e in found.duplicates
-        ),
-    ]
-    for each in links:
-        link = each.model_dump(include={"target", "kind", "weight"})
-        new[each.source].append({**link, APPLIED_AT: now})
+    for note in found.duplicates:
+        kept[note.source] = note.kept
+        aside = {"target": note.kept, "kind": DUPLICATE_OF, "weight": note.cosine}
+        new[note.source].append({**aside, APPLIED_AT: now})
     stored = {each.source: each.links for each in sources}
     return {
-        source: LinkedNote((*stored[source], *own), kept.get(source)) for source, own in new.items()
+        source: LinkedNote((*stored[source], *links), kept.get(source))
+        for source, links in new.items()
     }
 
 
 def _compared(
-    chunks: Sequence[ChunkVector],
+    chunks: Sequence[NoteChunk],
     vectors: Vector,
-    sources: Sequence[SourceRecord],
-    texts: Mapping[str, str],
+    notes: Mapping[str, SourceRecord],
     further: int,
-) -> tuple[Comparison, list[Suspected]]:
+) -> tuple[Comparison, list[ContradictingNotes]]:
     """Compare in a thread; loading scipy takes a moment too, and workers may be without it."""
     from ability_search.extensions.notes.vector_measures import nearest
 
-    notes = {
-        each.source: Note(
-            source=each.source,
-            day=_day(each),
-            metadata=each.metadata,
-            links=frozenset((str(e["target"]), str(e["kind"])) for e in each.links),
-        )
-        for each in sources
+    places = [place for place, each in enumerate(chunks) if each.source in notes]
+    days = {
+        source: next(named_days(each.metadata, _TIMES), day_of(each.indexed_at))
+        for source, each in notes.items()
     }
-    places = [n for n, e in enumerate(chunks) if e.chunk_id in texts and e.source in notes]
-    own = [
-        NoteChunk(notes[each.source], each.chunk_id, texts[each.chunk_id])
-        for each in (chunks[place] for place in places)
-    ]
-    _, groups = np.unique([each.note.source for each in own], return_inverse=True)
+    own = [replace(chunks[place], day=days[chunks[place].source]) for place in places]
+    _, groups = np.unique([each.source for each in own], return_inverse=True)
     vectors = vectors[places]
     found = compare(own, vectors, nearest(vectors, limit=NEIGHBOURS, groups=groups))
     return found, found.suspected(limit=further)
-
-
-def _day(record: SourceRecord) -> int:
-    """Return the day of the time in the metadata of a note, or else on which it was stored."""
-    for name in _TIMES:
-        value = record.metadata.get(name)
-        for written in written_periods(value[:40]) if isinstance(value, str) else ():
-            if written.period.last is not None:
-                return written.period.last
-    return day_of(record.indexed_at)

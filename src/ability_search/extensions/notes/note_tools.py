@@ -193,13 +193,11 @@ def open_notes(services: Services) -> Mapping[str, Handler]:
 class _NoteTools:
     def __init__(self, services: Services) -> None:
         from ability_search.extensions.notes.consolidator import Consolidator
-        from ability_search.extensions.notes.graph_analyzer import GraphAnalyzer
 
         ports = services.ports
         self._services = services
         self._store = ports.store
         self._registry = ports.registry
-        self._analyzer = GraphAnalyzer(ports.store)
         self._consolidator = Consolidator(
             ports.store, ports.registry, ports.chat, ports.settings.kinds, ports.now
         )
@@ -252,9 +250,11 @@ class _NoteTools:
         )
 
     async def analyze(self, value: AnalyzeInput, call: RunningCall) -> Analyzed:
+        from ability_search.extensions.notes.graph_analyzer import analyze
+
         collection = await self._registry.get(value.collection)
         async with call.recorded(ANALYSIS, value.collection, value.job_id) as job:
-            analysis = await self._analyzer.analyze(collection, job.progress)
+            analysis = await analyze(self._store, collection, job.progress)
             await self._report(ANALYSIS, value.collection, analysis)
             job.end(analysis.chunks)
         shown = analysis.of_sources(self._services.may_read)

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 def register_commands() -> Sequence[Command]:
     """Return the commands."""
     return (
-        Command("analyze", "ability_search.extensions.notes.graph_commands", 180),
-        Command("paths", "ability_search.extensions.notes.graph_commands", 185),
+        Command("analyze", "ability_search.extensions.notes.note_commands", 180),
+        Command("paths", "ability_search.extensions.notes.note_commands", 185),
         Command("consolidate", "ability_search.extensions.notes.note_commands", 190),
     )
 
@@ -28,7 +28,7 @@ def register_commands() -> Sequence[Command]:
 @hookimpl
 def register_search_options() -> Sequence[type[SearchOptions]]:
     """Return the options of the command search."""
-    from ability_search.extensions.notes.graph_commands import HopsOption
+    from ability_search.extensions.notes.note_commands import HopsOption
 
     return (HopsOption,)
 
