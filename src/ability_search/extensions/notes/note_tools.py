@@ -192,15 +192,9 @@ def open_notes(services: Services) -> Mapping[str, Handler]:
 
 class _NoteTools:
     def __init__(self, services: Services) -> None:
-        from ability_search.extensions.notes.consolidator import Consolidator
-
-        ports = services.ports
         self._services = services
-        self._store = ports.store
-        self._registry = ports.registry
-        self._consolidator = Consolidator(
-            ports.store, ports.registry, ports.chat, ports.settings.kinds, ports.now
-        )
+        self._store = services.ports.store
+        self._registry = services.ports.registry
 
     async def overview(self, value: OverviewInput, _call: RunningCall) -> CollectionOverview:
         from ability_search.extensions.notes.overview import measure
@@ -261,12 +255,13 @@ class _NoteTools:
         return Analyzed(**dict(shown), collection=value.collection, job_id=job.id)
 
     async def consolidate(self, value: ConsolidateInput, call: RunningCall) -> Consolidated:
+        from ability_search.extensions.notes.consolidator import consolidate
+
         name = value.collection
         collection = await self._registry.get(name, fresh=True)
         async with call.recorded(CONSOLIDATION, name, value.job_id) as job:
-            found = await self._consolidator.consolidate(
-                collection, job.progress, judge=value.judge, apply=value.apply, undo=value.undo
-            )
+            options = value.model_dump(include={"judge", "apply", "undo"})
+            found = await consolidate(self._services.ports, collection, job.progress, **options)
             listed = found.listed()
             await self._report(CONSOLIDATION, name, listed)
             job.end(found.notes)
