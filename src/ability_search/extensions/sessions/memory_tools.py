@@ -5,50 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from pydantic import Field
-
 from ability_search.extensions.sessions.session_options import (
-    EVERY,
-    Scope,
+    HistorySearch,
     SessionErase,
     SessionErased,
-    SessionId,
     SessionRead,
     SessionState,
     SessionWrite,
+    SessionWritten,
 )
-from ability_search.index.index_calls import Progress
 from ability_search.search.response import QueryResult
-from ability_search.tools.inputs import QueryInput
-from ability_search.tools.results import FailedDocument
 from ability_search.tools.tool_row import ToolRow
-from ability_search.wire import Count, NonBlank
 
 if TYPE_CHECKING:
-    from ability_search.tools.calls import Handler, RunningCall, Services
-
-
-class HistorySearch(Scope):
-    """Input of memory-search."""
-
-    session_id: SessionId = Field(
-        EVERY, description="Session of the agent, or * for all of them.", examples=["monday"]
-    )
-    query: NonBlank = Field(description="What to search for.", examples=["when do backups run"])
-    limit: Count = Field(10, ge=1, description="Maximum number of results.")
-    as_of: str | None = Field(
-        None,
-        description="Time of the query, for words such as 'last week': YYYY-MM-DD or RFC 3339."
-        " Default: now.",
-    )
-
-
-class SessionWritten(SessionState):
-    """Result of memory-write: what was written, in parts."""
-
-    chunks: int = Field(description="Chunks of the history that were stored.")
-    failed: list[FailedDocument] = Field(description="Entries of the history that were not stored.")
-    warnings: list[str] | None = None
+    from ability_search.tools.calls import Handler, Services
 
 
 MEMORY: tuple[ToolRow, ...] = (
@@ -99,37 +69,11 @@ MEMORY: tuple[ToolRow, ...] = (
 def open_memory(services: Services) -> Mapping[str, Handler]:
     """Return the handlers of the tools by name."""
     from ability_search.extensions.sessions.sessions import Sessions
-    from ability_search.tools.handlers import answer_query
 
-    sessions = Sessions(services.ports, services.indexing, services.sources)
-
-    async def write(value: SessionWrite, _call: RunningCall) -> SessionWritten:
-        report, state = await sessions.write(value, _unreported)
-        await services.maintenance.after_write(report.collection)
-        failed = [FailedDocument.model_validate(each.recorded()) for each in report.failed]
-        return SessionWritten(
-            **dict(state), chunks=report.chunks, failed=failed, warnings=report.warnings or None
-        )
-
-    async def read(value: SessionRead, _call: RunningCall) -> SessionState:
-        return await sessions.read(value)
-
-    async def search(value: HistorySearch, _call: RunningCall) -> QueryResult:
-        asked = value.model_dump(include={"query", "limit", "as_of"}, exclude_none=True)
-        if value.session_id != EVERY:
-            asked["filter"] = {"metadata.session": value.session_id}
-        return await answer_query(services, QueryInput(collection=value.collection, **asked))
-
-    async def delete(value: SessionErase, _call: RunningCall) -> SessionErased:
-        return await sessions.erase(value)
-
+    sessions = Sessions(services)
     return {
-        "memory-write": write,
-        "memory-read": read,
-        "memory-search": search,
-        "memory-delete": delete,
+        "memory-write": sessions.write,
+        "memory-read": sessions.read,
+        "memory-search": sessions.search,
+        "memory-delete": sessions.erase,
     }
-
-
-async def _unreported(_progress: Progress) -> None:
-    """Discard the progress of a call that has no job."""

@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, ConfigDict, Field, StringConstraints, model_validator
 
 from ability_search.collection import is_collection_name
+from ability_search.tools.results import FailedDocument
 from ability_search.wire import Count, Input, NonBlank, Result
 
 DEFAULT: str = "default"
@@ -148,6 +149,21 @@ class SessionRead(Scope):
     )
 
 
+class HistorySearch(Scope):
+    """Input of memory-search."""
+
+    session_id: SessionId = Field(
+        EVERY, description="Session of the agent, or * for all of them.", examples=["monday"]
+    )
+    query: NonBlank = Field(description="What to search for.", examples=["when do backups run"])
+    limit: Count = Field(10, ge=1, description="Maximum number of results.")
+    as_of: str | None = Field(
+        None,
+        description="Time of the query, for words such as 'last week': YYYY-MM-DD or RFC 3339."
+        " Default: now.",
+    )
+
+
 class SessionErase(Scope):
     """Selection of the records of a session to delete."""
 
@@ -233,6 +249,14 @@ class SessionState(Result):
         None, description="Newest first; of a write, the new ones in their order."
     )
     sessions: list[SessionSummary] | None = Field(None, description="All sessions of the agent.")
+
+
+class SessionWritten(SessionState):
+    """Result of memory-write: what was written, in parts."""
+
+    chunks: int = Field(description="Chunks of the history that were stored.")
+    failed: list[FailedDocument] = Field(description="Entries of the history that were not stored.")
+    warnings: list[str] | None = None
 
 
 class SessionErased(Result):
