@@ -15,7 +15,7 @@ from typing import Final, Literal
 
 from ability_search.documents import Document, instant
 from ability_search.errors import InvalidInput, NotFound, TooLarge
-from ability_search.extensions.sessions.session_options import (
+from ability_search.extensions.sessions.memory_tools import (
     EVERY,
     HistoryEntry,
     HistorySearch,
