@@ -24,6 +24,11 @@ class NoteChunk:
     """Day of its note, if notes are compared."""
 
 
+def six_digits(value: float) -> float:
+    """Round a value to six significant digits."""
+    return float(f"{value:.6g}")
+
+
 class RankedChunk(Result):
     """A chunk with its value of a measure."""
 

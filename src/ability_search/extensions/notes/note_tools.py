@@ -19,7 +19,7 @@ from ability_search.tools.tool_row import ToolRow
 from ability_search.wire import Count, NonBlank, Result
 
 if TYPE_CHECKING:
-    from ability_search.tools.calls import Handler, RunningCall, Services
+    from ability_search.tools.calls import RunningCall, Services
 
 Included = Literal["tokens", "growth", "map", "graph", "consolidation"]
 ANALYSIS = "analysis"
@@ -179,24 +179,16 @@ NOTES: tuple[ToolRow, ...] = (
 )
 
 
-def open_notes(services: Services) -> Mapping[str, Handler]:
-    """Return the handlers of the tools by name."""
-    tools = _NoteTools(services)
-    return {
-        "notes-overview": tools.overview,
-        "notes-paths": tools.paths,
-        "notes-analyze": tools.analyze,
-        "notes-consolidate": tools.consolidate,
-    }
+class NoteTools:
+    """The handlers of the tools, each named like its tool."""
 
-
-class _NoteTools:
     def __init__(self, services: Services) -> None:
         self._services = services
         self._store = services.ports.store
         self._registry = services.ports.registry
 
     async def overview(self, value: OverviewInput, _call: RunningCall) -> CollectionOverview:
+        """notes-overview."""
         from ability_search.extensions.notes.overview import measure
 
         collection = await self._registry.get(value.collection, fresh=True)
@@ -233,6 +225,7 @@ class _NoteTools:
         }
 
     async def paths(self, value: PathsInput, _call: RunningCall) -> SourceConnection:
+        """notes-paths."""
         return await connection(
             self._services.queries.ports,
             value.collection,
@@ -244,6 +237,7 @@ class _NoteTools:
         )
 
     async def analyze(self, value: AnalyzeInput, call: RunningCall) -> Analyzed:
+        """notes-analyze."""
         from ability_search.extensions.notes.graph_analyzer import analyze
 
         collection = await self._registry.get(value.collection)
@@ -255,6 +249,7 @@ class _NoteTools:
         return Analyzed(**dict(shown), collection=value.collection, job_id=job.id)
 
     async def consolidate(self, value: ConsolidateInput, call: RunningCall) -> Consolidated:
+        """notes-consolidate."""
         from ability_search.extensions.notes.consolidator import consolidate
 
         name = value.collection

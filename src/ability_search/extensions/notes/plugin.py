@@ -76,6 +76,12 @@ def register_tools() -> Sequence[ToolRow]:
 @hookimpl
 def open_tools(services: Services) -> Mapping[str, Handler]:
     """Return the handlers of the tools."""
-    from ability_search.extensions.notes.note_tools import open_notes
+    from ability_search.extensions.notes.note_tools import NoteTools
 
-    return open_notes(services)
+    tools = NoteTools(services)
+    return {
+        "notes-overview": tools.overview,
+        "notes-paths": tools.paths,
+        "notes-analyze": tools.analyze,
+        "notes-consolidate": tools.consolidate,
+    }
