@@ -12,7 +12,7 @@ from unittest.mock import patch
 import numpy as np
 
 from ability_search.extensions.notes import collection_measures
-from ability_search.extensions.notes.graph_analysis import ChunkVector
+from ability_search.extensions.notes.graph_analysis import NoteChunk
 from ability_search.extensions.notes.vector_measures import Vectors
 from ability_search.store.records import SourceRecord
 from benchmarks.vectors import DIMENSIONS
@@ -77,7 +77,7 @@ def _peak_mb() -> int:
     return int(status.split("VmHWM:")[1].split()[0]) // 1000
 
 
-def _collection(count: int) -> tuple[list[ChunkVector], Vectors, list[SourceRecord]]:
+def _collection(count: int) -> tuple[list[NoteChunk], Vectors, list[SourceRecord]]:
     """Return chunks in clusters, their vectors, and sources with links, a tag and a session."""
     choose = np.random.default_rng(0)
     centres = choose.standard_normal((max(1, count // _CLUSTER), DIMENSIONS), dtype=np.float32)
@@ -85,7 +85,7 @@ def _collection(count: int) -> tuple[list[ChunkVector], Vectors, list[SourceReco
     vectors += np.float32(_NOISE) * choose.standard_normal(vectors.shape, dtype=np.float32)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     nodes = [
-        ChunkVector(f"bench:{place // 2}:{place % 2}", f"{place // 2}", "", place % 2)
+        NoteChunk(f"bench:{place // 2}:{place % 2}", f"{place // 2}", "", place % 2)
         for place in range(count)
     ]
     size = -(-count // 2)

@@ -24,7 +24,7 @@ PURE = {
     "extensions.notes.graph_analysis",
     "extensions.notes.graph_measures",
     "extensions.notes.vector_measures",
-    "extensions.sessions.session_options",
+    "extensions.sessions.memory_tools",
     "extensions.understanding.exclusion_forms",
     "extensions.understanding.exclusions",
     "extensions.understanding.intent",

@@ -7,28 +7,23 @@ import re
 import secrets
 import time
 from collections import Counter
-from collections.abc import (
-    AsyncGenerator,
-    AsyncIterator,
-    Awaitable,
-    Callable,
-    Collection,
-    Mapping,
-    Sequence,
-)
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 from typing import Any, Final
 
 from ability_search.config.schema import Settings
 from ability_search.errors import ChatUnavailable
-from ability_search.extensions.answers.citations import Checker, SentenceReader, without_citations
+from ability_search.extensions.answers.citations import (
+    Checker,
+    cited_sentences,
+    without_citations,
+)
 from ability_search.extensions.answers.questions import AskInput, AskResult, Sentence
 from ability_search.extensions.answers.settings import Answers
 from ability_search.ports import StreamingChat
 from ability_search.search.response import Hit, QueryResult
 from ability_search.text.analyzer import analyzer_for
 from ability_search.text.languages import detect_language, stemmer_of
-from ability_search.tools.inputs import QueryInput
 from ability_search.wire import Result
 from kadi_client import Connection
 
@@ -93,13 +88,22 @@ class Answerer:
         self._chat = chat
         self._settings = settings
 
-    async def answer(self, asked: AskInput) -> AskResult:
-        """Return the whole answer; raises the failures of the search, not those of the model."""
+    async def answer(
+        self, asked: AskInput, checked: Callable[[Sentence], None] | None = None
+    ) -> AskResult:
+        """Return the whole answer; raises the failures of the search, not those of the model.
+
+        Args:
+            asked: The question.
+            checked: Receives each sentence once it is complete and checked.
+        """
+        event: Result | None = None
         async with aclosing(self.stream(asked)) as events:
             async for event in events:
-                if isinstance(event, AskResult):
-                    return event
-        raise AssertionError("a stream ends with the whole answer")
+                if checked is not None and isinstance(event, Sentence):
+                    checked(event)
+        assert isinstance(event, AskResult)
+        return event
 
     async def stream(self, asked: AskInput) -> AsyncGenerator[QueryResult | Sentence | AskResult]:
         """Yield the passages, each sentence once it is complete and checked, the whole answer."""
@@ -144,8 +148,9 @@ class Answerer:
     def _query(self, asked: AskInput) -> dict[str, Any]:
         """Return the input of search-query, with the budget of the passages."""
         budget = {"maxResultTokens": self._settings.passage_tokens}
-        own = {*AskInput.model_fields} - {*QueryInput.model_fields}
-        given = asked.model_dump(mode="json", by_alias=True, exclude_unset=True, exclude=own)
+        given = asked.model_dump(
+            mode="json", by_alias=True, exclude_unset=True, exclude={"chat_model"}
+        )
         return {"collection": asked.collection, **budget, **given}
 
     def _lacking(self, found: QueryResult) -> str | None:
@@ -163,7 +168,8 @@ class Answerer:
         checker = Checker(asked.query, passages, analyzer)
         question = asked.query.strip()
         lines = [question, f"Question: {question}", *(e for hit in hits for e in _heading_of(hit))]
-        draft = _Draft({line.casefold() for line in lines})
+        copied = {line.casefold() for line in lines}
+        said: Counter[str] = Counter()
         boundary = secrets.token_hex(16)
         system, user = prompt(asked.query, passages, boundary)
         parts = self._chat.stream(
@@ -173,12 +179,20 @@ class Answerer:
             timeout=self._settings.timeout,
             tokens=self._settings.tokens,
         )
-        async with aclosing(parts), aclosing(_read(parts)) as sentences:
+        async with aclosing(parts), aclosing(cited_sentences(parts)) as sentences:
             async for sentence in sentences:
                 if refuses(sentence):
                     return
-                if claim := draft.claim(sentence.replace(boundary, "").strip()):
-                    yield _checked(checker, claim)
+                claim = sentence.replace(boundary, "").strip()
+                words = without_citations(claim).casefold()
+                if not _WORD.search(words):
+                    continue
+                said[words] += 1
+                if said[words] == _LOOP:
+                    problem = "the language model repeats itself"
+                    raise ChatUnavailable(problem, hint="Use another model.")
+                if said[words] == 1 and words not in copied:
+                    yield checker.check(claim)
 
 
 @asynccontextmanager
@@ -216,52 +230,6 @@ async def open_answerer(
     servers = ModelServers(settings, invoke, providers=providers)
     async with servers.chat(timeout=own.timeout) as chat:
         yield Answerer(search, chat, own)
-
-
-async def _read(parts: AsyncGenerator[str]) -> AsyncGenerator[str]:
-    """Yield the sentences of an answer that arrives in parts."""
-    reader = SentenceReader()
-    async for part in parts:
-        for sentence in reader.feed(part):
-            yield sentence
-    for sentence in reader.rest():
-        yield sentence
-
-
-class _Draft:
-    """The sentences of an answer so far.
-
-    Args:
-        copied: Lines of the prompt that small models copy, in lower case.
-    """
-
-    def __init__(self, copied: Collection[str]) -> None:
-        self._said = Counter(dict.fromkeys(copied, 0))
-
-    def claim(self, sentence: str) -> str:
-        """Return a sentence; empty if it has no word, is copied, or was said before.
-
-        Raises:
-            ChatUnavailable: if the model repeats itself.
-        """
-        said = without_citations(sentence).casefold()
-        if not _WORD.search(said):
-            return ""
-        known = said in self._said
-        self._said[said] += 1
-        if self._said[said] >= _LOOP:
-            raise ChatUnavailable("the language model repeats itself", hint="Use another model.")
-        return "" if known else sentence
-
-
-def _checked(checker: Checker, sentence: str) -> Sentence:
-    found = checker.check(sentence)
-    return Sentence(
-        text=found.text,
-        citations=list(found.citations),
-        support=found.support,
-        missing=list(found.missing) or None,
-    )
 
 
 def _text_of(hit: Hit) -> str:

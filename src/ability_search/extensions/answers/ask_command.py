@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from contextlib import aclosing
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
@@ -56,7 +55,7 @@ def ask(
         ability-search ask "who approved the budget?" --filter '{"metadata.year": 2026}' --json
     """
     from ability_search.extensions.answers.answerer import open_answerer
-    from ability_search.extensions.answers.questions import AskInput, AskResult, Sentence
+    from ability_search.extensions.answers.questions import AskInput
 
     asked = AskInput(
         query=question,
@@ -72,16 +71,8 @@ def ask(
             return client.connection
 
         find = partial(client.call, "search-query", timeout=timeout)
-        async with (
-            open_answerer(client.settings, find, connect) as answerer,
-            aclosing(answerer.stream(asked)) as events,
-        ):
-            async for event in events:
-                if isinstance(event, AskResult):
-                    return event
-                if isinstance(event, Sentence) and not as_json:
-                    _print_sentence(event)
-        raise AssertionError("a stream ends with the whole answer")
+        async with open_answerer(client.settings, find, connect) as answerer:
+            return await answerer.answer(asked, None if as_json else _print_sentence)
 
     answer = with_client(broker, work)
     if as_json:

@@ -7,10 +7,10 @@ find a sentence that denies a passage in its own words.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Final, Literal
+from collections.abc import AsyncGenerator, AsyncIterable, Sequence
+from typing import Final
 
+from ability_search.extensions.answers.questions import Sentence, Support
 from ability_search.text.analyzer import Analyzer
 from ability_search.text.chunkers.boundaries import sentences
 
@@ -20,28 +20,9 @@ WORDS: Final = 0.6
 _CITATION: Final = re.compile(r"\s?+\[(\d{1,3}(?:\s?+[,;]\s?+\d{1,3})*+)\]")
 _NUMBER: Final = re.compile(r"\d++(?:[.,:]\d++)*+")
 _NAME: Final = re.compile(r"(?<=[\w,;:)] )[A-Z][\w'-]*+|\b[A-Za-z]++\d[\w-]*+")
-_THOUGHT: Final = ("<think>", "</think>")
-"""Marks of what some models write before their answer; it is left out."""
+_THOUGHT: Final = re.compile(r"\A\s*+<think>.*?</think>", re.DOTALL)
 _DIGITS: Final = re.compile(r"\d++")
 _ORPHAN: Final = re.compile(r"\s*+(?:\[\d{1,3}(?:\s?+[,;]\s?+\d{1,3})*+\]\s?+)++[.!?]?+\s*+")
-
-
-@dataclass(frozen=True, slots=True)
-class Checked:
-    """A sentence of an answer, without its citations.
-
-    Attributes:
-        text: The sentence.
-        citations: Numbers of the passages that it is checked against, from 1, ascending.
-        support: ``full``; ``partial`` if too few of its words are in these passages; ``none`` if
-            none is, if a number or a name is not, or if no passage is cited and none has its words.
-        missing: Numbers, names and, unless the support is full, terms that are not in them.
-    """
-
-    text: str
-    citations: tuple[int, ...]
-    support: Literal["full", "partial", "none"]
-    missing: tuple[str, ...] = ()
 
 
 class Checker:
@@ -60,7 +41,7 @@ class Checker:
         self._numbers = [_numbers(text) for text in passages]
         self._own_numbers = _numbers(question)
 
-    def check(self, sentence: str) -> Checked:
+    def check(self, sentence: str) -> Sentence:
         """Return a sentence with the passages that it was checked against.
 
         These are the passages that it cites, if they exist. If they do not support it, or it cites
@@ -68,14 +49,16 @@ class Checker:
         """
         text = without_citations(sentence)
         every = range(1, len(self._terms) + 1)
-        cited = tuple(number for number in cited_numbers(sentence) if number in every)
-        found = self._against(text, cited) if cited else Checked(text, (), "none")
+        cited = [number for number in cited_numbers(sentence) if number in every]
+        found = self._against(text, cited)
         if found.support == "full":
             return found
-        others = (self._against(text, (number,)) for number in every)
+        others = (self._against(text, [number]) for number in every)
         return next((each for each in others if each.support == "full"), found)
 
-    def _against(self, text: str, cited: tuple[int, ...]) -> Checked:
+    def _against(self, text: str, cited: list[int]) -> Sentence:
+        if not cited:
+            return Sentence(text=text, citations=[], support="none")
         there = frozenset().union(*(self._terms[number - 1] for number in cited))
         numbers = self._own_numbers.union(*(self._numbers[number - 1] for number in cited))
         wrong = [number for number in sorted(_numbers(text)) if number not in numbers]
@@ -85,46 +68,38 @@ class Checker:
             for name in _NAME.findall(text)
             if not known.issuperset(self._analyzer.query_terms(name))
         ]
-        words = self._words(text)
-        absent = [word for word in words if word not in there]
-        if wrong or len(absent) == len(words):
-            return Checked(text, cited, "none", tuple(dict.fromkeys(wrong or absent)))
-        if len(words) - len(absent) < WORDS * len(words):
-            return Checked(text, cited, "partial", tuple(absent))
-        return Checked(text, cited, "full")
+        words = list(dict.fromkeys(self._analyzer.query_terms(text)))
+        missing = [word for word in words if word not in there]
+        support: Support = "full"
+        if wrong or len(missing) == len(words):
+            support, missing = "none", list(dict.fromkeys(wrong or missing))
+        elif len(words) - len(missing) < WORDS * len(words):
+            support = "partial"
+        else:
+            missing = []
+        return Sentence(text=text, citations=cited, support=support, missing=missing or None)
 
-    def _words(self, text: str) -> list[str]:
-        return list(dict.fromkeys(self._analyzer.query_terms(text)))
+
+async def cited_sentences(parts: AsyncIterable[str]) -> AsyncGenerator[str]:
+    """Yield the sentences of a text that arrives in parts, each with the citations that follow it.
+
+    A sentence is complete once the next one has begun, since citations may follow its end. What a
+    model thinks before its answer is left out.
+    """
+    text = ""
+    async for part in parts:
+        text = _THOUGHT.sub("", text + part)
+        found = _with_citations(text)
+        if len(found) > 1 and not found[-1].startswith("[") and not _thinks(text):
+            for sentence in found[:-1]:
+                yield sentence
+            text = found[-1] + text[len(text.rstrip()) :]
+    for sentence in [] if _thinks(text) else _with_citations(text):
+        yield sentence
 
 
-class SentenceReader:
-    """Cuts a text that arrives in parts into sentences, each with the citations that follow it."""
-
-    def __init__(self) -> None:
-        self._text = ""
-
-    def feed(self, part: str) -> list[str]:
-        """Add a part; return the sentences that are now complete.
-
-        A sentence is complete once the next one has begun, since citations may follow its end.
-        """
-        self._text += part
-        thought, closed, answer = self._text.partition(_THOUGHT[1])
-        if thought.lstrip().startswith(_THOUGHT[0]):
-            self._text = answer if closed else self._text
-        found = _with_citations(self._text)
-        if len(found) < 2 or found[-1].startswith("[") or self._thinks:
-            return []
-        self._text = found[-1] + self._text[len(self._text.rstrip()) :]
-        return found[:-1]
-
-    def rest(self) -> list[str]:
-        """Return the sentences that are left at the end of the text."""
-        return [] if self._thinks else _with_citations(self._text)
-
-    @property
-    def _thinks(self) -> bool:
-        return self._text.lstrip().startswith(_THOUGHT[0])
+def _thinks(text: str) -> bool:
+    return text.lstrip().startswith("<think>")
 
 
 def _with_citations(text: str) -> list[str]:

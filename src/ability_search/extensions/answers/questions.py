@@ -11,6 +11,8 @@ from ability_search.search.response import Hit
 from ability_search.tools.inputs import QueryInput
 from ability_search.wire import NonBlank, Result
 
+Support = Literal["full", "partial", "none"]
+
 
 class AskInput(QueryInput):
     """Input of a question: options of search-query for its passages, and the language model."""
@@ -31,7 +33,7 @@ class Sentence(Result):
 
     text: str = Field(description="The sentence without its citations.")
     citations: list[int] = Field(description="Numbers of its passages, from 1.")
-    support: Literal["full", "partial", "none"] = Field(
+    support: Support = Field(
         description="full: numbers, names and most words are in these passages; partial: too few"
         " words are; none: no word, or a number or a name is not; the answer leaves it out."
     )

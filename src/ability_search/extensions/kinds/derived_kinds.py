@@ -155,12 +155,9 @@ class KindDerivation:
     def _prepared_kinds(
         self, prepared: Prepared, kinds: Sequence[str], answers: dict[str, list[Statement]]
     ) -> list[Prepared]:
-        found = []
-        for kind in kinds:
-            statements = answers.get(kind) or extracted(kind, prepared.document, prepared.passages)
-            if statements:
-                found.append(self._prepared_kind(prepared, kind, statements))
-        return found
+        document, passages = prepared.document, prepared.passages
+        made = {kind: answers.get(kind) or extracted(kind, document, passages) for kind in kinds}
+        return [self._prepared_kind(prepared, kind, said) for kind, said in made.items() if said]
 
     def _prepared_kind(
         self, prepared: Prepared, kind: str, statements: Sequence[Statement]
@@ -178,7 +175,6 @@ class KindDerivation:
             file=False,
             file_hash=None,
             generated=True,
-            created_at=whole.created_at,
         )
         return analyzed(
             document,

@@ -70,11 +70,11 @@ def keywords(text: str, *, most: int = 12) -> list[str]:
         text: Any text; only its first 50,000 characters are analyzed.
         most: Maximum number of keyphrases.
     """
-    runs = list(_runs(text[:_MOST_CHARACTERS]))
     written: dict[Phrase, str] = {}
     frequency: Counter[Phrase] = Counter()
     whole: set[Phrase] = set()
-    for units, shown, limit in runs:
+    for shown, limit in _runs(text[:_MOST_CHARACTERS]):
+        units = tuple(map(str.casefold, shown))
         if len(units) <= _LONGEST_WHOLE:
             whole.add(units)
         for start in range(len(units)):
@@ -114,8 +114,8 @@ def _c_values(candidates: Mapping[Phrase, int]) -> dict[Phrase, float]:
     }
 
 
-def _runs(text: str) -> Iterator[tuple[Phrase, Sequence[str], int]]:
-    """Yield runs of units: case-folded, as written, and the maximum units of a phrase."""
+def _runs(text: str) -> Iterator[tuple[Sequence[str], int]]:
+    """Yield runs of units as written, each with the maximum units of a phrase."""
     letters = zip(text, classify(text), strict=True)
     classes = "".join(" " if _is_hiragana(char) else letter for char, letter in letters)
     units: list[str] = []
@@ -124,18 +124,16 @@ def _runs(text: str) -> Iterator[tuple[Phrase, Sequence[str], int]]:
         shown = text[match.start() : match.end()]
         kind = _MOST_WORDS if match["word"] else _MOST_UNITS_UNSPACED
         gap = text[end : match.start()]
-        if units and (kind != limit or gap.strip(" \t") or gap.count("\n")):
-            yield tuple(map(str.casefold, units)), units, limit
+        separates = _separates(shown)
+        if units and (separates or kind != limit or gap.strip(" \t") or gap.count("\n")):
+            yield units, limit
             units = []
         end = match.end()
-        if not _separates(shown):
+        if not separates:
             limit = kind
             units.append(shown)
-        elif units:
-            yield tuple(map(str.casefold, units)), units, limit
-            units = []
     if units:
-        yield tuple(map(str.casefold, units)), units, limit
+        yield units, limit
 
 
 def _is_hiragana(char: str) -> bool:

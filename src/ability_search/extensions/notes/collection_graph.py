@@ -10,7 +10,7 @@ from itertools import combinations, pairwise
 import numpy as np
 from scipy import sparse
 
-from ability_search.extensions.notes.graph_analysis import ChunkVector
+from ability_search.extensions.notes.graph_analysis import NoteChunk
 from ability_search.extensions.notes.vector_measures import Nearest, neighbour_graph
 from ability_search.store.records import SourceRecord
 
@@ -43,7 +43,7 @@ class CollectionGraph:
 
 
 def collection_graph(
-    chunks: Sequence[ChunkVector], sources: Iterable[SourceRecord], neighbours: Nearest
+    chunks: Sequence[NoteChunk], sources: Iterable[SourceRecord], neighbours: Nearest
 ) -> CollectionGraph:
     """Return the graph of chunks.
 
@@ -132,7 +132,7 @@ def _common(groups: Iterable[Sequence[int]], weight: float) -> Iterator[Edge]:
                 yield from ((start, end, weight) for start, end in ends)
 
 
-def _order(chunks: Sequence[ChunkVector]) -> Iterator[Edge]:
+def _order(chunks: Sequence[NoteChunk]) -> Iterator[Edge]:
     ordered = sorted(
         range(len(chunks)), key=lambda place: (chunks[place].source, chunks[place].chunk_index)
     )

@@ -10,15 +10,14 @@ import numpy.typing as npt
 
 from ability_search.extensions.notes.collection_graph import CollectionGraph, collection_graph
 from ability_search.extensions.notes.graph_analysis import (
-    ChunkVector,
     ComponentSize,
     Drawing,
     DrawnChunk,
     DrawnEdge,
     GraphAnalysis,
-    NoveltySpectrum,
+    NoteChunk,
     RankedChunk,
-    Spectrum,
+    six_digits,
 )
 from ability_search.extensions.notes.graph_measures import (
     Floats,
@@ -44,7 +43,7 @@ _HUBS = 0.1
 
 
 def measure(
-    chunks: Sequence[ChunkVector],
+    chunks: Sequence[NoteChunk],
     vectors: Vectors,
     sources: Iterable[SourceRecord],
     revision: int = 0,
@@ -62,13 +61,13 @@ def measure(
     rank = pagerank(graph.directed)
     labels = components(graph.undirected)
     largest = np.flatnonzero(labels == 0)
-    weakest = fiedler(graph.undirected[largest][:, largest])
+    weakest, spectrum = fiedler(graph.undirected[largest][:, largest])
     sides = np.zeros(len(chunks), dtype=np.int64)
-    sides[largest] = np.where(weakest.vector < 0, -1, 1)
+    sides[largest] = np.where(weakest < 0, -1, 1)
     distance = np.zeros(len(chunks))
-    distance[largest] = np.abs(weakest.vector)
+    distance[largest] = np.abs(weakest)
     between = betweenness(graph.undirected)
-    new = novelty(vectors)
+    new, noise = novelty(vectors)
     surprise = surprisal(neighbours)
     degrees = np.diff(graph.undirected.indptr)
     hubs = np.argsort(-degrees, kind="stable")[: max(_LISTED, round(_HUBS * len(chunks)))]
@@ -81,31 +80,22 @@ def measure(
         edges={name: kind.nnz // 2 for name, kind in graph.kinds.items()},
         components=_sizes(labels),
         isolated=listed(surprise, np.flatnonzero(degrees == 0)),
-        spectrum=Spectrum(
-            chunks=len(largest),
-            gap=_rounded(weakest.gap),
-            converged=weakest.converged,
-            sides=[int((sides > 0).sum()), int((sides < 0).sum())],
-        ),
+        spectrum=spectrum,
         central=listed(rank, everything),
         bridges=listed(between, np.flatnonzero(between > 0)),
         hubs=listed(entropy, hubs[entropy[hubs] > 0]),
         boundary=listed(distance, largest if len(largest) > 1 else [], ascending=True),
-        novelty=NoveltySpectrum(
-            variance=_rounded(new.variance),
-            edge=_rounded(new.edge),
-            outliers=[_rounded(each) for each in new.outliers],
-        ),
-        novel=listed(new.scores, np.flatnonzero(new.scores > 0)),
+        novelty=noise,
+        novel=listed(new, np.flatnonzero(new > 0)),
         surprising=listed(surprise, everything),
         drawing=_drawing(chunks, vectors, graph, rank, labels, sides),
         took_ms=0.0,
     )
-    return analysis, _scores(chunks, _percentiles(rank), new.scores)
+    return analysis, _scores(chunks, _percentiles(rank), new)
 
 
 def _ranked(
-    chunks: Sequence[ChunkVector],
+    chunks: Sequence[NoteChunk],
     values: Floats,
     among: npt.ArrayLike,
     *,
@@ -119,7 +109,7 @@ def _ranked(
             chunk_id=chunks[place].chunk_id,
             source=chunks[place].source,
             title=chunks[place].title,
-            value=_rounded(values[place]),
+            value=six_digits(values[place]),
         )
         for place in places[np.argsort(keys, kind="stable")[:_LISTED]].tolist()
     ]
@@ -142,7 +132,7 @@ def _percentiles(values: Floats) -> Floats:
 
 
 def _drawing(
-    chunks: Sequence[ChunkVector],
+    chunks: Sequence[NoteChunk],
     vectors: Vectors,
     graph: CollectionGraph,
     rank: Floats,
@@ -181,12 +171,8 @@ def _drawing(
     )
 
 
-def _scores(chunks: Sequence[ChunkVector], centrality: Floats, novelty: Floats) -> list[Patch]:
+def _scores(chunks: Sequence[NoteChunk], centrality: Floats, novelty: Floats) -> list[Patch]:
     return [
         Patch(chunk.chunk_id, {"centrality": round(share, 4), "novelty": round(score, 4)})
         for chunk, share, score in zip(chunks, centrality.tolist(), novelty.tolist(), strict=True)
     ]
-
-
-def _rounded(value: float) -> float:
-    return float(f"{value:.6g}")

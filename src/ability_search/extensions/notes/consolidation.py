@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -28,8 +28,11 @@ from ability_search.extensions.notes.contradictions import (
     same_facts,
     shared_words,
 )
+from ability_search.extensions.notes.graph_analysis import NoteChunk
 from ability_search.extensions.understanding.periods import iso_day
 from ability_search.extensions.understanding.written_dates import written_periods
+from ability_search.store.records import SourceRecord
+from ability_search.wire import Result
 
 if TYPE_CHECKING:  # it loads scipy, which workers may be without
     from ability_search.extensions.notes.vector_measures import Nearest
@@ -68,38 +71,8 @@ _ENDS = re.compile(
 
 Pair = tuple[int, int, float]
 """Places of two chunks of different notes, the smaller first, and their cosine."""
-
-
-@dataclass(frozen=True, slots=True)
-class Note:
-    """A document."""
-
-    source: str
-    day: int
-    """Day of its metadata, or on which it was stored."""
-    metadata: Mapping[str, Any] = field(default_factory=dict)
-    links: frozenset[tuple[str, str]] = frozenset()
-    """Target and kind of each link."""
-
-
-@dataclass(frozen=True, slots=True)
-class NoteChunk:
-    """A chunk of a note."""
-
-    note: Note
-    chunk_id: str
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class Suspected:
-    """Two chunks on one topic, of different notes, that may contradict each other."""
-
-    new: NoteChunk
-    old: NoteChunk
-    cosine: float
-    found: Contradiction | None
-    """The contradiction that a rule found."""
+Notes = Mapping[str, SourceRecord]
+"""The notes by source."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,30 +84,28 @@ class Comparison:
     pairs: Sequence[Pair]
     """Pairs of neighbours without those of duplicates, the most similar first."""
 
-    def suspected(self, *, limit: int) -> list[Suspected]:
+    def suspected(self, *, limit: int) -> list[ContradictingNotes]:
         """Return pairs that may contradict: those that a rule found first, then by cosine.
 
         Args:
             limit: Maximum number of those that no rule found.
         """
-        found: list[Suspected] = []
-        others: list[Suspected] = []
+        found: list[ContradictingNotes] = []
+        others: list[ContradictingNotes] = []
         for one, other, cosine in self.pairs[:COMPARED]:
-            new, old = sorted(
-                (self.chunks[one], self.chunks[other]),
-                key=lambda e: (e.note.day, e.note.source),
-                reverse=True,
+            old, new = sorted(
+                (self.chunks[one], self.chunks[other]), key=lambda each: (each.day, each.source)
             )
             contradiction = find_contradiction(new.text, old.text)
-            pair = Suspected(new, old, cosine, contradiction)
             if contradiction is not None:
-                found.append(pair)
+                found.append(_contradicting(new, old, cosine, contradiction))
             elif len(others) < limit and shared_words(new.text, old.text) >= SHARED_WORDS:
-                others.append(pair)
+                others.append(_contradicting(new, old, cosine, None))
         return [*found, *others]
 
     def report(
         self,
+        notes: Notes,
         contradictions: Sequence[ContradictingNotes],
         *,
         today: int,
@@ -143,28 +114,28 @@ class Comparison:
         """Return all findings.
 
         Args:
+            notes: The notes of these chunks, and others.
             contradictions: The contradictions.
             today: Day from which a date is past.
             revision: Revision of the collection.
         """
-        notes = {each.note.source: each.note for each in self.chunks}
-        stale = [*_superseded(notes, contradictions), *_expired(self.chunks, today)]
+        days = {each.source: each.day for each in self.chunks}
+        compared = {source: notes[source] for source in days}
+        stale = [*_superseded(days, contradictions), *_expired(self.chunks, compared, today)]
         related = _related(self.chunks, self.pairs)
-        links = list(_links(notes, self.duplicates, contradictions, related))
+        links = list(_links(compared, self.duplicates, contradictions, related))
+        lists: dict[str, Sequence[Result]] = {
+            "duplicates": self.duplicates,
+            "contradictions": contradictions,
+            "stale": stale,
+            "links": links,
+        }
         return Consolidation(
-            notes=len(notes),
+            notes=len(days),
             chunks=len(self.chunks),
             revision=revision,
-            counts={
-                "duplicates": len(self.duplicates),
-                "contradictions": len(contradictions),
-                "stale": len(stale),
-                "links": len(links),
-            },
-            duplicates=list(self.duplicates),
-            contradictions=list(contradictions),
-            stale=stale,
-            links=links,
+            counts={name: len(found) for name, found in lists.items()},
+            **lists,
         )
 
 
@@ -179,24 +150,31 @@ def compare(chunks: Sequence[NoteChunk], vectors: Vector, neighbours: Nearest) -
     pairs = sorted(_pairs(neighbours), key=lambda pair: (-pair[2], pair[0], pair[1]))
     duplicates = _duplicates(chunks, vectors, pairs)
     aside = {each.source for each in duplicates}
-    indexed = [each.note.source not in aside for each in chunks]
+    indexed = [each.source not in aside for each in chunks]
     return Comparison(chunks, duplicates, [p for p in pairs if indexed[p[0]] and indexed[p[1]]])
 
 
-def contradicting(pair: Suspected, *, by_model: bool) -> ContradictingNotes:
-    """Return two chunks that contradict each other, as a rule or a language model says."""
-    found = pair.found
+def named_days(metadata: Mapping[str, Any], names: Iterable[str]) -> Iterator[int]:
+    """Yield the last days of the dates in some fields of metadata."""
+    for name in names:
+        for written in written_periods(str(metadata.get(name, ""))[:40]):
+            if written.period.last is not None:
+                yield written.period.last
+
+
+def _contradicting(
+    new: NoteChunk, old: NoteChunk, cosine: float, found: Contradiction | None
+) -> ContradictingNotes:
     return ContradictingNotes(
-        source=pair.new.note.source,
-        other=pair.old.note.source,
-        chunk_id=pair.new.chunk_id,
-        other_chunk_id=pair.old.chunk_id,
-        rule=None if found is None else found.rule,
-        judge="chat" if by_model else "rules",
-        statement=pair.new.text[:MOST_STATED] if found is None else found.one,
-        other_statement=pair.old.text[:MOST_STATED] if found is None else found.other,
-        differing=None if found is None else list(found.differing),
-        cosine=pair.cosine,
+        source=new.source,
+        other=old.source,
+        chunk_id=new.chunk_id,
+        other_chunk_id=old.chunk_id,
+        rule=found and found.rule,
+        statement=found.one if found else new.text[:MOST_STATED],
+        other_statement=found.other if found else old.text[:MOST_STATED],
+        differing=list(found.differing) if found else None,
+        cosine=cosine,
     )
 
 
@@ -218,15 +196,15 @@ def _duplicates(
     """Return the duplicates; each is one of the note that is kept, which is none itself."""
     own: defaultdict[str, list[int]] = defaultdict(list)
     for place, each in enumerate(chunks):
-        own[each.note.source].append(place)
+        own[each.source].append(place)
     lengths = {source: sum(len(chunks[n].text) for n in own[source]) for source in own}
     group = {source: source for source in own}
 
     def preference(source: str) -> tuple[int, int, str]:
-        return -lengths[source], -chunks[own[source][0]].note.day, source
+        return -lengths[source], -chunks[own[source][0]].day, source
 
     similar = dict.fromkeys(
-        frozenset((chunks[one].note.source, chunks[other].note.source))
+        frozenset((chunks[one].source, chunks[other].source))
         for one, other, cosine in pairs
         if cosine >= DUPLICATE
     )
@@ -267,20 +245,19 @@ def _repeated(
         return None
     least = float(np.where(match, cosines, 0).max(axis=1).min())
     return Duplicate(
-        source=chunks[own[0]].note.source,
-        kept=chunks[kept[0]].note.source,
+        source=chunks[own[0]].source,
+        kept=chunks[kept[0]].source,
         cosine=round(min(least, 1.0), 4),
         share=round(share, 4),
     )
 
 
 def _superseded(
-    notes: Mapping[str, Note], contradictions: Sequence[ContradictingNotes]
+    days: Mapping[str, int], contradictions: Sequence[ContradictingNotes]
 ) -> Iterator[StaleNote]:
     seen: set[str] = set()
     for each in contradictions:
-        older = notes[each.other].day < notes[each.source].day
-        if older and each.other_chunk_id not in seen:
+        if days[each.other] < days[each.source] and each.other_chunk_id not in seen:
             seen.add(each.other_chunk_id)
             yield StaleNote(
                 source=each.other,
@@ -290,25 +267,21 @@ def _superseded(
             )
 
 
-def _expired(chunks: Sequence[NoteChunk], today: int) -> Iterator[StaleNote]:
+def _expired(chunks: Sequence[NoteChunk], notes: Notes, today: int) -> Iterator[StaleNote]:
     """Yield the notes that expired as their metadata say, and else the chunks that say so."""
-    ends: dict[str, int | None] = {}
-    for each in chunks:
-        source, chunk_id, last = each.note.source, None, None
-        if source not in ends:
-            last = ends[source] = max(_ends_of_note(each.note), default=None)
-        if ends[source] is None:
-            last, chunk_id = max(_ends(each.text), default=None), each.chunk_id
+    ends = {
+        source: max(named_days(note.metadata, _EXPIRY), default=None)
+        for source, note in notes.items()
+    }
+    for source, last in ends.items():
         if last is not None and last < today:
-            yield StaleNote(source=source, chunk_id=chunk_id, reason="expired", date=iso_day(last))
-
-
-def _ends_of_note(note: Note) -> Iterator[int]:
-    """Yield the last days on which a note is valid, as its metadata say."""
-    for name in _EXPIRY:
-        for written in written_periods(str(note.metadata.get(name, ""))[:40]):
-            if written.period.last is not None:
-                yield written.period.last
+            yield StaleNote(source=source, reason="expired", date=iso_day(last))
+    for each in chunks:
+        last = max(_ends(each.text), default=today) if ends[each.source] is None else today
+        if last < today:
+            yield StaleNote(
+                source=each.source, chunk_id=each.chunk_id, reason="expired", date=iso_day(last)
+            )
 
 
 def _ends(text: str) -> Iterator[int]:
@@ -324,19 +297,23 @@ def _related(chunks: Sequence[NoteChunk], pairs: Sequence[Pair]) -> dict[tuple[s
     found: dict[tuple[str, str], float] = {}
     for one, other, cosine in pairs:
         if cosine >= RELATED:
-            source, target = sorted((chunks[one].note.source, chunks[other].note.source))
+            source, target = sorted((chunks[one].source, chunks[other].source))
             found.setdefault((source, target), cosine)
     return found
 
 
 def _links(
-    notes: Mapping[str, Note],
+    notes: Notes,
     duplicates: Sequence[Duplicate],
     contradictions: Sequence[ContradictingNotes],
     related: Mapping[tuple[str, str], float],
 ) -> Iterator[NoteLink]:
     """Yield the links that the notes do not have yet, in either direction."""
-    known = {(note.source, *link) for note in notes.values() for link in note.links}
+    known = {
+        (source, str(link["target"]), str(link["kind"]))
+        for source, note in notes.items()
+        for link in note.links
+    }
     linked = {frozenset((each.source, each.kept)) for each in duplicates}
     for link in (*_named_links(notes), *_contradiction_links(contradictions)):
         ends = (link.source, link.target), (link.target, link.source)
@@ -354,7 +331,7 @@ def _links(
             yield _link(source, target, RELATED_TO, cosine, f"cosine {cosine:.2f}")
 
 
-def _named_links(notes: Mapping[str, Note]) -> Iterator[NoteLink]:
+def _named_links(notes: Notes) -> Iterator[NoteLink]:
     """Yield the links to the notes that the metadata of others names."""
     for note in notes.values():
         for name, kind in _NAMED.items():

@@ -8,31 +8,28 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from ability_search.collection import Collection
-from ability_search.config.model_settings import Kinds
 from ability_search.documents import Vector
 from ability_search.extensions.notes.consolidation import (
     COMPARED,
     NEIGHBOURS,
     Comparison,
-    Note,
-    NoteChunk,
-    Suspected,
     compare,
+    named_days,
 )
-from ability_search.extensions.notes.consolidation_report import Consolidation, Judge, NoteLink
-from ability_search.extensions.notes.contradiction_judge import (
-    PAIRS,
-    Judgement,
-    judge_by_model,
-    judge_by_rules,
+from ability_search.extensions.notes.consolidation_report import (
+    Consolidation,
+    ContradictingNotes,
+    Judge,
 )
-from ability_search.extensions.notes.graph_analysis import ChunkVector
+from ability_search.extensions.notes.contradiction_judge import PAIRS, Judgement, judge_by_model
+from ability_search.extensions.notes.graph_analysis import NoteChunk
 from ability_search.extensions.notes.graph_analyzer import (
     check_analysable,
     read_chunks,
@@ -41,224 +38,147 @@ from ability_search.extensions.notes.graph_analyzer import (
 from ability_search.extensions.notes.note_links import (
     APPLIED_AT,
     DUPLICATE_OF,
-    LinkedNote,
-    NoteLinks,
-    read_sources,
+    Note,
+    read_notes,
+    write_notes,
 )
 from ability_search.extensions.understanding.periods import day_of
-from ability_search.extensions.understanding.written_dates import written_periods
 from ability_search.index.index_calls import Progress, Report
-from ability_search.ports import Chat
-from ability_search.store.pages import read_all
-from ability_search.store.port import Store
+from ability_search.index.index_ports import IndexPorts
 from ability_search.store.records import SourceRecord
-from ability_search.store.registry import Registry
-from ability_search.store.values import Chunks, Columns, Read
 
-_PAGE = 200
-"""Texts read at a time."""
 _TIMES = ("time", "date", "timestamp", "updated_at", "updatedAt", "created_at", "createdAt")
 """Fields of metadata with the time of a note."""
 
 
-class Consolidator:
-    """Consolidates collections.
+async def consolidate(
+    ports: IndexPorts,
+    collection: Collection,
+    report: Report,
+    *,
+    judge: Judge = "rules",
+    apply: bool = False,
+    undo: bool = False,
+) -> Consolidation:
+    """Compare the notes of a collection; change them only if asked to.
 
     Args:
-        store: The store of the collections.
-        registry: Learns the records of changed collections.
-        chat: The language model that judges contradictions.
-        settings: Its model and timeout.
-        now: The clock, in epoch milliseconds.
+        ports: The store, the registry, the language model and the clock.
+        collection: The collection.
+        report: Receives the progress.
+        judge: Who decides on contradictions.
+        apply: Set duplicates aside, and add the missing links.
+        undo: First take back what the last ``apply`` changed and is still as it left it.
+
+    Raises:
+        InvalidInput: if the extra ``analysis`` is not installed.
+        TooLarge: if it has too many chunks.
+        GenerationGone: if it is rebuilt or deleted meanwhile.
+        Busy: if others change the same notes meanwhile. A second call completes the rest.
     """
+    started = time.perf_counter()
+    check_analysable(collection, "notes-consolidate")
+    notes = await read_notes(ports.store, collection)
+    undone = applied = 0
+    if undo:
+        await report_progress(report, collection, 0, "undoing")
+        undone = await write_notes(ports, collection, notes, _without_last(notes))
+        notes = await read_notes(ports.store, collection)
+    records = {source: note.record for source, note in notes.items()}
+    found = await _findings(ports, collection, records, judge, report)
+    if apply:
+        await report_progress(report, collection, collection.chunks, "applying")
+        added = _added(notes, found, ports.now())
+        applied = await write_notes(ports, collection, notes, added)
+    took = round(1e3 * (time.perf_counter() - started), 1)
+    return found.model_copy(update={"applied": applied, "undone": undone, "took_ms": took})
 
-    def __init__(
-        self,
-        store: Store,
-        registry: Registry,
-        chat: Chat,
-        settings: Kinds,
-        now: Callable[[], int],
-    ) -> None:
-        self._store = store
-        self._chat = chat
-        self._settings = settings
-        self._links = NoteLinks(store, registry)
-        self._now = now
 
-    async def consolidate(
-        self,
-        collection: Collection,
-        report: Report,
-        *,
-        judge: Judge = "rules",
-        apply: bool = False,
-        undo: bool = False,
-    ) -> Consolidation:
-        """Compare the notes of a collection; change them only if asked to.
-
-        Args:
-            collection: The collection.
-            report: Receives the progress.
-            judge: Who decides on contradictions.
-            apply: Set duplicates aside, and add the missing links.
-            undo: First take back what the last ``apply`` changed and is still as it left it.
-
-        Raises:
-            InvalidInput: if the extra ``analysis`` is not installed.
-            TooLarge: if it has too many chunks.
-            GenerationGone: if it is rebuilt or deleted meanwhile.
-            Busy: if others change the same notes meanwhile. A second call completes the rest.
-        """
-        started = time.perf_counter()
-        check_analysable(collection, "notes-consolidate")
-        sources, linked = await self._read(collection)
-        undone = 0
-        if undo:
-            await report_progress(report, collection, 0, "undoing")
-            undone = await self._links.write(collection, sources, linked, _without_last(linked))
-            sources, linked = await self._read(collection)
-        found = await self._found(collection, sources, judge, report)
-        applied = 0
-        if apply:
-            await report_progress(report, collection, collection.chunks, "applying")
-            added = _added(sources, linked, found, self._now())
-            applied = await self._links.write(collection, sources, linked, added)
-        took = round(1e3 * (time.perf_counter() - started), 1)
-        return found.model_copy(update={"applied": applied, "undone": undone, "took_ms": took})
-
-    async def _found(
-        self, collection: Collection, sources: Sequence[SourceRecord], judge: Judge, report: Report
-    ) -> Consolidation:
-        """Return the report on the notes as they are."""
-        chunks, vectors = await read_chunks(self._store, collection, report)
-        texts = await self._texts(collection, chunks)
-        await report_progress(report, collection, len(chunks), "comparing")
-        today = day_of(self._now())
-        further = PAIRS if judge == "chat" else 0
-        compared, suspected = await asyncio.to_thread(
-            _compared, chunks, vectors, sources, texts, further
-        )
-        judgement = await self._judged(collection, suspected, judge, report)
-        found = await asyncio.to_thread(
-            compared.report,
-            judgement.contradictions,
-            today=today,
-            revision=collection.revision,
-        )
-        warnings = judgement.warnings
-        if len(compared.pairs) > COMPARED:
-            warnings += [
-                f"the {COMPARED:,} most similar of {len(compared.pairs):,} pairs of chunks were"
-                " compared for contradictions"
-            ]
-        return found.model_copy(update={"judged": judgement.judged, "warnings": warnings or None})
-
-    async def _judged(
-        self, collection: Collection, pairs: Sequence[Suspected], judge: Judge, report: Report
-    ) -> Judgement:
-        if judge == "rules":
-            return judge_by_rules(pairs)
+async def _findings(
+    ports: IndexPorts,
+    collection: Collection,
+    notes: Mapping[str, SourceRecord],
+    judge: Judge,
+    report: Report,
+) -> Consolidation:
+    """Return the report on the notes as they are."""
+    chunks, vectors = await read_chunks(ports.store, collection, report, texts=True)
+    await report_progress(report, collection, len(chunks), "comparing")
+    further = PAIRS if judge == "chat" else 0
+    compared, suspected = await asyncio.to_thread(_compared, chunks, vectors, notes, further)
+    judgement = Judgement(suspected, 0, [])
+    if judge == "chat":
 
         async def judged(count: int) -> None:
-            await report(Progress(collection.public_name, count, len(pairs), "judging"))
+            await report(Progress(collection.public_name, count, len(suspected), "judging"))
 
         await judged(0)
-        return await judge_by_model(pairs, self._chat, self._settings, judged)
+        by_id = {each.chunk_id: each for each in compared.chunks}
+        settings = ports.settings.kinds
+        judgement = await judge_by_model(suspected, by_id, ports.chat, settings, judged)
+    warnings = judgement.warnings
+    if len(compared.pairs) > COMPARED:
+        warnings += [
+            f"the {COMPARED:,} most similar of {len(compared.pairs):,} pairs of chunks were"
+            " compared for contradictions"
+        ]
+    found = await asyncio.to_thread(
+        compared.report,
+        notes,
+        judgement.contradictions,
+        today=day_of(ports.now()),
+        revision=collection.revision,
+    )
+    return found.model_copy(update={"judged": judgement.judged, "warnings": warnings or None})
 
-    async def _read(
-        self, collection: Collection
-    ) -> tuple[list[SourceRecord], dict[str, LinkedNote]]:
-        sources = await read_sources(self._store, collection)
-        return sources, await self._links.read(collection, sources)
 
-    async def _texts(self, collection: Collection, chunks: Sequence[ChunkVector]) -> dict[str, str]:
-        """Return the texts of chunks by chunkId."""
-        wanted = [each.chunk_id for each in chunks]
-        found: dict[str, str] = {}
-        for begin in range(0, len(wanted), _PAGE):
-            page = wanted[begin : begin + _PAGE]
-            ask = Read(Chunks(ids=page), collection, Columns(("chunk_id", "content")))
-            rows = await read_all(self._store, ask)
-            found.update({row["chunk_id"]: row["content"] for row in rows})
-        return found
-
-
-def _without_last(linked: Mapping[str, LinkedNote]) -> dict[str, LinkedNote]:
+def _without_last(notes: Mapping[str, Note]) -> dict[str, Note]:
     """Return the notes with links that were added last, without these."""
-    times = (link.get(APPLIED_AT, 0) for note in linked.values() for link in note.links)
+    times = (link.get(APPLIED_AT, 0) for note in notes.values() for link in note.record.links)
     last = max(times, default=0)
     changes = {}
-    for source, note in linked.items():
-        taken = [link["kind"] for link in note.links if link.get(APPLIED_AT) == last]
+    for source, note in notes.items():
+        taken = [link["kind"] for link in note.record.links if link.get(APPLIED_AT) == last]
         if taken:
             kept = None if DUPLICATE_OF in taken else note.kept
-            left = tuple(link for link in note.links if link.get(APPLIED_AT) != last)
-            changes[source] = LinkedNote(left, kept)
+            left = [link for link in note.record.links if link.get(APPLIED_AT) != last]
+            changes[source] = note.linked(left, kept)
     return changes
 
 
-def _added(
-    sources: Iterable[SourceRecord],
-    linked: Mapping[str, LinkedNote],
-    found: Consolidation,
-    now: int,
-) -> dict[str, LinkedNote]:
+def _added(notes: Mapping[str, Note], found: Consolidation, now: int) -> dict[str, Note]:
     """Return the notes that miss links, with these."""
     new: defaultdict[str, list[Mapping[str, Any]]] = defaultdict(list)
-    kept = {source: note.kept for source, note in linked.items()}
-    kept |= {each.source: each.kept for each in found.duplicates}
-    links = [
-        *found.links,
-        *(
-            NoteLink(source=e.source, target=e.kept, kind=DUPLICATE_OF, weight=e.cosine, reason="")
-            for e in found.duplicates
-        ),
-    ]
-    for each in links:
-        link = each.model_dump(include={"target", "kind", "weight"})
-        new[each.source].append({**link, APPLIED_AT: now})
-    stored = {each.source: each.links for each in sources}
+    kept = {source: note.kept for source, note in notes.items()}
+    for link in found.links:
+        wanted = link.model_dump(include={"target", "kind", "weight"})
+        new[link.source].append({**wanted, APPLIED_AT: now})
+    for note in found.duplicates:
+        kept[note.source] = note.kept
+        aside = {"target": note.kept, "kind": DUPLICATE_OF, "weight": note.cosine}
+        new[note.source].append({**aside, APPLIED_AT: now})
     return {
-        source: LinkedNote((*stored[source], *own), kept.get(source)) for source, own in new.items()
+        source: notes[source].linked([*notes[source].record.links, *links], kept[source])
+        for source, links in new.items()
     }
 
 
 def _compared(
-    chunks: Sequence[ChunkVector],
+    chunks: Sequence[NoteChunk],
     vectors: Vector,
-    sources: Sequence[SourceRecord],
-    texts: Mapping[str, str],
+    notes: Mapping[str, SourceRecord],
     further: int,
-) -> tuple[Comparison, list[Suspected]]:
+) -> tuple[Comparison, list[ContradictingNotes]]:
     """Compare in a thread; loading scipy takes a moment too, and workers may be without it."""
     from ability_search.extensions.notes.vector_measures import nearest
 
-    notes = {
-        each.source: Note(
-            source=each.source,
-            day=_day(each),
-            metadata=each.metadata,
-            links=frozenset((str(e["target"]), str(e["kind"])) for e in each.links),
-        )
-        for each in sources
+    places = [place for place, each in enumerate(chunks) if each.source in notes]
+    days = {
+        source: next(named_days(each.metadata, _TIMES), day_of(each.indexed_at))
+        for source, each in notes.items()
     }
-    places = [n for n, e in enumerate(chunks) if e.chunk_id in texts and e.source in notes]
-    own = [
-        NoteChunk(notes[each.source], each.chunk_id, texts[each.chunk_id])
-        for each in (chunks[place] for place in places)
-    ]
-    _, groups = np.unique([each.note.source for each in own], return_inverse=True)
+    own = [replace(chunks[place], day=days[chunks[place].source]) for place in places]
+    _, groups = np.unique([each.source for each in own], return_inverse=True)
     vectors = vectors[places]
     found = compare(own, vectors, nearest(vectors, limit=NEIGHBOURS, groups=groups))
     return found, found.suspected(limit=further)
-
-
-def _day(record: SourceRecord) -> int:
-    """Return the day of the time in the metadata of a note, or else on which it was stored."""
-    for name in _TIMES:
-        value = record.metadata.get(name)
-        for written in written_periods(value[:40]) if isinstance(value, str) else ():
-            if written.period.last is not None:
-                return written.period.last
-    return day_of(record.indexed_at)

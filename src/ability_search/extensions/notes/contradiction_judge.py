@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 import re
 import secrets
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Final
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Final, NamedTuple
 
 from ability_search.config.model_settings import Kinds
 from ability_search.errors import ChatUnavailable, first_failure
-from ability_search.extensions.notes.consolidation import Suspected, contradicting
 from ability_search.extensions.notes.consolidation_report import ContradictingNotes
+from ability_search.extensions.notes.graph_analysis import NoteChunk
 from ability_search.extensions.understanding.periods import iso_day
 from ability_search.ports import Chat
 
@@ -36,28 +35,20 @@ _VERDICT_CHARACTERS = 32
 _VERDICT = re.compile(r"\W*+(?:(?:the )?answer(?: is)?\b\W*+)?(yes|no)\b", re.IGNORECASE)
 
 
-@dataclass(slots=True)
-class Judgement:
-    """Contradictions among pairs of notes, and who decided on them.
+class Judgement(NamedTuple):
+    """Contradictions among pairs of notes, and who decided on them."""
 
-    Attributes:
-        contradictions: Those that the model found, and those of the rules that it did not judge.
-        judged: Number of pairs that the model judged.
-        warnings: Why the model did not judge the others.
-    """
-
-    contradictions: list[ContradictingNotes] = field(default_factory=list)
-    judged: int = 0
-    warnings: list[str] = field(default_factory=list)
-
-
-def judge_by_rules(pairs: Sequence[Suspected]) -> Judgement:
-    """Return the contradictions that the rules found."""
-    return Judgement([contradicting(pair, by_model=False) for pair in pairs if pair.found])
+    contradictions: list[ContradictingNotes]
+    """Those that the model found, and those of the rules that it did not judge."""
+    judged: int
+    """Number of pairs that the model judged."""
+    warnings: list[str]
+    """Why the model did not judge the others."""
 
 
 async def judge_by_model(
-    pairs: Sequence[Suspected],
+    pairs: Sequence[ContradictingNotes],
+    chunks: Mapping[str, NoteChunk],
     chat: Chat,
     settings: Kinds,
     judged: Callable[[int], Awaitable[None]],
@@ -68,7 +59,8 @@ async def judge_by_model(
     all that are left after :data:`FAILURES` failures in a row.
 
     Args:
-        pairs: The pairs.
+        pairs: The pairs; one without a rule is no contradiction unless the model says so.
+        chunks: Their chunks by chunkId.
         chat: The language model.
         settings: Its name and timeout.
         judged: Receives the number of pairs so far.
@@ -78,13 +70,15 @@ async def judge_by_model(
     # One for all pairs: servers reuse their state after a beginning that requests have in common.
     boundary = secrets.token_hex(8)
     asked = failures = 0
-    problem = ""
+    problem = "the language model answered neither YES nor NO"
 
     async def judge_in_turn() -> None:
         nonlocal asked, failures, problem
         for place in left:
+            each = pairs[place]
+            notes = chunks[each.other_chunk_id], chunks[each.chunk_id]
             try:
-                verdicts[place] = await _verdict(pairs[place], boundary, chat, settings)
+                verdicts[place] = await _verdict(notes, boundary, chat, settings)
                 failures = 0
             except ChatUnavailable as exc:
                 problem = f"{exc}. {exc.hint}"
@@ -102,28 +96,22 @@ async def judge_by_model(
         problem = f"{SECONDS:.0f} s are over"
     except ExceptionGroup as group:
         raise first_failure(group) from group
-    return _judgement(pairs, verdicts, problem)
+    found = [
+        pair.model_copy(update={"judge": "chat"}) if contradict else pair
+        for pair, contradict in zip(pairs, verdicts, strict=True)
+        if contradict or (contradict is None and pair.rule is not None)
+    ]
+    rest = verdicts.count(None)
+    warning = f"the rules judged {rest} of {len(pairs)} pairs of notes: {problem}"
+    return Judgement(found, len(pairs) - rest, [warning] if rest else [])
 
 
-def _judgement(
-    pairs: Sequence[Suspected], verdicts: Sequence[bool | None], problem: str
-) -> Judgement:
-    """Return what the model found, and the rules where it has no verdict."""
-    judgement = Judgement(judged=sum(each is not None for each in verdicts))
-    for pair, contradict in zip(pairs, verdicts, strict=True):
-        if contradict or (contradict is None and pair.found is not None):
-            judgement.contradictions.append(contradicting(pair, by_model=bool(contradict)))
-    if rest := verdicts.count(None):
-        why = problem or "the language model answered neither YES nor NO"
-        judgement.warnings.append(f"the rules judged {rest} of {len(pairs)} pairs of notes: {why}")
-    return judgement
-
-
-async def _verdict(pair: Suspected, boundary: str, chat: Chat, settings: Kinds) -> bool | None:
+async def _verdict(
+    notes: Iterable[NoteChunk], boundary: str, chat: Chat, settings: Kinds
+) -> bool | None:
     """Return whether the notes contradict each other; ``None`` if the answer is unclear."""
     texts = [
-        f"{boundary}\n{iso_day(each.note.day)}: {each.text[:_LONGEST]}\n{boundary}"
-        for each in (pair.old, pair.new)
+        f"{boundary}\n{iso_day(each.day)}: {each.text[:_LONGEST]}\n{boundary}" for each in notes
     ]
     answer = await chat.complete(
         _SYSTEM.format(boundary=boundary),

@@ -11,13 +11,22 @@ from ability_search.wire import Result
 
 
 @dataclass(frozen=True, slots=True)
-class ChunkVector:
-    """A chunk as a node of the graph of its collection."""
+class NoteChunk:
+    """A chunk of a note: a node of the graph of its collection."""
 
     chunk_id: str
     source: str
     title: str
     chunk_index: int
+    text: str = ""
+    """Its content, if notes are compared."""
+    day: int = 0
+    """Day of its note, if notes are compared."""
+
+
+def six_digits(value: float) -> float:
+    """Round a value to six significant digits."""
+    return float(f"{value:.6g}")
 
 
 class RankedChunk(Result):
@@ -132,11 +141,7 @@ class GraphAnalysis(Result):
 
     def of_sources(self, shown: Callable[[str], bool]) -> GraphAnalysis:
         """Return the analysis without the chunks of sources that are not shown."""
-        lists = {
-            name: [each for each in value if shown(each.source)]
-            for name in _LISTS
-            for value in [getattr(self, name)]
-        }
+        lists = {name: [e for e in getattr(self, name) if shown(e.source)] for name in _LISTS}
         return self.model_copy(update={**lists, "drawing": self.drawing.of_sources(shown)})
 
 

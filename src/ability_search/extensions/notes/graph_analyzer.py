@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 import time
+from collections.abc import Sequence
 
 import numpy as np
 
 from ability_search.collection import Collection
 from ability_search.documents import Vector
 from ability_search.errors import InvalidInput, TooLarge
-from ability_search.extensions.notes.graph_analysis import ChunkVector, GraphAnalysis
+from ability_search.extensions.notes.graph_analysis import GraphAnalysis, NoteChunk
 from ability_search.extensions.notes.note_links import read_sources
 from ability_search.index.index_calls import Progress, Report
 from ability_search.store.pages import read_pages
@@ -25,43 +26,35 @@ _PAGE_NUMBERS = 200_000
 """Numbers of vectors in a page."""
 _SCORES = 1000
 """Rows written at a time."""
+_COLUMNS = ("chunk_id", "source", "title", "breadcrumb", "chunk_index", "embedding")
 
 
-class GraphAnalyzer:
-    """Analyses collections.
+async def analyze(store: Store, collection: Collection, report: Report) -> GraphAnalysis:
+    """Measure the graph of a collection, and store the scores of its chunks.
 
     Args:
-        store: The store of the collections.
+        store: The store.
+        collection: The collection; what is indexed meanwhile may be left out.
+        report: Receives the progress.
+
+    Raises:
+        InvalidInput: if the extra ``analysis`` is not installed.
+        TooLarge: if it has more than :data:`LIMIT` chunks.
+        GenerationGone: if it is rebuilt or deleted meanwhile.
     """
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
-
-    async def analyze(self, collection: Collection, report: Report) -> GraphAnalysis:
-        """Measure the graph of a collection, and store the scores of its chunks.
-
-        Args:
-            collection: The collection; what is indexed meanwhile may be left out.
-            report: Receives the progress.
-
-        Raises:
-            InvalidInput: if the extra ``analysis`` is not installed.
-            TooLarge: if it has more than :data:`LIMIT` chunks.
-            GenerationGone: if it is rebuilt or deleted meanwhile.
-        """
-        started = time.perf_counter()
-        check_analysable(collection, "notes-analyze")
-        chunks, vectors = await read_chunks(self._store, collection, report)
-        sources = await read_sources(self._store, collection)
-        await report_progress(report, collection, len(chunks), "measuring")
-        analysis, scores = await asyncio.to_thread(
-            _measured, chunks, vectors, sources, collection.revision
-        )
-        await report_progress(report, collection, len(chunks), "storing")
-        for begin in range(0, len(chunks), _SCORES):
-            await self._store.patch(collection, scores[begin : begin + _SCORES])
-        took = round(1e3 * (time.perf_counter() - started), 1)
-        return analysis.model_copy(update={"took_ms": took})
+    started = time.perf_counter()
+    check_analysable(collection, "notes-analyze")
+    chunks, vectors = await read_chunks(store, collection, report)
+    sources = await read_sources(store, collection)
+    await report_progress(report, collection, len(chunks), "measuring")
+    analysis, scores = await asyncio.to_thread(
+        _measured, chunks, vectors, sources, collection.revision
+    )
+    await report_progress(report, collection, len(chunks), "storing")
+    for begin in range(0, len(chunks), _SCORES):
+        await store.patch(collection, scores[begin : begin + _SCORES])
+    took = round(1e3 * (time.perf_counter() - started), 1)
+    return analysis.model_copy(update={"took_ms": took})
 
 
 def check_analysable(collection: Collection, tool: str) -> None:
@@ -86,29 +79,37 @@ def check_analysable(collection: Collection, tool: str) -> None:
 
 
 async def read_chunks(
-    store: Store, collection: Collection, report: Report
-) -> tuple[list[ChunkVector], Vector]:
-    """Return the indexed chunks by chunkId, and their vectors, shape (n, d)."""
-    chunks: list[ChunkVector] = []
-    parts: list[Vector] = []
+    store: Store, collection: Collection, report: Report, *, texts: bool = False
+) -> tuple[list[NoteChunk], Vector]:
+    """Return the indexed chunks by chunkId, and their vectors, shape (n, d).
+
+    Args:
+        store: The store.
+        collection: The collection.
+        report: Receives the progress.
+        texts: Whether to read the texts too.
+    """
+    chunks: list[NoteChunk] = []
+    parts: list[Vector] = [np.zeros((0, collection.dimensions), dtype=np.float32)]
     limit = max(1, _PAGE_NUMBERS // collection.dimensions)
-    columns = Columns(("chunk_id", "source", "title", "breadcrumb", "chunk_index", "embedding"))
+    columns = Columns((*_COLUMNS, "content") if texts else _COLUMNS)
     async for page in read_pages(store, Read(Chunks(indexed=True), collection, columns, limit)):
         if not page.items:
             break
-        chunks += [
-            ChunkVector(
-                row["chunk_id"],
-                row["source"],
-                row["breadcrumb"] or row["title"],
-                row["chunk_index"],
+        for row in page.items:
+            title = row["breadcrumb"] or row["title"]
+            chunks.append(
+                NoteChunk(
+                    row["chunk_id"],
+                    row["source"],
+                    title,
+                    row["chunk_index"],
+                    row.get("content", ""),
+                )
             )
-            for row in page.items
-        ]
         parts.append(np.array([row["embedding"] for row in page.items], dtype=np.float32))
         await report_progress(report, collection, len(chunks), "reading")
-    empty = np.zeros((0, collection.dimensions), dtype=np.float32)
-    return chunks, np.concatenate([empty, *parts])
+    return chunks, np.concatenate(parts)
 
 
 async def report_progress(report: Report, collection: Collection, done: int, stage: str) -> None:
@@ -117,7 +118,7 @@ async def report_progress(report: Report, collection: Collection, done: int, sta
 
 
 def _measured(
-    chunks: list[ChunkVector], vectors: Vector, sources: list[SourceRecord], revision: int
+    chunks: Sequence[NoteChunk], vectors: Vector, sources: Sequence[SourceRecord], revision: int
 ) -> tuple[GraphAnalysis, list[Patch]]:
     """Measure in a thread; loading scipy takes a moment too, and workers may be without it."""
     from ability_search.extensions.notes.collection_measures import measure

@@ -13,23 +13,13 @@ from ability_search.search.stage import scorer
 from ability_search.search.wants import Wants
 
 
-def factor(values: Mapping[str, float], weights: Mapping[str, float]) -> float:
-    """Return the factor of a score, in [0, 1]: ``(1 + sum(w v)) / (1 + sum(w))``.
-
-    Args:
-        values: Centrality and novelty, each in [0, 1].
-        weights: Weights of these, >= 0; with 0 a value has no effect.
-    """
-    gained = sum(weight * values[name] for name, weight in weights.items())
-    return (1 + gained) / (1 + sum(weights.values()))
-
-
 def score_boost(
     weights: Mapping[str, float], items: Sequence[Candidate], candidates: Candidates
 ) -> None:
-    """Multiply scores by their factors; a chunk without a value has the mean of the others.
+    """Multiply scores by ``(1 + sum(w v)) / (1 + sum(w))``, which lies in [0, 1].
 
-    If no candidate has a value, nothing is changed, and a warning says so.
+    A chunk without a value has the mean of the others. If no candidate has a value, nothing is
+    changed, and a warning says so.
 
     Args:
         weights: Weight of each value, > 0.
@@ -51,7 +41,8 @@ def score_boost(
     for item in items:
         own = {name: item.columns.get(name) for name in weights}
         values = {name: means[name] if at is None else at for name, at in own.items()}
-        scale(item, NAME, factor(values, weights), **values)
+        gained = sum(weight * values[name] for name, weight in weights.items())
+        scale(item, NAME, (1 + gained) / (1 + sum(weights.values())), **values)
 
 
 def _weights(asked: GraphOptions) -> Mapping[str, float] | None:

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 from scipy import linalg, sparse
 from scipy.sparse import csgraph
 from scipy.sparse import linalg as sparse_linalg
+
+from ability_search.extensions.notes.graph_analysis import Spectrum, six_digits
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -161,27 +162,13 @@ def components(graph: sparse.csr_array) -> Ints:
     return np.asarray(place[found])
 
 
-@dataclass(frozen=True, slots=True)
-class Fiedler:
-    """The second smallest eigenvalue of a Laplacian, and its vector.
+def fiedler(graph: sparse.csr_array, *, exact: int = _EXACT) -> tuple[Floats, Spectrum]:
+    """Return the Fiedler vector of a connected graph, shape (n,), and its eigenvalue.
 
-    Attributes:
-        gap: The eigenvalue, also called algebraic connectivity: the gap above the eigenvalue 0.
-        vector: Of unit length, shape (n,), its greatest component positive. The two signs are the
-            two sides of the graph's weakest link.
-        converged: Whether the residual is small enough; otherwise ``gap`` is an upper bound.
-    """
-
-    gap: float
-    vector: Floats
-    converged: bool = True
-
-
-def fiedler(graph: sparse.csr_array, *, exact: int = _EXACT) -> Fiedler:
-    """Return the Fiedler vector of a connected graph.
-
-    That of the Laplacian, degrees minus weights (Fiedler, Algebraic Connectivity of Graphs, 1973).
-    A graph of more than ``exact`` nodes is iterated upon by LOBPCG (Knyazev, 2001).
+    That of the second smallest eigenvalue of the Laplacian, degrees minus weights (Fiedler,
+    Algebraic Connectivity of Graphs, 1973). It has unit length, and its greatest component is
+    positive; the two signs are the two sides of the graph's weakest link. A graph of more than
+    ``exact`` nodes is iterated upon by LOBPCG (Knyazev, 2001).
 
     Args:
         graph: Symmetric and connected.
@@ -189,11 +176,11 @@ def fiedler(graph: sparse.csr_array, *, exact: int = _EXACT) -> Fiedler:
     """
     count = graph.shape[0]
     if count < 2:
-        return Fiedler(0.0, np.zeros(count))
+        return _spectrum(0.0, np.zeros(count))
     laplacian = sparse.csr_array(csgraph.laplacian(graph.astype(np.float64)))
     if count <= exact:
         values, vectors = linalg.eigh(laplacian.toarray(), subset_by_index=[1, 1])
-        return Fiedler(max(0.0, float(values[0])), _oriented(vectors[:, 0]))
+        return _spectrum(float(values[0]), vectors[:, 0])
     degrees = laplacian.diagonal()
     start = np.random.default_rng(0).standard_normal((count, _EIGEN_BLOCK))
     scale = float(degrees.max())
@@ -211,16 +198,21 @@ def fiedler(graph: sparse.csr_array, *, exact: int = _EXACT) -> Fiedler:
     least = int(np.argmin(values))
     vector = vectors[:, least] / np.linalg.norm(vectors[:, least])
     residual = np.linalg.norm(laplacian @ vector - values[least] * vector)
-    return Fiedler(
-        max(0.0, float(values[least])),
-        _oriented(vector),
-        bool(residual <= 2 * _EIGEN_TOLERANCE * scale),
+    converged = bool(residual <= 2 * _EIGEN_TOLERANCE * scale)
+    return _spectrum(float(values[least]), vector, converged=converged)
+
+
+def _spectrum(gap: float, vector: Floats, *, converged: bool = True) -> tuple[Floats, Spectrum]:
+    """Return the vector or its opposite, as its sign is arbitrary, and the spectrum."""
+    if len(vector):
+        vector = vector * (np.sign(vector[np.abs(vector).argmax()]) or 1.0)
+    negative = int((vector < 0).sum())
+    return np.asarray(vector), Spectrum(
+        chunks=len(vector),
+        gap=six_digits(max(0.0, gap)),
+        converged=converged,
+        sides=[len(vector) - negative, negative],
     )
-
-
-def _oriented(vector: Floats) -> Floats:
-    """Return the vector or its opposite: the sign of an eigenvector is arbitrary."""
-    return np.asarray(vector * (np.sign(vector[np.abs(vector).argmax()]) or 1.0))
 
 
 def edge_entropy(kinds: Sequence[sparse.csr_array]) -> Floats:

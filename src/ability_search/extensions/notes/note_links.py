@@ -25,7 +25,6 @@ from ability_search.index.preparation import links_of, restored_document
 from ability_search.store.pages import GENERATED, chunk_pages, chunks_of, read_all
 from ability_search.store.port import Store
 from ability_search.store.records import ChunkRecord, Replacement, SourceRecord, source_of
-from ability_search.store.registry import Registry
 from ability_search.store.values import Read, Sources
 from ability_search.text.term_statistics import TermStatistics
 
@@ -37,165 +36,146 @@ _PAGE = 500
 _GROUP = 50
 """Chunks written in one transaction, unless a note has more."""
 
-Links = tuple[Mapping[str, Any], ...]
-
 
 @dataclass(frozen=True, slots=True)
-class LinkedNote:
-    """A note to which a consolidation added links, or is to add some.
+class Note:
+    """A note as it is stored, or as it is to be.
 
     Attributes:
-        links: All its links.
+        record: Its record, with all its links.
         kept: Source of the note that represents it; ``None`` if it is in the indexes.
     """
 
-    links: Links
+    record: SourceRecord
     kept: str | None = None
 
+    def linked(self, links: Sequence[Mapping[str, Any]], kept: str | None) -> Note:
+        """Return the note with other links, represented by another one."""
+        return Note(replace(self.record, links=links), kept)
 
-class NoteLinks:
-    """Reads and writes the links of notes.
+
+async def read_notes(store: Store, collection: Collection) -> dict[str, Note]:
+    """Return all notes of a collection by source."""
+    records = await read_sources(store, collection)
+    aside = [each for each in records if kept_by(each.links)]
+    behind: defaultdict[str, set[str | None]] = defaultdict(set)
+    async for chunks in chunk_pages(store, collection, aside):
+        for each in chunks:
+            behind[each.source].add(each.duplicate_of and source_of(each.duplicate_of))
+    return {
+        each.source: Note(each, _represented_by(kept_by(each.links), behind[each.source]))
+        for each in records
+    }
+
+
+async def carry_links(ports: IndexPorts, collection: Collection, built: Collection) -> None:
+    """Give the notes of a generation the added links that they have in another one.
 
     Args:
-        store: The store of the collections.
-        registry: Learns the records of changed collections.
+        ports: The store, and the registry that learns the changed records.
+        collection: The generation whose links are copied.
+        built: A generation with the same documents.
+
+    Raises:
+        Busy: if others change the same notes meanwhile.
     """
+    if not collection.links and not built.links:
+        return
+    notes, changes = await read_notes(ports.store, built), {}
+    live = await read_notes(ports.store, collection)
+    for source, note in notes.items():
+        there = live.get(source)
+        if there is not None and any(APPLIED_AT in link for link in there.record.links):
+            links, kept = [*there.record.links], there.kept
+        else:
+            links, kept = [each for each in note.record.links if APPLIED_AT not in each], None
+        if (links, kept) != ([*note.record.links], note.kept):
+            changes[source] = note.linked(links, kept)
+    await write_notes(ports, built, notes, changes)
 
-    def __init__(self, store: Store, registry: Registry) -> None:
-        self._store = store
-        self._registry = registry
 
-    async def read(
-        self, collection: Collection, records: Sequence[SourceRecord]
-    ) -> dict[str, LinkedNote]:
-        """Return the notes among some sources to which links were added, by source."""
-        linked = [each for each in records if any(APPLIED_AT in link for link in each.links)]
-        marked = [each for each in linked if kept_by(each.links)]
-        behind: defaultdict[str, set[str | None]] = defaultdict(set)
-        async for chunks in chunk_pages(self._store, collection, marked):
-            for each in chunks:
-                behind[each.source].add(each.duplicate_of and source_of(each.duplicate_of))
-        return {
-            each.source: LinkedNote(
-                tuple(each.links), _represented_by(kept_by(each.links), behind[each.source])
-            )
-            for each in linked
-        }
+async def write_notes(
+    ports: IndexPorts,
+    collection: Collection,
+    before: Mapping[str, Note],
+    changes: Mapping[str, Note],
+) -> int:
+    """Change notes; return the number of those that were still as they were read.
 
-    async def copy(self, collection: Collection, built: Collection) -> None:
-        """Give the notes of a generation the added links that they have in another one.
+    Args:
+        ports: The store, and the registry that learns the changed records.
+        collection: Their collection.
+        before: What :func:`read_notes` returned.
+        changes: The notes to change, by source.
 
-        Args:
-            collection: The generation whose links are copied.
-            built: A generation with the same documents.
+    Raises:
+        Busy: if others change the same notes meanwhile. A second call completes the rest.
+    """
+    written = 0
+    # Those that return to the indexes first: they may represent others.
+    for aside in (False, True):
+        records = [each.record for each in changes.values() if (each.kept is not None) == aside]
+        for group in batches(records, chunks_of, most=_GROUP, most_bytes=_GROUP):
+            written += await _write_group(ports, collection, group, before, changes)
+    return written
 
-        Raises:
-            Busy: if others change the same notes meanwhile.
-        """
-        if not collection.links and not built.links:
-            return
-        records = await read_sources(self._store, built)
-        own = await self.read(built, records)
-        wanted = await self.read(collection, await read_sources(self._store, collection))
-        taken_back = {
-            source: LinkedNote(tuple(link for link in note.links if APPLIED_AT not in link))
-            for source, note in own.items()
-        }
-        known = {each.source for each in records}
-        changes = {
-            source: note
-            for source, note in (taken_back | wanted).items()
-            if source in known and own.get(source) != note
-        }
-        await self.write(built, records, own, changes)
 
-    async def write(
-        self,
-        collection: Collection,
-        records: Sequence[SourceRecord],
-        before: Mapping[str, LinkedNote],
-        changes: Mapping[str, LinkedNote],
-    ) -> int:
-        """Change notes; return the number of those that were still as they were read.
+async def _write_group(
+    ports: IndexPorts,
+    collection: Collection,
+    group: Sequence[SourceRecord],
+    before: Mapping[str, Note],
+    changes: Mapping[str, Note],
+) -> int:
+    """Write notes in one transaction; return how many were still as they were read."""
+    stored, own = await _stored_notes(ports.store, collection, [each.source for each in group])
+    records = {
+        each.source: replace(there, links=each.links)
+        for each in group
+        if (there := stored.get(each.source)) is not None
+        and there.content_hash == each.content_hash
+        and there.chunks == len(own[each.source])
+    }
+    if not records:
+        return 0
+    others = {source_of(e.duplicate_of) for s in records for e in own[s] if e.duplicate_of}
+    others |= {kept for source in records if (kept := changes[source].kept)}
+    _, standing_in = await _stored_notes(ports.store, collection, sorted(others - records.keys()))
+    indexed = {
+        each.chunk_id: each
+        for chunks in (*(own[source] for source in records), *standing_in.values())
+        for each in chunks
+        if each.duplicate_of is None
+    }
+    new = {}
+    for source, record in records.items():
+        target = changes[source].kept
+        gone = {kept_by(stored[source].links), source if target else None}
+        if record.dedup_threshold is None:
+            gone.add(before[source].kept)
+        standing = {key for key, each in indexed.items() if each.source not in gone}
+        stand_ins = [each for each in indexed.values() if each.source == target]
+        new[source] = _represented(own[source], standing, stand_ins)
+    replaced = await ports.store.replace(collection, _replacement(records, new, indexed))
+    if replaced is None:
+        raise Busy(
+            f"notes of {collection.public_name!r} were changed meanwhile",
+            hint="Call again; what is done is kept.",
+        )
+    ports.registry.learn(collection.name, replaced.collection)
+    return len(records)
 
-        Args:
-            collection: Their collection.
-            records: The records of all its sources.
-            before: What :meth:`read` returned for these.
-            changes: The notes to change.
 
-        Raises:
-            Busy: if others change the same notes meanwhile. A second call completes the rest.
-        """
-        links = {each.source: each.links for each in records}
-        links |= {source: note.links for source, note in changes.items()}
-        kept = {source: note.kept for source, note in {**before, **changes}.items()}
-        first = [source for source in changes if kept[source] is None]
-        then = [source for source in changes if kept[source] is not None]
-        known = {each.source: each for each in records}
-        written = 0
-        for part in (first, then):
-            notes = [known[source] for source in part]
-            for group in batches(notes, chunks_of, most=_GROUP, most_bytes=_GROUP):
-                done = await self._write_group(collection, group, links, kept, before)
-                written += len(done & changes.keys())
-        return written
-
-    async def _write_group(
-        self,
-        collection: Collection,
-        group: Sequence[SourceRecord],
-        links: Mapping[str, Sequence[Mapping[str, Any]]],
-        kept: Mapping[str, str | None],
-        before: Mapping[str, LinkedNote],
-    ) -> set[str]:
-        """Write notes in one transaction; return those that were still as they were read."""
-        stored, own = await self._notes(collection, [each.source for each in group])
-        hashes = {each.source: each.content_hash for each in group}
-        records = {
-            source: replace(each, links=links[source])
-            for source, each in stored.items()
-            if each.content_hash == hashes[source] and len(own[source]) == each.chunks
-        }
-        if not records:
-            return set()
-        others = {source_of(e.duplicate_of) for s in records for e in own[s] if e.duplicate_of}
-        others |= {target for source in records if (target := kept.get(source))}
-        _, standing_in = await self._notes(collection, sorted(others - records.keys()))
-        indexed = {
-            each.chunk_id: each
-            for chunks in (*(own[source] for source in records), *standing_in.values())
-            for each in chunks
-            if each.duplicate_of is None
-        }
-        new = {}
-        for source in records:
-            target = kept.get(source)
-            gone = {kept_by(stored[source].links), source if target else None}
-            if source in before and stored[source].dedup_threshold is None:
-                gone.add(before[source].kept)
-            standing = {key for key, each in indexed.items() if each.source not in gone}
-            stand_ins = [each for each in indexed.values() if each.source == target]
-            new[source] = _represented(own[source], standing, stand_ins)
-        replaced = await self._store.replace(collection, _replacement(records, new, indexed))
-        if replaced is None:
-            raise Busy(
-                f"notes of {collection.public_name!r} were changed meanwhile",
-                hint="Call again; what is done is kept.",
-            )
-        self._registry.learn(collection.name, replaced.collection)
-        return set(records)
-
-    async def _notes(
-        self, collection: Collection, sources: Sequence[str]
-    ) -> tuple[dict[str, SourceRecord], dict[str, list[ChunkRecord]]]:
-        """Return the records of sources that are stored, and their chunks in order, by source."""
-        records = await read_all(self._store, Read(Sources(sources), collection))
-        found: dict[str, list[ChunkRecord]] = defaultdict(list)
-        async for chunks in chunk_pages(self._store, collection, records):
-            for each in chunks:
-                found[each.source].append(each)
-        return {each.source: each for each in records}, found
+async def _stored_notes(
+    store: Store, collection: Collection, sources: Sequence[str]
+) -> tuple[dict[str, SourceRecord], dict[str, list[ChunkRecord]]]:
+    """Return the records of sources that are stored, and their chunks in order, by source."""
+    records = await read_all(store, Read(Sources(sources), collection))
+    found: dict[str, list[ChunkRecord]] = defaultdict(list)
+    async for chunks in chunk_pages(store, collection, records):
+        for each in chunks:
+            found[each.source].append(each)
+    return {each.source: each for each in records}, found
 
 
 async def read_sources(store: Store, collection: Collection) -> list[SourceRecord]:
@@ -269,8 +249,3 @@ def kept_by(links: Sequence[Mapping[str, Any]]) -> str | None:
     """Return the source of the note that represents the one with these links, if there is one."""
     aside = [e["target"] for e in links if APPLIED_AT in e and e["kind"] == DUPLICATE_OF]
     return aside[-1] if aside else None
-
-
-async def carry_links(ports: IndexPorts, collection: Collection, built: Collection) -> None:
-    """Give a new generation the links that consolidation added, see :meth:`NoteLinks.copy`."""
-    await NoteLinks(ports.store, ports.registry).copy(collection, built)

@@ -19,7 +19,7 @@ from ability_search.tools.tool_row import ToolRow
 from ability_search.wire import Count, NonBlank, Result
 
 if TYPE_CHECKING:
-    from ability_search.tools.calls import Handler, RunningCall, Services
+    from ability_search.tools.calls import RunningCall, Services
 
 Included = Literal["tokens", "growth", "map", "graph", "consolidation"]
 ANALYSIS = "analysis"
@@ -179,32 +179,16 @@ NOTES: tuple[ToolRow, ...] = (
 )
 
 
-def open_notes(services: Services) -> Mapping[str, Handler]:
-    """Return the handlers of the tools by name."""
-    tools = _NoteTools(services)
-    return {
-        "notes-overview": tools.overview,
-        "notes-paths": tools.paths,
-        "notes-analyze": tools.analyze,
-        "notes-consolidate": tools.consolidate,
-    }
+class NoteTools:
+    """The handlers of the tools, each named like its tool."""
 
-
-class _NoteTools:
     def __init__(self, services: Services) -> None:
-        from ability_search.extensions.notes.consolidator import Consolidator
-        from ability_search.extensions.notes.graph_analyzer import GraphAnalyzer
-
-        ports = services.ports
         self._services = services
-        self._store = ports.store
-        self._registry = ports.registry
-        self._analyzer = GraphAnalyzer(ports.store)
-        self._consolidator = Consolidator(
-            ports.store, ports.registry, ports.chat, ports.settings.kinds, ports.now
-        )
+        self._store = services.ports.store
+        self._registry = services.ports.registry
 
     async def overview(self, value: OverviewInput, _call: RunningCall) -> CollectionOverview:
+        """notes-overview."""
         from ability_search.extensions.notes.overview import measure
 
         collection = await self._registry.get(value.collection, fresh=True)
@@ -241,6 +225,7 @@ class _NoteTools:
         }
 
     async def paths(self, value: PathsInput, _call: RunningCall) -> SourceConnection:
+        """notes-paths."""
         return await connection(
             self._services.queries.ports,
             value.collection,
@@ -252,21 +237,26 @@ class _NoteTools:
         )
 
     async def analyze(self, value: AnalyzeInput, call: RunningCall) -> Analyzed:
+        """notes-analyze."""
+        from ability_search.extensions.notes.graph_analyzer import analyze
+
         collection = await self._registry.get(value.collection)
         async with call.recorded(ANALYSIS, value.collection, value.job_id) as job:
-            analysis = await self._analyzer.analyze(collection, job.progress)
+            analysis = await analyze(self._store, collection, job.progress)
             await self._report(ANALYSIS, value.collection, analysis)
             job.end(analysis.chunks)
         shown = analysis.of_sources(self._services.may_read)
         return Analyzed(**dict(shown), collection=value.collection, job_id=job.id)
 
     async def consolidate(self, value: ConsolidateInput, call: RunningCall) -> Consolidated:
+        """notes-consolidate."""
+        from ability_search.extensions.notes.consolidator import consolidate
+
         name = value.collection
         collection = await self._registry.get(name, fresh=True)
         async with call.recorded(CONSOLIDATION, name, value.job_id) as job:
-            found = await self._consolidator.consolidate(
-                collection, job.progress, judge=value.judge, apply=value.apply, undo=value.undo
-            )
+            options = value.model_dump(include={"judge", "apply", "undo"})
+            found = await consolidate(self._services.ports, collection, job.progress, **options)
             listed = found.listed()
             await self._report(CONSOLIDATION, name, listed)
             job.end(found.notes)

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 def register_commands() -> Sequence[Command]:
     """Return the commands."""
     return (
-        Command("analyze", "ability_search.extensions.notes.graph_commands", 180),
-        Command("paths", "ability_search.extensions.notes.graph_commands", 185),
+        Command("analyze", "ability_search.extensions.notes.note_commands", 180),
+        Command("paths", "ability_search.extensions.notes.note_commands", 185),
         Command("consolidate", "ability_search.extensions.notes.note_commands", 190),
     )
 
@@ -28,7 +28,7 @@ def register_commands() -> Sequence[Command]:
 @hookimpl
 def register_search_options() -> Sequence[type[SearchOptions]]:
     """Return the options of the command search."""
-    from ability_search.extensions.notes.graph_commands import HopsOption
+    from ability_search.extensions.notes.note_commands import HopsOption
 
     return (HopsOption,)
 
@@ -76,6 +76,12 @@ def register_tools() -> Sequence[ToolRow]:
 @hookimpl
 def open_tools(services: Services) -> Mapping[str, Handler]:
     """Return the handlers of the tools."""
-    from ability_search.extensions.notes.note_tools import open_notes
+    from ability_search.extensions.notes.note_tools import NoteTools
 
-    return open_notes(services)
+    tools = NoteTools(services)
+    return {
+        "notes-overview": tools.overview,
+        "notes-paths": tools.paths,
+        "notes-analyze": tools.analyze,
+        "notes-consolidate": tools.consolidate,
+    }

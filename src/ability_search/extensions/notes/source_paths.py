@@ -76,7 +76,7 @@ async def connection(
             links += await _read(ports.store, collection, sorted(near - {start, end}), shown)
     steps = _strongest(links)
     common = [source for source in steps[start] if source in steps[end]]
-    common.sort(key=lambda other: (-_weight(steps, start, other, end), other))
+    common.sort(key=lambda each: (-steps[start][each].weight * steps[end][each].weight, each))
     found = sorted(
         _paths(steps, [start], end, hops),
         key=lambda path: (len(path.sources), -path.strength, path.sources),
@@ -105,10 +105,6 @@ def _strongest(links: Iterable[Link]) -> Steps:
             if known is None or (-link.weight, link.kind) < (-known.weight, known.kind):
                 steps[one][other] = link
     return steps
-
-
-def _weight(steps: Steps, start: str, between: str, end: str) -> float:
-    return steps[start][between].weight * steps[end][between].weight
 
 
 def _paths(steps: Steps, begun: Sequence[str], end: str, hops: int) -> Iterable[SourcePath]:

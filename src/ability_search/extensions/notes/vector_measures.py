@@ -9,6 +9,8 @@ import numpy.typing as npt
 from scipy import sparse
 from scipy.cluster import vq
 
+from ability_search.extensions.notes.graph_analysis import NoveltySpectrum, six_digits
+
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 Vectors = npt.NDArray[np.float32]
@@ -80,7 +82,7 @@ def nearest(
         for begin in range(0, len(own), step):
             rows = own[begin : begin + step]
             compared = vectors[rows // slots] @ columns.T
-            _exclude(compared, groups[rows // slots], groups[others])
+            compared[groups[rows // slots, None] == groups[others]] = _NONE
             best, values = _greatest(compared, limit)
             none = values == _NONE
             places[rows, : best.shape[1]] = np.where(none, -1, others[best])
@@ -114,15 +116,6 @@ def _probed(vectors: Vectors, centroids: Vectors) -> Ints:
             for begin in range(0, len(vectors), step)
         ]
     )
-
-
-def _exclude(cosines: Vectors, own: Ints, others: Ints) -> None:
-    """Set the cosines of rows and columns of one group, shape (len(own), len(others)), to none."""
-    order = np.argsort(others, kind="stable")
-    first, end = (np.searchsorted(others[order], own, side=side) for side in ("left", "right"))
-    sizes = end - first
-    begin = np.repeat(first - np.cumsum(sizes) + sizes, sizes)
-    cosines[np.repeat(np.arange(len(own)), sizes), order[begin + np.arange(len(begin))]] = _NONE
 
 
 def _greatest(values: Vectors, limit: int) -> tuple[Ints, Vectors]:
@@ -176,25 +169,8 @@ def _undirected(neighbours: Nearest, weights: Vectors) -> sparse.csr_array:
     return sparse.csr_array(graph.maximum(graph.T))
 
 
-@dataclass(frozen=True, slots=True)
-class Novelty:
-    """Novelty by random matrix theory.
-
-    Attributes:
-        scores: Of each vector, in [0, 1], shape (n,).
-        variance: Mean variance of a dimension.
-        edge: Greatest eigenvalue that vectors without structure have.
-        outliers: Eigenvalues above the edge, greatest first.
-    """
-
-    scores: Floats
-    variance: float
-    edge: float
-    outliers: Floats
-
-
-def novelty(vectors: Vectors) -> Novelty:
-    """Score vectors by their share in the directions that are not noise.
+def novelty(vectors: Vectors) -> tuple[Floats, NoveltySpectrum]:
+    """Score vectors by their share in the directions that are not noise, in [0, 1], shape (n,).
 
     Eigenvalues of the covariance of n independent vectors of d dimensions lie below
     ``edge = variance (1 + sqrt(d / n))^2`` with ``variance = trace / d`` (Marchenko and Pastur,
@@ -207,7 +183,7 @@ def novelty(vectors: Vectors) -> Novelty:
     """
     count, dimensions = vectors.shape
     if count < 2:
-        return Novelty(np.zeros(count), 0.0, 0.0, np.zeros(0))
+        return np.zeros(count), NoveltySpectrum(variance=0.0, edge=0.0, outliers=[])
     centred = vectors - vectors.mean(axis=0, dtype=np.float64).astype(np.float32)
     covariance = (centred.T @ centred).astype(np.float64) / count
     variance = float(np.trace(covariance)) / dimensions
@@ -218,4 +194,8 @@ def novelty(vectors: Vectors) -> Novelty:
     scores = ((centred @ directions[:, above].astype(np.float32)) ** 2 @ excess).astype(np.float64)
     span = float(np.ptp(scores))
     scaled = (scores - scores.min()) / span if span > 0 else np.zeros(count)
-    return Novelty(scaled, variance, edge, values[above][::-1])
+    return scaled, NoveltySpectrum(
+        variance=six_digits(variance),
+        edge=six_digits(edge),
+        outliers=list(map(six_digits, values[above][::-1])),
+    )

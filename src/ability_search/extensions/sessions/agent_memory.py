@@ -19,7 +19,7 @@ from ability_search.extensions.cli.parameters import (
     YesOption,
     given,
 )
-from ability_search.extensions.sessions.session_options import DEFAULT, Status
+from ability_search.extensions.sessions.memory_tools import DEFAULT, Status
 
 group = new_group("Write, read and search the scratchpad, the tasks and the history of agents.")
 scratch = new_group("Keep texts by key.")

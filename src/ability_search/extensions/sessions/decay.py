@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from ability_search.errors import DatabaseUnavailable, InvalidInput, SearchError
 from ability_search.extensions.sessions import Decay, DecayOptions
@@ -34,14 +34,6 @@ _PATIENCE = 10.0
 """Maximum wait on close, in seconds."""
 
 
-class Aging(NamedTuple):
-    """The option and the date that age counts from."""
-
-    option: Decay
-    path: tuple[str, ...]
-    """Keys within the metadata; empty for ``createdAt``."""
-
-
 def recency(age_days: float, *, half_life: float, floor: float) -> float:
     """Return the factor of a score for age: ``max(floor, 2^(-age / half_life))``, 0 to 1.
 
@@ -53,9 +45,7 @@ def recency(age_days: float, *, half_life: float, floor: float) -> float:
     return float(max(floor, 2 ** (-max(0.0, age_days) / half_life)))
 
 
-def familiarity(
-    uses: int, *, useful: bool | None = None, step: float = USE_STEP, limit: float = USE_LIMIT
-) -> float:
+def familiarity(uses: int, *, useful: bool | None = None) -> float:
     """Return the boost by use as a fraction of the greatest boost.
 
     ``min(limit, 1 + step uses) / limit``: 1 / 1.3 without a use, 1 from 15 on. A mark takes its
@@ -64,19 +54,17 @@ def familiarity(
     Args:
         uses: number of times the chunk was shown before, >= 0.
         useful: the agent's mark; ``None`` without.
-        step: boost per use.
-        limit: greatest boost, 1 to 2.
     """
     if useful is not None:
-        return 1.0 if useful else (2 - limit) / limit
-    return min(limit, 1 + step * uses) / limit
+        return 1.0 if useful else (2 - USE_LIMIT) / USE_LIMIT
+    return min(USE_LIMIT, 1 + USE_STEP * uses) / USE_LIMIT
 
 
-def score_decay(aging: Aging, items: Sequence[Candidate], candidates: Candidates) -> None:
+def score_decay(option: Decay, items: Sequence[Candidate], candidates: Candidates) -> None:
     """Multiply scores by the decay for age and, if an agent is named, by the boost for use."""
-    option, now = aging.option, candidates.now
+    now, path = candidates.now, _date_path(option)
     for item in items:
-        age = max(0, now - _date(item, aging.path, default=now)) / _DAY
+        age = max(0, now - _date(item, path, default=now)) / _DAY
         left = recency(age, half_life=option.half_life_days, floor=option.floor)
         detail = {"ageDays": age, "recency": left}
         if option.agent_id is not None:
@@ -98,13 +86,13 @@ def _date(item: Candidate, path: Sequence[str], *, default: int) -> int:
     return int(item.columns.get("created_at", default))
 
 
-async def add_uses(agent: str, candidates: Candidates, ports: Ports) -> None:
+async def add_uses(option: Decay, candidates: Candidates, ports: Ports) -> None:
     """Read how often each candidate was shown to the agent."""
     chunks = candidates.chunks
-    if not chunks:
+    if not chunks or option.agent_id is None:
         return
     try:
-        uses = await read_uses(ports.store, agent, [item.chunk_id for item in chunks])
+        uses = await read_uses(ports.store, option.agent_id, [item.chunk_id for item in chunks])
     except DatabaseUnavailable as exc:
         candidates.warnings.append(f"decay: previous use is ignored: {exc}")
         return
@@ -112,7 +100,7 @@ async def add_uses(agent: str, candidates: Candidates, ports: Ports) -> None:
         item.columns = {**item.columns, _USES: uses.get(item.chunk_id)}
 
 
-def aging_of(asked: DecayOptions) -> Aging | None:
+def decay_of(asked: DecayOptions) -> Decay | None:
     """Return the option of a request; ``None`` if it has no effect.
 
     Raises:
@@ -123,12 +111,18 @@ def aging_of(asked: DecayOptions) -> Aging | None:
         return None
     if option.agent_id is None and (option.useful or option.not_useful):
         raise InvalidInput("decay.agentId", "is needed to mark hits as useful or not")
+    _date_path(option)
+    return option if option.weight > 0 else None
+
+
+def _date_path(option: Decay) -> tuple[str, ...]:
+    """Return the keys within the metadata of the date; empty for ``createdAt``."""
     name = field_name(option.field)
-    if name != CREATED_AT and is_chunk_field(name):
+    if name == CREATED_AT:
+        return ()
+    if is_chunk_field(name):
         raise InvalidInput("decay.field", "is no date", hint="Use createdAt or metadata.<key>.")
-    dated = name != CREATED_AT
-    path = key_path("decay.field", name.removeprefix(METADATA)) if dated else ()
-    return Aging(option, path) if option.weight > 0 else None
+    return key_path("decay.field", name.removeprefix(METADATA))
 
 
 def _agent(asked: DecayOptions) -> Decay | None:
@@ -136,20 +130,14 @@ def _agent(asked: DecayOptions) -> Decay | None:
     return asked.decay if asked.decay is not None and asked.decay.agent_id else None
 
 
-def _agent_read(asked: DecayOptions) -> str | None:
-    """Return the agent whose use counts in a request."""
-    option = _agent(asked)
-    return option.agent_id if option is not None and option.weight > 0 else None
-
-
-def _wants(aging: Aging, _query: Query) -> Wants:
-    metadata = [metadata_column(key) for key in aging.path[:1]]
+def _wants(option: Decay, _query: Query) -> Wants:
+    metadata = [metadata_column(key) for key in _date_path(option)[:1]]
     return Wants(fields=("created_at", *metadata))
 
 
 NAME = "decay"
-DECAY = scorer(NAME, 70, score_decay, option=aging_of, wants=_wants)
-USE = Stage("use", Phase.FIND, 40, add_uses, option=_agent_read)
+DECAY = scorer(NAME, 70, score_decay, option=decay_of, wants=_wants)
+USE = Stage("use", Phase.FIND, 40, add_uses, option=lambda asked: _agent(asked) and decay_of(asked))
 
 
 class UseCounter:

@@ -47,6 +47,12 @@ def register_tools() -> Sequence[ToolRow]:
 @hookimpl
 def open_tools(services: Services) -> Mapping[str, Handler]:
     """Return the handlers of the tools."""
-    from ability_search.extensions.sessions.memory_tools import open_memory
+    from ability_search.extensions.sessions.sessions import Sessions
 
-    return open_memory(services)
+    sessions = Sessions(services)
+    return {
+        "memory-write": sessions.write,
+        "memory-read": sessions.read,
+        "memory-search": sessions.search,
+        "memory-delete": sessions.erase,
+    }

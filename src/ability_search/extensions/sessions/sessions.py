@@ -13,12 +13,12 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, Literal
 
-from ability_search.collection import Collection
 from ability_search.documents import Document, instant
 from ability_search.errors import InvalidInput, NotFound, TooLarge
-from ability_search.extensions.sessions.session_options import (
+from ability_search.extensions.sessions.memory_tools import (
     EVERY,
     HistoryEntry,
+    HistorySearch,
     Scope,
     ScratchEntry,
     SessionErase,
@@ -27,24 +27,20 @@ from ability_search.extensions.sessions.session_options import (
     SessionState,
     SessionSummary,
     SessionWrite,
+    SessionWritten,
     Task,
     TaskChange,
 )
 from ability_search.filters.operands import instants
-from ability_search.index.index_calls import IndexReport, Report
+from ability_search.index.index_calls import Progress
 from ability_search.index.index_fields import IndexFields
-from ability_search.index.index_ports import IndexPorts
-from ability_search.index.pipeline import IndexPipeline
 from ability_search.index.preparation import restored_document
-from ability_search.index.stored_sources import StoredSources
-from ability_search.store.pages import read_all, source_texts
+from ability_search.search.response import QueryResult
+from ability_search.store.pages import count, read_all, source_texts
 from ability_search.store.values import (
     Add,
-    Change,
     Count,
-    Counted,
     Delete,
-    Key,
     Put,
     Read,
     Record,
@@ -53,6 +49,10 @@ from ability_search.store.values import (
     Sources,
     of_agent,
 )
+from ability_search.tools.calls import RunningCall, Services
+from ability_search.tools.handlers import answer_query
+from ability_search.tools.inputs import QueryInput
+from ability_search.tools.results import FailedDocument
 
 SessionKind = Literal["scratch", "task"]
 
@@ -70,17 +70,14 @@ _KINDS: tuple[SessionKind, ...] = ("scratch", "task")
 
 
 class Sessions:
-    """The services on sessions; everything is stored, nothing is cached."""
+    """The tools of the memory; everything is stored, nothing is cached."""
 
-    def __init__(self, ports: IndexPorts, indexing: IndexPipeline, sources: StoredSources) -> None:
-        self._store = ports.store
-        self._registry = ports.registry
-        self._limits = ports.settings.limits
-        self._now = ports.now
-        self._indexing = indexing
-        self._sources = sources
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._store = services.ports.store
+        self._registry = services.ports.registry
 
-    async def write(self, value: SessionWrite, report: Report) -> tuple[IndexReport, SessionState]:
+    async def write(self, value: SessionWrite, _call: RunningCall) -> SessionWritten:
         """Write the scratchpad, then the tasks, then index the history.
 
         Raises:
@@ -88,97 +85,111 @@ class Sessions:
             TooLarge: if the session would have too many records, or a text is too long.
         """
         new = self._documents(value)
-        state = SessionState(agent_id=value.agent_id, session_id=value.session_id)
+        written = SessionWritten(**_scope(value), chunks=0, failed=[])
         if value.scratch:
-            puts = [_put(value, "scratch", k, {"value": v}) for k, v in value.scratch.items()]
+            texts = sorted(value.scratch.items())
+            puts = [_put(value, "scratch", key, {"value": text}) for key, text in texts]
             changed = instant(await self._put(value, puts, MOST_KEYS))
-            state.scratch = [
-                ScratchEntry(key=key, value=text, updated_at=changed)
-                for key, text in sorted(value.scratch.items())
+            written.scratch = [
+                ScratchEntry(key=key, value=text, updated_at=changed) for key, text in texts
             ]
         if value.tasks:
-            state.tasks = await self._change_tasks(value, value.tasks)
-        documents: list[Document] = []
+            written.tasks = await self._change_tasks(value, value.tasks)
         if new:
             turn = await self._count_up(value, _TURNS, len(new)) - len(new)
             documents = [
                 replace(each, source=_source(value.session_id, number))
                 for number, each in enumerate(new, start=turn + 1)
             ]
-        done = await self._indexing.index(value.collection, documents, IndexFields(), report)
-        if new:
-            failed = {each.source for each in done.failed}
-            state.history = [_entry(each) for each in documents if each.source not in failed]
-        return done, state
+            report = await self._services.indexing.index(
+                value.collection, documents, IndexFields(), _unreported
+            )
+            await self._services.maintenance.after_write(value.collection)
+            failed = {each.source for each in report.failed}
+            written.history = [_entry(each) for each in documents if each.source not in failed]
+            written.chunks = report.chunks
+            written.failed = [FailedDocument(**each.recorded()) for each in report.failed]
+            written.warnings = report.warnings or None
+        return written
 
-    async def read(self, value: SessionRead) -> SessionState:
+    async def read(self, value: SessionRead, _call: RunningCall) -> SessionState:
         """Return parts of a session; those of an unknown session are empty.
 
         Raises:
             NotFound: if a key of the scratchpad does not exist.
         """
-        wanted, state = set(value.include), SessionState(**value.model_dump(include=_SCOPE))
-        if "scratch" in wanted:
-            found = await self._records(value, "scratch", value.keys)
-            state.scratch = list(map(_scratch, found))
-        if "tasks" in wanted:
+        state = SessionState(**_scope(value))
+        if "scratch" in value.include:
+            state.scratch = [
+                ScratchEntry(key=each.key[1], updated_at=instant(each.updated_at), **each.fields)
+                for each in await self._records(value, "scratch", value.keys)
+            ]
+        if "tasks" in value.include:
             tasks = map(_task, await self._records(value, "task"))
             kept = (each for each in tasks if value.status in (None, each.status))
             state.tasks = sorted(kept, key=lambda each: int(each.id))
-        if "history" in wanted:
+        if "history" in value.include:
             state.history = []
             async for page in self._history(value, value.session_id):
                 state.history += map(_entry, page)
                 if len(state.history) >= value.limit:
                     break
             state.history = state.history[: value.limit]
-        if "sessions" in wanted:
+        if "sessions" in value.include:
             state.sessions = [
                 SessionSummary(session_id=each.key[0], updated_at=instant(each.updated_at))
                 for each in await self._sessions(value)
             ]
         return state
 
-    async def erase(self, value: SessionErase) -> SessionErased:
+    async def search(self, value: HistorySearch, _call: RunningCall) -> QueryResult:
+        """Search the history of an agent."""
+        asked = value.model_dump(include={"query", "limit", "as_of"}, exclude_none=True)
+        if value.session_id != EVERY:
+            asked["filter"] = {"metadata.session": value.session_id}
+        return await answer_query(self._services, QueryInput(collection=value.collection, **asked))
+
+    async def erase(self, value: SessionErase, _call: RunningCall) -> SessionErased:
         """Delete single records, or all of a session or an agent, or what is older than a time.
 
         Raises:
             NotFound: if a chosen record does not exist; nothing is deleted then.
         """
+        erased = SessionErased(
+            **_scope(value), scratch=0, tasks=0, history=0, dry_run=value.dry_run
+        )
         if value.chosen:
-            chosen: dict[SessionKind, Sequence[str]] = {
-                "scratch": value.scratch,
-                "task": value.tasks,
-            }
-            for kind, keys in chosen.items():
-                await self._records(value, kind, keys)
-            if not value.dry_run:
-                await self._store.commit(
-                    [Delete(_selected(value, kind, keys)) for kind, keys in chosen.items()]
-                )
-            return _erased(value, len(set(value.scratch)), len(set(value.tasks)), 0)
-        before = instants("before", value.before)[0] if value.before else None
-        session = None if value.session_id == EVERY else value.session_id
-        scope, prefix = of_agent(value.agent_id), () if session is None else (session,)
-        old = [Records(kind, scope, prefix=prefix, before=before) for kind in _KINDS]
-        scratch, tasks = map(_number, await self._store.read(list(map(Count, old))))
-        if session is None and before is None:
-            history = await self._erase_collection(value)
+            erased.scratch = len(await self._records(value, "scratch", value.scratch))
+            erased.tasks = len(await self._records(value, "task", value.tasks))
+            old = [
+                _selected(value, "scratch", value.scratch),
+                _selected(value, "task", value.tasks),
+            ]
         else:
-            known = [session] if session else [each.key[0] for each in await self._sessions(value)]
-            history = sum([await self._erase_history(value, name, before) for name in known])
-        if not value.dry_run:
+            before = instants("before", value.before)[0] if value.before else None
+            session = None if value.session_id == EVERY else value.session_id
+            scope, prefix = of_agent(value.agent_id), () if session is None else (session,)
+            old = [Records(kind, scope, prefix=prefix, before=before) for kind in _KINDS]
+            counted = await count(self._store, *map(Count, old))
+            erased.scratch, erased.tasks = (each.groups[None][0] for each in counted)
+            if session is None and before is None:
+                erased.history = await self._erase_collection(value)
+            else:
+                known = await self._sessions(value) if session is None else []
+                for name in [each.key[0] for each in known] if session is None else [session]:
+                    erased.history += await self._erase_history(value, name, before)
             if before is None:
                 old.append(Records(_SESSION, scope, keys=[prefix] if prefix else None))
+        if not value.dry_run:
             await self._store.commit(list(map(Delete, old)))
-        return _erased(value, scratch, tasks, history)
+        return erased
 
     async def _erase_collection(self, value: SessionErase) -> int:
         collection = await self._registry.reload(value.collection)
         if collection is None:
             return 0
         if not value.dry_run:
-            await self._sources.delete(value.collection)
+            await self._services.sources.delete(value.collection)
         return collection.sources
 
     async def _erase_history(self, value: SessionErase, session: str, before: int | None) -> int:
@@ -190,43 +201,36 @@ class Sessions:
                 if before is None or instants("time", each.metadata["time"])[0] < before
             ]
             if not value.dry_run:
-                await self._sources.discard(value.collection, sources)
+                await self._services.sources.discard(value.collection, sources)
             erased += len(sources)
         return erased
 
     async def _history(self, value: Scope, session: str) -> AsyncIterator[list[Document]]:
         """Yield the entries of a session, the newest first, page by page."""
         collection = await self._registry.reload(value.collection)
-        heads = await read_all(
-            self._store, Read(Records(_SESSION, of_agent(value.agent_id), keys=[(session,)]))
-        )
-        last = heads[0].fields.get(_TURNS, 0) if heads and collection else 0
+        heads = await self._sessions(value, session) if collection else []
+        last = heads[0].fields.get(_TURNS, 0) if heads else 0
         while collection is not None and last > 0:
             first = max(1, last - _PAGE + 1)
-            sources = [_source(session, turn) for turn in range(last, first - 1, -1)]
-            found = await self._restored(collection, sources)
-            yield [found[source] for source in sources if source in found]
+            names = [_source(session, turn) for turn in range(first, last + 1)]
+            records = await read_all(self._store, Read(Sources(names), collection))
+            texts = await source_texts(self._store, collection, records)
+            found = [restored_document(each, texts[each.source]) for each in records]
+            yield sorted(found, key=lambda each: each.source, reverse=True)
             last = first - 1
-
-    async def _restored(
-        self, collection: Collection, sources: Sequence[str]
-    ) -> dict[str, Document]:
-        records = await read_all(self._store, Read(Sources(sources), collection))
-        texts = await source_texts(self._store, collection, records)
-        return {each.source: restored_document(each, texts[each.source]) for each in records}
 
     def _documents(self, value: SessionWrite) -> list[Document]:
         """Return the history to write, without the sources."""
-        documents = []
+        ports, documents = self._services.ports, []
         for place, message in enumerate(value.history):
             field = f"history.{place}"
-            size, most = len(message.content.encode()), self._limits.document_bytes
+            size, most = len(message.content.encode()), ports.settings.limits.document_bytes
             if size > most:
                 raise TooLarge(
                     f"{field}.content: {size} bytes, at most {most} are allowed",
                     hint="Split it (setting max_document_bytes).",
                 )
-            time = instants(f"{field}.time", message.time)[0] if message.time else self._now()
+            time = instants(f"{field}.time", message.time)[0] if message.time else ports.now()
             about = {"session": value.session_id, "role": message.role, "time": instant(time)}
             documents.append(Document("", "", message.content, about, format="text"))
         return documents
@@ -238,10 +242,8 @@ class Sessions:
             raise InvalidInput("tasks", "name an id twice", hint="Send one change of each.")
         if known:
             required = Require(_selected(value, "task", ids), at_least=len(ids))
-            changed = [
-                _put(value, "task", key, _given(each)) for key, each in zip(ids, known, strict=True)
-            ]
-            committed = await self._store.commit([required, *changed, _touched(value)])
+            puts = [_put(value, "task", str(each.id), _given(each)) for each in known]
+            committed = await self._store.commit([required, *puts, _touched(value)])
             if not committed.done:
                 await self._records(value, "task", ids)
         added = [each for each in changes if each.id is None]
@@ -249,7 +251,7 @@ class Sessions:
             last = await self._count_up(value, _TASKS, len(added)) - len(added)
             new = [str(last + n) for n in range(1, len(added) + 1)]
             puts = [
-                _put(value, "task", key, {"value": "", "status": "open", **_given(each)})
+                _put(value, "task", key, {"status": "open", **_given(each)})
                 for key, each in zip(new, added, strict=True)
             ]
             await self._put(value, puts, MOST_TASKS)
@@ -265,8 +267,8 @@ class Sessions:
         """
         kind = puts[0].kind
         every = Records(kind, of_agent(value.agent_id), prefix=(value.session_id,))
-        changes: list[Change] = [*puts, _touched(value), Require(every, at_most=most)]
-        committed = await self._store.commit(changes)
+        limit = Require(every, at_most=most)
+        committed = await self._store.commit([*puts, _touched(value), limit])
         if not committed.done:
             what = "tasks" if kind == "task" else kind
             raise TooLarge(
@@ -275,8 +277,10 @@ class Sessions:
             )
         return committed.at
 
-    async def _sessions(self, value: Scope) -> list[Record]:
-        return await read_all(self._store, Read(Records(_SESSION, of_agent(value.agent_id))))
+    async def _sessions(self, value: Scope, session: str | None = None) -> list[Record]:
+        """Return the record of a session of an agent, or those of all."""
+        keys = None if session is None else [(session,)]
+        return await read_all(self._store, Read(Records(_SESSION, of_agent(value.agent_id), keys)))
 
     async def _records(
         self, value: Scope, kind: SessionKind, keys: Sequence[str] | None = None
@@ -299,7 +303,12 @@ class Sessions:
         return int(record.fields[counter])
 
 
-_SCOPE = {"agent_id", "session_id"}
+async def _unreported(_progress: Progress) -> None:
+    """Discard the progress of a call that has no job."""
+
+
+def _scope(value: Scope) -> dict[str, str]:
+    return {"agent_id": value.agent_id, "session_id": value.session_id}
 
 
 def _selected(value: Scope, kind: SessionKind, keys: Sequence[str] | None = None) -> Records:
@@ -310,8 +319,7 @@ def _selected(value: Scope, kind: SessionKind, keys: Sequence[str] | None = None
 
 
 def _put(value: Scope, kind: SessionKind, key: str, fields: Mapping[str, str]) -> Put:
-    identity: Key = (value.session_id, key)
-    return Put(kind, of_agent(value.agent_id), identity, fields, merge=True)
+    return Put(kind, of_agent(value.agent_id), (value.session_id, key), fields, merge=True)
 
 
 def _touched(value: Scope) -> Put:
@@ -319,51 +327,24 @@ def _touched(value: Scope) -> Put:
 
 
 def _given(task: TaskChange) -> dict[str, str]:
-    fields = {"value": task.content, "status": task.status}
-    return {name: value for name, value in fields.items() if value is not None}
-
-
-def _number(counted: object) -> int:
-    assert isinstance(counted, Counted)
-    return counted.groups[None][0]
+    return task.model_dump(include={"content", "status"}, exclude_none=True)
 
 
 def _source(session: str, turn: int) -> str:
     return f"{session}/{turn:09d}"
 
 
-def _scratch(record: Record) -> ScratchEntry:
-    return ScratchEntry(
-        key=record.key[1], value=record.fields["value"], updated_at=instant(record.updated_at)
-    )
-
-
 def _task(record: Record) -> Task:
-    return Task.model_validate(
-        {
-            "id": record.key[1],
-            "content": record.fields["value"],
-            "status": record.fields["status"],
-            "created_at": instant(record.created_at),
-            "updated_at": instant(record.updated_at),
-        }
-    )
+    times = {"created_at": instant(record.created_at), "updated_at": instant(record.updated_at)}
+    return Task(id=record.key[1], **record.fields, **times)
 
 
 def _entry(document: Document) -> HistoryEntry:
     about = document.metadata
-    turn = int(document.source.rpartition("/")[2])
     return HistoryEntry(
         source=document.source,
         role=about["role"],
         content=document.content,
         time=about["time"],
-        turn=turn,
-    )
-
-
-def _erased(value: SessionErase, scratch: int, tasks: int, history: int) -> SessionErased:
-    scope = value.model_dump(include=_SCOPE)
-    return SessionErased(
-        **scope, scratch=scratch, tasks=tasks, history=history, dry_run=value.dry_run
+        turn=int(document.source.rpartition("/")[2]),
     )

@@ -10,7 +10,7 @@ import pytest
 from tests.ability_search.extensions.cli.conftest import Network, Run
 
 from ability_search.extensions.notes.collection_measures import measure
-from ability_search.extensions.notes.graph_analysis import ChunkVector
+from ability_search.extensions.notes.graph_analysis import NoteChunk
 from ability_search.extensions.notes.source_paths import SourceConnection, SourcePath
 from ability_search.store.records import SourceRecord
 
@@ -35,7 +35,7 @@ def source(name: str, *links: str) -> SourceRecord:
 def analysis(network: Network) -> dict[str, Any]:
     """The analysis of four notes, which the tools answer."""
     names = ["hub", "a<b", "c", "alone"]
-    chunks = [ChunkVector(f"docs:{name}:0", name, f"Title {name}", 0) for name in names]
+    chunks = [NoteChunk(f"docs:{name}:0", name, f"Title {name}", 0) for name in names]
     sources = [source("hub"), source("a<b", "hub"), source("c", "hub"), source("alone")]
     found, _ = measure(chunks, np.eye(4, dtype=np.float32), sources)
     answer = found.model_dump(mode="json", by_alias=True)

@@ -10,17 +10,27 @@ import pytest
 from ability_search.config.model_settings import Kinds
 from ability_search.errors import ChatUnavailable
 from ability_search.extensions.notes import contradiction_judge
-from ability_search.extensions.notes.consolidation import Note, NoteChunk, Suspected
+from ability_search.extensions.notes.consolidation_report import ContradictingNotes
 from ability_search.extensions.notes.contradiction_judge import FAILURES, Judgement, judge_by_model
-from ability_search.extensions.notes.contradictions import find_contradiction
+from ability_search.extensions.notes.graph_analysis import NoteChunk
 
 
-def pair(number: int) -> Suspected:
-    old, new = (
-        NoteChunk(Note(f"{name}{number}", 1), f"{name}{number}:0", f"Rate {number} is {limit}.")
-        for name, limit in (("old", 100), ("new", 200))
+def note(name: str, number: int, limit: int) -> NoteChunk:
+    source = f"{name}{number}"
+    return NoteChunk(f"{source}:0", source, "", 0, f"Rate {number} is {limit}.", day=1)
+
+
+def pair(new: NoteChunk, old: NoteChunk) -> ContradictingNotes:
+    return ContradictingNotes(
+        source=new.source,
+        other=old.source,
+        chunk_id=new.chunk_id,
+        other_chunk_id=old.chunk_id,
+        rule="numbers",
+        statement=new.text,
+        other_statement=old.text,
+        cosine=0.9,
     )
-    return Suspected(new, old, 0.9, find_contradiction(new.text, old.text))
 
 
 class Model:
@@ -49,7 +59,12 @@ async def judged(model: Model, pairs: int = 20) -> tuple[Judgement, list[int]]:
     async def count(done: int) -> None:
         counts.append(done)
 
-    found = await judge_by_model([pair(n) for n in range(pairs)], model, Kinds(), count)
+    notes = [(note("new", n, 200), note("old", n, 100)) for n in range(pairs)]
+    suspected, chunks = (
+        [pair(*both) for both in notes],
+        {e.chunk_id: e for both in notes for e in both},
+    )
+    found = await judge_by_model(suspected, chunks, model, Kinds(), count)
     return found, counts
 
 

@@ -86,21 +86,21 @@ def test_edges_join_vectors_above_the_least_cosine_in_both_directions() -> None:
 
 def test_noise_has_no_outliers_and_a_planted_direction_is_one() -> None:
     noise = random_vectors(2000, 50)
-    found = novelty(noise)
+    _, found = novelty(noise)
     assert found.variance == pytest.approx(1 / 50, rel=0.01)
     assert found.edge == pytest.approx((1 + (50 / 2000) ** 0.5) ** 2 / 50, rel=0.01)
-    assert (found.outliers < 1.03 * found.edge).all(), "fluctuations at the edge only"
+    assert max(found.outliers, default=0) < 1.03 * found.edge, "fluctuations at the edge only"
     planted = np.array(noise)
     planted[:40, 0] += 1.5
-    found = novelty(unit(planted))
+    scores, found = novelty(unit(planted))
     assert found.outliers[0] > 1.1 * found.edge
-    assert set(np.argsort(-found.scores)[:30]) <= set(range(40))
-    assert (found.scores.min(), found.scores.max()) == (0.0, 1.0)
+    assert set(np.argsort(-scores)[:30]) <= set(range(40))
+    assert (scores.min(), scores.max()) == (0.0, 1.0)
 
 
 def test_equal_vectors_are_not_novel() -> None:
-    assert novelty(unit(np.ones((10, 4)))).scores.tolist() == [0.0] * 10
-    assert novelty(unit(np.ones((1, 4)))).scores.tolist() == [0.0]
+    assert novelty(unit(np.ones((10, 4))))[0].tolist() == [0.0] * 10
+    assert novelty(unit(np.ones((1, 4))))[0].tolist() == [0.0]
 
 
 def test_vectors_that_nothing_is_near_to_are_surprising() -> None:
