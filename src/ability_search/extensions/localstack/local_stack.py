@@ -18,7 +18,7 @@ from ability_search.edges.tool_calls import LiveConnection
 from ability_search.errors import ConfigurationError
 from ability_search.extensions.localstack.data_directory import hold, is_abandoned, released
 from ability_search.extensions.localstack.served_models import require_installed, served_names
-from ability_search.extensions.localstack.supervisor import Plan, Stack, metrics_port
+from ability_search.extensions.localstack.supervisor import Plan, Stack, kind_of, metrics_port
 from ability_search.ops.extras import require_extra
 from kadi_client import NotConnected
 
@@ -51,38 +51,46 @@ def make_plan(
     added: Mapping[str, int] | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> Plan:
-    """Return the plan of a stack from the settings; ports as in :class:`Plan`.
+    """Return the plan of a stack from the settings.
+
+    Args:
+        settings: The settings.
+        data_dir: Directory of the data.
+        port: Port of the first broker, 0 for free ones; ``None`` starts none.
+        models_port: Port of the embeddings API, 0 for a free one.
+        log_level: As in :class:`Plan`.
+        metrics_port: As in :class:`Plan`.
+        brokers: Number of brokers, which are one network.
+        workers: Number of workers.
+        database: Whether to start a database.
+        models: Whether to start a model manager, if the settings use none that is elsewhere.
+        added: Ports of the components of other extensions, such as the gateway, 0 for a free one.
+        environ: As in :class:`Plan`.
 
     Raises:
         ConfigurationError: if an extra or the weights that its components need are missing.
     """
     models = models and settings.embedding.transport == "broker"
-    own_backplane = brokers > 1 and settings.local_broker.backplane is None
-    if own_backplane:
+    ports: dict[str, int | None] = {}
+    if brokers > 1 and settings.local_broker.backplane is None:
         require_extra("nats")
         require_nats_server()
+        ports["backplane"] = 0
     require_installed(settings, database=database, models=models)
-    model = _chosen_model(settings) if models else settings.embedding.model
+    if port is not None:
+        ports["broker"] = port
+        ports |= {f"broker-{n}": port and port + n - 1 for n in range(2, brokers + 1)}
+    ports |= {"database": None} if database else {}
+    ports |= {"models": models_port} if models else {}
+    ports |= dict.fromkeys(f"worker-{number}" for number in range(1, workers + 1))
+    ports |= added or {}
     return Plan(
+        settings=settings,
         data_dir=data_dir.absolute(),
-        url=settings.broker.url.get_secret_value(),
-        networks=settings.broker.networks,
-        port=port,
-        brokers=brokers,
-        own_backplane=own_backplane,
-        private_network=settings.local_broker.private_network or None,
-        members=settings.local_broker.members,
-        providers=settings.local_broker.providers,
-        database=database,
-        models_port=models_port if models else None,
-        added=added or {},
+        ports=ports,
+        model=_chosen_model(settings) if models else settings.embedding.model,
         metrics_port=metrics_port,
-        workers=workers,
-        model=model,
-        ready_timeout=settings.files.stack_start_timeout,
         log_level=log_level,
-        own_tokenizer=_is_own(settings.chunking.tokenizer, "SEARCH_TOKENIZER", model),
-        own_max_tokens=_is_own(settings.embedding.max_tokens, "SEARCH_EMBEDDING_MAX_TOKENS", model),
         environ=environ or {},
     )
 
@@ -104,27 +112,24 @@ def require_nats_server() -> str:
     return executable
 
 
-def check_ports(settings: Settings, plan: Plan) -> None:
+def check_ports(plan: Plan) -> None:
     """Check that the ports of a plan are free.
 
     Raises:
         ConfigurationError: naming every port that is not.
     """
-    broker, models, gateway = settings.local_broker, settings.models, settings.gateway
-    wanted = [
-        *((name, "--port", broker.host, port) for name, port in plan.broker_ports.items()),
-        ("embeddings API", "--models-port", models.http_host, plan.models_port),
-        ("gateway", "--gateway-port", gateway.host, plan.added.get("gateway")),
-    ]
-    started = {
-        "backplane": plan.own_backplane,
-        **dict.fromkeys(plan.broker_ports, True),
-        "database": plan.database,
-        "models": plan.models_port is not None,
-        **dict.fromkeys(plan.added, True),
-        **{f"worker-{number}": True for number in range(1, plan.workers + 1)},
+    settings = plan.settings
+    listening = {
+        "broker": ("", "--port", settings.local_broker.host),
+        "models": ("embeddings API", "--models-port", settings.models.http_host),
+        "gateway": ("", "--gateway-port", settings.gateway.host),
     }
-    for name in (name for name, is_started in started.items() if is_started):
+    wanted = [
+        (listening[kind][0] or name, *listening[kind][1:], port)
+        for name, port in plan.ports.items()
+        if (kind := kind_of(name)) in listening
+    ]
+    for name in plan.ports:
         port = metrics_port(name, plan.metrics_port)
         wanted.append((f"metrics of {name}", "--metrics-port", settings.metrics.host, port))
     problems = [
@@ -152,11 +157,6 @@ def _chosen_model(settings: Settings) -> str | None:
     if os.environ.get("SEARCH_EMBEDDING_MODEL", "").strip():
         return model
     return model if model in served_names(settings) else None
-
-
-def _is_own(value: object, variable: str, model: str | None) -> bool:
-    """Return whether a model setting applies to the model that the stack uses."""
-    return value is not None and (model is not None or variable in os.environ)
 
 
 @asynccontextmanager

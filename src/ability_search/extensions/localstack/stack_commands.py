@@ -26,10 +26,12 @@ from ability_search.extensions.cli.lifecycle import stop_signals
 from ability_search.extensions.cli.parameters import DataDirOption, JsonOption, port_option
 from ability_search.extensions.localstack.data_directory import released
 from ability_search.extensions.localstack.local_stack import check_ports, make_plan, new_stack
-from ability_search.extensions.localstack.supervisor import OWN, Plan
+from ability_search.extensions.localstack.supervisor import Plan
 from ability_search.ops import logs
 from ability_search.ops.extras import EXTRAS, install_command, missing_modules
 
+_OWN = frozenset({"backplane", "broker", "database", "models", "worker"})
+"""The components that a stack starts by itself; those of other extensions are added."""
 _DOWN_SECONDS = 90.0
 _RESTART_SECONDS = 60.0
 _POLL_SECONDS = 0.1
@@ -134,7 +136,7 @@ def up(
         added=added_ports(None if no_gateway else gateway_port),
         environ={"SEARCH_DATABASE_MEMORY": "true"} if memory else None,
     )
-    asyncio.run(_up(settings, plan, began))
+    asyncio.run(_up(plan, began))
     output.stdout().print("stopped")
 
 
@@ -151,7 +153,7 @@ def added_ports(gateway_port: int | None) -> dict[str, int]:
     ports = {}
     for name, each in loaded().components.items():
         port = gateway_port if name == "gateway" else 0
-        if name in OWN or port is None:
+        if name in _OWN or port is None:
             continue
         missing = missing_modules(EXTRAS[each.extra]) if each.extra else ()
         if each.extra and missing:
@@ -162,9 +164,9 @@ def added_ports(gateway_port: int | None) -> dict[str, int]:
     return ports
 
 
-async def _up(settings: Settings, plan: Plan, began: float) -> None:
+async def _up(plan: Plan, began: float) -> None:
     async with new_stack(plan, output) as stack:
-        check_ports(settings, plan)
+        check_ports(plan)
         stopping = asyncio.Event()
         starting = asyncio.ensure_future(stack.start())
 

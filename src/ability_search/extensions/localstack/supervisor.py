@@ -7,7 +7,7 @@ import logging
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from ability_search.config.running_stack import (
     RunningStack,
     identity_file,
 )
+from ability_search.config.schema import Settings
 from ability_search.errors import ConfigurationError, first_failure
 from ability_search.extension import loaded
 from ability_search.extensions.localstack.component_process import (
@@ -36,69 +37,43 @@ log = logging.getLogger(__name__)
 VISIBLE_SECONDS = 20.0
 _POLL_SECONDS = 0.1
 
-OWN = frozenset({"backplane", "broker", "database", "models", "worker"})
-"""The components that a stack starts by itself; the others are in its plan by name."""
 _FURTHER = 100
 """Distance of the metrics ports of a backplane and of further brokers."""
 _METRICS_ORDER = ("broker", "database", "models", "gateway", "worker")
+
+
+def kind_of(name: str) -> str:
+    """Return the kind of a component, such as ``worker`` for ``worker-1``."""
+    return name.partition("-")[0]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """The components of a stack, and their settings."""
 
+    settings: Settings
     data_dir: Path
-    url: str
-    """Address of the broker if the stack starts none."""
-    networks: tuple[str, ...]
-    port: int | None
-    """Port of the first broker, 0 for free ones; ``None`` starts none."""
-    brokers: int = 1
-    """Number of brokers, which are one network."""
-    own_backplane: bool = False
-    """Start a NATS server for the brokers; otherwise they use that of the settings, if any."""
-    private_network: str | None = None
-    """Network of the components, which other agents may not join; ``None`` for none, and without
-    effect if the stack starts no broker."""
-    members: tuple[str, ...] = ()
-    """Further members of restricted networks, as ``NETWORK=AGENT_ID``."""
-    providers: tuple[str, ...] = ()
-    """Further agents that may offer tools, as ``TOOL=AGENT_ID``."""
-    database: bool
-    models_port: int | None
-    """Port of the embeddings API, 0 for a free one; ``None`` starts no model manager."""
-    added: Mapping[str, int]
-    """Ports of the components of other extensions, such as the gateway, 0 for a free one."""
-    workers: int
+    ports: Mapping[str, int | None]
+    """Port of each component in the order of their list, 0 for a free one; ``None`` if it listens
+    on none. Without a broker they use that of the settings."""
     model: str | None
     """Embedding model; ``None`` for the first one that the model manager serves."""
-    own_tokenizer: bool
-    """The settings name the tokenizer of that model."""
-    own_max_tokens: bool
-    """The settings name the maximum input of that model."""
     metrics_port: int
     """Port of the broker's metrics, see :func:`metrics_port`; 0 for free ports."""
-    ready_timeout: float
-    """Seconds for each component to be ready."""
     log_level: str
     """Minimum severity of log messages."""
-    environ: Mapping[str, str] = field(default_factory=dict)
+    environ: Mapping[str, str]
     """Further settings of the components, as environment variables."""
 
-    @property
-    def broker_ports(self) -> dict[str, int]:
-        """Return the port of each broker by name, 0 for a free one."""
-        if self.port is None:
-            return {}
-        names = ["broker", *(f"broker-{number}" for number in range(2, self.brokers + 1))]
-        return {name: self.port and self.port + index for index, name in enumerate(names)}
+    def of(self, *kinds: str) -> list[str]:
+        """Return the components of some kinds."""
+        return [name for name in self.ports if kind_of(name) in kinds]
 
     @property
-    def own_network(self) -> tuple[str, ...]:
-        """Return the private network, if there is one."""
-        if self.port is None or self.private_network is None:
-            return ()
-        return (self.private_network,)
+    def private_network(self) -> tuple[str, ...]:
+        """Return the network of the components that other agents may not join, if there is one."""
+        network = self.settings.local_broker.private_network
+        return (network,) if network and self.of("broker") else ()
 
 
 class Stack:
@@ -115,7 +90,7 @@ class Stack:
         self._inherit = () if sys.platform == "win32" else (lock,)
         self._notify = notify
         self._children: list[ComponentProcess] = []
-        self._urls = [plan.url]
+        self._urls = [plan.settings.broker.url.get_secret_value()]
         self._backplane: dict[str, str] = {}
         """Settings of the brokers for the NATS server of the stack."""
         self._model = plan.model
@@ -125,10 +100,11 @@ class Stack:
     @property
     def running(self) -> RunningStack:
         """Return the current state, as it is written to the data directory."""
+        order = list(self._plan.ports)
         return RunningStack(
             pid=os.getpid(),
             url=",".join(self._urls),
-            networks=(*self._plan.networks, *self._plan.own_network),
+            networks=(*self._plan.settings.broker.networks, *self._plan.private_network),
             started=self._started,
             model=self._model,
             parts=tuple(
@@ -138,7 +114,7 @@ class Stack:
                     str(child.details.get("address", "")),
                     str(child.details.get("metrics", "")),
                 )
-                for child in sorted(self._children, key=lambda child: _place(child.name))
+                for child in sorted(self._children, key=lambda child: order.index(child.name))
             ),
             memory="SEARCH_DATABASE_MEMORY" in self._plan.environ,
             environ=self._worker_environ,
@@ -151,36 +127,32 @@ class Stack:
             ComponentFailed: if a component does not start.
             ConfigurationError: if the chosen model is not served.
         """
-        served: Mapping[str, Any] = {}
+        first = ("backplane", "broker", "models", "worker")
         try:
-            await self._start_brokers()
+            for name in self._plan.of("backplane"):
+                details = await self._child(name).start()
+                self._backplane = {"SEARCH_LOCAL_BROKER_BACKPLANE": str(details["url"])}
+            brokers = await self._start(self._plan.of("broker"))
+            self._urls = [str(each["url"]) for each in brokers] or self._urls
             async with asyncio.TaskGroup() as group:
-                if self._plan.database:
-                    group.create_task(self._child("database").start())
-                for name, port in self._plan.added.items():
-                    group.create_task(self._child(name, port=port).start())
-                if self._plan.models_port is not None:
-                    served = await self._child("models", port=self._plan.models_port).start()
+                for name in self._plan.ports:
+                    if kind_of(name) not in first:
+                        group.create_task(self._child(name).start())
                 # Only the workers wait for another component: their settings name its model.
-                self._worker_environ = self._embedding(served)
-                for number in range(1, self._plan.workers + 1):
-                    group.create_task(self._child(f"worker-{number}").start())
+                for served in await self._start(self._plan.of("models")):
+                    self._worker_environ = self._embedding(served["models"])
+                group.create_task(self._start(self._plan.of("worker")))
         except ExceptionGroup as failures:
             raise first_failure(failures) from failures
         await self._visible()
         self._write_state()
         return self.running
 
-    async def _start_brokers(self) -> None:
-        if self._plan.own_backplane:
-            details = await self._child("backplane", port=0).start()
-            self._backplane = {"SEARCH_LOCAL_BROKER_BACKPLANE": str(details["url"])}
+    async def _start(self, names: Sequence[str]) -> list[Mapping[str, Any]]:
+        """Start components at once; return the details that they reported."""
         async with asyncio.TaskGroup() as group:
-            starting = [
-                group.create_task(self._child(name, port=port).start())
-                for name, port in self._plan.broker_ports.items()
-            ]
-        self._urls = [str(each.result()["url"]) for each in starting] or self._urls
+            starting = [group.create_task(self._child(name).start()) for name in names]
+        return [each.result() for each in starting]
 
     async def stop(self) -> None:
         """Stop every component, in reverse order of their start."""
@@ -194,9 +166,9 @@ class Stack:
         for child in reversed(self._children):
             child.kill()
 
-    def _child(self, name: str, *, port: int | None = None) -> ComponentProcess:
-        """Return a new component; one with a ``port`` keeps it when it is restarted."""
-        plan, kind = self._plan, name.partition("-")[0]
+    def _child(self, name: str) -> ComponentProcess:
+        """Return a new component; one with a port keeps it when it is restarted."""
+        plan, kind, port = self._plan, kind_of(name), self._plan.ports[name]
         environ = {
             "SEARCH_DATA_DIR": str(plan.data_dir),
             "SEARCH_IDENTITY_FILE": str(identity_file(plan.data_dir, name)),
@@ -205,7 +177,7 @@ class Stack:
             **(self._worker_environ if kind == "worker" else {}),
         }
         # If the stack starts no broker, a worker joins all brokers that the files name.
-        if kind != "worker" or plan.port is not None:
+        if kind != "worker" or plan.of("broker"):
             environ["BROKER_NETWORKS"] = ",".join(self._networks(kind))
             environ |= self._access() | self._backplane if kind == "broker" else self._broker()
         first_metrics_port = metrics_port(name, plan.metrics_port)
@@ -225,7 +197,7 @@ class Stack:
             inherit=self._inherit,
             notify=self._notify,
             changed=self._write_state,
-            ready_timeout=self._plan.ready_timeout,
+            ready_timeout=plan.settings.files.stack_start_timeout,
         )
         self._children.append(child)
         return child
@@ -237,71 +209,67 @@ class Stack:
 
     def _networks(self, kind: str) -> tuple[str, ...]:
         """Return the networks of a component; the database and the models join the private one."""
-        plan = self._plan
-        if kind in ("database", "models") and plan.own_network:
-            return plan.own_network
-        return (*plan.networks, *(plan.own_network if kind != "broker" else ()))
+        private = self._plan.private_network
+        if kind in ("database", "models") and private:
+            return private
+        return (*self._plan.settings.broker.networks, *(private if kind != "broker" else ()))
 
     def _access(self) -> dict[str, str]:
         """Return the broker settings that reserve the private network and the tools."""
-        plan = self._plan
-        if not plan.own_network:
+        plan, local = self._plan, self._plan.settings.local_broker
+        if not plan.private_network:
             return {}
-        (network,) = plan.own_network
-        workers = [f"worker-{number}" for number in range(1, plan.workers + 1)]
-        serving = {
-            "database": ["database"] if plan.database else [],
-            "models": ["models"] if plan.models_port is not None else [],
-            "worker": [*workers, JOINED_WORKER],
+        names = [name for name in plan.ports if kind_of(name) not in ("backplane", "broker")]
+        ids = {
+            name: Identity.load_or_create(identity_file(plan.data_dir, name)).agent_id
+            for name in (*names, JOINED_WORKER, CLIENT)
         }
-        names = [*(name for own in serving.values() for name in own), *plan.added, CLIENT]
-        ids = {name: Identity.load_or_create(identity_file(plan.data_dir, name)) for name in names}
-        members = [f"{network}={each.agent_id}" for each in ids.values()]
         reserved = {
             "database": ["arcade-*"],
             "models": ["create-embedding", "rerank"],
             "worker": [row.name for row in all_tools()],
         }
+        members = [f"{plan.private_network[0]}={agent}" for agent in ids.values()]
         providers = [
-            f"{tool}={ids[name].agent_id}"
-            for kind, own in serving.items()
-            for tool in reserved[kind]
-            for name in own
+            f"{tool}={agent}"
+            for name, agent in ids.items()
+            for tool in reserved.get(kind_of(name), ())
         ]
         return {
-            "SEARCH_LOCAL_BROKER_MEMBERS": ",".join([*plan.members, *members]),
-            "SEARCH_LOCAL_BROKER_PROVIDERS": ",".join([*plan.providers, *providers]),
+            "SEARCH_LOCAL_BROKER_MEMBERS": ",".join([*local.members, *members]),
+            "SEARCH_LOCAL_BROKER_PROVIDERS": ",".join([*local.providers, *providers]),
         }
 
-    def _embedding(self, served: Mapping[str, Any]) -> dict[str, str]:
+    def _embedding(self, served: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
         """Return the worker's settings for the embedding model, given the models served."""
         if not served:
-            return {}
-        models: Mapping[str, Mapping[str, Any]] = served["models"]
-        if not models:
             raise ConfigurationError(
                 "this stack serves no embedding model",
                 hint="Add one, see `ability-search models --help`, or use `up --no-models`.",
             )
         if self._model is None:
-            self._model = next(iter(models))
-        if self._model not in models:
+            self._model = next(iter(served))
+        if self._model not in served:
             raise ConfigurationError(
                 f"SEARCH_EMBEDDING_MODEL: {self._model!r} is not served by this stack;"
-                f" served: {', '.join(models)}",
+                f" served: {', '.join(served)}",
                 hint="Unset it, or add the model, see `ability-search models --help`.",
             )
         changes = {"SEARCH_EMBEDDING_MODEL": self._model, "SEARCH_EMBEDDING_TRANSPORT": "broker"}
-        about = models[self._model]
-        if about.get("tokenizer") and not self._plan.own_tokenizer:
-            changes["SEARCH_TOKENIZER"] = str(about["tokenizer"])
-        if about.get("maxTokens") and not self._plan.own_max_tokens:
-            changes["SEARCH_EMBEDDING_MAX_TOKENS"] = str(about["maxTokens"])
+        settings, about = self._plan.settings, served[self._model]
+        for variable, own, usual in (
+            ("SEARCH_TOKENIZER", settings.chunking.tokenizer, about.get("tokenizer")),
+            ("SEARCH_EMBEDDING_MAX_TOKENS", settings.embedding.max_tokens, about.get("maxTokens")),
+        ):
+            # A setting of the files is for the model that they name.
+            is_own = own is not None and (self._plan.model is not None or variable in os.environ)
+            if usual and not is_own:
+                changes[variable] = str(usual)
         return changes
 
     async def _visible(self) -> None:
         """Wait until the broker lists the tools of every component."""
-        kinds = {child.name.partition("-")[0] for child in self._children}
+        kinds = {kind_of(name) for name in self._plan.ports}
         expected = {tool for kind in kinds for tool in loaded().components[kind].tools}
         missing = expected
         try:
@@ -326,12 +294,6 @@ class Stack:
 
     def _write_state(self) -> None:
         write_running(self._plan.data_dir, self.running)
-
-
-def _place(name: str) -> tuple[int, int]:
-    """Return the place of a component in the list of all."""
-    kind, _, number = name.partition("-")
-    return list(loaded().components).index(kind), int(number or 0)
 
 
 def metrics_port(name: str, first: int) -> int:
