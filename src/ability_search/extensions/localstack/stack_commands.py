@@ -25,8 +25,8 @@ from ability_search.extensions.cli.component_run import prepare
 from ability_search.extensions.cli.lifecycle import stop_signals
 from ability_search.extensions.cli.parameters import DataDirOption, JsonOption, port_option
 from ability_search.extensions.localstack.data_directory import released
-from ability_search.extensions.localstack.local_stack import check_ports, make_plan, new_stack
-from ability_search.extensions.localstack.supervisor import Plan
+from ability_search.extensions.localstack.stack_plan import Plan, check_ports
+from ability_search.extensions.localstack.supervisor import new_stack
 from ability_search.ops import logs
 from ability_search.ops.extras import EXTRAS, install_command, missing_modules
 
@@ -122,8 +122,8 @@ def up(
         models_port = settings.models.http_port if port else 0
     if gateway_port is None:
         gateway_port = settings.gateway.port if port else 0
-    plan = make_plan(
-        settings,
+    plan = Plan(
+        settings=settings,
         data_dir=data_dir or settings.files.data_dir,
         port=None if no_broker else port,
         models_port=models_port,
@@ -134,7 +134,7 @@ def up(
         database=not (no_database or memory),
         models=not no_models,
         added=added_ports(None if no_gateway else gateway_port),
-        environ={"SEARCH_DATABASE_MEMORY": "true"} if memory else None,
+        environ={"SEARCH_DATABASE_MEMORY": "true"} if memory else {},
     )
     asyncio.run(_up(plan, began))
     output.stdout().print("stopped")
@@ -165,7 +165,7 @@ def added_ports(gateway_port: int | None) -> dict[str, int]:
 
 
 async def _up(plan: Plan, began: float) -> None:
-    async with new_stack(plan, output) as stack:
+    async with new_stack(plan) as stack:
         check_ports(plan)
         stopping = asyncio.Event()
         starting = asyncio.ensure_future(stack.start())

@@ -1,79 +1,56 @@
-"""Supervisor of a stack: starts its components in order and stops them in reverse order."""
+"""Supervisor of a stack: starts its components in order and stops them in reverse order.
+
+A process may run one of its own for a while, or share that of another process.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from ability_search.client.tool_client import ToolClient, client_target
 from ability_search.config.running_stack import (
     CLIENT,
     JOINED_WORKER,
     RunningComponent,
     RunningStack,
     identity_file,
+    read_running,
 )
 from ability_search.config.schema import Settings
+from ability_search.edges.tool_calls import LiveConnection
 from ability_search.errors import ConfigurationError, first_failure
 from ability_search.extension import loaded
+from ability_search.extensions.cli import output
+from ability_search.extensions.cli.clients import CLIENT_NAME
 from ability_search.extensions.localstack.component_process import (
     ComponentProcess,
     Notify,
     child_environ,
 )
-from ability_search.extensions.localstack.data_directory import remove_running, write_running
+from ability_search.extensions.localstack.data_directory import (
+    hold,
+    is_abandoned,
+    released,
+    remove_running,
+    write_running,
+)
+from ability_search.extensions.localstack.stack_plan import Plan, kind_of, metrics_port
 from ability_search.network import plain_connection
 from ability_search.tools.table import all_tools
-from kadi_client import Identity, KadiError
+from kadi_client import Identity, KadiError, NotConnected
 
-log = logging.getLogger(__name__)
-
-VISIBLE_SECONDS = 20.0
+_VISIBLE_SECONDS = 20.0
 _POLL_SECONDS = 0.1
-
-_FURTHER = 100
-"""Distance of the metrics ports of a backplane and of further brokers."""
-_METRICS_ORDER = ("broker", "database", "models", "gateway", "worker")
-
-
-def kind_of(name: str) -> str:
-    """Return the kind of a component, such as ``worker`` for ``worker-1``."""
-    return name.partition("-")[0]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
-    """The components of a stack, and their settings."""
-
-    settings: Settings
-    data_dir: Path
-    ports: Mapping[str, int | None]
-    """Port of each component in the order of their list, 0 for a free one; ``None`` if it listens
-    on none. Without a broker they use that of the settings."""
-    model: str | None
-    """Embedding model; ``None`` for the first one that the model manager serves."""
-    metrics_port: int
-    """Port of the broker's metrics, see :func:`metrics_port`; 0 for free ports."""
-    log_level: str
-    """Minimum severity of log messages."""
-    environ: Mapping[str, str]
-    """Further settings of the components, as environment variables."""
-
-    def of(self, *kinds: str) -> list[str]:
-        """Return the components of some kinds."""
-        return [name for name in self.ports if kind_of(name) in kinds]
-
-    @property
-    def private_network(self) -> tuple[str, ...]:
-        """Return the network of the components that other agents may not join, if there is one."""
-        network = self.settings.local_broker.private_network
-        return (network,) if network and self.of("broker") else ()
+_ABANDONED_SECONDS = 40.0
+_JOINED_SECONDS = 1.0
+"""Interval at which a joined stack is looked for."""
 
 
 class Stack:
@@ -274,12 +251,12 @@ class Stack:
         missing = expected
         try:
             async with (
-                asyncio.timeout(VISIBLE_SECONDS),
+                asyncio.timeout(_VISIBLE_SECONDS),
                 plain_connection(
                     self.running.url,
                     self.running.networks,
                     name="ability-search up",
-                    connect_timeout=VISIBLE_SECONDS,
+                    connect_timeout=_VISIBLE_SECONDS,
                     identity=Identity.load_or_create(identity_file(self._plan.data_dir, CLIENT)),
                 ) as connection,
             ):
@@ -296,15 +273,104 @@ class Stack:
         write_running(self._plan.data_dir, self.running)
 
 
-def metrics_port(name: str, first: int) -> int:
-    """Return the metrics port of a component, given the broker's; 0 if ``first`` is 0.
+@asynccontextmanager
+async def new_stack(plan: Plan) -> AsyncIterator[Stack]:
+    """Yield a stack, not yet started, and lock its data directory meanwhile.
 
-    The ports are consecutive: broker, database, models, gateway, worker-1 and so on; 100 further
-    on, backplane, broker-2 and so on. Other components have free ones.
+    Raises:
+        ConfigurationError: if another process has locked the directory.
     """
-    kind, _, number = name.partition("-")
-    if kind == "backplane" or (kind == "broker" and number):
-        return first and first + _FURTHER + int(number or 1) - 1
-    if kind not in _METRICS_ORDER:
-        return 0
-    return first and first + _METRICS_ORDER.index(kind) + int(number or 1) - 1
+    if is_abandoned(plan.data_dir):
+        output.say("waiting for the components of a killed stack to exit")
+        await released(plan.data_dir, timeout=_ABANDONED_SECONDS)
+    with hold(plan.data_dir) as lock:
+        yield Stack(plan, lock=lock, notify=output.warn)
+
+
+@asynccontextmanager
+async def temporary_stack(
+    settings: Settings, data_dir: Path, *, environ: Mapping[str, str] | None = None
+) -> AsyncIterator[RunningStack]:
+    """Start a stack on free ports and stop it at the end of the block.
+
+    Args:
+        settings: Settings to plan the stack from.
+        data_dir: Its data directory.
+        environ: Additional environment of its components.
+
+    Raises:
+        ConfigurationError: if the stack cannot be started.
+    """
+    level = settings.logging.level if "SEARCH_LOG_LEVEL" in os.environ else "warning"
+    plan = Plan(settings=settings, data_dir=data_dir, log_level=level, environ=environ or {})
+    async with new_stack(plan) as stack:
+        output.say(f"starting a stack in {plan.data_dir}")
+        try:
+            yield await stack.start()
+        finally:
+            await stack.stop()
+
+
+async def keep_connected(
+    live: LiveConnection, settings: Settings, broker: str | None, environ: Mapping[str, str]
+) -> None:
+    """Keep a live connection to the usual target, or else to a stack that is started.
+
+    Several processes share the stack in the data directory; when it stops, one of them starts
+    a new one.
+
+    Args:
+        live: The connection for calls.
+        settings: Settings of the client and of the stack.
+        broker: Address of the broker; ``None`` for the usual target.
+        environ: Additional environment of the components of a started stack.
+
+    Raises:
+        ConfigurationError: if a stack cannot be started.
+        KadiError: if the configured broker cannot be reached.
+    """
+    while True:
+        async with AsyncExitStack() as stack:
+            client, joined = await _connect(stack, settings, broker, environ)
+            live.use(client.connection)
+            try:
+                while joined is None or _runs(joined, settings):  # noqa: ASYNC110 - a file
+                    await asyncio.sleep(_JOINED_SECONDS)
+            finally:
+                live.use(None)
+
+
+async def _connect(
+    stack: AsyncExitStack, settings: Settings, broker: str | None, environ: Mapping[str, str]
+) -> tuple[ToolClient, RunningStack | None]:
+    """Connect to the usual target, or else to a new stack.
+
+    Return the client, and the stack if another process runs it.
+    """
+    directory = settings.files.data_dir
+    while True:
+        target = client_target(settings, os.environ, broker, given_as="--broker")
+        try:
+            client = ToolClient(settings, target, name=CLIENT_NAME)
+            return await stack.enter_async_context(client), target.stack
+        except NotConnected:
+            if not target.assumed and target.stack is None:
+                raise
+        try:
+            started = await stack.enter_async_context(
+                temporary_stack(settings, directory, environ=environ)
+            )
+            break
+        except ConfigurationError:
+            if await released(directory, timeout=0):
+                raise
+            await asyncio.sleep(_JOINED_SECONDS)  # another process is starting one
+    target = client_target(settings, os.environ, started.url, given_as="--broker")
+    client = await stack.enter_async_context(ToolClient(settings, target, name=CLIENT_NAME))
+    output.say("ready")
+    return client, None
+
+
+def _runs(joined: RunningStack, settings: Settings) -> bool:
+    running = read_running(settings.files.data_dir)
+    return running is not None and running.url == joined.url
