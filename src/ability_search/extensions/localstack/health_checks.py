@@ -8,7 +8,7 @@ import shutil
 import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Iterator, Mapping, Sequence, Set
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -96,50 +96,46 @@ def doctor(
         ability-search doctor --quiet || echo "unhealthy"
     """
     logs.configure("error", "pretty", component="doctor")
-    made = _Checks(quiet=quiet, shown=not as_json)
-    made.add(*check_installation())
-    settings, checks = check_settings()
-    made.add(*checks)
-    if settings is not None:
-        made.add(*check_machine(settings))
-        try:
-            target = choose_target(settings, broker)
-        except ConfigurationError as exc:
-            made.add(Check("broker", "fail", str(exc), exc.hint or ""))
-        else:
-            asyncio.run(made.add_all(check_network(settings, target)))
+    made = asyncio.run(_run(broker, quiet=quiet, shown=not as_json))
     if as_json:
-        output.print_json([asdict(check) for check in made.checks])
-    if any(check.state == "fail" for check in made.checks):
+        output.print_json([asdict(check) for check in made])
+    if any(check.state == "fail" for check in made):
         raise typer.Exit(FAILED)
 
 
-@dataclass(slots=True)
-class _Checks:
-    """The checks made so far, each printed when it is added if they are ``shown``."""
+async def _run(broker: str | None, *, quiet: bool, shown: bool) -> list[Check]:
+    """Return all checks; each is printed when it is made, if they are ``shown``."""
+    made: list[Check] = []
+    async for check in _all_checks(broker):
+        if shown and not (quiet and check.state == "ok"):
+            known = any(check.remedy == earlier.remedy for earlier in made)
+            _show(check, remedy="" if known else check.remedy)
+        made.append(check)
+    return made
 
-    quiet: bool
-    shown: bool
-    checks: list[Check] = field(default_factory=list)
 
-    async def add_all(self, checks: AsyncIterator[Check]) -> None:
-        async for check in checks:
-            self.add(check)
+def _show(check: Check, *, remedy: str) -> None:
+    out, colour = output.stdout(), _COLOURS[check.state]
+    out.print(f"[{colour}]{check.state:<4}[/{colour}] {check.name:<10} {output.plain(check.text)}")
+    if remedy:
+        output.print_indented(out, output.plain(remedy), 16)
 
-    def add(self, *checks: Check) -> None:
-        for check in checks:
-            if self.shown and not (self.quiet and check.state == "ok"):
-                self._show(check)
-            self.checks.append(check)
 
-    def _show(self, check: Check) -> None:
-        """Print a check, and its remedy unless an earlier one has the same."""
-        out, colour = output.stdout(), _COLOURS[check.state]
-        out.print(
-            f"[{colour}]{check.state:<4}[/{colour}] {check.name:<10} {output.plain(check.text)}"
-        )
-        if check.remedy and all(check.remedy != earlier.remedy for earlier in self.checks):
-            output.print_indented(out, output.plain(check.remedy), 16)
+async def _all_checks(broker: str | None) -> AsyncIterator[Check]:
+    settings, checks = check_settings()
+    for check in (*check_installation(), *checks):
+        yield check
+    if settings is None:
+        return
+    for check in check_machine(settings):
+        yield check
+    try:
+        target = choose_target(settings, broker)
+    except ConfigurationError as exc:
+        yield Check("broker", "fail", str(exc), exc.hint or "")
+        return
+    async for check in check_network(settings, target):
+        yield check
 
 
 def check_settings() -> tuple[Settings | None, list[Check]]:
