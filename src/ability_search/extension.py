@@ -70,8 +70,6 @@ class SearchOptions(Protocol):
     """Options of the command search: a dataclass whose fields are options of it."""
 
     __dataclass_fields__: ClassVar[dict[str, Any]]
-    place: ClassVar[int]
-    """They are listed in ascending order of it; those of the command are at 0, 10, 20, ..."""
 
     def apply(self, request: dict[str, Any], *, broker: str | None, hidden: bool) -> Iterable[str]:
         """Change the request, and return warnings about it.

@@ -14,7 +14,6 @@ from ability_search.config.trust import require_trusted
 from ability_search.extensions.cli import output
 from ability_search.extensions.cli.app import NOT_FOUND, app, command
 from ability_search.extensions.cli.clients import with_client
-from ability_search.extensions.cli.hits import place_of, print_hit
 from ability_search.extensions.cli.parameters import (
     AllCollectionsOption,
     BrokerOption,
@@ -24,6 +23,7 @@ from ability_search.extensions.cli.parameters import (
     all_or_named,
     json_object,
 )
+from ability_search.extensions.cli.search import place_of, print_hit
 from kadi_client import Connection
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
@@ -287,8 +287,6 @@ def _show(done: str, summary: Mapping[str, Any], *, as_json: bool = False) -> No
 @dataclass(frozen=True, slots=True)
 class ArtifactChoice:
     """Options of `search` for an artifact in place of a collection."""
-
-    place: ClassVar[int] = 15
 
     artifact: Annotated[
         Path | None,

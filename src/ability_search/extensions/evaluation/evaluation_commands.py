@@ -132,14 +132,14 @@ async def _any_client(
         ConfigurationError: if the settings are invalid, or the stack cannot be started.
         KadiError: if the configured broker cannot be reached.
     """
-    from ability_search.extensions.localstack.local_stack import temporary_stack
+    from ability_search.extensions.localstack.supervisor import temporary_stack
 
     async with AsyncExitStack() as stack:
         client = None if temporary else await _open_present(stack, broker)
         if client is None:
             settings = client_settings()
             directory = data_dir or settings.files.cache_dir / "eval"
-            running = await stack.enter_async_context(temporary_stack(settings, directory, output))
+            running = await stack.enter_async_context(temporary_stack(settings, directory))
             target = choose_target(settings, running.url)
             client = ToolClient(settings, target, name=CLIENT_NAME)
             await stack.enter_async_context(client)

@@ -20,7 +20,7 @@ from ability_search.extension import loaded
 from ability_search.extensions.cli.app import app, command
 from ability_search.extensions.cli.component_run import Component, serve
 from ability_search.extensions.cli.parameters import SupervisedOption, WaitOption, port_option
-from ability_search.extensions.gateway.network_state import ComponentStates
+from ability_search.extensions.gateway.network_state import Network
 from ability_search.extensions.gateway.settings import Gateway
 from ability_search.network import part_connection
 from ability_search.ops.extras import require_extra
@@ -100,7 +100,7 @@ async def open_gateway(
         memory=settings.database.memory, models_api=settings.embedding.transport == "api"
     )
     reader = _FileReader(settings)
-    states = ComponentStates(live, needed)
+    network = Network(live, needed)
     patience = dict.fromkeys((row.name for row in all_tools()), _WORKER_SECONDS)
     connection = part_connection(settings, "gateway", connect_timeout=wait, patience=patience)
     token = own.token.get_secret_value() if own.token else None
@@ -110,7 +110,7 @@ async def open_gateway(
         stack.callback(reader.close)
         opened = [import_module(name).open_routes(settings, caller) for name in loaded().routes]
         added = [await stack.enter_async_context(each) for each in opened]
-        handlers = Handlers(caller, own, recorded, states, reader.read, settings.limits.values)
+        handlers = Handlers(caller, own, recorded, network, reader.read, settings.limits.values)
         app = application(handlers, streams, host=host, added=added)
         url = await stack.enter_async_context(
             serve_http(app, host, port, token=token, prefix="gateway")

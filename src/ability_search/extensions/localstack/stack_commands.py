@@ -25,17 +25,14 @@ from ability_search.extensions.cli.component_run import prepare
 from ability_search.extensions.cli.lifecycle import stop_signals
 from ability_search.extensions.cli.parameters import DataDirOption, JsonOption, port_option
 from ability_search.extensions.localstack.data_directory import released
-from ability_search.extensions.localstack.local_stack import (
-    added_address,
-    check_ports,
-    make_plan,
-    new_stack,
-)
 from ability_search.extensions.localstack.settings import LocalBroker, Models
-from ability_search.extensions.localstack.supervisor import OWN, Plan
+from ability_search.extensions.localstack.stack_plan import Plan, added_address, check_ports
+from ability_search.extensions.localstack.supervisor import new_stack
 from ability_search.ops import logs
 from ability_search.ops.extras import EXTRAS, install_command, missing_modules
 
+_OWN = frozenset({"backplane", "broker", "database", "models", "worker"})
+"""The components that a stack starts by itself; those of other extensions are added."""
 _DOWN_SECONDS = 90.0
 _RESTART_SECONDS = 60.0
 _POLL_SECONDS = 0.1
@@ -126,8 +123,8 @@ def up(
         models_port = settings.of(Models).http_port if port else 0
     if gateway_port is None:
         gateway_port = added_address("gateway", settings)[1] if port else 0
-    plan = make_plan(
-        settings,
+    plan = Plan(
+        settings=settings,
         data_dir=data_dir or settings.files.data_dir,
         port=None if no_broker else port,
         models_port=models_port,
@@ -138,9 +135,9 @@ def up(
         database=not (no_database or memory),
         models=not no_models,
         added=added_ports(None if no_gateway else gateway_port),
-        environ={"SEARCH_DATABASE_MEMORY": "true"} if memory else None,
+        environ={"SEARCH_DATABASE_MEMORY": "true"} if memory else {},
     )
-    asyncio.run(_up(settings, plan, began))
+    asyncio.run(_up(plan, began))
     output.stdout().print("stopped")
 
 
@@ -157,7 +154,7 @@ def added_ports(gateway_port: int | None) -> dict[str, int]:
     ports = {}
     for name, each in loaded().components.items():
         port = gateway_port if name == "gateway" else 0
-        if name in OWN or port is None:
+        if name in _OWN or port is None:
             continue
         missing = missing_modules(EXTRAS[each.extra]) if each.extra else ()
         if each.extra and missing:
@@ -168,9 +165,9 @@ def added_ports(gateway_port: int | None) -> dict[str, int]:
     return ports
 
 
-async def _up(settings: Settings, plan: Plan, began: float) -> None:
-    async with new_stack(plan, output) as stack:
-        check_ports(settings, plan)
+async def _up(plan: Plan, began: float) -> None:
+    async with new_stack(plan) as stack:
+        check_ports(plan)
         stopping = asyncio.Event()
         starting = asyncio.ensure_future(stack.start())
 
