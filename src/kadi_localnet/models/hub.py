@@ -78,11 +78,11 @@ def pull_model(
         info = api.model_info(name, revision=revision, files_metadata=True)
         files = _wanted(name, info.siblings or [], graph)
         final = models_dir / name
-        if _receipt(final) == {"repository": name, "revision": info.sha, "files": sorted(files)}:
+        receipt = {"repository": name, "revision": info.sha, "files": sorted(files)}
+        if _receipt(final) == receipt:
             return ModelDirectory(path=final, name=name)
         staging = models_dir / _STAGING / f"{name.replace('/', '--')}@{info.sha}"
         _download(api, name, str(info.sha), files, staging, progress)
-        receipt = {"repository": name, "revision": info.sha, "files": sorted(files)}
         (staging / _RECEIPT).write_text(json.dumps(receipt), encoding="utf-8")
         shutil.rmtree(staging / ".cache", ignore_errors=True)
         find_files(ModelDirectory(path=staging))

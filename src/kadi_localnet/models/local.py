@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -78,14 +77,14 @@ class LocalModel:
         self._lanes = lanes
         # Otherwise the output for a text would depend on the rest of its batch.
         self._batch_tokens = config.batch_tokens if model.independent else 1
-        self._queries = Admission(name, most=config.max_queued_texts)
-        self._others = Admission(name, most=config.max_queued_texts)
+        self._most_queued = config.max_queued_texts
+        self._queued = {"queries": 0, "others": 0}
         self._observer = observer
 
     @property
     def queued(self) -> int:
         """Number of texts in progress or waiting."""
-        return self._queries.queued + self._others.queued
+        return sum(self._queued.values())
 
     async def run(
         self, texts: Sequence[str], *, query: str | None = None, timeout: float
@@ -96,20 +95,37 @@ class LocalModel:
             The output of shape (len(texts), dimensions), and the number of tokens read.
 
         Raises:
-            Overloaded: if more texts would be queued than allowed.
+            Overloaded: if more texts would be queued than allowed. An idle model accepts a
+                request of any size, and bulk requests do not keep queries out.
             DeadlinePassed: after ``timeout`` seconds; units that have not begun are dropped.
+            ModelsError: if the lanes are closed meanwhile.
         """
-        if len(texts) == 1 and query is None:
-            async with self._queries.admit(1, timeout=timeout):
-                [answer] = await self._lanes.run([partial(self._at_once, texts)], urgent=True)
-                self._ran(1)
-                return answer
-        async with self._others.admit(len(texts), timeout=timeout):
-            return await self._in_batches(texts, query)
+        alone = len(texts) == 1 and query is None
+        queue = "queries" if alone else "others"
+        queued = self._queued[queue]
+        if queued and queued + len(texts) > self._most_queued:
+            raise Overloaded(
+                f"{queued} texts are queued for {self.name}; try again shortly", retry_after=1.0
+            )
+        self._queued[queue] += len(texts)
+        try:
+            async with asyncio.timeout(timeout):
+                return await (self._at_once(texts) if alone else self._in_batches(texts, query))
+        except TimeoutError:
+            raise DeadlinePassed(timeout) from None
+        except LanesClosed as exc:
+            raise ModelsError(str(exc)) from exc
+        finally:
+            self._queued[queue] -= len(texts)
 
-    def _at_once(self, texts: Sequence[str]) -> tuple[Vectors, int]:
-        tokenized = self.model.tokenize(texts)
-        return self.model.infer(tokenized), sum(map(len, tokenized))
+    async def _at_once(self, texts: Sequence[str]) -> tuple[Vectors, int]:
+        def answer() -> tuple[Vectors, int]:
+            tokenized = self.model.tokenize(texts)
+            return self.model.infer(tokenized), sum(map(len, tokenized))
+
+        [answered] = await self._lanes.run([answer], urgent=True)
+        self._ran(len(texts))
+        return answered
 
     async def _in_batches(self, texts: Sequence[str], query: str | None) -> tuple[Vectors, int]:
         portions = _portions(texts, extra=len(query or ""))
@@ -163,39 +179,3 @@ def _portions(texts: Sequence[str], *, extra: int) -> Iterator[Sequence[str]]:
             start, size = position, 0
         size += len(text) + extra
     yield texts[start:]
-
-
-class Admission:
-    """The queue length of the model ``name``, limited to ``most`` texts."""
-
-    def __init__(self, name: str, *, most: int) -> None:
-        self._name = name
-        self._most = most
-        self.queued = 0
-        """Number of texts in progress or waiting."""
-
-    @asynccontextmanager
-    async def admit(self, count: int, *, timeout: float) -> AsyncIterator[None]:
-        """Count ``count`` texts as queued during the block, for at most ``timeout`` seconds.
-
-        Raises:
-            Overloaded: if more texts would be queued than allowed. An idle model accepts a
-                request of any size.
-            DeadlinePassed: after ``timeout`` seconds.
-            ModelsError: if the lanes are closed meanwhile.
-        """
-        if self.queued and self.queued + count > self._most:
-            raise Overloaded(
-                f"{self.queued} texts are queued for {self._name}; try again shortly",
-                retry_after=1.0,
-            )
-        self.queued += count
-        try:
-            async with asyncio.timeout(timeout):
-                yield
-        except TimeoutError:
-            raise DeadlinePassed(timeout) from None
-        except LanesClosed as exc:
-            raise ModelsError(str(exc)) from exc
-        finally:
-            self.queued -= count

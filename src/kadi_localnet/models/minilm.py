@@ -68,7 +68,7 @@ def ensure_files(source: Path, cache: Path) -> ModelFiles:
         _check_published(source)
         if not target.is_file():
             _build(source, target)
-    except (OSError, ValueError) as exc:
+    except OSError as exc:
         hint = (
             f"Let this user write to {cache}, on a disk that is not full, or choose another"
             " directory with SEARCH_CACHE_DIR."

@@ -114,7 +114,10 @@ def read_request(shape: type[R], raw: Any, limits: ModelsConfig) -> R:
         InvalidRequest: naming the field and the expected value.
         RequestTooLarge: naming the limit.
     """
-    request = validated(shape, raw)
+    try:
+        request = shape.model_validate(raw)
+    except ValidationError as exc:
+        raise InvalidRequest(validation_text(exc), param=_param(exc)) from None
     for field in ("query", "input", "documents"):
         texts = getattr(request, field, ())
         if isinstance(texts, str):
@@ -141,18 +144,6 @@ def _check_text(text: str, limits: ModelsConfig, where: str) -> None:
             f"{where}: {size} bytes, at most {limits.max_text_bytes} are allowed; split the text",
             param=where.partition(".")[0],
         )
-
-
-def validated(shape: type[R], raw: Any) -> R:
-    """Validate an input against a model.
-
-    Raises:
-        InvalidRequest: naming the field and the expected value.
-    """
-    try:
-        return shape.model_validate(raw)
-    except ValidationError as exc:
-        raise InvalidRequest(validation_text(exc), param=_param(exc)) from None
 
 
 def _param(error: ValidationError) -> str | None:

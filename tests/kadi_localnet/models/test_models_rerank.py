@@ -32,7 +32,7 @@ from kadi_localnet.models.errors import (
     ModelsError,
     RequestTooLarge,
 )
-from kadi_localnet.models.requests import RerankRequest, rerank_answer, validated
+from kadi_localnet.models.requests import RerankRequest, read_request, rerank_answer
 
 TinyModel = Callable[..., Path]
 TEXTS = ["grey", "red green", "green blue blue", "red"]
@@ -189,10 +189,10 @@ def test_the_field_is_named_whatever_the_number_of_errors() -> None:
 
     for count in (1, 5_000):
         with pytest.raises(InvalidRequest) as caught:
-            validated(Shape, {"numbers": ["x"] * count})
+            read_request(Shape, {"numbers": ["x"] * count}, ModelsConfig())
         assert caught.value.param == "numbers"
     with pytest.raises(InvalidRequest) as caught:
-        validated(Shape, ["no object"])
+        read_request(Shape, ["no object"], ModelsConfig())
     assert caught.value.param is None
 
 
