@@ -14,7 +14,7 @@ import typer
 
 from ability_search import __version__
 from ability_search.config.schema import Settings
-from ability_search.edges.tool_calls import Caller, LiveConnection
+from ability_search.edges.tool_calls import Caller, LiveConnection, needed_tools
 from ability_search.errors import InvalidInput
 from ability_search.extension import loaded
 from ability_search.extensions.cli.app import app, command
@@ -25,7 +25,7 @@ from ability_search.extensions.gateway.settings import Gateway
 from ability_search.network import part_connection
 from ability_search.ops.extras import require_extra
 from ability_search.ops.metrics.meter import UNMETERED, Meter
-from ability_search.tools.table import all_tools, needed_tools
+from ability_search.tools.table import all_tools
 
 if TYPE_CHECKING:
     from ability_search.extensions.gateway.shortcuts import FileParts

@@ -23,6 +23,7 @@ from ability_search.config.model_settings import Embedding, Reranker
 from ability_search.config.running_stack import RunningStack
 from ability_search.config.schema import Broker, Settings
 from ability_search.config.trust import require_trusted
+from ability_search.edges.tool_calls import needed_tools
 from ability_search.errors import ConfigurationError, SearchError
 from ability_search.extensions.cli import output
 from ability_search.extensions.cli.app import FAILED, app, command
@@ -39,7 +40,6 @@ from ability_search.ops.extras import (
 from ability_search.providers.model_servers import ModelServers
 from ability_search.store.arcadedb.client import BrokerScripts
 from ability_search.store.arcadedb.provider_pin import SEPARATE, offers
-from ability_search.tools.table import needed_tools
 from kadi_client import KadiError, ToolError
 
 _MINIMUM_PYTHON = (3, 11)

@@ -43,8 +43,8 @@ def register_components() -> Sequence[StackComponent]:
     """Return the components of the stack."""
     from ability_search.config.model_settings import Embedding, Expansion, Reranker
     from ability_search.config.schema import Broker, Deployment
+    from ability_search.edges.tool_calls import NEEDED_TOOLS
     from ability_search.extensions.localstack.settings import Arcadedb, LocalBroker, Models
-    from ability_search.tools.table import NEEDED_TOOLS
 
     worker = (Broker, Deployment, Embedding, Reranker, Expansion)
     return (
