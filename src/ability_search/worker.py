@@ -38,7 +38,7 @@ from ability_search.ports import Chat, Embedder, Invoke, Providers, Reranker
 from ability_search.providers.chat import CHAT, PacedChat, RemoteChat
 from ability_search.providers.embedder import EMBEDDINGS, RemoteEmbedder
 from ability_search.providers.reranker import RERANK, RemoteReranker
-from ability_search.providers.transports import OverBroker, Service, Transport, over_http
+from ability_search.providers.transports import OverBroker, OverHttp, Service, Transport
 from ability_search.search.pipeline import QueryPipeline
 from ability_search.search.similar import OTHERS
 from ability_search.search.stage import Ports, Stage
@@ -362,7 +362,7 @@ class ModelServers:
         hooks = [follow] if self.settings.tracing.propagate else []
         async with httpx.AsyncClient(event_hooks={"request": hooks}) as client:
             url = chosen.api_url.get_secret_value()
-            transport = over_http(service, client, url, api_key=chosen.api_key)
+            transport = OverHttp(service, client, url, api_key=chosen.api_key)
             yield _metered_http(transport, f"/v1/{service.route}", self.meter)
 
 
