@@ -15,9 +15,9 @@ from pydantic import SecretStr
 from ability_search.providers.embedder import RemoteEmbedder
 from ability_search.providers.transports import (
     OverBroker,
+    OverHttp,
     Service,
     Transport,
-    over_http,
 )
 from kadi_client import Call, Connection, Tool
 from kadi_localnet.broker import serve_broker
@@ -94,7 +94,7 @@ async def http_api(answer: Answer) -> AsyncIterator[Api]:
 async def asking(service: Service, api: Api) -> AsyncIterator[Transport]:
     """The way to an API."""
     async with httpx.AsyncClient() as client:
-        yield over_http(service, client, api.url, api_key=SecretStr(KEY))
+        yield OverHttp(service, client, api.url, api_key=SecretStr(KEY))
 
 
 @asynccontextmanager

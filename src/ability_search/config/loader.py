@@ -274,7 +274,7 @@ def _broker(entry: BrokerEntry, layer: Layer, problems: list[str]) -> Broker | N
         own["url"] = Given(entry.url, entry.where)
     if entry.networks:
         own["networks"] = Given(list(entry.networks), entry.where)
-    return _group(Broker, own | layer, problems, name=entry.name, mode=entry.mode)
+    return _group(Broker, own | layer, problems, name=entry.name)
 
 
 def _found_addresses(first: BrokerEntry, found: Layer, given: Layer) -> dict[type[Group], str]:

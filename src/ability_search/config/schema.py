@@ -66,8 +66,6 @@ class Broker(Group):
     )
     name: str = "local"
     """Name of its entry in the files."""
-    mode: str = "native"
-    """``MODE`` of that entry, lower case; only ``native``, a plain WebSocket, is supported."""
 
 
 class Chunking(Group):

@@ -49,7 +49,11 @@ def require_trusted(
         if where is None or url is None:
             continue
         origins = list(map(_origin, split_addresses(url.get_secret_value())))
-        unknown = [each for each in origins if each not in trusted and not _is_local(each)]
+        unknown = [
+            each
+            for each in origins
+            if each not in trusted and not is_loopback(urlsplit(each).hostname or "")
+        ]
         if unknown:
             problems.append(f"{where}: {', '.join(unknown)} is not an address that you trust")
             remedies += unknown
@@ -111,7 +115,3 @@ def _origin(address: str) -> str:
     except ValueError:
         pass
     raise InvalidInput("ADDRESS", "expected an address like wss://broker.example")
-
-
-def _is_local(origin: str) -> bool:
-    return is_loopback(urlsplit(origin).hostname or "")

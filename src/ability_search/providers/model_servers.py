@@ -19,7 +19,7 @@ from ability_search.ports import Invoke, Providers
 from ability_search.providers.chat import CHAT, RemoteChat
 from ability_search.providers.embedder import EMBEDDINGS, RemoteEmbedder
 from ability_search.providers.reranker import RERANK, RemoteReranker
-from ability_search.providers.transports import OverBroker, Service, Transport, over_http
+from ability_search.providers.transports import OverBroker, OverHttp, Service, Transport
 from kadi_client.context import headers
 
 
@@ -97,7 +97,7 @@ class ModelServers:
         hooks = [follow] if self.settings.tracing.propagate else []
         async with httpx.AsyncClient(event_hooks={"request": hooks}) as client:
             url = chosen.api_url.get_secret_value()
-            transport = over_http(service, client, url, api_key=chosen.api_key)
+            transport = OverHttp(service, client, url, api_key=chosen.api_key)
             yield _metered_http(transport, f"/v1/{service.route}", self.meter)
 
 

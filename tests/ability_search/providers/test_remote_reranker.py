@@ -33,7 +33,7 @@ from ability_search.providers.reranker import (
     read_scores,
     shares,
 )
-from ability_search.providers.transports import OverBroker, Transport, over_http
+from ability_search.providers.transports import OverBroker, OverHttp, Transport
 from kadi_client import Connection
 from kadi_localnet.broker import serve_broker
 from kadi_localnet.models.errors import InvalidRequest, ModelNotServed, Overloaded, RequestTooLarge
@@ -279,7 +279,7 @@ async def test_api_failures_are_classified(
 
 async def test_unreachable_servers_are_unavailable() -> None:
     async with httpx.AsyncClient() as client:
-        error = await failure(over_http(RERANK, client, "http://127.0.0.1:1", api_key=None))
+        error = await failure(OverHttp(RERANK, client, "http://127.0.0.1:1", api_key=None))
     assert error.retryable
     assert "at 127.0.0.1:1 did not answer: ConnectError" in str(error)
     assert "URL" in error.hint

@@ -27,7 +27,7 @@ from tests.ability_search.model_servers import (
 
 from ability_search.errors import EmbeddingUnavailable, TextsRefused
 from ability_search.providers.embedder import EMBEDDINGS, RemoteEmbedder, RequestFailed
-from ability_search.providers.transports import OverBroker, Transport, over_http
+from ability_search.providers.transports import OverBroker, OverHttp, Transport
 from kadi_client import Connection
 from kadi_localnet.broker import serve_broker
 from kadi_localnet.models.errors import InvalidRequest, ModelNotServed, Overloaded, RequestTooLarge
@@ -183,7 +183,7 @@ async def test_http_answers_must_be_json(api: Api, http: Transport) -> None:
 
 async def test_unreachable_http_servers_are_unavailable(api: Api) -> None:
     async with httpx.AsyncClient() as client:
-        error = await failure(over_http(EMBEDDINGS, client, "http://127.0.0.1:1", api_key=None))
+        error = await failure(OverHttp(EMBEDDINGS, client, "http://127.0.0.1:1", api_key=None))
     assert error.retryable
 
 
