@@ -229,12 +229,10 @@ class Calls:
         for place in self._registry.absent:
             for call in list(place.serving.values()):
                 frame = place.frames[call.id]
-                if self._suits(provider, call) and provider.has_room(len(frame), call.caller):
+                network = self._registry.providers(call.tool, call.caller).get(provider)
+                suits = network == call.network and _is(provider, call.agents)
+                if suits and provider.has_room(len(frame), call.caller):
                     self._take(call, provider, frame)
-
-    def _suits(self, provider: Provider, call: Call) -> bool:
-        network = self._registry.network(call.tool, provider, call.caller)
-        return network == call.network and _is(provider, call.agents)
 
     def _take(self, call: Call, provider: Provider, frame: bytes) -> None:
         """Forward a call that has waited."""

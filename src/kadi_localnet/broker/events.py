@@ -121,14 +121,18 @@ class Events:
         return routes
 
     def _patterns(self, params: Subscription) -> list[str]:
+        """Return the patterns from ``pattern`` and ``channels``."""
         channels = params.channels or []
+        if params.pattern is None and params.channels is None:
+            raise invalid("pattern", "is missing: name the channels, as in 'search.index.*'")
         if len(channels) > self._limits.subscriptions:
             raise self._too_many()
-        for position, pattern in enumerate(channels):
-            self._check_pattern(f"channels.{position}", pattern)
+        named = [(f"channels.{place}", pattern) for place, pattern in enumerate(channels)]
         if params.pattern is not None:
-            self._check_pattern("pattern", params.pattern)
-        return params.patterns
+            named.insert(0, ("pattern", params.pattern))
+        for member, pattern in named:
+            self._check_pattern(member, pattern)
+        return [pattern for _, pattern in named]
 
     def _check_channel(self, member: str, name: str) -> None:
         check_name(member, name, self._limits)
