@@ -166,7 +166,7 @@ class Calls:
         if present(frame.error):
             self._counts(call).failed += 1
             most = min(_ERROR_BYTES, self._limits.control_bytes)
-            self._reply_error(call, _error_message(frame.error, most))
+            call.fail(_error_message(frame.error, most))
         else:
             self._counts(call).completed += 1
             self._reply(call, frame.result if present(frame.result) else NULL)
@@ -175,7 +175,15 @@ class Calls:
 
     def cancel(self, caller: Session, params: Cancel) -> dict[str, Any]:
         """Cancel a call of ``caller`` and notify its provider; no answer follows."""
-        call, named = self._called(caller, params)
+        named: dict[str, Any] = {"requestId": params.request_id}
+        call = caller.calling.get(params.request_id) if params.request_id is not None else None
+        if params.request_id is None:
+            if not present(params.id):
+                raise invalid("requestId", "is missing: name the call to cancel")
+            named = {"id": params.id}
+            call = next(
+                (each for each in caller.calling.values() if each.direct == params.id), None
+            )
         if call is None:
             return {"status": "unknown", **named}
         self._abandon(call)
@@ -203,7 +211,7 @@ class Calls:
                 continue
             self._forget(call)
             self._counts(call).provider_lost += 1
-            self._reply_error(call, f"the provider of {call.tool!r} disconnected before answering")
+            call.fail(f"the provider of {call.tool!r} disconnected before answering")
         if provider.tools:
             listed = self._registry.listed(provider)
             room = {} if listed else self._waiting
@@ -220,7 +228,7 @@ class Calls:
         except Refused as exc:
             self._forget(call)
             self._counts(call).provider_lost += 1
-            self._reply_error(call, str(exc))
+            call.fail(str(exc))
         else:
             self._take(call, provider, frame)
 
@@ -248,7 +256,7 @@ class Calls:
         for call in list(place.serving.values()):
             self._abandon(call)
             self._counts(call).provider_lost += 1
-            self._reply_error(call, str(_no_provider(call.caller, call.tool, call.agents)))
+            call.fail(str(_no_provider(call.caller, call.tool, call.agents)))
 
     def expire(self, now: float) -> None:
         """End the calls whose deadline has passed, or whose tool has not come back."""
@@ -260,7 +268,7 @@ class Calls:
         for call in self._deadlines.due(now):
             self._abandon(call)
             self._counts(call).timed_out += 1
-            self._reply_error(call, f"no answer from {call.tool!r} within {call.timeout:g} s")
+            call.fail(f"no answer from {call.tool!r} within {call.timeout:g} s")
             log.info(
                 "call %s of %s timed out after %g s",
                 call.id,
@@ -340,16 +348,6 @@ class Calls:
                 return session, frame
         raise Refused(f"all providers of {tool!r} are overloaded: try again in a moment")
 
-    @staticmethod
-    def _called(caller: Session, params: Cancel) -> tuple[Call | None, dict[str, Any]]:
-        """Return the named call of ``caller`` or ``None``, and the member that names it."""
-        if params.request_id is not None:
-            return caller.calling.get(params.request_id), {"requestId": params.request_id}
-        if not present(params.id):
-            raise invalid("requestId", "is missing: name the call to cancel")
-        direct = (call for call in caller.calling.values() if call.direct == params.id)
-        return next(direct, None), {"id": params.id}
-
     def _forget(self, call: Call) -> None:
         del call.caller.calling[call.request_id]
         del call.provider.serving[call.id]
@@ -364,17 +362,12 @@ class Calls:
     def _reply(self, call: Call, result: Raw) -> None:
         frame = call.completed(result)
         if len(frame) > self._limits.max_message_bytes:
-            self._reply_error(
-                call,
+            call.fail(
                 f"the answer of {call.tool!r} results in a message of {len(frame)} bytes,"
                 f" more than the {self._limits.max_message_bytes} allowed",
             )
             return
         call.caller.send(frame)
-
-    @staticmethod
-    def _reply_error(call: Call, text: str) -> None:
-        call.caller.send(call.failed(text))
 
 
 def _named(params: AbilityRequest, hints: Hints) -> tuple[str, ...]:

@@ -235,14 +235,13 @@ class Cluster:
         Returns:
             False if nobody needs to know, so that the registration can be answered at once.
         """
-        offer = self._offer(session)
-        if not self._brokers or not (offer or session.announced):
-            session.announced = offer is not None
+        known, session.announced = session.announced, bool(session.tools)
+        if not self._brokers or not (session.tools or known):
             return False
         session.announced = True
         self._serial += 1
         for broker in self._brokers.values():
-            broker.send(wire.Announcement(self._serial, offer or _no_tools(session)))
+            broker.send(wire.Announcement(self._serial, _offer(session)))
         self._registrations[self._serial] = _Registration(session, answer, set(self._brokers))
         self._overdue.set(self._serial, now + _BARRIER_SECONDS)
         return True
@@ -327,7 +326,8 @@ class Cluster:
         if self._next_beat is not None and now >= self._next_beat:
             self._next_beat = now + self._limits.beat
             self._control(EVERYONE, wire.Beat(self._id, list(self._brokers)))
-            probe = wire.Probe(self._id, self._loads())
+            loads = {id_: each.load for id_, each in self._sessions.items() if each.load}
+            probe = wire.Probe(self._id, loads)
             for id_, broker in self._brokers.items():
                 if broker.sent:  # otherwise it does not know this broker yet
                     self._control(id_, probe)
@@ -437,13 +437,10 @@ class Cluster:
     def _meet(self, id_: str, now: float) -> _Broker:
         broker = self._brokers[id_] = _Broker(id_, self._limits, self._memory)
         self._leases.set(id_, now + self._limits.lease)
-        offers = []
-        for session in self._sessions.values():
-            offer = self._offer(session)
-            if offer is not None:
-                session.announced = True
-                offers.append(offer)
-        broker.send(wire.Welcome(list(self._brokers), offers))
+        offering = [session for session in self._sessions.values() if session.tools]
+        for session in offering:
+            session.announced = True
+        broker.send(wire.Welcome(list(self._brokers), list(map(_offer, offering))))
         log.info("broker %s has joined", id_)
         return broker
 
@@ -508,25 +505,12 @@ class Cluster:
         broker.relayed[start.call] = session
         session.send(start.frame)
 
-    def _offer(self, session: Session) -> wire.Offer | None:
-        if not session.tools or session.agent_id is None:
-            return None
-        return wire.Offer(
-            session.id,
-            session.agent_id,
-            session.display_name,
-            session.networks,
-            bytes(session.registration),
-        )
-
-    def _loads(self) -> dict[str, int]:
-        return {id_: each.load for id_, each in self._sessions.items() if each.load}
-
     def _control(self, to: str, message: wire.Control) -> None:
         self._controls.append((to, wire.encode(message)))
 
 
-def _no_tools(session: Session) -> wire.Offer:
-    return wire.Offer(
-        session.id, session.agent_id or "", session.display_name, session.networks, b"{}"
-    )
+def _offer(session: Session) -> wire.Offer:
+    """Return the tools of a session for other brokers; it may have none any more."""
+    params = bytes(session.registration) if session.tools else b"{}"
+    agent = session.agent_id or ""
+    return wire.Offer(session.id, agent, session.display_name, session.networks, params)
