@@ -21,7 +21,7 @@ from kadi_client.messages import (
 )
 from kadi_client.messages import request as request_frame
 from kadi_client.params import CALLER_LOST
-from kadi_localnet.broker.deadlines import Deadlines
+from kadi_localnet.broker.deadlines import Actions
 from kadi_localnet.broker.limits import Limits
 from kadi_localnet.broker.outbox import Memory, text_bytes
 from kadi_localnet.broker.params import (
@@ -68,16 +68,21 @@ class Calls:
     Every request id starts with ``prefix``, so that ids of an earlier broker process are unknown.
     """
 
-    def __init__(self, limits: Limits, registry: Registry, memory: Memory, prefix: str) -> None:
+    def __init__(
+        self,
+        limits: Limits,
+        registry: Registry,
+        deadlines: Actions,
+        memory: Memory,
+        prefix: str,
+    ) -> None:
         self._limits = limits
         self._registry = registry
         self._memory = memory
         self._prefix = prefix
         self._serial = count(1)
-        self._deadlines: Deadlines[Call] = Deadlines()
-        self._places: Deadlines[Absent] = Deadlines()
-        self._left: list[Absent] = []
-        """Places whose time begins with the next :meth:`expire`."""
+        self._deadlines = deadlines
+        self._number = 0
         self._waiting: dict[str, bytes] = {}
         """The room that all places of agents that are not listed share."""
         self.by_tool: dict[str, CallCounts] = {}
@@ -139,7 +144,8 @@ class Calls:
         caller.keep("calls", caller.kept("calls") + _size(call))
         provider.last_routed = serial
         self._counts(call).started += 1
-        self._deadlines.set(call, call.started + timeout)
+        self._number += 1
+        self._deadlines.set((self._time_out, call), call.started + timeout)
         provider.begin(call, frame)
         return call
 
@@ -217,7 +223,7 @@ class Calls:
             room = {} if listed else self._waiting
             place = Absent(provider, self._limits, self._memory, room)
             if self._registry.leave(provider, place):
-                self._left.append(place)
+                self._deadlines.set((self._await, place), 0.0)
 
     def forward_again(self, call: Call, frame: bytes) -> None:
         """Forward a call that its provider did not receive; it may have to wait, as a new one."""
@@ -250,7 +256,11 @@ class Calls:
         provider.serving[call.id] = call
         provider.begin(call, frame)
 
-    def _give_up(self, place: Absent) -> None:
+    def _await(self, place: Absent, now: float) -> None:
+        """Begin the time of a place, at the first tick after its provider has left."""
+        self._deadlines.set((self._give_up, place), now + self._limits.absence)
+
+    def _give_up(self, place: Absent, _now: float) -> None:
         """End the calls that wait in a place, and remove it."""
         self._registry.remove(place)
         for call in list(place.serving.values()):
@@ -258,34 +268,15 @@ class Calls:
             self._counts(call).provider_lost += 1
             call.fail(str(_no_provider(call.caller, call.tool, call.agents)))
 
-    def expire(self, now: float) -> None:
-        """End the calls whose deadline has passed, or whose tool has not come back."""
-        for place in self._left:
-            self._places.set(place, now + self._limits.absence)
-        self._left.clear()
-        for place in self._places.due(now):
-            self._give_up(place)
-        for call in self._deadlines.due(now):
-            self._abandon(call)
-            self._counts(call).timed_out += 1
-            call.fail(f"no answer from {call.tool!r} within {call.timeout:g} s")
-            log.info(
-                "call %s of %s timed out after %g s",
-                call.id,
-                call.tool,
-                call.timeout,
-                extra=_following(call),
-            )
-
-    def next_deadline(self) -> float | None:
-        """Return the time at which to call :meth:`expire` next; ``None`` if it need not be."""
-        if self._left:
-            return 0.0
-        times = (self._deadlines.next(), self._places.next())
-        return min((at for at in times if at is not None), default=None)
+    def _time_out(self, call: Call, _now: float) -> None:
+        self._abandon(call)
+        self._counts(call).timed_out += 1
+        call.fail(f"no answer from {call.tool!r} within {call.timeout:g} s")
+        text = "call %s of %s timed out after %g s"
+        log.info(text, call.id, call.tool, call.timeout, extra=_following(call))
 
     def __len__(self) -> int:
-        return len(self._deadlines)
+        return self._number
 
     def _counts(self, call: Call) -> CallCounts:
         name = call.tool
@@ -351,7 +342,8 @@ class Calls:
     def _forget(self, call: Call) -> None:
         del call.caller.calling[call.request_id]
         del call.provider.serving[call.id]
-        self._deadlines.discard(call)
+        self._deadlines.discard((self._time_out, call))
+        self._number -= 1
         call.caller.keep("calls", call.caller.kept("calls") - _size(call))
 
     def _abandon(self, call: Call, **why: str) -> None:

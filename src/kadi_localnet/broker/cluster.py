@@ -30,7 +30,7 @@ from kadi_client.messages import Frame, Raw, decode_frame, error_response
 from kadi_client.params import CALLER_LOST, read
 from kadi_localnet.broker import cluster_messages as wire
 from kadi_localnet.broker.calls import Calls, text_of
-from kadi_localnet.broker.deadlines import Deadlines
+from kadi_localnet.broker.deadlines import Actions
 from kadi_localnet.broker.events import Events
 from kadi_localnet.broker.limits import Limits
 from kadi_localnet.broker.outbox import Memory, Outbox
@@ -142,6 +142,7 @@ class Cluster:
         registry: Its registry, which also holds the tools of remote sessions.
         calls: The calls of its callers.
         events: The subscriptions of its sessions.
+        deadlines: The deadlines of this broker.
         memory: Counts what is queued for other brokers.
     """
 
@@ -152,6 +153,7 @@ class Cluster:
         registry: Registry,
         calls: Calls,
         events: Events,
+        deadlines: Actions,
         memory: Memory,
     ) -> None:
         self._limits = limits
@@ -165,10 +167,9 @@ class Cluster:
         self._named: set[str] = set()
         """Brokers that others know."""
         self._controls: deque[tuple[str, bytes]] = deque()
-        self._leases: Deadlines[str] = Deadlines()
-        self._next_beat: float | None = None
+        self._deadlines = deadlines
+        self._next_beat = 0.0
         self._registrations: dict[int, _Registration] = {}
-        self._overdue: Deadlines[int] = Deadlines()
         self._serial = 0
         self.forgotten = False
         """Whether others have forgotten this broker, or will have: it must join again."""
@@ -207,7 +208,7 @@ class Cluster:
         self._id = id_
         self.forgotten = False
         self._control(EVERYONE, wire.Hello(id_, formerly))
-        self._next_beat = now + self._limits.beat
+        self._beat_again(now)
 
     def say_goodbye(self) -> None:
         """Tell the others that this broker stops."""
@@ -220,7 +221,7 @@ class Cluster:
         self._id = ""
         self._named.clear()
         self._controls.clear()
-        self._next_beat = None
+        self._deadlines.discard((self._beat, None))
 
     def lose(self, id_: str) -> None:
         """Forget a broker that cannot be reached."""
@@ -243,7 +244,7 @@ class Cluster:
         for broker in self._brokers.values():
             broker.send(wire.Announcement(self._serial, _offer(session)))
         self._registrations[self._serial] = _Registration(session, answer, set(self._brokers))
-        self._overdue.set(self._serial, now + _BARRIER_SECONDS)
+        self._deadlines.set((self._confirm, self._serial), now + _BARRIER_SECONDS)
         return True
 
     def remove(self, session: Session) -> None:
@@ -304,40 +305,39 @@ class Cluster:
             self.forgotten = True
         elif self._id and message.sender != self._id:
             if message.sender in self._brokers:
-                self._leases.set(message.sender, now + self._limits.lease)
+                self._renew(message.sender, now)
             if isinstance(message, wire.Probe | wire.Piece):
                 self._take(message, now)
             else:
                 self._hear(message, now)
 
-    def expire(self, now: float) -> None:
-        """Send what is due, and forget brokers that are silent.
+    def _beat(self, _subject: None, now: float) -> None:
+        """Tell the others that this broker is there.
 
-        If this is called so late that the others may have forgotten this broker, it must join
-        again instead: their messages may still be unread.
+        If this is called so late that they may have forgotten it, it must join again instead: their
+        messages may still be unread.
         """
-        if self._next_beat is not None and now > self._next_beat + self._limits.lease / 2:
+        if now > self._next_beat + self._limits.lease / 2:
             self.forgotten = True
             return
-        for id_ in self._leases.due(now):
-            self._forget(self._brokers[id_], f"silent for {self._limits.lease:g} s")
-        for number in self._overdue.due(now):
-            self._confirm(self._registrations.pop(number))
-        if self._next_beat is not None and now >= self._next_beat:
-            self._next_beat = now + self._limits.beat
-            self._control(EVERYONE, wire.Beat(self._id, list(self._brokers)))
-            loads = {id_: each.load for id_, each in self._sessions.items() if each.load}
-            probe = wire.Probe(self._id, loads)
-            for id_, broker in self._brokers.items():
-                if broker.sent:  # otherwise it does not know this broker yet
-                    self._control(id_, probe)
+        self._beat_again(now)
+        self._control(EVERYONE, wire.Beat(self._id, list(self._brokers)))
+        loads = {id_: each.load for id_, each in self._sessions.items() if each.load}
+        probe = wire.Probe(self._id, loads)
+        for id_, broker in self._brokers.items():
+            if broker.sent:  # otherwise it does not know this broker yet
+                self._control(id_, probe)
 
-    def next_deadline(self) -> float | None:
-        """Return the time at which to call :meth:`expire` next."""
-        if self.forgotten:
-            return None
-        times = (self._leases.next(), self._overdue.next(), self._next_beat)
-        return min((at for at in times if at is not None), default=None)
+    def _beat_again(self, now: float) -> None:
+        self._next_beat = now + self._limits.beat
+        self._deadlines.set((self._beat, None), self._next_beat)
+
+    def _renew(self, id_: str, now: float) -> None:
+        """Note a sign of life of another broker."""
+        self._deadlines.set((self._miss, id_), now + self._limits.lease)
+
+    def _miss(self, id_: str, _now: float) -> None:
+        self._forget(self._brokers[id_], f"silent for {self._limits.lease:g} s")
 
     def _hear(self, message: wire.Hello | wire.Beat | wire.Leave, now: float) -> None:
         """Process a message to all."""
@@ -436,7 +436,7 @@ class Cluster:
 
     def _meet(self, id_: str, now: float) -> _Broker:
         broker = self._brokers[id_] = _Broker(id_, self._limits, self._memory)
-        self._leases.set(id_, now + self._limits.lease)
+        self._renew(id_, now)
         offering = [session for session in self._sessions.values() if session.tools]
         for session in offering:
             session.announced = True
@@ -449,7 +449,7 @@ class Cluster:
         del self._brokers[broker.id]
         broker.outbox.clear()
         self._named.discard(broker.id)
-        self._leases.discard(broker.id)
+        self._deadlines.discard((self._miss, broker.id))
         for session in (*broker.sessions.values(), *broker.left.values()):
             self._calls.remove_provider(session)
         for call, served in broker.relayed.items():
@@ -483,11 +483,12 @@ class Cluster:
             return
         registration.waiting.discard(id_)
         if not registration.waiting:
-            del self._registrations[number]
-            self._overdue.discard(number)
-            self._confirm(registration)
+            self._deadlines.discard((self._confirm, number))
+            self._confirm(number)
 
-    def _confirm(self, registration: _Registration) -> None:
+    def _confirm(self, number: int, _now: float = 0.0) -> None:
+        """Answer a registration."""
+        registration = self._registrations.pop(number)
         session = registration.session
         if registration.answer and session.id in self._sessions:
             session.send(registration.answer)
