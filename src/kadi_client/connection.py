@@ -23,11 +23,11 @@ from kadi_client.errors import (
 from kadi_client.identity import Identity
 from kadi_client.invoker import Invoker
 from kadi_client.messages import Raw, decode
-from kadi_client.params import CALLER_LOST, CancelParams, DeliveryParams, Invocation
+from kadi_client.params import CALLER_LOST, CancelParams, Invocation
 from kadi_client.provider import Observe, Provider, noted
 from kadi_client.reconnection import Reconnecting
 from kadi_client.session import MAX_MESSAGE_BYTES, Received, Session, warn_of_dropped_networks
-from kadi_client.subscriptions import Subscription, deliver, pattern_params
+from kadi_client.subscriptions import Event, Subscription, pattern_params
 from kadi_client.tools import Tool, agents_of
 from kadi_client.tracing import RPC, span
 
@@ -416,5 +416,6 @@ class Connection(Reconnecting, Invoker):
             case CancelParams(request_id, reason):
                 abandoned = reason == CALLER_LOST
                 self._provider.cancel(str(request_id), session=session, abandoned=abandoned)
-            case DeliveryParams():
-                deliver(received, self._subscriptions)
+            case Event():
+                for subscription in self._subscriptions:
+                    subscription.put(received)

@@ -14,7 +14,7 @@ import msgspec
 
 from kadi_client.context import ON_BEHALF_OF, usable_id
 from kadi_client.errors import INVALID_PARAMS, NoProvider, ProtocolError, ProviderLost, RemoteError
-from kadi_client.messages import ABSENT, NULL, Frame, Raw, decode, error_text, present
+from kadi_client.messages import ABSENT, Frame, Raw, decode, error_text, present
 from kadi_client.tools import UNKNOWN, Origin, Tool
 
 DEFAULT_BEAT_SECONDS = 30.0
@@ -77,16 +77,6 @@ class CancelParams(msgspec.Struct, rename="camel"):
 
     request_id: str | int
     reason: str | None = None
-
-
-class DeliveryParams(msgspec.Struct, rename="camel"):
-    """Params of ``kadi.event.delivery``."""
-
-    channel: str
-    data: Raw = NULL
-    network_id: str | None = None
-    timestamp: Any = None
-    source: Any = None
 
 
 class _Acknowledgement(msgspec.Struct, rename="camel"):

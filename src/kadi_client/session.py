@@ -29,7 +29,6 @@ from kadi_client.params import (
     AbilityResponse,
     Authenticated,
     CancelParams,
-    DeliveryParams,
     Hello,
     Invocation,
     Registered,
@@ -43,6 +42,7 @@ from kadi_client.params import (
 )
 from kadi_client.provider import NOT_JSON, Caller
 from kadi_client.sockets import ClientSocket
+from kadi_client.subscriptions import Event
 from kadi_client.tools import REQUIRE_AGENT, Tool, with_hints
 
 logger = logging.getLogger(__name__)
@@ -50,7 +50,7 @@ logger = logging.getLogger(__name__)
 MAX_MESSAGE_BYTES = 32 * 1024 * 1024
 BEATS_UNTIL_DEAD = 3
 
-Received = Invocation | CancelParams | DeliveryParams
+Received = Invocation | CancelParams | Event
 """A message of a broker that is no answer."""
 
 
@@ -410,7 +410,7 @@ class Session(Caller):
             case "kadi.ability.cancel":
                 received = read(frame.params, CancelParams)
             case "kadi.event.delivery":
-                received = read(frame.params, DeliveryParams)
+                received = read(frame.params, Event)
             case _:
                 if frame.has_id:
                     self.fail(frame.id, f"unknown method: {frame.method}", code=METHOD_NOT_FOUND)

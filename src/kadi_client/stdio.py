@@ -10,6 +10,7 @@ so that only messages reach the peer.
 from __future__ import annotations
 
 import contextlib
+import copy
 import logging
 import os
 import secrets
@@ -80,10 +81,10 @@ async def serve_stdio(
         reader = PipeReader((stdin or sys.stdin.buffer).fileno())
         writer = PipeWriter(output, reader.stop)
         card = {"name": name, "version": version}
+        peer = _Peer(provider, writer, card, max_message_bytes)
         remaining = 0.0
         try:
-            desk = _Desk(provider, writer, card, max_message_bytes)
-            await _receive(reader, desk, max_message_bytes)
+            await _receive(reader, peer, max_message_bytes)
             remaining = 0.0 if writer.broken else grace
         finally:
             reader.stop()
@@ -109,29 +110,41 @@ def _output(stdout: BinaryIO | None) -> Iterator[int]:
         os.close(messages)
 
 
-async def _receive(reader: PipeReader, desk: _Desk, max_message_bytes: int) -> None:
+async def _receive(reader: PipeReader, peer: _Peer, max_message_bytes: int) -> None:
     messages = MessageReader(max_message_bytes)
     while piece := await reader.next():
         for item in messages.feed(piece):
-            if not desk.receive(item):
+            if not peer.receive(item):
                 return
     for item in messages.end():
-        desk.receive(item)
+        peer.receive(item)
 
 
 class _Peer(Caller):
-    """The peer as the caller of our tools, addressed in one of the two framings.
-
-    ``loaded`` is true if it loaded the ability and expects events in that form.
-    """
+    """The peer: its session methods are answered here, its calls by the provider."""
 
     def __init__(
-        self, writer: PipeWriter, max_message_bytes: int, *, headed: bool, loaded: bool = False
+        self,
+        provider: Provider,
+        writer: PipeWriter,
+        card: Mapping[str, str],
+        max_message_bytes: int,
     ) -> None:
+        self._provider = provider
         self._writer = writer
+        self._card = card
         self._max_message_bytes = max_message_bytes
-        self._headed = headed
-        self._loaded = loaded
+        self._headed = True
+        self._loaded = False
+
+    def addressed(self, *, headed: bool, loaded: bool = False) -> _Peer:
+        """Return the same peer, to be sent messages in one of the two framings.
+
+        ``loaded`` is true if it loaded the ability and expects events in that form.
+        """
+        peer = copy.copy(self)
+        peer._headed, peer._loaded = headed, loaded
+        return peer
 
     def send(self, message: bytes) -> None:
         if len(message) > self._max_message_bytes:
@@ -140,10 +153,6 @@ class _Peer(Caller):
 
     async def drain(self) -> None:
         await self._writer.drain()
-
-    def loading(self) -> _Peer:
-        """Return the same peer, with events in the form for one that loaded the ability."""
-        return _Peer(self._writer, self._max_message_bytes, headed=self._headed, loaded=True)
 
     def send_event(self, channel: str, data: Any) -> None:
         if self._loaded:
@@ -158,54 +167,38 @@ class _Peer(Caller):
         }
         self.send(notification("kadi.event.delivery", event))
 
-
-class _Desk:
-    """A dispatcher that answers session methods itself and passes calls to the provider."""
-
-    def __init__(
-        self,
-        provider: Provider,
-        writer: PipeWriter,
-        card: Mapping[str, str],
-        max_message_bytes: int,
-    ) -> None:
-        self._provider = provider
-        self._card = card
-        self._plain = _Peer(writer, max_message_bytes, headed=False)
-        self._headed = _Peer(writer, max_message_bytes, headed=True)
-
     def receive(self, item: Message | ProtocolError) -> bool:
         """Process a message, or the error in its place; return False when the peer leaves."""
-        peer = self._plain if isinstance(item, Message) and not item.headed else self._headed
+        peer = self.addressed(headed=not isinstance(item, Message) or item.headed)
         id_ = None
         try:
             if isinstance(item, ProtocolError):
                 raise item
             message = decode_frame(item.body)
             id_ = message.id if message.has_id else None
-            return message.is_response or self._act(message, peer)
+            return message.is_response or peer._act(message)
         except ProtocolError as exc:
             logger.warning("message refused: %s", exc)
             peer.fail(id_, str(exc), code=exc.code)
             return True
 
-    def _act(self, message: Frame, peer: _Peer) -> bool:
+    def _act(self, message: Frame) -> bool:
         if message.method == "kadi.ability.cancel":
             self._provider.cancel(str(read(message.params, CancelParams).request_id))
         if message.has_id:
-            self._answer(message, peer)
+            self._answer(message)
         return message.method not in _LEAVING
 
-    def _answer(self, message: Frame, peer: _Peer) -> None:
+    def _answer(self, message: Frame) -> None:
         if message.method in ("kadi.ability.request", "invoke"):
             invocation = read_invocation(message)
-            if message.method == "invoke":
-                self._provider.accept(invocation, peer.loading())
+            loaded = message.method == "invoke"
+            if loaded or invocation.tool != LIST_METHOD:
+                self._provider.accept(
+                    invocation, self.addressed(headed=self._headed, loaded=loaded)
+                )
                 return
-            if invocation.tool != LIST_METHOD:
-                self._provider.accept(invocation, peer)
-                return
-        peer.respond(message.id, self._result(message.method))
+        self.respond(message.id, self._result(message.method))
 
     def _result(self, method: str | None) -> Any:
         listing = {"tools": [describe(tool) for tool in self._provider.tools]}

@@ -6,12 +6,11 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, Self
 
-from kadi_client.errors import KadiError, ProtocolError
-from kadi_client.messages import decode
-from kadi_client.params import DeliveryParams
+import msgspec
+
+from kadi_client.errors import KadiError
 from kadi_client.topics import Topics
 
 logger = logging.getLogger(__name__)
@@ -21,9 +20,8 @@ _REFUSED_SECONDS = 1.0
 _REFUSED_AGENTS = 1024
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
-    """An event that an agent published.
+class Event(msgspec.Struct, frozen=True, rename={"network": "networkId"}):
+    """An event that an agent published; the params of ``kadi.event.delivery``.
 
     Attributes:
         channel: Words separated by dots.
@@ -34,7 +32,7 @@ class Event:
     """
 
     channel: str
-    data: Any
+    data: Any = None
     network: str | None = None
     timestamp: Any = None
     source: Any = None
@@ -88,14 +86,15 @@ class Subscription:
         self._believed: Collection[str] = ()
         self._refused: dict[str, float] = {}
 
-    def wants(self, channel: str, network: str | None) -> bool:
-        """Return whether an event matches; one without a network matches every network."""
-        if None not in (self.network, network) and self.network != network:
-            return False
-        return bool(self._topics.match(channel))
-
     def put(self, event: Event) -> None:
-        """Queue an event, in place of the oldest one if the queue is full."""
+        """Queue an event if it matches, in place of the oldest one if the queue is full.
+
+        An event without a network matches every network.
+        """
+        if None not in (self.network, event.network) and self.network != event.network:
+            return
+        if not self._topics.match(event.channel):
+            return
         if len(self._queue) == self._queue.maxlen:
             self.dropped += 1
         self._queue.append(event)
@@ -166,21 +165,6 @@ class Subscription:
             self._refused.clear()
         self._refused[source] = clock()
         return False
-
-
-def deliver(params: DeliveryParams, subscriptions: Iterable[Subscription]) -> None:
-    """Give an event to those subscriptions that want it."""
-    takers = [each for each in subscriptions if each.wants(params.channel, params.network_id)]
-    if not takers:
-        return
-    try:
-        data = decode(params.data)
-    except ProtocolError:
-        logger.warning("event on %s dropped: its data cannot be decoded", params.channel)
-        return
-    event = Event(params.channel, data, params.network_id, params.timestamp, params.source)
-    for subscription in takers:
-        subscription.put(event)
 
 
 def pattern_params(patterns: Iterable[str], network: str | None) -> list[dict[str, Any]]:

@@ -20,9 +20,10 @@ from kadi_client.errors import (
 )
 from kadi_client.identity import Identity, verify
 from kadi_client.messages import Raw, decode
-from kadi_client.params import CALLER_LOST, CancelParams, DeliveryParams, Invocation
+from kadi_client.params import CALLER_LOST, CancelParams, Invocation
 from kadi_client.session import Session
 from kadi_client.sockets import ClientSocket
+from kadi_client.subscriptions import Event
 from kadi_client.tools import Origin, Tool
 
 IDENTITY = Identity.generate()
@@ -492,8 +493,8 @@ async def test_deliveries_and_cancellations_are_handed_on() -> None:
     session = await ready()
     params = {"channel": "a.b", "data": {"x": 1}, "networkId": "n", "timestamp": 1, "source": "s"}
     event = give(session, {"method": "kadi.event.delivery", "params": params})
-    assert isinstance(event, DeliveryParams)
-    assert (event.channel, decode(event.data), event.network_id) == ("a.b", {"x": 1}, "n")
+    assert isinstance(event, Event)
+    assert (event.channel, event.data, event.network) == ("a.b", {"x": 1}, "n")
     assert (event.timestamp, event.source) == (1, "s")
     cancel = {"method": "kadi.ability.cancel", "params": {"requestId": 4}}
     assert give(session, cancel) == CancelParams(4)

@@ -35,10 +35,16 @@ async def test_an_iteration_that_waits_is_woken_by_the_end() -> None:
             await waiting
 
 
-def test_an_event_without_a_network_belongs_to_all() -> None:
-    assert subscription("a", network="n").wants("a", None)
-    assert subscription("a", network=None).wants("a", "m")
-    assert not subscription("a", network="n").wants("a", "m")
+@pytest.mark.parametrize(
+    ("own", "network", "received"), [("n", None, True), (None, "m", True), ("n", "m", False)]
+)
+async def test_an_event_without_a_network_belongs_to_all(
+    own: str | None, network: str | None, received: bool
+) -> None:
+    async with subscription("a", network=own) as events:
+        events.put(Event("a", 1, network))
+        events.end()
+        assert [event.data async for event in events] == ([1] if received else [])
 
 
 def test_a_subscription_to_nothing_is_refused() -> None:

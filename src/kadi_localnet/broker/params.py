@@ -48,7 +48,7 @@ class ToolEntry(msgspec.Struct, rename="camel"):
     input_schema: Raw = ABSENT
     output_schema: Raw = ABSENT
     tags: Raw = ABSENT
-    networks: list[str] | None = None
+    networks: tuple[str, ...] | None = None
 
 
 class Register(msgspec.Struct, rename="camel"):
@@ -151,18 +151,6 @@ class Subscription(msgspec.Struct, rename="camel"):
     pattern: str | None = None
     channels: list[str] | None = None
     network_id: str | None = None
-
-    @property
-    def patterns(self) -> list[str]:
-        """The patterns from ``pattern`` and ``channels``.
-
-        Raises:
-            Refused: if both are missing.
-        """
-        if self.pattern is None and self.channels is None:
-            raise invalid("pattern", "is missing: name the channels, as in 'search.index.*'")
-        own = [] if self.pattern is None else [self.pattern]
-        return own + (self.channels or [])
 
 
 class Publication(msgspec.Struct, rename="camel"):

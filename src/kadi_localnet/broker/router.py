@@ -30,7 +30,7 @@ from kadi_client.params import read
 from kadi_localnet.broker.access import Access, check_name
 from kadi_localnet.broker.calls import FATES, CallCounts, Calls
 from kadi_localnet.broker.cluster import Cluster
-from kadi_localnet.broker.deadlines import Deadlines
+from kadi_localnet.broker.deadlines import Actions, Deadlines
 from kadi_localnet.broker.events import Events
 from kadi_localnet.broker.limits import Limits
 from kadi_localnet.broker.outbox import Memory, text_bytes
@@ -78,14 +78,22 @@ class Router:
         self._sessions: dict[str, Session] = {}
         self.memory = Memory()
         self._changes = Changes()
+        self._deadlines: Actions = Deadlines()
         self._registry = Registry(limits, self._access)
         self._events = Events(limits, self._sessions)
-        self._calls = Calls(limits, self._registry, self.memory, secrets.token_hex(_ID_BYTES))
+        self._calls = Calls(
+            limits, self._registry, self._deadlines, self.memory, secrets.token_hex(_ID_BYTES)
+        )
         self.cluster = Cluster(
-            limits, self._sessions, self._registry, self._calls, self._events, self.memory
+            limits,
+            self._sessions,
+            self._registry,
+            self._calls,
+            self._events,
+            self._deadlines,
+            self.memory,
         )
         """The other brokers of the network; without a backplane there are none."""
-        self._liveness: Deadlines[Session] = Deadlines()
         self._counts = dict.fromkeys(
             ("connected", "overflows", "silent", "bad_frames", "refused"), 0
         )
@@ -113,7 +121,7 @@ class Router:
         session = Session(id_, self.limits, self._changes, self.memory, now, networks)
         self._sessions[session.id] = session
         self._counts["connected"] += 1
-        self._liveness.set(session, self._alive_until(session))
+        self._deadlines.set((self._check_alive, session), self._alive_until(session))
         return session
 
     def receive(self, session: Session, data: str | bytes, now: float) -> AbstractSet[Session]:
@@ -148,29 +156,13 @@ class Router:
 
     def tick(self, now: float) -> AbstractSet[Session]:
         """Expire calls and close silent sessions; returns as :meth:`receive` does."""
-        self._calls.expire(now)
-        self.cluster.expire(now)
-        for session in self._liveness.due(now):
-            alive_until = self._alive_until(session)
-            if alive_until > now:
-                self._liveness.set(session, alive_until)
-                continue
-            self._counts["silent"] += 1
-            session.outbox.clear()
-            session.close(
-                CloseCode.POLICY_VIOLATION,
-                "not authenticated in time" if session.agent_id is None else "silent for too long",
-            )
+        for act, subject in self._deadlines.due(now):
+            act(subject, now)
         return self.settle()
 
     def next_tick(self) -> float | None:
         """Return the time at which to call :meth:`tick` next; ``None`` if it need not be."""
-        deadlines = (
-            self._calls.next_deadline(),
-            self._liveness.next(),
-            self.cluster.next_deadline(),
-        )
-        return min((at for at in deadlines if at is not None), default=None)
+        return self._deadlines.next()
 
     def stats(self) -> dict[str, int]:
         """Return counters since the start and current numbers; sizes in bytes."""
@@ -287,7 +279,7 @@ class Router:
         )
         session.asked_networks = ()
         session.listed = self._access.names(session.agent_id)
-        self._liveness.set(session, self._alive_until(session))
+        self._deadlines.set((self._check_alive, session), self._alive_until(session))
         log.info("session %s authenticated as agent %s", session.id, session.agent_id)
         return {"agentId": session.agent_id}
 
@@ -326,6 +318,18 @@ class Router:
     def _publish(self, session: Session, params: Publication, _frame: Frame) -> Any:
         self.cluster.publish(self._events.publish(session, params, self._wall_clock()))
         return {"status": "published"}
+
+    def _check_alive(self, session: Session, now: float) -> None:
+        alive_until = self._alive_until(session)
+        if alive_until > now:
+            self._deadlines.set((self._check_alive, session), alive_until)
+            return
+        self._counts["silent"] += 1
+        session.outbox.clear()
+        session.close(
+            CloseCode.POLICY_VIOLATION,
+            "not authenticated in time" if session.agent_id is None else "silent for too long",
+        )
 
     def _alive_until(self, session: Session) -> float:
         if session.agent_id is None:
@@ -398,7 +402,7 @@ class Router:
     def _remove(self, session: Session) -> None:
         if self._sessions.pop(session.id, None) is None:
             return
-        self._liveness.discard(session)
+        self._deadlines.discard((self._check_alive, session))
         self._events.remove(session)
         self._calls.remove(session)
         self.cluster.remove(session)

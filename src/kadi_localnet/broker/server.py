@@ -65,6 +65,8 @@ class _Peer:
         self.connection = connection
         self.session = session
         self.awake = asyncio.Event()
+        self.waiting: list[bytes] = []
+        """Messages that wait until the other brokers have taken theirs."""
         self.cut: asyncio.TimerHandle | None = None
 
     def flush(self) -> None:
@@ -80,7 +82,7 @@ class _Peer:
 
     def measure(self) -> None:
         """Note what is buffered."""
-        self.session.buffer(self.connection.buffered)
+        self.session.buffer(self.connection.buffered + sum(map(len, self.waiting)))
 
     def overflows(self, most: int) -> bool:
         """Return whether more than ``most`` bytes, and what is sent at once, wait to be read."""
@@ -273,10 +275,12 @@ class Broker:
         self._arm()
         writer = asyncio.create_task(peer.write(), name=f"broker-write-{session.id}")
         try:
-            await socket.deliver(lambda message: self._process(peer, message))
+            await socket.deliver(lambda message: self._take(peer, message))
         except ConnectionClosed as exc:
             log.info("session %s disconnected: %s", session.id, exc)
         finally:
+            for message in peer.waiting:
+                self._process(peer, message)
             del self._peers[session]
             if peer.cut is not None:
                 peer.cut.cancel()
@@ -310,18 +314,34 @@ class Broker:
         held, self._held_up = self._held_up, []
         for peer in held:
             peer.connection.held = False
+            waiting, peer.waiting = peer.waiting, []
+            for message in waiting:
+                self._take(peer, message)
             peer.connection.go_on()
 
-    def _process(self, peer: _Peer, message: bytes) -> None:
-        """Process a message; if other brokers are behind with it, read on when they have it."""
-        session, cluster = peer.session, self._router.cluster
-        queued = cluster.queued
-        if len(message) > WRITE_BUFFER:
-            peer.measure()  # it is no longer in the buffer of the connection
-        ready = self._router.receive(session, message, self._loop.time())
-        if cluster.queued > queued and cluster.behind and not peer.connection.held:
+    def _hold(self, peer: _Peer) -> None:
+        """Read a connection no further until the other brokers have taken their messages."""
+        if not peer.connection.held:
             peer.connection.held = True
             self._held_up.append(peer)
+
+    def _take(self, peer: _Peer, message: bytes) -> None:
+        """Process a message; a large one waits while other brokers are behind with theirs."""
+        large = len(message) > WRITE_BUFFER
+        if peer.waiting or (large and self._router.cluster.behind):
+            peer.waiting.append(message)
+            self._hold(peer)
+        if large:
+            peer.measure()  # it is no longer in the buffer of the connection
+        if not peer.waiting:
+            self._process(peer, message)
+
+    def _process(self, peer: _Peer, message: bytes) -> None:
+        session, cluster = peer.session, self._router.cluster
+        queued = cluster.queued
+        ready = self._router.receive(session, message, self._loop.time())
+        if cluster.queued > queued and cluster.behind:
+            self._hold(peer)
         if session.agent_id is not None:
             peer.connection.protocol.max_message_size = self._limits.max_message_bytes
         self._apply(ready)

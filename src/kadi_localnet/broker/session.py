@@ -324,11 +324,15 @@ class Call:
             return response(self.direct, result)
         return answered(self.request_id, result)
 
-    def failed(self, text: str) -> bytes:
-        """Encode the frame that sends an error to the caller."""
-        if len(self.direct):
-            return error_response(self.direct, text)
-        return notification("kadi.ability.response", {"requestId": self.request_id, "error": text})
+    def fail(self, text: str) -> None:
+        """Send an error to the caller."""
+        params = {"requestId": self.request_id, "error": text}
+        frame = (
+            error_response(self.direct, text)
+            if len(self.direct)
+            else notification("kadi.ability.response", params)
+        )
+        self.caller.send(frame)
 
 
 def answered(request_id: str | int, result: Any) -> bytes:
