@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -49,7 +48,6 @@ from kadi_localnet.database.vector_indexes import (
 
 T = TypeVar("T")
 
-NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 WORKERS = 12
 """Number of threads; one agent alone gets half of them."""
 STUCK_SECONDS = 120.0
@@ -317,7 +315,7 @@ class EmbeddedDatabases(Backend):
         with self._opening:
             if name in engine.open:
                 return engine.open[name]
-            if not _is_database(self._directory / _valid(name)):
+            if not _is_database(self._directory / name):
                 raise DatabaseError(
                     f"no database named {name!r}: create it with arcade-db-create;"
                     " arcade-db-list lists the existing ones"
@@ -330,7 +328,7 @@ class EmbeddedDatabases(Backend):
 
     def _add(self, name: str) -> None:
         with self._opening:
-            if _is_database(self._directory / _valid(name)):
+            if _is_database(self._directory / name):
                 raise DatabaseError(f"database {name!r} already exists")
             self._space.check([])
             with self._opening_errors():
@@ -370,11 +368,7 @@ class EmbeddedDatabases(Backend):
         return opened
 
     def _stored(self) -> list[str]:
-        return [
-            path.name
-            for path in self._directory.iterdir()
-            if NAME.fullmatch(path.name) and _is_database(path)
-        ]
+        return [path.name for path in self._directory.iterdir() if _is_database(path)]
 
     def _close(self) -> None:
         self._pool.shutdown(cancel_futures=True)
@@ -388,14 +382,6 @@ class EmbeddedDatabases(Backend):
                 database.java.close()
             except jpype.JException as exc:
                 log.error("closing %s failed: %s", name, " ".join(messages(exc)))
-
-
-def _valid(name: str) -> str:
-    if not NAME.fullmatch(name):
-        raise DatabaseError(
-            "database: a name has 1 to 64 letters (A-Z, a-z), digits, hyphens and underscores"
-        )
-    return name
 
 
 def _is_database(path: Path) -> bool:
