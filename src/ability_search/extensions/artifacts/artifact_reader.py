@@ -18,12 +18,11 @@ import numpy as np
 
 from ability_search.collection import Collection
 from ability_search.documents import Vector, is_kind
-from ability_search.errors import InvalidInput
 from ability_search.extensions.artifacts.artifact_files import CheckedFile, opened
 from ability_search.extensions.artifacts.artifact_lines import (
-    ChunkLine,
-    SourceLine,
-    UseLine,
+    CHUNK_LINES,
+    SOURCE_LINES,
+    USE_LINES,
     text_hash,
 )
 from ability_search.extensions.artifacts.manifest import (
@@ -127,14 +126,13 @@ class Artifact(Importable):
             names = array("Q")
             while (line := sources.line()) is not None:
                 place = f"{sources.name}:{len(names) + 1}"
-                source = parsed(line, SourceLine, place)
+                source = SOURCE_LINES.decode(json_object(line, place), place)
                 digest = blake2b(source.source.encode(), digest_size=8).digest()
                 names.append(int.from_bytes(digest))
                 before = counted["chunks"]
                 own = self._chunks(source, chunks, before)
-                item = Item(source.record(), own, self._vectors(vectors, len(own), before))
-                count_contents(counted, [item.record], item.chunks)
-                yield item
+                count_contents(counted, [source], own)
+                yield Item(source, own, self._vectors(vectors, len(own), before))
             if chunks.line() is not None:
                 raise Damaged(chunks.name, "has more lines than the sources have chunks")
             for file in (sources, chunks, vectors):
@@ -158,10 +156,10 @@ class Artifact(Importable):
             while (line := file.line()) is not None:
                 count += 1
                 place = f"{name}:{count}"
-                use = parsed(line, UseLine, place)
+                use = USE_LINES.decode(json_object(line, place), place, collection=collection)
                 if not use.chunk_id.startswith(f"{collection}:"):
                     raise Damaged(place, "names a chunk of another collection")
-                yield Use(collection=collection, **msgspec.structs.asdict(use))
+                yield use
             file.finish()
         if count != self.counts.usage:
             raise Damaged(name, f"has {count} lines, the manifest says {self.counts.usage}")
@@ -170,15 +168,13 @@ class Artifact(Importable):
         file = stack.enter_context(opened(self.directory, name))
         return CheckedFile(file, name, self.manifest.digests[name])
 
-    def _chunks(self, source: SourceLine, file: CheckedFile, before: int) -> list[ChunkRecord]:
+    def _chunks(self, source: SourceRecord, file: CheckedFile, before: int) -> list[ChunkRecord]:
         chunks = []
         for index in range(source.chunks):
-            place = f"{file.name}:{before + index + 1}"
             line = file.line()
             if line is None:
                 raise Damaged(file.name, "has fewer lines than the sources have chunks")
-            chunk = parsed(line, ChunkLine, place)
-            chunks.append(self._chunk(place, chunk, source, index))
+            chunks.append(self._chunk(line, f"{file.name}:{before + index + 1}", source, index))
         tokens = [chunk.tokens for chunk in chunks]
         if (sum(tokens), min(tokens, default=None), max(tokens, default=None)) != (
             source.tokens,
@@ -190,9 +186,11 @@ class Artifact(Importable):
             )
         return chunks
 
-    def _chunk(self, place: str, chunk: ChunkLine, source: SourceLine, index: int) -> ChunkRecord:
-        prefix = f"{self.collection.name}:"
+    def _chunk(self, line: bytes, place: str, source: SourceRecord, index: int) -> ChunkRecord:
         of_kind = is_kind(source.kind, source.of)
+        row, collection = json_object(line, place), self.collection.name
+        parent = None if of_kind else source.of
+        chunk = CHUNK_LINES.decode(row, place, collection=collection, parent=parent)
         if (chunk.source, chunk.chunk_index, chunk.total_chunks, chunk.of) != (
             source.source,
             index,
@@ -200,17 +198,14 @@ class Artifact(Importable):
             source.of if of_kind else None,
         ):
             raise Damaged(place, f"is not chunk {index} of {source.source!r}")
-        if chunk.chunk_id != f"{prefix}{source.source}:{index}":
+        if chunk.chunk_id != f"{collection}:{source.source}:{index}":
             raise Damaged(place, "has the wrong chunkId")
-        if chunk.duplicate_of and not chunk.duplicate_of.startswith(prefix):
+        represented_by = chunk.duplicate_of
+        if represented_by is not None and not represented_by.startswith(f"{collection}:"):
             raise Damaged(place, "duplicateOf names a chunk of another collection")
-        if chunk.text_hash != text_hash(chunk):
+        if row.get("text_hash") != text_hash(chunk):
             raise Damaged(place, "has a text_hash that does not match its text")
-        weighted = chunk.weighted_terms()
-        if weighted is None:
-            raise Damaged(place, "has no terms, or terms that are out of order or without a weight")
-        parent = None if of_kind else source.of
-        return chunk.record(self.collection.name, *weighted, parent=parent)
+        return chunk
 
     def _vectors(self, file: CheckedFile, count: int, before: int) -> Vector:
         dimensions = self.manifest.dim
@@ -232,7 +227,7 @@ def read_manifest(directory: Path) -> ChunksManifest | SkillsManifest:
         data = file.read(_LARGEST_MANIFEST + 1)
     if len(data) > _LARGEST_MANIFEST:
         raise Damaged(MANIFEST, "is too large for a manifest")
-    return parsed_manifest(_json(data, MANIFEST))
+    return parsed_manifest(json_object(data, MANIFEST))
 
 
 def unit_vectors(vectors: Vector, name: str, before: int, *, normalized: bool) -> Vector:
@@ -272,23 +267,12 @@ def count_contents(
     counted["duplicates"] += sum(bool(chunk.duplicate_of) for chunk in chunks)
 
 
-def parsed(line: bytes, kind: type[T], place: str) -> T:
-    """Return a checked line; properties that its kind does not have are passed over.
+def json_object(data: bytes, place: str) -> dict[str, Any]:
+    """Return the JSON object in a line or file.
 
     Raises:
-        Damaged: if a property is missing or wrong.
+        Damaged: if it is none.
     """
-    row = _json(line, place)
-    try:
-        found = msgspec.convert(row, kind)
-        if isinstance(found, SourceLine | ChunkLine):
-            found.check()
-    except (msgspec.ValidationError, InvalidInput) as exc:
-        raise Damaged(place, str(exc)) from exc
-    return found
-
-
-def _json(data: bytes, place: str) -> dict[str, Any]:
     try:
         value = msgspec.json.decode(data)
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as exc:

@@ -12,7 +12,12 @@ from pathlib import Path
 import numpy as np
 
 from ability_search.extensions.artifacts.artifact_files import DigestedFile
-from ability_search.extensions.artifacts.artifact_lines import chunk_line, source_line, use_line
+from ability_search.extensions.artifacts.artifact_lines import (
+    CHUNK_LINES,
+    SOURCE_LINES,
+    USE_LINES,
+    text_hash,
+)
 from ability_search.extensions.artifacts.artifact_reader import count_contents
 from ability_search.extensions.artifacts.manifest import (
     CHUNKS,
@@ -55,14 +60,14 @@ class ArtifactWriter:
         self._sources = {record.source: record for record in records}
         count_contents(self._counts, records, ())
         for record in records:
-            self._files[SOURCES].write(source_line(record))
+            self._files[SOURCES].write(SOURCE_LINES.encode(record))
 
     def add_chunks(self, chunks: Sequence[ChunkRecord]) -> None:
         """Append chunks of the sources that were added last."""
         count_contents(self._counts, (), chunks)
         for chunk in chunks:
             self._digest(chunk)
-            self._files[CHUNKS].write(chunk_line(chunk))
+            self._files[CHUNKS].write(CHUNK_LINES.encode(chunk, text_hash=text_hash(chunk)))
             self._files[VECTORS].write(np.asarray(chunk.embedding, dtype="<f4").tobytes())
 
     def add_uses(self, uses: Sequence[Use]) -> None:
@@ -71,7 +76,7 @@ class ArtifactWriter:
             self._open(USAGE)
         for use in uses:
             self._counts["usage"] += 1
-            self._files[USAGE].write(use_line(use))
+            self._files[USAGE].write(USE_LINES.encode(use))
 
     def finish(self) -> tuple[Counts, dict[str, FileDigest], str]:
         """Return the counts, the digests of the files by name, and the revision of the sources."""

@@ -27,7 +27,7 @@ from ability_search.extensions.artifacts.artifact_reader import (
     Importable,
     Item,
     count_contents,
-    parsed,
+    json_object,
     unit_vectors,
 )
 from ability_search.extensions.artifacts.manifest import Counts, Damaged, SkillsManifest
@@ -145,7 +145,10 @@ def _read(directory: Path, manifest: SkillsManifest) -> tuple[list[SkillLine], V
         paths: set[str] = set()
         while (line := skills.line()) is not None:
             place = f"{skills.name}:{len(lines) + 1}"
-            skill = parsed(line, SkillLine, place)
+            try:
+                skill = msgspec.convert(json_object(line, place), SkillLine)
+            except msgspec.ValidationError as exc:
+                raise Damaged(place, str(exc)) from exc
             if skill.path in paths:
                 raise Damaged(place, "has the path of another skill")
             paths.add(skill.path)
