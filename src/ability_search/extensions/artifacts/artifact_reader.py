@@ -6,19 +6,22 @@ from abc import abstractmethod
 from array import array
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from hashlib import blake2b, sha256
+from itertools import islice
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
-import msgspec
-import msgspec.structs
 import numpy as np
 
 from ability_search.collection import Collection
 from ability_search.documents import Vector, is_kind
-from ability_search.extensions.artifacts.artifact_files import CheckedFile, opened
+from ability_search.extensions.artifacts.artifact_files import (
+    CheckedFile,
+    json_object,
+    opened,
+)
 from ability_search.extensions.artifacts.artifact_lines import (
     CHUNK_LINES,
     SOURCE_LINES,
@@ -37,8 +40,6 @@ from ability_search.extensions.artifacts.manifest import (
 from ability_search.index.preparation import links_of, restored_document
 from ability_search.store.records import ChunkRecord, SourceRecord
 from ability_search.store.usage import Use
-
-T = TypeVar("T", bound=msgspec.Struct)
 
 _LARGEST_MANIFEST = 1024 * 1024
 _UNIT = 1e-3
@@ -117,26 +118,24 @@ class Artifact(Importable):
     def items(self) -> Iterator[Item]:
         """Yield the sources in order, and check totals and hashes at the end; as :meth:`check`."""
         manifest = self.manifest
-        with ExitStack() as stack:
-            sources, chunks, vectors = (
-                self._open(stack, name)
-                for name in (manifest.sources_file, manifest.chunks_file, manifest.vector_file)
-            )
-            counted: Counter[str] = Counter()
-            names = array("Q")
-            while (line := sources.line()) is not None:
-                place = f"{sources.name}:{len(names) + 1}"
-                source = SOURCE_LINES.decode(json_object(line, place), place)
+        counted: Counter[str] = Counter()
+        names = array("Q")
+        with (
+            self._opened(manifest.vector_file) as vectors,
+            self._opened(manifest.chunks_file) as chunks,
+            self._opened(manifest.sources_file) as sources,
+        ):
+            lines = chunks.rows()
+            for place, row in sources.rows():
+                source = SOURCE_LINES.decode(row, place)
                 digest = blake2b(source.source.encode(), digest_size=8).digest()
                 names.append(int.from_bytes(digest))
                 before = counted["chunks"]
-                own = self._chunks(source, chunks, before)
+                own = self._chunks(source, lines)
                 count_contents(counted, [source], own)
                 yield Item(source, own, self._vectors(vectors, len(own), before))
-            if chunks.line() is not None:
+            if next(lines, None) is not None:
                 raise Damaged(chunks.name, "has more lines than the sources have chunks")
-            for file in (sources, chunks, vectors):
-                file.finish()
         if len(np.unique(np.asarray(names))) < len(names):
             raise Damaged(manifest.sources_file, "names a source twice")
         expected = manifest.counts.model_dump(exclude={"usage"})
@@ -151,44 +150,42 @@ class Artifact(Importable):
 
     def _uses(self, name: str) -> Iterator[Use]:
         collection, count = self.collection.name, 0
-        with ExitStack() as stack:
-            file = self._open(stack, name)
-            while (line := file.line()) is not None:
+        with self._opened(name) as file:
+            for place, row in file.rows():
                 count += 1
-                place = f"{name}:{count}"
-                use = USE_LINES.decode(json_object(line, place), place, collection=collection)
+                use = USE_LINES.decode(row, place, collection=collection)
                 if not use.chunk_id.startswith(f"{collection}:"):
                     raise Damaged(place, "names a chunk of another collection")
                 yield use
-            file.finish()
         if count != self.counts.usage:
             raise Damaged(name, f"has {count} lines, the manifest says {self.counts.usage}")
 
-    def _open(self, stack: ExitStack, name: str) -> CheckedFile:
-        file = stack.enter_context(opened(self.directory, name))
-        return CheckedFile(file, name, self.manifest.digests[name])
+    def _opened(self, name: str) -> AbstractContextManager[CheckedFile]:
+        return opened(self.directory, name, self.manifest.digests[name])
 
-    def _chunks(self, source: SourceRecord, file: CheckedFile, before: int) -> list[ChunkRecord]:
-        chunks = []
-        for index in range(source.chunks):
-            line = file.line()
-            if line is None:
-                raise Damaged(file.name, "has fewer lines than the sources have chunks")
-            chunks.append(self._chunk(line, f"{file.name}:{before + index + 1}", source, index))
+    def _chunks(
+        self, source: SourceRecord, lines: Iterator[tuple[str, dict[str, Any]]]
+    ) -> list[ChunkRecord]:
+        file = self.manifest.chunks_file
+        chunks = [
+            self._chunk(row, place, source, index)
+            for index, (place, row) in enumerate(islice(lines, source.chunks))
+        ]
+        if len(chunks) < source.chunks:
+            raise Damaged(file, "has fewer lines than the sources have chunks")
         tokens = [chunk.tokens for chunk in chunks]
         if (sum(tokens), min(tokens, default=None), max(tokens, default=None)) != (
             source.tokens,
             source.tokens_min,
             source.tokens_max,
         ):
-            raise Damaged(
-                file.name, f"the token counts of {source.source!r} differ from its record"
-            )
+            raise Damaged(file, f"the token counts of {source.source!r} differ from its record")
         return chunks
 
-    def _chunk(self, line: bytes, place: str, source: SourceRecord, index: int) -> ChunkRecord:
-        of_kind = is_kind(source.kind, source.of)
-        row, collection = json_object(line, place), self.collection.name
+    def _chunk(
+        self, row: dict[str, Any], place: str, source: SourceRecord, index: int
+    ) -> ChunkRecord:
+        of_kind, collection = is_kind(source.kind, source.of), self.collection.name
         parent = None if of_kind else source.of
         chunk = CHUNK_LINES.decode(row, place, collection=collection, parent=parent)
         if (chunk.source, chunk.chunk_index, chunk.total_chunks, chunk.of) != (
@@ -224,9 +221,9 @@ def read_manifest(directory: Path) -> ChunksManifest | SkillsManifest:
         problem = f"has no {MANIFEST}" if directory.is_dir() else "no such directory"
         raise Damaged(str(directory), problem, hint="Name a directory that `export` has written.")
     with opened(directory, MANIFEST) as file:
-        data = file.read(_LARGEST_MANIFEST + 1)
-    if len(data) > _LARGEST_MANIFEST:
-        raise Damaged(MANIFEST, "is too large for a manifest")
+        if file.size > _LARGEST_MANIFEST:
+            raise Damaged(MANIFEST, "is too large for a manifest")
+        data = file.read(file.size)
     return parsed_manifest(json_object(data, MANIFEST))
 
 
@@ -265,18 +262,3 @@ def count_contents(
     counted["chunks"] += len(chunks)
     counted["kind_chunks"] += sum(bool(chunk.of) for chunk in chunks)
     counted["duplicates"] += sum(bool(chunk.duplicate_of) for chunk in chunks)
-
-
-def json_object(data: bytes, place: str) -> dict[str, Any]:
-    """Return the JSON object in a line or file.
-
-    Raises:
-        Damaged: if it is none.
-    """
-    try:
-        value = msgspec.json.decode(data)
-    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as exc:
-        raise Damaged(place, f"is not JSON: {exc}") from exc
-    if not isinstance(value, dict):
-        raise Damaged(place, "is not a JSON object")
-    return value

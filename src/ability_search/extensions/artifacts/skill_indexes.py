@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
@@ -22,12 +21,11 @@ from msgspec import Meta
 from ability_search.collection import Collection
 from ability_search.config.schema import Settings
 from ability_search.documents import Document, Vector
-from ability_search.extensions.artifacts.artifact_files import CheckedFile, opened
+from ability_search.extensions.artifacts.artifact_files import opened
 from ability_search.extensions.artifacts.artifact_reader import (
     Importable,
     Item,
     count_contents,
-    json_object,
     unit_vectors,
 )
 from ability_search.extensions.artifacts.manifest import Counts, Damaged, SkillsManifest
@@ -130,27 +128,24 @@ def read_skills(
 
 
 def _read(directory: Path, manifest: SkillsManifest) -> tuple[list[SkillLine], Vector]:
-    with ExitStack() as stack:
-        files = [stack.enter_context(opened(directory, name)) for name in manifest.files]
-        vectors, skills = (
-            CheckedFile(file, name, None) for file, name in zip(files, manifest.files, strict=True)
-        )
-        lines: list[SkillLine] = []
-        paths: set[str] = set()
-        while (line := skills.line()) is not None:
-            place = f"{skills.name}:{len(lines) + 1}"
+    lines: dict[str, SkillLine] = {}
+    with (
+        opened(directory, manifest.vector_file) as vectors,
+        opened(directory, manifest.skills_file) as skills,
+    ):
+        for place, row in skills.rows():
             try:
-                skill = msgspec.convert(json_object(line, place), SkillLine)
+                skill = msgspec.convert(row, SkillLine)
             except msgspec.ValidationError as exc:
                 raise Damaged(place, str(exc)) from exc
-            if skill.path in paths:
+            if skill.path in lines:
                 raise Damaged(place, "has the path of another skill")
-            paths.add(skill.path)
-            lines.append(skill)
+            lines[skill.path] = skill
         data = vectors.read(len(lines) * manifest.dim * 4)
-        vectors.finish()
     table = np.frombuffer(data, dtype="<f4").reshape(len(lines), manifest.dim)
-    return lines, unit_vectors(table, vectors.name, 0, normalized=manifest.normalize)
+    return [*lines.values()], unit_vectors(
+        table, manifest.vector_file, 0, normalized=manifest.normalize
+    )
 
 
 def _prepared(

@@ -24,6 +24,7 @@ from tests.ability_search.extensions.artifacts.made import (
 )
 from tests.examples import examples
 
+from ability_search.extensions.artifacts.artifact_files import json_object
 from ability_search.extensions.artifacts.artifact_lines import (
     CHUNK_LINES,
     SOURCE_LINES,
@@ -32,7 +33,6 @@ from ability_search.extensions.artifacts.artifact_lines import (
 from ability_search.extensions.artifacts.artifact_reader import (
     Artifact,
     Item,
-    json_object,
     read_manifest,
 )
 from ability_search.extensions.artifacts.manifest import (
