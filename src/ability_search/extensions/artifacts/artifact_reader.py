@@ -6,24 +6,26 @@ from abc import abstractmethod
 from array import array
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from hashlib import blake2b, sha256
+from itertools import islice
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
-import msgspec
-import msgspec.structs
 import numpy as np
 
 from ability_search.collection import Collection
 from ability_search.documents import Vector, is_kind
-from ability_search.errors import InvalidInput
-from ability_search.extensions.artifacts.artifact_files import CheckedFile, opened
+from ability_search.extensions.artifacts.artifact_files import (
+    CheckedFile,
+    json_object,
+    opened,
+)
 from ability_search.extensions.artifacts.artifact_lines import (
-    ChunkLine,
-    SourceLine,
-    UseLine,
+    CHUNK_LINES,
+    SOURCE_LINES,
+    USE_LINES,
     text_hash,
 )
 from ability_search.extensions.artifacts.manifest import (
@@ -38,8 +40,6 @@ from ability_search.extensions.artifacts.manifest import (
 from ability_search.index.preparation import links_of, restored_document
 from ability_search.store.records import ChunkRecord, SourceRecord
 from ability_search.store.usage import Use
-
-T = TypeVar("T", bound=msgspec.Struct)
 
 _LARGEST_MANIFEST = 1024 * 1024
 _UNIT = 1e-3
@@ -118,27 +118,24 @@ class Artifact(Importable):
     def items(self) -> Iterator[Item]:
         """Yield the sources in order, and check totals and hashes at the end; as :meth:`check`."""
         manifest = self.manifest
-        with ExitStack() as stack:
-            sources, chunks, vectors = (
-                self._open(stack, name)
-                for name in (manifest.sources_file, manifest.chunks_file, manifest.vector_file)
-            )
-            counted: Counter[str] = Counter()
-            names = array("Q")
-            while (line := sources.line()) is not None:
-                place = f"{sources.name}:{len(names) + 1}"
-                source = parsed(line, SourceLine, place)
+        counted: Counter[str] = Counter()
+        names = array("Q")
+        with (
+            self._opened(manifest.vector_file) as vectors,
+            self._opened(manifest.chunks_file) as chunks,
+            self._opened(manifest.sources_file) as sources,
+        ):
+            lines = chunks.rows()
+            for place, row in sources.rows():
+                source = SOURCE_LINES.decode(row, place)
                 digest = blake2b(source.source.encode(), digest_size=8).digest()
                 names.append(int.from_bytes(digest))
                 before = counted["chunks"]
-                own = self._chunks(source, chunks, before)
-                item = Item(source.record(), own, self._vectors(vectors, len(own), before))
-                count_contents(counted, [item.record], item.chunks)
-                yield item
-            if chunks.line() is not None:
+                own = self._chunks(source, lines)
+                count_contents(counted, [source], own)
+                yield Item(source, own, self._vectors(vectors, len(own), before))
+            if next(lines, None) is not None:
                 raise Damaged(chunks.name, "has more lines than the sources have chunks")
-            for file in (sources, chunks, vectors):
-                file.finish()
         if len(np.unique(np.asarray(names))) < len(names):
             raise Damaged(manifest.sources_file, "names a source twice")
         expected = manifest.counts.model_dump(exclude={"usage"})
@@ -153,46 +150,44 @@ class Artifact(Importable):
 
     def _uses(self, name: str) -> Iterator[Use]:
         collection, count = self.collection.name, 0
-        with ExitStack() as stack:
-            file = self._open(stack, name)
-            while (line := file.line()) is not None:
+        with self._opened(name) as file:
+            for place, row in file.rows():
                 count += 1
-                place = f"{name}:{count}"
-                use = parsed(line, UseLine, place)
+                use = USE_LINES.decode(row, place, collection=collection)
                 if not use.chunk_id.startswith(f"{collection}:"):
                     raise Damaged(place, "names a chunk of another collection")
-                yield Use(collection=collection, **msgspec.structs.asdict(use))
-            file.finish()
+                yield use
         if count != self.counts.usage:
             raise Damaged(name, f"has {count} lines, the manifest says {self.counts.usage}")
 
-    def _open(self, stack: ExitStack, name: str) -> CheckedFile:
-        file = stack.enter_context(opened(self.directory, name))
-        return CheckedFile(file, name, self.manifest.digests[name])
+    def _opened(self, name: str) -> AbstractContextManager[CheckedFile]:
+        return opened(self.directory, name, self.manifest.digests[name])
 
-    def _chunks(self, source: SourceLine, file: CheckedFile, before: int) -> list[ChunkRecord]:
-        chunks = []
-        for index in range(source.chunks):
-            place = f"{file.name}:{before + index + 1}"
-            line = file.line()
-            if line is None:
-                raise Damaged(file.name, "has fewer lines than the sources have chunks")
-            chunk = parsed(line, ChunkLine, place)
-            chunks.append(self._chunk(place, chunk, source, index))
+    def _chunks(
+        self, source: SourceRecord, lines: Iterator[tuple[str, dict[str, Any]]]
+    ) -> list[ChunkRecord]:
+        file = self.manifest.chunks_file
+        chunks = [
+            self._chunk(row, place, source, index)
+            for index, (place, row) in enumerate(islice(lines, source.chunks))
+        ]
+        if len(chunks) < source.chunks:
+            raise Damaged(file, "has fewer lines than the sources have chunks")
         tokens = [chunk.tokens for chunk in chunks]
         if (sum(tokens), min(tokens, default=None), max(tokens, default=None)) != (
             source.tokens,
             source.tokens_min,
             source.tokens_max,
         ):
-            raise Damaged(
-                file.name, f"the token counts of {source.source!r} differ from its record"
-            )
+            raise Damaged(file, f"the token counts of {source.source!r} differ from its record")
         return chunks
 
-    def _chunk(self, place: str, chunk: ChunkLine, source: SourceLine, index: int) -> ChunkRecord:
-        prefix = f"{self.collection.name}:"
-        of_kind = is_kind(source.kind, source.of)
+    def _chunk(
+        self, row: dict[str, Any], place: str, source: SourceRecord, index: int
+    ) -> ChunkRecord:
+        of_kind, collection = is_kind(source.kind, source.of), self.collection.name
+        parent = None if of_kind else source.of
+        chunk = CHUNK_LINES.decode(row, place, collection=collection, parent=parent)
         if (chunk.source, chunk.chunk_index, chunk.total_chunks, chunk.of) != (
             source.source,
             index,
@@ -200,17 +195,14 @@ class Artifact(Importable):
             source.of if of_kind else None,
         ):
             raise Damaged(place, f"is not chunk {index} of {source.source!r}")
-        if chunk.chunk_id != f"{prefix}{source.source}:{index}":
+        if chunk.chunk_id != f"{collection}:{source.source}:{index}":
             raise Damaged(place, "has the wrong chunkId")
-        if chunk.duplicate_of and not chunk.duplicate_of.startswith(prefix):
+        represented_by = chunk.duplicate_of
+        if represented_by is not None and not represented_by.startswith(f"{collection}:"):
             raise Damaged(place, "duplicateOf names a chunk of another collection")
-        if chunk.text_hash != text_hash(chunk):
+        if row.get("text_hash") != text_hash(chunk):
             raise Damaged(place, "has a text_hash that does not match its text")
-        weighted = chunk.weighted_terms()
-        if weighted is None:
-            raise Damaged(place, "has no terms, or terms that are out of order or without a weight")
-        parent = None if of_kind else source.of
-        return chunk.record(self.collection.name, *weighted, parent=parent)
+        return chunk
 
     def _vectors(self, file: CheckedFile, count: int, before: int) -> Vector:
         dimensions = self.manifest.dim
@@ -229,10 +221,10 @@ def read_manifest(directory: Path) -> ChunksManifest | SkillsManifest:
         problem = f"has no {MANIFEST}" if directory.is_dir() else "no such directory"
         raise Damaged(str(directory), problem, hint="Name a directory that `export` has written.")
     with opened(directory, MANIFEST) as file:
-        data = file.read(_LARGEST_MANIFEST + 1)
-    if len(data) > _LARGEST_MANIFEST:
-        raise Damaged(MANIFEST, "is too large for a manifest")
-    return parsed_manifest(_json(data, MANIFEST))
+        if file.size > _LARGEST_MANIFEST:
+            raise Damaged(MANIFEST, "is too large for a manifest")
+        data = file.read(file.size)
+    return parsed_manifest(json_object(data, MANIFEST))
 
 
 def unit_vectors(vectors: Vector, name: str, before: int, *, normalized: bool) -> Vector:
@@ -270,29 +262,3 @@ def count_contents(
     counted["chunks"] += len(chunks)
     counted["kind_chunks"] += sum(bool(chunk.of) for chunk in chunks)
     counted["duplicates"] += sum(bool(chunk.duplicate_of) for chunk in chunks)
-
-
-def parsed(line: bytes, kind: type[T], place: str) -> T:
-    """Return a checked line; properties that its kind does not have are passed over.
-
-    Raises:
-        Damaged: if a property is missing or wrong.
-    """
-    row = _json(line, place)
-    try:
-        found = msgspec.convert(row, kind)
-        if isinstance(found, SourceLine | ChunkLine):
-            found.check()
-    except (msgspec.ValidationError, InvalidInput) as exc:
-        raise Damaged(place, str(exc)) from exc
-    return found
-
-
-def _json(data: bytes, place: str) -> dict[str, Any]:
-    try:
-        value = msgspec.json.decode(data)
-    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as exc:
-        raise Damaged(place, f"is not JSON: {exc}") from exc
-    if not isinstance(value, dict):
-        raise Damaged(place, "is not a JSON object")
-    return value

@@ -152,7 +152,8 @@ class Manifest(_Record):
     @property
     def files(self) -> tuple[str, ...]:
         """Names of the files."""
-        return (self.vector_file,)
+        names = (getattr(self, name) for name in type(self).model_fields if "_file" in name)
+        return tuple(name for name in names if name is not None)
 
     @model_validator(mode="after")
     def _names_differ(self) -> Manifest:
@@ -175,12 +176,6 @@ class ChunksManifest(Manifest):
     """Size and hash of each file, by name."""
     generator: str = ""
 
-    @property
-    def files(self) -> tuple[str, ...]:
-        """Names of the files."""
-        names = (self.vector_file, self.chunks_file, self.sources_file, self.usage_file)
-        return tuple(name for name in names if name is not None)
-
     @model_validator(mode="after")
     def _every_file_has_a_digest(self) -> ChunksManifest:
         if self.digests.keys() != set(self.files):
@@ -192,11 +187,6 @@ class SkillsManifest(Manifest):
     """An artifact of agent skills, written by another tool."""
 
     skills_file: FileName
-
-    @property
-    def files(self) -> tuple[str, ...]:
-        """Names of the files."""
-        return (self.vector_file, self.skills_file)
 
 
 def origin_of(collection: Collection, counter: str) -> Origin:

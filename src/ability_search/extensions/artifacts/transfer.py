@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from ability_search.extensions.artifacts.artifact_service import ArtifactService
     from ability_search.extensions.artifacts.manifest import ChunksManifest, Counts, Manifest
     from ability_search.extensions.cli.upload import Outcome
+    from ability_search.tools.calls import Services
+    from kadi_client import Connection
 
 # Each command imports the modules that do the work, so that other commands start faster.
 
@@ -41,31 +43,34 @@ ReplaceOption = Annotated[
 ]
 
 
+def with_services(broker: str | None, work: Callable[[Services, Connection], Awaitable[T]]) -> T:
+    """Run ``work`` with the services of a worker in this process and return its result."""
+    from ability_search.extensions.artifacts.artifact_service import open_local_services
+
+    settings = client_settings()
+    target = choose_target(settings, broker)
+
+    async def run() -> T:
+        async with open_local_services(settings, target, name=CLIENT_NAME) as opened:
+            return await work(*opened)
+
+    return asyncio.run(run())
+
+
 def with_artifacts(
     broker: str | None,
     work: Callable[[ArtifactService], Awaitable[T]],
     *,
     hidden: bool,
 ) -> T:
-    """Run ``work`` with the services of a worker in this process and return its result.
+    """Run ``work`` on artifacts as :func:`with_services`; ``hidden`` hides the progress bars."""
+    from ability_search.extensions.artifacts.artifact_service import ArtifactService
 
-    ``hidden`` hides the progress bars.
-    """
-    from ability_search.extensions.artifacts.artifact_service import (
-        ArtifactService,
-        open_local_services,
-    )
-
-    settings = client_settings()
-    target = choose_target(settings, broker)
     progress = partial(report_bar, hidden=hidden)
-
-    async def run() -> T:
-        async with open_local_services(settings, target, name=CLIENT_NAME) as (services, _):
-            artifacts = ArtifactService(services, progress=progress, warn=output.warn)
-            return await work(artifacts)
-
-    return asyncio.run(run())
+    return with_services(
+        broker,
+        lambda services, _: work(ArtifactService(services, progress=progress, warn=output.warn)),
+    )
 
 
 @command(app, "build")

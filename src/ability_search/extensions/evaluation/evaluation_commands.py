@@ -27,7 +27,6 @@ from ability_search.extensions.cli.progress import progress_bar
 from ability_search.extensions.evaluation.evaluation_options import EvaluationOptions, Mode
 from ability_search.extensions.evaluation.judged_sets import read_dataset
 from ability_search.extensions.evaluation.runs import (
-    ModeRun,
     Run,
     means,
     read_run,
@@ -40,7 +39,7 @@ from ability_search.ops.extras import require_extra
 from kadi_client import NotConnected
 
 if TYPE_CHECKING:
-    from ability_search.extensions.evaluation.comparison import Change, Comparison, Difference
+    from ability_search.extensions.evaluation.comparison import Comparison, Difference
 
 _UNUSABLE = re.compile(r"[^\w.-]+")
 _LONGEST_TEXT = 60
@@ -191,7 +190,10 @@ def compare(
     first, second = read_run(a), read_run(b)
     mode_a, mode_b = _modes(mode, first, second)
     found = compare_runs(first, second, mode_a=mode_a, mode_b=mode_b, metric=metric)
-    _show_comparison(found, most=queries, as_json=as_json)
+    if as_json:
+        output.print_json(found.as_json(most=queries))
+    else:
+        _show_comparison(found, most=queries)
 
 
 def _modes(wanted: str | None, a: Run, b: Run) -> tuple[str, str]:
@@ -225,7 +227,7 @@ def _show_run(run: Run, *, as_json: bool) -> None:
         if categories := found.by_category():
             out.print(f"[bold]{mode}[/bold]")
             rows = [
-                (category, str(len(outcomes)), *_values(means(outcomes)))
+                (category, str(len(outcomes)), *map(_short, means(outcomes).values()))
                 for category, outcomes in categories.items()
             ]
             _print_metrics(("category", "n", *found.metrics), rows)
@@ -238,30 +240,19 @@ def _show_run(run: Run, *, as_json: bool) -> None:
         f" {output.plain(run.collection['name'])}{_moments(run)}",
     )
     rows = [
-        (mode, *_values(found.metrics), f"{found.milliseconds.median:.1f}")
+        (mode, *map(_short, found.metrics.values()), f"{found.milliseconds.median:.1f}")
         for mode, found in run.modes.items()
     ]
     names = next(iter(run.modes.values())).metrics
     _print_metrics(("mode", *names, "median ms"), rows)
     for mode, found in run.modes.items():
-        _show_negatives(mode, found)
-
-
-def _show_comparison(comparison: Comparison, *, most: int, as_json: bool) -> None:
-    """Print the differences and the queries that changed most."""
-    if as_json:
-        output.print_json(comparison.as_json(most=most))
-        return
-    out = output.stdout()
-    out.print(f"A: [bold]{output.plain(comparison.a)}[/bold]")
-    out.print(f"B: [bold]{output.plain(comparison.b)}[/bold]")
-    out.print("low, high: 95 % interval of the difference; * p < .05")
-    _print_differences("metric", comparison.metrics)
-    if comparison.categories:
-        out.print(f"[bold]{comparison.metric} by category[/bold]")
-        _print_differences("category", comparison.categories)
-    _print_changes(f"gained {comparison.metric}", comparison.gained, most)
-    _print_changes(f"lost {comparison.metric}", comparison.lost, most)
+        if found.negatives:
+            scores = top_scores(found)
+            out.print(
+                f"{mode}: {len(found.negatives)} queries without an answer; score of the first hit:"
+                f" median {scores['unanswered']:.3f}, highest {scores['unansweredMax']:.3f};"
+                f" with an answer: median {scores['answered']:.3f}",
+            )
 
 
 def _show_warnings(run: Run) -> None:
@@ -286,14 +277,25 @@ def _moments(run: Run) -> str:
     return f"; {', '.join(texts)}" if texts else ""
 
 
-def _show_negatives(mode: str, found: ModeRun) -> None:
-    if found.negatives:
-        scores = top_scores(found)
-        output.stdout().print(
-            f"{mode}: {len(found.negatives)} queries without an answer; score of the first hit:"
-            f" median {scores['unanswered']:.3f}, highest {scores['unansweredMax']:.3f};"
-            f" with an answer: median {scores['answered']:.3f}",
-        )
+def _show_comparison(comparison: Comparison, *, most: int) -> None:
+    """Print the differences and the queries that changed most."""
+    out, metric = output.stdout(), comparison.metric
+    out.print(f"A: [bold]{output.plain(comparison.a)}[/bold]")
+    out.print(f"B: [bold]{output.plain(comparison.b)}[/bold]")
+    out.print("low, high: 95 % interval of the difference; * p < .05")
+    _print_differences("metric", comparison.metrics)
+    if comparison.categories:
+        out.print(f"[bold]{metric} by category[/bold]")
+        _print_differences("category", comparison.categories)
+    for title, changes in (("gained", comparison.gained), ("lost", comparison.lost)):
+        if changes and most:
+            count = f"{len(changes)} queries, largest change first"
+            out.print(f"[bold]{title} {metric}[/bold]: {count}")
+            rows = [
+                (c.query, c.category or "", _short(c.a), _short(c.b), c.text[:_LONGEST_TEXT])
+                for c in changes[:most]
+            ]
+            _print_metrics(("query", "category", "A", "B", "text"), rows)
 
 
 def _print_differences(kind: str, differences: Mapping[str, Difference]) -> None:
@@ -303,10 +305,9 @@ def _print_differences(kind: str, differences: Mapping[str, Difference]) -> None
             str(each.queries),
             _short(each.a),
             _short(each.b),
-            _short(each.difference, "+"),
-            _short(each.low, "+"),
-            _short(each.high, "+"),
-            _probability(each.p) + ("*" if each.significant else " "),
+            *(_short(value, "+") for value in (each.difference, each.low, each.high)),
+            ("<.001" if each.p < _SMALLEST else _short(each.p))
+            + ("*" if each.significant else " "),
             f"+{each.gained} -{each.lost}",
         )
         for name, each in differences.items()
@@ -314,36 +315,11 @@ def _print_differences(kind: str, differences: Mapping[str, Difference]) -> None
     _print_metrics((kind, "n", "A", "B", "B - A", "low", "high", "p ", "changed"), rows)
 
 
-def _print_changes(title: str, changes: Sequence[Change], most: int) -> None:
-    if not changes or not most:
-        return
-    output.stdout().print(f"[bold]{title}[/bold]: {len(changes)} queries, largest change first")
-    rows = [
-        (
-            change.query,
-            change.category or "",
-            _short(change.a),
-            _short(change.b),
-            change.text[:_LONGEST_TEXT],
-        )
-        for change in changes[:most]
-    ]
-    _print_metrics(("query", "category", "A", "B", "text"), rows)
-
-
 def _print_metrics(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     output.print_table([column.replace("@", "\n@") for column in columns], rows, words=_WORDS)
     output.stdout().print()
 
 
-def _values(metrics: Mapping[str, float]) -> list[str]:
-    return [_short(value) for value in metrics.values()]
-
-
 def _short(value: float, sign: str = "") -> str:
     """Return a number with three decimals and without the leading zero."""
     return f"{value:{sign}.3f}".replace("0.", ".", 1)
-
-
-def _probability(p: float) -> str:
-    return "<.001" if p < _SMALLEST else _short(p)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Coroutine, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from hashlib import sha256
@@ -13,7 +13,7 @@ import numpy as np
 
 from ability_search.bounded_batches import batches
 from ability_search.documents import Vector
-from ability_search.errors import DatabaseUnavailable, TextsRefused
+from ability_search.errors import DatabaseUnavailable
 from ability_search.extensions.artifacts.artifact_reader import Importable, Item
 from ability_search.extensions.artifacts.manifest import Counts
 from ability_search.extensions.migration.legacy_chunks import Piece, assembled, read_piece
@@ -108,7 +108,7 @@ class LegacyArtifact(Importable):
 
     def _item(self, pieces: list[Piece]) -> Item:
         tokens = [self._ports.counter.count(piece.content) for piece in pieces]
-        vectors, partial = self._vectors(pieces)
+        vectors, refused = self._vectors(pieces)
         document, passages = assembled(pieces, tokens)
         prepared = analyzed(
             document,
@@ -118,7 +118,7 @@ class LegacyArtifact(Importable):
             label=self._ports.added.label,
         )
         prepared.vectors = list(vectors)
-        prepared.partial = partial
+        prepared.partial = refused
         moment = max(piece.created_at for piece in pieces) or self._now
         chunks = [
             # The line numbers are unknown.
@@ -132,21 +132,20 @@ class LegacyArtifact(Importable):
 
         The places of the texts that the model refuses follow; the collection names their sources.
         """
-        vectors = [
-            piece.vector
-            if piece.vector is not None and len(piece.vector) == self._old.dimensions
-            else None
-            for piece in pieces
+        vectors = [piece.vector for piece in pieces]
+        missing = [
+            place
+            for place, vector in enumerate(vectors)
+            if vector is None or len(vector) != self._old.dimensions
         ]
-        missing = [place for place, vector in enumerate(vectors) if vector is None]
-        refused: Mapping[int, TextsRefused] = {}
-        if missing:
-            texts = [pieces[place].content for place in missing]
-            embed = partial(self._ports.embed, self._old.model)
-            embedded, refused = self._wait(every_vector(embed, texts))
-            for place, vector in zip(missing, embedded, strict=True):
-                vectors[place] = vector
-            self._old.refused |= {pieces[missing[n]].source: str(refused[n]) for n in refused}
+        if not missing:
+            return np.asarray(vectors, dtype=np.float32), set()
+        texts = [pieces[place].content for place in missing]
+        embed = partial(self._ports.embed, self._old.model)
+        embedded, refused = self._wait(every_vector(embed, texts))
+        for place, vector in zip(missing, embedded, strict=True):
+            vectors[place] = vector
+        self._old.refused |= {pieces[missing[n]].source: str(refused[n]) for n in refused}
         return np.asarray(vectors, dtype=np.float32), {missing[n] for n in refused}
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
@@ -10,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ability_search.extensions.artifacts.transfer import with_services
 from ability_search.extensions.cli import output
 from ability_search.extensions.cli.app import FAILED, app, command
-from ability_search.extensions.cli.clients import CLIENT_NAME, choose_target, client_settings
 from ability_search.extensions.cli.parameters import (
     BrokerOption,
     CollectionsOption,
@@ -24,6 +23,8 @@ from ability_search.extensions.cli.progress import report_bar
 if TYPE_CHECKING:
     from ability_search.extensions.migration.migration import Migration, MigrationOptions
     from ability_search.extensions.migration.survey import OldCollection, Survey
+    from ability_search.tools.calls import Services
+    from kadi_client import Connection
 
 
 @command(app, "migrate")
@@ -112,20 +113,15 @@ def _with_migration(
     *,
     hidden: bool,
 ) -> tuple[Migration, Survey]:
-    from ability_search.extensions.artifacts.artifact_service import open_local_services
     from ability_search.extensions.migration.migration import Migration
 
-    settings = client_settings()
-    target = choose_target(settings, broker)
+    progress = partial(report_bar, hidden=hidden)
 
-    async def run() -> tuple[Migration, Survey]:
-        opened = open_local_services(settings, target, name=CLIENT_NAME)
-        async with opened as (services, connection):
-            progress = partial(report_bar, hidden=hidden)
-            migration = Migration(services, connection, options, progress=progress)
-            return migration, await work(migration, hidden)
+    async def run(services: Services, connection: Connection) -> tuple[Migration, Survey]:
+        migration = Migration(services, connection, options, progress=progress)
+        return migration, await work(migration, hidden)
 
-    return asyncio.run(run())
+    return with_services(broker, run)
 
 
 def _plan_json(run: Migration, survey: Survey) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -12,7 +12,6 @@ from itertools import islice
 
 import httpx
 
-from ability_search.collection import Collection
 from ability_search.documents import Vector
 from ability_search.errors import (
     ConfigurationError,
@@ -241,19 +240,14 @@ class Migration:
             return
         if live is None:
             return
-        missing = await self._missing(live, (source for source, _ in survey.sources_of(old)))
+        missing = 0
+        sources = (source for source, _ in survey.sources_of(old))
+        while names := list(islice(sources, _SOURCES)):
+            (known,) = await count(self._ports.store, Count(Sources(names), live))
+            missing += len(names) - known.groups[None][0]
         old.state = State.TAKEN if missing else State.MOVED
         if missing:
             old.reason = f"a collection {old.becomes!r} exists and lacks {missing} of its sources"
-
-    async def _missing(self, live: Collection, sources: Iterable[str]) -> int:
-        """Return the number of sources that a collection lacks."""
-        missing = 0
-        left = iter(sources)
-        while names := list(islice(left, _SOURCES)):
-            (known,) = await count(self._ports.store, Count(Sources(names), live))
-            missing += len(names) - known.groups[None][0]
-        return missing
 
     async def _choose_models(self, survey: Survey) -> None:
         """Choose the model of each collection by embedding some of its texts again."""

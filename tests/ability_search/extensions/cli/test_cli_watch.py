@@ -21,8 +21,7 @@ from ability_search.extensions.cli.clients import new_client
 from ability_search.extensions.cli.trees import Root, Tree, trees
 from ability_search.extensions.cli.upload import find_place
 from ability_search.extensions.watch import watcher
-from ability_search.extensions.watch.watch_command import WatchLog
-from ability_search.extensions.watch.watcher import EDITORS, Watcher, changes_of
+from ability_search.extensions.watch.watcher import EDITORS, Watcher, WatchLog, changes_of
 from ability_search.ops.extras import install_command
 from kadi_client import ToolError
 
