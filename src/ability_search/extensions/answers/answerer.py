@@ -213,15 +213,8 @@ async def open_answerer(
     """
     from ability_search.worker import ModelServers
 
-    async def invoke(
-        tool: str,
-        tool_input: Mapping[str, Any],
-        *,
-        timeout: float = 30.0,
-        target_agent: str | None = None,
-    ) -> Any:
-        connection = await connect()
-        return await connection.invoke(tool, tool_input, timeout=timeout, target_agent=target_agent)
+    async def invoke(tool: str, tool_input: Mapping[str, Any], **options: Any) -> Any:
+        return await (await connect()).invoke(tool, tool_input, **options)
 
     async def providers(tool: str) -> frozenset[str]:
         return await (await connect()).providers(tool)
