@@ -26,7 +26,8 @@ from ability_search.extensions.cli.parameters import (
 from kadi_client import Connection
 
 if TYPE_CHECKING:
-    from ability_search.extensions.answers.questions import AskResult, Sentence
+    from ability_search.extensions.answers.answerer import AskResult
+    from ability_search.extensions.answers.citations import Sentence
 
 
 @command(app, "ask")
@@ -53,8 +54,7 @@ def ask(
         ability-search ask "when do the backups run?" -c docs
         ability-search ask "who approved the budget?" --filter '{"metadata.year": 2026}' --json
     """
-    from ability_search.extensions.answers.answerer import open_answerer
-    from ability_search.extensions.answers.questions import AskInput
+    from ability_search.extensions.answers.answerer import AskInput, open_answerer
 
     asked = AskInput(
         query=question,
