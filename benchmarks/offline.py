@@ -41,8 +41,6 @@ from ability_search.store.records import (
     Row,
     Search,
     Searched,
-    TermSearch,
-    VectorSearch,
 )
 from ability_search.store.values import Columns
 from ability_search.tools import requests
@@ -144,13 +142,14 @@ class _Matrices:
 
     def found(self, search: Search) -> list[tuple[int, float]]:
         """Return the places of the chunks that a search finds with their scores, best first."""
-        if isinstance(search, VectorSearch):
-            found = self.vectors @ np.asarray(search.vector)
-        else:
-            known = np.isin(search.terms.ids, self._ids)
-            at = np.searchsorted(self._ids, np.asarray(search.terms.ids)[known])
-            found = self._terms[:, at] @ np.asarray(search.terms.weights)[known]
+        by = search.by
+        if isinstance(by, SparseVector):
+            known = np.isin(by.ids, self._ids)
+            at = np.searchsorted(self._ids, np.asarray(by.ids)[known])
+            found = self._terms[:, at] @ np.asarray(by.weights)[known]
             found = np.where(found > 0, found, np.nan)
+        else:
+            found = self.vectors @ np.asarray(by)
         if search.filter is not None:
             allowed = [matches(search.filter, properties(each.record)) for each in self.chunks]
             found = np.where(allowed, found, np.nan)
@@ -189,7 +188,7 @@ class MatrixStore(MemoryStore):
         columns: Columns,
         *,
         first: int = 0,
-    ) -> Searched[Mapping[str, Sequence[Row]]]:
+    ) -> Searched:
         """See :meth:`ability_search.store.port.SearchStore.search`."""
         generation = self._generation(collection.type)
         matrices = self._matrices.get(collection.type)
@@ -210,22 +209,18 @@ def _rows(
     columns: Columns,
     whole: Container[int],
 ) -> list[Row]:
-    vector = search.vector if isinstance(search, VectorSearch) else None
     vectors = matrices.vectors[[place for place, _ in places]]
     cosines = {
         name: (vectors @ np.asarray(other)).astype(np.float32).tolist()
         for name, other in columns.cosines.items()
-        if other is not vector
     }
-    terms = search.terms if isinstance(search, TermSearch) else None
-    products = {name: by for name, by in columns.products.items() if by is not terms}
     plain = replace(columns, products={}, cosines={})
     rows = []
     for n, (place, score) in enumerate(places):
         chunk = matrices.chunks[place]
-        row = row_of(chunk, score, plain, whole=place in whole)
+        row = row_of(chunk, score, plain, by=search.by, whole=place in whole)
         compared = {name: values[n] for name, values in cosines.items()}
-        further = {name: matrices.product(chunk, terms) for name, terms in products.items()}
+        further = {name: matrices.product(chunk, terms) for name, terms in columns.products.items()}
         row.columns = {**row.columns, **compared, **further}
         rows.append(row)
     return rows

@@ -227,6 +227,7 @@ def open_store(
     return ArcadeStore(
         database,
         message_bytes=settings.database.write_group_bytes,
+        beam=settings.ranking.ef_search,
         scan_below=settings.ranking.scan_below,
         now=_now,
         meter=meter,

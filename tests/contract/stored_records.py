@@ -27,8 +27,6 @@ from ability_search.store.records import (
     Row,
     Search,
     SourceRecord,
-    TermSearch,
-    VectorSearch,
     WeightedChunk,
 )
 from ability_search.store.registry import Registry
@@ -209,18 +207,14 @@ async def put(store: Store, into: Collection, *chunks: ChunkRecord, **fields: An
     return replaced
 
 
-def by_vector(
-    vector: Sequence[float] | None = None, name: str = "vector", **fields: Any
-) -> VectorSearch:
-    """An exact search."""
-    return VectorSearch(
-        name, vector or towards(0.6), **{"limit": 10, "beam": 50, "exact": True, **fields}
-    )
+def by_vector(vector: Sequence[float] | None = None, name: str = "vector", **fields: Any) -> Search:
+    """A search by a vector."""
+    return Search(name, vector or towards(0.6), **{"limit": 10, **fields})
 
 
-def by_terms(weights: Mapping[int, float], name: str = "terms", **fields: Any) -> TermSearch:
+def by_terms(weights: Mapping[int, float], name: str = "terms", **fields: Any) -> Search:
     """A search by terms."""
-    return TermSearch(name, sparse(weights), **{"limit": 10, **fields})
+    return Search(name, sparse(weights), **{"limit": 10, **fields})
 
 
 def sparse(weights: Mapping[int, float]) -> SparseVector:
@@ -233,7 +227,7 @@ async def found(
 ) -> list[Row]:
     """The rows of a single search."""
     read = await store.search(within, [search], columns, first=first)
-    return list(read.value[search.name])
+    return list(read.rows[search.name])
 
 
 async def found_ids(store: Store, within: Collection, search: Search) -> list[str]:

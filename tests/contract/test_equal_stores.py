@@ -34,7 +34,7 @@ from ability_search.filters.tree import Compare, Field, Filter, Not, OneOf
 from ability_search.store.memory import MemoryStore
 from ability_search.store.pages import count, read_all
 from ability_search.store.port import Store
-from ability_search.store.records import GraphRequest, Link, Replacement, Search
+from ability_search.store.records import Link, Linked, Replacement, Search
 from ability_search.store.registry import Registry
 from ability_search.store.statistics_cache import term_log
 from ability_search.store.stored_collections import read_collection
@@ -168,16 +168,18 @@ class Replay:
     async def contents(self, into: Collection, change: Replace, number: int) -> Replacement:
         gone = [source for source in change.gone if source not in change.parts]
         made = [f"{source}/title" for source in (*change.parts, *gone)]
-        rows = await self.store.nearest(into.type, [towards(1.0)], limit=99, beam=99, exact=True)
-        stored = {each.chunk_id: each for each in rows[0]}
+        every = by_vector(towards(1.0), limit=99)
+        found = await self.store.search(into, [every], Columns(("source", "created_at")))
+        stored = {row.chunk_id: row.columns for row in found.rows[every.name]}
         chunks, stand_ins = [], {}
         for source, own in change.parts.items():
             for index, part in enumerate(own):
-                stand_in = stored.get(f"{self.name}:{part.stand_in}:0")
-                if stand_in is not None and stand_in.source in (*change.parts, *gone):
+                other = f"{self.name}:{part.stand_in}:0"
+                stand_in = stored.get(other)
+                if stand_in is not None and stand_in["source"] in (*change.parts, *gone):
                     stand_in = None
                 if stand_in is not None:
-                    stand_ins[stand_in.chunk_id] = stand_in.created_at
+                    stand_ins[other] = stand_in["created_at"]
                 chunks.append(
                     chunk(
                         source,
@@ -192,7 +194,7 @@ class Replay:
                         created_at=number,
                         total_chunks=len(own),
                         vector_key=f"{part.vector}{part.kind}",
-                        duplicate_of=None if stand_in is None else stand_in.chunk_id,
+                        duplicate_of=None if stand_in is None else other,
                     )
                 )
         for source in change.titles:
@@ -298,8 +300,8 @@ class Replay:
         wanted: list[Search] = []
         for place, filter in enumerate(filters):
             wanted += [
-                by_vector(towards(0.6), f"v{place}", limit=99, filter=filter, copies=True),
-                by_terms({1: 1.0, 3: 0.5}, f"t{place}", limit=99, filter=filter, copies=True),
+                by_vector(towards(0.6), f"v{place}", limit=99, filter=filter),
+                by_terms({1: 1.0, 3: 0.5}, f"t{place}", limit=99, filter=filter),
                 by_terms({2: 1.0}, f"u{place}", limit=99, filter=filter),
             ]
         if record.kind_chunks:
@@ -310,19 +312,27 @@ class Replay:
                 (-_rounded(row.score), row.chunk_id, sorted(_columns(row.columns).items()))
                 for row in rows
             )
-            for name, rows in read.value.items()
+            for name, rows in read.rows.items()
         }
-        best, given = await self.store.best_chunks(
-            record.type, SOURCES, COSINE, None, by="cosine", chunk_ids=[f"{self.name}:b:0"]
-        )
-        found["best"] = {source: row.chunk_id for source, row in best.items()}
-        found["given"] = sorted(given)
-        request = GraphRequest(
-            ["a"], COSINE, "cosine", None, 2, None, record.links > 0, [f"{self.name}:b:0"], 0.0, 9
-        )
-        graph = await self.store.graph(record.type, request)
-        found["graph"] = sorted(row.columns["source"] for row in graph.rows)
-        found["hops"] = [(list(out), list(into)) for out, into in graph.hops]
+        within = {
+            "best": Chunks(sources=SOURCES),
+            "given": Chunks(ids=[f"{self.name}:b:0"]),
+            "linked": Linked(["a"], 2),
+        }
+        wanted = [
+            search
+            for name, chosen in within.items()
+            for search in (
+                by_vector(towards(1.0), name, within=chosen, limit=9, least=0.0),
+                by_terms({1: 1.0, 3: 0.5}, f"{name}Terms", within=chosen, limit=9),
+            )
+        ]
+        near = await self.store.search(record, wanted, COSINE)
+        found["near"] = {
+            name: sorted((_rounded(row.score), row.chunk_id) for row in rows)
+            for name, rows in near.rows.items()
+        }
+        found["hops"] = [(list(out), list(into)) for out, into in near.hops["linked"]]
         return found
 
 

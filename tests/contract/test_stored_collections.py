@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from typing import Any
 
 import pytest
 from tests.ability_search.index.ports_of import index_ports
@@ -23,7 +21,6 @@ from tests.contract.stored_records import (
     replacement,
     sources,
     switch,
-    towards,
 )
 
 from ability_search.collection import Collection
@@ -31,7 +28,7 @@ from ability_search.index.generations import Generations
 from ability_search.index.jobs import Jobs, jobs_of, records_under_construction
 from ability_search.store.pages import read_all
 from ability_search.store.port import Store
-from ability_search.store.records import GraphRequest, Job
+from ability_search.store.records import Job, Link, Linked
 from ability_search.store.registry import Registry
 from ability_search.store.statistics_cache import StatisticsCache, term_log
 from ability_search.store.stored_collections import (
@@ -39,7 +36,7 @@ from ability_search.store.stored_collections import (
     read_collection,
     read_collections,
 )
-from ability_search.store.values import Columns, Put, Read, Records, of_collection
+from ability_search.store.values import Chunks, Put, Read, Records, of_collection
 
 
 async def test_new_store_answers_as_if_empty(store: Store) -> None:
@@ -170,7 +167,7 @@ async def test_old_generation_stays_readable_until_its_grace_is_over(store: Stor
     assert await due_generations(store) == []
     read = await store.search(old, [by_vector()], NOTHING)
     assert read.current == new
-    assert [row.chunk_id for row in read.value["vector"]] == ["notes:a:0"]
+    assert [row.chunk_id for row in read.rows["vector"]] == ["notes:a:0"]
     await store.drop_generation(old.type)
     with gone(old.type):
         await store.search(old, [by_vector()], NOTHING)
@@ -238,27 +235,14 @@ async def test_generations_hold_their_own_chunks_only(store: Store) -> None:
     assert await found_ids(store, two, by_vector()) == ["two:b:0"]
 
 
-_GRAPH = GraphRequest(
-    ["a"], Columns(cosines={"cosine": towards(0.6)}), "cosine", None, 1, None, True, (), 0.0, 5
-)
-_CALLS: dict[str, Callable[[Store, Collection], Awaitable[Any]]] = {
-    "search": lambda store, old: store.search(old, [by_vector()], NOTHING),
-    "best_chunks": lambda store, old: store.best_chunks(
-        old.type, ["a"], _GRAPH.columns, None, by="cosine"
-    ),
-    "graph": lambda store, old: store.graph(old.type, _GRAPH),
-    "nearest": lambda store, old: store.nearest(
-        old.type, [towards(0.6)], limit=1, beam=10, exact=True
-    ),
-}
-
-
-@pytest.mark.parametrize("method", _CALLS)
-async def test_reading_a_dropped_generation_raises(store: Store, method: str) -> None:
-    stored = await filled(store, chunk("a"))
+@pytest.mark.parametrize("within", [None, Chunks(sources=["a"]), Linked(["b"], 1)])
+async def test_searching_a_dropped_generation_raises(
+    store: Store, within: Chunks | Linked | None
+) -> None:
+    stored = await filled(store, chunk("a"), links=[Link("b", "a", "cites", 1.0)])
     await store.drop_generation(stored.type)
     with gone(stored.type):
-        await _CALLS[method](store, stored)
+        await store.search(stored, [by_vector(within=within)], NOTHING)
 
 
 async def test_nothing_is_written_to_a_generation_that_was_switched(store: Store) -> None:

@@ -270,22 +270,22 @@ async def test_duplicates_follow_the_text_of_their_stand_in_or_what_is_near(stor
 # Vectors
 
 
-@pytest.mark.parametrize("exact", [True, False])
-async def test_nearest_chunks_of_each_vector(store: Store, exact: bool) -> None:
+@pytest.mark.parametrize("graph", [True, False])
+async def test_nearest_chunks_of_each_vector(store: Store, graph: bool) -> None:
     stored = await filled(
         store,
         chunk("a", embedding=towards(0.9), created_at=11),
         chunk("b", embedding=towards(0.1)),
         chunk("c", embedding=towards(0.9), duplicate_of="notes:a:0"),
     )
-    near, far = await store.nearest(
-        stored.type, [towards(1.0), towards(0.0)], limit=1, beam=10, exact=exact
-    )
-    (one,) = near
-    assert (one.chunk_id, one.source, one.created_at) == ("notes:a:0", "a", 11)
-    assert one.cosine == pytest.approx(0.9, abs=1e-6)
-    assert [each.chunk_id for each in far] == ["notes:b:0"]
-    assert await store.nearest(stored.type, [], limit=1, beam=10, exact=exact) == []
+    stored = await store.settle(stored) if graph else stored
+    searches = [by_vector(towards(part), f"n{part:.0f}", limit=1) for part in (1.0, 0.0)]
+    answer = await store.search(stored, searches, Columns(("source", "created_at")))
+    (near,), (far,) = answer.rows["n1"], answer.rows["n0"]
+    assert near.chunk_id == "notes:a:0"
+    assert near.columns == {"source": "a", "created_at": 11}
+    assert near.score == pytest.approx(0.9, abs=1e-6)
+    assert far.chunk_id == "notes:b:0"
 
 
 async def test_vector_graphs_are_built_for_chunks_and_kinds(store: Store) -> None:
@@ -294,8 +294,7 @@ async def test_vector_graphs_are_built_for_chunks_and_kinds(store: Store) -> Non
     assert settled == replace(stored, graph=True, kind_graph=True)
     assert await read_collection(store, "notes") == settled
     for kinds in (False, True):
-        search = by_vector(kinds=kinds, exact=False)
-        assert len(await found_ids(store, stored, search)) == 1
+        assert len(await found_ids(store, settled, by_vector(kinds=kinds))) == 1
     assert await store.settle(settled) == settled
 
 
@@ -378,7 +377,7 @@ async def test_scores_of_an_analysis_are_stored_with_the_chunks(store: Store) ->
     scores = {"centrality": 0.25, "novelty": 1.0}
     await store.patch(stored, [Patch(f"notes:{each}:0", scores) for each in ("b", "missing")])
     columns = Columns(fields=("centrality", "novelty"))
-    rows = (await store.search(stored, [by_terms({1: 1.0})], columns)).value["terms"]
+    rows = (await store.search(stored, [by_terms({1: 1.0})], columns)).rows["terms"]
     found = {row.chunk_id: (row.columns["centrality"], row.columns["novelty"]) for row in rows}
     assert found == {"notes:a:0": (None, None), "notes:b:0": (0.25, 1.0), "notes:c:0": (None, None)}
     assert await found_ids(store, stored, by_vector()) == ["notes:a:0", "notes:b:0", "notes:c:0"]

@@ -30,14 +30,14 @@ from ability_search.store import statistics_cache
 from ability_search.store.port import Store
 from ability_search.store.records import (
     VALUE_LENGTH,
-    GraphRequest,
     Link,
+    Linked,
     Row,
     Search,
     metadata_column,
 )
 from ability_search.store.statistics_cache import EMPTY, StatisticsCache, advanced, term_log
-from ability_search.store.values import Columns
+from ability_search.store.values import Chunks, Columns
 from ability_search.text.term_statistics import TermStatistics
 
 FIRST = towards(1.0)
@@ -74,9 +74,9 @@ async def test_score_is_the_cosine_of_vectors_of_any_length(store: Store) -> Non
 async def test_graph_search_finds_what_an_exact_search_finds(store: Store) -> None:
     parts = [chunk(f"s{n}", embedding=towards(n / 20)) for n in range(20)]
     stored = await filled(store, *parts)
-    await store.settle(stored)
     exact = await found_ids(store, stored, by_vector(FIRST, limit=5))
-    assert await found_ids(store, stored, by_vector(FIRST, limit=5, exact=False)) == exact
+    settled = await store.settle(stored)
+    assert await found_ids(store, settled, by_vector(FIRST, limit=5)) == exact
 
 
 async def test_chunks_of_the_greatest_dot_product_come_first(store: Store) -> None:
@@ -127,6 +127,7 @@ async def test_a_longer_list_begins_with_the_shorter_ones(
         for n in range(300)
     ]
     stored = await filled(store, *chunks)
+    stored = await store.settle(stored) if by == "graph" else stored
     limits = [4, 8, 16, 40, 200]
 
     async def beginning(steps: Sequence[int]) -> list[str]:
@@ -135,8 +136,7 @@ async def test_a_longer_list_begins_with_the_shorter_ones(
         options["filter"] = kind_is(*kinds) if len(kinds) == 1 else None
         if by == "terms":
             return await found_ids(store, stored, by_terms({1: 0.1, 2: 0.7, 3: 1.3}, **options))
-        search = by_vector(towards(0.4), exact=by == "scan", **options)
-        return await found_ids(store, stored, replace(search, beam=10))
+        return await found_ids(store, stored, by_vector(towards(0.4), **options))
 
     whole = await beginning(limits)
     assert len(set(whole)) == len(whole) >= 100
@@ -150,7 +150,7 @@ async def test_searches_are_answered_by_name_with_the_record(store: Store) -> No
     stored = await filled(store, chunk("a"), chunk("b", terms=(7,), weights=(1.0,)))
     read = await store.search(stored, [by_vector(), by_terms({7: 1.0})], NOTHING)
     assert read.current == stored
-    assert {name: [row.chunk_id for row in rows] for name, rows in read.value.items()} == {
+    assert {name: [row.chunk_id for row in rows] for name, rows in read.rows.items()} == {
         "vector": ["notes:a:0", "notes:b:0"],
         "terms": ["notes:b:0"],
     }
@@ -160,7 +160,7 @@ async def test_empty_collection_has_no_rows(store: Store) -> None:
     stored = await filled(store)
     read = await store.search(stored, [by_vector(), by_terms({1: 1.0})], NOTHING)
     assert read.current == stored
-    assert {name: list(rows) for name, rows in read.value.items()} == {"vector": [], "terms": []}
+    assert {name: list(rows) for name, rows in read.rows.items()} == {"vector": [], "terms": []}
 
 
 async def test_search_of_a_deleted_record_says_so(store: Store) -> None:
@@ -170,16 +170,17 @@ async def test_search_of_a_deleted_record_says_so(store: Store) -> None:
     assert read.current is None
 
 
-@pytest.mark.parametrize("exact", [True, False])
-async def test_filter_leaves_out_chunks_before_the_limit(store: Store, exact: bool) -> None:
+@pytest.mark.parametrize("graph", [True, False])
+async def test_filter_leaves_out_chunks_before_the_limit(store: Store, graph: bool) -> None:
     chunks = [
         chunk(f"s{n:02}", embedding=towards(1 - n / 20), kind="code" if n % 4 == 3 else "document")
         for n in range(12)
     ]
     stored = await filled(store, *chunks)
+    stored = await store.settle(stored) if graph else stored
     wanted = kind_is("code")
     expected = ["notes:s03:0", "notes:s07:0"]
-    search = by_vector(FIRST, limit=2, filter=wanted, exact=exact)
+    search = by_vector(FIRST, limit=2, filter=wanted)
     assert await found_ids(store, stored, search) == expected
     assert await found_ids(store, stored, by_terms({1: 1.0}, limit=2, filter=wanted)) == expected
 
@@ -211,7 +212,7 @@ async def test_each_search_has_its_own_filter(store: Store) -> None:
     stored = await filled(store, *map(chunk, names))
     searches = [by_vector(name=n, filter=OneOf(Field("source"), (n,))) for n in names]
     read = await store.search(stored, searches, NOTHING)
-    assert {name: ids(list(rows)) for name, rows in read.value.items()} == {
+    assert {name: ids(list(rows)) for name, rows in read.rows.items()} == {
         name: [f"notes:{name}:0"] for name in names
     }
 
@@ -254,13 +255,14 @@ async def test_duplicates_are_found_if_the_filter_excludes_their_stand_in(store:
         ),
         chunk("e", metadata={"team": "blue"}, embedding=towards(0.1), terms=(7,), weights=(1.0,)),
     )
+    graph = await store.settle(stored)
     columns = Columns(("source", "terms"), {"own": FIRST}, {"heavy": sparse({2: 4.0})})
     for team, expected in (("red", ["notes:a:0"]), ("blue", ["notes:c:0", "notes:e:0"])):
         filter = OneOf(Field("metadata", ("team",)), (team,))
-        by_meaning = by_vector(FIRST, filter=filter, copies=True)
-        by_word = by_terms({1: 1.0}, filter=filter, copies=True)
+        by_meaning = by_vector(FIRST, filter=filter)
+        by_word = by_terms({1: 1.0}, filter=filter)
         assert await found_ids(store, stored, by_meaning) == expected
-        assert await found_ids(store, stored, replace(by_meaning, exact=False)) == expected
+        assert await found_ids(store, graph, by_meaning) == expected
         assert await found_ids(store, stored, by_word) == expected[:1]
         assert await found_ids(store, stored, replace(by_meaning, limit=1)) == expected[:1]
     near, _ = await found(store, stored, by_meaning, columns, first=1)
@@ -285,7 +287,7 @@ async def test_rows_have_the_requested_columns(store: Store) -> None:
         {"cosine": vector, "own": other},
         {"heavy": sparse({2: 4.0}), "none": sparse({9: 1.0}), "ownTerms": terms},
     )
-    search = replace(by_terms({1: 1.0}), terms=terms)
+    search = replace(by_terms({1: 1.0}), by=terms)
     (row,) = await found(store, stored, search, columns)
     assert dict(row.columns) == {
         "source": "a",
@@ -299,11 +301,12 @@ async def test_rows_have_the_requested_columns(store: Store) -> None:
         "own": pytest.approx(0.8, abs=1e-6),
         "heavy": pytest.approx(2.0, abs=1e-6),
         "none": pytest.approx(0.0, abs=1e-6),
+        "ownTerms": row.score,
     }
     assert list(row.columns["dates"]) == [20240101]
     (row,) = await found(store, stored, by_vector(vector), columns)
     assert row.score == pytest.approx(0.96, abs=1e-6)
-    assert "cosine" not in row.columns
+    assert row.columns["cosine"] == row.score
     assert row.columns["ownTerms"] == pytest.approx(1.0, abs=1e-6)
     assert row.columns["own"] == pytest.approx(0.8, abs=1e-6)
 
@@ -328,7 +331,7 @@ async def test_first_chunk_of_one_search_has_its_embedding_in_all(store: Store) 
         replace(by_vector(FIRST), name="near"),
         replace(by_terms({1: 1.0}), name="heavy"),
     ]
-    rows = (await store.search(stored, searches, Columns(), first=1)).value
+    rows = (await store.search(stored, searches, Columns(), first=1)).rows
     for name, ids in (("near", "abc"), ("heavy", "bac")):
         assert [row.chunk_id for row in rows[name]] == [f"notes:{each}:0" for each in ids]
         known = {row.chunk_id: row.columns.get("embedding") for row in rows[name]}
@@ -360,31 +363,29 @@ async def test_candidates_have_the_keys_of_their_metadata_that_are_requested(sto
 async def test_best_chunk_of_each_source_is_found(store: Store) -> None:
     stored = await filled(
         store,
-        chunk("a", 0, embedding=towards(0.5)),
-        chunk("a", 1, embedding=towards(0.9)),
-        chunk("b", 1, embedding=towards(0.7)),
-        chunk("b", 0, embedding=towards(0.7)),
+        chunk("a", 0, embedding=towards(0.5), terms=(1,), weights=(3.0,)),
+        chunk("a", 1, embedding=towards(0.9), terms=(1,), weights=(1.0,)),
+        chunk("b", 1, embedding=towards(0.7), terms=(2,), weights=(1.0,)),
+        chunk("b", 0, embedding=towards(0.7), terms=(2,), weights=(1.0,)),
         chunk("c", embedding=FIRST),
         chunk("d", duplicate_of="notes:c:0"),
     )
-    columns = Columns(("source",), {"cosine": FIRST})
-    best, none = await store.best_chunks(
-        stored.type, ["a", "b", "d", "missing"], columns, None, by="cosine"
-    )
-    assert not none
-    assert {source: row.chunk_id for source, row in best.items()} == {
-        "a": "notes:a:1",
-        "b": "notes:b:0",
-    }
-    assert best["a"].score == pytest.approx(0.9, abs=1e-6)
-    assert best["a"].columns["source"] == "a"
+    columns = Columns(("source",), {"cosine": towards(0.6)})
+    every = Chunks(sources=["a", "b", "d", "missing"])
+    rows = await found(store, stored, by_vector(FIRST, within=every), columns)
+    assert ids(rows) == ["notes:a:1", "notes:b:0"]
+    assert rows[0].score == pytest.approx(0.9, abs=1e-6)
+    assert rows[0].columns["source"] == "a"
+    rows = await found(store, stored, by_terms({1: 1.0}, within=every), columns)
+    assert [(row.chunk_id, row.score) for row in rows] == [("notes:a:0", 3.0), ("notes:b:0", 0.0)]
     first = Not(OneOf(Field("title"), ("Title of b",)))
-    given = ["notes:a:0", "notes:b:0", "notes:d:0", "notes:gone:0"]
-    best, chunks = await store.best_chunks(
-        stored.type, ["a", "b"], columns, first, by="cosine", chunk_ids=given
-    )
-    assert (set(best), set(chunks)) == ({"a"}, {"notes:a:0"})
-    assert chunks["notes:a:0"].columns["cosine"] == pytest.approx(0.5, abs=1e-6)
+    best = by_vector(FIRST, "best", within=Chunks(sources=["a", "b"]), filter=first)
+    named = ["notes:a:0", "notes:b:0", "notes:d:0", "notes:gone:0"]
+    given = by_vector(FIRST, "given", within=Chunks(ids=named), filter=first)
+    answer = await store.search(stored, [best, given], columns)
+    assert ids(list(answer.rows["best"])) == ["notes:a:1"]
+    assert ids(list(answer.rows["given"])) == ["notes:a:0"]
+    assert answer.rows["given"][0].score == pytest.approx(0.5, abs=1e-6)
 
 
 # Graph expansion
@@ -408,73 +409,65 @@ async def _linked(store: Store) -> Collection:
     )
 
 
-REQUEST = GraphRequest(
-    sources=["a"],
-    columns=Columns(("source",), {"cosine": FIRST}),
-    by="cosine",
-    filter=None,
-    hops=1,
-    kinds=None,
-    links=True,
-    neighbours=(),
-    least=0.0,
-    limit=10,
-)
+def linked(hops: int = 1, kinds: Sequence[str] | None = None, **fields: Any) -> Search:
+    """A search of what links of ``a`` lead to."""
+    return by_vector(FIRST, within=Linked(["a"], hops, kinds), least=0.0, **fields)
+
+
+async def linked_ids(store: Store, stored: Collection, search: Search) -> set[str]:
+    return set(await found_ids(store, stored, search))
 
 
 async def test_best_chunks_of_linked_sources_are_found_in_both_directions(store: Store) -> None:
     stored = await _linked(store)
-    answer = await store.graph(stored.type, REQUEST)
-    scores = {row.chunk_id: row.score for row in answer.rows}
-    assert scores == {
-        "notes:b:1": pytest.approx(0.7, abs=1e-6),
-        "notes:d:0": pytest.approx(0.3, abs=1e-6),
-    }
-    assert {row.columns["source"] for row in answer.rows} == {"b", "d"}
-    ((out, into),) = answer.hops
+    answer = await store.search(stored, [linked()], Columns(("source",), {"cosine": FIRST}))
+    rows = answer.rows["vector"]
+    assert ids(list(rows)) == ["notes:b:1", "notes:d:0"]
+    assert [row.score for row in rows] == pytest.approx([0.7, 0.3], abs=1e-6)
+    assert [row.columns["source"] for row in rows] == ["b", "d"]
+    ((out, into),) = answer.hops["vector"]
     assert list(out) == [Link("a", "b", "cites", 0.5), Link("a", "missing", "cites", 0.2)]
     assert list(into) == [Link("d", "a", "mentions", 0.8)]
 
 
 async def test_second_hop_starts_from_what_the_first_reached(store: Store) -> None:
     stored = await _linked(store)
-    answer = await store.graph(stored.type, replace(REQUEST, hops=2))
-    assert {row.chunk_id for row in answer.rows} == {"notes:b:1", "notes:c:0", "notes:d:0"}
-    out, into = answer.hops[1]
+    answer = await store.search(stored, [linked(2)], NOTHING)
+    assert set(ids(list(answer.rows["vector"]))) == {"notes:b:1", "notes:c:0", "notes:d:0"}
+    out, into = answer.hops["vector"][1]
     assert list(out) == [Link("b", "c", "cites", 1.0), Link("d", "a", "mentions", 0.8)]
     assert list(into) == [Link("a", "b", "cites", 0.5)]
 
 
 async def test_links_of_other_kinds_are_not_followed(store: Store) -> None:
     stored = await _linked(store)
-    answer = await store.graph(stored.type, replace(REQUEST, kinds=["mentions"]))
-    assert {row.chunk_id for row in answer.rows} == {"notes:d:0"}
-    assert [(list(out), len(into)) for out, into in answer.hops] == [([], 1)]
+    answer = await store.search(stored, [linked(kinds=["mentions"])], NOTHING)
+    assert ids(list(answer.rows["vector"])) == ["notes:d:0"]
+    assert [(list(out), len(into)) for out, into in answer.hops["vector"]] == [([], 1)]
 
 
-async def test_graph_expansion_filters_and_limits_chunks(store: Store) -> None:
+async def test_what_links_lead_to_is_filtered_and_limited(store: Store) -> None:
     stored = await _linked(store)
     not_b = Not(OneOf(Field("source"), ("b",)))
-    answer = await store.graph(stored.type, replace(REQUEST, filter=not_b, hops=2))
-    assert {row.chunk_id for row in answer.rows} == {"notes:d:0"}
-    answer = await store.graph(stored.type, replace(REQUEST, least=0.5))
-    assert {row.chunk_id for row in answer.rows} == {"notes:b:1"}
-    answer = await store.graph(stored.type, replace(REQUEST, hops=2, limit=2))
-    assert {row.chunk_id for row in answer.rows} == {"notes:b:1", "notes:c:0"}
+    assert await linked_ids(store, stored, linked(2, filter=not_b)) == {"notes:d:0"}
+    near = replace(linked(), least=0.5)
+    assert await linked_ids(store, stored, near) == {"notes:b:1"}
+    assert await linked_ids(store, stored, linked(2, limit=2)) == {"notes:b:1", "notes:c:0"}
+    assert await linked_ids(store, stored, replace(linked(2), by=sparse({1: 1.0}))) == {
+        "notes:b:0",
+        "notes:c:0",
+        "notes:d:0",
+    }
 
 
-async def test_given_chunks_are_found_without_links(store: Store) -> None:
+async def test_nothing_is_linked_without_links(store: Store) -> None:
     stored = await filled(store, chunk("a"), chunk("b", embedding=towards(0.7)))
-    request = replace(REQUEST, links=False, neighbours=["notes:b:0", "notes:missing:0"])
-    answer = await store.graph(stored.type, request)
-    assert [row.chunk_id for row in answer.rows] == ["notes:b:0"]
-    assert list(answer.hops) == []
-
-
-async def test_given_chunks_are_found_once_beside_linked_ones(store: Store) -> None:
-    stored = await _linked(store)
-    answer = await store.graph(stored.type, replace(REQUEST, neighbours=["notes:b:1", "notes:e:0"]))
-    assert sorted(row.chunk_id for row in answer.rows) == ["notes:b:1", "notes:d:0", "notes:e:0"]
+    named = Chunks(ids=["notes:b:0", "notes:missing:0"])
+    searches = [linked(), by_vector(FIRST, "beside", within=named)]
+    answer = await store.search(stored, searches, NOTHING)
+    assert ids(list(answer.rows["beside"])) == ["notes:b:0"]
+    assert list(answer.rows["vector"]) == []
+    assert list(answer.hops["vector"]) == []
 
 
 # Term statistics

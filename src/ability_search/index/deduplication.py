@@ -15,33 +15,15 @@ import numpy as np
 
 from ability_search.collection import Collection
 from ability_search.documents import Vector
-from ability_search.store.port import IndexStore
-from ability_search.store.records import ROUNDING, ChunkRecord, Neighbour
+from ability_search.store.port import SearchStore
+from ability_search.store.records import ROUNDING, ChunkRecord, Row, Search
+from ability_search.store.values import Columns
 
 _PROBES = 32
 """Chunks whose neighbours are requested at once."""
 _NEIGHBOURS = 10
 """Neighbours per chunk; enough that chunks to be replaced seldom hide one that is kept."""
-
-
-@dataclass(frozen=True, slots=True)
-class Deduplication:
-    """Parameters of duplicate detection.
-
-    Attributes:
-        thresholds: Minimum cosine of a duplicate and its stand-in, in (0, 1], by the source of the
-            duplicate; chunks of other sources are none.
-        beam: Beam width of the graph search.
-        scan_below: Number of chunks below which embeddings are scanned, even if there is a graph.
-    """
-
-    thresholds: Mapping[str, float]
-    beam: int
-    scan_below: int
-
-    def least(self, chunk: ChunkRecord) -> float:
-        """Return the minimum cosine of a duplicate, less the tolerance."""
-        return self.thresholds.get(chunk.source, 2.0) - ROUNDING
+_COLUMNS = Columns(("source", "created_at"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +40,10 @@ class Duplicates:
 
 
 async def find_duplicates(
-    store: IndexStore, collection: Collection, chunks: Sequence[ChunkRecord], rule: Deduplication
+    store: SearchStore,
+    collection: Collection,
+    chunks: Sequence[ChunkRecord],
+    thresholds: Mapping[str, float],
 ) -> Duplicates:
     """Find the chunks that duplicate a stored chunk of the collection or an earlier one.
 
@@ -70,7 +55,8 @@ async def find_duplicates(
         store: The store.
         collection: The collection that the chunks belong to.
         chunks: New chunks with embeddings.
-        rule: The parameters.
+        thresholds: Minimum cosine of a duplicate and its stand-in, in (0, 1], by the source of the
+            duplicate; chunks of other sources are none.
 
     Raises:
         DatabaseUnavailable: if the store does not answer.
@@ -78,41 +64,45 @@ async def find_duplicates(
     """
     if not chunks:
         return Duplicates()
-    stored = await _stored_neighbours(store, collection, chunks, rule) if collection.chunks else {}
+    least = [thresholds.get(chunk.source, 2.0) - ROUNDING for chunk in chunks]
+    stored: dict[str, Row] = {}
+    if collection.chunks:
+        stored = await _stored_neighbours(store, collection, chunks, least)
     vectors = _unit(np.array([chunk.embedding for chunk in chunks], dtype=np.float32))
     candidates = [n for n, chunk in enumerate(chunks) if chunk.chunk_id not in stored]
-    least = [rule.least(chunk) for chunk in chunks]
     repeated = await asyncio.to_thread(_repeated, vectors, candidates, least)
     stand_ins = {chunk_id: found.chunk_id for chunk_id, found in stored.items()} | {
         chunks[place].chunk_id: chunks[first].chunk_id for place, first in repeated.items()
     }
-    return Duplicates(stand_ins, {found.chunk_id: found.created_at for found in stored.values()})
+    times = {found.chunk_id: found.columns["created_at"] for found in stored.values()}
+    return Duplicates(stand_ins, times)
 
 
 async def _stored_neighbours(
-    store: IndexStore, collection: Collection, chunks: Sequence[ChunkRecord], rule: Deduplication
-) -> dict[str, Neighbour]:
+    store: SearchStore,
+    collection: Collection,
+    chunks: Sequence[ChunkRecord],
+    least: Sequence[float],
+) -> dict[str, Row]:
     """Return the stored stand-in of each chunk that has one, by chunkId."""
     replaced = {chunk.source for chunk in chunks}
-    probes = [chunk for chunk in chunks if chunk.source in rule.thresholds]
-    found: dict[str, Neighbour] = {}
+    probes = [(chunk, floor) for chunk, floor in zip(chunks, least, strict=True) if floor <= 1]
+    found: dict[str, Row] = {}
     for start in range(0, len(probes), _PROBES):
         part = probes[start : start + _PROBES]
-        neighbours = await store.nearest(
-            collection.type,
-            [chunk.embedding or () for chunk in part],
-            limit=_NEIGHBOURS,
-            beam=rule.beam,
-            exact=collection.scanned(below=rule.scan_below),
-        )
-        for chunk, nearest in zip(part, neighbours, strict=True):
+        searches = [
+            Search(f"n{place}", chunk.embedding or (), _NEIGHBOURS)
+            for place, (chunk, _) in enumerate(part)
+        ]
+        rows = (await store.search(collection, searches, _COLUMNS)).rows
+        for search, (chunk, floor) in zip(searches, part, strict=True):
             near = [
-                each
-                for each in nearest
-                if each.cosine >= rule.least(chunk) and each.source not in replaced
+                row
+                for row in rows[search.name]
+                if row.score >= floor and row.columns["source"] not in replaced
             ]
             if near:
-                found[chunk.chunk_id] = min(near, key=lambda each: (-each.cosine, each.chunk_id))
+                found[chunk.chunk_id] = near[0]
     return found
 
 

@@ -420,11 +420,8 @@ class Rebuilder:
                 await advance(total, total, "building the graph")
                 await self._maintenance.maintain(record)
                 await advance(total, total, "verifying")
-                ranking = self._settings.ranking
                 built = await self._current(record)
-                await verify(
-                    self._store, built, beam=ranking.ef_search, scan_below=ranking.scan_below
-                )
+                await verify(self._store, built)
                 verified = True
             else:
                 result = _result(live, built, totals)

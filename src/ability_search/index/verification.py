@@ -13,7 +13,7 @@ from ability_search.index.index_fields import RebuildFields
 from ability_search.index.index_ports import IndexPorts
 from ability_search.store.pages import COUNTED, count, read_page, read_together
 from ability_search.store.port import ReadStore, Store
-from ability_search.store.records import Row, TermSearch, VectorSearch, WeightedChunk
+from ability_search.store.records import Row, Search, WeightedChunk
 from ability_search.store.values import KINDS_LAYER, Chunks, Columns, Count, Read, Sources
 
 _SAMPLE = 5
@@ -29,14 +29,8 @@ _OTHERS = 2
 log = logging.getLogger(__name__)
 
 
-async def verify(store: Store, built: Collection, *, beam: int, scan_below: int) -> None:
+async def verify(store: Store, built: Collection) -> None:
     """Verify the counts, check every vector, and search for a sample of chunks.
-
-    Args:
-        store: The store.
-        built: The generation, with its graph.
-        beam: Beam width of the graph search.
-        scan_below: Number of chunks below which embeddings are scanned, as in queries.
 
     Raises:
         Unverified: if the generation does not match its record.
@@ -58,9 +52,8 @@ async def verify(store: Store, built: Collection, *, beam: int, scan_below: int)
     _require("chunks", kinds[0], built.kind_chunks)
     if bad := sum(each for (each,) in unfit):
         raise Unverified(f"the vectors of {bad} chunks are unusable")
-    exact = built.scanned(below=scan_below)
     for chunk in await sampled(store, built, _SAMPLE):
-        await _verify_found(store, built, chunk, beam=beam, exact=exact)
+        await _verify_found(store, built, chunk)
 
 
 async def sampled(store: ReadStore, collection: Collection, size: int) -> list[WeightedChunk]:
@@ -78,9 +71,9 @@ async def found_by_terms(store: Store, collection: Collection, chunk: WeightedCh
     """
     if not chunk.terms:
         return True
-    search = TermSearch("words", SparseVector(chunk.terms, chunk.weights), _NEIGHBOURS)
+    search = Search("words", SparseVector(chunk.terms, chunk.weights), _NEIGHBOURS)
     found = await store.search(collection, [search], Columns())
-    return _reaches(found.value["words"], sum(weight * weight for weight in chunk.weights))
+    return _reaches(found.rows["words"], sum(weight * weight for weight in chunk.weights))
 
 
 class SelfRepair:
@@ -143,13 +136,11 @@ class SelfRepair:
             self._repaired.add(collection.type)
 
 
-async def _verify_found(
-    store: Store, built: Collection, chunk: WeightedChunk, *, beam: int, exact: bool
-) -> None:
+async def _verify_found(store: Store, built: Collection, chunk: WeightedChunk) -> None:
     """Search for a chunk by its own vector and its own terms; an equal chunk counts, too."""
-    search = VectorSearch("vector", chunk.embedding or (), _NEIGHBOURS, beam, exact)
+    search = Search("vector", chunk.embedding or (), _NEIGHBOURS)
     found = await store.search(built, [search], Columns())
-    if not _reaches(found.value["vector"], 1.0):
+    if not _reaches(found.rows["vector"], 1.0):
         raise Unverified(f"chunk {chunk.chunk_id} is not found by semantic search")
     if not await found_by_terms(store, built, chunk):
         raise Unverified(f"chunk {chunk.chunk_id} is not found by keyword search")

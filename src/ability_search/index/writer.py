@@ -14,7 +14,7 @@ from ability_search.errors import (
     GenerationGone,
     StatementRefused,
 )
-from ability_search.index.deduplication import Deduplication, Duplicates, find_duplicates
+from ability_search.index.deduplication import Duplicates, find_duplicates
 from ability_search.index.index_calls import WrittenGroup
 from ability_search.index.index_ports import IndexPorts
 from ability_search.index.preparation import (
@@ -167,12 +167,9 @@ class Writer:
         }
         if not thresholds:
             return Duplicates()
-        rule = Deduplication(
-            thresholds, beam=self._ranking.ef_search, scan_below=self._ranking.scan_below
-        )
         own = [chunk for each in chunks for chunk in each if chunk.of is None]
         try:
-            return await find_duplicates(self._store, collection, own, rule)
+            return await find_duplicates(self._store, collection, own, thresholds)
         except StatementRefused as exc:
             # The errors for a generation that is being dropped vary, so the record decides.
             current = await self._registry.reload(self.name)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from bisect import bisect_left
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -50,8 +50,6 @@ def requested(candidates: Candidates) -> SearchRequest:
         filter=filter if wants.narrow is None else combine(wants.narrow, filter),
         further=wants.searches,
         depths=_depths(max(candidates.depth, wants.depth) + wants.spare, wants, ranking.candidates),
-        beam=ranking.ef_search,
-        scan_below=ranking.scan_below,
         fields=wants.fields,
         first=wants.whole,
         cosines=_compared(vectors or {}, wants),
@@ -147,7 +145,7 @@ async def retrieve(candidates: Candidates, ports: Ports) -> bool:
         DatabaseUnavailable: if all searches failed.
     """
     request, assumed = candidates.request, candidates.collection
-    names = [each.name for each in request.searches(assumed)]
+    names = [each.name for each in request.searches()]
     failed: dict[str, str] = {}
     try:
         current, lists = await _search(assumed, request, names, ports)
@@ -169,13 +167,13 @@ async def retrieve(candidates: Candidates, ports: Ports) -> bool:
         return False
     candidates.collection = current
     candidates.found = await ports.turns.run(
-        lambda: pooled(lists, current, request.depths, compared=request.names("semantic")),
+        lambda: pooled(lists, current, request.depths),
         work=sum(map(len, lists.values())),
     )
     candidates.failed = failed
     candidates.unfinished = [
         each.name
-        for each in request.searches(current)
+        for each in request.searches()
         if each.limit == request.depths[-1] and len(lists.get(each.name, ())) >= each.limit
     ]
     _report(candidates)
@@ -192,14 +190,14 @@ async def _search(
     # Without the semantic retriever, compare nothing with its vector: that may be what failed.
     columns = request.columns(request.vector if "semantic" in names else None)
 
-    async def ask(known: Collection) -> Searched[Lists]:
-        searches = [each for each in request.searches(known) if each.name in names]
+    async def ask(known: Collection) -> Searched:
+        searches = [each for each in request.searches() if each.name in names]
         return await ports.store.search(known, searches, columns, first=request.first)
 
     current, read = await ports.registry.ask(collection, ask)
     if current is None:
         raise NotFound("collection", collection.name)
-    return current, {} if read is None else read.value
+    return current, {} if read is None else read.rows
 
 
 def _report(candidates: Candidates) -> None:
@@ -212,13 +210,7 @@ def _report(candidates: Candidates) -> None:
             )
 
 
-def pooled(
-    lists: Lists,
-    collection: Collection,
-    depths: Sequence[int],
-    *,
-    compared: Container[str] = ("semantic",),
-) -> list[Candidate]:
+def pooled(lists: Lists, collection: Collection, depths: Sequence[int]) -> list[Candidate]:
     """Merge the rows of all retrievers, each chunk once.
 
     Args:
@@ -226,14 +218,12 @@ def pooled(
             replaced in between, the last search wins.
         collection: Their collection.
         depths: Depths of the request.
-        compared: The retrievers whose scores are cosines to the query vector.
     """
     pool: dict[str, Candidate] = {}
     for name, rows in lists.items():
         for rank, row in enumerate(rows, start=1):
-            cosine = row.score if name in compared else row.columns.get("cosine")
             depth = depths[min(bisect_left(depths, rank), len(depths) - 1)]
-            found = candidate_of(row, cosine, collection, depth=depth)
+            found = candidate_of(row, collection, depth=depth)
             candidate = pool.get(row.chunk_id)
             if candidate is None or candidate.handle != row.handle:
                 candidate = pool[row.chunk_id] = found
@@ -244,29 +234,26 @@ def pooled(
     return list(pool.values())
 
 
-def candidate_of(
-    row: Row, cosine: float | None, collection: Collection, *, depth: int
-) -> Candidate:
-    """Return the candidate of a row, with its cosine to the vector that was searched by."""
-    candidate = Candidate(
-        row.handle, row.chunk_id, cosine, depth=depth, columns=row.columns, collection=collection
+def candidate_of(row: Row, collection: Collection, *, depth: int) -> Candidate:
+    """Return the candidate of a row, with its cosines to the vector of the search and the query."""
+    columns, searched = row.columns, row.columns.get(COSINE)
+    cosine, moved = (columns[OWN], searched) if OWN in columns else (searched, None)
+    return Candidate(
+        row.handle, row.chunk_id, cosine, moved, depth=depth, columns=columns, collection=collection
     )
-    if OWN in row.columns:
-        candidate.cosine, candidate.moved = row.columns[OWN], cosine
-    return candidate
 
 
 def explained_retrieval(candidates: Candidates) -> dict[str, Any]:
     """Return how the candidates were found, for ``explain``."""
     request, terms, collection = candidates.request, candidates.request.terms, candidates.collection
     found = {
-        "arms": [search.name for search in request.searches(collection)],
+        "arms": [search.name for search in request.searches()],
         "candidates": len(candidates.found),
         "candidatesPerArm": request.depths[-1],
         "vectorSearch": None
         if request.vector is None
         else "scan"
-        if request.exact(collection)
+        if collection.scanned(below=candidates.ranking.scan_below)
         else "graph",
         "terms": None if terms is None else len(terms.ids),
         "generation": collection.generation,

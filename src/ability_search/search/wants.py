@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from typing import Final, Literal, NamedTuple
 
 from ability_search.collection import Collection
+from ability_search.documents import SparseVector
 from ability_search.filters.tree import Filter, combine
-from ability_search.store.records import Search, TermSearch, VectorSearch
+from ability_search.store.records import Search
 from ability_search.store.values import Columns
 from ability_search.text.bm25 import QueryTerms
 
@@ -118,10 +119,6 @@ class SearchRequest:
     further: Sequence[FurtherSearch] = ()
     depths: tuple[int, ...] = (0,)
     """Candidates per retriever: for the first page, then in steps up to the number needed."""
-    beam: int = 0
-    """Minimum beam width of the vector search."""
-    scan_below: int = 0
-    """Number of chunks below which embeddings are scanned even if there is a graph."""
     fields: Sequence[str] = ()
     """Fields of chunks that the stages need."""
     cosines: Vectors = field(default_factory=dict)
@@ -158,26 +155,27 @@ class SearchRequest:
             *(each.name for each in further if first and not each.each),
         ]
 
-    def searches(self, collection: Collection) -> list[Search]:
+    def searches(self) -> list[Search]:
         """Return the searches: of all retrievers, then the further ones."""
         *heads, depth = self.depths
-        copies = collection.duplicates > 0
         searches = [
-            self._search(by, FurtherSearch(by, self.filter), collection, copies=copies)
-            for by in self.retrievers
+            Search(name, self._by(name), depth, self.filter, heads=heads)
+            for name in (*self.retrievers, *self.retrieving)
         ]
-        for name in self.retrieving:
-            terms = self.products[name]
-            searches.append(TermSearch(name, terms, depth, self.filter, heads=heads, copies=copies))
         for wish in self.further:
-            for by in self.retrievers if wish.each else self.retrievers[:1]:
-                named = wish._replace(name=f"{by}{wish.name}" if wish.each else wish.name)
-                searches.append(self._search(by, named, collection))
+            limit = depth if wish.limit is None else min(wish.limit, self.depths[0])
+            searches += [
+                Search(
+                    f"{by}{wish.name}" if wish.each else wish.name,
+                    self._by(by),
+                    limit,
+                    wish.filter,
+                    wish.kinds,
+                    heads if wish.limit is None else (),
+                )
+                for by in (self.retrievers if wish.each else self.retrievers[:1])
+            ]
         return searches
-
-    def exact(self, collection: Collection) -> bool:
-        """Return whether embeddings are scanned instead of searched through the graph."""
-        return collection.scanned(below=self.scan_below)
 
     def holds(self, assumed: Collection, current: Collection) -> bool:
         """Return whether what the searches assume of the record of a collection still holds.
@@ -198,18 +196,9 @@ class SearchRequest:
         own = {BM25: self.terms} if others and self.terms is not None else {}
         return Columns(self.fields, cosines, {**own, **self.products})
 
-    def _search(
-        self, by: Retriever, wish: FurtherSearch, collection: Collection, *, copies: bool = False
-    ) -> Search:
-        limits = self.depths if wish.limit is None else (min(wish.limit, self.depths[0]),)
-        *heads, limit = limits
-        kinds = wish.kinds
-        if by == "semantic" and self.vector is not None:
-            exact = (
-                collection.kinds_scanned(below=self.scan_below) if kinds else self.exact(collection)
-            )
-            return VectorSearch(
-                wish.name, self.vector, limit, self.beam, exact, wish.filter, kinds, heads, copies
-            )
-        assert self.terms is not None
-        return TermSearch(wish.name, self.terms, limit, wish.filter, kinds, heads, copies)
+    def _by(self, retriever: str) -> Sequence[float] | SparseVector:
+        """Return the vector or the terms of a retriever."""
+        own = {"semantic": self.vector, "keyword": self.terms, **self.products}
+        by = own[retriever]
+        assert by is not None
+        return by

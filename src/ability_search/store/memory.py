@@ -18,10 +18,8 @@ from ability_search.store.memory_tables import (
     Generation,
     StoredChunk,
     Tables,
-    nearest_chunks,
-    selected,
 )
-from ability_search.store.records import ChunkRecord, Neighbour, Replaced, Replacement
+from ability_search.store.records import ChunkRecord, Replaced, Replacement
 from ability_search.store.stand_ins import Represented, moved
 from ability_search.store.statistics_cache import TermStatisticsEntry, put_entry
 from ability_search.store.stored_collections import change_collection, collection_fields
@@ -121,24 +119,6 @@ class MemoryDocuments(Tables):
         }
         await self.commit([change_collection(collection, flags)])
         return replace(collection, **flags)
-
-    async def nearest(
-        self,
-        generation: str,
-        vectors: Sequence[Sequence[float]],
-        *,
-        limit: int,
-        beam: int,
-        exact: bool,
-    ) -> list[list[Neighbour]]:
-        indexed = selected(self._generation(generation).chunks.values(), None)
-        return [
-            [
-                Neighbour(chunk.record.chunk_id, chunk.record.source, chunk.record.created_at, near)
-                for chunk, near in nearest_chunks(indexed, vector, limit=limit)
-            ]
-            for vector in vectors
-        ]
 
 
 class MemoryStore(_Generations, MemorySearch, MemoryReads, MemoryDocuments):

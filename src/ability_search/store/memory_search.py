@@ -1,11 +1,11 @@
-"""Retrieval from the memory store: exact searches and graph expansion."""
+"""Retrieval from the memory store: exact searches, also over links."""
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Container, Iterable, Sequence
 
 from ability_search.collection import Collection
+from ability_search.documents import SparseVector
 from ability_search.filters.predicate import matches
 from ability_search.filters.tree import Filter
 from ability_search.store.memory_tables import (
@@ -18,18 +18,11 @@ from ability_search.store.memory_tables import (
     selected,
     weighed_chunks,
 )
-from ability_search.store.records import (
-    GraphAnswer,
-    GraphRequest,
-    Link,
-    Row,
-    Search,
-    Searched,
-    TermSearch,
-    VectorSearch,
-    strongest,
-)
-from ability_search.store.values import Columns
+from ability_search.store.records import Hops, Link, Linked, Search, Searched, strongest
+from ability_search.store.values import Chunks, Columns
+
+Scored = list[tuple[StoredChunk, float]]
+"""Chunks with their scores."""
 
 
 class MemorySearch(Tables):
@@ -42,103 +35,53 @@ class MemorySearch(Tables):
         columns: Columns,
         *,
         first: int = 0,
-    ) -> Searched[Mapping[str, Sequence[Row]]]:
+    ) -> Searched:
         generation = self._generation(collection.type)
-        return Searched(
-            self._collection(collection.name),
-            _search(generation, searches, columns, first),
-        )
-
-    async def best_chunks(
-        self,
-        generation: str,
-        sources: Sequence[str],
-        columns: Columns,
-        filter: Filter | None,
-        *,
-        by: str,
-        chunk_ids: Sequence[str] = (),
-    ) -> tuple[dict[str, Row], dict[str, Row]]:
-        wanted = set(sources)
-        stored = self._generation(generation).chunks
-        chunks = [c for c in stored.values() if c.record.source in wanted]
-        given = selected((stored[each] for each in chunk_ids if each in stored), filter)
-        rows: dict[str, tuple[Row, int]] = {}
-        for chunk in selected(chunks, filter):
-            row = row_of(chunk, 0.0, columns)
-            if row.columns[by] is None:
-                continue
-            row = replace(row, score=row.columns[by])
-            source, index = chunk.record.source, chunk.record.chunk_index
-            known = rows.get(source)
-            if known is None or (-row.score, index) < (-known[0].score, known[1]):
-                rows[source] = row, index
-        return {source: row for source, (row, _) in rows.items()}, {
-            chunk.record.chunk_id: row_of(chunk, 0.0, columns) for chunk in given
-        }
-
-    async def graph(self, generation: str, request: GraphRequest) -> GraphAnswer:
-        stored = self._generation(generation)
-        vector = request.columns.cosines[request.by]
-        allowed = selected(stored.chunks.values(), request.filter)
-        near = [c for c in allowed if c.record.chunk_id in set(request.neighbours)]
-        hops: list[tuple[Sequence[Link], Sequence[Link]]] = []
-        here, seen = set(request.sources), set(request.sources)
-        for _ in range(request.hops if request.links else 0):
-            followed = [
-                link for link in stored.links if request.kinds is None or link.kind in request.kinds
+        hops: dict[str, Hops] = {}
+        found: dict[str, Scored] = {}
+        for search in searches:
+            if isinstance(search.within, Linked):
+                every, hops[search.name] = _walk(generation, search, search.within)
+            elif search.within is not None:
+                every = _within(generation, search, search.within)
+            else:
+                every = _found(generation, search)
+            found[search.name] = _best(every, search)
+        whole = {chunk.rid for ranking in found.values() for chunk, _ in ranking[:first]}
+        rows = {
+            search.name: [
+                row_of(chunk, score, columns, by=search.by, whole=chunk.rid in whole)
+                for chunk, score in found[search.name]
             ]
-            out = strongest(link for link in followed if link.source in here)
-            into = strongest(link for link in followed if link.target in here)
-            hops.append((out, into))
-            ends = {link.target for link in out} | {link.source for link in into}
-            reached = [c for c in allowed if c.record.source in ends - seen]
-            best: dict[str, StoredChunk] = {}
-            for chunk, _score in nearest_chunks(reached, vector, limit=len(reached)):
-                best.setdefault(chunk.record.source, chunk)
-            near += best.values()
-            here = set(best)
-            seen |= here
-        distinct = {chunk.rid: chunk for chunk in near}
-        ranked = nearest_chunks(distinct.values(), vector, limit=request.limit)
-        return GraphAnswer(
-            [row_of(c, score, request.columns) for c, score in ranked if score >= request.least],
-            hops,
-        )
+            for search in searches
+        }
+        return Searched(self._collection(collection.name), rows, hops)
 
 
-def _search(
-    generation: Generation, searches: Sequence[Search], columns: Columns, first: int
-) -> dict[str, list[Row]]:
-    found = {each.name: _found(generation, each) for each in searches}
-    whole = {chunk.rid for ranking in found.values() for chunk, _ in ranking[:first]}
-    return {
-        each.name: [
-            row_of(
-                chunk,
-                score,
-                columns,
-                scored_by=each.vector if isinstance(each, VectorSearch) else each.terms,
-                whole=chunk.rid in whole,
-            )
-            for chunk, score in found[each.name]
-        ]
-        for each in searches
-    }
+def _best(every: Scored, search: Search) -> Scored:
+    least = search.least
+    kept = every if least is None else [each for each in every if each[1] >= least]
+    return sorted(kept, key=lambda each: (-each[1], each[0].record.chunk_id))[: search.limit]
 
 
-def _found(generation: Generation, search: Search) -> list[tuple[StoredChunk, float]]:
-    """Return the chunks that a search finds with their scores, best first."""
+def _scored(chunks: Sequence[StoredChunk], search: Search, *, every: bool = False) -> Scored:
+    """Return chunks with their scores; without a term only if ``every`` one is to be returned."""
+    if not isinstance(search.by, SparseVector):
+        return nearest_chunks(chunks, search.by)
+    scored = weighed_chunks(chunks, search.by)
+    if not every:
+        return scored
+    scores = {chunk.rid: score for chunk, score in scored}
+    return [(chunk, scores.get(chunk.rid, 0.0)) for chunk in chunks]
+
+
+def _found(generation: Generation, search: Search) -> Scored:
+    """Return the chunks that a search finds."""
     table = generation.table(kinds=search.kinds)
     chunks = selected(table.values(), search.filter)
-    if search.copies and search.filter is not None:
+    if search.filter is not None:
         chunks += _copies(table.values(), search.filter, {c.record.chunk_id for c in chunks})
-    match search:
-        case VectorSearch():
-            every = nearest_chunks(chunks, search.vector, limit=len(chunks))
-        case TermSearch():
-            every = weighed_chunks(chunks, search.terms)
-    return sorted(every, key=lambda found: (-found[1], found[0].record.chunk_id))[: search.limit]
+    return _scored(chunks, search)
 
 
 def _copies(
@@ -151,3 +94,49 @@ def _copies(
         if other and other not in found and matches(filter, properties(chunk.record)):
             first.setdefault(other, chunk)
     return first.values()
+
+
+def _within(generation: Generation, search: Search, within: Chunks) -> Scored:
+    """Return the chunks with some ids, or the best one of each of some sources."""
+    chunks = selected(generation.chunks.values(), search.filter)
+    if within.ids is not None:
+        ids = set(within.ids)
+        return _scored([c for c in chunks if c.record.chunk_id in ids], search, every=True)
+    return _best_of_sources(chunks, search, set(within.sources or ()))
+
+
+def _best_of_sources(
+    chunks: Iterable[StoredChunk], search: Search, sources: Container[str]
+) -> Scored:
+    """Return the best chunk of each source, of equal ones the first."""
+    own = [chunk for chunk in chunks if chunk.record.source in sources]
+    ranked = sorted(
+        _scored(own, search, every=True), key=lambda each: (-each[1], each[0].record.chunk_index)
+    )
+    best: dict[str, tuple[StoredChunk, float]] = {}
+    for chunk, score in ranked:
+        best.setdefault(chunk.record.source, (chunk, score))
+    return list(best.values())
+
+
+def _walk(generation: Generation, search: Search, within: Linked) -> tuple[Scored, Hops]:
+    """Return the best chunks of linked sources, and the links of each hop."""
+    if not generation.links:
+        return [], ()
+    allowed = selected(generation.chunks.values(), search.filter)
+    followed = [
+        link for link in generation.links if within.kinds is None or link.kind in within.kinds
+    ]
+    near: Scored = []
+    hops: list[tuple[Sequence[Link], Sequence[Link]]] = []
+    here, seen = set(within.sources), set(within.sources)
+    for _ in range(within.hops):
+        out = strongest(link for link in followed if link.source in here)
+        into = strongest(link for link in followed if link.target in here)
+        hops.append((out, into))
+        ends = {link.target for link in out} | {link.source for link in into}
+        best = _best_of_sources(allowed, search, ends - seen)
+        near += best
+        here = {chunk.record.source for chunk, _ in best}
+        seen |= here
+    return near, hops

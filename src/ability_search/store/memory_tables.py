@@ -62,9 +62,8 @@ class StoredChunk:
 
 @dataclass(slots=True)
 class StoredSource:
-    """A source record with its place in the order of insertion."""
+    """A source record."""
 
-    place: int
     record: SourceRecord
 
     def copy(self) -> SourceRecord:
@@ -97,7 +96,7 @@ class Generation:
 
     def add_source(self, record: SourceRecord) -> None:
         """Store a source record."""
-        self.sources[record.source] = StoredSource(next(_serials), _source_copy(record))
+        self.sources[record.source] = StoredSource(_source_copy(record))
 
     def add_chunk(self, record: ChunkRecord) -> None:
         """Store a chunk; if it is of a kind, among those of kinds."""
@@ -205,16 +204,11 @@ def product(record: ChunkRecord, terms: SparseVector) -> float | None:
 
 
 def nearest_chunks(
-    chunks: Iterable[StoredChunk], vector: Sequence[float], *, limit: int
+    chunks: Iterable[StoredChunk], vector: Sequence[float]
 ) -> list[tuple[StoredChunk, float]]:
-    """Return the chunks nearest to a vector with their cosines, nearest first.
-
-    Equal ones keep their order. Chunks without an embedding are left out.
-    """
+    """Return the chunks that have an embedding, in order, with their cosines to a vector."""
     embedded = [chunk for chunk in chunks if chunk.vector is not None]
-    scores = cosines(embedded, vector)
-    best = np.argsort(-scores, kind="stable")[:limit]
-    return [(embedded[place], float(scores[place])) for place in best]
+    return list(zip(embedded, cosines(embedded, vector).tolist(), strict=True))
 
 
 def weighed_chunks(
@@ -230,8 +224,8 @@ def row_of(
     score: float,
     columns: Columns,
     *,
-    scored_by: Sequence[float] | SparseVector | None = None,
-    whole: bool = False,
+    by: Sequence[float] | SparseVector,
+    whole: bool,
 ) -> Row:
     """Return a chunk as a search result.
 
@@ -239,7 +233,7 @@ def row_of(
         chunk: The chunk.
         score: Its score.
         columns: Columns to fill.
-        scored_by: Vector or terms that the score is by; their column is left out.
+        by: Vector or terms that the score is by.
         whole: Whether to add terms, weights and embedding.
     """
     record = chunk.record
@@ -250,11 +244,9 @@ def row_of(
     if any(keys.values()):
         values["metadata"] = {key: value_of(chunk, name) for name, key in keys.items() if key}
     for name, vector in columns.cosines.items():
-        if vector is not scored_by:
-            values[name] = cosine(chunk, vector)
+        values[name] = score if vector is by else cosine(chunk, vector)
     for name, terms in columns.products.items():
-        if terms is not scored_by:
-            values[name] = product(record, terms) or 0.0
+        values[name] = score if terms is by else product(record, terms) or 0.0
     if whole:
         values |= {"terms": record.terms, "weights": record.weights, "embedding": chunk.embedding}
     return Row(chunk.rid, record.chunk_id, score, values)

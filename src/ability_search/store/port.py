@@ -10,18 +10,13 @@ generation raises :class:`~ability_search.errors.GenerationGone` if that generat
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Protocol
 
 from ability_search.collection import Collection
-from ability_search.filters.tree import Filter
 from ability_search.store.records import (
-    GraphAnswer,
-    GraphRequest,
-    Neighbour,
     Replaced,
     Replacement,
-    Row,
     Search,
     Searched,
 )
@@ -95,47 +90,24 @@ class SearchStore(ReadStore, Protocol):
         columns: Columns,
         *,
         first: int = 0,
-    ) -> Searched[Mapping[str, Sequence[Row]]]:
+    ) -> Searched:
         """Run all searches of a query in one round trip.
 
         Args:
             collection: The collection; its generation is searched.
             searches: Searches with distinct names. Those of kinds return nothing if the
                 generation has none.
-            columns: Columns to read of every row. The rows of a search by a vector have no column
-                for the cosine to that very vector: it is their score.
+            columns: Columns to read of every row.
             first: Number of chunks of each search whose rows also get ``terms``, ``weights`` and
                 ``embedding``, in every search that finds them.
 
         Returns:
-            Rows by the name of the search, best first, equal ones by chunkId; with ``heads``, those
-            of a head come before those that only a greater limit finds. They are consistent: a
-            commit that is being indexed is waited for.
+            The rows of each search, equal ones by chunkId; with ``heads``, those of a head come
+            before those that only a greater limit finds. They are consistent: a commit that is
+            being indexed is waited for.
 
         Raises:
             StatementRefused: if the store cannot run this combination; single searches may work.
-        """
-
-    async def best_chunks(
-        self,
-        generation: str,
-        sources: Sequence[str],
-        columns: Columns,
-        filter: Filter | None,
-        *,
-        by: str,
-        chunk_ids: Sequence[str] = (),
-    ) -> tuple[dict[str, Row], dict[str, Row]]:
-        """Return the best chunk of each source, by source, and the given chunks, by chunkId.
-
-        The column ``by`` of ``columns`` decides, and is the score; of equal chunks the first is
-        best. Chunks that are gone, duplicates or excluded by the filter are left out.
-        """
-
-    async def graph(self, generation: str, request: GraphRequest) -> GraphAnswer:
-        """Return the best chunk of each source that is linked to others, and given chunks.
-
-        Links are followed in both directions.
         """
 
 
@@ -159,17 +131,6 @@ class IndexStore(ReadStore, Protocol):
             DatabaseUnavailable: if the store remains unavailable; whether the transaction was
                 committed is then unknown.
         """
-
-    async def nearest(
-        self,
-        generation: str,
-        vectors: Sequence[Sequence[float]],
-        *,
-        limit: int,
-        beam: int,
-        exact: bool,
-    ) -> list[list[Neighbour]]:
-        """Return the indexed chunks nearest to each vector, nearest first."""
 
     async def patch(self, collection: Collection, patches: Sequence[Patch]) -> None:
         """Change fields of chunks; those that are gone or have changed are left out."""

@@ -10,24 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final
 
 from ability_search.collection import Collection
 from ability_search.documents import SparseVector, is_kind
 from ability_search.filters.tree import Filter
-from ability_search.store.values import Columns
-
-T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class Searched(Generic[T]):
-    """An answer of the store, with the collection's record as it was when the store answered."""
-
-    current: Collection | None
-    """``None`` if the collection is gone."""
-    value: T
-
+from ability_search.store.values import Chunks, Columns
 
 # What is stored
 
@@ -167,42 +155,38 @@ def strongest(links: Iterable[Link], limit: int = LINKS_PER_HOP) -> list[Link]:
 
 
 @dataclass(frozen=True, slots=True)
-class VectorSearch:
-    """The chunks nearest to a vector. The score is the cosine."""
+class Linked:
+    """The sources that links connect with some, in both directions, without these."""
 
-    name: str
-    vector: Sequence[float]
-    limit: int
-    """Maximum number of chunks."""
-    beam: int
-    """Minimum beam width of the graph search."""
-    exact: bool
-    """Compare all embeddings instead of searching the graph."""
-    filter: Filter | None = None
-    kinds: bool = False
-    heads: Sequence[int] = ()
-    """Lower limits, ascending: the list begins with what a search with only these finds."""
-    copies: bool = False
-    """As in :class:`TermSearch`."""
+    sources: Sequence[str]
+    hops: int
+    """Links in a row; the next one starts from what the filter of the search leaves."""
+    kinds: Sequence[str] | None = None
+    """Kinds of links to follow; ``None`` follows all."""
 
 
 @dataclass(frozen=True, slots=True)
-class TermSearch:
-    """The chunks of the greatest dot product with weighted terms, which is their score."""
+class Search:
+    """The best chunks by a vector or by terms."""
 
     name: str
-    terms: SparseVector
+    by: Sequence[float] | SparseVector
+    """A vector, and the score is the cosine to it; or weighted terms, and the score is the dot
+    product with them."""
     limit: int
+    """Maximum number of chunks."""
     filter: Filter | None = None
+    """Of the duplicates whose stand-in it excludes, the first by chunkId that it allows is found,
+    unless there is ``within``."""
     kinds: bool = False
     heads: Sequence[int] = ()
-    """As that of :class:`VectorSearch`."""
-    copies: bool = False
-    """Whether duplicates are found whose stand-in the filter excludes: of several with one stand-in
-    the first by chunkId that the filter allows."""
-
-
-Search = VectorSearch | TermSearch
+    """Lower limits, ascending: the list begins with what a search with only these finds."""
+    within: Chunks | Linked | None = None
+    """All chunks with these ids are compared, or the best one of each of these or of the linked
+    sources is returned; of equal ones the first. Chunks without any of the terms have the score 0.
+    Without it the chunks that an index finds."""
+    least: float | None = None
+    """Minimum score ``within`` these."""
 
 
 _METADATA: Final = "metadata."
@@ -266,37 +250,20 @@ HIT: Final = Columns(tuple(name for name in WITH_EMBEDDING.fields if name != "em
 """The same without its vector."""
 
 
-@dataclass(frozen=True, slots=True)
-class GraphRequest:
-    """Graph expansion: where to start, and what to return."""
-
-    sources: Sequence[str]
-    """Sources to start from; they are not reached again."""
-    columns: Columns
-    by: str
-    """Column of ``columns`` with the cosine that selects the best chunk of a source."""
-    filter: Filter | None
-    hops: int
-    """Number of links in a row."""
-    kinds: Sequence[str] | None
-    """Kinds of links to follow; ``None`` follows all."""
-    links: bool
-    """Whether the generation has links."""
-    neighbours: Sequence[str]
-    """ChunkIds of further chunks."""
-    least: float
-    """Minimum cosine of a chunk."""
-    limit: int
+Hops = Sequence[tuple[Sequence[Link], Sequence[Link]]]
+"""For each hop the links from and to the sources where it starts, the strongest first."""
 
 
 @dataclass(frozen=True, slots=True)
-class GraphAnswer:
-    """Chunks near some sources, and the links that lead to them."""
+class Searched:
+    """The answer to the searches of a query."""
 
-    rows: Sequence[Row]
-    """In any order; the score is the cosine."""
-    hops: Sequence[tuple[Sequence[Link], Sequence[Link]]]
-    """For each hop the links from and to its starts, the strongest first."""
+    current: Collection | None
+    """The collection's record as it was at the answer; ``None`` if the collection is gone."""
+    rows: Mapping[str, Sequence[Row]]
+    """By the name of the search, best first."""
+    hops: Mapping[str, Hops] = field(default_factory=dict)
+    """By the name of the search, of those within :class:`Linked`."""
 
 
 # Indexing
@@ -339,16 +306,6 @@ class Replaced:
     """Chunks."""
     replaced: int
     """Sources that count."""
-
-
-@dataclass(frozen=True, slots=True)
-class Neighbour:
-    """A stored chunk near a vector."""
-
-    chunk_id: str
-    source: str
-    created_at: int
-    cosine: float
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,47 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import cast
 
 import numpy as np
 
 from ability_search.collection import Collection
-from ability_search.index.deduplication import Deduplication, Duplicates, find_duplicates
+from ability_search.index.deduplication import Duplicates, find_duplicates
 from ability_search.index.preparation import Recipe
 from ability_search.index.writer import new_collection
 from ability_search.store.arcadedb.rows import chunk_row
-from ability_search.store.arcadedb.store import ArcadeStore
-from ability_search.store.records import ChunkRecord
+from ability_search.store.port import SearchStore
+from ability_search.store.records import ChunkRecord, Row, Search, Searched
+from ability_search.store.values import Columns
 
 RECIPE = Recipe("paragraph", 32, 8, "english")
 EMPTY = new_collection(
     "docs", model="m", dimensions=2, recipe=RECIPE, average_length=9.0, k1=1.2, b=0.75, now=1
 )
 FILLED = replace(EMPTY, chunks=5)
-RULE = Deduplication(dict.fromkeys("abc", 0.95), beam=100, scan_below=1000)
+THRESHOLDS = dict.fromkeys("abc", 0.95)
 
 
 class Neighbours:
-    """A store in which every vector has the same neighbours."""
+    """A store in which every vector has the same neighbours, the nearest first."""
 
-    def __init__(self, *rows: Mapping[str, Any]) -> None:
+    def __init__(self, *rows: Row) -> None:
         self.rows = rows
         self.probes: list[int] = []
-        self.scripts: list[str] = []
 
-    async def read(self, script: str, params: Mapping[str, Any]) -> Any:
-        self.probes.append(len(params))
-        self.scripts.append(script)
-        return {f"n{place}": list(self.rows) for place in range(len(params))}
-
-    async def write(self, script: str, params: Mapping[str, Any]) -> Any:
-        raise AssertionError("nothing is written")
+    async def search(
+        self, collection: Collection, searches: Sequence[Search], _columns: Columns
+    ) -> Searched:
+        self.probes.append(len(searches))
+        return Searched(collection, {each.name: self.rows for each in searches})
 
 
-def neighbour(source: str, cosine: float) -> dict[str, Any]:
-    return {"chunkId": f"docs:{source}:0", "source": source, "createdAt": 7, "cosine": cosine}
+def neighbour(source: str, cosine: float) -> Row:
+    return Row(f"#{source}", f"docs:{source}:0", cosine, {"source": source, "created_at": 7})
 
 
 def row(source: str, *degrees: float) -> list[ChunkRecord]:
@@ -70,9 +68,12 @@ def row(source: str, *degrees: float) -> list[ChunkRecord]:
 
 
 async def duplicates_of(
-    store: Neighbours, collection: Collection, chunks: list[ChunkRecord], rule: Deduplication = RULE
+    store: Neighbours,
+    collection: Collection,
+    chunks: list[ChunkRecord],
+    thresholds: Mapping[str, float] = THRESHOLDS,
 ) -> Duplicates:
-    return await find_duplicates(ArcadeStore(store), collection, chunks, rule)
+    return await find_duplicates(cast(SearchStore, store), collection, chunks, thresholds)
 
 
 async def test_of_several_rows_the_first_stands_in_and_duplicates_never_do() -> None:
@@ -84,7 +85,7 @@ async def test_of_several_rows_the_first_stands_in_and_duplicates_never_do() -> 
 
 
 async def test_the_nearest_of_the_stored_neighbours_stands_in() -> None:
-    store = Neighbours(neighbour("x", 0.96), neighbour("y", 0.99), neighbour("z", 0.5))
+    store = Neighbours(neighbour("y", 0.99), neighbour("x", 0.96), neighbour("z", 0.5))
     found = await duplicates_of(store, FILLED, row("a", 0))
     assert found == Duplicates({"docs:a:0": "docs:y:0"}, {"docs:y:0": 7})
 
@@ -96,12 +97,10 @@ async def test_what_is_replaced_or_too_far_does_not_stand_in() -> None:
 
 
 async def test_equal_vectors_are_duplicates_at_a_threshold_of_one() -> None:
-    rule = replace(RULE, thresholds={"a": 1.0})
+    exact = {"a": 1.0}
     store = Neighbours(neighbour("x", 0.9999998))
-    assert (await duplicates_of(store, FILLED, row("a", 3), rule)).stored == {"docs:x:0": 7}
-    found = await find_duplicates(
-        ArcadeStore(Neighbours()), EMPTY, row("a", 33.3, 33.3, 33.4), rule
-    )
+    assert (await duplicates_of(store, FILLED, row("a", 3), exact)).stored == {"docs:x:0": 7}
+    found = await duplicates_of(Neighbours(), EMPTY, row("a", 33.3, 33.3, 33.4), exact)
     assert found.stand_ins == {"docs:a:1": "docs:a:0"}
 
 
@@ -113,17 +112,6 @@ async def test_probes_are_asked_in_slices_and_never_of_an_empty_collection() -> 
     await duplicates_of(store, EMPTY, rows)
     await duplicates_of(store, FILLED, [])
     assert store.probes == [32, 32, 6]
-
-
-async def test_the_graph_is_asked_where_queries_ask_it() -> None:
-    for collection, graph in (
-        (replace(FILLED, graph=True, chunks=1000), True),
-        (replace(FILLED, graph=True, chunks=999), False),
-        (replace(FILLED, graph=False, chunks=5000), False),
-    ):
-        store = Neighbours()
-        await duplicates_of(store, collection, row("a", 0))
-        assert ["vectorNeighbors" in script for script in store.scripts] == [graph]
 
 
 def test_a_duplicate_is_stored_outside_the_indexes() -> None:

@@ -47,7 +47,7 @@ def ranked(
     choice: Fusion | None = None,
     traced: bool = False,
 ) -> list[tuple[str, float]]:
-    plan = SearchRequest([1.0] if semantic else None, terms, depths=depths, beam=100, scan_below=0)
+    plan = SearchRequest([1.0] if semantic else None, terms, depths=depths)
     query = query_of(fusion=choice, explain=traced)
     hits = values.ranked(candidates_of(query, plan, candidates))
     return [(item.chunk_id, item.score) for item in hits]

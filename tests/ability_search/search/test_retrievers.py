@@ -32,13 +32,11 @@ def row(name: str, **scores: float) -> dict[str, Any]:
     return {"rid": f"#{name}", "chunkId": name, **scores}
 
 
-def plan(*, vector: bool = True, terms: bool = True, scan_below: int = 100) -> SearchRequest:
+def plan(*, vector: bool = True, terms: bool = True) -> SearchRequest:
     return SearchRequest(
         [1.0, 0.0] if vector else None,
         QueryTerms((1,), (1.0,), 1.0) if terms else None,
         depths=(10,),
-        beam=10,
-        scan_below=scan_below,
     )
 
 
@@ -77,12 +75,12 @@ def found_row(name: str, score: float, rid: str | None = None, **columns: Any) -
     return Row(rid or f"#{name}", name, score, columns)
 
 
-async def find(database: Fake, wanted: SearchRequest) -> Candidates:
-    store = ArcadeStore(database)
+async def find(database: Fake, wanted: SearchRequest, *, scan_below: int = 100) -> Candidates:
+    store = ArcadeStore(database, scan_below=scan_below)
     ports = cast(
         Ports, SimpleNamespace(store=store, registry=Registry(store), turns=ComputeTurns())
     )
-    candidates = replace(candidates_of(query_of(), wanted), collection=DOCS)
+    candidates = replace(candidates_of(query_of(), wanted), collection=database.record or DOCS)
     assert await retrieve(candidates, ports)
     return candidates
 
@@ -92,7 +90,8 @@ def pool(**lists: list[Row]) -> list[Candidate]:
 
 
 def test_each_chunk_occurs_once_with_the_scores_of_both_retrievers() -> None:
-    semantic = [found_row("a", 0.9), found_row("b", 0.5), found_row("c", 0.5)]
+    cosines = (("a", 0.9), ("b", 0.5), ("c", 0.5))
+    semantic = [found_row(name, cosine, cosine=cosine) for name, cosine in cosines]
     keyword = [found_row("b", 4.0, cosine=0.5), found_row("d", 1.0, cosine=0.1)]
     found = {item.chunk_id: item for item in pool(semantic=semantic, keyword=keyword)}
     assert list(found) == ["a", "b", "c", "d"]
@@ -114,22 +113,19 @@ def test_replaced_chunk_counts_as_found_last() -> None:
 def test_candidate_has_the_columns_of_all_searches_that_found_it(
     order: list[str], ranks: st.DataObject
 ) -> None:
-    """A search tells nothing of its own score; a deeper one must not hide what another told."""
-    every: dict[str, Any] = {"cosine": 0.5, "bm25": 2.0, "fullText": 3.0, "year": 2024.0}
-    own = {"semantic": "cosine", "dated": "cosine", "keyword": "bm25", "fullText": "fullText"}
+    """A deeper search must not hide what another told."""
+    told: dict[str, dict[str, Any]] = {name: {"cosine": 0.5, name: 1.0} for name in order}
     found = order[: ranks.draw(st.integers(1, 4))]
     lists = {
         name: [
             *(found_row(f"{name}{n}", 9.0) for n in range(ranks.draw(st.integers(0, 30)))),
-            found_row("a", every[own[name]], **{k: v for k, v in every.items() if k != own[name]}),
+            Row("#a", "a", 0.5, told[name]),
         ]
         for name in found
     }
-    pool = pooled(lists, DOCS, (10, 20, 40), compared=("semantic", "dated"))
-    (item,) = (each for each in pool if each.chunk_id == "a")
-    told = {name for each in found for name in every if name != own[each]}
-    assert {name: item.columns.get(name) for name in told} == {name: every[name] for name in told}
-    assert item.cosine == 0.5
+    (item,) = (each for each in pooled(lists, DOCS, (10, 20, 40)) if each.chunk_id == "a")
+    assert {name: item.columns.get(name) for name in found} == dict.fromkeys(found, 1.0)
+    assert (item.cosine, item.values) == (0.5, dict.fromkeys(found, 0.5))
 
 
 def test_no_rows_give_no_candidates() -> None:
@@ -184,10 +180,13 @@ async def test_deleted_collection_is_not_found() -> None:
         await find(Fake(record=None), plan())
 
 
-def test_graph_is_searched_only_if_it_exists_and_the_collection_is_large() -> None:
-    def exact(chunks: int, graph: bool) -> bool:
-        return plan().exact(replace(DOCS, chunks=chunks, graph=graph))
-
-    assert exact(1000, graph=False)
-    assert exact(99, graph=True)
-    assert not exact(100, graph=True)
+@pytest.mark.parametrize(
+    ("chunks", "graph", "scanned"),
+    [(2000, False, True), (99, True, True), (100, True, False)],
+)
+async def test_graph_is_searched_only_if_it_exists_and_the_collection_is_large(
+    chunks: int, graph: bool, scanned: bool
+) -> None:
+    store = Fake(record=replace(DOCS, chunks=chunks, graph=graph))
+    await find(store, plan(), scan_below=100)
+    assert ["vectorNeighbors" in script for script in store.scripts] == [not scanned]

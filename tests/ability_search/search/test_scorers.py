@@ -34,8 +34,6 @@ def ranked(chunks: list[Chunk], query: Query, depths: tuple[int, ...]) -> list[C
     plan = SearchRequest(
         [1.0],
         depths=depths,
-        beam=100,
-        scan_below=0,
         fields=wanted_fields(query),
         products={"fullText": TERMS} if "fullText" in query.options else {},
     )

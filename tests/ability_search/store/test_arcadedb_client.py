@@ -10,15 +10,16 @@ from typing import Any
 import pytest
 from tests.virtual_time import elapsed, without_waiting
 
+from ability_search.collection import Collection
 from ability_search.documents import SparseVector
 from ability_search.errors import DatabaseUnavailable, StatementRefused, TooLarge
 from ability_search.store.arcadedb.client import BrokerScripts, refusal
 from ability_search.store.arcadedb.core import Statement, rows_together
 from ability_search.store.arcadedb.read import read_statement
 from ability_search.store.arcadedb.schema import create_generation, schema
-from ability_search.store.arcadedb.search import candidates
-from ability_search.store.records import Search, TermSearch, VectorSearch
-from ability_search.store.values import Read, Records
+from ability_search.store.arcadedb.search import SearchStatement
+from ability_search.store.records import Search
+from ability_search.store.values import Columns, Read, Records
 from kadi_client import Call, CallTimeout, Connection, NotConnected, RemoteError, Tool, ToolError
 from kadi_client.errors import FrameTooLarge
 from kadi_localnet.broker import serve_broker
@@ -201,12 +202,14 @@ async def test_the_engine_words_its_refusals_as_expected(engine: Ability) -> Non
     assert await reason(again) == "duplicate"
     missing = database.read("SELECT FROM `Chunk_y_1` WHERE @rid IN :rids", {"rids": ["#1:0"]})
     assert await reason(missing) == "missing_type"
+    collection = Collection("a", kind, 1, "m", 8, "english", 9.0, "auto", 500, 0, graph=True)
     for vector in ([1.0] * 8, [1.0] * 3):
-        searches: list[Search] = [
-            VectorSearch("semantic", vector, 3, beam=3, exact=False),
-            TermSearch("keyword", SparseVector([1], [1.0]), 3),
+        searches = [
+            Search("semantic", vector, 3),
+            Search("keyword", SparseVector([1], [1.0]), 3),
         ]
-        search = candidates("a", kind, searches)
+        found = SearchStatement(collection, searches, Columns(()), first=0, beam=3, scan_below=0)
+        search = found.statement
         if len(vector) == 8:
             answer = await database.read(*search)
             assert [row["key"] for row in answer["collection"]] == ["a"]

@@ -132,25 +132,25 @@ async def test_a_question_follows_the_collection_to_its_new_generation() -> None
     moved = replace(DOCS, type="Chunk_docs_2", generation=2)
     asked: list[str] = []
 
-    async def ask(current: Collection) -> Searched[str]:
+    async def ask(current: Collection) -> Searched:
         asked.append(current.type)
-        return Searched(moved, f"answer of {current.type}")
+        return Searched(moved, {current.type: []})
 
     found = await Registry(ArcadeStore(Stored(moved))).consult(DOCS, ask)
-    assert found == (moved, Searched(moved, "answer of Chunk_docs_2"))
+    assert found == (moved, Searched(moved, {"Chunk_docs_2": []}))
     assert asked == ["Chunk_docs_1", "Chunk_docs_2"]
 
 
 async def test_a_refusal_because_the_generation_is_gone_is_asked_of_the_current_one() -> None:
     moved = replace(DOCS, type="Chunk_docs_2", generation=2)
 
-    async def ask(current: Collection) -> Searched[str]:
+    async def ask(current: Collection) -> Searched:
         if current.type == DOCS.type:
             raise StatementRefused("other", "no buckets associated")
-        return Searched(moved, "answer")
+        return Searched(moved, {})
 
     found = await Registry(ArcadeStore(Stored(moved))).consult(DOCS, ask)
-    assert found == (moved, Searched(moved, "answer"))
+    assert found == (moved, Searched(moved, {}))
     assert await Registry(ArcadeStore(Stored())).consult(DOCS, ask) is None
     with pytest.raises(StatementRefused, match="refused"):
         await Registry(ArcadeStore(Stored(DOCS))).consult(DOCS, ask)

@@ -7,7 +7,6 @@ nearest to the query.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Final, NamedTuple
 
 from ability_search.collection import Collection
@@ -18,13 +17,14 @@ from ability_search.search.candidates import Candidate, Candidates
 from ability_search.search.query import Query
 from ability_search.search.retrievers import candidate_of
 from ability_search.search.stage import Phase, Ports, Stage
-from ability_search.search.wants import FurtherSearch, SearchRequest, Wants
-from ability_search.store.values import Columns
+from ability_search.search.wants import FurtherSearch, Wants
+from ability_search.store.records import Search, source_of
+from ability_search.store.values import Chunks
 
 DOCUMENTS: Final = "documents"
 """The kind of chunks that are no kind made of a document."""
-_OWN_WORDS = "ownWords"
-"""Column with a chunk's score by the query's terms."""
+_MOST = 10_000
+"""Chunks that kinds represent."""
 
 
 class Extended(NamedTuple):
@@ -65,31 +65,33 @@ async def resolve_kinds(_kinds: Extended, candidates: Candidates, ports: Ports) 
     chunks = [item for item in candidates.found if not item.columns.get("of")]
     candidates.found = chunks
     kinds.sort(key=lambda item: (min(item.ranks.values()), item.chunk_id))
-    sources = list(dict.fromkeys(item.columns["of"] for item in kinds))
-    columns, by = _compared(candidates.request)
-    collection = candidates.collection
+    request, collection = candidates.request, candidates.collection
     origins = {item.chunk_id: origin for item in kinds if (origin := _origin(item, collection))}
+    within = {
+        "best": Chunks(sources=list(dict.fromkeys(item.columns["of"] for item in kinds))),
+        "made": Chunks(ids=list(dict.fromkeys(origins.values()))),
+    }
+    by = request.terms if request.vector is None else request.vector
+    assert by is not None
+    searches = [
+        Search(name, by, _MOST, candidates.query.filter, within=chosen)
+        for name, chosen in within.items()
+    ]
     try:
-        best, made_of = await ports.store.best_chunks(
-            collection.type,
-            sources,
-            columns,
-            candidates.query.filter,
-            by=by,
-            chunk_ids=list(dict.fromkeys(origins.values())),
-        )
+        found = await ports.store.search(collection, searches, request.columns(request.vector))
     except DatabaseUnavailable as exc:
         candidates.warnings.append(f"extended: kinds are ignored: {exc}")
         return
+    best = {source_of(row.chunk_id): row for row in found.rows["best"]}
+    made = {row.chunk_id: row for row in found.rows["made"]}
     known = {item.chunk_id: item for item in chunks}
-
     for item in kinds:
-        row = made_of.get(origins.get(item.chunk_id, "")) or best.get(item.columns["of"])
+        row = made.get(origins.get(item.chunk_id, "")) or best.get(item.columns["of"])
         if row is not None:
-            new = candidate_of(row, row.columns.get("cosine"), collection, depth=item.depth)
+            new = candidate_of(row, collection, depth=item.depth)
             item.stands_for = known.setdefault(new.chunk_id, new)
             item.stands_for.reach(new)
-            raw = item.cosine if by == "cosine" else max(item.values.values())
+            raw = max(item.values.values()) if request.vector is None else item.cosine
             item.kinds = {} if raw is None else {item.columns["kind"]: raw}
             item.kind_cosine = item.cosine
             candidates.found.append(item)
@@ -99,15 +101,6 @@ def _origin(item: Candidate, collection: Collection) -> str | None:
     """Return the chunkId of the chunk that a kind was made of; ``None`` if it is not one chunk."""
     index = item.columns.get("of_chunk")
     return None if index is None else f"{collection.public_name}:{item.columns['of']}:{index}"
-
-
-def _compared(request: SearchRequest) -> tuple[Columns, str]:
-    """Return the columns to read of a document's chunks, and the one to compare them by."""
-    columns = request.columns(request.vector)
-    if request.vector is not None:
-        return columns, "cosine"
-    own = {} if request.terms is None else {_OWN_WORDS: request.terms}
-    return replace(columns, products={**columns.products, **own}), _OWN_WORDS
 
 
 KIND_SEARCH = Stage("extended", Phase.FIND, 20, resolve_kinds, option=extended, wants=kinds_wanted)

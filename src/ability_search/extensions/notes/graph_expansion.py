@@ -15,7 +15,8 @@ from ability_search.search.candidates import Candidate, Candidates, Path, adjust
 from ability_search.search.retrievers import candidate_of
 from ability_search.search.stage import Phase, Ports, Stage, scorer
 from ability_search.search.wants import OWN
-from ability_search.store.records import GraphAnswer, GraphRequest, Link
+from ability_search.store.records import Hops, Link, Linked, Row, Search
+from ability_search.store.values import Chunks
 
 SHARE = 0.2
 """Greatest share of the difference to the hit's score that a neighbour gains."""
@@ -27,8 +28,6 @@ _STARTS = 5
 """Number of first hits to start from."""
 _ORDER = "order"
 """Name of a step to an adjacent chunk."""
-
-Hops = Sequence[tuple[Sequence[Link], Sequence[Link]]]
 
 
 def strength(weights: Sequence[float]) -> float:
@@ -73,27 +72,35 @@ async def add_neighbours(option: Graph, candidates: Candidates, ports: Ports) ->
     first: dict[str, Candidate] = {}
     for item in starts:
         first.setdefault(item.source, item)
+    by = request.cosines.get(OWN, request.vector)
+    limit = request.depths[0] - len(first)
+    wanted: dict[str, Chunks | Linked] = {"beside": Chunks(ids=list(adjacent))}
+    if links:
+        wanted["linked"] = Linked(list(first), option.hops, option.kinds)
+    searches = [
+        Search(
+            name,
+            by,
+            limit,
+            candidates.query.filter,
+            within=within,
+            least=option.min_similarity,
+        )
+        for name, within in wanted.items()
+    ]
     try:
-        answer = await ports.store.graph(
-            candidates.collection.type,
-            GraphRequest(
-                sources=list(first),
-                columns=request.columns(request.vector),
-                by=OWN if OWN in request.cosines else "cosine",
-                filter=candidates.query.filter,
-                hops=option.hops,
-                kinds=option.kinds,
-                links=links,
-                neighbours=list(adjacent),
-                least=option.min_similarity,
-                limit=request.depths[0] - len(first),
-            ),
+        answer = await ports.store.search(
+            candidates.collection, searches, request.columns(request.vector)
         )
     except DatabaseUnavailable as exc:
         candidates.warnings.append(f"graph: neighbours were not added: {exc}")
         return
-    neighbours = _neighbours(candidates, first, adjacent, answer, option)
-    _join(candidates, neighbours)
+    rows = {row.chunk_id: row for name in wanted for row in answer.rows[name]}
+    nearest = sorted(rows.values(), key=lambda row: (-row.score, row.handle))[:limit]
+    linked = paths(
+        {source: Path(item) for source, item in first.items()}, answer.hops.get("linked", ())
+    )
+    _join(candidates, _neighbours(candidates, first, adjacent, linked, nearest, option))
 
 
 def paths(starts: Mapping[str, Path], hops: Hops) -> dict[str, Path]:
@@ -147,7 +154,8 @@ def _neighbours(
     candidates: Candidates,
     first: Mapping[str, Candidate],
     adjacent: Mapping[str, Path],
-    answer: GraphAnswer,
+    linked: Mapping[str, Path],
+    rows: Iterable[Row],
     option: Graph,
 ) -> list[Candidate]:
     """Return the neighbours, each with its path.
@@ -155,15 +163,15 @@ def _neighbours(
     Args:
         candidates: All candidates.
         first: The best hit of each start source, best first.
-        adjacent: Paths to adjacent chunks.
-        answer: The chunks and links near the starts.
+        adjacent: Paths to adjacent chunks, by chunkId.
+        linked: Paths to sources.
+        rows: The chunks near the starts.
         option: The option, with the minimum cosine of a neighbour.
     """
-    linked = paths({source: Path(item) for source, item in first.items()}, answer.hops)
     known = {item.chunk_id: item for item in candidates.chunks}
     depth = candidates.request.depths[0]
-    for row in answer.rows:
-        new = candidate_of(row, row.columns["cosine"], candidates.collection, depth=depth)
+    for row in rows:
+        new = candidate_of(row, candidates.collection, depth=depth)
         item = known.setdefault(new.chunk_id, new)
         item.reach(new)
         item.reached = adjacent.get(item.chunk_id) or linked.get(item.source)

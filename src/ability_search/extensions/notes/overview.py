@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -26,7 +26,6 @@ from ability_search.extensions.notes.charts import (
 from ability_search.filters.tree import And, Compare, Exists, Field, Not, OneOf, Or
 from ability_search.store.pages import read_page
 from ability_search.store.port import ReadStore
-from ability_search.store.records import Searched
 from ability_search.store.registry import Registry
 from ability_search.store.values import Chunks, Columns, Count, Page, Read, Sources
 
@@ -90,13 +89,20 @@ async def measure(
         DatabaseUnavailable: if the store does not answer.
     """
 
-    async def ask(current: Collection) -> Searched[Charts]:
+    async def ask(current: Collection) -> _Measured:
         return await _measure(store, current, charts, points, counted=counted, sample=sample)
 
     found = await registry.consult(collection, ask)
     if found is None:
         raise NotFound("collection", collection.public_name)
-    return found[1].value
+    return found[1].charts
+
+
+class _Measured(NamedTuple):
+    """Charts, with the collection's record as it was when it was read."""
+
+    current: Collection | None
+    charts: Charts
 
 
 async def _measure(
@@ -107,7 +113,7 @@ async def _measure(
     *,
     counted: int,
     sample: int,
-) -> Searched[Charts]:
+) -> _Measured:
     chunks = collection.chunks - collection.kind_chunks
     fitted = min(_FITTED, max(2, _FITTED_NUMBERS // collection.dimensions))
     width = bin_width(collection.tokens_min or 0, collection.tokens_max or 0, bins=_BINS)
@@ -138,7 +144,7 @@ async def _measure(
                 (start, n[0], n[1]) for start, n in answer.groups.items() if start is not None
             ]
             found[name] = grown(periods, period=period, most=_PERIODS)
-    return Searched(current, found)
+    return _Measured(current, found)
 
 
 def _histogram(found: Mapping[int, int], width: int, *, sampled: bool) -> TokenHistogram:

@@ -19,8 +19,7 @@ from ability_search.store.arcadedb.database import outlast
 from ability_search.store.arcadedb.record_rows import collection_in
 from ability_search.store.arcadedb.record_sql import RecordSql
 from ability_search.store.arcadedb.schema import create_child_index, create_kinds, create_links
-from ability_search.store.arcadedb.search import nearest
-from ability_search.store.records import ChunkRecord, Neighbour, Replaced, Replacement, chunk_bytes
+from ability_search.store.records import ChunkRecord, Replaced, Replacement, chunk_bytes
 from ability_search.store.stand_ins import Represented, moved
 from ability_search.store.stored_collections import read_collection
 from ability_search.store.values import Patch
@@ -167,38 +166,10 @@ class IndexSql(RecordSql):
         run = partial(self._scripts.write, *statement)
         return await outlast(run, "conflict", "duplicate", meter=self._meter)
 
-    # Sources
-
-    # Checks
-
-    # Vectors
-
     async def patch(self, collection: Collection, patches: Sequence[Patch]) -> None:
         if patches:
             statement = write.patch(collection.type, patches)
             await self.generation_write(collection.type, statement)
-
-    async def nearest(
-        self,
-        generation: str,
-        vectors: Sequence[Sequence[float]],
-        *,
-        limit: int,
-        beam: int,
-        exact: bool,
-    ) -> list[list[Neighbour]]:
-        if not vectors:
-            return []
-        answer = await self.generation_read(
-            generation, nearest(generation, vectors, limit=limit, beam=beam, exact=exact)
-        )
-        return [
-            [
-                Neighbour(row["chunkId"], row["source"], row["createdAt"], row["cosine"])
-                for row in answer[f"n{place}"]
-            ]
-            for place in range(len(vectors))
-        ]
 
 
 async def _of_chunks(

@@ -1,404 +1,527 @@
-"""Statements on candidates, hits and neighbours."""
+"""Searches: all of a query as one statement, its rows as values."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from itertools import chain, count
 from typing import Any
 
+from ability_search.collection import Collection
 from ability_search.documents import SparseVector
 from ability_search.filters.tree import Filter
 from ability_search.store.arcadedb.commit_visibility import NOTES
-from ability_search.store.arcadedb.core import Predicate, Statement, kind_type, rows_together
+from ability_search.store.arcadedb.core import (
+    Predicate,
+    Statement,
+    kind_type,
+    link_type,
+    rows_together,
+)
 from ability_search.store.arcadedb.filter_sql import to_sql
-from ability_search.store.arcadedb.rows import CHUNK_COLUMNS, SPARE, shorter
+from ability_search.store.arcadedb.record_rows import collection_in
+from ability_search.store.arcadedb.rows import (
+    CHUNK_COLUMNS,
+    CHUNK_FIELDS,
+    SPARE,
+    link,
+    shorter,
+)
 from ability_search.store.records import (
+    LINKS_PER_HOP,
     VALUE_LENGTH,
+    Hops,
+    Linked,
+    Row,
     Search,
-    TermSearch,
-    VectorSearch,
+    Searched,
     metadata_key,
 )
-from ability_search.store.values import Columns
+from ability_search.store.values import Chunks, Columns
 
-_NO_COLUMNS = Columns()
 _COLLECTION = "SELECT FROM Collection WHERE key = :name"
-
 # The comparison refuses to be without one, and asking for the embedding itself reads it twice.
 _HAS_EMBEDDING = "duplicateOf IS NULL"
-
 _TERMS = "`vector.sparseCreate`(terms, weights)"
 _SPARE_TERMS = "`vector.sparseCreate`(spareTerms, spareWeights)"
-COPIES = "Copies"
+_COPIES = "Copies"
 """Suffix of the name of a search, for the duplicates that it finds."""
-
 _PREFIXES = "fghijkl"
 """Prefixes of the parameters of the first filters in one statement."""
+_LINKS_READ = 1000
+"""Links to read for those that are followed."""
+_CHUNKS_OF_HOP = 2000
+"""Chunks to compare in each hop."""
+_CHUNKS_OF_SOURCES = 10_000
+"""Chunks to compare for the best chunks of sources."""
+_OWN = ("rid", "chunkId", "score")
+"""Columns of every row, in addition to the requested ones."""
+_RENAMED = {column: name for column, name in CHUNK_FIELDS.items() if column != name}
+"""Columns -> fields of a chunk, where they differ."""
 
 
-@dataclass(frozen=True, slots=True)
-class ColumnSql:
-    """Columns of chunks as SQL expressions, with the parameters that they bind."""
+class SearchStatement:
+    """The queries of all searches in one statement, and the values of its answer.
 
-    columns: Columns = field(default_factory=Columns)
-    shared: Mapping[str, str] = field(default_factory=dict)
-    """Names of parameters, bound elsewhere, that hold the vectors of these columns; of products,
-    without the ends ``_i`` and ``_w`` of those with the ids and the weights."""
-    spare: bool = False
-    """Whether the chunks are duplicates."""
-
-    def value(self, column: str, *, terms: str = _TERMS) -> str:
-        """Return the expression of a column; ``terms`` is that of the chunk's sparse vector."""
-        if column in self.columns.cosines:
-            vector = SPARE["embedding"] if self.spare else "embedding"
-            return f"vectorCosineSimilarity({vector}, :{self.shared.get(column, f'{column}_v')})"
-        if column in self.columns.products:
-            name = self.shared.get(column, f"{column}_d")
-            return f"vectorSparseDot({terms}, `vector.sparseCreate`(:{name}_i, :{name}_w))"
-        return column
-
-    def text(self, *, but: Sequence[float] | SparseVector | None = None) -> str:
-        """Return the columns as they follow others, without that of the vector or terms ``but``.
-
-        The query needs :attr:`variables`, too.
-        """
-        by_column = {**self.columns.products, **self.columns.cosines}
-        computed = [name for name, by in by_column.items() if by is not but]
-        names = [name for name in self.columns.fields if metadata_key(name) is None]
-        fields = [CHUNK_COLUMNS.get(name, name) for name in names]
-        if self.spare:
-            fields = [f"{SPARE[name]} AS {name}" if name in SPARE else name for name in fields]
-        values = ((f"metadata[:{name}_k]", name) for name in metadata_names(self.columns))
-        return "".join(
-            [
-                *(f", {name}" for name in fields),
-                *(f", {shorter(value, VALUE_LENGTH)} AS {name}" for value, name in values),
-                *(f", {self.value(name, terms='$terms')} AS {name}" for name in computed),
-            ]
-        )
-
-    @property
-    def variables(self) -> str:
-        """Return what is computed once for each row, as it follows the target of the query."""
-        terms = _SPARE_TERMS if self.spare else _TERMS
-        return f" LET $terms = {terms}" if self.columns.products else ""
-
-    @property
-    def params(self) -> dict[str, Any]:
-        """Return the parameters that the columns bind."""
-        cosines = self.columns.cosines
-        bound: dict[str, Any] = {
-            f"{name}_v": list(by) for name, by in cosines.items() if name not in self.shared
-        }
-        bound |= {f"{name}_k": key for name, key in metadata_names(self.columns).items()}
-        for name, terms in self.columns.products.items():
-            if name not in self.shared:
-                bound |= {f"{name}_d_i": list(terms.ids), f"{name}_d_w": list(terms.weights)}
-        return bound
-
-
-def metadata_names(columns: Columns) -> dict[str, str]:
-    """Return the keys of metadata among columns, by the names of their values in rows."""
-    keys = filter(None, map(metadata_key, columns.fields))
-    return {f"metadata{place}": key for place, key in enumerate(keys)}
-
-
-def candidates(
-    name: str,
-    chunk_type: str,
-    searches: Sequence[Search],
-    columns: Columns = _NO_COLUMNS,
-    *,
-    first: int = 0,
-) -> Statement:
-    """Run all searches in one round trip: identifiers, scores and requested columns.
+    The statement returns one map: ``collection`` (its record as it was before), ``unindexed`` (a
+    row if a commit was being indexed then), ``later`` (its revision after the searches) and, by the
+    names of the :func:`_steps` of each search, rows ``rid, chunkId, score`` and the columns; by
+    ``first_`` and the name of the search the further columns of its first rows. The duplicates that
+    it finds are apart, by its name and :data:`_COPIES`; the links of each hop by its name, ``_out``
+    or ``_in`` and the number of the hop.
 
     Args:
-        name: The collection.
-        chunk_type: The generation to search.
-        searches: Each with a name of its own.
-        columns: Columns of every row; those of a search by a vector are without the cosine to it,
-            which is their score.
-        first: Number of rows of each search for which ``rid, terms, weights, embedding`` are
-            returned, too.
-
-    Returns one map: ``collection`` (its record as it was before), ``unindexed`` (a row if a commit
-    was being indexed then), ``later`` (its revision after the searches) and, by the names of the
-    :func:`steps` of each search, rows ``rid, chunkId, score`` and the columns, best first; by
-    ``first_`` and the name of the search the further columns. The duplicates that it finds are
-    apart, by its name and :data:`COPIES`.
+        collection: The collection; its generation is searched.
+        searches: As for :meth:`.SearchStore.search`, as all others.
+        columns: Columns of every row.
+        first: Number of rows of each search that have further columns.
+        beam: Minimum beam width of searches of a graph.
+        scan_below: Number of chunks below which all are compared.
     """
-    queries = {"collection": _COLLECTION, "unindexed": NOTES}
-    answer = ["collection", "unindexed"]
-    narrower: dict[str, str] = {}
-    shown = _sharing(columns, searches)
-    params: dict[str, Any] = {"name": name, "type": chunk_type, **shown.params}
-    predicates = _predicates(searches)
-    allowed = _allowed(searches, chunk_type, predicates)
-    for (searched, text), rids in allowed.items():
-        queries[rids] = f"SELECT @rid FROM `{searched}` WHERE {text}"
-    for search in searches:
-        searched = _type_of(search, chunk_type)
-        predicate = None if search.filter is None else predicates[search.filter]
-        params |= predicate.params if predicate else {}
-        rids = allowed.get((searched, predicate.text), "") if predicate else ""
-        if isinstance(search, VectorSearch):
-            params[f"{search.name}_v"] = list(search.vector)
-            further = shown.text(but=search.vector), shown.variables
+
+    def __init__(
+        self,
+        collection: Collection,
+        searches: Sequence[Search],
+        columns: Columns,
+        *,
+        first: int,
+        beam: int,
+        scan_below: int,
+    ) -> None:
+        self._collection = collection
+        self._columns = columns
+        self._first = first
+        self._beam = beam
+        self._scan_below = scan_below
+        self._all = searches
+        self._searches = [each for each in searches if collection.kind_chunks or not each.kinds]
+        self._queries = {"collection": _COLLECTION, "unindexed": NOTES}
+        self._answer = ["collection", "unindexed"]
+        self._again: dict[str, str] = {}
+        self._params: dict[str, Any] = {"name": collection.name, "type": collection.type}
+        self._metadata = {
+            f"metadata{place}": key
+            for place, key in enumerate(filter(None, map(metadata_key, columns.fields)))
+        }
+        self._compared = self._bind_columns()
+        self._predicates = self._bind_filters()
+        self._allowed = self._select_allowed()
+        for search in self._searches:
+            self._add(search)
+        self._add_copies()
+        self._queries["later"] = "SELECT revision FROM Collection WHERE key = :name"
+        self._answer.append("later")
+
+    @property
+    def statement(self) -> Statement:
+        """One query, or a script if a list may have to be searched for again, or follows links."""
+        if not self._again and all(search.within is None for search in self._searches):
+            return Statement(rows_together(self._queries, self._answer), self._params)
+        lets = [
+            f"LET {name} = {query}; {self._again.get(name, '')}"
+            for name, query in self._queries.items()
+        ]
+        returned = ", ".join(f"'{name}': ${name}" for name in self._answer)
+        return Statement(f"{' '.join(lets)} RETURN {{{returned}}};", self._params)
+
+    # Columns
+
+    def _bind_columns(self) -> Mapping[str, str]:
+        """Bind what columns need; return the parameters of the vectors and terms by column.
+
+        Those that searches bind are not sent twice. Of terms it is the parameter without the ends
+        ``_i`` and ``_w`` of those with the ids and the weights.
+        """
+        self._params |= {f"{name}_k": key for name, key in self._metadata.items()}
+        names: dict[str, str] = {}
+        for column, by in self._by_column.items():
+            searched = (each.name for each in self._searches if each.by is by)
+            name = names[column] = next(searched, f"{column}_c")
+            self._bind(name, by)
+        for search in self._searches:
+            self._bind(search.name, search.by)
+        return names
+
+    def _bind(self, name: str, by: Sequence[float] | SparseVector) -> None:
+        if isinstance(by, SparseVector):
+            self._params |= {f"{name}_i": list(by.ids), f"{name}_w": list(by.weights)}
         else:
-            params[f"{search.name}_i"] = list(search.terms.ids)
-            params[f"{search.name}_w"] = list(search.terms.weights)
-            further = shown.text(but=search.terms), shown.variables
-        for name, limit in steps(search).items():
-            step = replace(search, limit=limit)
-            if isinstance(step, VectorSearch):
-                queries[name] = _vector_search(searched, step, predicate, further, rids)
-            else:
-                queries[name] = _term_search(searched, step, further, *_within(rids))
-                if rids:
-                    narrower[name] = _narrower(name, searched, step, further, rids)
-            answer.append(name)
-        if first:
-            queries[f"first_{search.name}"] = (
-                "SELECT @rid AS rid, terms, weights, embedding FROM"
-                f" (SELECT expand(rid) FROM (SELECT expand(${search.name})) LIMIT {first:d})"
-            )
-            answer.append(f"first_{search.name}")
-    copies = _copy_searches(chunk_type, searches, predicates, shown, first)
-    queries |= copies
-    answer += [each for each in copies if each.endswith(COPIES)]
-    queries["later"] = "SELECT revision FROM Collection WHERE key = :name"
-    return Statement(_text(queries, narrower, [*answer, "later"]), params)
+            self._params[f"{name}_v"] = list(by)
 
+    @property
+    def _by_column(self) -> Mapping[str, Sequence[float] | SparseVector]:
+        return {**self._columns.products, **self._columns.cosines}
 
-def steps(search: Search) -> dict[str, int]:
-    """Return the limits of the queries of a search by their names, in ascending order.
+    def _further(self, search: Search, *, spare: bool = False) -> str:
+        """Return the columns as they follow others, without those that are the score.
 
-    The first has the name of the search. The indexes begin a long list otherwise than a short one:
-    which of equal chunks they find, the last digits of scores, and what a wider beam meets depend
-    on the limit. So each head of a list is what a query of its own finds.
-    """
-    exact = isinstance(search, VectorSearch) and search.exact
-    limits = [search.limit] if exact else [*search.heads, search.limit]
-    names = [search.name, *(f"{search.name}_{place}" for place in range(1, len(limits)))]
-    return dict(zip(names, limits, strict=True))
+        ``spare`` are those of duplicates. The query needs :meth:`_variables`, too.
+        """
+        names = [name for name in self._columns.fields if metadata_key(name) is None]
+        fields = [CHUNK_COLUMNS.get(name, name) for name in names]
+        if spare:
+            fields = [f"{SPARE[name]} AS {name}" if name in SPARE else name for name in fields]
+        values = [
+            f"{shorter(f'metadata[:{name}_k]', VALUE_LENGTH)} AS {name}" for name in self._metadata
+        ]
+        computed = [
+            f"{_score(by, self._compared[name], '$terms', spare=spare)} AS {name}"
+            for name, by in self._by_column.items()
+            if by is not search.by
+        ]
+        return "".join(f", {each}" for each in (*fields, *values, *computed))
 
+    def _variables(self, terms: str = _TERMS) -> str:
+        """Return what is computed once for each row, as it follows the target of the query."""
+        return f" LET $terms = {terms}" if self._columns.products else ""
 
-def _type_of(search: Search, chunk_type: str) -> str:
-    return kind_type(chunk_type) if search.kinds else chunk_type
+    # Filters
 
+    def _bind_filters(self) -> Mapping[Filter, Predicate]:
+        """Return the conditions of the filters, each with parameters of its own."""
+        filters = dict.fromkeys(each.filter for each in self._searches if each.filter is not None)
+        prefixes = chain(_PREFIXES, (f"f{number}_" for number in count()))
+        found = {
+            filter: Predicate(*to_sql(filter, prefix=prefix))
+            for prefix, filter in zip(prefixes, filters, strict=False)
+        }
+        for predicate in found.values():
+            self._params |= predicate.params
+        return found
 
-def _sharing(columns: Columns, searches: Sequence[Search]) -> ColumnSql:
-    """Return the columns; vectors and terms that searches bind are not sent twice."""
-    shared = {
-        column: f"{search.name}_v"
-        for column, vector in columns.cosines.items()
-        for search in searches
-        if isinstance(search, VectorSearch) and search.vector is vector
-    } | {
-        column: search.name
-        for column, terms in columns.products.items()
-        for search in searches
-        if isinstance(search, TermSearch) and search.terms is terms
-    }
-    return ColumnSql(columns, shared)
+    def _condition(self, search: Search) -> str:
+        """Return the condition of a search on the chunks that it compares."""
+        if search.filter is None:
+            return _HAS_EMBEDDING
+        return f"{_HAS_EMBEDDING} AND ({self._predicates[search.filter].text})"
 
+    def _select_allowed(self) -> dict[tuple[str, Filter], str]:
+        """Add the queries for the rows that indexes are searched within; return their names.
 
-def _predicates(searches: Sequence[Search]) -> dict[Filter, Predicate]:
-    """Return the conditions of the filters, each with its own parameters."""
-    filters = dict.fromkeys(each.filter for each in searches if each.filter is not None)
-    prefixes = chain(_PREFIXES, (f"f{number}_" for number in count()))
-    return {
-        filter: Predicate(*to_sql(filter, prefix=prefix))
-        for prefix, filter in zip(prefixes, filters, strict=False)
-    }
-
-
-def _text(queries: Mapping[str, str], narrower: Mapping[str, str], answer: Sequence[str]) -> str:
-    """Return one query, or a script if a list may have to be searched for again."""
-    if not narrower:
-        return rows_together(queries, answer)
-    steps = [f"LET {name} = {query}; {narrower.get(name, '')}" for name, query in queries.items()]
-    returned = ", ".join(f"'{name}': ${name}" for name in answer)
-    return f"{' '.join(steps)} RETURN {{{returned}}};"
-
-
-def _allowed(
-    searches: Sequence[Search], chunk_type: str, predicates: Mapping[Filter, Predicate]
-) -> dict[tuple[str, str], str]:
-    """Return a variable for the rows that an index is searched within, by type and condition.
-
-    A condition is evaluated once, for any number of searches.
-    """
-    indexed = [each for each in searches if isinstance(each, TermSearch) or not each.exact]
-    wanted = dict.fromkeys(
-        (_type_of(each, chunk_type), predicates[each.filter].text)
-        for each in indexed
-        if each.filter is not None
-    )
-    return {each: f"allowed{place}" for place, each in enumerate(wanted)}
-
-
-_Further = tuple[str, str]
-"""Further columns, and the variables that they use."""
-
-
-def _vector_search(
-    chunk_type: str,
-    search: VectorSearch,
-    predicate: Predicate | None,
-    further: _Further,
-    allowed: str,
-) -> str:
-    columns, (computed, variables) = "@rid AS rid, chunkId", further
-    if not search.exact:
-        options = ", ".join([f"efSearch: {max(search.beam, search.limit):d}", *_within(allowed)])
-        return (
-            f"SELECT {columns}, 1 - distance AS score{computed} FROM (SELECT"
-            f" expand(vectorNeighbors('{chunk_type}[embedding]', :{search.name}_v,"
-            f" {search.limit:d}, {{{options}}}))){variables}"
+        They are by type and filter: a condition is evaluated once, for any number of searches.
+        """
+        indexed = [
+            each for each in self._searches if each.within is None and not self._is_scan(each)
+        ]
+        wanted = dict.fromkeys(
+            (self._type(each), each.filter) for each in indexed if each.filter is not None
         )
-    score = f"vectorCosineSimilarity(embedding, :{search.name}_v)"
-    where = _HAS_EMBEDDING + (f" AND ({predicate.text})" if predicate else "")
-    scan = _scan(chunk_type, score, where, search.limit)
-    if computed:
-        # Further columns are computed for the chunks found only, not for all that are scanned.
-        found = f"(SELECT expand(rid) FROM ({scan}))"
-        scan = f"SELECT {columns}, {score} AS score{computed} FROM {found}{variables}"
-    return scan
+        names = {each: f"allowed{place}" for place, each in enumerate(wanted)}
+        for (searched, filter), name in names.items():
+            text = self._predicates[filter].text
+            self._queries[name] = f"SELECT @rid FROM `{searched}` WHERE {text}"
+        return names
 
+    # Searches
 
-def _term_search(chunk_type: str, search: TermSearch, further: _Further, *options: str) -> str:
-    given = f", {{{', '.join(options)}}}" if options else ""
-    computed, variables = further
-    return (
-        f"SELECT @rid AS rid, chunkId, score{computed} FROM (SELECT expand("
-        f"`vector.sparseNeighbors`('{chunk_type}[terms,weights]', :{search.name}_i,"
-        f" :{search.name}_w, {search.limit:d}{given}))){variables}"
-    )
+    def _type(self, search: Search) -> str:
+        return kind_type(self._collection.type) if search.kinds else self._collection.type
 
+    def _is_scan(self, search: Search) -> bool:
+        """Return whether all embeddings are compared instead of searched through the graph."""
+        if isinstance(search.by, SparseVector):
+            return False
+        scanned = self._collection.kinds_scanned if search.kinds else self._collection.scanned
+        return scanned(below=self._scan_below)
 
-def _copy_searches(
-    chunk_type: str,
-    searches: Sequence[Search],
-    predicates: Mapping[Filter, Predicate],
-    columns: ColumnSql,
-    first: int,
-) -> dict[str, str]:
-    """Return queries for the duplicates that searches find. They are in no index, so they are read.
-
-    The names of those that are answered end with :data:`COPIES`.
-    """
-    queries: dict[str, str] = {}
-    shown = replace(columns, spare=True)
-    filters = dict.fromkeys(each.filter for each in searches if each.copies)
-    for place, filter in enumerate(each for each in filters if each is not None):
-        queries |= _represented(chunk_type, predicates[filter].text, f"{place}")
-        for search in (each for each in searches if each.copies and each.filter == filter):
-            if isinstance(search, VectorSearch):
-                score = f"vectorCosineSimilarity(spareEmbedding, :{search.name}_v)"
-                least, further = "", shown.text(but=search.vector)
-            else:
-                words = f"`vector.sparseCreate`(:{search.name}_i, :{search.name}_w)"
-                score = f"vectorSparseDot({_SPARE_TERMS}, {words})"
-                least, further = f" AND {score} > 0", shown.text(but=search.terms)
-            within = f"$copies{place}.chunkId"
-            scan = _scan(chunk_type, score, f"chunkId IN {within}{least}", search.limit)
-            queries[f"{search.name}{COPIES}"] = (
-                f"SELECT @rid AS rid, chunkId, {score} AS score{further} FROM"
-                f" (SELECT expand(rid) FROM ({scan})) LET $terms = {_SPARE_TERMS}"
+    def _add(self, search: Search) -> None:
+        """Add the queries of a search."""
+        if isinstance(search.within, Linked) and not self._collection.links:
+            return
+        if search.within is not None:
+            self._compare_within(search)
+        elif self._is_scan(search):
+            self._queries[search.name] = self._scan(search)
+        else:
+            for name, limit in self._steps(search).items():
+                self._search_index(name, replace(search, limit=limit))
+        self._answer += self._steps(search)
+        if self._first:
+            self._queries[f"first_{search.name}"] = (
+                "SELECT @rid AS rid, terms, weights, embedding FROM (SELECT expand(rid) FROM"
+                f" (SELECT expand(${search.name})) LIMIT {self._first:d})"
             )
-            if first:
-                queries[f"first_{search.name}{COPIES}"] = (
-                    "SELECT @rid AS rid, spareTerms AS terms, spareWeights AS weights,"
-                    " spareEmbedding AS embedding FROM (SELECT expand(rid) FROM"
-                    f" (SELECT expand(${search.name}{COPIES})) LIMIT {first:d})"
+            self._answer.append(f"first_{search.name}")
+
+    def _steps(self, search: Search) -> dict[str, int]:
+        """Return the limits of the queries of a search by their names, in ascending order.
+
+        The first has the name of the search. The indexes begin a long list otherwise than a short
+        one: which of equal chunks they find, the last digits of scores, and what a wider beam meets
+        depend on the limit. So each head of a list is what a query of its own finds.
+        """
+        indexed = search.within is None and not self._is_scan(search)
+        limits = [*search.heads, search.limit] if indexed else [search.limit]
+        names = [search.name, *(f"{search.name}_{place}" for place in range(1, len(limits)))]
+        return dict(zip(names, limits, strict=True))
+
+    def _scan(self, search: Search) -> str:
+        """Return the query that compares all chunks."""
+        score = _score(search.by, search.name)
+        found = _best(self._type(search), score, self._condition(search), search.limit)
+        return self._shown(search, found)
+
+    def _shown(self, search: Search, found: str, *, spare: bool = False) -> str:
+        """Return the query for the rows of chunks that another one found.
+
+        Columns are computed for these only, not for all that are compared.
+        """
+        score = _score(search.by, search.name, _SPARE_TERMS if spare else _TERMS, spare=spare)
+        variables = self._variables(_SPARE_TERMS if spare else _TERMS)
+        return (
+            f"SELECT @rid AS rid, chunkId, {score} AS score{self._further(search, spare=spare)}"
+            f" FROM (SELECT expand(rid) FROM ({found})){variables}"
+        )
+
+    def _search_index(self, name: str, search: Search) -> None:
+        """Add the query of an index, and if need be a second one."""
+        chunk_type, limit = self._type(search), search.limit
+        allowed = self._allowed[chunk_type, search.filter] if search.filter is not None else ""
+        within = [f"filter: ${allowed}"] if allowed else []
+        further = f"{self._further(search)} FROM (SELECT expand("
+        if not isinstance(search.by, SparseVector):
+            options = ", ".join([f"efSearch: {max(self._beam, limit):d}", *within])
+            self._queries[name] = (
+                f"SELECT @rid AS rid, chunkId, 1 - distance AS score{further}"
+                f"vectorNeighbors('{chunk_type}[embedding]', :{search.name}_v, {limit:d},"
+                f" {{{options}}}))){self._variables()}"
+            )
+            return
+
+        def by_terms(*options: str) -> str:
+            given = f", {{{', '.join(options)}}}" if options else ""
+            return (
+                f"SELECT @rid AS rid, chunkId, score{further}`vector.sparseNeighbors`("
+                f"'{chunk_type}[terms,weights]', :{search.name}_i, :{search.name}_w, {limit:d}"
+                f"{given}))){self._variables()}"
+            )
+
+        self._queries[name] = by_terms(*within)
+        if allowed:
+            # The engine takes some multiple of the limit from the whole index and drops what does
+            # not match, which is everything if few chunks match. In groups, here of one chunk each,
+            # it searches among the matches; that costs more, and is not needed if the list is full.
+            grouped = by_terms("groupBy: 'chunkId'", "groupSize: 1", *within)
+            self._again[name] = f"IF (${name}.size() < {limit:d}) {{ LET {name} = {grouped}; }}"
+
+    # Searches within some chunks
+
+    def _compare_within(self, search: Search) -> None:
+        """Add the queries that compare all chunks of a selection, or follow links."""
+        name, within = search.name, search.within
+        if isinstance(within, Linked):
+            near = self._walk(search, within)
+        else:
+            near = [f"{name}_near"]
+            self._queries[near[0]] = self._among(search, within or Chunks())
+        every = ", ".join(f"${each}" for each in near)
+        least = ""
+        if search.least is not None:
+            self._params[f"{name}_least"] = search.least
+            least = f" WHERE score >= :{name}_least"
+        self._queries[f"{name}_kept"] = (
+            f"SELECT rid, score FROM (SELECT expand(unionAll({every}))){least}"
+            f" ORDER BY score DESC, rid LIMIT {search.limit:d}"
+        )
+        self._queries[name] = self._shown(search, f"SELECT expand(${name}_kept)")
+
+    def _among(self, search: Search, within: Chunks) -> str:
+        """Return the query that compares the chunks with some ids, or of some sources."""
+        name = f"{search.name}_in"
+        if within.ids is None:
+            self._params[name] = list(within.sources or ())
+            return self._best_of_sources(search, f"source IN :{name}", _CHUNKS_OF_SOURCES)
+        self._params[name] = list(within.ids)
+        return (
+            f"SELECT @rid AS rid, {_score(search.by, search.name)} AS score FROM"
+            f" `{self._type(search)}` WHERE chunkId IN :{name} AND {self._condition(search)}"
+        )
+
+    def _best_of_sources(self, search: Search, sources: str, most: int) -> str:
+        """Return the query for the best chunk of each source, of equal ones the first."""
+        # The engine treats first() as an aggregate only together with max().
+        return (
+            "SELECT source, first(rid) AS rid, max(score) AS score FROM"
+            f" (SELECT source, @rid AS rid, chunkIndex, {_score(search.by, search.name)} AS score"
+            f" FROM (SELECT FROM `{self._type(search)}` WHERE {sources}"
+            f" AND {self._condition(search)} LIMIT {most:d})"
+            " ORDER BY score DESC, chunkIndex) GROUP BY source"
+        )
+
+    def _walk(self, search: Search, within: Linked) -> list[str]:
+        """Add the queries that follow links; return the names of those with the best chunks."""
+        name = search.name
+        self._params |= {f"{name}_in": list(within.sources), f"{name}_by": list(within.kinds or ())}
+        of_kind = "" if within.kinds is None else f" AND kind IN :{name}_by"
+        here, near = f":{name}_in", []
+        unseen = f"source NOT IN {here}"
+        for hop in range(1, within.hops + 1):
+            out, into = f"{name}_out{hop}", f"{name}_in{hop}"
+            for links, end in ((out, "source"), (into, "target")):
+                self._queries[links] = (
+                    "SELECT source, target, kind, weight FROM (SELECT FROM"
+                    f" `{link_type(self._collection.type)}` WHERE {end} IN {here}{of_kind}"
+                    f" LIMIT {_LINKS_READ}) ORDER BY weight DESC, source, target, kind"
+                    f" LIMIT {LINKS_PER_HOP}"
                 )
-    return queries
+                self._answer.append(links)
+            self._queries[f"{name}_to{hop}"] = (
+                f"SELECT set(unionAll(${out}.target, ${into}.source)) AS sources"
+            )
+            reached = f"source IN ${name}_to{hop}[0].sources AND {unseen}"
+            self._queries[f"{name}_near{hop}"] = self._best_of_sources(
+                search, reached, _CHUNKS_OF_HOP
+            )
+            near.append(f"{name}_near{hop}")
+            here = f"${name}_near{hop}.source"
+            unseen += f" AND source NOT IN {here}"
+        return near
 
+    # Duplicates
 
-def _represented(chunk_type: str, condition: str, place: str) -> dict[str, str]:
-    """Return queries for the duplicates to search, ``copies`` and ``place``: rows ``chunkId``.
+    def _add_copies(self) -> None:
+        """Add the queries for the duplicates that searches find: they are in no index.
 
-    They match a condition, their stand-ins do not, and of several of one stand-in the first is
-    selected.
-    """
-    groups, standing = f"groups{place}", f"standing{place}"
-    return {
+        They match a filter, their stand-ins do not, and of several of one stand-in the first is
+        found.
+        """
+        if not self._collection.duplicates:
+            return
+        copied = [each for each in self._searches if not each.kinds and each.within is None]
+        for place, (filter, predicate) in enumerate(self._predicates.items()):
+            searches = [each for each in copied if each.filter == filter]
+            if searches:
+                self._select_copies(predicate.text, f"{place}")
+            for search in searches:
+                terms = isinstance(search.by, SparseVector)
+                score = _score(search.by, search.name, _SPARE_TERMS, spare=True)
+                condition = f"chunkId IN $copies{place}.chunkId"
+                condition += f" AND {score} > 0" if terms else ""
+                found = _best(self._collection.type, score, condition, search.limit)
+                name = f"{search.name}{_COPIES}"
+                self._queries[name] = self._shown(search, found, spare=True)
+                self._answer.append(name)
+                if self._first:
+                    self._queries[f"first_{name}"] = (
+                        "SELECT @rid AS rid, spareTerms AS terms, spareWeights AS weights,"
+                        " spareEmbedding AS embedding FROM (SELECT expand(rid) FROM"
+                        f" (SELECT expand(${name})) LIMIT {self._first:d})"
+                    )
+                    self._answer.append(f"first_{name}")
+
+    def _select_copies(self, condition: str, place: str) -> None:
+        """Add the queries for the duplicates to search, ``copies`` and ``place``."""
+        groups, standing = f"groups{place}", f"standing{place}"
+        chunk_type = self._collection.type
         # The comparison, unlike IS NOT NULL, is made in the index.
-        groups: f"SELECT duplicateOf, min(chunkId) AS chunkId FROM `{chunk_type}`"
-        f" WHERE duplicateOf > '' AND ({condition}) GROUP BY duplicateOf",
-        standing: f"SELECT set(chunkId) AS ids FROM `{chunk_type}`"
-        f" WHERE chunkId IN ${groups}.duplicateOf AND ({condition})",
-        f"copies{place}": f"SELECT chunkId FROM (SELECT expand(${groups}))"
-        f" WHERE duplicateOf NOT IN ifnull(${standing}[0].ids, [])",
-    }
+        self._queries[groups] = (
+            f"SELECT duplicateOf, min(chunkId) AS chunkId FROM `{chunk_type}`"
+            f" WHERE duplicateOf > '' AND ({condition}) GROUP BY duplicateOf"
+        )
+        self._queries[standing] = (
+            f"SELECT set(chunkId) AS ids FROM `{chunk_type}`"
+            f" WHERE chunkId IN ${groups}.duplicateOf AND ({condition})"
+        )
+        self._queries[f"copies{place}"] = (
+            f"SELECT chunkId FROM (SELECT expand(${groups}))"
+            f" WHERE duplicateOf NOT IN ifnull(${standing}[0].ids, [])"
+        )
+
+    # The answer
+
+    def searched(self, answer: Mapping[str, Any]) -> Searched:
+        """Return the values of the answer to the statement."""
+        rows = {each.name: self._ranked(answer, each) for each in self._all}
+        first = {
+            row["rid"]: row
+            for name in rows
+            for copies in ("", _COPIES)
+            for row in answer.get(f"first_{name}{copies}") or ()
+        }
+        return Searched(
+            collection_in(answer["collection"]),
+            {each.name: self._rows(rows[each.name], each, first) for each in self._all},
+            {
+                each.name: self._hops(answer, each.name, each.within.hops)
+                for each in self._all
+                if isinstance(each.within, Linked)
+            },
+        )
+
+    def _ranked(self, answer: Mapping[str, Any], search: Search) -> Iterable[Mapping[str, Any]]:
+        """Return the rows of a search, best first in each of its steps, each chunk once.
+
+        Duplicates that it finds rank among those of each step.
+        """
+        copies = answer.get(search.name + _COPIES) or []
+        ranked: dict[str, Mapping[str, Any]] = {}
+        for name, limit in self._steps(search).items():
+            rows = [*(answer.get(name) or ()), *copies]
+            rows.sort(key=lambda row: (-(row["score"] or 0.0), row["chunkId"]))
+            for row in rows[:limit]:
+                ranked.setdefault(row["chunkId"], row)
+        return ranked.values()
+
+    def _rows(
+        self,
+        found: Iterable[Mapping[str, Any]],
+        search: Search,
+        first: Mapping[str, Mapping[str, Any]],
+    ) -> list[Row]:
+        """Return the rows of a search with all columns; those of ``first`` have further ones."""
+        scored = [name for name, by in self._by_column.items() if by is search.by]
+        rows = []
+        for row in found:
+            score = row["score"] or 0.0
+            whole = {**row, **first.get(row["rid"], {})} if first else row
+            columns = {
+                _RENAMED.get(name, name): value for name, value in whole.items() if name not in _OWN
+            }
+            if self._metadata:
+                columns["metadata"] = {
+                    key: columns.pop(name, None) for name, key in self._metadata.items()
+                }
+            for name in scored:
+                columns[name] = score
+            rows.append(Row(row["rid"], row["chunkId"], score, columns))
+        return rows
+
+    def _hops(self, answer: Mapping[str, Any], name: str, hops: int) -> Hops:
+        """Return the links from and to the starts of each hop."""
+        if not self._collection.links:
+            return ()
+        return [
+            (
+                [link(row) for row in answer[f"{name}_out{hop}"]],
+                [link(row) for row in answer[f"{name}_in{hop}"]],
+            )
+            for hop in range(1, hops + 1)
+        ]
 
 
-def _scan(chunk_type: str, score: str, condition: str, limit: int) -> str:
+def complete(answer: Mapping[str, Any]) -> bool:
+    """Return whether no commit was in progress, of which the searches may have seen only half."""
+    before, after = ({row["revision"] for row in answer[name]} for name in ("collection", "later"))
+    return not answer["unindexed"] and before <= after
+
+
+def _score(
+    by: Sequence[float] | SparseVector, name: str, terms: str = _TERMS, *, spare: bool = False
+) -> str:
+    """Return the SQL of the score of a chunk by the vector or the terms of the parameter ``name``.
+
+    ``terms`` is the sparse vector of the chunk; ``spare`` is for duplicates.
+    """
+    if isinstance(by, SparseVector):
+        return f"vectorSparseDot({terms}, `vector.sparseCreate`(:{name}_i, :{name}_w))"
+    vector = SPARE["embedding"] if spare else "embedding"
+    return f"vectorCosineSimilarity({vector}, :{name}_v)"
+
+
+def _best(chunk_type: str, score: str, condition: str, limit: int) -> str:
     """Return a query that compares all chunks that match a condition: ``rid, chunkId, score``."""
     return (
         f"SELECT @rid AS rid, chunkId, {score} AS score FROM `{chunk_type}` WHERE {condition}"
         f" ORDER BY score DESC, chunkId LIMIT {limit:d}"
-    )
-
-
-def _narrower(
-    name: str, chunk_type: str, search: TermSearch, further: _Further, allowed: str
-) -> str:
-    # The engine takes some multiple of the limit from the whole index and drops what does not
-    # match, which is everything if few chunks match. In groups, here of one chunk each, it
-    # searches among the matches; that costs more, and is not needed if the list is full.
-    groups = "groupBy: 'chunkId'", "groupSize: 1"
-    again = _term_search(chunk_type, search, further, *groups, *_within(allowed))
-    return f"IF (${name}.size() < {search.limit:d}) {{ LET {name} = {again}; }}"
-
-
-def _within(allowed: str) -> list[str]:
-    return [f"filter: ${allowed}"] if allowed else []
-
-
-def nearest(
-    chunk_type: str, vectors: Sequence[Sequence[float]], *, limit: int, beam: int, exact: bool
-) -> Statement:
-    """Select the nearest neighbours of each vector among the chunks in the vector index.
-
-    Args:
-        chunk_type: The generation to search.
-        vectors: The vectors to compare with.
-        limit: Number of neighbours of each.
-        beam: Beam width of the graph search.
-        exact: Scan the embeddings instead of searching the graph.
-
-    Returns one map: ``n0``, ``n1``, ... for each vector in turn, rows ``chunkId, source,
-    createdAt, cosine``, nearest first.
-    """
-    columns = "chunkId, source, createdAt"
-    queries = {}
-    for place in range(len(vectors)):
-        if exact:
-            queries[f"n{place}"] = (
-                f"SELECT {columns}, vectorCosineSimilarity(embedding, :v{place}) AS cosine"
-                f" FROM `{chunk_type}` WHERE {_HAS_EMBEDDING}"
-                f" ORDER BY cosine DESC LIMIT {limit:d}"
-            )
-        else:
-            queries[f"n{place}"] = (
-                f"SELECT {columns}, 1 - distance AS cosine FROM (SELECT expand(vectorNeighbors("
-                f"'{chunk_type}[embedding]', :v{place}, {limit:d},"
-                f" {{efSearch: {max(beam, limit):d}}})))"
-            )
-    return Statement(
-        rows_together(queries, queries),
-        {f"v{place}": list(vector) for place, vector in enumerate(vectors)},
-    )
-
-
-def build_graph(chunk_type: str, vector: Sequence[float]) -> Statement:
-    """Search for one neighbour, which makes the engine build the vector graph first."""
-    return Statement(
-        f"SELECT chunkId FROM (SELECT expand(vectorNeighbors('{chunk_type}[embedding]', :vector,"
-        " 1)))",
-        {"vector": list(vector)},
     )

@@ -29,7 +29,7 @@ from ability_search.search.candidates import Candidate
 from ability_search.search.query import Query
 from ability_search.search.retrievers import pooled, requested
 from ability_search.search.wants import FurtherSearch, SearchRequest, Vectors
-from ability_search.store.records import Row, VectorSearch
+from ability_search.store.records import Row
 from ability_search.text.bm25 import QueryTerms
 from ability_search.text.term_statistics import TermStatistics
 
@@ -38,7 +38,7 @@ DAY_MS = 86_400_000
 NOW = (one_day(2026, 3, 25).first or 0) * DAY_MS
 MARCH = months(2021, 3)
 MARCH_RANGE = {"from": "2021-03-01", "to": "2021-03-31"}
-PLAN = SearchRequest(terms=TERMS, depths=(10,), beam=10, scan_below=0)
+PLAN = SearchRequest(terms=TERMS, depths=(10,))
 
 
 def read(text: str, **options: Any) -> Query:
@@ -103,10 +103,9 @@ def test_dated_search_uses_the_vector_or_the_terms(mode: Any) -> None:
     query = replace(read("caching in March 2021", mode=mode), filter=own)
     vectors = None if mode == "keyword" else {"cosine": [1.0]}
     plan = request_of(query, vectors)
-    dated = plan.searches(DOCS)[-1]
+    dated = plan.searches()[-1]
     assert (dated.name, dated.limit) == ("dated", 30)
-    by = dated.vector if isinstance(dated, VectorSearch) else dated.terms
-    assert by == (plan.vector if vectors else plan.terms)
+    assert dated.by == (plan.vector if vectors else plan.terms)
     assert dated.filter == And((HasFacet(("2021-02", "2021-03", "2021-04")), own))
 
 
@@ -128,10 +127,10 @@ def test_words_of_a_time_count_as_far_as_no_model_knows_the_texts(
 
 
 def test_dated_candidates_have_the_score_of_their_search() -> None:
-    row = Row("#a", "a", 0.7)
-    (by_vector,) = pooled({"dated": [row]}, DOCS, PLAN.depths, compared={"semantic", "dated"})
+    row = Row("#a", "a", 0.7, {"cosine": 0.7})
+    (by_vector,) = pooled({"dated": [row]}, DOCS, PLAN.depths)
     assert (by_vector.cosine, by_vector.ranks) == (0.7, {"dated": 1})
-    (by_terms,) = pooled({"dated": [row]}, DOCS, PLAN.depths, compared=())
+    (by_terms,) = pooled({"dated": [replace(row, columns={})]}, DOCS, PLAN.depths)
     assert (by_terms.cosine, by_terms.values) == (None, {"dated": 0.7})
     dated = FurtherSearch("dated", HasFacet(("2021-03",)), limit=30)
     plan = replace(PLAN, further=[dated])
