@@ -9,23 +9,61 @@ import time
 from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
-from typing import Any, Final
+from typing import Any, Final, Literal
+
+from pydantic import Field
 
 from ability_search.config.schema import Settings
 from ability_search.errors import ChatUnavailable
 from ability_search.extensions.answers.citations import (
     Checker,
+    Sentence,
     cited_sentences,
     without_citations,
 )
-from ability_search.extensions.answers.questions import AskInput, AskResult, Sentence
 from ability_search.extensions.answers.settings import Answers
 from ability_search.ports import StreamingChat
+from ability_search.search.options import Collections
 from ability_search.search.response import Hit, QueryResult
 from ability_search.text.analyzer import analyzer_for
 from ability_search.text.languages import detect_language, stemmer_of
-from ability_search.wire import Result
+from ability_search.tools.inputs import QueryInput
+from ability_search.wire import NonBlank, Result
 from kadi_client import Connection
+
+
+class AskInput(QueryInput):
+    """Input of a question: options of search-query for its passages, and the language model."""
+
+    collection: Collections = Field(
+        "*",
+        description="A collection, a list of collections, or * for all of them.",
+        examples=["docs"],
+    )
+    query: NonBlank = Field(description="The question.", examples=["when do the backups run?"])
+    chat_model: str | None = Field(
+        None, min_length=1, max_length=256, description="Default: the configured language model."
+    )
+
+
+class AskResult(Result):
+    """The answer to a question."""
+
+    outcome: Literal["answered", "not_in_sources", "passages"] = Field(
+        description="passages: there is no answer, because no language model gave one."
+    )
+    answer: str | None = Field(
+        None, description="The sentences with support, each with its citations."
+    )
+    reason: str | None = Field(None, description="Why there is no answer.")
+    sentences: list[Sentence] = Field(description="All sentences of the language model.")
+    passages: list[Hit] = Field(description="The hits; the first one is passage 1.")
+    relevance: float | None = Field(None, description="As in search-query.")
+    warnings: list[str] | None = None
+    timings: dict[str, float] = Field(
+        description="Milliseconds of the search, until the first sentence, and in total."
+    )
+
 
 EVENTS: Final[Mapping[type[Result], str]] = {
     QueryResult: "passages",
@@ -213,15 +251,8 @@ async def open_answerer(
     """
     from ability_search.providers.model_servers import ModelServers
 
-    async def invoke(
-        tool: str,
-        tool_input: Mapping[str, Any],
-        *,
-        timeout: float = 30.0,
-        target_agent: str | None = None,
-    ) -> Any:
-        connection = await connect()
-        return await connection.invoke(tool, tool_input, timeout=timeout, target_agent=target_agent)
+    async def invoke(tool: str, tool_input: Mapping[str, Any], **options: Any) -> Any:
+        return await (await connect()).invoke(tool, tool_input, **options)
 
     async def providers(tool: str) -> frozenset[str]:
         return await (await connect()).providers(tool)

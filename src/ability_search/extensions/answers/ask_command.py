@@ -27,7 +27,8 @@ from ability_search.extensions.cli.search import place_of, print_hit
 from kadi_client import Connection
 
 if TYPE_CHECKING:
-    from ability_search.extensions.answers.questions import AskResult, Sentence
+    from ability_search.extensions.answers.answerer import AskResult
+    from ability_search.extensions.answers.citations import Sentence
 
 
 @command(app, "ask")
@@ -54,8 +55,7 @@ def ask(
         ability-search ask "when do the backups run?" -c docs
         ability-search ask "who approved the budget?" --filter '{"metadata.year": 2026}' --json
     """
-    from ability_search.extensions.answers.answerer import open_answerer
-    from ability_search.extensions.answers.questions import AskInput
+    from ability_search.extensions.answers.answerer import AskInput, open_answerer
 
     asked = AskInput(
         query=question,

@@ -12,8 +12,13 @@ from starlette.responses import Response, StreamingResponse
 
 from ability_search.config.schema import Settings
 from ability_search.edges.tool_calls import Caller
-from ability_search.extensions.answers.answerer import EVENTS, Answerer, open_answerer
-from ability_search.extensions.answers.questions import AskInput, AskResult
+from ability_search.extensions.answers.answerer import (
+    EVENTS,
+    Answerer,
+    AskInput,
+    AskResult,
+    open_answerer,
+)
 from ability_search.extensions.gateway import event_stream
 from ability_search.extensions.gateway.gateway import AddedRoutes
 from ability_search.extensions.gateway.openapi import Operation

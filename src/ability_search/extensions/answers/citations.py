@@ -8,11 +8,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncGenerator, AsyncIterable, Sequence
-from typing import Final
+from typing import Final, Literal
 
-from ability_search.extensions.answers.questions import Sentence, Support
+from pydantic import Field
+
 from ability_search.text.analyzer import Analyzer
 from ability_search.text.chunkers.boundaries import sentences
+from ability_search.wire import Result
+
+Support = Literal["full", "partial", "none"]
 
 WORDS: Final = 0.6
 """Minimum share of a sentence's words in its passages; measured in docs/ask.md."""
@@ -23,6 +27,18 @@ _NAME: Final = re.compile(r"(?<=[\w,;:)] )[A-Z][\w'-]*+|\b[A-Za-z]++\d[\w-]*+")
 _THOUGHT: Final = re.compile(r"\A\s*+<think>.*?</think>", re.DOTALL)
 _DIGITS: Final = re.compile(r"\d++")
 _ORPHAN: Final = re.compile(r"\s*+(?:\[\d{1,3}(?:\s?+[,;]\s?+\d{1,3})*+\]\s?+)++[.!?]?+\s*+")
+
+
+class Sentence(Result):
+    """A sentence of an answer, checked against the passages that it cites."""
+
+    text: str = Field(description="The sentence without its citations.")
+    citations: list[int] = Field(description="Numbers of its passages, from 1.")
+    support: Support = Field(
+        description="full: numbers, names and most words are in these passages; partial: too few"
+        " words are; none: no word, or a number or a name is not; the answer leaves it out."
+    )
+    missing: list[str] | None = Field(None, description="What is not in these passages.")
 
 
 class Checker:

@@ -37,12 +37,9 @@ class KindDerivation:
     """Derives the kinds of the documents of one call, as the recipe says."""
 
     def __init__(self, ports: IndexPorts, recipe: Recipe) -> None:
-        self._chat = ports.chat
+        self._ports = ports
         self._recipe = recipe
-        self._settings = ports.settings.kinds
         self._analyzer = analyzer_for(recipe.language)
-        self._count = ports.counter
-        self._label = ports.added.label
         self._missed: set[str] = set()
         self._reason = ""
 
@@ -138,12 +135,9 @@ class KindDerivation:
         return answers[0] if answers else []
 
     async def _answer(self, kind: str, text: str) -> list[Statement]:
-        answer = await self._chat.complete(
-            PROMPTS[kind],
-            text,
-            model=self._settings.model,
-            timeout=self._settings.timeout,
-            enough=ENOUGH[kind],
+        settings, enough = self._ports.settings.kinds, ENOUGH[kind]
+        answer = await self._ports.chat.complete(
+            PROMPTS[kind], text, model=settings.model, timeout=settings.timeout, enough=enough
         )
         return [each for each in read_answer(kind, answer) if not self._repeats(each.text)]
 
@@ -182,7 +176,7 @@ class KindDerivation:
             content_hash=prepared.content_hash,
             analyzer=self._analyzer,
             prefix=self._recipe.passage_prefix,
-            label=self._label,
+            label=self._ports.added.label,
         )
 
     def _passages(self, statements: Sequence[Statement]) -> Iterator[Passage]:
@@ -193,7 +187,7 @@ class KindDerivation:
                 statement.text,
                 strategy="paragraph",
                 max_tokens=self._recipe.chunk_size,
-                count=self._count,
+                count=self._ports.counter,
             ):
                 yield replace(
                     passage,

@@ -63,23 +63,21 @@ def collection_graph(
         if known is None or chunk.chunk_index < chunks[known].chunk_index:
             first[chunk.source] = place
     records = [record for record in sources if record.source in first]
-    tags, sessions = _groups(records, first)
-    links = _matrix(_links(records, first), len(chunks))
-    kinds = {
-        "link": _both_ways(links),
-        "tags": _both_ways(_matrix(_common(tags, TAGS), len(chunks))),
-        "session": _both_ways(_matrix(_common(sessions, SESSION), len(chunks))),
-        "order": _both_ways(_matrix(_order(chunks), len(chunks))),
-        "similarity": neighbour_graph(neighbours, least=SIMILAR),
+    count = len(chunks)
+    edges = {
+        "tags": _common(_groups(records, first, "tags"), TAGS),
+        "session": _common(_groups(records, first, "session"), SESSION),
+        "order": _order(chunks),
     }
-    others = sparse.csr_array((len(chunks), len(chunks)))
-    for name, graph in kinds.items():
-        if name != "link":
-            others = others + graph
+    others = {name: _both_ways(_matrix(each, count)) for name, each in edges.items()}
+    others["similarity"] = neighbour_graph(neighbours, least=SIMILAR)
+    rest = sum(others.values(), sparse.csr_array((count, count)))
+    links = _matrix(_links(records, first), count)
+    both = _both_ways(links)
     return CollectionGraph(
-        kinds=kinds,
-        undirected=sparse.csr_array(others + kinds["link"]),
-        directed=sparse.csr_array(others + links),
+        kinds={"link": both, **others},
+        undirected=sparse.csr_array(rest + both),
+        directed=sparse.csr_array(rest + links),
     )
 
 
@@ -107,19 +105,16 @@ def _links(records: Iterable[SourceRecord], first: Mapping[str, int]) -> Iterato
 
 
 def _groups(
-    records: Iterable[SourceRecord], first: Mapping[str, int]
-) -> tuple[list[list[int]], list[list[int]]]:
-    """Return the first chunks of the sources of each tag, and of each session."""
-    tags: defaultdict[str, list[int]] = defaultdict(list)
-    sessions: defaultdict[str, list[int]] = defaultdict(list)
+    records: Iterable[SourceRecord], first: Mapping[str, int], name: str
+) -> Iterable[Sequence[int]]:
+    """Return the first chunks of the sources with each value of a metadata field."""
+    groups: defaultdict[str, list[int]] = defaultdict(list)
     for record in records:
-        given = record.metadata.get("tags")
-        for tag in {given} if isinstance(given, str) else {*map(str, given or ())}:
-            tags[tag].append(first[record.source])
-        session = record.metadata.get("session")
-        if session is not None:
-            sessions[str(session)].append(first[record.source])
-    return [*tags.values()], [*sessions.values()]
+        given = record.metadata.get(name)
+        values = given if isinstance(given, list) else [given]
+        for value in {str(each) for each in values if each is not None}:
+            groups[value].append(first[record.source])
+    return groups.values()
 
 
 def _common(groups: Iterable[Sequence[int]], weight: float) -> Iterator[Edge]:

@@ -180,13 +180,11 @@ def _contradicting(
 
 def _pairs(neighbours: Nearest) -> set[Pair]:
     """Return the pairs of neighbours, the smaller place first."""
+    places, cosines = neighbours.places.tolist(), neighbours.cosines.tolist()
     found: dict[tuple[int, int], float] = {}
-    for place, (near, cosines) in enumerate(
-        zip(neighbours.places.tolist(), neighbours.cosines.tolist(), strict=True)
-    ):
-        for other, cosine in zip(near, cosines, strict=True):
-            if other >= 0 and cosine >= TOPIC:
-                found[min(place, other), max(place, other)] = round(min(cosine, 1.0), 4)
+    for place, rank in np.argwhere(neighbours.cosines >= TOPIC).tolist():
+        ends = place, places[place][rank]
+        found[min(ends), max(ends)] = round(min(cosines[place][rank], 1.0), 4)
     return {(one, other, cosine) for (one, other), cosine in found.items()}
 
 
@@ -198,38 +196,26 @@ def _duplicates(
     for place, each in enumerate(chunks):
         own[each.source].append(place)
     lengths = {source: sum(len(chunks[n].text) for n in own[source]) for source in own}
-    group = {source: source for source in own}
 
     def preference(source: str) -> tuple[int, int, str]:
         return -lengths[source], -chunks[own[source][0]].day, source
 
-    similar = dict.fromkeys(
-        frozenset((chunks[one].source, chunks[other].source))
-        for one, other, cosine in pairs
-        if cosine >= DUPLICATE
-    )
-    for both in similar:
-        kept, source = sorted(both, key=preference)
-        if _repeated(chunks, vectors, own[source], own[kept]) is not None:
-            group[_root(group, source)] = _root(group, kept)
-    members: defaultdict[str, list[str]] = defaultdict(list)
-    for source in own:
-        members[_root(group, source)].append(source)
+    similar: defaultdict[str, set[str]] = defaultdict(set)
+    for one, other, cosine in pairs:
+        if cosine >= DUPLICATE:
+            similar[chunks[one].source].add(chunks[other].source)
+            similar[chunks[other].source].add(chunks[one].source)
+    standing: set[str] = set()
     found = []
-    for sources in members.values():
-        kept, *others = sorted(sources, key=preference)
-        for source in others:
-            duplicate = _repeated(chunks, vectors, own[source], own[kept])
-            if duplicate is not None:
-                found.append(duplicate)
+    for source in sorted(own, key=preference):
+        preferred = sorted(similar[source] & standing, key=preference)
+        repeated = (_repeated(chunks, vectors, own[source], own[kept]) for kept in preferred)
+        duplicate = next((each for each in repeated if each is not None), None)
+        if duplicate is None:
+            standing.add(source)
+        else:
+            found.append(duplicate)
     return sorted(found, key=lambda each: (-each.cosine, each.source))
-
-
-def _root(group: dict[str, str], source: str) -> str:
-    while group[source] != source:
-        group[source] = group[group[source]]
-        source = group[source]
-    return source
 
 
 def _repeated(
@@ -315,7 +301,11 @@ def _links(
         for link in note.links
     }
     linked = {frozenset((each.source, each.kept)) for each in duplicates}
-    for link in (*_named_links(notes), *_contradiction_links(contradictions)):
+    contradicting = (
+        _link(each.source, each.other, CONTRADICTS, each.cosine, each.rule or each.judge)
+        for each in contradictions
+    )
+    for link in (*_named_links(notes), *contradicting):
         ends = (link.source, link.target), (link.target, link.source)
         if known.isdisjoint((*each, link.kind) for each in ends):
             known.add((link.source, link.target, link.kind))
@@ -339,12 +329,6 @@ def _named_links(notes: Notes) -> Iterator[NoteLink]:
             for target in value if isinstance(value, list) else [value]:
                 if target != note.source and isinstance(target, str) and target in notes:
                     yield _link(note.source, target, kind, 1.0, f"metadata.{name}")
-
-
-def _contradiction_links(contradictions: Sequence[ContradictingNotes]) -> Iterator[NoteLink]:
-    for each in contradictions:
-        reason = each.rule or each.judge
-        yield _link(each.source, each.other, CONTRADICTS, each.cosine, reason)
 
 
 def _link(source: str, target: str, kind: str, weight: float, reason: str) -> NoteLink:

@@ -97,16 +97,9 @@ async def read_chunks(
         if not page.items:
             break
         for row in page.items:
+            key, source, place = row["chunk_id"], row["source"], row["chunk_index"]
             title = row["breadcrumb"] or row["title"]
-            chunks.append(
-                NoteChunk(
-                    row["chunk_id"],
-                    row["source"],
-                    title,
-                    row["chunk_index"],
-                    row.get("content", ""),
-                )
-            )
+            chunks.append(NoteChunk(key, source, title, place, row.get("content", "")))
         parts.append(np.array([row["embedding"] for row in page.items], dtype=np.float32))
         await report_progress(report, collection, len(chunks), "reading")
     return chunks, np.concatenate(parts)

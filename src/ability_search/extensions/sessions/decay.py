@@ -156,19 +156,18 @@ class UseCounter:
         self._turn = asyncio.Lock()
         self._pending: set[asyncio.Task[None]] = set()
 
-    def count(
-        self, agent: str, shown: Sequence[str], marks: Mapping[str, bool] | None = None
-    ) -> None:
-        """Schedule one more count of each hit, by chunkId, shown to ``agent``.
-
-        ``marks`` records by chunkId whether hits were useful.
-        """
+    async def count(self, option: Decay, answer: Answer, _ports: Ports) -> None:
+        """Schedule one more count of each hit of an answer, and the marks of earlier hits."""
+        assert option.agent_id is not None
+        assert answer.result is not None
+        shown = [hit.chunk_id for hit in answer.result.results]
+        marks = dict.fromkeys(option.useful, True) | dict.fromkeys(option.not_useful, False)
         if not shown and not marks:
             return
         if len(self._pending) >= _PENDING:
             log.warning("use of %d hits not counted: too many writes pending", len(shown))
             return
-        task = asyncio.create_task(self._write(agent, shown, marks), name="count use")
+        task = asyncio.create_task(self._write(option.agent_id, shown, marks), name="count use")
         self._pending.add(task)
         task.add_done_callback(self._pending.discard)
 
@@ -183,12 +182,10 @@ class UseCounter:
         if late:
             log.warning("use of %d answers not counted: the worker is stopping", len(late))
 
-    async def _write(
-        self, agent: str, shown: Sequence[str], marks: Mapping[str, bool] | None
-    ) -> None:
+    async def _write(self, agent: str, shown: Sequence[str], marks: Mapping[str, bool]) -> None:
         try:
             async with self._turn:
-                changes = count_uses(agent, shown, marks or {}, now=self._now())
+                changes = count_uses(agent, shown, marks, now=self._now())
                 await write_uses(self._store, changes)
         except SearchError as exc:
             log.warning("use of %d hits not counted: %s", len(shown), exc)
@@ -196,13 +193,5 @@ class UseCounter:
 
 def use_count(ports: Ports) -> Stage:
     """Return the stage that counts the use of hits by the agent of a query."""
-    counter = UseCounter(ports.store, now=ports.now)
-
-    async def count(option: Decay, answer: Answer, _ports: Ports) -> None:
-        assert option.agent_id is not None
-        assert answer.result is not None
-        shown = [hit.chunk_id for hit in answer.result.results]
-        marks = dict.fromkeys(option.useful, True) | dict.fromkeys(option.not_useful, False)
-        counter.count(option.agent_id, shown, marks)
-
-    return Stage("use count", Phase.ANSWER, 20, count, option=_agent, close=counter.close, step="")
+    use = UseCounter(ports.store, now=ports.now)
+    return Stage("use count", Phase.ANSWER, 20, use.count, option=_agent, close=use.close, step="")

@@ -29,7 +29,6 @@ from ability_search.extensions.sessions.memory_tools import (
     SessionWrite,
     SessionWritten,
     Task,
-    TaskChange,
 )
 from ability_search.filters.operands import instants
 from ability_search.index.index_calls import Progress
@@ -94,7 +93,7 @@ class Sessions:
                 ScratchEntry(key=key, value=text, updated_at=changed) for key, text in texts
             ]
         if value.tasks:
-            written.tasks = await self._change_tasks(value, value.tasks)
+            written.tasks = await self._change_tasks(value)
         if new:
             turn = await self._count_up(value, _TURNS, len(new)) - len(new)
             documents = [
@@ -235,41 +234,38 @@ class Sessions:
             documents.append(Document("", "", message.content, about, format="text"))
         return documents
 
-    async def _change_tasks(self, value: SessionWrite, changes: Sequence[TaskChange]) -> list[Task]:
-        known = [each for each in changes if each.id is not None]
-        ids = [each.id or "" for each in known]
-        if len(set(ids)) < len(ids):
+    async def _change_tasks(self, value: SessionWrite) -> list[Task]:
+        known = [each.id for each in value.tasks if each.id is not None]
+        if len(set(known)) < len(known):
             raise InvalidInput("tasks", "name an id twice", hint="Send one change of each.")
-        if known:
-            required = Require(_selected(value, "task", ids), at_least=len(ids))
-            puts = [_put(value, "task", str(each.id), _given(each)) for each in known]
-            committed = await self._store.commit([required, *puts, _touched(value)])
-            if not committed.done:
-                await self._records(value, "task", ids)
-        added = [each for each in changes if each.id is None]
-        if added:
-            last = await self._count_up(value, _TASKS, len(added)) - len(added)
-            new = [str(last + n) for n in range(1, len(added) + 1)]
-            puts = [
-                _put(value, "task", key, {"status": "open", **_given(each)})
-                for key, each in zip(new, added, strict=True)
-            ]
-            await self._put(value, puts, MOST_TASKS)
-            ids += new
-        stored = {each.key[1]: each for each in await self._records(value, "task", ids)}
-        return [_task(stored[each]) for each in sorted(ids, key=int)]
+        new = len(value.tasks) - len(known)
+        last = await self._count_up(value, _TASKS, new) if new else 0
+        ids = iter(range(last - new + 1, last + 1))
+        puts = []
+        for each in value.tasks:
+            fields = each.model_dump(include={"content", "status"}, exclude_none=True)
+            if each.id is None:
+                fields = {"status": "open", **fields}
+            puts.append(_put(value, "task", each.id or str(next(ids)), fields))
+        await self._put(value, puts, MOST_TASKS, known)
+        written = await self._records(value, "task", [each.key[1] for each in puts])
+        return sorted(map(_task, written), key=lambda each: int(each.id))
 
-    async def _put(self, value: Scope, puts: Sequence[Put], most: int) -> int:
-        """Put records of one kind; return the time.
+    async def _put(
+        self, value: Scope, puts: Sequence[Put], most: int, known: Sequence[str] = ()
+    ) -> int:
+        """Put records of one kind, of which some are known; return the time.
 
         Raises:
+            NotFound: if a known one does not exist.
             TooLarge: if the session would have more than ``most`` of them.
         """
-        kind = puts[0].kind
-        every = Records(kind, of_agent(value.agent_id), prefix=(value.session_id,))
-        limit = Require(every, at_most=most)
-        committed = await self._store.commit([*puts, _touched(value), limit])
+        kind: SessionKind = "task" if puts[0].kind == "task" else "scratch"
+        required = [Require(_selected(value, kind, known), at_least=len(known))] if known else []
+        limit = Require(_selected(value, kind), at_most=most)
+        committed = await self._store.commit([*required, *puts, _touched(value), limit])
         if not committed.done:
+            await self._records(value, kind, known)
             what = "tasks" if kind == "task" else kind
             raise TooLarge(
                 f"{what}: at most {most} in a session",
@@ -324,10 +320,6 @@ def _put(value: Scope, kind: SessionKind, key: str, fields: Mapping[str, str]) -
 
 def _touched(value: Scope) -> Put:
     return Put(_SESSION, of_agent(value.agent_id), (value.session_id,), {}, merge=True)
-
-
-def _given(task: TaskChange) -> dict[str, str]:
-    return task.model_dump(include={"content", "status"}, exclude_none=True)
 
 
 def _source(session: str, turn: int) -> str:

@@ -14,8 +14,15 @@ from tests.ability_search.extensions.answers.chat_server import ChatServer, chat
 
 from ability_search.config.loader import load_settings
 from ability_search.errors import DatabaseUnavailable
-from ability_search.extensions.answers.answerer import REFUSAL, Answerer, Search, open_answerer
-from ability_search.extensions.answers.questions import AskInput, AskResult, Sentence
+from ability_search.extensions.answers.answerer import (
+    REFUSAL,
+    Answerer,
+    AskInput,
+    AskResult,
+    Search,
+    open_answerer,
+)
+from ability_search.extensions.answers.citations import Sentence
 from ability_search.search.response import Hit, QueryResult
 from kadi_client import Connection, NotConnected
 

@@ -14,8 +14,7 @@ from tests.ability_search.extensions.mcp.test_mcp_server import over_http, profi
 from tests.ability_search.flows.conftest import PATIENCE, Network
 from tests.ability_search.flows.playing import Talker, playing
 
-from ability_search.extensions.answers.answerer import open_answerer
-from ability_search.extensions.answers.questions import AskInput
+from ability_search.extensions.answers.answerer import AskInput, open_answerer
 from kadi_client import Connection, ToolError
 
 CallTool = Callable[..., Awaitable[Any]]

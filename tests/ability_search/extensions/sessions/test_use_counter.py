@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from ability_search.errors import StatementRefused
-from ability_search.extensions.sessions import decay
+from ability_search.extensions.sessions import Decay, decay
 from ability_search.extensions.sessions.decay import UseCounter
 from ability_search.store.arcadedb.record_sql import RecordSql
 
@@ -46,12 +47,19 @@ def counting(database: Fake) -> UseCounter:
     return UseCounter(RecordSql(database), now=lambda: 7)
 
 
+async def count(use: UseCounter, agent: str, shown: Sequence[str]) -> None:
+    hits = [SimpleNamespace(chunk_id=chunk_id) for chunk_id in shown]
+    answer: Any = SimpleNamespace(result=SimpleNamespace(results=hits))
+    nothing: Any = None
+    await use.count(Decay(agent_id=agent), answer, nothing)
+
+
 async def test_each_answer_is_one_statement() -> None:
     database = Fake()
     use = counting(database)
-    use.count("a", HITS)
-    use.count("b", HITS[:1])
-    use.count("b", [])
+    await count(use, "a", HITS)
+    await count(use, "b", HITS[:1])
+    await count(use, "b", [])
     await use.close()
     first, second = (rows_of(each) for each in database.written)
     assert [row["key"].split("\x1f") for row in first] == [["a", hit] for hit in HITS]
@@ -63,7 +71,7 @@ async def test_each_answer_is_one_statement() -> None:
 async def test_conflicting_counts_are_retried(reason: str) -> None:
     database = Fake(StatementRefused(reason, "x"), StatementRefused(reason, "x"))
     use = counting(database)
-    use.count("a", HITS)
+    await count(use, "a", HITS)
     await use.close()
     assert len(database.written) == 1
 
@@ -72,7 +80,7 @@ async def test_failed_count_is_logged_and_dropped(caplog: pytest.LogCaptureFixtu
     database = Fake(StatementRefused("other", "secret"))
     use = counting(database)
     with caplog.at_level(logging.WARNING):
-        use.count("agent", HITS)
+        await count(use, "agent", HITS)
         await use.close()
     assert database.written == []
     assert "2 hits" in caplog.text
@@ -87,7 +95,7 @@ async def test_counts_beyond_the_limits_are_dropped(
     database.gate.clear()
     use = counting(database)
     for _ in range(5):
-        use.count("a", HITS)
+        await count(use, "a", HITS)
     assert caplog.text.count("2 hits not counted: too many writes pending") == 2
     await use.close()
     assert "use of 3 answers not counted" in caplog.text
