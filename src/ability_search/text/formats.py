@@ -28,10 +28,9 @@ class Format:
     text: str | None = None
     """``(name, text, bounds) -> Extracted``: reads the decoded text of a file."""
     binary: str | None = None
-    """``(name, data, bounds) -> Extracted``: reads the bytes of a file, in place of ``text``."""
-    foreign: bool = False
-    """Whether it is read by libraries that may crash, hang or use unbounded memory; this is done in
-    a child process."""
+    """``(name, data, bounds) -> Extracted``: reads the bytes of a file, in place of ``text``.
+
+    It runs in a child process, because it may crash, hang or use unbounded memory."""
     recognizes: bool = False
     """Whether ``binary`` takes ``recognize``, which reads the text of an image."""
     holds: Literal["", "documents", "files"] = ""

@@ -18,7 +18,6 @@ from ability_search.text.chunkers.chunk_packing import (
     GLUE,
     PROSE,
     Packed,
-    Passages,
     Ruler,
     Unit,
     cut_unit,
@@ -53,12 +52,11 @@ def chunk_sections(
     blank lines before unindented lines, and its passages have its language. Every passage of a
     longer table begins with the table's header.
     """
-    passages = Passages(ruler)
     for block in blocks:
         if block.kind == "table_open" and not ruler.fits(block.start, block.end):
             _repeat_header(ruler, block)
     return [
-        passages.make(
+        ruler.passage(
             packed,
             breadcrumb=SEPARATOR.join(section.path),
             language=_language(fences, packed),
@@ -141,7 +139,6 @@ def chunk_fences(ruler: Ruler, blocks: Sequence[Block], fences: Sequence[Fence])
 def _by_fence(
     ruler: Ruler, sections: Iterable[Section], fences: Sequence[Fence]
 ) -> Iterator[Passage]:
-    passages = Passages(ruler)
     coming = iter((*fences, None))
     fence = next(coming)
     for section in sections:
@@ -154,16 +151,16 @@ def _by_fence(
                 prose = block if block.kind not in _NO_CONTEXT else prose
                 block = next(blocks, None)
             for packed in pack(ruler, _prose(ruler, at, fence.start)):
-                yield passages.make(packed, breadcrumb=breadcrumb)
+                yield ruler.passage(packed, breadcrumb=breadcrumb)
             context = _context(ruler, prose, at, fence.start) if prose else ""
             for packed in pack(ruler, [Unit(fence.start, fence.end, BLOCK, BY_BLANK_LINES)]):
-                yield passages.make(
+                yield ruler.passage(
                     packed, breadcrumb=breadcrumb, context=context, language=fence.language
                 )
             at = fence.end
             fence = next(coming)
         for packed in pack(ruler, _prose(ruler, at, end)):
-            yield passages.make(packed, breadcrumb=breadcrumb)
+            yield ruler.passage(packed, breadcrumb=breadcrumb)
 
 
 def _prose(ruler: Ruler, start: int, end: int) -> list[Unit]:

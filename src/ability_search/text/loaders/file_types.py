@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from ability_search.text.formats import named, table
 from ability_search.text.loaders.extracts import EMPTY, NOT_TEXT, Unreadable
 
-_LANGUAGES = {
+LANGUAGES = {
     ".c": "c",
     ".cc": "cpp",
     ".cjs": "javascript",
@@ -43,6 +43,7 @@ _LANGUAGES = {
     ".yaml": "yaml",
     ".yml": "yaml",
 }
+"""Programming languages by the suffixes of files."""
 _TEXTS = frozenset({"csv", "json", "markdown", "rst", "text"})
 _PDF = b"%PDF-"
 _ZIP = b"PK\x03\x04"
@@ -100,7 +101,7 @@ def format_of(name: str, data: bytes) -> str | None:
         Unreadable: if it is not text, or not of the type that its name says.
     """
     suffix = PurePath(name).suffix.lower()
-    by_name = table().by_suffix.get(suffix) or ("code" if suffix in _LANGUAGES else None)
+    by_name = table().by_suffix.get(suffix) or ("code" if suffix in LANGUAGES else None)
     found, what = _detect(data)
     if by_name in _CHECKED:
         if found != by_name:
@@ -130,7 +131,7 @@ def named_format(source: str) -> tuple[str | None, str | None]:
 
 def language_of(name: str) -> str | None:
     """Return the programming language of a file by its suffix; ``None`` if unknown."""
-    return _LANGUAGES.get(PurePath(name).suffix.lower())
+    return LANGUAGES.get(PurePath(name).suffix.lower())
 
 
 def _detect(data: bytes) -> tuple[str | None, str]:
