@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from operator import attrgetter
 
@@ -31,12 +30,8 @@ _CONTEXT_PART = 4
 _NO_CONTEXT = frozenset({"fence", "heading_open", "definition", "hr"})
 
 
-@dataclass(frozen=True, slots=True)
-class Section:
-    """A heading and the blocks below it, with the titles of its path, outermost first."""
-
-    path: tuple[str, ...]
-    blocks: tuple[Block, ...]
+Section = tuple[str, list[Block]]
+"""The path of a heading, and the heading with the blocks below it."""
 
 
 def chunk_sections(
@@ -58,11 +53,11 @@ def chunk_sections(
     return [
         ruler.passage(
             packed,
-            breadcrumb=SEPARATOR.join(section.path),
+            breadcrumb=breadcrumb,
             language=_language(fences, packed),
         )
-        for section in _sections(blocks)
-        for packed in pack(ruler, _units(ruler, section.blocks))
+        for breadcrumb, section in _sections(blocks)
+        for packed in pack(ruler, _units(ruler, section))
     ]
 
 
@@ -87,18 +82,18 @@ def _sections(blocks: Sequence[Block]) -> Iterator[Section]:
         if block.level:
             bare = bool(current) and all(each.level for each in current)
             if current and not (bare and block.level > current[-1].level):
-                yield Section(_titles(path), tuple(current))
-                current.clear()
+                yield _breadcrumb(path), current
+                current = []
             while path and path[-1][0] >= block.level:
                 path.pop()
             path.append((block.level, block.title))
         current.append(block)
     if current:
-        yield Section(_titles(path), tuple(current))
+        yield _breadcrumb(path), current
 
 
-def _titles(path: Sequence[tuple[int, str]]) -> tuple[str, ...]:
-    return tuple(title for _, title in path if title)
+def _breadcrumb(path: Sequence[tuple[int, str]]) -> str:
+    return SEPARATOR.join(title for _, title in path if title)
 
 
 def _units(ruler: Ruler, blocks: Sequence[Block]) -> Iterator[Unit]:
@@ -141,10 +136,9 @@ def _by_fence(
 ) -> Iterator[Passage]:
     coming = iter((*fences, None))
     fence = next(coming)
-    for section in sections:
-        breadcrumb = SEPARATOR.join(section.path)
-        at, end = section.blocks[0].start, section.blocks[-1].end
-        blocks = iter(section.blocks)
+    for breadcrumb, section in sections:
+        at, end = section[0].start, section[-1].end
+        blocks = iter(section)
         block, prose = next(blocks, None), None
         while fence is not None and fence.start < end:
             while block is not None and block.start < fence.start:
