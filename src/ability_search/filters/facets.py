@@ -87,15 +87,11 @@ def check_size(metadata: Mapping[str, Any]) -> None:
 def facet(path: tuple[str, ...], value: Scalar | tuple[Scalar, ...]) -> str:
     """Return the facet of a checked value (or of a whole list) under ``path``."""
     key = ".".join(part.translate(_KEY_ESCAPES) for part in path)
-    plain = f"{key}={_json(value)}"
+    plain = f"{key}={json.dumps(value, ensure_ascii=False, separators=(',', ':'))}"
     encoded = plain.encode()
     if len(encoded) <= _MAX_FACET_BYTES:
         return plain
     return "#" + hashlib.sha256(encoded).hexdigest()
-
-
-def _json(value: Scalar | tuple[Scalar, ...]) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def _walk(path: tuple[str, ...], value: object, depth: int) -> Iterator[str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache
-from importlib import import_module
+from pkgutil import resolve_name
 from typing import Any, Literal
 
 
@@ -109,6 +109,5 @@ def named(name: str | None) -> Format | None:
 @cache
 def function(name: str) -> Callable[..., Any]:
     """Return a function that is named as ``module:function``."""
-    module, _, attribute = name.partition(":")
-    found: Callable[..., Any] = getattr(import_module(module), attribute)
+    found: Callable[..., Any] = resolve_name(name)
     return found
