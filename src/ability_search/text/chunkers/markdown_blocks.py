@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import re
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, MutableMapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -217,7 +217,7 @@ class _Reading(StateBlock):
         return boundaries.trim_lines(self._text, start, end)
 
 
-def _plain(title: str, references: dict[str, Any]) -> str:
+def _plain(title: str, references: MutableMapping[str, Any]) -> str:
     if not _INLINE_MARK.search(title):
         return clipped(" ".join(title.split()))
     inline = _parser().parseInline(title, references)
