@@ -283,7 +283,7 @@ def test_the_gateway_has_no_route_of_an_extension_that_is_left_out(
 def test_a_stack_without_the_extension_of_the_gateway_has_none(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from ability_search.extensions.localstack.stack_commands import added_ports
+    from ability_search.extensions.localstack.stack_plan import added_ports
 
     assert added_ports(8070) == {"gateway": 8070}
     assert added_ports(None) == {}

@@ -21,7 +21,6 @@ from starlette.types import ASGIApp
 
 from ability_search.edges.tool_calls import report_of
 from ability_search.errors import NotFound, SearchError
-from ability_search.extensions.gateway.event_stream import Streams
 from ability_search.extensions.gateway.middleware import ASSETS, PAGE, Guard
 from ability_search.extensions.gateway.openapi import Operation
 from ability_search.extensions.gateway.operations import Handlers, operations
@@ -65,14 +64,11 @@ class AddedRoutes:
     """A context that is open while they are served."""
 
 
-def application(
-    handlers: Handlers, streams: Streams, *, host: str, added: Sequence[AddedRoutes]
-) -> ASGIApp:
+def application(handlers: Handlers, *, host: str, added: Sequence[AddedRoutes]) -> ASGIApp:
     """Return the application: all routes behind one guard.
 
     Args:
         handlers: The handlers of the operations.
-        streams: Application that serves /events.
         host: Address to listen on.
         added: Routes of extensions.
     """
@@ -85,7 +81,7 @@ def application(
             *(
                 Route(
                     each.path,
-                    _endpoint(each, states.get(each.name, handlers)) or streams,
+                    _endpoint(each, states.get(each.name, handlers)),
                     methods=[each.method],
                 )
                 for each in described
@@ -126,15 +122,11 @@ def _console() -> tuple[BaseRoute, ...]:
     return Route(PAGE, page), Mount(ASSETS, assets)
 
 
-def _endpoint(operation: Operation, state: Any) -> Endpoint | None:
-    handler = operation.handler
-    if handler is None:
-        return None
-
+def _endpoint(operation: Operation, state: Any) -> Endpoint:
     async def endpoint(request: Request) -> Response:
         if operation.parameters is not None:
             checked_query(request.query_params, *operation.query)
-        return await handler(state, request)
+        return await operation.handler(state, request)
 
     return _answering(endpoint)
 

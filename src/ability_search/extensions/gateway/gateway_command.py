@@ -110,8 +110,10 @@ async def open_gateway(
         stack.callback(reader.close)
         opened = [import_module(name).open_routes(settings, caller) for name in loaded().routes]
         added = [await stack.enter_async_context(each) for each in opened]
-        handlers = Handlers(caller, own, recorded, network, reader.read, settings.limits.values)
-        app = application(handlers, streams, host=host, added=added)
+        handlers = Handlers(
+            caller, own, recorded, network, streams, reader.read, settings.limits.values
+        )
+        app = application(handlers, host=host, added=added)
         url = await stack.enter_async_context(
             serve_http(app, host, port, token=token, prefix="gateway")
         )

@@ -38,7 +38,7 @@ class Operation:
         name: Unique name of the operation.
         summary: Title.
         description: Further text.
-        handler: Answers a request; ``None`` if the route is served by an ASGI application.
+        handler: Answers a request.
         body: Model of the JSON body; an operation with a body is a POST request, others are GET.
         parameters: JSON schemas of the parameters in the path and in the query string; ``None`` if
             the query string is ignored.
@@ -51,7 +51,7 @@ class Operation:
     name: str
     summary: str
     description: str = ""
-    handler: Handler | None
+    handler: Handler
     body: type[BaseModel] | None = None
     parameters: Mapping[str, Mapping[str, Any]] | None = None
     responses: Mapping[int, tuple[str, Content]]

@@ -73,6 +73,7 @@ class Handlers:
     settings: Gateway
     meter: PrometheusMeter
     network: Network
+    streams: event_stream.Streams
     read_file: ReadFile
     max_values: int
 
@@ -120,6 +121,15 @@ class Handlers:
     async def tools(self, _request: Request) -> Response:
         """GET /network."""
         return _json(network_tools(await self.network.tools()))
+
+    async def events(self, request: Request) -> Response:
+        """GET /events."""
+        if request.method == "HEAD":
+            return Response(headers=event_stream.HEADERS, media_type=event_stream.MEDIA_TYPE)
+        query = request.query_params
+        frames = self.streams.frames(query.get("jobId"), query.get("collection"))
+        # Before the response begins, so that a failure has its status.
+        return event_stream.streamed(await anext(frames), frames)
 
     async def numbers(self, _request: Request) -> Response:
         """GET /metrics."""
@@ -280,7 +290,7 @@ _OPERATIONS: tuple[Operation, ...] = (
         summary="Live progress of indexing",
         description="Events `progress` {jobId, collection, done, total, stage},"
         " `completed` {jobId, collection} and `failed` {jobId, collection, code, error}.",
-        handler=None,
+        handler=Handlers.events,
         parameters={
             "jobId": {
                 "type": "string",

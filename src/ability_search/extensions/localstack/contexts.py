@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import os
 import secrets
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -21,33 +21,45 @@ from ability_search.extensions.cli.app import app, command
 from ability_search.extensions.cli.component_run import Component, metered, prepare, serve, traced
 from ability_search.extensions.cli.lifecycle import run_until_stopped
 from ability_search.extensions.cli.parameters import SupervisedOption, WaitOption, port_option
-from ability_search.extensions.localstack.component_metrics import (
-    ModelObserver,
-    watch_broker,
-    watch_database,
-    watch_engine,
-    watch_models,
-)
 from ability_search.extensions.localstack.deployment import complete_settings
-from ability_search.extensions.localstack.served_models import models_config, setup_errors
-from ability_search.extensions.localstack.settings import Arcadedb, LocalBroker, Models
+from ability_search.extensions.localstack.settings import Arcadedb, LocalBroker
 from ability_search.network import component_key, part_connection
 from ability_search.ops.extras import (
     install_command,
     require_extra,
 )
 from ability_search.ops.locks import locked
+from ability_search.ops.metrics import metric_table
 from ability_search.ops.metrics.call_metrics import metered_tools
 from ability_search.ops.metrics.meter import UNMETERED, Meter
 from kadi_client import Identity, serve_stdio
 
 if TYPE_CHECKING:
+    from kadi_localnet.broker import Broker
     from kadi_localnet.database.backend import Backend
 
 _MIB = 1024 * 1024
 _STUCK = 70
 """Exit code of a database ability whose engine does not answer any more."""
 _TOKEN_BYTES = 32
+_BROKER_COUNTS: Mapping[metric_table.Metric, Mapping[tuple[str, ...], str]] = {
+    metric_table.BROKER_SESSIONS: {(): "sessions"},
+    metric_table.BROKER_TOOLS: {(): "tools"},
+    metric_table.BROKER_SUBSCRIPTIONS: {(): "subscriptions"},
+    metric_table.BROKER_CALLS_IN_FLIGHT: {(): "outstanding_calls"},
+    metric_table.BROKER_REFUSED: {(): "refused"},
+    metric_table.BROKER_OUTBOX_FRAMES: {(): "outbox_frames"},
+    metric_table.BROKER_OUTBOX_BYTES: {(): "outbox_bytes"},
+    metric_table.BROKER_MEMORY_BYTES: {(): "memory_bytes"},
+    metric_table.BROKER_EVENTS: {
+        ("published",): "events_published",
+        ("delivered",): "events_delivered",
+        ("dropped",): "events_dropped",
+    },
+    metric_table.BROKER_SESSIONS_ENDED: {("overflow",): "overflows", ("silent",): "silent"},
+}
+"""Metric -> its label values -> the broker's name of the count."""
+_FATES = ("completed", "failed", "timed_out", "cancelled", "provider_lost")
 
 
 @command(app, "backplane")
@@ -204,9 +216,28 @@ async def open_broker(
                 " SEARCH_LOCAL_BROKER_PORT; to use a broker that is already running there, add"
                 " --no-broker.",
             ) from exc
-        watch_broker(meter, broker)
+        _watch_broker(meter, broker)
         bound = int(broker.url.rpartition(":")[2].partition("/")[0])
         yield Component({"address": broker.url, "url": broker.url, "port": bound})
+
+
+def _watch_broker(meter: Meter, broker: Broker) -> None:
+    """Measure the counters of the broker."""
+
+    def read(names: Mapping[tuple[str, ...], str]) -> dict[tuple[str, ...], float]:
+        stats = broker.stats()
+        return {labels: stats[name] for labels, name in names.items()}
+
+    for metric, names in _BROKER_COUNTS.items():
+        meter.watch(metric, partial(read, names))
+    meter.watch(
+        metric_table.BROKER_CALLS,
+        lambda: {
+            (tool, fate): getattr(counts, fate)
+            for tool, counts in broker.calls_by_tool().items()
+            for fate in _FATES
+        },
+    )
 
 
 def _by_name(pairs: Sequence[str]) -> dict[str, set[str]]:
@@ -269,8 +300,17 @@ async def open_database(
         except DatabaseError as exc:
             raise ConfigurationError(str(exc)) from exc
         if start is not None:
-            watch_engine(meter, threads)
-        watch_database(meter, backend.counts)
+            from kadi_localnet.database.jvm import heap_bytes
+
+            meter.watch(metric_table.DATABASE_ENGINE_CALLS, lambda: {(): threads.calls})
+            meter.watch(metric_table.DATABASE_HEAP_USED, lambda: {(): heap_bytes()[0]})
+            meter.watch(metric_table.DATABASE_HEAP_MAX, lambda: {(): heap_bytes()[1]})
+        counts = backend.counts
+        meter.watch(
+            metric_table.DATABASE_STATEMENTS,
+            lambda: {("read",): counts.reads, ("write",): counts.writes},
+        )
+        meter.watch(metric_table.DATABASE_CONFLICTS, lambda: {(): counts.conflicts})
         # The worker makes all calls, so the turns of those it makes them for are those of threads.
         connection = part_connection(
             settings,
@@ -331,63 +371,6 @@ def _backend(settings: Settings) -> tuple[Backend, str]:
     return embedded, str(directory)
 
 
-@asynccontextmanager
-async def open_models(
-    settings: Settings,
-    meter: Meter = UNMETERED,
-    *,
-    host: str | None = None,
-    port: int | None = None,
-    wait: float,
-) -> AsyncIterator[Component]:
-    """Run the model manager: its tools on the network, and the same API over HTTP.
-
-    The default address of the API is that of the settings.
-
-    Raises:
-        ConfigurationError: if a model or a package it needs is missing.
-        KadiError: if the broker cannot be reached.
-    """
-    configuration = models_config(settings)
-    from ability_search.ops.http_access import guarded
-    from ability_search.ops.http_server import serve_http
-    from kadi_localnet import models
-
-    own = settings.of(Models)
-    host = own.http_host if host is None else host
-    port = own.http_port if port is None else port
-    token = own.http_token.get_secret_value() if own.http_token else None
-    async with AsyncExitStack() as stack:
-        hint = "Correct the settings model_*; `ability-search models list` shows the models."
-        with setup_errors(hint):
-            served = await stack.enter_async_context(
-                models.open_models(configuration, observer=ModelObserver(meter))
-            )
-        app = guarded(served.application(token=token), host)
-        url = await stack.enter_async_context(
-            serve_http(app, host, port, token=token, prefix="model_http")
-        )
-        watch_models(meter, served)
-        tools = metered_tools(served.tools, meter)
-        connection = part_connection(settings, "models", tools, connect_timeout=wait)
-        await stack.enter_async_context(connection)
-        about = {name: _about(served.describe(name)) for name in served.names}
-        details = {
-            "address": f"{url}/v1",
-            "port": int(url.rpartition(":")[2]),
-            "models": about,
-        }
-        yield Component(details, connection)
-
-
-def _about(model: Any) -> dict[str, Any]:
-    return {
-        "dimensions": model.dimensions,
-        "maxTokens": model.max_tokens,
-        "tokenizer": str(model.tokenizer) if model.tokenizer else None,
-    }
-
-
 @command(app, "worker")
 def worker(
     stdio: Annotated[
@@ -424,24 +407,20 @@ def worker(
         return
     serve(
         "worker",
-        partial(open_search, wait=wait, memory=memory),
+        partial(open_search, wait=wait),
         supervised=supervised,
-        complete=partial(complete_settings, wait=wait),
+        complete=partial(_complete, wait=wait, memory=memory),
     )
 
 
 async def _serve_stdio(settings: Settings, wait: float, *, memory: bool) -> None:
-    from ability_search.worker import LOGGED, in_memory, open_tools
+    from ability_search.worker import LOGGED, open_tools
 
-    settings = await complete_settings(settings, wait=wait)
-    if memory:
-        settings = in_memory(settings)
+    settings = await _complete(settings, wait=wait, memory=memory)
     with traced(settings, "worker"):
         async with (
-            metered(settings, "worker") as metering,
-            open_tools(
-                settings, base=Path.cwd(), connect_timeout=wait, meter=metering.meter
-            ) as opened,
+            metered(settings, "worker") as (meter, _),
+            open_tools(settings, base=Path.cwd(), connect_timeout=wait, meter=meter) as opened,
         ):
             await serve_stdio(
                 opened[1],
@@ -452,20 +431,24 @@ async def _serve_stdio(settings: Settings, wait: float, *, memory: bool) -> None
             )
 
 
+async def _complete(settings: Settings, *, wait: float, memory: bool) -> Settings:
+    """Return the settings of a worker; with ``memory`` they need no database."""
+    from ability_search.worker import in_memory
+
+    settings = await complete_settings(settings, wait=wait)
+    return in_memory(settings) if memory else settings
+
+
 @asynccontextmanager
-async def open_search(
-    settings: Settings, meter: Meter = UNMETERED, *, wait: float, memory: bool = False
-) -> AsyncIterator[Component]:
-    """Run a worker with its tools on the network; with ``memory`` it needs no database.
+async def open_search(settings: Settings, meter: Meter, *, wait: float) -> AsyncIterator[Component]:
+    """Run a worker with its tools on the network.
 
     Raises:
         ConfigurationError: if a required secret is missing.
         KadiError: if the broker cannot be reached.
     """
-    from ability_search.worker import in_memory, open_worker
+    from ability_search.worker import open_worker
 
-    if memory:
-        settings = in_memory(settings)
     async with open_worker(
         settings, base=Path.cwd(), connect_timeout=wait, meter=meter
     ) as connection:

@@ -34,7 +34,7 @@ def register_commands() -> Sequence[Command]:
         Command("broker", "ability_search.extensions.localstack.contexts", 320),
         Command("backplane", "ability_search.extensions.localstack.contexts", 330),
         Command("database", "ability_search.extensions.localstack.contexts", 340),
-        Command("models", "ability_search.extensions.localstack.model_commands", 350),
+        Command("models", "ability_search.extensions.localstack.served_models", 350),
     )
 
 

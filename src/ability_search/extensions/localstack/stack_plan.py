@@ -6,17 +6,23 @@ import os
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
+from typing import Annotated
+
+import typer
 
 from ability_search.config.schema import Settings
 from ability_search.errors import ConfigurationError
 from ability_search.extension import loaded
+from ability_search.extensions.cli import output
+from ability_search.extensions.cli.parameters import DataDirOption, port_option
 from ability_search.extensions.localstack.contexts import require_nats_server
 from ability_search.extensions.localstack.served_models import require_installed, served_names
 from ability_search.extensions.localstack.settings import LocalBroker, Models
-from ability_search.ops.extras import require_extra
+from ability_search.ops.extras import EXTRAS, install_command, missing_modules, require_extra
 
+_OWN = frozenset({"backplane", "broker", "database", "models", "worker"})
+"""The components that a stack starts by itself; those of other extensions are added."""
 _FURTHER = 100
 """Distance of the metrics ports of a backplane and of further brokers."""
 _METRICS_ORDER = ("broker", "database", "models", "gateway", "worker")
@@ -27,70 +33,128 @@ def kind_of(name: str) -> str:
     return name.partition("-")[0]
 
 
-@dataclass(kw_only=True)
+@dataclass(frozen=True, kw_only=True)
+class StackOptions:
+    """The options of `up` that choose the components of a stack and their ports."""
+
+    data_dir: DataDirOption = None
+    port: Annotated[
+        int | None,
+        port_option(
+            "--port",
+            "Port of the broker, several use the following ports; 0 for free ports."
+            "  [default: local_broker_port]",
+        ),
+    ] = None
+    models_port: Annotated[
+        int | None,
+        port_option(
+            "--models-port", "Port of the embeddings HTTP API.  [default: model_http_port]"
+        ),
+    ] = None
+    brokers: Annotated[
+        int,
+        typer.Option(min=1, max=16, help="Number of brokers, which are one network over NATS."),
+    ] = 1
+    workers: Annotated[int, typer.Option(min=0, max=64, help="Number of workers.")] = 1
+    no_broker: Annotated[
+        bool, typer.Option("--no-broker", help="Use the configured broker instead.")
+    ] = False
+    no_database: Annotated[
+        bool, typer.Option("--no-database", help="Use a database that is on the network.")
+    ] = False
+    memory: Annotated[
+        bool,
+        typer.Option("--memory", help="Keep everything in memory, without a database."),
+    ] = False
+    no_models: Annotated[
+        bool, typer.Option("--no-models", help="Use an embedder that is elsewhere.")
+    ] = False
+    gateway_port: Annotated[
+        int | None,
+        port_option(
+            "--gateway-port", "Port of the gateway (HTTP and MCP).  [default: gateway_port]"
+        ),
+    ] = None
+    no_gateway: Annotated[bool, typer.Option("--no-gateway", help="Do not start a gateway.")] = (
+        False
+    )
+    metrics_port: Annotated[
+        int | None,
+        port_option(
+            "--metrics-port",
+            "Port of the broker's metrics; the other components use the following ports."
+            " 0 for free ports.  [default: metrics_port, else 0]",
+        ),
+    ] = None
+
+
+@dataclass
 class Plan:
-    """The components of a stack, and their settings.
+    """The components of a stack.
+
+    Args:
+        settings: The settings.
+        options: What is chosen for this stack.
+        log_level: Minimum severity of log messages.
+        alone: Whether it has no components of other extensions, such as the gateway.
+        environ: Further settings of the components, as environment variables.
 
     Raises:
         ConfigurationError: if an extra or the weights that the components need are missing.
     """
 
     settings: Settings
-    data_dir: Path
+    options: StackOptions
     log_level: str
-    """Minimum severity of log messages."""
-    port: int | None = 0
-    """Port of the first broker, 0 for free ones; with ``None`` there is none, and the components
-    use that of the settings."""
-    models_port: int = 0
-    """Port of the embeddings API, 0 for a free one."""
-    metrics_port: int = 0
-    """Port of the broker's metrics, see :func:`metrics_port`; 0 for free ports."""
-    brokers: int = 1
-    """Number of brokers, which are one network."""
-    workers: int = 1
-    database: bool = True
-    models: bool = True
-    """Whether to start a model manager, if the settings use none that is elsewhere."""
-    added: Mapping[str, int] = field(default_factory=dict)
-    """Ports of the components of other extensions, such as the gateway, 0 for a free one."""
+    alone: bool = False
     environ: Mapping[str, str] = field(default_factory=dict)
-    """Further settings of the components, as environment variables."""
+    ports: dict[str, int | None] = field(init=False)
+    """Port of each component in the order of their list, 0 for a free one; ``None`` if it listens
+    on none. Without a broker they use that of the settings."""
+    model: str | None = field(init=False)
+    """Embedding model; ``None`` for the first one that the model manager serves."""
 
     def __post_init__(self) -> None:
-        self.data_dir = self.data_dir.absolute()
-        if self._needs_backplane:
+        options, settings = self.options, self.settings
+        database = not (options.no_database or options.memory)
+        models = not options.no_models and settings.embedding.transport == "broker"
+        first = settings.of(LocalBroker).port if options.port is None else options.port
+
+        def chosen(port: int | None, usual: int) -> int:
+            return port if port is not None else usual if first else 0
+
+        self.ports = {}
+        if options.brokers > 1 and settings.of(LocalBroker).backplane is None:
             require_extra("nats")
             require_nats_server()
-        require_installed(self.settings, database=self.database, models=self._serves_models)
+            self.ports["backplane"] = 0
+        require_installed(settings, database=database, models=models)
+        if not options.no_broker:
+            self.ports["broker"] = first
+            for number in range(2, options.brokers + 1):
+                self.ports[f"broker-{number}"] = first and first + number - 1
+        if database:
+            self.ports["database"] = None
+        if models:
+            self.ports["models"] = chosen(options.models_port, settings.of(Models).http_port)
+        self.ports |= dict.fromkeys(f"worker-{n}" for n in range(1, options.workers + 1))
+        if not self.alone:
+            gateway = chosen(options.gateway_port, added_address("gateway", settings)[1])
+            self.ports |= added_ports(None if options.no_gateway else gateway)
+        self.model = _chosen_model(settings) if models else settings.embedding.model
+        if options.memory:
+            self.environ = {**self.environ, "SEARCH_DATABASE_MEMORY": "true"}
 
     @property
-    def _needs_backplane(self) -> bool:
-        return self.brokers > 1 and self.settings.of(LocalBroker).backplane is None
+    def data_dir(self) -> Path:
+        """Directory of the data."""
+        return (self.options.data_dir or self.settings.files.data_dir).absolute()
 
-    @property
-    def _serves_models(self) -> bool:
-        return self.models and self.settings.embedding.transport == "broker"
-
-    @cached_property
-    def ports(self) -> Mapping[str, int | None]:
-        """The port of each component in the order of their list; ``None`` if it has none."""
-        ports: dict[str, int | None] = {"backplane": 0} if self._needs_backplane else {}
-        if (first := self.port) is not None:
-            ports["broker"] = first
-            ports |= {f"broker-{n}": first and first + n - 1 for n in range(2, self.brokers + 1)}
-        ports |= {"database": None} if self.database else {}
-        ports |= {"models": self.models_port} if self._serves_models else {}
-        ports |= dict.fromkeys(f"worker-{number}" for number in range(1, self.workers + 1))
-        return ports | dict(self.added)
-
-    @cached_property
-    def model(self) -> str | None:
-        """The embedding model; ``None`` for the first one that the model manager serves."""
-        model = self.settings.embedding.model
-        # The model of a file may be for another network.
-        own = os.environ.get("SEARCH_EMBEDDING_MODEL", "").strip() or not self._serves_models
-        return model if own or model in served_names(self.settings) else None
+    def metrics_port(self, name: str) -> int:
+        """Return the metrics port of a component, 0 for a free one, see :func:`metrics_port`."""
+        first = self.options.metrics_port
+        return metrics_port(name, (self.settings.metrics.port or 0) if first is None else first)
 
     def of(self, *kinds: str) -> list[str]:
         """Return the components of some kinds."""
@@ -103,6 +167,25 @@ class Plan:
         return (network,) if network and self.of("broker") else ()
 
 
+def added_ports(gateway_port: int | None) -> dict[str, int]:
+    """Return the ports of the components of other extensions; ``None`` for no gateway.
+
+    Warn of those that are not installed, so that the stack runs without them.
+    """
+    ports = {}
+    for name, each in loaded().components.items():
+        port = gateway_port if name == "gateway" else 0
+        if name in _OWN or port is None:
+            continue
+        missing = missing_modules(EXTRAS[each.extra]) if each.extra else ()
+        if each.extra and missing:
+            command = install_command(each.extra)
+            output.warn(f"no {name}: {', '.join(missing)} missing. Run: {command}")
+        else:
+            ports[name] = port
+    return ports
+
+
 def check_ports(plan: Plan) -> None:
     """Check that the ports of a plan are free.
 
@@ -113,7 +196,11 @@ def check_ports(plan: Plan) -> None:
     listening = {
         "broker": ("", "--port", settings.of(LocalBroker).host),
         "models": ("embeddings API", "--models-port", settings.of(Models).http_host),
-        **{name: ("", f"--{name}-port", added_address(name, settings)[0]) for name in plan.added},
+    }
+    listening |= {
+        name: ("", f"--{name}-port", added_address(name, settings)[0])
+        for name in plan.ports
+        if kind_of(name) not in _OWN
     }
     wanted = [
         (listening[kind][0] or name, *listening[kind][1:], port)
@@ -121,7 +208,7 @@ def check_ports(plan: Plan) -> None:
         if (kind := kind_of(name)) in listening
     ]
     for name in plan.ports:
-        port = metrics_port(name, plan.metrics_port)
+        port = plan.metrics_port(name)
         wanted.append((f"metrics of {name}", "--metrics-port", settings.metrics.host, port))
     problems = [
         f"{what}: port {port} on {host} cannot be used: {problem}; choose another with {option}"
@@ -131,6 +218,14 @@ def check_ports(plan: Plan) -> None:
     if problems:
         hint = "Stop the other program, or use --port 0 for free ports."
         raise ConfigurationError(*problems, hint=hint)
+
+
+def _chosen_model(settings: Settings) -> str | None:
+    """Return the model set in the environment, or that of config.yml if the stack serves it."""
+    model = settings.embedding.model
+    if os.environ.get("SEARCH_EMBEDDING_MODEL", "").strip():
+        return model
+    return model if model in served_names(settings) else None
 
 
 def added_address(name: str, settings: Settings) -> tuple[str, int]:

@@ -42,7 +42,11 @@ from ability_search.extensions.localstack.data_directory import (
     write_running,
 )
 from ability_search.extensions.localstack.settings import LocalBroker
-from ability_search.extensions.localstack.stack_plan import Plan, kind_of, metrics_port
+from ability_search.extensions.localstack.stack_plan import (
+    Plan,
+    StackOptions,
+    kind_of,
+)
 from ability_search.network import plain_connection
 from ability_search.tools.table import all_tools
 from kadi_client import Identity, KadiError, NotConnected
@@ -94,7 +98,7 @@ class Stack:
                 )
                 for child in sorted(self._children, key=lambda child: order.index(child.name))
             ),
-            memory="SEARCH_DATABASE_MEMORY" in self._plan.environ,
+            memory=self._plan.options.memory,
             environ=self._worker_environ,
         )
 
@@ -158,7 +162,7 @@ class Stack:
         if kind != "worker" or plan.of("broker"):
             environ["BROKER_NETWORKS"] = ",".join(self._networks(kind))
             environ |= self._access() | self._backplane if kind == "broker" else self._broker()
-        first_metrics_port = metrics_port(name, plan.metrics_port)
+        first_metrics_port = plan.metrics_port(name)
 
         def arguments(before: Mapping[str, Any]) -> Sequence[str]:
             own = () if port is None else ("--port", str(before.get("port", port)))
@@ -303,7 +307,8 @@ async def temporary_stack(
         ConfigurationError: if the stack cannot be started.
     """
     level = settings.logging.level if "SEARCH_LOG_LEVEL" in os.environ else "warning"
-    plan = Plan(settings=settings, data_dir=data_dir, log_level=level, environ=environ or {})
+    options = StackOptions(data_dir=data_dir, port=0, metrics_port=0)
+    plan = Plan(settings, options, log_level=level, alone=True, environ=environ or {})
     async with new_stack(plan) as stack:
         output.say(f"starting a stack in {plan.data_dir}")
         try:

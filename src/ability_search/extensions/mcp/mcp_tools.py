@@ -144,9 +144,7 @@ class Tools:
         result = lean_answer(
             asked.collection, answer.model_dump(mode="json", by_alias=True, exclude_none=True)
         )
-        return CallToolResult(
-            content=[TextContent(text=encode(result).decode())], structured_content=result
-        )
+        return _answered(encode(result))
 
     async def _answer(self, ctx: Context, row: ToolRow, arguments: dict[str, Any]) -> Any:
         if not (row.reports_progress and _wants_progress(ctx)):
