@@ -37,12 +37,7 @@ from ability_search.search.pipeline import QueryPipeline
 from ability_search.search.similar import OTHERS
 from ability_search.search.stage import Ports, Stage
 from ability_search.search.stages.context_expansion import CONTEXT_EXPANSION, CONTEXTS
-from ability_search.search.stages.cross_encoder import CROSS_ENCODER
-from ability_search.search.stages.diversity import DIVERSITY
-from ability_search.search.stages.field_rules import FIELD_RULES
-from ability_search.search.stages.full_text import FULL_TEXT_SCORES
 from ability_search.search.stages.limits import SCORE_FLOOR, SIGNAL_FLOOR, SOURCE_LIMIT
-from ability_search.search.stages.pseudo_relevance import PSEUDO_RELEVANCE
 from ability_search.search.stages.token_budget import TOKEN_BUDGET
 from ability_search.store.arcadedb.client import BrokerScripts
 from ability_search.store.arcadedb.store import ArcadeStore
@@ -73,16 +68,11 @@ several per call."""
 
 
 CORE_STAGES: tuple[Stage, ...] = (
-    PSEUDO_RELEVANCE,
     OTHERS,
-    FULL_TEXT_SCORES,
-    FIELD_RULES,
     SIGNAL_FLOOR,
     SCORE_FLOOR,
-    CROSS_ENCODER,
     SOURCE_LIMIT,
     CONTEXT_EXPANSION,
-    DIVERSITY,
     CONTEXTS,
     TOKEN_BUDGET,
 )

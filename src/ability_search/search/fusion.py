@@ -23,6 +23,8 @@ from ability_search.errors import InvalidInput
 from ability_search.search.candidates import Candidate, Candidates, adjust, best_first, put_behind
 from ability_search.search.wants import BM25, Retriever
 
+TAU: Final = 0.1
+"""Difference in score that makes a factor of e in the weight of a hit."""
 _UNAWARE: Final = 0.05
 """Agreement with words up to which a model tells nothing about the texts of a collection."""
 _AWARE: Final = 0.15

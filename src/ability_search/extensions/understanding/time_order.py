@@ -17,8 +17,8 @@ from ability_search.extensions.understanding.intent import Order
 from ability_search.extensions.understanding.periods import day_of
 from ability_search.extensions.understanding.time_closeness import periods_of, time_weight
 from ability_search.search.candidates import Candidate, Candidates, adjust
+from ability_search.search.fusion import TAU
 from ability_search.search.stage import scorer
-from ability_search.search.stages.pseudo_relevance import TAU
 from ability_search.search.wants import Wants
 
 LIKELY: Final = 0.5

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from ability_search.errors import InvalidInput
+from ability_search.extensions.reranking import RerankingOptions
 from ability_search.filters.parser import key_path
 from ability_search.search.candidates import Candidate, Candidates, blend
-from ability_search.search.options import QueryInput
 from ability_search.search.query import METADATA, Query, field_name, is_chunk_field
 from ability_search.search.stage import scorer
 from ability_search.search.wants import Product, Wants
@@ -30,7 +30,7 @@ class FullTextSearch(NamedTuple):
     language: str | None
 
 
-def full_text(asked: QueryInput) -> FullTextSearch | None:
+def full_text(asked: RerankingOptions) -> FullTextSearch | None:
     """Return the option of a request.
 
     Raises:

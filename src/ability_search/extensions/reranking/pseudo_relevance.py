@@ -9,23 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import replace
-from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
 from ability_search.documents import Floats
+from ability_search.extensions.reranking import Feedback, RerankingOptions
 from ability_search.search.candidates import Candidate, Candidates, Learned
-from ability_search.search.options import Feedback, QueryInput
+from ability_search.search.fusion import TAU
 from ability_search.search.query_vectors import moved_vector
 from ability_search.search.stage import Phase, Ports, Stage
 from ability_search.search.wants import OWN, SearchRequest, Wants
 from ability_search.text.bm25 import QueryTerms, inverse_document_frequency, joined
 from ability_search.text.term_ids import are_of_content
 from ability_search.text.term_statistics import TermStatistics
-
-TAU: Final = 0.1
-"""Difference in score that makes a factor of e in the weight of a hit."""
 
 
 def feedback_weights(scores: npt.ArrayLike) -> Floats:
@@ -153,7 +150,7 @@ def expanded(
     )
 
 
-def feedback(asked: QueryInput) -> Feedback | None:
+def feedback(asked: RerankingOptions) -> Feedback | None:
     """Return the option of a request; ``None`` if nothing is learned."""
     option = Feedback() if asked.prf is True else asked.prf or None
     return option if option is not None and option.weight > 0 else None

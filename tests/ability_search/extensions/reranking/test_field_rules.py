@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ability_search.search.stages.field_rules import boosts, equals, holds_text, places
+from ability_search.extensions.reranking.field_rules import boosts, equals, holds_text, places
 
 
 @pytest.mark.parametrize(

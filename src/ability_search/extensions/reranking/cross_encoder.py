@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ability_search.errors import RerankerUnavailable
+from ability_search.extensions.reranking import Reranker
 from ability_search.search.candidates import Answer, Candidate, adjust, put_behind
 from ability_search.search.hit_rows import read_rows
-from ability_search.search.options import Reranker
 from ability_search.search.stage import Phase, Ports, Stage
 from ability_search.search.wants import Wants
 from ability_search.store.records import ChunkText

@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 
 from ability_search.documents import instant
 from ability_search.errors import InvalidInput
+from ability_search.extensions.reranking import FieldRule, RerankingOptions
 from ability_search.filters.parser import key_path
 from ability_search.search.candidates import Candidate, Candidates, scale
-from ability_search.search.options import FieldRule, QueryInput
 from ability_search.search.query import METADATA, field_name, is_chunk_field
 from ability_search.search.stage import scorer
 from ability_search.search.wants import Wants
@@ -154,7 +154,7 @@ def _value(rule: Rule, row: Mapping[str, Any]) -> Any:
     return value
 
 
-def rules_of(asked: QueryInput) -> list[Rule] | None:
+def rules_of(asked: RerankingOptions) -> list[Rule] | None:
     """Return the rules of a request that have an effect.
 
     Raises:

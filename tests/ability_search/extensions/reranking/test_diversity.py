@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ability_search.search.stages.diversity import diversified, similarities
+from ability_search.extensions.reranking.diversity import diversified, similarities
 
 DIRECTIONS = {"a": (1.0, 0.0), "b": (0.0, 1.0), "c": (0.8, 0.6), "-a": (-1.0, 0.0), "0": (0.0, 0.0)}
 

@@ -1,0 +1,32 @@
+"""Plugin of reranking."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from ability_search.extension import hookimpl
+
+if TYPE_CHECKING:
+    from ability_search.search.options import QueryInput
+    from ability_search.search.stage import Stage
+
+
+@hookimpl
+def register_query_options() -> Sequence[type[QueryInput]]:
+    """Return the options of search-query."""
+    from ability_search.extensions.reranking import RerankingOptions
+
+    return (RerankingOptions,)
+
+
+@hookimpl
+def register_stages() -> Sequence[Stage]:
+    """Return the stages of a query."""
+    from ability_search.extensions.reranking.cross_encoder import CROSS_ENCODER
+    from ability_search.extensions.reranking.diversity import DIVERSITY
+    from ability_search.extensions.reranking.field_rules import FIELD_RULES
+    from ability_search.extensions.reranking.full_text import FULL_TEXT_SCORES
+    from ability_search.extensions.reranking.pseudo_relevance import PSEUDO_RELEVANCE
+
+    return (PSEUDO_RELEVANCE, FULL_TEXT_SCORES, FIELD_RULES, CROSS_ENCODER, DIVERSITY)
