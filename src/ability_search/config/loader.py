@@ -92,7 +92,8 @@ def load_settings(
     layer = files | vault.layer | given
     kinds = [kind for kind in all_settings().groups if kind is not Broker]
     groups: dict[type[Group], Any] = {kind: _group(kind, layer, problems) for kind in kinds}
-    entries = choose_brokers(agent, connections, _text(layer.get("url")))
+    url = layer["url"].value if "url" in layer else None
+    entries = choose_brokers(agent, connections, url if isinstance(url, str) else None)
     brokers = [_broker(entry, layer, problems) for entry in entries]
     if problems:
         lines = dict.fromkeys(problems)
@@ -286,10 +287,6 @@ def _found_addresses(first: BrokerEntry, found: Layer, given: Layer) -> dict[typ
         places[Broker] = first.where
     replaced = {keys[key] for key in given if key in keys}
     return {group: where for group, where in places.items() if group not in replaced}
-
-
-def _text(given: Given | None) -> str | None:
-    return given.value if given is not None and isinstance(given.value, str) else None
 
 
 def _group(kind: type[G], layer: Layer, problems: list[str], /, **further: object) -> G | None:

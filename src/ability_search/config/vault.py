@@ -24,7 +24,7 @@ import os
 import re
 import stat
 import tomllib
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping, MutableMapping
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +33,6 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 from pydantic import SecretStr
 from tomlkit.exceptions import TOMLKitError
-from tomlkit.items import Table
 
 from ability_search.config.config_files import FileKind, read_toml
 from ability_search.errors import ConfigurationError
@@ -278,31 +277,24 @@ def _with_secret(path: Path, vault: str, key: str, text: str) -> str:
     try:
         old = path.read_text(encoding="utf-8-sig") if path.exists() else ""
         document = tomlkit.parse(old)
-        if not _table(document, "vaults", vault):
-            _descend(document, "vaults", vault)["encryption"] = "chacha20-poly1305"
+        about = _descend(document, "vaults", vault)
+        if not about:
+            about["encryption"] = "chacha20-poly1305"
+        about.pop(key, None)
         _descend(document, "secrets", vault)[key] = text
-        stray = _descend(document, "vaults", vault)
-        if key in stray:
-            del stray[key]
         written = tomlkit.dumps(document)
         if tomllib.loads(written)["secrets"][vault][key] != text:
             raise ValueError(key)
         return written
-    except (TOMLKitError, TypeError, ValueError, KeyError) as exc:
+    except (TOMLKitError, AttributeError, TypeError, ValueError, KeyError) as exc:
         raise ConfigurationError(
             f"{path}: [secrets.{vault}] cannot be edited; nothing was written"
         ) from exc
 
 
-def _descend(document: tomlkit.TOMLDocument, part: str, vault: str) -> Table:
-    if part not in document:
-        document[part] = tomlkit.table(is_super_table=True)
-    outer = document[part]
-    if not isinstance(outer, Mapping):
-        raise TypeError(part)
-    if vault not in outer:
-        outer[vault] = tomlkit.table()  # type: ignore[index]
-    inner = outer[vault]
-    if not isinstance(inner, Mapping):
+def _descend(document: tomlkit.TOMLDocument, part: str, vault: str) -> MutableMapping[str, Any]:
+    inner = document.setdefault(part, tomlkit.table(is_super_table=True))
+    table = inner.setdefault(vault, tomlkit.table())
+    if not isinstance(table, MutableMapping):
         raise TypeError(vault)
-    return inner  # type: ignore[return-value]
+    return table

@@ -91,28 +91,21 @@ class FoldingHandler(logging.StreamHandler[TextIO]):
         """Write or count a record; the caller holds the handler's lock."""
         now = self._clock()
         self._write_counts(before=now - _FOLDED_SECONDS)
-        if record.levelno < logging.WARNING or self._is_first(record, now):
-            super().emit(record)
+        key = (record.name, record.levelno, str(record.msg))
+        counted = record.levelno >= logging.WARNING
+        if counted and (key in self._runs or len(self._runs) < _MOST_FOLDED):
+            run = self._runs.setdefault(key, _Run(now))
+            run.seen += 1
+            if run.seen > _REPEATED:
+                run.last = record
+                return
+        super().emit(record)
 
     def close(self) -> None:
         """Write the outstanding counts and close the handler."""
         with self.lock or nullcontext():
             self._write_counts()
         super().close()
-
-    def _is_first(self, record: logging.LogRecord, now: float) -> bool:
-        """Return whether a record is to be written; count it if not."""
-        key = (record.name, record.levelno, str(record.msg))
-        run = self._runs.get(key)
-        if run is None:
-            if len(self._runs) >= _MOST_FOLDED:
-                return True
-            run = self._runs[key] = _Run(now)
-        run.seen += 1
-        if run.seen <= _REPEATED:
-            return True
-        run.last = record
-        return False
 
     def _write_counts(self, *, before: float = math.inf) -> None:
         """End the runs that began before a time; write the counts of those with more messages."""
@@ -147,7 +140,7 @@ class PrettyFormatter(logging.Formatter):
     """Formats local time, severity, component, message and call id, then any traceback."""
 
     def __init__(self, component: str) -> None:
-        super().__init__(datefmt="%H:%M:%S")
+        super().__init__("%(asctime)s", "%H:%M:%S")
         self._component = component
 
     def formatMessage(self, record: logging.LogRecord) -> str:
@@ -156,10 +149,6 @@ class PrettyFormatter(logging.Formatter):
         call = _call_of(record)
         followed = f" [{call}]" if call else ""
         return f"{record.asctime} {severity:<5} {self._component}: {record.message}{followed}"
-
-    def usesTime(self) -> bool:
-        """Return ``True``."""
-        return True
 
 
 class JsonFormatter(logging.Formatter):
