@@ -64,7 +64,7 @@ class MessageReader:
         return found
 
     def _parse(self) -> Generator[None]:
-        """Read messages for ever; yields to wait for more of the stream, as what it calls does."""
+        """Read message after message; every yield waits for more of the stream."""
         while True:
             line = yield from self._line(self._max_bytes)
             if line is not None and _HEADER.match(line):

@@ -134,7 +134,7 @@ class _Call:
         self.deadline: float | None = None
         if invocation.timeout is not None:
             self.deadline = asyncio.get_running_loop().time() + invocation.timeout
-        self._caller = caller
+        self.caller = caller
 
     @property
     def request_id(self) -> str:
@@ -151,7 +151,7 @@ class _Call:
         return max(0.0, self.deadline - asyncio.get_running_loop().time())
 
     async def publish(self, channel: str, data: Any) -> None:
-        await self._caller.publish(channel, data)
+        await self.caller.publish(channel, data)
 
     async def succeed(self, result: Any, *, structured: bool) -> bool:
         """Send a result, or an error if that is not possible; return True if it was sent."""
@@ -159,29 +159,24 @@ class _Call:
         try:
             if self.origin.protocol == _MCP:
                 result = _call_result(result, structured=structured)
-            self._caller.respond(self.invocation.id, result)
+            self.caller.respond(self.invocation.id, result)
         except FrameTooLarge as exc:
             self.fail(f"the result of {tool} is too large: {exc}; ask for less at a time")
             return False
         except NOT_JSON as exc:
             self.fail(f"{tool} returned a value that is not JSON: {exc}")
             return False
-        await self._caller.drain()
+        await self.caller.drain()
         return True
 
     def fail(self, message: str, *, code: int = SERVER_ERROR) -> None:
         """Send an error."""
         if self.origin.protocol == _MCP:
+            content = [{"type": "text", "text": short_text(message)}]
             with suppress(FrameTooLarge):
-                return self._caller.respond(self.invocation.id, _call_error(short_text(message)))
-        return self._caller.fail(self.invocation.id, message, code=code)
-
-    def refuse(self, on_busy: OnBusy | None) -> None:
-        """Send the answer to a call for which there is no room."""
-        if on_busy is None:
-            self.fail("the provider is busy: too many calls are waiting")
-        else:
-            self._caller.respond(self.invocation.id, on_busy(self.invocation.tool))
+                result = {"content": content, "isError": True}
+                return self.caller.respond(self.invocation.id, result)
+        return self.caller.fail(self.invocation.id, message, code=code)
 
 
 class Provider:
@@ -296,7 +291,10 @@ class Provider:
 
     def _refuse(self, call: _Call) -> None:
         logger.warning("request %s refused: %d calls open", call.request_id, len(self))
-        call.refuse(self._on_busy)
+        if self._on_busy is None:
+            call.fail("the provider is busy: too many calls are waiting")
+        else:
+            call.caller.respond(call.invocation.id, self._on_busy(call.invocation.tool))
 
     def _forget(self, task: asyncio.Task[None]) -> None:
         # A cancelled task keeps the traceback of its error until that is asked for, and with it the
@@ -416,11 +414,6 @@ def _call_result(result: Any, *, structured: bool) -> Mapping[str, Any]:
     if structured and isinstance(value, Mapping) and not failed:
         shaped["structuredContent"] = result
     return shaped
-
-
-def _call_error(message: str) -> Mapping[str, Any]:
-    """Return a CallToolResult for a failed call."""
-    return {"content": [{"type": "text", "text": message}], "isError": True}
 
 
 def _is_call_result(value: Mapping[str, Any]) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
@@ -60,6 +60,12 @@ class Access:
         names = list(dict.fromkeys(asked)) or list(DEFAULT_NETWORKS)
         joined = tuple(name for name in names if self.may_join(name, agent_id))
         return joined, [name for name in names if name not in joined]
+
+
+def first_shared(places: Mapping[str, int], networks: Iterable[str]) -> str | None:
+    """Return the one of ``networks`` with the first of ``places``; ``None`` if none has one."""
+    shared = [network for network in networks if network in places]
+    return min(shared, key=places.__getitem__, default=None)
 
 
 def check_name(member: str, name: str, limits: Limits) -> None:

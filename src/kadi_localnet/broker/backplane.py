@@ -62,6 +62,7 @@ class Backplane:
         self._urls = split_addresses(url)
         if not self._urls or not {urlsplit(each).scheme for each in self._urls} <= _SCHEMES:
             raise ValueError("backplane: give an address such as nats://token@localhost:4222")
+        self._shown = ", ".join(map(without_credentials, self._urls))
 
     @asynccontextmanager
     async def join(self, broker: str, inbound: Inbound) -> AsyncIterator[Send]:
@@ -125,8 +126,7 @@ class Backplane:
                 await joined.wait()
         except (Error, NoServersError, OSError, TimeoutError) as exc:
             await _close(client)
-            shown = ", ".join(map(without_credentials, self._urls))
-            raise BackplaneLost(f"cannot reach NATS at {shown}: {exc}") from exc
+            raise BackplaneLost(f"cannot reach NATS at {self._shown}: {exc}") from exc
         try:
             yield send
         finally:

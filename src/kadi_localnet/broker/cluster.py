@@ -71,7 +71,6 @@ class _Broker:
         self.sent = 0
         self.received = 0
         self.begun = bytearray()
-        self.welcomed = False
 
     def send(self, body: wire.Body) -> None:
         """Queue a message that must not be dropped; see :attr:`Cluster.behind`."""
@@ -164,8 +163,6 @@ class Cluster:
         self._events = events
         self._id = ""
         self._brokers: dict[str, _Broker] = {}
-        self._named: set[str] = set()
-        """Brokers that others know."""
         self._controls: deque[tuple[str, bytes]] = deque()
         self._deadlines = deadlines
         self._next_beat = 0.0
@@ -195,12 +192,6 @@ class Cluster:
         """Number of messages that were ever queued for the brokers that are known."""
         return sum(outbox.queued for outbox in self.outboxes)
 
-    @property
-    def complete(self) -> bool:
-        """True if every broker that is known to another has introduced itself."""
-        ready = {each.id for each in self._brokers.values() if each.welcomed}
-        return bool(ready) and self._named <= ready | {self._id}
-
     # --- joining and leaving -------------------------------------------------------------------
 
     def join(self, id_: str, formerly: str, now: float) -> None:
@@ -219,7 +210,6 @@ class Cluster:
         for broker in list(self._brokers.values()):
             self._forget(broker, "the backplane is left")
         self._id = ""
-        self._named.clear()
         self._controls.clear()
         self._deadlines.discard((self._beat, None))
 
@@ -382,9 +372,7 @@ class Cluster:
 
     def _process(self, broker: _Broker, message: wire.Body, now: float) -> None:
         match message:
-            case wire.Welcome(known, offers):
-                self._named.update(known)
-                broker.welcomed = True
+            case wire.Welcome(offers):
                 for offer in offers:
                     self._apply(broker, offer)
             case wire.Announcement(number, offer):
@@ -440,7 +428,7 @@ class Cluster:
         offering = [session for session in self._sessions.values() if session.tools]
         for session in offering:
             session.announced = True
-        broker.send(wire.Welcome(list(self._brokers), list(map(_offer, offering))))
+        broker.send(wire.Welcome(list(map(_offer, offering))))
         log.info("broker %s has joined", id_)
         return broker
 
@@ -448,7 +436,6 @@ class Cluster:
         log.info("broker %s is gone: %s", broker.id, why)
         del self._brokers[broker.id]
         broker.outbox.clear()
-        self._named.discard(broker.id)
         self._deadlines.discard((self._miss, broker.id))
         for session in (*broker.sessions.values(), *broker.left.values()):
             self._calls.remove_provider(session)

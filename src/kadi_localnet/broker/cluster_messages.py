@@ -62,9 +62,8 @@ class Offer(_Message):
 
 
 class Welcome(_Message):
-    """The first numbered message: all sessions that offer tools, and the brokers known."""
+    """The first numbered message: all sessions that offer tools."""
 
-    known: list[str]
     offers: list[Offer]
 
 

@@ -7,12 +7,11 @@ from typing import Any
 
 from kadi_client.messages import NULL
 from kadi_client.topics import ANY_WORDS, ONE_WORD, Topics
-from kadi_localnet.broker.access import check_name
+from kadi_localnet.broker.access import check_name, first_shared
 from kadi_localnet.broker.cluster_messages import Event
 from kadi_localnet.broker.limits import Limits
 from kadi_localnet.broker.outbox import text_bytes
 from kadi_localnet.broker.params import Publication, Subscription, invalid
-from kadi_localnet.broker.registry import first_shared
 from kadi_localnet.broker.session import Refused, Session
 
 _PATTERN_BYTES = 768

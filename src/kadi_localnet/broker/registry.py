@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Any
 
 from kadi_client.messages import Raw, encode, present
-from kadi_localnet.broker.access import Access, check_name
+from kadi_localnet.broker.access import Access, check_name, first_shared
 from kadi_localnet.broker.limits import Limits
 from kadi_localnet.broker.params import Discovery, Register, ToolEntry, invalid
 from kadi_localnet.broker.session import Absent, Provider, Session
@@ -214,12 +214,6 @@ class Registry:
 def registered_bytes(params: Register, raw: bytes) -> int:
     """Return the bytes that a registration takes at most."""
     return len(raw) + _TOOL_BYTES * len(params.tools or ())
-
-
-def first_shared(places: Mapping[str, int], networks: Iterable[str]) -> str | None:
-    """Return the one of ``networks`` with the first of ``places``; ``None`` if none has one."""
-    shared = [network for network in networks if network in places]
-    return min(shared, key=places.__getitem__, default=None)
 
 
 def _places(networks: Sequence[str]) -> dict[str, int]:

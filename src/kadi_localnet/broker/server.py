@@ -39,10 +39,9 @@ DEFAULT_PORT = 8080
 _JOIN_SECONDS = 10.0
 """Time in which the server of the backplane must appear at the start."""
 _MEETING_SECONDS = 0.5
-"""Time in which the other brokers must introduce themselves at the start."""
+"""Time that the other brokers have to introduce themselves at the start."""
 _LONGEST_PAUSE = 2.0
 """Longest pause between two attempts to join the backplane, in seconds."""
-_POLL_SECONDS = 0.01
 _ALARM_SECONDS = 0.05
 """Interval at which memory is measured while there is an alarm."""
 _ID_BYTES = 6
@@ -253,10 +252,7 @@ class Broker:
             if exchange.done():
                 await exchange
             await joined
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_MEETING_SECONDS):
-                    while not self._router.cluster.complete:  # noqa: ASYNC110 - no event for it
-                        await asyncio.sleep(_POLL_SECONDS)
+            await asyncio.sleep(_MEETING_SECONDS)
             yield
         finally:
             self._stopping = True
