@@ -88,10 +88,6 @@ def test_many_small_statements_are_a_large_write() -> None:
         space(50).check([each] * 5)
 
 
-def test_without_a_reserve_nothing_is_checked() -> None:
-    assert DiskSpace(Path(), 0, free=lambda: 0).check([LARGE]) == 0
-
-
 async def rows(engine: EmbeddedDatabases) -> bytes:
     count = Statement("SELECT count(*) AS n FROM T")
     return bytes((await engine.read("d", count, timeout=SECONDS)).json)

@@ -47,7 +47,7 @@ class DiskSpace:
 
     Args:
         directory: Any directory of the file system.
-        reserve: Bytes to keep free; 0 disables the check.
+        reserve: Bytes to keep free.
         free: Returns the free bytes.
     """
 
@@ -67,8 +67,6 @@ class DiskSpace:
         Raises:
             DatabaseError: if there is not enough space for it.
         """
-        if not self._reserve:
-            return 0.0
         free = self._free()
         self._hold(free)
         if free >= 2 * self._reserve:
@@ -96,7 +94,7 @@ class DiskSpace:
 
     def _hold(self, free: int) -> None:
         """Create the file, once, if there is enough space."""
-        if self._held or not self._reserve or free < self._reserve:
+        if self._held or free < self._reserve:
             return
         size = min(FILE_SIZE, self._reserve // 8)
         with self._changing:

@@ -35,7 +35,7 @@ from kadi_localnet.database.backend import (
 )
 from kadi_localnet.database.bridge import wrap_classes
 from kadi_localnet.database.conversion import Parameters, ResultWriter
-from kadi_localnet.database.disk_space import RESERVE, DiskSpace
+from kadi_localnet.database.disk_space import DiskSpace
 from kadi_localnet.database.index_repair import open_repaired
 from kadi_localnet.database.index_use import dropped_types
 from kadi_localnet.database.statement_guard import confine, statement_guard
@@ -90,7 +90,6 @@ class EmbeddedDatabases(Backend):
         max_bytes: Maximum size of an answer as JSON.
         warm_up: Open existing databases and load their vector indexes in the background at the
             start, so that the first call does not wait for it.
-        disk_reserve: Bytes of the disk to keep free.
         stuck: Called from a thread if no call has ended for two minutes although one was stopped
             that long ago: the engine will not answer any more.
     """
@@ -108,12 +107,11 @@ class EmbeddedDatabases(Backend):
         max_rows: int = MAX_ROWS,
         max_bytes: int = MAX_BYTES,
         warm_up: bool = True,
-        disk_reserve: int = RESERVE,
         stuck: Callable[[], None] | None = None,
     ) -> None:
         super().__init__(concurrency=workers)
         self._directory = directory
-        self._space = DiskSpace(directory, disk_reserve)
+        self._space = DiskSpace(directory)
         self._heap_mb = heap_mb
         self._max_rows = max_rows
         self._max_bytes = max_bytes

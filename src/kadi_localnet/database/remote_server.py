@@ -79,12 +79,6 @@ class _Cluster(msgspec.Struct):
     ha: _Nodes = _Nodes()
 
 
-_answers = msgspec.json.Decoder(_Answer)
-_failures = msgspec.json.Decoder(_Failure)
-_names = msgspec.json.Decoder(_Names)
-_clusters = msgspec.json.Decoder(_Cluster)
-
-
 class _NotLeader(DatabaseError):
     """A statement that was not run, because only a leader that is followed can do so."""
 
@@ -248,7 +242,7 @@ class HttpDatabases(Backend):
 
     async def _names(self) -> list[str]:
         response = await self._send(_Request(path="/api/v1/databases", method="GET", again=True))
-        return _names.decode(response.content).result
+        return msgspec.json.decode(response.content, type=_Names).result
 
     async def _create(self, name: str) -> None:
         command = {"command": f"create database {name}"}
@@ -280,7 +274,7 @@ class HttpDatabases(Backend):
         if request.reads is not None and _COMMIT_INDEX in response.headers:
             self._consistent.add(request.reads)
         try:
-            answer = _answers.decode(response.content)
+            answer = msgspec.json.decode(response.content, type=_Answer)
         except msgspec.MsgspecError as exc:
             raise DatabaseError(f"the server's answer cannot be read: {exc}") from exc
         count = len(answer.result)
@@ -351,7 +345,7 @@ class HttpDatabases(Backend):
             async with asyncio.timeout(CONNECT_TIMEOUT):
                 request = _Request(path=_CLUSTER, method="GET", again=True)
                 response = await self._attempt(url, request, None)
-            return _clusters.decode(response.content).ha.leader
+            return msgspec.json.decode(response.content, type=_Cluster).ha.leader
         except (_Unreachable, TimeoutError):
             return None
         except msgspec.MsgspecError:
@@ -394,7 +388,7 @@ def _raise_for(response: httpx.Response) -> None:
     if response.is_success:
         return
     try:
-        failure = _failures.decode(response.content)
+        failure = msgspec.json.decode(response.content, type=_Failure)
     except msgspec.MsgspecError:
         failure = _Failure(error=f"HTTP {response.status_code}")
     kind = failure.exception.rpartition(".")[2]

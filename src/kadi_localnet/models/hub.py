@@ -136,17 +136,14 @@ def _download(
 
 
 def _verify(path: Path, item: Any) -> None:
-    size = path.stat().st_size
-    problem = None
-    if item.size is not None and size != item.size:
-        problem = f"{size} bytes instead of {item.size}"
-    elif item.lfs is not None:
-        with open(path, "rb") as file:
-            if hashlib.file_digest(file, "sha256").hexdigest() != item.lfs.sha256:
-                problem = "a wrong checksum"
-    if problem:
+    """Check what the library does not, which compares sizes only."""
+    if item.lfs is None:
+        return
+    with open(path, "rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    if digest != item.lfs.sha256:
         path.unlink()
-        raise ModelSetupError(f"{item.rfilename} arrived with {problem}; pull again")
+        raise ModelSetupError(f"{item.rfilename} arrived with a wrong checksum; pull again")
 
 
 def _progress_bar(path: str, before: int, total: int, progress: Progress) -> type[Any]:

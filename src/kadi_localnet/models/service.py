@@ -12,7 +12,7 @@ from typing import Any
 
 from starlette.applications import Starlette
 
-from kadi_client.tools import Call, Tool
+from kadi_client.tools import Tool
 from kadi_localnet.models import minilm, multilingual
 from kadi_localnet.models.config import NAME, ModelDirectory, ModelsConfig, default_cache_dir
 from kadi_localnet.models.directory import find_files, is_reranker
@@ -102,14 +102,14 @@ class Models:
             name="create-embedding",
             description="Convert texts to embedding vectors with one of the served models.",
             input_schema=EmbeddingRequest.model_json_schema(),
-            handler=self._create_embedding,
+            handler=lambda given, call: self.create_embedding(given, timeout=call.remaining),
             max_values=MAX_VALUES,
         )
         reranking = Tool(
             name="rerank",
             description="Rank texts by their relevance to a query.",
             input_schema=RerankRequest.model_json_schema(),
-            handler=self._rerank,
+            handler=lambda given, call: self.rerank(given, timeout=call.remaining),
             max_values=MAX_VALUES,
         )
         return (embedding,) * bool(self._embedders) + (reranking,) * bool(self._rerankers)
@@ -171,12 +171,6 @@ class Models:
             max_bytes=self._config.max_request_bytes,
             timeout=self._config.timeout,
         )
-
-    async def _create_embedding(self, tool_input: dict[str, Any], call: Call) -> dict[str, Any]:
-        return await self.create_embedding(tool_input, timeout=call.remaining)
-
-    async def _rerank(self, tool_input: dict[str, Any], call: Call) -> dict[str, Any]:
-        return await self.rerank(tool_input, timeout=call.remaining)
 
     def _seconds(self, timeout: float | None) -> float:
         return self._config.timeout if timeout is None else timeout
