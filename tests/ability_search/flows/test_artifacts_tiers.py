@@ -66,7 +66,10 @@ def vectors(directory: Path) -> dict[str, Any]:
     assert isinstance(manifest, ChunksManifest)
     artifact = Artifact(directory, manifest)
     artifact.check()
-    return {item.record.source: item.vectors for item in artifact.items()}
+    return {
+        item.record.source: [chunk.embedding for chunk in item.chunks]
+        for item in artifact.items("skills")
+    }
 
 
 async def nothing_is_left(network: Network) -> None:

@@ -59,7 +59,7 @@ class CheckedFile:
 
     def read(self, size: int) -> bytes:
         """Return exactly the next ``size`` bytes."""
-        data = self._file.read(size)
+        data = self._file.read(min(size, self.size))
         if len(data) < size:
             raise Damaged(self.name, "is truncated")
         self._hash.update(data)

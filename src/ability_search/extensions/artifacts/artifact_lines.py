@@ -52,7 +52,7 @@ _USUAL: Mapping[Any, Any] = {
     int | None: _Count | None,
     float | None: _Share | None,
 }
-"""What a field of one of these types is checked to be, unless it is listed below."""
+"""Types of lines for types of records, where a format names no other."""
 
 
 class LinkLine(TypedDict):
@@ -67,12 +67,12 @@ class LinkLine(TypedDict):
 class LineFormat(Generic[R]):
     """The lines of a file: JSON objects with the fields of a record, in camel case.
 
-    Fields without a value are left out, as is what does not belong to the record.
+    Fields without a value are omitted; properties that are no fields are ignored.
 
     Args:
         kind: The record, a dataclass.
-        narrow: What its fields are checked to be, where that is less than their type allows;
-            ``None`` for a field that the lines do not have.
+        narrow: Types of fields that allow less than those of the record; ``None`` for a field
+            that the lines do not have.
         names: Properties that are not named like their field.
     """
 

@@ -7,7 +7,7 @@ from array import array
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import blake2b, sha256
 from itertools import islice
 from pathlib import Path
@@ -16,7 +16,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from ability_search.collection import Collection
-from ability_search.documents import Vector, is_kind
+from ability_search.documents import is_kind
 from ability_search.extensions.artifacts.artifact_files import (
     CheckedFile,
     json_object,
@@ -33,6 +33,7 @@ from ability_search.extensions.artifacts.manifest import (
     ChunksManifest,
     Counts,
     Damaged,
+    Manifest,
     SkillsManifest,
     parsed_manifest,
     recorded_collection,
@@ -48,14 +49,10 @@ _UNIT = 1e-3
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """A source: its record, its chunks in order, and their vectors, shape (chunks, d).
-
-    The embedding of the chunks is not set.
-    """
+    """A source: its record, and its chunks in order."""
 
     record: SourceRecord
     chunks: list[ChunkRecord]
-    vectors: Vector
 
 
 class Importable(Protocol):
@@ -73,8 +70,8 @@ class Importable(Protocol):
         return
 
     @abstractmethod
-    def items(self) -> Iterator[Item]:
-        """Yield the sources, each checked as it is read."""
+    def items(self, name: str) -> Iterator[Item]:
+        """Yield the sources for a collection ``name``, each checked as it is read."""
 
     def usage(self) -> Iterator[Use] | None:
         """Return the recorded use of chunks by agents; ``None`` if there is none."""
@@ -102,12 +99,13 @@ class Artifact(Importable):
         Raises:
             Damaged: naming the file, the line where there is one, and what is wrong.
         """
-        every = (chunk.duplicate_of for item in self.items() for chunk in item.chunks)
+        name = self.collection.name
+        every = (chunk.duplicate_of for item in self.items(name) for chunk in item.chunks)
         targets = {each for each in every if each}
         if targets:
             standing = sum(
                 chunk.chunk_id in targets and not chunk.duplicate_of
-                for item in self.items()
+                for item in self.items(name)
                 for chunk in item.chunks
             )
             if standing != len(targets):
@@ -115,7 +113,7 @@ class Artifact(Importable):
         for _ in self.usage() or ():
             pass
 
-    def items(self) -> Iterator[Item]:
+    def items(self, name: str) -> Iterator[Item]:
         """Yield the sources in order, and check totals and hashes at the end; as :meth:`check`."""
         manifest = self.manifest
         counted: Counter[str] = Counter()
@@ -130,10 +128,10 @@ class Artifact(Importable):
                 source = SOURCE_LINES.decode(row, place)
                 digest = blake2b(source.source.encode(), digest_size=8).digest()
                 names.append(int.from_bytes(digest))
-                before = counted["chunks"]
-                own = self._chunks(source, lines)
+                embeddings = read_vectors(vectors, manifest, source.chunks, counted["chunks"])
+                own = self._chunks(name, source, lines, embeddings)
                 count_contents(counted, [source], own)
-                yield Item(source, own, self._vectors(vectors, len(own), before))
+                yield Item(source, own)
             if next(lines, None) is not None:
                 raise Damaged(chunks.name, "has more lines than the sources have chunks")
         if len(np.unique(np.asarray(names))) < len(names):
@@ -164,11 +162,15 @@ class Artifact(Importable):
         return opened(self.directory, name, self.manifest.digests[name])
 
     def _chunks(
-        self, source: SourceRecord, lines: Iterator[tuple[str, dict[str, Any]]]
+        self,
+        name: str,
+        source: SourceRecord,
+        lines: Iterator[tuple[str, dict[str, Any]]],
+        embeddings: Sequence[Sequence[float]],
     ) -> list[ChunkRecord]:
         file = self.manifest.chunks_file
         chunks = [
-            self._chunk(row, place, source, index)
+            self._chunk(row, place, source, index, collection=name, embedding=embeddings[index])
             for index, (place, row) in enumerate(islice(lines, source.chunks))
         ]
         if len(chunks) < source.chunks:
@@ -183,11 +185,11 @@ class Artifact(Importable):
         return chunks
 
     def _chunk(
-        self, row: dict[str, Any], place: str, source: SourceRecord, index: int
+        self, row: dict[str, Any], place: str, source: SourceRecord, index: int, **given: Any
     ) -> ChunkRecord:
-        of_kind, collection = is_kind(source.kind, source.of), self.collection.name
+        of_kind, own = is_kind(source.kind, source.of), f"{self.collection.name}:"
         parent = None if of_kind else source.of
-        chunk = CHUNK_LINES.decode(row, place, collection=collection, parent=parent)
+        chunk = CHUNK_LINES.decode(row, place, parent=parent, **given)
         if (chunk.source, chunk.chunk_index, chunk.total_chunks, chunk.of) != (
             source.source,
             index,
@@ -195,20 +197,24 @@ class Artifact(Importable):
             source.of if of_kind else None,
         ):
             raise Damaged(place, f"is not chunk {index} of {source.source!r}")
-        if chunk.chunk_id != f"{collection}:{source.source}:{index}":
+        if chunk.chunk_id != f"{own}{source.source}:{index}":
             raise Damaged(place, "has the wrong chunkId")
-        represented_by = chunk.duplicate_of
-        if represented_by is not None and not represented_by.startswith(f"{collection}:"):
+        if chunk.duplicate_of is not None and not chunk.duplicate_of.startswith(own):
             raise Damaged(place, "duplicateOf names a chunk of another collection")
         if row.get("text_hash") != text_hash(chunk):
             raise Damaged(place, "has a text_hash that does not match its text")
-        return chunk
+        if chunk.collection == self.collection.name:
+            return chunk
+        return replace(
+            chunk,
+            chunk_id=moved(chunk.chunk_id, chunk.collection),
+            duplicate_of=chunk.duplicate_of and moved(chunk.duplicate_of, chunk.collection),
+        )
 
-    def _vectors(self, file: CheckedFile, count: int, before: int) -> Vector:
-        dimensions = self.manifest.dim
-        data = file.read(count * dimensions * 4)
-        vectors = np.frombuffer(data, dtype="<f4").reshape(count, dimensions)
-        return unit_vectors(vectors, file.name, before, normalized=self.manifest.normalize)
+
+def moved(chunk_id: str, name: str) -> str:
+    """Return the chunkId of a chunk in a collection ``name``."""
+    return f"{name}:{chunk_id.partition(':')[2]}"
 
 
 def read_manifest(directory: Path) -> ChunksManifest | SkillsManifest:
@@ -227,29 +233,35 @@ def read_manifest(directory: Path) -> ChunksManifest | SkillsManifest:
     return parsed_manifest(json_object(data, MANIFEST))
 
 
-def unit_vectors(vectors: Vector, name: str, before: int, *, normalized: bool) -> Vector:
-    """Return vectors of unit length.
+def read_vectors(
+    file: CheckedFile, manifest: Manifest, count: int, before: int
+) -> list[list[float]]:
+    """Return the next ``count`` vectors of a file, with unit length.
 
     Args:
-        vectors: Shape (n, d).
-        name: Name of their file.
+        file: The file.
+        manifest: The manifest with the dimensions of the vectors.
+        count: Number of vectors.
         before: Number of vectors before these in the file.
-        normalized: Whether they have to be of unit length already.
 
     Raises:
         Damaged: if a vector is not finite, is zero, or should be normalized and is not.
     """
-    lengths = np.linalg.norm(vectors.astype(np.float64), axis=1)
+    data = file.read(count * manifest.dim * 4)
+    vectors = np.frombuffer(data, dtype="<f4").reshape(count, manifest.dim).astype(np.float64)
+    lengths = np.linalg.norm(vectors, axis=1)
     wrong = ~np.isfinite(lengths) | (lengths == 0)
-    if normalized:
+    if manifest.normalize:
         wrong |= np.abs(lengths - 1) > _UNIT
     if wrong.any():
         place = before + int(np.argmax(wrong))
-        rule = "finite and of unit length" if normalized else "finite and nonzero"
-        raise Damaged(name, f"vector {place + 1} is not {rule}")
-    if normalized:
-        return vectors
-    return np.asarray(vectors / lengths[:, None], dtype=np.float32)
+        rule = "finite and of unit length" if manifest.normalize else "finite and nonzero"
+        raise Damaged(file.name, f"vector {place + 1} is not {rule}")
+    if not manifest.normalize:
+        vectors = (vectors / lengths[:, None]).astype(np.float32).astype(np.float64)
+    # The same rounding as in preparation; it loses nothing.
+    rounded: list[list[float]] = np.round(vectors, 7).tolist()
+    return rounded
 
 
 def count_contents(

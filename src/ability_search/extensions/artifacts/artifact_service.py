@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-from collections.abc import AsyncIterator, Callable, Container, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Container, Sequence
 from contextlib import AbstractContextManager, aclosing, asynccontextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import TypeVar
 
 from ability_search.client.tool_client import (
     Target,
@@ -31,6 +32,7 @@ from ability_search.extensions.artifacts.manifest import (
     SkillsManifest,
 )
 from ability_search.extensions.artifacts.skill_indexes import SkillsArtifact, read_skills
+from ability_search.extensions.cli.clients import CLIENT_NAME, choose_target, client_settings
 from ability_search.extensions.cli.trees import Tree
 from ability_search.extensions.cli.upload import Outcome, read_documents
 from ability_search.filters.tree import Not
@@ -45,6 +47,8 @@ from ability_search.tools.calls import Services
 from ability_search.tools.responses import index_result
 from ability_search.worker import open_services, token_counter
 from kadi_client import Connection
+
+T = TypeVar("T")
 
 _PAGE = 1000
 """Sources read at a time."""
@@ -86,6 +90,21 @@ async def open_local_services(
     )
     async with open_services(settings, connection, base=Path.cwd()) as services:
         yield services, connection
+
+
+def with_services(broker: str | None, work: Callable[[Services, Connection], Awaitable[T]]) -> T:
+    """Run ``work`` with the services of a worker in this process and return its result.
+
+    ``broker`` is the value of the option of a command; raises as :func:`open_local_services`.
+    """
+    settings = client_settings()
+    target = choose_target(settings, broker)
+
+    async def run() -> T:
+        async with open_local_services(settings, target, name=CLIENT_NAME) as opened:
+            return await work(*opened)
+
+    return asyncio.run(run())
 
 
 class ArtifactService:

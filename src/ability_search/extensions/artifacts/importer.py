@@ -11,8 +11,6 @@ from hashlib import blake2b
 from itertools import islice
 from typing import TypeVar
 
-import numpy as np
-
 from ability_search.bounded_batches import batches
 from ability_search.collection import Collection, checked_model, checked_name
 from ability_search.errors import (
@@ -21,7 +19,7 @@ from ability_search.errors import (
     InvalidInput,
     SearchError,
 )
-from ability_search.extensions.artifacts.artifact_reader import Importable, Item
+from ability_search.extensions.artifacts.artifact_reader import Importable, Item, moved
 from ability_search.extensions.artifacts.manifest import Counts
 from ability_search.index.generations import Generations
 from ability_search.index.index_calls import Progress, Report
@@ -149,9 +147,8 @@ class Importer:
         else:
             collection = begun
         name, done = collection.public_name, 0
-        renamed = (_renamed(item, artifact.collection.name, name) for item in artifact.items())
         groups = batches(
-            renamed,
+            artifact.items(name),
             self._size,
             most=self._database.write_group_chunks,
             most_bytes=self._database.write_group_bytes,
@@ -226,8 +223,7 @@ class Importer:
             return
         await self._store.commit([Delete(uses_of(name))])
         renamed = (
-            replace(use, collection=name, chunk_id=_moved(use.chunk_id, use.collection, name))
-            for use in uses
+            replace(use, collection=name, chunk_id=moved(use.chunk_id, name)) for use in uses
         )
         while part := list(islice(renamed, _USES)):
             await self._store.commit(list(map(put_use, part)))
@@ -246,27 +242,6 @@ def holds(collection: Collection, counts: Counts) -> bool:
     """Return whether a collection has the counts of an artifact."""
     held = asdict(collection)
     return all(held[name] == count for name, count in counts.model_dump(exclude={"usage"}).items())
-
-
-def _renamed(item: Item, origin: str, name: str) -> Item:
-    """Return a source for another collection, with the embeddings in its chunks."""
-    # The same rounding as in preparation; it loses nothing.
-    vectors = np.round(item.vectors.astype(np.float64), 7).tolist()
-    chunks = [
-        replace(
-            chunk,
-            collection=name,
-            chunk_id=_moved(chunk.chunk_id, origin, name),
-            embedding=vector,
-            duplicate_of=chunk.duplicate_of and _moved(chunk.duplicate_of, origin, name),
-        )
-        for chunk, vector in zip(item.chunks, vectors, strict=True)
-    ]
-    return Item(item.record, chunks, item.vectors)
-
-
-def _moved(chunk_id: str, origin: str, name: str) -> str:
-    return f"{name}:{chunk_id.removeprefix(f'{origin}:')}"
 
 
 def _replacement(group: Sequence[Item]) -> Replacement:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
@@ -20,13 +20,13 @@ from msgspec import Meta
 
 from ability_search.collection import Collection
 from ability_search.config.schema import Settings
-from ability_search.documents import Document, Vector
+from ability_search.documents import Document
 from ability_search.extensions.artifacts.artifact_files import opened
 from ability_search.extensions.artifacts.artifact_reader import (
     Importable,
     Item,
     count_contents,
-    unit_vectors,
+    read_vectors,
 )
 from ability_search.extensions.artifacts.manifest import Counts, Damaged, SkillsManifest
 from ability_search.index.preparation import (
@@ -72,12 +72,14 @@ class SkillsArtifact(Importable):
     """The record of the collection that its skills become."""
     counts: Counts
     fingerprint: str
-    read: Sequence[Item]
+    skills: Sequence[Prepared]
     """The skills in the order of their paths."""
 
-    def items(self) -> Iterator[Item]:
+    def items(self, name: str) -> Iterator[Item]:
         """Yield the skills in the order of their paths."""
-        return iter(self.read)
+        collection = replace(self.collection, name=name)
+        for skill in self.skills:
+            yield _item(skill, collection)
 
 
 def read_skills(
@@ -105,7 +107,6 @@ def read_skills(
         for line, vector in zip(*_read(directory, manifest), strict=True)
     ]
     prepared.sort(key=lambda skill: skill.document.source)
-    now = time.time_ns() // 1_000_000
     collection = new_collection(
         NAME,
         model=manifest.model_id,
@@ -114,20 +115,21 @@ def read_skills(
         average_length=expected_length(prepared),
         k1=settings.ranking.bm25_k1,
         b=settings.ranking.bm25_b,
-        now=now,
+        now=time.time_ns() // 1_000_000,
     )
-    items = [_item(each, collection, now) for each in prepared]
     counted: Counter[str] = Counter(dict.fromkeys(Counts.model_fields, 0))
     digest = sha256()
-    for item in items:
+    for skill in prepared:
+        item = _item(skill, collection)
         count_contents(counted, [item.record], item.chunks)
         # These manifests have no hashes of their files.
-        digest.update(item.record.content_hash.encode())
-        digest.update(item.vectors.tobytes())
-    return SkillsArtifact(manifest, collection, Counts(**counted), digest.hexdigest(), items)
+        digest.update(repr((skill.content_hash, skill.vectors)).encode())
+    return SkillsArtifact(manifest, collection, Counts(**counted), digest.hexdigest(), prepared)
 
 
-def _read(directory: Path, manifest: SkillsManifest) -> tuple[list[SkillLine], Vector]:
+def _read(
+    directory: Path, manifest: SkillsManifest
+) -> tuple[Iterable[SkillLine], list[list[float]]]:
     lines: dict[str, SkillLine] = {}
     with (
         opened(directory, manifest.vector_file) as vectors,
@@ -141,15 +143,15 @@ def _read(directory: Path, manifest: SkillsManifest) -> tuple[list[SkillLine], V
             if skill.path in lines:
                 raise Damaged(place, "has the path of another skill")
             lines[skill.path] = skill
-        data = vectors.read(len(lines) * manifest.dim * 4)
-    table = np.frombuffer(data, dtype="<f4").reshape(len(lines), manifest.dim)
-    return [*lines.values()], unit_vectors(
-        table, manifest.vector_file, 0, normalized=manifest.normalize
-    )
+        return lines.values(), read_vectors(vectors, manifest, len(lines), 0)
 
 
 def _prepared(
-    line: SkillLine, vector: Vector, model: str, counter: TokenCounter, label: Sequence[Labelling]
+    line: SkillLine,
+    vector: Sequence[float],
+    model: str,
+    counter: TokenCounter,
+    label: Sequence[Labelling],
 ) -> Prepared:
     metadata: dict[str, Any] = {"id": line.id, "path": line.path}
     if line.keywords:
@@ -169,15 +171,15 @@ def _prepared(
         count=counter,
         label=label,
     )
-    prepared.vectors = [vector for _ in prepared.passages]
+    prepared.vectors = [np.array(vector) for _ in prepared.passages]
     return prepared
 
 
-def _item(prepared: Prepared, collection: Collection, now: int) -> Item:
+def _item(prepared: Prepared, collection: Collection) -> Item:
+    now = collection.created_at
     # The text that was embedded is unknown, so the key is that of no text of a model.
     chunks = [
-        replace(chunk, embedding=None, vector_key=vector_key("", chunk.chunk_id))
+        replace(chunk, vector_key=vector_key("", chunk.chunk_id))
         for chunk in chunk_records(prepared, collection, now=now)
     ]
-    vectors = np.array(prepared.vectors, dtype=np.float32)
-    return Item(source_record(prepared, now=now), chunks, vectors)
+    return Item(source_record(prepared, now=now), chunks)

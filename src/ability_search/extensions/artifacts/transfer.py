@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -13,7 +12,7 @@ import typer
 
 from ability_search.extensions.cli import output
 from ability_search.extensions.cli.app import FAILED, app, command
-from ability_search.extensions.cli.clients import CLIENT_NAME, choose_target, client_settings
+from ability_search.extensions.cli.clients import client_settings
 from ability_search.extensions.cli.parameters import (
     BrokerOption,
     CollectionArgument,
@@ -30,8 +29,6 @@ if TYPE_CHECKING:
     from ability_search.extensions.artifacts.artifact_service import ArtifactService
     from ability_search.extensions.artifacts.manifest import ChunksManifest, Counts, Manifest
     from ability_search.extensions.cli.upload import Outcome
-    from ability_search.tools.calls import Services
-    from kadi_client import Connection
 
 # Each command imports the modules that do the work, so that other commands start faster.
 
@@ -43,28 +40,14 @@ ReplaceOption = Annotated[
 ]
 
 
-def with_services(broker: str | None, work: Callable[[Services, Connection], Awaitable[T]]) -> T:
-    """Run ``work`` with the services of a worker in this process and return its result."""
-    from ability_search.extensions.artifacts.artifact_service import open_local_services
-
-    settings = client_settings()
-    target = choose_target(settings, broker)
-
-    async def run() -> T:
-        async with open_local_services(settings, target, name=CLIENT_NAME) as opened:
-            return await work(*opened)
-
-    return asyncio.run(run())
-
-
 def with_artifacts(
     broker: str | None,
     work: Callable[[ArtifactService], Awaitable[T]],
     *,
     hidden: bool,
 ) -> T:
-    """Run ``work`` on artifacts as :func:`with_services`; ``hidden`` hides the progress bars."""
-    from ability_search.extensions.artifacts.artifact_service import ArtifactService
+    """Run ``work`` on artifacts as :func:`.with_services`; ``hidden`` hides the progress bars."""
+    from ability_search.extensions.artifacts.artifact_service import ArtifactService, with_services
 
     progress = partial(report_bar, hidden=hidden)
     return with_services(

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from ability_search.bounded_batches import batches
+from ability_search.collection import Collection
 from ability_search.documents import Vector
 from ability_search.errors import DatabaseUnavailable
 from ability_search.extensions.artifacts.artifact_reader import Importable, Item
@@ -73,19 +74,19 @@ class LegacyArtifact(Importable):
             now=old.created_at or self._now,
         )
 
-    def items(self) -> Iterator[Item]:
+    def items(self, name: str) -> Iterator[Item]:
         """Yield the sources, each with all of its chunks; not in the thread of the event loop.
 
         Raises:
             DatabaseUnavailable: if the database did not answer, or rows were deleted.
             EmbeddingUnavailable: if chunks need a new embedding and the model did not answer.
         """
-        tokens = 0
+        tokens, collection = 0, replace(self.collection, name=name)
         sources = (rids for _, rids in self._survey.sources_of(self._old))
         for group in batches(sources, len, most=_ROWS, most_bytes=_ROWS):
             pieces = self._read([rid for rids in group for rid in rids])
             for rids in group:
-                item = self._item([pieces[rid] for rid in rids])
+                item = self._item([pieces[rid] for rid in rids], collection)
                 tokens += item.record.tokens
                 yield item
         self.counts = self.counts.model_copy(update={"tokens": tokens})
@@ -106,7 +107,7 @@ class LegacyArtifact(Importable):
     def _wait(self, work: Coroutine[Any, Any, T]) -> T:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
-    def _item(self, pieces: list[Piece]) -> Item:
+    def _item(self, pieces: list[Piece], collection: Collection) -> Item:
         tokens = [self._ports.counter.count(piece.content) for piece in pieces]
         vectors, refused = self._vectors(pieces)
         document, passages = assembled(pieces, tokens)
@@ -123,9 +124,9 @@ class LegacyArtifact(Importable):
         chunks = [
             # The line numbers are unknown.
             replace(chunk, start_line=None, end_line=None)
-            for chunk in chunk_records(prepared, self.collection, now=moment)
+            for chunk in chunk_records(prepared, collection, now=moment)
         ]
-        return Item(source_record(prepared, now=moment), chunks, vectors)
+        return Item(source_record(prepared, now=moment), chunks)
 
     def _vectors(self, pieces: Sequence[Piece]) -> tuple[Vector, set[int]]:
         """Return the embeddings, with new ones for unusable ones; shape (len(pieces), d).

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ability_search.extensions.artifacts.transfer import with_services
 from ability_search.extensions.cli import output
 from ability_search.extensions.cli.app import FAILED, app, command
 from ability_search.extensions.cli.parameters import (
@@ -113,6 +112,7 @@ def _with_migration(
     *,
     hidden: bool,
 ) -> tuple[Migration, Survey]:
+    from ability_search.extensions.artifacts.artifact_service import with_services
     from ability_search.extensions.migration.migration import Migration
 
     progress = partial(report_bar, hidden=hidden)

@@ -62,14 +62,15 @@ def read(directory: Path) -> SkillsArtifact:
 def test_each_skill_is_a_document_with_its_vector(tmp_path: Path) -> None:
     written(tmp_path, SKILLS, VECTORS)
     artifact = read(tmp_path)
-    first, second = artifact.items()
+    first, second = artifact.items("hub")
     assert first.record.source == "skills/db-advisor/SKILL.md"
     assert first.chunks[0].content == "db-advisor"
     assert first.chunks[0].metadata["keywords"] == ["slow", "index"]
-    assert first.vectors.tolist() == [[0, np.float32(0.6), np.float32(0.8)]]
+    assert first.chunks[0].chunk_id == "hub:skills/db-advisor/SKILL.md:0"
+    assert first.chunks[0].embedding == [0, 0.6, 0.8]
     assert second.chunks[0].title == "sql-explain"
     assert second.chunks[0].content == "Generate EXPLAIN plans for queries"
-    assert second.vectors.tolist() == [[1, 0, 0]]
+    assert second.chunks[0].embedding == [1, 0, 0]
     assert (artifact.counts.sources, artifact.counts.chunks) == (2, 2)
     assert artifact.manifest.revision == "3f2c1e"
     assert artifact.manifest.model_id == "openai:text-embedding-3-small"
@@ -80,8 +81,9 @@ def test_vectors_of_other_lengths_are_made_unit_vectors_where_the_manifest_allow
     tmp_path: Path,
 ) -> None:
     written(tmp_path, SKILLS, [[5, 0, 0], [0, 3, 4]], normalize=False)
-    items = list(read(tmp_path).items())
-    assert np.linalg.norm([item.vectors[0] for item in items], axis=1) == pytest.approx(1)
+    items = list(read(tmp_path).items("hub"))
+    vectors = [item.chunks[0].embedding or () for item in items]
+    assert np.linalg.norm(vectors, axis=1) == pytest.approx(1)
     written(tmp_path, SKILLS, [[5, 0, 0], [0, 3, 4]])
     with pytest.raises(Damaged, match="vector 1 is not finite and of unit length"):
         read(tmp_path)
@@ -108,10 +110,10 @@ def test_damages_are_named(
 def test_long_descriptions_stay_one_chunk(tmp_path: Path) -> None:
     description = "\n\n".join(f"Paragraph {n} of it." for n in range(500))
     written(tmp_path, [SKILLS[0] | {"description": description}], VECTORS[:1])
-    (item,) = read(tmp_path).items()
+    (item,) = read(tmp_path).items("hub")
     assert [chunk.content for chunk in item.chunks] == [description]
 
 
 def test_none_at_all(tmp_path: Path) -> None:
     written(tmp_path, [], [])
-    assert list(read(tmp_path).items()) == []
+    assert list(read(tmp_path).items("hub")) == []

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -128,3 +131,12 @@ def test_names_stay_where_they_can_and_never_collide() -> None:
     assert len(set(found.values())) == len(names)
     assert new_names(reversed(names), "") == found
     assert new_names(["docs"], "ts-") == {"docs": "ts-docs"}
+
+
+def test_the_command_is_there_without_those_of_artifacts() -> None:
+    environ = {**os.environ, "SEARCH_EXTENSIONS": "-artifacts"}
+    command = [sys.executable, "-m", "ability_search", "--help"]
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, check=True)
+    commands = {line.split()[0] for line in done.stdout.splitlines() if line.startswith("  ")}
+    assert "migrate" in commands
+    assert not {"build", "export", "import", "backup", "restore"} & commands
