@@ -28,6 +28,7 @@ from ability_search.filters.predicate import matches
 from ability_search.index.index_calls import Progress
 from ability_search.index.index_fields import IndexFields
 from ability_search.ports import Embedder
+from ability_search.providers.model_servers import ModelServers
 from ability_search.search.response import QueryResult
 from ability_search.store.memory import MemoryStore
 from ability_search.store.memory_tables import (
@@ -45,7 +46,7 @@ from ability_search.store.records import (
 from ability_search.store.values import Columns
 from ability_search.tools import requests
 from ability_search.tools.inputs import QueryInput
-from ability_search.worker import ModelServers, build_services
+from ability_search.worker import build_services
 from kadi_localnet.models import open_models
 
 HASHED = "hashed"

@@ -36,6 +36,7 @@ from typing import Any
 
 import numpy as np
 
+from ability_search.extensions.answers.settings import Answers
 from ability_search.extensions.evaluation.comparison import Difference, Values, paired
 from ability_search.extensions.evaluation.judged_sets import Dataset, JudgedQuery, read_dataset
 from ability_search.extensions.evaluation.measurement import per_query
@@ -233,7 +234,7 @@ async def measure_all(
             started, name = time.monotonic(), group_of(directory, sets)
             ask = asking(await indexed(dataset, settings, embedder), settings, embedder)
             strangers = strangers_to(name, queries)
-            floor = settings.answers.floor
+            floor = settings.of(Answers).floor
             own = await measured(dataset, ask, strangers, floor=floor, against=against)
             for arm, values in own.values.items():
                 results[name].values.setdefault(arm, []).extend(values)

@@ -60,6 +60,7 @@ def generated() -> dict[Path, str]:
 def options(methods: Sequence[ast.AsyncFunctionDef]) -> str:
     """Return the source of the options, not yet formatted."""
     parts = [OPTIONS_HEAD]
+    classes: dict[str, list[str]] = {}
     for method in methods:
         if method.args.kwarg is None:
             continue
@@ -71,11 +72,13 @@ def options(methods: Sequence[ast.AsyncFunctionDef]) -> str:
             for name, each in schema.items()
             if name not in own and name != "job_id"
         ]
-        name = ast.unparse(method.args.kwarg.annotation or ast.Name("")).removeprefix("Unpack[")
+        unpacked = ast.unparse(method.args.kwarg.annotation or ast.Name(""))
+        name = unpacked.removeprefix("Unpack[").rstrip("]")
+        base = next((each for each in classes if {*classes[each]} < {*fields}), "TypedDict")
+        classes[name] = fields
+        further = [each for each in fields if each not in classes.get(base, ())]
         doc = f'    """Further options of {tool.name}; see docs/tools.md."""'
-        parts.append(
-            "\n".join([f"class {name.rstrip(']')}(TypedDict, total=False):", doc, "", *fields])
-        )
+        parts.append("\n".join([f"class {name}({base}, total=False):", doc, "", *further]))
     return "\n\n".join(parts)
 
 

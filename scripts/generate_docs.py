@@ -12,13 +12,15 @@ import sys
 import textwrap
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, is_typeddict
+from typing import Any, Literal, get_args, get_origin, is_typeddict
 
+from annotated_types import Ge, Gt, Le, Lt
 from typer.main import get_command
 
 from ability_search import client, errors
 from ability_search.client import tool_options
-from ability_search.config.settings_table import settings_table
+from ability_search.config.setting_fields import KIB, MIB
+from ability_search.config.settings_table import Spec, all_settings
 from ability_search.extension import loaded
 from ability_search.extensions.cli.app import all_commands, argument_name
 from ability_search.ops.metrics.metric_table import COMPONENTS, METRICS, PROCESS, Metric
@@ -27,6 +29,10 @@ from ability_search.tools.table import TOOLS, all_tools
 ROOT = Path(__file__).resolve().parent.parent
 EXAMPLE = re.compile(r"^Example:\n(?P<code>(?:(?: {4}.*)?\n)*(?: {4}.*))$", re.MULTILINE)
 """The section of a docstring, cleaned, that holds an example."""
+_SETTINGS_HEADER = (
+    "| config.yml `search.` | environment | default | allowed | meaning |\n|---|---|---|---|---|"
+)
+_SIGNS = ((Ge, "≥", "ge"), (Gt, ">", "gt"), (Le, "≤", "le"), (Lt, "<", "lt"))
 _BOUNDS = (("minimum", "≥"), ("exclusiveMinimum", ">"), ("maximum", "≤"), ("exclusiveMaximum", "<"))
 
 
@@ -115,12 +121,72 @@ def _metric_row(metric: Metric) -> str:
     return f"| `{metric.name}` | {metric.kind} | {labels} | {parts} | {_cell(metric.about)} |"
 
 
+def settings_tables() -> str:
+    """A section for each group of settings, with a table of them in the order of declaration."""
+    parts = []
+    for group in all_settings().groups:
+        about = (group.__doc__ or "").splitlines()[0].rstrip(".")
+        rows = (_setting_row(each) for each in all_settings().specs if each.group is group)
+        parts.append("\n".join([f"## {about}", "", _SETTINGS_HEADER, *rows]))
+    return "\n\n".join(parts) + "\n"
+
+
+def _setting_row(spec: Spec) -> str:
+    environment = ", ".join(f"`{name}`" for name in spec.env)
+    about = spec.field.description or ""
+    cells = (_setting_home(spec), environment, _setting_default(spec), _setting_bounds(spec), about)
+    return "| " + " | ".join(map(_cell, cells)) + " |"
+
+
+def _setting_home(spec: Spec) -> str:
+    if spec.home is not None:
+        return spec.home
+    return "secret: vault `models`" if spec.kind == "secret" else f"`{spec.key}`"
+
+
+def _setting_default(spec: Spec) -> str:
+    if spec.default_text is not None:
+        return spec.default_text if " " in spec.default_text else f"`{spec.default_text}`"
+    value = spec.field.default
+    return "none" if value in (None, ()) else f"`{_quantity(spec, value)}`"
+
+
+def _quantity(spec: Spec, value: Any) -> str:
+    if spec.unit == "bytes":
+        return _size(value)
+    if isinstance(value, tuple):
+        return ", ".join(value)
+    return f"{value:g}" if isinstance(value, int | float) else str(value)
+
+
+def _size(value: int) -> str:
+    for size, name in ((1024 * MIB, " GiB"), (MIB, " MiB"), (KIB, " KiB")):
+        if value and value % size == 0:
+            return f"{value // size}{name}"
+    return str(value)
+
+
+def _setting_bounds(spec: Spec) -> str:
+    annotation = spec.field.annotation
+    if get_origin(annotation) is Literal:
+        return ", ".join(f"`{choice}`" for choice in get_args(annotation))
+    bounds = [
+        f"{sign} {_quantity(spec, getattr(constraint, name))}"
+        for constraint in spec.field.metadata
+        for kind, sign, name in _SIGNS
+        if isinstance(constraint, kind)
+    ]
+    text = ", ".join(bounds)
+    unit = "" if spec.unit == "bytes" else spec.unit
+    return f"{text} {unit}".strip()
+
+
 BLOCKS: dict[str, dict[str, Callable[[], str]]] = {
     "README.md": {"tools": tool_list},
     "docs/cli.md": {"commands": command_reference},
     "docs/metrics.md": {"metrics": metrics_table},
     "docs/python.md": {"client": client_reference},
-    "docs/settings.md": {"settings": settings_table},
+    "docs/settings.md": {"settings": settings_tables},
     "docs/tools.md": {"tools": tool_reference, "errors": error_codes},
 }
 

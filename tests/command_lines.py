@@ -11,7 +11,7 @@ from typing import Any
 from typer import TyperException
 from typer.main import get_command
 
-from ability_search.config.settings_table import BY_ENV
+from ability_search.config.settings_table import all_settings
 from ability_search.extensions.cli.app import DefaultGroup, all_commands
 
 PROGRAM = "ability-search"
@@ -76,4 +76,4 @@ def _call(words: list[str]) -> Iterator[list[str]]:
 
 def unknown_variables(text: str) -> set[str]:
     """Names of the environment that look like settings and are none."""
-    return set(_VARIABLE.findall(text)) - BY_ENV.keys() - _OF_MAKE
+    return set(_VARIABLE.findall(text)) - all_settings().by_env.keys() - _OF_MAKE

@@ -111,9 +111,8 @@ LAYERS = (
     {"network"},
     {"worker"},
     {"ops.figures"},
-    {"client", "sync"},
+    {"client"},
     {"edges"},
-    {"components"},
     {"__main__"},
 )
 """Parts of the core: each imports what stands above it, or beside it in its own group."""
@@ -260,14 +259,9 @@ def test_only_the_store_of_arcadedb_has_its_statements() -> None:
 
 def test_a_method_of_a_store_without_docstring_implements_a_port() -> None:
     """The docstring of such a method is that of the port."""
-    ports = (
-        tree_of(FILES["ability_search.store.port"]),
-        tree_of(FILES["ability_search.extensions.migration.migration"]),
-    )
     documented = {
         method.name
-        for tree in ports
-        for each in tree.body
+        for each in tree_of(FILES["ability_search.store.port"]).body
         if isinstance(each, ast.ClassDef) and "Protocol" in map(ast.unparse, each.bases)
         for method in each.body
         if isinstance(method, ast.FunctionDef | ast.AsyncFunctionDef) and ast.get_docstring(method)
@@ -319,8 +313,7 @@ def test_nothing_is_imported_relatively() -> None:
 def test_a_component_without_vectors_loads_no_numpy() -> None:
     """A broker stays small: numpy alone is 11 MB."""
     program = (
-        "import sys, ability_search.extensions.localstack.services;"
-        "import ability_search.extensions.localstack.contexts;"
+        "import sys, ability_search.extensions.localstack.contexts;"
         " sys.exit('numpy' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", program], check=False, timeout=60).returncode == 0

@@ -13,7 +13,7 @@ import pytest
 from tests.command_lines import calls, problem, unknown_variables
 from tests.snippets.blocks import blocks
 
-from ability_search.config.settings_table import BY_ENV, BY_KEY
+from ability_search.config.settings_table import all_settings
 from ability_search.extension import Extensions, Hooks
 from ability_search.tools.table import TOOLS, all_tools
 
@@ -74,7 +74,22 @@ def test_every_tool_and_every_setting_is_documented() -> None:
     assert all(f"`{row.name}`" in readme for row in TOOLS)
     assert all(f"### {row.name}\n" in tools for row in all_tools())
     settings = (ROOT / "docs" / "settings.md").read_text(encoding="utf-8")
-    assert all(f"`{variable}`" in settings for variable in BY_ENV)
+    assert all(f"`{variable}`" in settings for variable in all_settings().by_env)
+
+
+def test_the_table_has_every_setting_once(generator: ModuleType) -> None:
+    table = generator.settings_tables()
+    rows = [line for line in table.splitlines() if line.startswith("| ")]
+    rows = [row for row in rows if not row.startswith("| config.yml `search.`")]
+    assert len(rows) == len(all_settings().specs)
+    for spec in all_settings().specs:
+        (row,) = (row for row in rows if f"`{spec.env[0]}`" in row)
+        has_key = spec.home is None and spec.kind != "secret"
+        assert row.startswith(f"| `{spec.key}` |") == has_key
+        assert (spec.field.description or "") in row
+        assert len(re.split(r"(?<!\\)\|", row)) == 7
+    assert "| `chunk_size` | `SEARCH_CHUNK_SIZE` | `500` | ≥ 16, ≤ 8192 tokens |" in table
+    assert "| `max_batch_bytes` | `SEARCH_MAX_BATCH_BYTES` | `24 MiB` | ≥ 1 KiB, ≤ 1 GiB |" in table
 
 
 def test_every_extension_is_listed_with_what_it_needs() -> None:
@@ -128,7 +143,7 @@ def test_every_variable_and_key_is_a_setting(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     assert unknown_variables(text) == set()
     limits = {word for word in INLINE.findall(text) if re.fullmatch(r"max_[a-z_]+", word)}
-    assert limits <= BY_KEY.keys()
+    assert limits <= all_settings().by_key.keys()
 
 
 @pytest.mark.parametrize("page", PAGES, ids=relative)

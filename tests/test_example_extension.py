@@ -47,7 +47,9 @@ async def test_its_format_its_option_and_its_command_work(tmp_path: Path, instal
     machine = Machine(tmp_path, {"PYTHONPATH": str(installed)})
     listed = {each["name"]: each for each in (await machine.run("extensions", "--json")).json}
     assert listed["helpdesk"]["origin"] == "ability-search-helpdesk 0.1.0"
-    assert set(listed["helpdesk"]["adds"]) == {"commands", "formats", "query_options", "stages"}
+    assert set(listed["helpdesk"]["adds"]) == {
+        *("commands", "formats", "query_options", "settings", "stages")
+    }
     async with asyncio.timeout(200), machine.up("--memory"):
         indexed = (await machine.run("index", ".", "-c", "calls", "--json")).json
         assert (indexed["added"], indexed["skipped"]) == (3, [])
@@ -62,6 +64,10 @@ async def test_its_format_its_option_and_its_command_work(tmp_path: Path, instal
         assert preferred["results"][0]["explain"]["pinned"]["pinned"] is True
         pinned = await machine.run("pinned", "calls", "password")
         assert (pinned.code, pinned.out) == (0, "work/profile.md  Profile\n")
+        (work / "config.yml").write_text("search: {helpdesk_listed: 0}")
+        refused = await machine.run("pinned", "calls", "password")
+        assert (refused.code, refused.out) == (1, "")
+        assert "search.helpdesk_listed: " in refused.err
 
 
 async def test_it_can_be_left_out(tmp_path: Path, installed: Path) -> None:
@@ -71,3 +77,5 @@ async def test_it_can_be_left_out(tmp_path: Path, installed: Path) -> None:
     names = {each["name"] for each in (await machine.run("extensions", "--json")).json}
     assert "helpdesk" not in names
     assert (await machine.run("pinned", "calls", "password")).code == 2
+    (tmp_path / "work" / "config.yml").write_text("search: {helpdesk_listed: 5}")
+    assert (await machine.run("status")).code == 3

@@ -9,35 +9,29 @@ process loads it: it names modules, which are imported when they are needed.
 
 from __future__ import annotations
 
-import pkgutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from importlib import import_module
-from importlib.metadata import EntryPoint, entry_points
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import pluggy
 
+from ability_search.config.plugins import ENTRY_POINTS, SETTING, installed_plugins
 from ability_search.errors import ConfigurationError
 from ability_search.text.formats import Format, FormatTable
 
 if TYPE_CHECKING:
+    from ability_search.config.schema import Settings
+    from ability_search.config.setting_fields import Group
     from ability_search.index.index_ports import AddedSteps
     from ability_search.search.options import QueryInput
     from ability_search.search.stage import Stage, StageFactory
     from ability_search.tools.calls import Handler, Services
     from ability_search.tools.tool_row import ToolRow
 
-GROUP: Final = "ability_search"
-"""The group of entry points, and the project name of the hooks."""
-SETTING: Final = "SEARCH_EXTENSIONS"
-_HOME: Final = "ability_search.extensions"
-_BUILT_IN: Final = "built in"
-
-hookspec = pluggy.HookspecMarker(GROUP)
-hookimpl = pluggy.HookimplMarker(GROUP)
+hookspec = pluggy.HookspecMarker(ENTRY_POINTS)
+hookimpl = pluggy.HookimplMarker(ENTRY_POINTS)
 """Marks a function of a plugin as one of :class:`Hooks`."""
 
 
@@ -62,20 +56,20 @@ class StackComponent:
     """Components are listed in ascending order of it, and stopped in descending order."""
     command: tuple[str, ...]
     """Arguments of ability-search that run it; with ``--supervised`` it reports to its parent."""
-    groups: frozenset[str]
+    groups: Collection[type[Group]]
     """Groups of settings whose secrets it uses."""
     tools: Sequence[str] = ()
     """Tools that the broker lists when it is ready."""
     extra: str | None = None
     """Extra of this package that it needs; a stack without it has no such component."""
+    address: Callable[[Settings], tuple[str, int]] | None = None
+    """Returns host and port in the settings that it listens on; ``None`` if it has no port."""
 
 
 class SearchOptions(Protocol):
     """Options of the command search: a dataclass whose fields are options of it."""
 
     __dataclass_fields__: ClassVar[dict[str, Any]]
-    place: ClassVar[int]
-    """They are listed in ascending order of it; those of the command are at 0, 10, 20, ..."""
 
     def apply(self, request: dict[str, Any], *, broker: str | None, hidden: bool) -> Iterable[str]:
         """Change the request, and return warnings about it.
@@ -90,6 +84,14 @@ class SearchOptions(Protocol):
 
 class Hooks:
     """The functions that a plugin may have, each called when what it returns is needed."""
+
+    @hookspec
+    def register_settings(self) -> Sequence[type[Group]]:
+        """Return groups of settings; :meth:`.Settings.of` returns their values.
+
+        It is called before the extensions are chosen, also of a plugin that is then left out.
+        """
+        raise NotImplementedError
 
     @hookspec
     def register_commands(self) -> Sequence[Command]:
@@ -175,7 +177,7 @@ class Extensions:
     """
 
     def __init__(self, chosen: Sequence[str] = ()) -> None:
-        found = {name: (origin, load) for name, origin, load in (*_built_in(), *_installed())}
+        found = installed_plugins()
         unknown = sorted({name.removeprefix("-") for name in chosen} - found.keys())
         if unknown:
             raise ConfigurationError(
@@ -183,13 +185,13 @@ class Extensions:
                 hint=f"Use names among {', '.join(sorted(found))}.",
             )
         left_out = {name.removeprefix("-") for name in chosen if name.startswith("-")}
-        self._plugins = pluggy.PluginManager(GROUP)
+        self._plugins = pluggy.PluginManager(ENTRY_POINTS)
         self._plugins.add_hookspecs(Hooks)
         self.extensions: list[Extension] = []
-        for name, (origin, load) in found.items():
+        for name, each in found.items():
             if name in left_out:
                 continue
-            extension = Extension(name, origin, _plugin(name, load))
+            extension = Extension(name, each.origin, each.imported().module)
             self._plugins.register(extension.plugin, name=name)
             self.extensions.append(extension)
 
@@ -245,30 +247,6 @@ class Extensions:
         """Return the handlers of the further tools by name."""
         opened = self._plugins.hook.open_tools(services=services)
         return {name: handler for handlers in opened for name, handler in handlers.items()}
-
-
-def _built_in() -> Iterable[tuple[str, str, EntryPoint]]:
-    package = import_module(_HOME)
-    for found in pkgutil.iter_modules(package.__path__):
-        entry = EntryPoint(found.name, f"{_HOME}.{found.name}.plugin", GROUP)
-        yield found.name, _BUILT_IN, entry
-
-
-def _installed() -> Iterable[tuple[str, str, EntryPoint]]:
-    for entry in entry_points(group=GROUP):
-        package = entry.dist
-        yield entry.name, f"{package.name} {package.version}" if package else "unknown", entry
-
-
-def _plugin(name: str, entry: EntryPoint) -> ModuleType:
-    try:
-        plugin: ModuleType = entry.load()
-    except Exception as exc:
-        raise ConfigurationError(
-            f"the extension {name} cannot be imported: {type(exc).__name__}: {exc}",
-            hint=f"Install what it needs, or leave it out with {SETTING}=-{name}.",
-        ) from exc
-    return plugin
 
 
 def _flat(lists: Sequence[Iterable[Any]]) -> list[Any]:

@@ -8,18 +8,14 @@ import random
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import httpx
-
 from ability_search.compute_turns import ComputeTurns
-from ability_search.config.model_settings import Embedding, Expansion
-from ability_search.config.model_settings import Reranker as Reranking
 from ability_search.config.schema import Settings
-from ability_search.errors import Busy, ConfigurationError, SearchError
+from ability_search.errors import Busy, SearchError
 from ability_search.extension import loaded
 from ability_search.index.file_indexing import FileIndexing
 from ability_search.index.generations import Generations
@@ -31,14 +27,12 @@ from ability_search.index.reindex import Rebuilder, Reindexer
 from ability_search.index.stored_sources import StoredSources
 from ability_search.index.verification import SelfRepair
 from ability_search.network import worker_brokers
-from ability_search.ops.metrics.call_metrics import metered_rpc, metered_tools
+from ability_search.ops.metrics.call_metrics import metered_tools
 from ability_search.ops.metrics.meter import UNMETERED, Meter
 from ability_search.ops.metrics.metric_table import BREAKER_OPEN, COLLECTIONS_KNOWN, JOBS_RUNNING
 from ability_search.ports import Chat, Embedder, Invoke, Providers, Reranker
-from ability_search.providers.chat import CHAT, PacedChat, RemoteChat
-from ability_search.providers.embedder import EMBEDDINGS, RemoteEmbedder
-from ability_search.providers.reranker import RERANK, RemoteReranker
-from ability_search.providers.transports import HttpService, Transport, over_broker, over_http
+from ability_search.providers.chat import PacedChat
+from ability_search.providers.model_servers import ModelServers, metered_invoke
 from ability_search.search.pipeline import QueryPipeline
 from ability_search.search.similar import OTHERS
 from ability_search.search.stage import Ports, Stage
@@ -62,7 +56,7 @@ from ability_search.tools.calls import Services
 from ability_search.tools.handlers import served_tools
 from ability_search.tools.requests import read_policy
 from kadi_client import Brokers, Connection, KadiError, Tool
-from kadi_client.context import handling, headers
+from kadi_client.context import handling
 from kadi_client.provider import Observe, noted
 from kadi_client.tracing import span
 
@@ -172,7 +166,7 @@ async def open_services(
         return await connection.providers(tool, timeout=_LIST_SECONDS)
 
     async with AsyncExitStack() as stack:
-        invoke = _metered(connection.invoke, meter)
+        invoke = metered_invoke(connection.invoke, meter)
         servers = ModelServers(settings, invoke, meter, providers)
         embedder = await stack.enter_async_context(servers.embedder())
         reranker = await stack.enter_async_context(servers.reranker())
@@ -287,107 +281,6 @@ def token_counter(settings: Settings) -> TokenCounter:
     """
     path = settings.chunking.tokenizer
     return EstimatedTokens() if path is None else TokenizerTokens(path)
-
-
-@dataclass(frozen=True, slots=True)
-class ModelServers:
-    """The servers of models that the settings choose, each over the broker or over HTTP.
-
-    Each method yields a client, and raises a :class:`ConfigurationError` if HTTP is chosen but the
-    address is missing.
-    """
-
-    settings: Settings
-    invoke: Invoke
-    meter: Meter = UNMETERED
-    providers: Providers | None = None
-
-    @asynccontextmanager
-    async def embedder(self) -> AsyncIterator[RemoteEmbedder]:
-        """Yield the embedder."""
-        embedding = self.settings.embedding
-        async with self._open(EMBEDDINGS, embedding) as transport:
-            yield RemoteEmbedder(
-                transport,
-                batch_texts=embedding.batch_texts,
-                batch_bytes=embedding.batch_bytes,
-                concurrency=embedding.concurrency,
-                timeout=embedding.timeout,
-                attempts=embedding.attempts,
-                breaker_failures=embedding.breaker_failures,
-                breaker_reset=embedding.breaker_reset,
-                meter=self.meter,
-            )
-
-    @asynccontextmanager
-    async def reranker(self) -> AsyncIterator[RemoteReranker]:
-        """Yield the reranker."""
-        reranker = self.settings.reranker
-        async with self._open(RERANK, reranker) as transport:
-            yield RemoteReranker(
-                transport, model=reranker.model, timeout=reranker.timeout, **self._breaker
-            )
-
-    @asynccontextmanager
-    async def chat(self) -> AsyncIterator[RemoteChat]:
-        """Yield the language model."""
-        settings = self.settings
-        model, most = settings.expansion.model, settings.expansion.timeout
-        most = max(most, settings.kinds.timeout, settings.answers.timeout)
-        async with self._open(CHAT, settings.expansion) as transport:
-            yield RemoteChat(transport, model=model, timeout=most, **self._breaker)
-
-    @property
-    def _breaker(self) -> dict[str, Any]:
-        embedding = self.settings.embedding
-        return {
-            "breaker_failures": embedding.breaker_failures,
-            "breaker_reset": embedding.breaker_reset,
-        }
-
-    @asynccontextmanager
-    async def _open(
-        self, service: HttpService, chosen: Embedding | Reranking | Expansion
-    ) -> AsyncIterator[Transport]:
-        """Yield the transport to the server of a service."""
-        if chosen.transport == "broker":
-            yield over_broker(
-                service, self.invoke, api_key=chosen.api_key, providers=self.providers
-            )
-            return
-        if chosen.api_url is None:
-            raise ConfigurationError(f"SEARCH_{chosen.prefix.upper()}API_URL is missing")
-
-        async def follow(request: httpx.Request) -> None:
-            """Add the tracing headers of the current call."""
-            request.headers.update(headers())
-
-        hooks = [follow] if self.settings.tracing.propagate else []
-        async with httpx.AsyncClient(event_hooks={"request": hooks}) as client:
-            url = chosen.api_url.get_secret_value()
-            transport = over_http(service, client, url, api_key=chosen.api_key)
-            yield _metered_http(transport, f"/v1/{service.route}", self.meter)
-
-
-def _metered(invoke: Invoke, meter: Meter) -> Invoke:
-    async def metered(
-        tool: str,
-        tool_input: Mapping[str, Any],
-        *,
-        timeout: float = 30.0,
-        target_agent: str | None = None,
-    ) -> Any:
-        answer = invoke(tool, tool_input, timeout=timeout, target_agent=target_agent)
-        return await metered_rpc(meter, tool, answer)
-
-    return invoke if meter is UNMETERED else metered
-
-
-def _metered_http(transport: Transport, route: str, meter: Meter) -> Transport:
-    async def metered(request: Mapping[str, Any], *, timeout: float) -> Any:
-        return await metered_rpc(meter, route, transport(request, timeout=timeout))
-
-    return metered
 
 
 async def _unheard(_channel: str, _data: dict[str, Any]) -> None:

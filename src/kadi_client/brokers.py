@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Literal, TypedDict, Unpack
+from typing import Any, Literal, TypedDict, TypeVar, Unpack
 
 from kadi_client.connection import BROKER_TIMEOUT, Connection
 from kadi_client.errors import AuthenticationError, KadiError, NotConnected, RemoteError
@@ -18,6 +19,8 @@ from kadi_client.subscriptions import Subscription
 from kadi_client.tools import Tool, agents_of
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 SETTLE_SECONDS = 2.0
 """Seconds that the other brokers have to connect, after the first one, before work begins."""
@@ -130,9 +133,7 @@ class Brokers(Invoker):
     ) -> None:
         if not brokers:
             raise ValueError("brokers: give at least one")
-        self._endpoints = dict(brokers)
-        self._identity = identity or Identity.generate()
-        self._name = name
+        identity = identity or Identity.generate()
         self._provider = Provider(
             tools,
             max_concurrent=max_concurrent,
@@ -140,28 +141,25 @@ class Brokers(Invoker):
             observe=observe,
             on_busy=on_busy,
         )
-        self._options = options
+        self._members = [
+            _Member(
+                member,
+                Connection(
+                    endpoint.url,
+                    networks=endpoint.networks,
+                    identity=identity,
+                    name=name,
+                    provider=self._provider,
+                    connect_timeout=connect_timeout,
+                    **options,
+                ),
+            )
+            for member, endpoint in brokers.items()
+        ]
         self._offered: dict[tuple[str, str | None], _Member] = {}
-        self._members = [_Member(each, self._connection(each, connect_timeout)) for each in brokers]
         self._running: list[asyncio.Task[None]] = []
-        self._subscriptions: set[Subscription] = set()
-
-    def _connection(self, name: str, connect_timeout: float) -> Connection:
-        endpoint = self._endpoints[name]
-        return Connection(
-            endpoint.url,
-            networks=endpoint.networks,
-            identity=self._identity,
-            name=self._name,
-            provider=self._provider,
-            connect_timeout=connect_timeout,
-            **self._options,
-        )
-
-    @property
-    def agent_id(self) -> str:
+        self.agent_id = identity.agent_id
         """Id of this agent, as its brokers derive it."""
-        return self._identity.agent_id
 
     @property
     def connected(self) -> list[str]:
@@ -181,11 +179,14 @@ class Brokers(Invoker):
         Raises:
             KadiError: if none can be reached; it is that of the first broker.
         """
-        opening = {
-            asyncio.create_task(member.connection.open()): member for member in self._members
-        }
+        opening = [asyncio.create_task(member.connection.open()) for member in self._members]
         try:
-            await self._first(opening.keys())
+            for attempt in asyncio.as_completed(opening):
+                with suppress(KadiError):
+                    await attempt
+                    break
+            else:
+                opening[0].result()
             await asyncio.wait(opening, timeout=SETTLE_SECONDS)
         except BaseException:
             for task in opening:
@@ -194,18 +195,9 @@ class Brokers(Invoker):
             await self.close()
             raise
         self._running = [
-            asyncio.create_task(self._run(task, member)) for task, member in opening.items()
+            asyncio.create_task(self._run(task, member))
+            for task, member in zip(opening, self._members, strict=True)
         ]
-
-    @staticmethod
-    async def _first(opening: Collection[asyncio.Task[None]]) -> None:
-        """Wait until one task has succeeded; raises the first one's error if all have failed."""
-        pending: set[asyncio.Task[None]] = set(opening)
-        while pending:
-            done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
-            if any(task.exception() is None for task in done):
-                return
-        next(iter(opening)).result()
 
     async def _run(self, opening: asyncio.Task[None], member: _Member) -> None:
         """Stay with a broker; one that did not connect in time is tried without a limit."""
@@ -216,10 +208,7 @@ class Brokers(Invoker):
             raise
         except KadiError as exc:
             logger.warning("broker %s: %s; going on without it for now", member.name, exc)
-            member.connection = self._connection(member.name, float("inf"))
-            for subscription in self._subscriptions:
-                await member.connection.attach(subscription, wait=False)
-            await member.connection.open()
+            await member.connection.open(connect_timeout=float("inf"))
         await member.connection.serve_forever()
 
     async def close(self) -> None:
@@ -260,17 +249,9 @@ class Brokers(Invoker):
         Raises:
             KadiError: if no broker accepted it; it is that of the first one.
         """
-        members = self._connected()
-        if not members:
+        if not self._connected():
             raise NotConnected("no broker is connected")
-        outcomes = await asyncio.gather(
-            *(member.connection.publish(channel, data, timeout=timeout) for member in members),
-            return_exceptions=True,
-        )
-        failures = [each for each in outcomes if isinstance(each, BaseException)]
-        for each in failures:
-            if len(failures) == len(outcomes) or not isinstance(each, KadiError):
-                raise each
+        await self._on_each(lambda each: each.publish(channel, data, timeout=timeout))
 
     def subscribe(
         self, *patterns: str, network: str | None = None, max_queued: int = 1024
@@ -289,7 +270,6 @@ class Brokers(Invoker):
         )
 
     async def _attach(self, subscription: Subscription) -> None:
-        self._subscriptions.add(subscription)
         connections = [member.connection for member in self._members]
         attached = (each.attach(subscription, wait=False) for each in connections)
         outcomes = await asyncio.gather(*attached, return_exceptions=True)
@@ -299,7 +279,6 @@ class Brokers(Invoker):
                 raise outcome
 
     async def _detach(self, subscription: Subscription) -> None:
-        self._subscriptions.discard(subscription)
         await asyncio.gather(*(each.connection.detach(subscription) for each in self._members))
 
     # Calling
@@ -333,16 +312,14 @@ class Brokers(Invoker):
         That is a connected broker where it is offered; else the one where it was offered last, if
         that is about to come back; else any, whose error says that no agent offers it.
         """
-        for member in self._connected():
-            if await member.offers(tool, target, timeout):
-                self._offered[tool, target] = member
-                return member
-        members = self._connected()
-        await asyncio.gather(*(member.list_tools(timeout) for member in members))
-        for member in members:
-            if await member.offers(tool, target, timeout):
-                self._offered[tool, target] = member
-                return member
+        for stale in (True, False):
+            members = self._connected()
+            if not stale:
+                await asyncio.gather(*(member.list_tools(timeout) for member in members))
+            for member in members:
+                if await member.offers(tool, target, timeout):
+                    self._offered[tool, target] = member
+                    return member
         last = self._offered.get((tool, target))
         if last is not None and not last.connection.connected:
             return last
@@ -354,15 +331,22 @@ class Brokers(Invoker):
         Raises:
             KadiError: if no broker lists its tools; it is that of the first one.
         """
-        outcomes = await asyncio.gather(
-            *(member.connection.providers(tool, timeout=timeout) for member in self._connected()),
-            return_exceptions=True,
-        )
-        found = [each for each in outcomes if not isinstance(each, BaseException)]
-        failures = [each for each in outcomes if isinstance(each, BaseException)]
-        if failures and not found:
-            raise failures[0]
+        found = await self._on_each(lambda each: each.providers(tool, timeout=timeout))
         return frozenset().union(*found)
+
+    async def _on_each(self, act: Callable[[Connection], Awaitable[T]]) -> list[T]:
+        """Return the results of those brokers that are connected and did not fail.
+
+        Raises the first error if all failed, or if it is not a :class:`KadiError`.
+        """
+        outcomes = await asyncio.gather(
+            *(act(member.connection) for member in self._connected()), return_exceptions=True
+        )
+        results = [each for each in outcomes if not isinstance(each, BaseException)]
+        for each in outcomes:
+            if isinstance(each, BaseException) and not (results and isinstance(each, KadiError)):
+                raise each
+        return results
 
     def _connected(self) -> list[_Member]:
         return [member for member in self._members if member.connection.connected]

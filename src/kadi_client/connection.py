@@ -23,15 +23,13 @@ from kadi_client.errors import (
 from kadi_client.identity import Identity
 from kadi_client.invoker import Invoker
 from kadi_client.messages import Raw, decode
-from kadi_client.params import Invocation
+from kadi_client.params import CALLER_LOST, CancelParams, Invocation
 from kadi_client.provider import Observe, Provider, noted
-from kadi_client.reconnection import Uplink
-from kadi_client.session import MAX_MESSAGE_BYTES, Session
-from kadi_client.session_events import CancelRequested, Delivered, SessionEvent
-from kadi_client.subscriptions import Subscription, deliver, pattern_params
+from kadi_client.reconnection import Reconnecting
+from kadi_client.session import MAX_MESSAGE_BYTES, Received, Session, warn_of_dropped_networks
+from kadi_client.subscriptions import Event, Subscription, pattern_params
 from kadi_client.tools import Tool, agents_of
 from kadi_client.tracing import RPC, span
-from kadi_client.transport import Link
 
 logger = logging.getLogger(__name__)
 
@@ -42,7 +40,7 @@ BROKER_TIMEOUT = 10.0
 """Seconds for methods that the broker answers itself: publish, subscribe, list, register."""
 
 
-class Connection(Invoker):
+class Connection(Reconnecting, Invoker):
     """A connection to a broker that calls tools, serves tools and exchanges events.
 
     Example:
@@ -112,88 +110,41 @@ class Connection(Invoker):
             raise ValueError("networks: give a list of at least one network")
         if max_message_bytes < 1024:
             raise ValueError("max_message_bytes must be at least 1024")
-        self._identity = identity or Identity.generate()
-        self._name = name
-        self._version = version
-        self._role = role
-        self._networks = tuple(networks)
-        self._max_message_bytes = max_message_bytes
-        self._grace = grace
-        self._propagate = propagate
-        self._provider_patience = dict(provider_patience or {})
-        self._answered: set[str] = set()
+        identity = identity or Identity.generate()
+        new_session = partial(
+            Session,
+            identity=identity,
+            role=role,
+            name=name,
+            version=version,
+            networks=networks,
+            max_message_bytes=max_message_bytes,
+        )
         if provider is None:
             provider = Provider(
                 tools, max_concurrent=max_concurrent, max_queued=max_queued, observe=observe
             )
-        self._provider = provider
-        self._registered: tuple[Tool, ...] = ()
-        self._subscriptions: set[Subscription] = set()
-        self._uplink = Uplink(
+        super().__init__(
             url,
-            self,
-            self._new_session,
+            new_session,
+            provider,
+            grace=grace,
             max_message_bytes=max_message_bytes,
             open_timeout=open_timeout,
             connect_timeout=connect_timeout,
             max_backoff=max_backoff,
         )
-        self.agent_id = self._identity.agent_id
+        self._propagate = propagate
+        self._provider_patience = dict(provider_patience or {})
+        self._answered: set[str] = set()
+        self._subscriptions: set[Subscription] = set()
+        self.agent_id = identity.agent_id
         """Id of this agent; once connected, the id that the broker assigned."""
-
-    @property
-    def connected(self) -> bool:
-        """True if there is a session at this moment."""
-        return self._uplink.link is not None
-
-    @property
-    def sessions(self) -> int:
-        """Number of sessions so far; the visible tools may differ between sessions."""
-        return self._uplink.sessions
 
     @property
     def calls_waiting(self) -> int:
         """Number of calls to this agent's tools that wait for a free handler."""
         return self._provider.waiting
-
-    async def wait_connected(self) -> None:
-        """Wait for a session; raises :class:`NotConnected` once the connection is closed."""
-        await self._uplink.next_link()
-
-    async def open(self) -> None:
-        """Connect and register; entering ``async with`` does the same.
-
-        Raises:
-            NotConnected: if the broker cannot be reached.
-            AuthenticationError: if it refuses the identity.
-            RemoteError, ProtocolError: if the handshake fails otherwise.
-        """
-        try:
-            await self._uplink.open()
-        except asyncio.CancelledError:
-            await self.close()
-            raise
-
-    async def close(self) -> None:
-        """Close in order; leaving ``async with`` does the same. Closing twice is allowed."""
-        if not self._uplink.opened:
-            return
-        if not self._uplink.begin_close():
-            await self._uplink.closed.wait()
-            return
-        try:
-            await self._provider.drain(self._grace)
-        finally:
-            await self._uplink.end()
-
-    async def serve_forever(self) -> None:
-        """Wait until another task closes the connection; cancel it to stop waiting.
-
-        Raises the error if the connection fails permanently.
-        """
-        await self._uplink.closed.wait()
-        if self._uplink.failure is not None:
-            raise self._uplink.failure
 
     # Calling
 
@@ -271,7 +222,9 @@ class Connection(Invoker):
         if networks is not None:
             params["networks"] = list(networks)
         try:
-            answer = decode(await self._request(method, params, timeout))
+            answer = decode(
+                await self._ask(method, timeout, lambda session, _: session.request(method, params))
+            )
         except RemoteError as exc:
             if exc.code != METHOD_NOT_FOUND:
                 raise
@@ -287,36 +240,26 @@ class Connection(Invoker):
         clock = asyncio.get_running_loop().time
         deadline = clock() + timeout
         try:
-            link = await self._link_by(deadline)
-            key = send(link.session, max(0.001, deadline - clock()))
-            return await link.answer_to(key, deadline)
+            session = await self._next_session(deadline)
+            key = send(session, max(0.001, deadline - clock()))
+            return await session.answer_to(key, deadline)
         except TimeoutError as exc:
             raise CallTimeout(what, timeout) from exc
 
     async def _ask_each(
-        self, what: str, timeout: float, send: Callable[[Session], Sequence[int]]
+        self, method: str, timeout: float, params_of: Callable[[Session], Sequence[Any]]
     ) -> None:
         """Send several requests at once and wait for all answers; raise the first error."""
         deadline = asyncio.get_running_loop().time() + timeout
         try:
-            link = await self._link_by(deadline)
-            answers = [link.answer_to(key, deadline) for key in send(link.session)]
-            outcomes = await asyncio.gather(*answers, return_exceptions=True)
-            for outcome in outcomes:
+            session = await self._next_session(deadline)
+            keys = [session.request(method, params) for params in params_of(session)]
+            answers = (session.answer_to(key, deadline) for key in keys)
+            for outcome in await asyncio.gather(*answers, return_exceptions=True):
                 if isinstance(outcome, BaseException):
                     raise outcome
         except TimeoutError as exc:
-            raise CallTimeout(what, timeout) from exc
-
-    async def _link_by(self, deadline: float) -> Link:
-        link = self._uplink.link
-        if link is not None:
-            return link
-        async with asyncio.timeout_at(deadline):
-            return await self._uplink.next_link()
-
-    async def _request(self, method: str, params: Any, timeout: float) -> Raw:
-        return await self._ask(method, timeout, lambda session, _: session.request(method, params))
+            raise CallTimeout(method, timeout) from exc
 
     # Serving
 
@@ -342,12 +285,14 @@ class Connection(Invoker):
 
     async def register(self) -> None:
         """Register the current tools with the broker again; raises as :meth:`serve` does."""
-        if self._uplink.link is not None:
-            await self._ask("kadi.agent.register", BROKER_TIMEOUT, self._register)
+        if self._session is not None:
+            method = "kadi.agent.register"
 
-    def _register(self, session: Session, _remaining: float = 0.0) -> int:
-        self._registered = self._provider.tools
-        return session.register(self._registered)
+            def send(session: Session, _remaining: float) -> int:
+                self._registered = self._provider.tools
+                return session.request(method, session.registration(self._registered))
+
+            warn_of_dropped_networks(await self._ask(method, BROKER_TIMEOUT, send))
 
     # Events
 
@@ -369,7 +314,9 @@ class Connection(Invoker):
         other brokers.
         """
         await self._ask_each(
-            "kadi.event.publish", timeout, lambda session: session.publish(channel, data, network)
+            "kadi.event.publish",
+            timeout,
+            lambda session: session.publications(channel, data, network),
         )
 
     def subscribe(
@@ -416,16 +363,11 @@ class Connection(Invoker):
         """
         self._subscriptions.add(subscription)
         subscription.attach()
-        if not wait and self._uplink.link is None:
+        if not wait and self._session is None:
             return
-        method = "kadi.event.subscribe"
         wanted = pattern_params(subscription.patterns, subscription.network)
         try:
-            await self._ask_each(
-                method,
-                BROKER_TIMEOUT,
-                lambda session: [session.request(method, each) for each in wanted],
-            )
+            await self._ask_each("kadi.event.subscribe", BROKER_TIMEOUT, lambda _: wanted)
         except BaseException:
             await self.detach(subscription)
             raise
@@ -440,32 +382,20 @@ class Connection(Invoker):
             for pattern in other.patterns
         }
         unwanted = [pattern for pattern in subscription.patterns if pattern not in still_wanted]
-        link = self._uplink.link
-        if link is not None and unwanted:
+        session = self._session
+        if session is not None:
             for each in pattern_params(unwanted, subscription.network):
-                link.session.post("kadi.event.unsubscribe", each)
-            link.flush()
+                session.post("kadi.event.unsubscribe", each)
 
-    # The Observer interface of uplink.py
+    # The session
 
-    def _new_session(self) -> Session:
-        self._registered = self._provider.tools
-        return Session(
-            self._identity,
-            role=self._role,
-            name=self._name,
-            version=self._version,
-            networks=self._networks,
-            tools=self._registered,
-            max_message_bytes=self._max_message_bytes,
-        )
-
-    def ready(self, link: Link) -> None:
+    def _ready(self, session: Session) -> None:
         """Set up a new session: register tools that changed meanwhile and subscribe again."""
-        self.agent_id = link.session.agent_id
+        self.agent_id = session.agent_id
         if self._registered is not self._provider.tools:
+            self._registered = self._provider.tools
             try:
-                link.session.abandon(self._register(link.session))
+                session.post("kadi.agent.register", session.registration(self._registered))
             except FrameTooLarge as exc:
                 logger.error("the new tools cannot be registered: %s", exc)
         wanted: defaultdict[str | None, dict[str, None]] = defaultdict(dict)
@@ -473,23 +403,19 @@ class Connection(Invoker):
             wanted[subscription.network].update(dict.fromkeys(subscription.patterns))
         for network, patterns in wanted.items():
             for each in pattern_params(patterns, network):
-                link.session.post("kadi.event.subscribe", each)
+                session.post("kadi.event.subscribe", each)
 
-    def lost(self, link: Link) -> None:
-        """Cancel the calls of a lost session."""
-        self._provider.cancel_all(link)
-
-    def closed(self) -> None:
-        """Detach from all subscriptions; those without another connection end."""
+    def _ended(self) -> None:
         for subscription in self._subscriptions:
             subscription.detach()
 
-    def received(self, event: SessionEvent, link: Link) -> None:
-        """Dispatch an event from the broker."""
-        match event:
+    def _received(self, received: Received, session: Session) -> None:
+        match received:
             case Invocation():
-                self._provider.accept(event, link, session=link)
-            case CancelRequested(request_id, caller_lost):
-                self._provider.cancel(request_id, session=link, abandoned=caller_lost)
-            case Delivered():
-                deliver(event, self._subscriptions)
+                self._provider.accept(received, session, session=session)
+            case CancelParams(request_id, reason):
+                abandoned = reason == CALLER_LOST
+                self._provider.cancel(str(request_id), session=session, abandoned=abandoned)
+            case Event():
+                for subscription in self._subscriptions:
+                    subscription.put(received)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Generator
 from dataclasses import dataclass
 
 from kadi_client.errors import INVALID_REQUEST, PARSE_ERROR, FrameTooLarge, ProtocolError
@@ -39,12 +40,10 @@ class MessageReader:
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
         self._buffer = bytearray()
-        self._scanned = 0
-        self._in_header = False
-        self._length: int | None = None
-        self._body: int | None = None
-        self._skip = 0
-        self._skip_line = False
+        self._found: list[Message | ProtocolError] = []
+        self._within_message = self._within_body = False
+        self._parser = self._parse()
+        next(self._parser)
 
     def feed(self, data: bytes) -> list[Message | ProtocolError]:
         """Take in a piece of the stream.
@@ -53,99 +52,77 @@ class MessageReader:
             The messages it completes, and an error for each that cannot be read, in order.
         """
         self._buffer += data
-        found: list[Message | ProtocolError] = []
-        while self._step(found):
-            pass
+        next(self._parser)
+        found, self._found = self._found, []
         return found
 
     def end(self) -> list[Message | ProtocolError]:
         """Take in the end of the stream, which also ends a last line."""
-        found: list[Message | ProtocolError] = []
-        if self._buffer and self._body is None and not self._skip_line:
-            found = self.feed(b"\n")
-        if self._body is not None or self._in_header:
+        found = self.feed(b"\n") if self._buffer and not self._within_body else []
+        if self._within_message:
             found.append(ProtocolError("the stream ends within a message", code=PARSE_ERROR))
-        self._buffer.clear()
         return found
 
-    def _step(self, found: list[Message | ProtocolError]) -> bool:
-        """Consume one unit from the buffer; False if more input is needed for it."""
-        if self._skip:
-            return self._discard()
-        if self._body is not None:
-            return self._take_body(self._body, found)
-        line = self._take_line(found)
-        if line is None:
-            return False
-        if _HEADER.match(line) or (self._in_header and not line):
-            self._take_header(line, found)
-            return True
-        if self._in_header:
-            self._in_header, self._length = False, None
-            found.append(ProtocolError("a message header that does not end", code=PARSE_ERROR))
-        if line.strip():
-            found.append(self._checked(line))
-        return True
+    def _parse(self) -> Generator[None]:
+        """Read messages for ever; yields to wait for more of the stream, as what it calls does."""
+        while True:
+            line = yield from self._line(self._max_bytes)
+            if line is not None and _HEADER.match(line):
+                self._within_message = True
+                line = yield from self._read_headed(line)
+                self._within_message = False
+            if line is not None and line.strip():
+                self._found.append(Message(line, headed=False))
 
-    def _discard(self) -> bool:
-        size = min(self._skip, len(self._buffer))
-        del self._buffer[:size]
-        self._skip -= size
-        return size > 0
+    def _read_headed(self, line: bytes | None) -> Generator[None, None, bytes | None]:
+        """Read the message that begins with a header line; return a line that is not of it."""
+        length: int | None = None
+        while line:
+            if not _HEADER.match(line):
+                text = "a message header that does not end"
+                self._found.append(ProtocolError(text, code=PARSE_ERROR))
+                return line
+            if match := _LENGTH.fullmatch(line):
+                length = int(match[1])
+            line = yield from self._line(MAX_HEADER_BYTES)
+        if line is not None:
+            yield from self._read_body(length)
+        return None
 
-    def _take_body(self, size: int, found: list[Message | ProtocolError]) -> bool:
-        if len(self._buffer) < size:
-            return False
-        found.append(Message(bytes(self._buffer[:size]), headed=True))
-        del self._buffer[:size]
-        self._body = None
-        return True
-
-    def _take_line(self, found: list[Message | ProtocolError]) -> bytes | None:
-        end = self._buffer.find(b"\n", self._scanned)
-        limit = MAX_HEADER_BYTES if self._in_header else self._max_bytes
-        if end < 0:
-            self._scanned = len(self._buffer)
-            if self._scanned > limit:
-                self._too_long(limit, found)
-            return None
-        line = bytes(self._buffer[:end])
-        del self._buffer[: end + 1]
-        self._scanned = 0
-        if self._skip_line:
-            self._skip_line = False
-            return b""
-        return line.removesuffix(b"\r")
-
-    def _too_long(self, limit: int, found: list[Message | ProtocolError]) -> None:
-        """Drop a line that is too long already; the rest of it is dropped as it comes."""
-        if not self._skip_line:
-            found.append(FrameTooLarge(len(self._buffer), limit))
-        self._skip_line = True
-        self._in_header = False
-        self._length = None
-        self._scanned = 0
-        self._buffer.clear()
-
-    def _take_header(self, line: bytes, found: list[Message | ProtocolError]) -> None:
-        self._in_header = True
-        if line:
-            match = _LENGTH.fullmatch(line)
-            if match:
-                self._length = int(match[1])
-            return
-        self._in_header = False
-        length, self._length = self._length, None
+    def _read_body(self, length: int | None) -> Generator[None]:
         if length is None:
             text = "a message header without a valid Content-Length"
-            found.append(ProtocolError(text, code=INVALID_REQUEST))
+            self._found.append(ProtocolError(text, code=INVALID_REQUEST))
         elif length > self._max_bytes:
-            found.append(FrameTooLarge(length, self._max_bytes))
-            self._skip = length
+            self._found.append(FrameTooLarge(length, self._max_bytes))
+            self._within_message = False
+            while length > len(self._buffer):
+                length -= len(self._buffer)
+                self._buffer.clear()
+                yield
+            del self._buffer[:length]
         else:
-            self._body = length
+            self._within_body = True
+            while length > len(self._buffer):
+                yield
+            self._within_body = False
+            self._found.append(Message(bytes(self._buffer[:length]), headed=True))
+            del self._buffer[:length]
 
-    def _checked(self, line: bytes) -> Message | ProtocolError:
-        if len(line) > self._max_bytes:
-            return FrameTooLarge(len(line), self._max_bytes)
-        return Message(line, headed=False)
+    def _line(self, limit: int) -> Generator[None, None, bytes | None]:
+        """Read a line; return ``None`` for one over the limit, which is not kept."""
+        scanned, too_long = 0, False
+        while (end := self._buffer.find(b"\n", scanned)) < 0:
+            if too_long or len(self._buffer) > limit:
+                if not too_long:
+                    self._found.append(FrameTooLarge(len(self._buffer), limit))
+                too_long = True
+                self._buffer.clear()
+            scanned = len(self._buffer)
+            yield
+        line = bytes(self._buffer[:end]).removesuffix(b"\r")
+        del self._buffer[: end + 1]
+        if not too_long and len(line) > limit:
+            self._found.append(FrameTooLarge(len(line), limit))
+            too_long = True
+        return None if too_long else line

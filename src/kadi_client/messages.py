@@ -48,8 +48,7 @@ class Frame(msgspec.Struct, omit_defaults=True):
     @property
     def has_id(self) -> bool:
         """True if an id was sent; an explicit ``null`` counts as none."""
-        raw = bytes(self.id)
-        return raw not in (b"", b"null")
+        return present(self.id)
 
     @property
     def is_response(self) -> bool:
@@ -59,6 +58,11 @@ class Frame(msgspec.Struct, omit_defaults=True):
         """
         answered = len(self.result) > 0 or len(self.error) > 0 or self.has_id
         return self.method is None and answered
+
+
+def present(raw: Raw) -> bool:
+    """Return True if a member was sent and is not ``null``."""
+    return bytes(memoryview(raw)[:5]) not in (b"", b"null")
 
 
 _frames = msgspec.json.Decoder(Frame)

@@ -8,14 +8,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cache
 from typing import Any, TypeVar
 
 import msgspec
 
 from kadi_client.context import ON_BEHALF_OF, usable_id
 from kadi_client.errors import INVALID_PARAMS, NoProvider, ProtocolError, ProviderLost, RemoteError
-from kadi_client.messages import ABSENT, NULL, Frame, Raw, decode, error_text, notification
+from kadi_client.messages import ABSENT, Frame, Raw, decode, error_text, present
 from kadi_client.tools import UNKNOWN, Origin, Tool
 
 DEFAULT_BEAT_SECONDS = 30.0
@@ -79,33 +78,15 @@ class CancelParams(msgspec.Struct, rename="camel"):
     request_id: str | int
     reason: str | None = None
 
-    @property
-    def caller_lost(self) -> bool:
-        """True if the call is cancelled because the caller disconnected, not at its request."""
-        return self.reason == CALLER_LOST
-
-
-def cancellation(request_id: str) -> bytes:
-    """Encode the message that cancels a call; brokers that do not know the message ignore it."""
-    return notification("kadi.ability.cancel", {"requestId": request_id})
-
-
-class DeliveryParams(msgspec.Struct, rename="camel"):
-    """Params of ``kadi.event.delivery``."""
-
-    channel: str
-    data: Raw = NULL
-    network_id: str | None = None
-    timestamp: Any = None
-    source: Any = None
-
 
 class _Acknowledgement(msgspec.Struct, rename="camel"):
     request_id: str | int | None = None
     status: str | None = None
 
 
-S = TypeVar("S", bound=msgspec.Struct)
+T = TypeVar("T")
+
+_decoders: dict[Any, msgspec.json.Decoder[Any]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,19 +103,15 @@ class Invocation:
     """Call id and trace of the call, see :mod:`kadi_client.context`."""
 
 
-@cache
-def _decoder(kind: type[Any]) -> msgspec.json.Decoder[Any]:
-    return msgspec.json.Decoder(kind)
-
-
-def read(raw: Raw, kind: type[S]) -> S:
-    """Decode a raw member as ``kind``; an absent member counts as an empty object.
+def read(raw: Raw, kind: type[T]) -> T:
+    """Decode a raw member as ``kind``; an absent one, or ``null``, counts as an empty object.
 
     Raises:
         ProtocolError: with code -32602, naming the field, if the value does not fit.
     """
     try:
-        value: S = _decoder(kind).decode(raw if len(raw) else b"{}")
+        decoder = _decoders.get(kind) or _decoders.setdefault(kind, msgspec.json.Decoder(kind))
+        value: T = decoder.decode(raw if present(raw) else b"{}")
     except (msgspec.DecodeError, UnicodeError, RecursionError) as exc:
         raise ProtocolError(f"invalid params: {exc}", code=INVALID_PARAMS) from exc
     return value
@@ -191,8 +168,8 @@ def acknowledged_request(result: Raw) -> str | None:
     A result with a ``requestId`` and another status counts as final.
     """
     try:
-        ack = _decoder(_Acknowledgement).decode(result)
-    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        ack = read(result, _Acknowledgement)
+    except ProtocolError:
         return None
     if ack.request_id is None or ack.status not in (None, "pending"):
         return None
@@ -241,7 +218,7 @@ def own_key(id_: Raw) -> int:
 
 def error_in(raw: Raw) -> RemoteError | None:
     """Return the error a peer sent; ``None`` if it is absent or null."""
-    if not len(raw) or raw == NULL:
+    if not present(raw):
         return None
     try:
         code, text = error_text(decode(raw))

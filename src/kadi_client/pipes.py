@@ -86,39 +86,34 @@ class PipeWriter:
         self._fd = os.dup(fd)
         self._on_broken = on_broken
         self._loop = asyncio.get_running_loop()
-        self._queue: queue.SimpleQueue[tuple[bytes, asyncio.Future[None] | None] | None] = (
-            queue.SimpleQueue()
-        )
-        self._finished = asyncio.Event()
+        self._queue: queue.SimpleQueue[bytes | asyncio.Event | None] = queue.SimpleQueue()
         self.broken = False
         threading.Thread(target=self._write, name="kadi-stdout", daemon=True).start()
 
     def put(self, data: bytes) -> None:
         """Queue bytes to be written, without waiting."""
-        self._queue.put((data, None))
+        self._queue.put(data)
 
-    async def write(self, data: bytes) -> None:
-        """Queue bytes and wait until they are written, or the other end is closed."""
-        written: asyncio.Future[None] = self._loop.create_future()
-        self._queue.put((data, written))
-        await written
+    async def drain(self) -> None:
+        """Wait until what is queued is written, or the other end is closed."""
+        written = asyncio.Event()
+        self._queue.put(written)
+        await written.wait()
 
     async def finish(self) -> None:
         """Write what is queued; give up after ``FINISH_SECONDS``."""
-        self._queue.put(None)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(FINISH_SECONDS):
-                await self._finished.wait()
+                await self.drain()
+        self._queue.put(None)
 
     def _write(self) -> None:
         try:
             while (item := self._queue.get()) is not None:
-                data, written = item
-                if not self.broken:
-                    self._write_all(data)
-                if written is not None:
-                    self._loop.call_soon_threadsafe(_settle, written)
-            self._loop.call_soon_threadsafe(self._finished.set)
+                if isinstance(item, asyncio.Event):
+                    self._loop.call_soon_threadsafe(item.set)
+                elif not self.broken:
+                    self._write_all(item)
         except RuntimeError:
             logger.debug("the event loop was closed before the output was written")
         finally:
@@ -136,8 +131,3 @@ class PipeWriter:
                 self.broken = True
                 self._loop.call_soon_threadsafe(self._on_broken)
                 return
-
-
-def _settle(written: asyncio.Future[None]) -> None:
-    if not written.done():
-        written.set_result(None)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from opentelemetry.trace import SpanKind
 
@@ -21,7 +21,15 @@ from kadi_client.errors import (
     FrameTooLarge,
     ProtocolError,
 )
-from kadi_client.messages import Raw, decode, encode, has_more_values, short_text
+from kadi_client.messages import (
+    Raw,
+    decode,
+    encode,
+    error_response,
+    has_more_values,
+    response,
+    short_text,
+)
 from kadi_client.params import Invocation
 from kadi_client.slots import FairSlots, Full
 from kadi_client.tools import Origin, Tool, without_routing
@@ -49,6 +57,9 @@ _BLOCKS: Mapping[str, tuple[str, ...]] = {
 }
 """String members that a content block of MCP must have, by its type."""
 
+NOT_JSON = (TypeError, ValueError, OverflowError, RecursionError)
+"""Errors of encoding a value that is not JSON."""
+
 OnBusy = Callable[[str], Any]
 
 Observe = Callable[[str, str, float], None]
@@ -60,44 +71,49 @@ def noted(tool: str, outcome: str, seconds: float, *, level: int = logging.DEBUG
     logger.log(level, "%s: %s in %.1f ms", tool, outcome, seconds * 1e3)
 
 
-class Caller(Protocol):
-    """The sender of an invocation; after it has disconnected, the methods do nothing."""
+class Caller(ABC):
+    """The sender of invocations; after it has disconnected, the methods do nothing."""
 
-    async def respond(self, id_: Raw, result: Any) -> None:
-        """Send a result; wait while the peer is slow to read.
+    @abstractmethod
+    def send(self, frame: bytes) -> None:
+        """Send a message without waiting.
+
+        Raises:
+            FrameTooLarge: if it exceeds the message limit.
+        """
+
+    @abstractmethod
+    async def drain(self) -> None:
+        """Wait while the peer is slow to read."""
+
+    @abstractmethod
+    def send_event(self, channel: str, data: Any) -> None:
+        """Send an event without waiting; raises as :meth:`respond` does."""
+
+    def respond(self, id_: Raw, result: Any) -> None:
+        """Send the result of a request without waiting.
 
         Raises:
             FrameTooLarge: if the result exceeds the message limit.
             TypeError, ValueError, OverflowError, RecursionError: if it is not JSON.
         """
+        self.send(response(id_, result))
 
-    def fail(self, id_: Raw, message: str, *, code: int = SERVER_ERROR) -> None:
-        """Send an error without waiting."""
-
-    def confirm(self, id_: Raw, result: Any) -> None:
-        """Send a short result without waiting; raises as :meth:`respond` does."""
-
-    async def publish(self, channel: str, data: Any) -> None:
-        """Publish an event."""
-
-
-@dataclass(slots=True)
-class _Call:
-    request_id: str
-    session: Hashable
-    origin: Origin
-    _deadline: float | None
-    _caller: Caller
-    abandoned: bool = False
-
-    @property
-    def remaining(self) -> float | None:
-        if self._deadline is None:
-            return None
-        return max(0.0, self._deadline - asyncio.get_running_loop().time())
+    def fail(self, id_: Raw | None, message: str, *, code: int = SERVER_ERROR) -> None:
+        """Send the error of a request without waiting; an overlong text is truncated."""
+        try:
+            self.send(error_response(id_, short_text(message), code=code))
+        except FrameTooLarge as exc:
+            logger.warning("error response of %d bytes dropped", exc.size)
 
     async def publish(self, channel: str, data: Any) -> None:
-        await self._caller.publish(channel, data)
+        """Publish an event; one that cannot be sent is dropped."""
+        try:
+            self.send_event(channel, data)
+        except (FrameTooLarge, *NOT_JSON) as exc:
+            logger.warning("event on %s not published: %s", channel, type(exc).__name__)
+            return
+        await self.drain()
 
 
 class _Refused(Exception):
@@ -108,28 +124,64 @@ class _Refused(Exception):
         self.code = code
 
 
-class _McpCaller:
-    """A caller that receives results and errors as MCP's CallToolResult."""
+class _Call:
+    """A call in progress; its caller gets results and errors in the form of its protocol."""
 
-    def __init__(self, caller: Caller, tool: Tool | None) -> None:
+    def __init__(self, invocation: Invocation, caller: Caller, session: Hashable) -> None:
+        self.invocation = invocation
+        self.session = session
+        self.abandoned = False
+        self.deadline: float | None = None
+        if invocation.timeout is not None:
+            self.deadline = asyncio.get_running_loop().time() + invocation.timeout
         self._caller = caller
-        self._structured = tool is not None and tool.output_schema is not None
 
-    async def respond(self, id_: Raw, result: Any) -> None:
-        shaped = _call_result(result, structured=self._structured)
-        await self._caller.respond(id_, shaped)
+    @property
+    def request_id(self) -> str:
+        return self.invocation.request_id
 
-    def fail(self, id_: Raw, message: str, *, code: int = SERVER_ERROR) -> None:
-        try:
-            self._caller.confirm(id_, _call_error(short_text(message)))
-        except FrameTooLarge:
-            self._caller.fail(id_, message, code=code)
+    @property
+    def origin(self) -> Origin:
+        return self.invocation.origin
 
-    def confirm(self, id_: Raw, result: Any) -> None:
-        self._caller.confirm(id_, result)
+    @property
+    def remaining(self) -> float | None:
+        if self.deadline is None:
+            return None
+        return max(0.0, self.deadline - asyncio.get_running_loop().time())
 
     async def publish(self, channel: str, data: Any) -> None:
         await self._caller.publish(channel, data)
+
+    async def succeed(self, result: Any, *, structured: bool) -> bool:
+        """Send a result, or an error if that is not possible; return True if it was sent."""
+        tool = self.invocation.tool
+        try:
+            if self.origin.protocol == _MCP:
+                result = _call_result(result, structured=structured)
+            self._caller.respond(self.invocation.id, result)
+        except FrameTooLarge as exc:
+            self.fail(f"the result of {tool} is too large: {exc}; ask for less at a time")
+            return False
+        except NOT_JSON as exc:
+            self.fail(f"{tool} returned a value that is not JSON: {exc}")
+            return False
+        await self._caller.drain()
+        return True
+
+    def fail(self, message: str, *, code: int = SERVER_ERROR) -> None:
+        """Send an error."""
+        if self.origin.protocol == _MCP:
+            with suppress(FrameTooLarge):
+                return self._caller.respond(self.invocation.id, _call_error(short_text(message)))
+        return self._caller.fail(self.invocation.id, message, code=code)
+
+    def refuse(self, on_busy: OnBusy | None) -> None:
+        """Send the answer to a call for which there is no room."""
+        if on_busy is None:
+            self.fail("the provider is busy: too many calls are waiting")
+        else:
+            self._caller.respond(self.invocation.id, on_busy(self.invocation.tool))
 
 
 class Provider:
@@ -190,20 +242,16 @@ class Provider:
 
         Request ids are unique within a ``session``.
         """
+        call = _Call(invocation, caller, session)
         if self._draining:
             caller.fail(invocation.id, "the provider is shutting down")
-            return
-        if len(self._calls) >= self._max_tasks:
-            self._refuse(invocation, caller)
-            return
-        deadline = None
-        if invocation.timeout is not None:
-            deadline = asyncio.get_running_loop().time() + invocation.timeout
-        call = _Call(invocation.request_id, session, invocation.origin, deadline, caller)
-        task = asyncio.create_task(self._answer(invocation, call, caller, deadline))
-        self._calls[task] = call
-        self._by_request[session, invocation.request_id] = task
-        task.add_done_callback(self._forget)
+        elif len(self._calls) >= self._max_tasks:
+            self._refuse(call)
+        else:
+            task = asyncio.create_task(self._answer(call))
+            self._calls[task] = call
+            self._by_request[session, invocation.request_id] = task
+            task.add_done_callback(self._forget)
 
     def __len__(self) -> int:
         return len(self._calls)
@@ -222,10 +270,7 @@ class Provider:
 
     def cancel_all(self, session: Hashable = None) -> None:
         """Cancel all calls of a session that is gone."""
-        for task, call in self._calls.items():
-            if call.session == session:
-                call.abandoned = True
-                task.cancel()
+        self._abandon([task for task, call in self._calls.items() if call.session == session])
 
     async def drain(self, grace: float) -> None:
         """Refuse new calls, wait for the running ones, cancel them after ``grace`` seconds.
@@ -235,25 +280,23 @@ class Provider:
         self._draining = True
         current = asyncio.current_task()
         running = {task for task in self._calls if task is not current}
-        if not running:
-            return
-        _, running = await asyncio.wait(running, timeout=grace)
-        if not running:
-            return
-        logger.warning("%d calls cancelled after a grace of %g s", len(running), grace)
-        for task in running:
-            self._calls[task].abandoned = True
-            task.cancel()
-        _, running = await asyncio.wait(running, timeout=CANCEL_SECONDS)
+        if running:
+            _, running = await asyncio.wait(running, timeout=grace)
+        if running:
+            logger.warning("%d calls cancelled after a grace of %g s", len(running), grace)
+            self._abandon(running)
+            _, running = await asyncio.wait(running, timeout=CANCEL_SECONDS)
         if running:
             logger.error("%d calls ignore their cancellation", len(running))
 
-    def _refuse(self, invocation: Invocation, caller: Caller) -> None:
-        logger.warning("request %s refused: %d calls open", invocation.request_id, len(self))
-        if self._on_busy is None:
-            caller.fail(invocation.id, "the provider is busy: too many calls are waiting")
-        else:
-            caller.confirm(invocation.id, self._on_busy(invocation.tool))
+    def _abandon(self, running: Iterable[asyncio.Task[None]]) -> None:
+        for task in running:
+            self._calls[task].abandoned = True
+            task.cancel()
+
+    def _refuse(self, call: _Call) -> None:
+        logger.warning("request %s refused: %d calls open", call.request_id, len(self))
+        call.refuse(self._on_busy)
 
     def _forget(self, task: asyncio.Task[None]) -> None:
         # A cancelled task keeps the traceback of its error until that is asked for, and with it the
@@ -265,14 +308,13 @@ class Provider:
         if self._by_request.get(key) is task:
             del self._by_request[key]
 
-    async def _answer(
-        self, invocation: Invocation, call: _Call, caller: Caller, deadline: float | None
-    ) -> None:
+    async def _answer(self, call: _Call) -> None:
         """Handle a call in its own context and span, and report the outcome to the observer."""
         clock = asyncio.get_running_loop().time
         began, outcome = clock(), CANCELLED
-        tool_input, hints = self._given(invocation)
-        name = invocation.tool if invocation.tool in self._by_name else "unknown tool"
+        invocation, tool = call.invocation, self._by_name.get(call.invocation.tool)
+        name = tool.name if tool else "unknown tool"
+        tool_input, hints = _given(invocation, tool)
         with (
             handling(
                 {**hints, **invocation.context},
@@ -282,87 +324,69 @@ class Provider:
             tracing.span(name, SpanKind.SERVER, tracing.RPC, parent=context.traceparent) as span,
         ):
             try:
-                outcome = await self._conclude(invocation, tool_input, call, caller, deadline)
+                outcome = await self._conclude(call, tool, tool_input)
             finally:
                 if outcome != OK:
                     tracing.fail(span, outcome)
                 self._observe(name, outcome, clock() - began)
 
-    def _given(self, invocation: Invocation) -> tuple[dict[str, Any] | _Refused, dict[str, Any]]:
-        """Return the input, or why it is unusable, and the routing hints."""
-        tool = self._by_name.get(invocation.tool)
-        most = None if tool is None else tool.max_values
-        if most is not None and has_more_values(bytes(invocation.input), most):
-            text = (
-                f"toolInput: more than {most} objects and arrays in one call: send less at a time"
-            )
-            return _Refused(text, INVALID_PARAMS), {}
-        try:
-            return without_routing(decode(invocation.input))
-        except ProtocolError as exc:
-            return _Refused(f"toolInput: {exc}", exc.code), {}
-        except TypeError as exc:
-            return _Refused(str(exc), INVALID_PARAMS), {}
-
     async def _conclude(
-        self,
-        invocation: Invocation,
-        tool_input: dict[str, Any] | _Refused,
-        call: _Call,
-        caller: Caller,
-        deadline: float | None,
+        self, call: _Call, tool: Tool | None, tool_input: dict[str, Any] | _Refused
     ) -> str:
         """Run a call, send its result or its error, and return the outcome."""
-        if invocation.origin.protocol == _MCP:
-            caller = _McpCaller(caller, self._by_name.get(invocation.tool))
+        name = call.invocation.tool
         try:
-            result = await self._run(invocation, tool_input, call, deadline)
+            if tool is None:
+                raise _Refused(f"unknown tool: {name}", METHOD_NOT_FOUND)
+            result = await self._run(call, tool, tool_input)
         except asyncio.CancelledError:
-            caller.fail(invocation.id, f"the call of {invocation.tool} was cancelled")
+            call.fail(f"the call of {name} was cancelled")
             task = asyncio.current_task()
             if task is not None and task.cancelling():
                 raise
             return CANCELLED
         except Full:
-            self._refuse(invocation, caller)
+            self._refuse(call)
         except _Refused as exc:
-            caller.fail(invocation.id, str(exc), code=exc.code)
+            call.fail(str(exc), code=exc.code)
         except Exception as exc:
-            logger.warning(
-                "request %s: %s failed with %s",
-                invocation.request_id,
-                invocation.tool,
-                type(exc).__name__,
-            )
-            logger.debug("request %s failed", invocation.request_id, exc_info=exc)
-            caller.fail(invocation.id, str(exc) or type(exc).__name__)
+            kind = type(exc).__name__
+            logger.warning("request %s: %s failed with %s", call.request_id, name, kind)
+            logger.debug("request %s failed", call.request_id, exc_info=exc)
+            call.fail(str(exc) or kind)
         else:
-            if await _respond(invocation, result, caller):
+            if await call.succeed(result, structured=tool.output_schema is not None):
                 return outcome_of(result)
         return FAILED
 
-    async def _run(
-        self,
-        invocation: Invocation,
-        tool_input: dict[str, Any] | _Refused,
-        call: _Call,
-        deadline: float | None,
-    ) -> Any:
-        tool = self._by_name.get(invocation.tool)
-        if tool is None:
-            raise _Refused(f"unknown tool: {invocation.tool}", METHOD_NOT_FOUND)
+    async def _run(self, call: _Call, tool: Tool, tool_input: dict[str, Any] | _Refused) -> Any:
         if isinstance(tool_input, _Refused):
             raise tool_input
         try:
-            async with asyncio.timeout_at(deadline) as limit:
-                caller = invocation.origin.public_key or call.session
-                async with self._slots.slot(caller):
+            async with asyncio.timeout_at(call.deadline) as limit:
+                async with self._slots.slot(call.origin.public_key or call.session):
                     return await tool.handler(tool_input, call)
         except TimeoutError as exc:
             if not limit.expired():
                 raise
-            text = f"{tool.name} did not finish within {invocation.timeout:g} s"
+            text = f"{tool.name} did not finish within {call.invocation.timeout:g} s"
             raise _Refused(text, SERVER_ERROR) from exc
+
+
+def _given(
+    invocation: Invocation, tool: Tool | None
+) -> tuple[dict[str, Any] | _Refused, dict[str, Any]]:
+    """Return the input, or why it is unusable, and the routing hints."""
+    most = None if tool is None else tool.max_values
+    if most is not None and has_more_values(bytes(invocation.input), most):
+        text = f"toolInput: more than {most} objects and arrays in one call: send less at a time"
+        return _Refused(text, INVALID_PARAMS), {}
+    try:
+        return without_routing(decode(invocation.input))
+    except ProtocolError as exc:
+        return _Refused(f"toolInput: {exc}", exc.code), {}
+    except TypeError as exc:
+        return _Refused(str(exc), INVALID_PARAMS), {}
 
 
 def outcome_of(result: Any) -> str:
@@ -371,20 +395,6 @@ def outcome_of(result: Any) -> str:
         return OK
     code = result.get("code")
     return code if isinstance(code, str) and _CODE.fullmatch(code) else FAILED
-
-
-async def _respond(invocation: Invocation, result: Any, caller: Caller) -> bool:
-    """Send a result, or an error if that is not possible; return True if the result was sent."""
-    try:
-        await caller.respond(invocation.id, result)
-        return True
-    except FrameTooLarge as exc:
-        text = f"the result of {invocation.tool} is too large: {exc}; ask for less at a time"
-        caller.fail(invocation.id, text)
-    except (TypeError, ValueError, OverflowError, RecursionError) as exc:
-        text = f"{invocation.tool} returned a value that is not JSON: {exc}"
-        caller.fail(invocation.id, text)
-    return False
 
 
 def _call_result(result: Any, *, structured: bool) -> Mapping[str, Any]:

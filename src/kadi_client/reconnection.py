@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Protocol, cast
+from typing import cast
 from urllib.parse import urlsplit
 
 from websockets.asyncio.client import connect
@@ -14,10 +15,10 @@ from websockets.exceptions import WebSocketException
 from kadi_client.addresses import is_loopback, split_addresses
 from kadi_client.backoff import Backoff
 from kadi_client.errors import AuthenticationError, KadiError, NotConnected
-from kadi_client.session import Phase, Session
-from kadi_client.session_events import Ready, SessionEvent
+from kadi_client.provider import Provider
+from kadi_client.session import Received, Session
 from kadi_client.sockets import WRITE_BUFFER, ClientSocket
-from kadi_client.transport import Link
+from kadi_client.tools import Tool
 
 logger = logging.getLogger(__name__)
 
@@ -28,45 +29,35 @@ CLOSE_SECONDS = 5.0
 """Timeout for the goodbye, and then for the closing handshake."""
 
 
-class Observer(Protocol):
-    """Callbacks for changes of the session. They must not raise."""
-
-    def ready(self, link: Link) -> None:
-        """Handle a new session."""
-
-    def received(self, event: SessionEvent, link: Link) -> None:
-        """Handle an event that belongs neither to the handshake nor to an answer."""
-
-    def lost(self, link: Link) -> None:
-        """Handle the loss of a session; a new session or :meth:`closed` follows."""
-
-    def closed(self) -> None:
-        """Handle the end: there will be no more sessions."""
-
-
-class Uplink:
+class Reconnecting(ABC):
     """One session at a time with a broker; a lost session is replaced.
 
     ``url`` may name several brokers of one network, separated by commas. After a failure the next
-    one is tried.
+    one is tried. ``new_session`` returns a session over a new connection. The calls that
+    ``provider`` runs for a session are cancelled when it is lost. On closing they have ``grace``
+    seconds to finish. Subclasses act on what happens; their methods must not raise.
     """
 
     def __init__(
         self,
         url: str,
-        observer: Observer,
-        new_session: Callable[[], Session],
+        new_session: Callable[[ClientSocket], Session],
+        provider: Provider,
         *,
+        grace: float,
         max_message_bytes: int,
         open_timeout: float,
         connect_timeout: float,
         max_backoff: float | None,
     ) -> None:
         self._brokers = [(each, *_parse(each)) for each in split_addresses(url) or [url]]
+        self._new_session = new_session
+        self._provider = provider
+        self._registered: tuple[Tool, ...] = ()
+        """Tools that the broker was last told of."""
+        self._grace = grace
         self._tried = 0
         """Number of attempts, which take turns among the brokers."""
-        self._observer = observer
-        self._new_session = new_session
         self._max_message_bytes = max_message_bytes
         self._open_timeout = open_timeout
         self._connect_timeout = connect_timeout
@@ -75,91 +66,126 @@ class Uplink:
             max_backoff = LOCAL_BACKOFF if local else REMOTE_BACKOFF
         self._backoff = Backoff(cap=max_backoff)
         self._supervisor: asyncio.Task[None] | None = None
-        self._established = False
         self._ready_at: float | None = None
         self._closing = False
         self._decided = asyncio.Event()  # set if a session is up, or there will be no more
-        self.link: Link | None = None
-        """The current session; ``None`` if there is none."""
-        self.sessions = 0
-        """Number of sessions so far."""
-        self.closed = asyncio.Event()
-        self.failure: Exception | None = None
+        self._session: Session | None = None
+        self._closed = asyncio.Event()
+        self._failure: Exception | None = None
         """The error that ended the connection for good."""
+        self.sessions = 0
+        """Number of sessions so far; the visible tools may differ between sessions."""
 
-    async def open(self) -> None:
-        """Connect and wait for the first session; raise the error if there will be none."""
-        if self._supervisor is not None:
+    @abstractmethod
+    def _ready(self, session: Session) -> None:
+        """Handle a new session."""
+
+    @abstractmethod
+    def _received(self, received: Received, session: Session) -> None:
+        """Handle what the broker sends besides answers."""
+
+    @abstractmethod
+    def _ended(self) -> None:
+        """Handle the end: there will be no more sessions."""
+
+    @property
+    def connected(self) -> bool:
+        """True if there is a session at this moment."""
+        return self._session is not None
+
+    async def wait_connected(self) -> None:
+        """Wait for a session; raises :class:`NotConnected` once the connection is closed."""
+        await self._next_session()
+
+    async def open(self, *, connect_timeout: float | None = None) -> None:
+        """Connect and register; entering ``async with`` does the same.
+
+        After an error it may be called again, with another ``connect_timeout``.
+
+        Raises:
+            NotConnected: if the broker cannot be reached.
+            AuthenticationError: if it refuses the identity.
+            RemoteError, ProtocolError: if the handshake fails otherwise.
+        """
+        if self._supervisor is not None or self._closing:
             raise RuntimeError("a connection can be opened only once: create a new one")
+        if connect_timeout is not None:
+            self._connect_timeout = connect_timeout
         self._supervisor = asyncio.create_task(self._supervise())
-        await self._decided.wait()
-        if not self._established:
-            raise self.failure or NotConnected("the connection was closed while opening")
+        try:
+            await self._decided.wait()
+        except asyncio.CancelledError:
+            await self.close()
+            raise
+        if self._closing:
+            raise NotConnected("the connection was closed while opening")
+        if self._failure is not None and not self.sessions:
+            failure, self._failure, self._supervisor = self._failure, None, None
+            self._decided.clear()
+            raise failure
 
-    @property
-    def _broker(self) -> tuple[str, str, str]:
-        """The URL, the host and the address for display of the current broker."""
-        return self._brokers[self._tried % len(self._brokers)]
+    async def close(self) -> None:
+        """Close in order; leaving ``async with`` does the same. Closing twice is allowed."""
+        if self._closing:
+            await self._closed.wait()
+            return
+        self._closing = True
+        self._decided.set()
+        try:
+            if self._supervisor is not None:
+                await self._provider.drain(self._grace)
+            if self._session is not None:
+                await self._session.goodbye(CLOSE_SECONDS)
+        finally:
+            try:
+                if self._supervisor is not None:
+                    self._supervisor.cancel()
+                    await asyncio.wait({self._supervisor})
+            finally:
+                self._finish()
 
-    @property
-    def _address(self) -> str:
-        return self._broker[2]
+    async def serve_forever(self) -> None:
+        """Wait until another task closes the connection; cancel it to stop waiting.
 
-    async def next_link(self) -> Link:
+        Raises the error if the connection fails permanently.
+        """
+        await self._closed.wait()
+        if self._failure is not None:
+            raise self._failure
+
+    async def _next_session(self, deadline: float | None = None) -> Session:
         """Return the current session, or wait for the next one.
 
         Raises:
             NotConnected: if there will be none.
+            TimeoutError: if there is none by the deadline, a time of the loop's clock.
         """
         if self._supervisor is None:
             raise NotConnected("the connection is not open: use it inside 'async with'")
-        while self.link is None:
-            if self._closing or self.closed.is_set():
+        while self._session is None:
+            if self._closing or self._closed.is_set():
                 raise NotConnected("the connection is closed")
-            await self._decided.wait()
-        return self.link
-
-    @property
-    def opened(self) -> bool:
-        """True if :meth:`open` was called."""
-        return self._supervisor is not None
-
-    def begin_close(self) -> bool:
-        """Stop creating sessions; return False if closing has begun already."""
-        if self._closing:
-            return False
-        self._closing = True
-        self._decided.set()
-        return True
-
-    async def end(self) -> None:
-        """Say goodbye and close the current session."""
-        try:
-            if self.link is not None:
-                await self.link.goodbye(CLOSE_SECONDS)
-        finally:
-            if self._supervisor is not None:
-                self._supervisor.cancel()
-                try:
-                    await asyncio.wait({self._supervisor})
-                finally:
-                    self._finish()
+            async with asyncio.timeout_at(deadline):
+                await self._decided.wait()
+        return self._session
 
     async def _supervise(self) -> None:
         try:
             await self._keep_connected()
         except Exception as exc:
-            self.failure = exc
-            if self._established:
+            self._failure = exc
+            if self.sessions:
                 logger.exception("the connection to %s failed permanently", self._address)
         finally:
-            self._finish()
+            if self.sessions or self._closing:
+                self._finish()
+            self._decided.set()
 
     def _finish(self) -> None:
-        if not self.closed.is_set():
-            self.closed.set()
+        if not self._closed.is_set():
+            self._closed.set()
             self._decided.set()
-            self._observer.closed()
+            self._ended()
 
     async def _keep_connected(self) -> None:
         clock = asyncio.get_running_loop().time
@@ -172,18 +198,28 @@ class Uplink:
                 failure = self._explain(exc)
             if self._closing:
                 return
-            if not self._established and isinstance(failure, AuthenticationError):
+            established = self.sessions > 0
+            if not established and isinstance(failure, AuthenticationError):
                 raise failure
             self._tried += 1
-            if not self._established and self._tried < len(self._brokers):
+            if not established and self._tried < len(self._brokers):
                 continue
-            if not self._established and clock() >= give_up:
+            if not established and clock() >= give_up:
                 raise failure
             delay = self._backoff.delay(clock() - self._ready_at if self._ready_at else 0.0)
-            if not self._established:
+            if not established:
                 delay = min(delay, max(0.0, give_up - clock()))
             logger.warning("%s; reconnecting in %.2f s", failure, delay)
             await asyncio.sleep(delay)
+
+    @property
+    def _broker(self) -> tuple[str, str, str]:
+        """The URL, the host and the address for display of the current broker."""
+        return self._brokers[self._tried % len(self._brokers)]
+
+    @property
+    def _address(self) -> str:
+        return self._broker[2]
 
     async def _attempt(self) -> None:
         """Run one session, from connecting until it is lost; always raises."""
@@ -200,40 +236,42 @@ class Uplink:
                 write_limit=WRITE_BUFFER,
                 proxy=None if is_loopback(host) else True,
             )
-            link = Link(cast(ClientSocket, socket), self._new_session(), self._give_up)
+            session = self._new_session(cast(ClientSocket, socket))
+            self._registered = self._provider.tools
 
-            def handle(event: SessionEvent) -> None:
-                if isinstance(event, Ready):
-                    opening.reschedule(None)
-                    self._take_up(link)
-                else:
-                    self._observer.received(event, link)
+            def take_up() -> None:
+                opening.reschedule(None)
+                self._take_up(session)
 
             try:
-                await link.run(handle)
+                await session.run(
+                    self._registered,
+                    on_ready=take_up,
+                    on_received=lambda received: self._received(received, session),
+                    on_lost=lambda: self._give_up(session),
+                )
             except BaseException:
-                if link.session.phase is not Phase.READY:
+                if not session.ready:
                     socket.transport.abort()  # no closing handshake with a silent broker
                 raise
             finally:
                 await socket.close()
 
-    def _take_up(self, link: Link) -> None:
-        self.link = link
+    def _take_up(self, session: Session) -> None:
+        self._session = session
         self.sessions += 1
-        self._established = True
         self._ready_at = asyncio.get_running_loop().time()
         self._decided.set()
-        logger.info("connected to %s as %s", self._address, link.session.agent_id)
-        self._observer.ready(link)
+        logger.info("connected to %s as %s", self._address, session.agent_id)
+        self._ready(session)
 
-    def _give_up(self, link: Link) -> None:
-        if self.link is not link:
+    def _give_up(self, session: Session) -> None:
+        if self._session is not session:
             return
-        self.link = None
+        self._session = None
         if not self._closing:
             self._decided.clear()
-        self._observer.lost(link)
+        self._provider.cancel_all(session)
 
     def _explain(self, exc: Exception) -> KadiError:
         if isinstance(exc, KadiError):

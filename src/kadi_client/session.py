@@ -1,50 +1,38 @@
-"""The client's half of a KADI session, without I/O.
-
-Pass what the broker sent to :meth:`Session.receive`, act on the event it returns, and send the
-frames from :meth:`Session.next_to_send` in that order. ``now`` is the time in seconds of any
-monotonic clock, always the same one.
-"""
+"""The client's half of a KADI session: handshake, correlation, liveness."""
 
 from __future__ import annotations
 
-import enum
+import asyncio
+import contextlib
 import logging
 import time
 import uuid
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NoReturn
+
+from websockets.exceptions import ConnectionClosed
 
 from kadi_client.correlation import OpenCalls
 from kadi_client.errors import (
     METHOD_NOT_FOUND,
-    SERVER_ERROR,
     AuthenticationError,
     FrameTooLarge,
     KadiError,
+    NotConnected,
     ProtocolError,
     RemoteError,
 )
 from kadi_client.identity import Identity
-from kadi_client.messages import (
-    NULL,
-    Frame,
-    Raw,
-    decode_frame,
-    error_response,
-    request,
-    response,
-    short_text,
-)
+from kadi_client.messages import NULL, Frame, Raw, decode_frame, notification, request
 from kadi_client.params import (
     AbilityResponse,
     Authenticated,
     CancelParams,
-    DeliveryParams,
     Hello,
+    Invocation,
     Registered,
     acknowledged_request,
-    cancellation,
     describe,
     error_in,
     own_key,
@@ -52,15 +40,9 @@ from kadi_client.params import (
     read_invocation,
     seconds_between_beats,
 )
-from kadi_client.session_events import (
-    Answered,
-    CancelRequested,
-    Delivered,
-    Failed,
-    Ready,
-    Refused,
-    SessionEvent,
-)
+from kadi_client.provider import NOT_JSON, Caller
+from kadi_client.sockets import ClientSocket
+from kadi_client.subscriptions import Event
 from kadi_client.tools import REQUIRE_AGENT, Tool, with_hints
 
 logger = logging.getLogger(__name__)
@@ -68,48 +50,41 @@ logger = logging.getLogger(__name__)
 MAX_MESSAGE_BYTES = 32 * 1024 * 1024
 BEATS_UNTIL_DEAD = 3
 
-
-class Phase(enum.Enum):
-    """The progress of the handshake."""
-
-    NEW = enum.auto()
-    HANDSHAKE = enum.auto()
-    READY = enum.auto()
-    REFUSED = enum.auto()
+Received = Invocation | CancelParams | Event
+"""A message of a broker that is no answer."""
 
 
-_OnAnswer = Callable[[int, Raw, RemoteError | None, float], SessionEvent | None]
+class Session(Caller):
+    """One session with a broker over one WebSocket.
 
-
-class Session:
-    """One session with a broker: handshake, correlation, liveness.
-
-    The size of a frame is checked before it is queued: a frame over ``max_message_bytes`` raises
-    :class:`FrameTooLarge` and changes nothing.
+    Frames leave in the order in which they are queued. Their size is checked before: a frame over
+    ``max_message_bytes`` raises :class:`FrameTooLarge` and changes nothing. Every request has a
+    key, under which :meth:`answer_to` waits for its answer. Times are those of the loop's clock.
     """
 
     def __init__(
         self,
+        socket: ClientSocket,
         identity: Identity,
         *,
         role: str = "agent",
         name: str | None = None,
         version: str | None = None,
         networks: Sequence[str] = ("global",),
-        tools: Sequence[Tool] = (),
         max_message_bytes: int = MAX_MESSAGE_BYTES,
         wall_clock: Callable[[], float] = time.time,
     ) -> None:
+        self._socket = socket
         self._identity = identity
         self._role = role
         self._name = name
         self._version = version
         self._networks = list(networks)
-        self._tools = tuple(tools)
         self._max_message_bytes = max_message_bytes
         self._outgoing: deque[bytes] = deque()
+        self._waits_for_peer = asyncio.Event()
         self._last_key = 0
-        self._pending: dict[int, _OnAnswer] = {}
+        self._waiters: dict[int, asyncio.Future[Raw]] = {}
         self._calls = OpenCalls(max_bytes=max_message_bytes)
         self._extended = False
         # Request ids are UUIDs, random except for the last group, which is a counter.
@@ -117,32 +92,141 @@ class Session:
         self._wall_clock = wall_clock
         self._beat_interval = seconds_between_beats(None)
         self._last_heard = 0.0
-        self.phase = Phase.NEW
+        self._refused: Exception | None = None
+        self._lost: str | None = None
+        self._on_lost: Callable[[], None] | None = None
+        self.ready = False
+        """Whether the handshake is complete."""
         self.agent_id = identity.agent_id
         """The agent id assigned by the broker; before authentication, the expected one."""
         self.next_beat = float("inf")
-        """Time of the next call of :meth:`tick`, on the clock of ``now``."""
+        """Time of the next call of :meth:`tick`."""
 
-    # Outgoing
+    async def run(
+        self,
+        tools: Sequence[Tool],
+        *,
+        on_ready: Callable[[], None],
+        on_received: Callable[[Received], None],
+        on_lost: Callable[[], None],
+    ) -> NoReturn:
+        """Do the handshake and read until the connection ends, then wake all waiting requests.
 
-    def next_to_send(self) -> bytes | None:
-        """Remove and return the next frame to send; ``None`` if there is none."""
-        return self._outgoing.popleft() if self._outgoing else None
+        The callbacks must not raise. The session is lost before its requests wake.
 
-    @property
-    def has_output(self) -> bool:
-        """True if :meth:`next_to_send` would return a frame."""
-        return bool(self._outgoing)
+        Raises:
+            NotConnected: when the connection ends, whichever side ended it.
+            KadiError: if the handshake fails.
+        """
+        clock = asyncio.get_running_loop().time
 
-    def start(self) -> None:
-        """Begin the handshake, which ends with a :class:`Ready` or :class:`Refused` event."""
-        self.phase = Phase.HANDSHAKE
+        def take(message: bytes) -> None:
+            received = self.receive(message, clock())
+            if received is not None:
+                on_received(received)
+
+        async def open_and_beat() -> None:
+            try:
+                await self.shake_hands(tools)
+            except (KadiError, *NOT_JSON) as exc:
+                self._refused = exc
+            else:
+                on_ready()
+                await self._beat()
+                self.lose("the broker has stopped responding")
+            self._socket.transport.abort()
+
+        self._on_lost = on_lost
+        tasks = [asyncio.create_task(open_and_beat()), asyncio.create_task(self._write())]
+        try:
+            await self._socket.deliver(take)
+        except ConnectionClosed as exc:
+            if self._refused is not None:
+                raise self._refused from None
+            self.lose(f"the connection to the broker was lost: {exc}")
+            raise NotConnected(self._lost) from exc
+        finally:
+            self.lose("the connection to the broker was closed")
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+
+    def lose(self, reason: str) -> None:
+        """Mark the session as lost: all waiting requests fail with :class:`NotConnected`."""
+        if self._lost is not None:
+            return
+        self._lost = reason
+        if self._on_lost is not None:
+            self._on_lost()
+        for waiter in self._waiters.values():
+            _fail(waiter, NotConnected(reason))
+
+    async def shake_hands(self, tools: Sequence[Tool]) -> None:
+        """Say hello, authenticate and register.
+
+        Raises:
+            AuthenticationError: if the broker refuses the identity.
+            KadiError: if it refuses anything else, or the tools are too large to send.
+        """
         params: dict[str, Any] = {"role": self._role, "networks": self._networks}
         if self._name:
             params["name"] = self._name
         if self._version:
             params["version"] = self._version
-        self._request("kadi.session.hello", params, self._on_hello)
+        hello = read(await self._ask("kadi.session.hello", params), Hello)
+        self._beat_interval = seconds_between_beats(hello.heartbeat_interval)
+        self._extended = hello.answers_directly
+        proof = {
+            "publicKey": self._identity.public_key,
+            "signature": self._identity.sign(hello.nonce),
+            "nonce": hello.nonce,
+        }
+        try:
+            authenticated = await self._ask("kadi.session.authenticate", proof)
+        except RemoteError as exc:
+            raise AuthenticationError(str(exc)) from exc
+        self.agent_id = read(authenticated, Authenticated).agent_id or self.agent_id
+        registration = self.registration(tools)
+        try:
+            warn_of_dropped_networks(await self._ask("kadi.agent.register", registration))
+        except RemoteError:
+            if tools:
+                raise
+            logger.warning("the broker refused a registration without tools; continuing without")
+        self.ready = True
+        self.next_beat = self._last_heard + self._beat_interval
+
+    def registration(self, tools: Sequence[Tool]) -> dict[str, Any]:
+        """Return the params of a request that replaces the tools of this session."""
+        params: dict[str, Any] = {
+            "tools": [describe(tool) for tool in tools],
+            "networks": self._networks,
+        }
+        if self._name:
+            params["displayName"] = self._name
+        return params
+
+    async def _beat(self) -> None:
+        """Send heartbeats until the broker has been silent for too long."""
+        clock = asyncio.get_running_loop().time
+        while self.tick(clock()):
+            pause = self.next_beat - clock()
+            await asyncio.sleep(max(0.0, pause))
+
+    def tick(self, now: float) -> bool:
+        """Send a heartbeat when one is due.
+
+        Returns:
+            False if the broker has been silent for too long and counts as dead.
+        """
+        if now - self._last_heard > self._beat_interval * BEATS_UNTIL_DEAD:
+            return False
+        if now >= self.next_beat:
+            self.post("kadi.session.heartbeat", {"timestamp": round(self._wall_clock() * 1000)})
+            self.next_beat = now + self._beat_interval
+        return True
+
+    # Requests
 
     def invoke(
         self,
@@ -164,7 +248,7 @@ class Session:
                 to a broker that passes them on.
 
         Returns:
-            The key of the :class:`Answered` or :class:`Failed` event to come.
+            The key of the request.
 
         Raises:
             FrameTooLarge: if the input is too large to send.
@@ -176,119 +260,121 @@ class Session:
         params = {"toolName": tool, "toolInput": tool_input, "requestId": request_id}
         if timeout is not None:
             params["timeout"] = max(1, round(timeout * 1000))
-        on_answer = self._on_acknowledged
         if self._extended:
             params["directReply"] = True
-            on_answer = self._on_direct_reply
             if context:
                 params["_meta"] = context
-        key = self._request("kadi.ability.request", params, on_answer)
+        key = self.request("kadi.ability.request", params)
         self._calls.start(key, request_id)
         return key
 
     def request(self, method: str, params: Any) -> int:
         """Call a method of the broker itself; returns and raises as :meth:`invoke` does."""
-        return self._request(method, params, self._on_answer)
-
-    def post(self, method: str, params: Any) -> None:
-        """Call a method of the broker and ignore its answer."""
-        self._last_key += 1
-        self._send(request(self._last_key, method, params))
-
-    def register(self, tools: Sequence[Tool]) -> int:
-        """Replace the tools of this session; returns a key as :meth:`request` does."""
-        key = self.request("kadi.agent.register", self._registration(tools))
-        self._pending[key] = self._on_registered_again
+        key = self.post(method, params)
+        waiter = self._waiters[key] = asyncio.get_running_loop().create_future()
+        if self._lost is not None:
+            _fail(waiter, NotConnected(self._lost))
         return key
 
-    def publish(self, channel: str, data: Any, network: str | None) -> list[int]:
-        """Publish an event on one network, or on all networks of this agent.
+    def post(self, method: str, params: Any) -> int:
+        """Call a method of the broker and ignore its answer."""
+        self.send(request(self._last_key + 1, method, params))
+        self._last_key += 1
+        return self._last_key
 
-        A broker without our extensions publishes on one network at a time.
+    async def answer_to(self, key: int, deadline: float | None = None) -> Raw:
+        """Wait for the answer to the request numbered ``key``.
 
-        Returns:
-            The keys of the requests, one or more; raises as :meth:`invoke` does.
-        """
-        params = {"channel": channel, "data": data}
-        if network is None and self._extended:
-            return [self.request("kadi.event.publish", params)]
-        networks = self._networks if network is None else [network]
-        return [
-            self.request("kadi.event.publish", {**params, "networkId": each}) for each in networks
-        ]
-
-    def abandon(self, key: int) -> None:
-        """Forget a request and drop its answer; ignore an unknown key.
-
-        Abandoning an invocation cancels it at the broker.
-        """
-        self._pending.pop(key, None)
-        request_id = self._calls.end(key)
-        if request_id is not None:
-            self._send(cancellation(request_id))
-
-    def respond(self, id_: Raw, result: Any) -> None:
-        """Answer an invocation.
+        Cancellation and the deadline abandon the request; an invocation is then cancelled at the
+        broker.
 
         Raises:
-            FrameTooLarge: if the result is too large to send.
-            TypeError, ValueError, OverflowError, RecursionError: if it is not JSON.
+            NotConnected: if the session is lost first.
+            RemoteError: if the answer is an error.
+            TimeoutError: if there is no answer before the deadline.
         """
-        self._send(response(id_, result))
-
-    def fail(self, id_: Raw | None, message: str, *, code: int = SERVER_ERROR) -> None:
-        """Answer a request with an error; an overlong text is truncated."""
+        waiter = self._waiters[key]
+        timer = None
+        if deadline is not None:
+            loop = asyncio.get_running_loop()
+            timer = loop.call_at(deadline, _fail, waiter, TimeoutError())
         try:
-            self._send(error_response(id_, short_text(message), code=code))
-        except FrameTooLarge as exc:
-            logger.warning("error response of %d bytes dropped", exc.size)
+            return await waiter
+        finally:
+            if timer is not None:
+                timer.cancel()
+            del self._waiters[key]
+            request_id = self._calls.end(key)
+            if request_id is not None:
+                # Brokers that do not know the message ignore it.
+                self.send(notification("kadi.ability.cancel", {"requestId": request_id}))
 
-    def goodbye(self) -> None:
-        """Announce an orderly close."""
-        self.post("kadi.session.goodbye", {})
+    async def _ask(self, method: str, params: Any) -> Raw:
+        return await self.answer_to(self.request(method, params))
 
-    def tick(self, now: float) -> bool:
-        """Queue a heartbeat when one is due.
+    def publications(self, channel: str, data: Any, network: str | None) -> list[dict[str, Any]]:
+        """Return the params of the requests that publish an event on one network, or on all.
 
-        Returns:
-            False if the broker has been silent for too long and counts as dead.
+        A broker without our extensions publishes on one network at a time.
         """
-        if now - self._last_heard > self._beat_interval * BEATS_UNTIL_DEAD:
-            return False
-        if now >= self.next_beat:
-            self.post("kadi.session.heartbeat", {"timestamp": round(self._wall_clock() * 1000)})
-            self.next_beat = now + self._beat_interval
-        return True
+        event = {"channel": channel, "data": data}
+        if network is None and self._extended:
+            return [event]
+        networks = self._networks if network is None else [network]
+        return [{**event, "networkId": each} for each in networks]
 
-    def _registration(self, tools: Sequence[Tool]) -> dict[str, Any]:
-        params: dict[str, Any] = {
-            "tools": [describe(tool) for tool in tools],
-            "networks": self._networks,
-        }
-        if self._name:
-            params["displayName"] = self._name
-        return params
+    # Outgoing
 
-    def _request(self, method: str, params: Any, on_answer: _OnAnswer) -> int:
-        key = self._last_key + 1
-        self._send(request(key, method, params))
-        self._last_key = key
-        self._pending[key] = on_answer
-        return key
+    def send(self, frame: bytes) -> None:
+        """Send a frame without waiting; what the broker cannot take now follows.
 
-    def _send(self, frame: bytes) -> None:
+        If the connection is closing, it is dropped.
+
+        Raises:
+            FrameTooLarge: if it is over the limit.
+        """
         if len(frame) > self._max_message_bytes:
             raise FrameTooLarge(len(frame), self._max_message_bytes)
         self._outgoing.append(frame)
+        self._socket.send_at_once(self._next_to_send)
+        if self._outgoing:
+            self._waits_for_peer.set()
+
+    def send_event(self, channel: str, data: Any) -> None:
+        """Publish an event on all networks of this agent; raises as :meth:`invoke` does."""
+        for params in self.publications(channel, data, None):
+            self.post("kadi.event.publish", params)
+
+    async def drain(self) -> None:
+        """Send what is queued; wait while the broker is slow to read."""
+        with contextlib.suppress(ConnectionClosed):
+            await self._socket.send_all(self._next_to_send)
+
+    async def goodbye(self, timeout: float) -> None:
+        """Announce an orderly close; wait at most ``timeout`` seconds to send it."""
+        self.post("kadi.session.goodbye", {})
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout):
+                await self.drain()
+
+    def _next_to_send(self) -> bytes | None:
+        return self._outgoing.popleft() if self._outgoing else None
+
+    async def _write(self) -> None:
+        """Send frames that :meth:`send` left in the queue."""
+        while True:
+            await self._waits_for_peer.wait()
+            self._waits_for_peer.clear()
+            await self.drain()
 
     # Incoming
 
-    def receive(self, text: str | bytes, now: float) -> SessionEvent | None:
-        """Process one frame; this may queue responses to send.
+    def receive(self, text: str | bytes, now: float) -> Received | None:
+        """Process one frame: wake the request that it answers, or send a response.
 
         Returns:
-            The event to act on; ``None`` for most frames. Never raises: a frame that violates the
-            protocol gets an error response where JSON-RPC provides for one.
+            What is left to act on; ``None`` for most frames. Never raises: a frame that violates
+            the protocol gets an error response where JSON-RPC provides for one.
         """
         self._last_heard = now
         try:
@@ -298,156 +384,66 @@ class Session:
             self.fail(None, str(exc), code=exc.code)
             return None
         if frame.is_response:
-            return self._on_response(frame, now)
+            self._on_response(frame)
+            return None
         try:
-            return self._on_method(frame, now)
+            return self._on_method(frame)
         except ProtocolError as exc:
             logger.warning("%s refused: %s", frame.method, exc)
             if frame.has_id:
                 self.fail(frame.id, str(exc), code=exc.code)
             return None
 
-    def _on_method(self, frame: Frame, now: float) -> SessionEvent | None:
+    def _on_method(self, frame: Frame) -> Received | None:
+        result: Any = NULL
+        received: Received | None = None
         match frame.method:
             case "kadi.ability.request":
                 return read_invocation(frame) if frame.has_id else None
             case "kadi.session.ping" | "kadi.session.heartbeat":
-                return self._confirm(frame, "pong", None)
+                result = "pong"
             case "kadi.ability.response":
                 outcome = read(frame.params, AbilityResponse)
-                return self._confirm(frame, NULL, self._on_outcome(outcome, now))
+                key = self._calls.key_of(outcome)
+                if key is not None:
+                    self._conclude(key, outcome.result, error_in(outcome.error))
             case "kadi.ability.cancel":
-                cancel = read(frame.params, CancelParams)
-                request = CancelRequested(str(cancel.request_id), cancel.caller_lost)
-                return self._confirm(frame, NULL, request)
+                received = read(frame.params, CancelParams)
             case "kadi.event.delivery":
-                event = read(frame.params, DeliveryParams)
-                return self._confirm(
-                    frame,
-                    NULL,
-                    Delivered(
-                        event.channel, event.data, event.network_id, event.timestamp, event.source
-                    ),
-                )
+                received = read(frame.params, Event)
             case _:
                 if frame.has_id:
-                    text = f"unknown method: {frame.method}"
-                    self.fail(frame.id, text, code=METHOD_NOT_FOUND)
+                    self.fail(frame.id, f"unknown method: {frame.method}", code=METHOD_NOT_FOUND)
                 return None
-
-    def _confirm(
-        self, frame: Frame, result: Any, event: SessionEvent | None
-    ) -> SessionEvent | None:
         if frame.has_id:
             self.respond(frame.id, result)
-        return event
+        return received
 
-    def _on_response(self, frame: Frame, now: float) -> SessionEvent | None:
-        key = own_key(frame.id)
-        on_answer = self._pending.pop(key, None)
-        if on_answer is None:
-            error = error_in(frame.error)
+    def _on_response(self, frame: Frame) -> None:
+        key, error, result = own_key(frame.id), error_in(frame.error), frame.result
+        if error is None and key in self._calls and not self._extended:
+            request_id = acknowledged_request(result)
+            if request_id is not None:
+                outcome = self._calls.acknowledge(key, request_id)
+                if outcome is None:
+                    return
+                result, error = outcome.result, error_in(outcome.error)
+        self._conclude(key, result, error)
+
+    def _conclude(self, key: int, result: Raw, error: RemoteError | None) -> None:
+        self._calls.end(key)
+        waiter = self._waiters.get(key)
+        if waiter is None:
             if error is not None:
                 logger.debug("error response without a matching request: code %d", error.code)
-            return None
-        return on_answer(key, frame.result, error_in(frame.error), now)
-
-    def _on_answer(
-        self, key: int, result: Raw, error: RemoteError | None, _now: float
-    ) -> SessionEvent:
-        return Failed(key, error) if error else Answered(key, result)
-
-    def _on_direct_reply(
-        self, key: int, result: Raw, error: RemoteError | None, now: float
-    ) -> SessionEvent:
-        self._calls.end(key)
-        return self._on_answer(key, result, error, now)
-
-    def _on_acknowledged(
-        self, key: int, result: Raw, error: RemoteError | None, now: float
-    ) -> SessionEvent | None:
-        request_id = None if error else acknowledged_request(result)
-        if request_id is None:
-            self._calls.end(key)
-            return self._on_answer(key, result, error, now)
-        outcome = self._calls.acknowledge(key, request_id, now)
-        if outcome is None:
-            return None
-        return self._on_answer(key, outcome.result, error_in(outcome.error), now)
-
-    def _on_outcome(self, outcome: AbilityResponse, now: float) -> SessionEvent | None:
-        key = self._calls.conclude(outcome, now)
-        if key is None:
-            return None
-        self._pending.pop(key, None)
-        return self._on_answer(key, outcome.result, error_in(outcome.error), now)
-
-    # Handshake
-
-    def _on_hello(
-        self, _key: int, result: Raw, error: RemoteError | None, _now: float
-    ) -> SessionEvent | None:
-        if error:
-            return self._refuse(error)
-        try:
-            hello = read(result, Hello)
-        except ProtocolError as exc:
-            return self._refuse(exc)
-        self._beat_interval = seconds_between_beats(hello.heartbeat_interval)
-        self._extended = hello.answers_directly
-        params = {
-            "publicKey": self._identity.public_key,
-            "signature": self._identity.sign(hello.nonce),
-            "nonce": hello.nonce,
-        }
-        self._request("kadi.session.authenticate", params, self._on_authenticated)
-        return None
-
-    def _on_authenticated(
-        self, _key: int, result: Raw, error: RemoteError | None, now: float
-    ) -> SessionEvent | None:
-        if error:
-            return self._refuse(AuthenticationError(str(error)))
-        try:
-            self.agent_id = read(result, Authenticated).agent_id or self.agent_id
-        except ProtocolError as exc:
-            return self._refuse(exc)
-        try:
-            registration = self._registration(self._tools)
-            self._request("kadi.agent.register", registration, self._on_registered)
-        except FrameTooLarge as exc:
-            return self._refuse(exc)
-        return None
-
-    def _on_registered(
-        self, _key: int, result: Raw, error: RemoteError | None, now: float
-    ) -> SessionEvent:
-        if error and self._tools:
-            return self._refuse(error)
-        if error:
-            logger.warning("the broker refused a registration without tools; continuing without")
-        else:
-            _warn_of_dropped_networks(result)
-        return self._ready(now)
-
-    def _on_registered_again(
-        self, key: int, result: Raw, error: RemoteError | None, now: float
-    ) -> SessionEvent:
-        if not error:
-            _warn_of_dropped_networks(result)
-        return self._on_answer(key, result, error, now)
-
-    def _ready(self, now: float) -> Ready:
-        self.phase = Phase.READY
-        self.next_beat = now + self._beat_interval
-        return Ready(self.agent_id)
-
-    def _refuse(self, error: KadiError) -> Refused:
-        self.phase = Phase.REFUSED
-        return Refused(error)
+        elif error is not None:
+            _fail(waiter, error)
+        elif not waiter.done():
+            waiter.set_result(result)
 
 
-def _warn_of_dropped_networks(registered: Raw) -> None:
+def warn_of_dropped_networks(registered: Raw) -> None:
+    """Log the networks that the broker names in its answer to a registration."""
     try:
         dropped = read(registered, Registered).dropped_networks
     except ProtocolError:
@@ -457,3 +453,9 @@ def _warn_of_dropped_networks(registered: Raw) -> None:
             "the broker did not let this agent join %s; its tools are not visible there",
             ", ".join(map(str, dropped)),
         )
+
+
+def _fail(waiter: asyncio.Future[Raw], error: Exception) -> None:
+    if not waiter.done():
+        waiter.set_exception(error)
+        waiter.exception()  # marks it as retrieved: the waiting task may be ending already

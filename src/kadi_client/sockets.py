@@ -16,8 +16,8 @@ from websockets.http11 import Request, Response
 
 WRITE_BUFFER = 64 * 1024
 """Size of the write buffer in bytes from which the peer counts as slow."""
-_SLICE = 4 * 1024
-"""Bytes that are processed in one piece: at most 680 frames."""
+_SLICE = 2 * 1024
+"""Bytes that are processed in one piece: at most 340 frames."""
 _TURN_SECONDS = 0.005
 """Time after which the connections with data to process leave the loop to others, in seconds."""
 _ONE_SECONDS = 0.001
@@ -139,24 +139,9 @@ class ServerSocket(_Socket, ServerConnection):
         self.arrived: Callable[[], None] = _nothing
         self.ended: Callable[[], Any] = _nothing
         self.held = False
-        """While true, no message is delivered; then call :meth:`go_on`."""
-        self.messages: deque[bytes] = deque()
-        """Messages not yet delivered; at the end of the connection they are left to its owner."""
-        self._take = self.messages.append
-        self._deliver: Callable[[bytes], None] | None = None
+        """While true, no further data is processed; then call :meth:`go_on`."""
         self._unread = bytearray()
         self._waits = False
-
-    async def deliver(self, take: Callable[[bytes], None]) -> NoReturn:
-        """As of the base class, in turns with other connections."""
-        self._deliver = take
-        self.go_on()
-        try:
-            while True:
-                await self.recv()
-        finally:
-            self._deliver = None
-            self._take = _ignore
 
     @property
     def begun(self) -> int:
@@ -204,28 +189,20 @@ class ServerSocket(_Socket, ServerConnection):
     def take_turn(self) -> None:
         """Deliver messages for the time of one connection."""
         until = time.monotonic() + _ONE_SECONDS
-        while self._may_go_on() and time.monotonic() <= until:
-            if self.messages and self._deliver is not None:
-                self._deliver(self.messages.popleft())
-            else:
-                piece = bytes(self._unread[:_SLICE])
-                del self._unread[:_SLICE]
-                super().data_received(piece)
+        while self._unread and not self.held and time.monotonic() <= until:
+            piece = bytes(self._unread[:_SLICE])
+            del self._unread[:_SLICE]
+            super().data_received(piece)
         self._leave()
 
     def _leave(self) -> None:
         """Wait for another turn if there is more to deliver, and else for data."""
         if not self.transport.is_closing():
-            if self.messages or self._unread:
+            if self._unread:
                 self.transport.pause_reading()
             else:
                 self.transport.resume_reading()
-        self._waits = self._may_go_on()
+        self._waits = bool(self._unread) and not self.held
         if self._waits:
             self._turns.add(self)
         self.arrived()
-
-    def _may_go_on(self) -> bool:
-        if self.held:
-            return False
-        return bool(self._unread or (self.messages and self._deliver is not None))

@@ -10,6 +10,7 @@ so that only messages reach the peer.
 from __future__ import annotations
 
 import contextlib
+import copy
 import logging
 import os
 import secrets
@@ -18,20 +19,12 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, BinaryIO
 
-from kadi_client.errors import METHOD_NOT_FOUND, SERVER_ERROR, FrameTooLarge, ProtocolError
+from kadi_client.errors import METHOD_NOT_FOUND, FrameTooLarge, ProtocolError
 from kadi_client.framing import Message, MessageReader, frame
-from kadi_client.messages import (
-    Frame,
-    Raw,
-    decode_frame,
-    error_response,
-    notification,
-    response,
-    short_text,
-)
+from kadi_client.messages import Frame, decode_frame, notification
 from kadi_client.params import DEFAULT_BEAT_SECONDS, CancelParams, describe, read, read_invocation
 from kadi_client.pipes import PipeReader, PipeWriter
-from kadi_client.provider import Observe, Provider, noted
+from kadi_client.provider import Caller, Observe, Provider, noted
 from kadi_client.session import MAX_MESSAGE_BYTES
 from kadi_client.tools import Tool
 
@@ -85,14 +78,18 @@ async def serve_stdio(
         tools, max_concurrent=max_concurrent, max_queued=max_queued, observe=observe
     )
     with _output(stdout) as output:
-        await _serve(
-            provider,
-            PipeReader((stdin or sys.stdin.buffer).fileno()),
-            output,
-            card={"name": name, "version": version},
-            max_message_bytes=max_message_bytes,
-            grace=grace,
-        )
+        reader = PipeReader((stdin or sys.stdin.buffer).fileno())
+        writer = PipeWriter(output, reader.stop)
+        card = {"name": name, "version": version}
+        peer = _Peer(provider, writer, card, max_message_bytes)
+        remaining = 0.0
+        try:
+            await _receive(reader, peer, max_message_bytes)
+            remaining = 0.0 if writer.broken else grace
+        finally:
+            reader.stop()
+            await provider.drain(remaining)
+            await writer.finish()
 
 
 @contextlib.contextmanager
@@ -113,93 +110,18 @@ def _output(stdout: BinaryIO | None) -> Iterator[int]:
         os.close(messages)
 
 
-async def _serve(
-    provider: Provider,
-    reader: PipeReader,
-    output: int,
-    *,
-    card: Mapping[str, str],
-    max_message_bytes: int,
-    grace: float,
-) -> None:
-    writer = PipeWriter(output, reader.stop)
-    desk = _Desk(provider, writer, card, max_message_bytes)
-    remaining = 0.0
-    try:
-        await _receive(reader, desk, max_message_bytes)
-        remaining = 0.0 if writer.broken else grace
-    finally:
-        reader.stop()
-        await provider.drain(remaining)
-        await writer.finish()
-
-
-async def _receive(reader: PipeReader, desk: _Desk, max_message_bytes: int) -> None:
+async def _receive(reader: PipeReader, peer: _Peer, max_message_bytes: int) -> None:
     messages = MessageReader(max_message_bytes)
     while piece := await reader.next():
         for item in messages.feed(piece):
-            if not desk.receive(item):
+            if not peer.receive(item):
                 return
     for item in messages.end():
-        desk.receive(item)
+        peer.receive(item)
 
 
-class _Peer:
-    """The peer as the caller of our tools, addressed in one of the two framings.
-
-    ``loaded`` is true if it loaded the ability and expects events in that form.
-    """
-
-    def __init__(
-        self, writer: PipeWriter, max_message_bytes: int, *, headed: bool, loaded: bool = False
-    ) -> None:
-        self._writer = writer
-        self._max_message_bytes = max_message_bytes
-        self._headed = headed
-        self._loaded = loaded
-
-    async def respond(self, id_: Raw, result: Any) -> None:
-        await self._writer.write(self._framed(response(id_, result)))
-
-    def confirm(self, id_: Raw, result: Any) -> None:
-        self._writer.put(self._framed(response(id_, result)))
-
-    def fail(self, id_: Raw | None, message: str, *, code: int = SERVER_ERROR) -> None:
-        error = error_response(id_, short_text(message), code=code)
-        self._writer.put(frame(error, headed=self._headed))
-
-    def loading(self) -> _Peer:
-        """Return the same peer, with events in the form for one that loaded the ability."""
-        return _Peer(self._writer, self._max_message_bytes, headed=self._headed, loaded=True)
-
-    async def publish(self, channel: str, data: Any) -> None:
-        try:
-            event = self._framed(self._event(channel, data))
-        except (FrameTooLarge, TypeError, ValueError, OverflowError, RecursionError) as exc:
-            logger.warning("event on %s not published: %s", channel, type(exc).__name__)
-            return
-        await self._writer.write(event)
-
-    def _event(self, channel: str, data: Any) -> bytes:
-        if self._loaded:
-            return notification("event", {"name": channel, "data": data})
-        params = {
-            "channel": channel,
-            "data": data,
-            "networkId": None,
-            "timestamp": round(time.time() * 1000),
-            "source": None,
-        }
-        return notification("kadi.event.delivery", params)
-
-    def _framed(self, message: bytes) -> bytes:
-        if len(message) > self._max_message_bytes:
-            raise FrameTooLarge(len(message), self._max_message_bytes)
-        return frame(message, headed=self._headed)
-
-
-class _Desk:
-    """A dispatcher that answers session methods itself and passes calls to the provider."""
+class _Peer(Caller):
+    """The peer: its session methods are answered here, its calls by the provider."""
 
     def __init__(
         self,
@@ -209,70 +131,94 @@ class _Desk:
         max_message_bytes: int,
     ) -> None:
         self._provider = provider
+        self._writer = writer
         self._card = card
-        self._plain = _Peer(writer, max_message_bytes, headed=False)
-        self._headed = _Peer(writer, max_message_bytes, headed=True)
+        self._max_message_bytes = max_message_bytes
+        self._headed = True
+        self._loaded = False
+
+    def addressed(self, *, headed: bool, loaded: bool = False) -> _Peer:
+        """Return the same peer, to be sent messages in one of the two framings.
+
+        ``loaded`` is true if it loaded the ability and expects events in that form.
+        """
+        peer = copy.copy(self)
+        peer._headed, peer._loaded = headed, loaded
+        return peer
+
+    def send(self, message: bytes) -> None:
+        if len(message) > self._max_message_bytes:
+            raise FrameTooLarge(len(message), self._max_message_bytes)
+        self._writer.put(frame(message, headed=self._headed))
+
+    async def drain(self) -> None:
+        await self._writer.drain()
+
+    def send_event(self, channel: str, data: Any) -> None:
+        if self._loaded:
+            self.send(notification("event", {"name": channel, "data": data}))
+            return
+        event = {
+            "channel": channel,
+            "data": data,
+            "networkId": None,
+            "timestamp": round(time.time() * 1000),
+            "source": None,
+        }
+        self.send(notification("kadi.event.delivery", event))
 
     def receive(self, item: Message | ProtocolError) -> bool:
         """Process a message, or the error in its place; return False when the peer leaves."""
-        if isinstance(item, ProtocolError):
-            self._refuse(self._headed, None, item)
-            return True
-        peer = self._headed if item.headed else self._plain
+        peer = self.addressed(headed=not isinstance(item, Message) or item.headed)
+        id_ = None
         try:
+            if isinstance(item, ProtocolError):
+                raise item
             message = decode_frame(item.body)
+            id_ = message.id if message.has_id else None
+            return message.is_response or peer._act(message)
         except ProtocolError as exc:
-            self._refuse(peer, None, exc)
-            return True
-        if message.is_response:
-            return True
-        try:
-            return self._act(message, peer)
-        except ProtocolError as exc:
-            self._refuse(peer, message.id if message.has_id else None, exc)
+            logger.warning("message refused: %s", exc)
+            peer.fail(id_, str(exc), code=exc.code)
             return True
 
-    def _refuse(self, peer: _Peer, id_: Raw | None, error: ProtocolError) -> None:
-        logger.warning("message refused: %s", error)
-        peer.fail(id_, str(error), code=error.code)
-
-    def _act(self, message: Frame, peer: _Peer) -> bool:
+    def _act(self, message: Frame) -> bool:
         if message.method == "kadi.ability.cancel":
             self._provider.cancel(str(read(message.params, CancelParams).request_id))
         if message.has_id:
-            self._answer(message, peer)
+            self._answer(message)
         return message.method not in _LEAVING
 
-    def _answer(self, message: Frame, peer: _Peer) -> None:
-        match message.method:
-            case "kadi.ability.request":
-                invocation = read_invocation(message)
-                if invocation.tool == LIST_METHOD:
-                    peer.confirm(message.id, self._listing())
-                else:
-                    self._provider.accept(invocation, peer)
-            case "invoke":
-                self._provider.accept(read_invocation(message), peer.loading())
+    def _answer(self, message: Frame) -> None:
+        if message.method in ("kadi.ability.request", "invoke"):
+            invocation = read_invocation(message)
+            loaded = message.method == "invoke"
+            if loaded or invocation.tool != LIST_METHOD:
+                self._provider.accept(
+                    invocation, self.addressed(headed=self._headed, loaded=loaded)
+                )
+                return
+        self.respond(message.id, self._result(message.method))
+
+    def _result(self, method: str | None) -> Any:
+        listing = {"tools": [describe(tool) for tool in self._provider.tools]}
+        match method:
+            case "kadi.ability.list" | "kadi.ability.request":
+                return listing
             case "readAgentJson":
-                peer.confirm(message.id, {**self._card, **self._listing()})
+                return {**self._card, **listing}
             case "shutdown":
-                peer.confirm(message.id, {"ok": True})
-            case "kadi.ability.list":
-                peer.confirm(message.id, self._listing())
+                return {"ok": True}
             case "kadi.session.ping" | "kadi.session.heartbeat":
-                peer.confirm(message.id, "pong")
+                return "pong"
             case "kadi.session.hello":
                 # The process at the other end of the pipes is trusted: no authentication.
-                hello = {
+                return {
                     "nonce": secrets.token_hex(16),
                     "requiredSteps": [],
                     "heartbeatInterval": DEFAULT_BEAT_SECONDS,
                 }
-                peer.confirm(message.id, hello)
             case "kadi.session.goodbye" | "kadi.ability.cancel":
-                peer.confirm(message.id, None)
+                return None
             case _:
-                peer.fail(message.id, f"unknown method: {message.method}", code=METHOD_NOT_FOUND)
-
-    def _listing(self) -> dict[str, Any]:
-        return {"tools": [describe(tool) for tool in self._provider.tools]}
+                raise ProtocolError(f"unknown method: {method}", code=METHOD_NOT_FOUND)

@@ -6,13 +6,12 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, Self
 
-from kadi_client.errors import KadiError, ProtocolError
-from kadi_client.messages import decode
-from kadi_client.patterns import TopicPattern
-from kadi_client.session_events import Delivered
+import msgspec
+
+from kadi_client.errors import KadiError
+from kadi_client.topics import Topics
 
 logger = logging.getLogger(__name__)
 
@@ -21,9 +20,8 @@ _REFUSED_SECONDS = 1.0
 _REFUSED_AGENTS = 1024
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
-    """An event that an agent published.
+class Event(msgspec.Struct, frozen=True, rename={"network": "networkId"}):
+    """An event that an agent published; the params of ``kadi.event.delivery``.
 
     Attributes:
         channel: Words separated by dots.
@@ -34,7 +32,7 @@ class Event:
     """
 
     channel: str
-    data: Any
+    data: Any = None
     network: str | None = None
     timestamp: Any = None
     source: Any = None
@@ -75,7 +73,9 @@ class Subscription:
         self.patterns = tuple(patterns)
         self.network = network
         self.dropped = 0
-        self._topics = [TopicPattern(pattern.split(".")) for pattern in patterns]
+        self._topics: Topics[None] = Topics()
+        for pattern in patterns:
+            self._topics.add(pattern, None)
         self._queue: deque[Event] = deque(maxlen=max_queued)
         self._arrived = asyncio.Event()
         self._activate = activate
@@ -86,15 +86,15 @@ class Subscription:
         self._believed: Collection[str] = ()
         self._refused: dict[str, float] = {}
 
-    def wants(self, channel: str, network: str | None) -> bool:
-        """Return whether an event matches; one without a network matches every network."""
-        if None not in (self.network, network) and self.network != network:
-            return False
-        words = channel.split(".")
-        return any(pattern.matches(words) for pattern in self._topics)
-
     def put(self, event: Event) -> None:
-        """Queue an event, in place of the oldest one if the queue is full."""
+        """Queue an event if it matches, in place of the oldest one if the queue is full.
+
+        An event without a network matches every network.
+        """
+        if None not in (self.network, event.network) and self.network != event.network:
+            return
+        if not self._topics.match(event.channel):
+            return
         if len(self._queue) == self._queue.maxlen:
             self.dropped += 1
         self._queue.append(event)
@@ -165,21 +165,6 @@ class Subscription:
             self._refused.clear()
         self._refused[source] = clock()
         return False
-
-
-def deliver(delivered: Delivered, subscriptions: Iterable[Subscription]) -> None:
-    """Give an event to those subscriptions that want it."""
-    takers = [each for each in subscriptions if each.wants(delivered.channel, delivered.network)]
-    if not takers:
-        return
-    try:
-        data = decode(delivered.data)
-    except ProtocolError:
-        logger.warning("event on %s dropped: its data cannot be decoded", delivered.channel)
-        return
-    event = Event(delivered.channel, data, delivered.network, delivered.timestamp, delivered.source)
-    for subscription in takers:
-        subscription.put(event)
 
 
 def pattern_params(patterns: Iterable[str], network: str | None) -> list[dict[str, Any]]:

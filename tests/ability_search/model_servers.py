@@ -14,11 +14,10 @@ from pydantic import SecretStr
 
 from ability_search.providers.embedder import RemoteEmbedder
 from ability_search.providers.transports import (
-    HttpService,
+    OverBroker,
+    OverHttp,
     Service,
     Transport,
-    over_broker,
-    over_http,
 )
 from kadi_client import Call, Connection, Tool
 from kadi_localnet.broker import serve_broker
@@ -92,10 +91,10 @@ async def http_api(answer: Answer) -> AsyncIterator[Api]:
 
 
 @asynccontextmanager
-async def asking(service: HttpService, api: Api) -> AsyncIterator[Transport]:
+async def asking(service: Service, api: Api) -> AsyncIterator[Transport]:
     """The way to an API."""
     async with httpx.AsyncClient() as client:
-        yield over_http(service, client, api.url, api_key=SecretStr(KEY))
+        yield OverHttp(service, client, api.url, api_key=SecretStr(KEY))
 
 
 @asynccontextmanager
@@ -111,7 +110,7 @@ async def manager(service: Service, answer: Answer) -> AsyncIterator[Transport]:
         Connection(broker.url, tools=[tool]),
         Connection(broker.url, max_message_bytes=100_000) as client,
     ):
-        yield over_broker(service, client.invoke, api_key=SecretStr(KEY))
+        yield OverBroker(service, client.invoke, api_key=SecretStr(KEY))
 
 
 def embedder(transport: Transport, **options: Any) -> RemoteEmbedder:

@@ -5,12 +5,16 @@ import os
 import pkgutil
 import subprocess
 import sys
+from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 from tests.test_structure import STRUCTURE
 
 from ability_search import extension, extensions
+from ability_search.config.loader import chosen_extensions, load_settings
+from ability_search.config.settings_table import all_settings
 from ability_search.errors import ConfigurationError
 from ability_search.extension import Command, Extensions
 from ability_search.files.isolated_reader import Extractor
@@ -93,6 +97,71 @@ def test_a_plugin_that_cannot_be_imported_is_named_with_the_remedy(
     assert Extensions(["-shouting"]).commands
 
 
+SETTINGS_PLUGIN = """
+from pydantic import SecretStr
+
+from ability_search.config.setting_fields import Group, secret, setting
+from ability_search.extension import hookimpl
+
+class Shouting(Group):
+    "Shouting."
+    prefix = "shout_"
+    volume: int = setting(3, about="Loudness.", le=11)
+    token: SecretStr | None = secret(about="Token.")
+
+@hookimpl
+def register_settings():
+    return [Shouting]
+"""
+
+
+@pytest.fixture
+def all_read_anew() -> Iterator[None]:
+    all_settings.cache_clear()
+    yield
+    all_settings.cache_clear()
+
+
+@pytest.mark.usefixtures("all_read_anew")
+def test_a_setting_of_another_package_is_read_as_one_of_ours(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install(tmp_path, monkeypatch, SETTINGS_PLUGIN)
+    config = tmp_path / "config.yml"
+    config.write_text("search: {shout_volume: 5}")
+    group = import_module("shouting").Shouting
+    assert load_settings({}, tmp_path).of(group).volume == 5
+    assert load_settings({"SEARCH_SHOUT_VOLUME": "7"}, tmp_path).of(group).volume == 7
+    config.write_text("search: {shout_volume: 12, shout_token: x}")
+    with pytest.raises(ConfigurationError) as caught:
+        load_settings({}, tmp_path)
+    assert caught.value.problems[0].startswith(f"{config}: search.shout_token: secrets are not")
+    config.write_text("search: {shout_volume: 12}")
+    with pytest.raises(ConfigurationError, match="shout_volume: .*less than or equal to 11"):
+        load_settings({}, tmp_path)
+
+
+@pytest.mark.usefixtures("all_read_anew")
+@pytest.mark.parametrize("plugin", [SETTINGS_PLUGIN, "import nothing_of_this_name"])
+def test_what_chooses_extensions_loads_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, plugin: str
+) -> None:
+    install(tmp_path, monkeypatch, plugin)
+    monkeypatch.setattr(extension, "_loaded", None)
+    (tmp_path / "config.yml").write_text("search: {extensions: [-shouting], chunk_size: 300}")
+    assert chosen_extensions({}, tmp_path) == ("-shouting",)
+    assert load_settings({}, tmp_path).chunking.size == 300
+    assert extension._loaded is None
+
+
+def test_a_setting_of_an_extension_that_is_left_out_is_accepted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(extension, "_loaded", Extensions(["-answers", "-mcp", "-gateway"]))
+    (tmp_path / "config.yml").write_text("search: {answer_floor: 0.5, gateway_port: 8000}")
+    assert load_settings({"SEARCH_MCP_PROFILE": "full"}, tmp_path).warnings == ()
+
+
 @pytest.mark.parametrize("by", ["environment", "file"])
 def test_the_setting_leaves_an_extension_out_of_a_process(tmp_path: Path, by: str) -> None:
     environ = {**os.environ, "HOME": str(tmp_path)}
@@ -173,7 +242,7 @@ def those_that_need(name: str) -> set[str]:
 
 
 @pytest.mark.parametrize("name", [each.name for each in pkgutil.iter_modules(extensions.__path__)])
-def test_the_rest_works_without_an_extension_and_imports_nothing_of_it(
+def test_the_rest_works_without_an_extension_and_imports_its_settings_only(
     tmp_path: Path, name: str
 ) -> None:
     gone = those_that_need(name)
@@ -191,8 +260,9 @@ def test_the_rest_works_without_an_extension_and_imports_nothing_of_it(
         assert listed == {each.name for each in Extensions().extensions} - gone
     reached = {each.rpartition(" ")[2] for each in STRUCTURE["wrong"]["imports"]}
     home = f"{extensions.__name__}.{name}."
+    settings = {f"{home}plugin", f"{home}settings"}
     if name not in reached:
-        assert [each for each in modules.split() if each.startswith(home)] == []
+        assert {each for each in modules.split() if each.startswith(home)} <= settings
 
 
 def test_the_gateway_has_no_route_of_an_extension_that_is_left_out(
@@ -213,7 +283,7 @@ def test_the_gateway_has_no_route_of_an_extension_that_is_left_out(
 def test_a_stack_without_the_extension_of_the_gateway_has_none(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from ability_search.extensions.localstack.stack_commands import added_ports
+    from ability_search.extensions.localstack.stack_plan import added_ports
 
     assert added_ports(8070) == {"gateway": 8070}
     assert added_ports(None) == {}

@@ -90,8 +90,8 @@ async def test_connecting_proves_the_identity_and_registers(broker: FakeBroker) 
 
 
 async def test_small_frames_are_not_delayed(connection: Connection) -> None:
-    link = await connection._uplink.next_link()
-    sock = link._socket.transport.get_extra_info("socket")
+    session = await connection._next_session()
+    sock = session._socket.transport.get_extra_info("socket")
     assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
 
 
@@ -352,11 +352,10 @@ async def test_a_cancelled_call_is_forgotten(broker: FakeBroker, connection: Con
     peer = await broker.peer()
     async with running(connection.invoke("t", {})) as call:
         await acknowledge(peer)
-    link = await connection._uplink.next_link()
+    session = await connection._next_session()
     assert call.cancelled()
-    assert not link._waiters
-    assert not link.session._pending
-    assert len(link.session._calls) == 0
+    assert not session._waiters
+    assert len(session._calls) == 0
 
 
 async def test_a_message_over_the_limit_is_refused_before_it_is_sent(broker: FakeBroker) -> None:

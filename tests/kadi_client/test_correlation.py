@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from kadi_client.correlation import EarlyResults
+from kadi_client.correlation import OpenCalls
 from kadi_client.messages import Raw
 from kadi_client.params import AbilityResponse
 
@@ -9,41 +9,44 @@ def outcome(request_id: str | int, size: int = 1) -> AbilityResponse:
     return AbilityResponse(request_id=request_id, result=Raw(b"1" * size))
 
 
-def test_an_outcome_is_taken_once() -> None:
-    early = EarlyResults()
-    early.put(outcome(7), now=0.0)
-    taken = early.take("7", now=1.0)
+def calling(number: int = 1, max_bytes: int = 10_000) -> OpenCalls:
+    calls = OpenCalls(max_bytes=max_bytes)
+    for key in range(number):
+        calls.start(key, f"own-{key}")
+    return calls
+
+
+def test_an_early_outcome_is_taken_once() -> None:
+    calls = calling(2)
+    assert calls.key_of(outcome(7)) is None
+    taken = calls.acknowledge(0, "7")
     assert taken is not None
     assert taken.request_id == 7
-    assert early.take("7", now=1.0) is None
+    assert calls.acknowledge(1, "7") is None
 
 
-def test_outcomes_expire() -> None:
-    early = EarlyResults(ttl=5.0)
-    early.put(outcome("a"), now=0.0)
-    early.put(outcome("b"), now=3.0)
-    assert early.take("a", now=5.0) is None
-    assert early.take("b", now=5.0) is not None
-
-
-def test_the_oldest_give_way_to_count_and_to_bytes() -> None:
-    early = EarlyResults(max_count=2, max_bytes=10)
+def test_the_oldest_early_outcomes_give_way() -> None:
+    calls = calling(4, max_bytes=3000)
     for name in "abc":
-        early.put(outcome(name), now=0.0)
-    assert early.take("a", now=0.0) is None
-    early.put(outcome("d", size=10), now=0.0)
-    assert early.take("c", now=0.0) is None
-    assert early.take("d", now=0.0) is not None
-    early.put(outcome("e", size=11), now=0.0)
-    assert len(early) == 0
+        calls.key_of(outcome(name, size=1000))
+    assert calls.acknowledge(0, "a") is None
+    calls.key_of(outcome("d", size=3000))
+    assert calls.acknowledge(1, "b") is None
+    assert calls.acknowledge(2, "d") is None
 
 
-def test_an_outcome_that_is_repeated_is_counted_once() -> None:
-    early = EarlyResults(max_bytes=10)
+def test_an_early_outcome_that_is_repeated_is_counted_once() -> None:
+    calls = calling(2, max_bytes=3000)
     for _ in range(5):
-        early.put(outcome("a", size=6), now=0.0)
-    assert early.take("a", now=0.0) is not None
-    early.put(outcome("b", size=10), now=0.0)
-    early.clear()
-    early.put(outcome("c", size=10), now=0.0)
-    assert early.take("c", now=0.0) is not None
+        calls.key_of(outcome("a", size=2000))
+    assert calls.acknowledge(0, "a") is not None
+
+
+def test_a_call_that_has_ended_is_unknown() -> None:
+    calls = calling()
+    calls.acknowledge(0, "its-own")
+    assert calls.key_of(outcome("own-0")) is None
+    assert calls.key_of(outcome("its-own")) == 0
+    assert calls.end(0) == "its-own"
+    assert calls.end(0) is None
+    assert calls.key_of(outcome("its-own")) is None

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from kadi_client import provider
 from kadi_client.context import call_id, current
 from kadi_client.errors import FrameTooLarge, ProtocolError
 from kadi_client.identity import Identity
@@ -19,29 +20,29 @@ from kadi_client.tools import Call, Origin, Tool
 PATIENCE = 10.0
 
 
-class Caller:
+class Caller(provider.Caller):
     """Keeps what it is told; too large is what encodes to more than 1000 bytes."""
 
     def __init__(self) -> None:
         self.outcomes: asyncio.Queue[Any] = asyncio.Queue()
         self.events: list[tuple[str, Any]] = []
 
-    async def respond(self, id_: Raw, result: Any) -> None:
+    def send(self, frame: bytes) -> None:
+        raise AssertionError("only answers and events are sent")
+
+    async def drain(self) -> None:
+        """Nothing is queued."""
+
+    def respond(self, id_: Raw, result: Any) -> None:
         size = len(encode(result))
         if size > 1000:
             raise FrameTooLarge(size, 1000)
         self.outcomes.put_nowait((bytes(id_), result))
 
-    def fail(self, id_: Raw, message: str, *, code: int = -32000) -> None:
-        self.outcomes.put_nowait((bytes(id_), code, message))
+    def fail(self, id_: Raw | None, message: str, *, code: int = -32000) -> None:
+        self.outcomes.put_nowait((None if id_ is None else bytes(id_), code, message))
 
-    def confirm(self, id_: Raw, result: Any) -> None:
-        size = len(encode(result))
-        if size > 1000:
-            raise FrameTooLarge(size, 1000)
-        self.outcomes.put_nowait((bytes(id_), result))
-
-    async def publish(self, channel: str, data: Any) -> None:
+    def send_event(self, channel: str, data: Any) -> None:
         self.events.append((channel, data))
 
     async def outcome(self) -> Any:

@@ -9,9 +9,9 @@ def test_keys_come_due_in_order_and_once() -> None:
     for key, at in (("c", 3.0), ("a", 1.0), ("b", 2.0), ("a2", 1.0)):
         deadlines.set(key, at)
     assert deadlines.next() == 1.0
-    assert deadlines.due(0.5) == []
-    assert deadlines.due(2.0) == ["a", "a2", "b"]
-    assert deadlines.due(2.0) == []
+    assert list(deadlines.due(0.5)) == []
+    assert list(deadlines.due(2.0)) == ["a", "a2", "b"]
+    assert list(deadlines.due(2.0)) == []
     assert len(deadlines) == 1
 
 
@@ -23,8 +23,8 @@ def test_moving_and_calling_off() -> None:
     deadlines.discard("off")
     deadlines.discard("never there")
     assert deadlines.next() == 5.0
-    assert deadlines.due(4.0) == []
-    assert deadlines.due(5.0) == ["moved"]
+    assert list(deadlines.due(4.0)) == []
+    assert list(deadlines.due(5.0)) == ["moved"]
     assert deadlines.next() is None
 
 
@@ -54,7 +54,7 @@ def test_it_behaves_as_a_dictionary_searched_in_full(steps: list[tuple[str, int,
             model.pop(key, None)
         else:
             expected = {key for key, when in model.items() if when <= at}
-            due = deadlines.due(at)
+            due = list(deadlines.due(at))
             assert sorted(due) == sorted(expected)
             when_due = [model.pop(key) for key in due]
             assert when_due == sorted(when_due)
@@ -69,4 +69,4 @@ def test_deadlines_called_off_take_no_memory() -> None:
         deadlines.set(key, 1e6 + key)
         deadlines.discard(key)
     assert len(deadlines._heap) < 200
-    assert deadlines.due(1e10) == [-1]
+    assert list(deadlines.due(1e10)) == [-1]

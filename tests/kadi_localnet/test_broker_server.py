@@ -14,6 +14,7 @@ from websockets.exceptions import InvalidStatus
 from websockets.frames import Frame, Opcode
 
 from kadi_localnet.broker import Broker, Limits, serve_broker
+from kadi_localnet.broker.cluster import Cluster
 
 LIMITS = Limits(handshake_timeout=0.5)
 
@@ -175,3 +176,22 @@ async def test_listening_to_the_world_is_warned_about(caplog: pytest.LogCaptureF
     async with serve_broker("0.0.0.0", 0, limits=LIMITS):
         pass
     assert [record.levelname for record in caplog.records] == ["WARNING"]
+
+
+async def test_large_messages_wait_in_order_while_other_brokers_are_behind(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    provider, caller = await Peer.join(broker.url, tools=["echo"]), await Peer.join(broker.url)
+    monkeypatch.setattr(Cluster, "behind", True)
+    for number, text in enumerate(["x" * 100_000, "small", "x" * 100_000]):
+        params = {"toolName": "echo", "toolInput": {"number": number, "text": text}}
+        await caller.send({"id": number, "method": "kadi.ability.request", "params": params})
+    async with asyncio.timeout(10):
+        while broker.stats()["memory_bytes"] < 100_000:
+            await provider.synchronise()
+    assert broker.stats()["outstanding_calls"] == 0
+    monkeypatch.setattr(Cluster, "behind", False)
+    broker._let_go_on()
+    for number in range(3):
+        asked = await provider.asked()
+        assert asked["params"]["toolInput"]["number"] == number

@@ -364,6 +364,9 @@ async def test_an_agent_that_a_broker_refuses_goes_on_with_the_others(
         await until(lambda: len(network.connected) == 1)
         await until(lambda: "going on without it" in caplog.text)
         assert "authentication failed" in caplog.text
+        async with network.subscribe("#") as events:
+            await network.close()
+            assert [event async for event in events] == []
 
 
 @pytest.mark.parametrize(("patience", "answers"), [(PATIENCE, True), (0.0, False)])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Iterable
 from pathlib import Path
 
 import httpx
@@ -30,70 +29,84 @@ CREATION = (
 OTHER = Statement("drop index `U[v]`")
 
 
-class TooLong(Exception):
-    pass
+async def enters(use: IndexUse, *statements: Statement) -> bool:
+    """Whether statements may run at once."""
+    running = use.of("d", [each.text for each in statements])
+    entering = asyncio.ensure_future(running.__aenter__())
+    await asyncio.sleep(0)
+    if entering.done():
+        await running.__aexit__(None, None, None)
+        return True
+    entering.cancel()
+    await asyncio.gather(entering, return_exceptions=True)
+    return False
 
 
-def impatient(_seconds: float) -> None:
-    raise TooLong
-
-
-def enters(use: IndexUse, statements: Iterable[Statement]) -> bool:
-    try:
-        with use.of(statements, impatient):
-            return True
-    except TooLong:
-        return False
-
-
-def test_a_search_waits_for_a_drop_and_a_drop_for_searches() -> None:
+async def test_a_search_waits_for_a_drop_and_a_drop_for_searches() -> None:
     use = IndexUse()
-    with use.of([DROP]):
-        assert not enters(use, [SEARCH])
-        assert enters(use, [OTHER, DROP])
-    with use.of([SEARCH]):
-        assert enters(use, [SEARCH, OTHER])
-        assert not enters(use, [OTHER, DROP])
-        assert enters(use, [SEARCH])
-    with use.searching("T"):
-        assert not enters(use, [DROP])
-    assert enters(use, [DROP])
+    async with use.of("d", [DROP.text]):
+        assert not await enters(use, SEARCH)
+        assert await enters(use, OTHER, DROP)
+        async with use.of("other", [SEARCH.text]):
+            pass
+    async with use.of("d", [SEARCH.text]):
+        assert await enters(use, SEARCH, OTHER)
+        assert not await enters(use, OTHER, DROP)
+        assert await enters(use, SEARCH)
+    with use.searching("d", "T"):
+        assert not await enters(use, DROP)
+    assert await enters(use, DROP)
 
 
-def test_a_drop_waits_in_the_end_no_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_drop_waits_in_the_end_no_longer(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(index_use, "PATIENCE", 0.05)
     use = IndexUse()
-    with use.of([SEARCH]), use.of([DROP]):
-        assert not enters(use, [SEARCH])
+    async with use.of("d", [SEARCH.text]), use.of("d", [DROP.text]):
+        assert not await enters(use, SEARCH)
 
 
-def test_a_drop_that_waits_goes_before_new_searches() -> None:
+async def test_a_drop_that_waits_goes_before_new_searches() -> None:
     use = IndexUse()
-    dropped = threading.Event()
+    dropped = asyncio.Event()
 
-    def drop() -> None:
-        with use.of([DROP]):
+    async def drop() -> None:
+        async with use.of("d", [DROP.text]):
             dropped.set()
 
-    with use.of([SEARCH]):
-        dropping = threading.Thread(target=drop)
-        dropping.start()
-        while enters(use, [SEARCH]):
+    async with use.of("d", [SEARCH.text]):
+        dropping = asyncio.create_task(drop())
+        while await enters(use, SEARCH):
             pass
         assert not dropped.is_set()
-    dropping.join(10)
+    await dropping
     assert dropped.is_set()
 
 
-async def test_what_a_server_may_still_run_is_still_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_thread_searches_after_a_drop() -> None:
+    use = IndexUse()
+
+    def search() -> None:
+        with use.searching("d", "T"):
+            assert not use.dropped
+
+    async with asyncio.timeout(10):
+        async with use.of("d", [DROP.text]):
+            searching = asyncio.create_task(asyncio.to_thread(search))
+            await asyncio.sleep(0)
+        await searching
+
+
+async def test_what_the_engine_may_still_run_is_still_in_use(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(index_use, "PATIENCE", 0.05)
     use = IndexUse()
     with pytest.raises(TimeoutError):
-        async with asyncio.timeout(0.01), use.on_server([DROP]):
+        async with asyncio.timeout(0.01), use.of("d", [DROP.text]):
             await asyncio.Event().wait()
-    assert not enters(use, [SEARCH])
-    async with asyncio.timeout(10), use.on_server([SEARCH]):
-        assert enters(use, [SEARCH])
+    assert not await enters(use, SEARCH)
+    async with asyncio.timeout(10), use.of("d", [SEARCH.text]):
+        assert await enters(use, SEARCH)
 
 
 @pytest.mark.engine

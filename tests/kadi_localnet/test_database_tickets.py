@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
-from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 from kadi_client.context import call_id, handling
-from kadi_localnet.database.tickets import Ticket
+from kadi_localnet.database.embedded import EmbeddedDatabases
 
 
-async def test_work_in_a_thread_is_still_part_of_the_call() -> None:
-    with ThreadPoolExecutor(1) as pool, handling({"callId": "call-1"}):
-        ticket = Ticket()
-        of_the_ticket, of_the_thread = [
-            await asyncio.wrap_future(future)
-            for future in (pool.submit(ticket.run, lambda _: call_id()), pool.submit(call_id))
-        ]
-    assert (of_the_ticket, of_the_thread) == ("call-1", None)
+async def test_work_in_a_thread_is_still_part_of_the_call(tmp_path: Path) -> None:
+    databases = EmbeddedDatabases(tmp_path)
+    with handling({"callId": "call-1"}):
+        of_the_call = await databases._in_thread(lambda _: call_id())
+    of_no_call = await databases._in_thread(lambda _: call_id())
+    await databases.close()
+    assert (of_the_call, of_no_call) == ("call-1", None)

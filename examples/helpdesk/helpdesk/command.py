@@ -8,8 +8,9 @@ import typer
 
 from ability_search.extensions.cli import output
 from ability_search.extensions.cli.app import NOT_FOUND, app, command
-from ability_search.extensions.cli.clients import call_tool
+from ability_search.extensions.cli.clients import call_tool, client_settings
 from ability_search.extensions.cli.parameters import BrokerOption, CollectionArgument, TimeoutOption
+from helpdesk.settings import Helpdesk
 
 
 @command(app, "pinned")
@@ -29,6 +30,7 @@ def pinned(
         "query": subject,
         "filter": {"metadata.pinned": True},
         "maxPerSource": 1,
+        "limit": client_settings().of(Helpdesk).listed,
     }
     hits = call_tool(broker, "search-query", asked, timeout)["results"]
     for hit in hits:

@@ -8,9 +8,18 @@ from typing import TYPE_CHECKING
 from ability_search.extension import Command, hookimpl
 
 if TYPE_CHECKING:
+    from ability_search.config.setting_fields import Group
     from ability_search.search.options import QueryInput
     from ability_search.search.stage import Stage
     from ability_search.text.formats import Format
+
+
+@hookimpl
+def register_settings() -> Sequence[type[Group]]:
+    """Return the settings."""
+    from helpdesk.settings import Helpdesk
+
+    return [Helpdesk]
 
 
 @hookimpl

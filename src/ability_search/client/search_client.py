@@ -29,6 +29,7 @@ from ability_search.client.tool_options import (
 )
 from ability_search.config.loader import load_settings
 from ability_search.tools import inputs, results
+from ability_search.tools.table import BY_NAME
 from kadi_client import RemoteError
 from kadi_client.tools import validation_text
 
@@ -143,15 +144,16 @@ class SearchClient:
             for hit in found.results:
                 print(hit.score, hit.source, hit.content)
         """
-        given = {
-            "collection": collection if isinstance(collection, str) else list(collection),
-            "query": query,
-            "limit": limit,
-            "mode": mode,
-            "filter": filter,
+        return await self._call(
+            "search-query",
+            Hits,
+            collection=collection if isinstance(collection, str) else list(collection),
+            query=query,
+            limit=limit,
+            mode=mode,
+            filter=filter,
             **options,
-        }
-        return await self._call("search-query", inputs.QueryInput, given, Hits)
+        )
 
     async def similar(
         self,
@@ -170,15 +172,16 @@ class SearchClient:
             alike = await search.similar("notes", found.results[0].chunk_id)
             print([hit.source for hit in alike.results])
         """
-        given = {
-            "collection": collection,
-            "chunk_id": chunk_id,
-            "source": source,
-            "limit": limit,
-            "filter": filter,
-            "min_score": min_score,
-        }
-        return await self._call("search-similar", inputs.SimilarInput, given, Neighbours)
+        return await self._call(
+            "search-similar",
+            Neighbours,
+            collection=collection,
+            chunk_id=chunk_id,
+            source=source,
+            limit=limit,
+            filter=filter,
+            min_score=min_score,
+        )
 
     async def index(
         self,
@@ -209,10 +212,14 @@ class SearchClient:
         """
         total: results.IndexResult | None = None
         for batch in self._batches(documents):
-            given = {"collection": collection, "documents": batch, **options}
-            before = total.documents if total else 0
-            answer = await self._run_job(
-                "search-index", inputs.IndexInput, given, results.IndexResult, progress, before
+            answer = await self._call(
+                "search-index",
+                results.IndexResult,
+                progress=progress,
+                before=total.documents if total else 0,
+                collection=collection,
+                documents=batch,
+                **options,
             )
             total = answer if total is None else _sum(total, answer)
         if total is None:
@@ -233,9 +240,13 @@ class SearchClient:
             report = await search.index_file("manuals", "docs", include=["*.md"])
             print(report.files, report.skipped)
         """
-        given = {"collection": collection, "path": str(path), **options}
-        return await self._run_job(
-            "search-index-file", inputs.IndexFileInput, given, results.IndexFileResult, progress
+        return await self._call(
+            "search-index-file",
+            results.IndexFileResult,
+            progress=progress,
+            collection=collection,
+            path=str(path),
+            **options,
         )
 
     async def reindex(
@@ -251,10 +262,8 @@ class SearchClient:
             report = await search.reindex("notes", max_tokens=200)
             print(report.chunks)
         """
-        given = {"collection": collection, **options}
-        return await self._run_job(
-            "search-reindex", inputs.ReindexInput, given, results.ReindexResult, progress
-        )
+        tool, returns = "search-reindex", results.ReindexResult
+        return await self._call(tool, returns, progress=progress, collection=collection, **options)
 
     async def delete(
         self,
@@ -270,8 +279,13 @@ class SearchClient:
             print(report.deleted)
             await search.delete("notes", sources=["n2", "n3"])
         """
-        given = {"collection": collection, "source": source, "sources": sources}
-        return await self._call("search-delete", inputs.DeleteInput, given, results.DeleteResult)
+        return await self._call(
+            "search-delete",
+            results.DeleteResult,
+            collection=collection,
+            source=source,
+            sources=sources,
+        )
 
     async def collections(self) -> Collections:
         """List all collections with their statistics.
@@ -280,7 +294,7 @@ class SearchClient:
             for each in (await search.collections()).collections:
                 print(each.name, each.sources, each.chunks)
         """
-        return await self._call("search-collections", inputs.CollectionsInput, {}, Collections)
+        return await self._call("search-collections", Collections)
 
     async def info(
         self,
@@ -299,14 +313,13 @@ class SearchClient:
         ``cursor`` continues with the next page of sources. Without ``children``, sources that
         belong to another one are left out.
         """
-        given = {
-            "collection": collection,
-            "limit": limit,
-            "cursor": cursor,
-            "children": children,
-        }
         return await self._call(
-            "search-collection-info", inputs.CollectionInfoInput, given, CollectionInfo
+            "search-collection-info",
+            CollectionInfo,
+            collection=collection,
+            limit=limit,
+            cursor=cursor,
+            children=children,
         )
 
     async def sources(self, collection: str) -> AsyncIterator[str]:
@@ -341,26 +354,28 @@ class SearchClient:
         return await self._opened.run_job(tool, tool_input, timeout=LONG_SECONDS, advance=progress)
 
     async def _call(
-        self, tool: str, takes: type[BaseModel], given: Mapping[str, Any], returns: type[R]
-    ) -> R:
-        tool_input = _wire(takes, given)
-        answer = await self._opened.call(tool, tool_input, timeout=self._timeout)
-        return _read(tool, returns, answer)
-
-    async def _run_job(
         self,
         tool: str,
-        takes: type[BaseModel],
-        given: Mapping[str, Any],
         returns: type[R],
-        progress: Advance | None,
+        *,
+        progress: Advance | None = None,
         before: int = 0,
+        **given: object,
     ) -> R:
-        tool_input = _wire(takes, given)
-        answer = await self._opened.run_job(
-            tool, tool_input, timeout=LONG_SECONDS, advance=progress, before=before
-        )
-        return _read(tool, returns, answer)
+        """Call one of the eight tools; fields that are ``None`` are omitted."""
+        row = BY_NAME[tool]
+        fields = {name: value for name, value in given.items() if value is not None}
+        tool_input = _json(row.params.model_validate(fields))
+        if row.reports_progress:
+            answer = await self._opened.run_job(
+                tool, tool_input, timeout=LONG_SECONDS, advance=progress, before=before
+            )
+        else:
+            answer = await self._opened.call(tool, tool_input, timeout=self._timeout)
+        try:
+            return returns.model_validate(answer)
+        except ValidationError as exc:
+            raise RemoteError(f"unexpected answer of {tool}: {validation_text(exc)}") from exc
 
     @property
     def _opened(self) -> ToolClient:
@@ -386,29 +401,10 @@ def _json_bytes(document: Mapping[str, Any]) -> int:
     return len(msgspec.json.encode(document))
 
 
-def _wire(takes: type[BaseModel], given: Mapping[str, Any]) -> dict[str, Any]:
-    """Validate the input of a tool and omit ``None`` values."""
-    return _json(
-        takes.model_validate({key: each for key, each in given.items() if each is not None})
-    )
-
-
 def _json(checked: BaseModel) -> dict[str, Any]:
     # As JSON, half a character in a name would be replaced.
     check_unicode(checked.model_dump(by_alias=True, exclude_unset=True))
     return checked.model_dump(mode="json", by_alias=True, exclude_unset=True)
-
-
-def _read(tool: str, returns: type[R], answer: Mapping[str, Any]) -> R:
-    """Return the result of a tool.
-
-    Raises:
-        RemoteError: if the answer is not as declared.
-    """
-    try:
-        return returns.model_validate(answer)
-    except ValidationError as exc:
-        raise RemoteError(f"unexpected answer of {tool}: {validation_text(exc)}") from exc
 
 
 def _sum(one: results.IndexResult, other: results.IndexResult) -> results.IndexResult:

@@ -19,7 +19,7 @@ from ability_search.config.running_stack import (
     identity_file,
     read_running,
 )
-from ability_search.config.schema import Settings
+from ability_search.config.schema import Broker, Settings
 from ability_search.config.setting_fields import Url
 from ability_search.config.trust import require_trusted
 from ability_search.errors import ConfigurationError, DatabaseUnavailable, InvalidInput
@@ -80,7 +80,7 @@ def client_target(
     """
     target = find_target(settings, environ, broker, given_as=given_as)
     if broker is None and target.stack is None:
-        require_trusted(settings, environ, "broker")
+        require_trusted(settings, environ, Broker)
     return target
 
 

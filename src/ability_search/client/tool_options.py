@@ -55,7 +55,7 @@ class IndexOptions(TypedDict, total=False):
     dedup_threshold: float
 
 
-class FileOptions(TypedDict, total=False):
+class FileOptions(IndexOptions, total=False):
     """Further options of search-index-file; see docs/tools.md."""
 
     format: str
@@ -64,16 +64,6 @@ class FileOptions(TypedDict, total=False):
     gitignore: bool
     sweep: bool
     sweep_all: bool
-    chunk_strategy: str
-    max_tokens: int
-    context: int | str
-    model: str
-    language: str
-    kinds: Sequence[str]
-    kinds_by: str
-    overlap: int
-    force: bool
-    dedup_threshold: float
 
 
 class ReindexOptions(TypedDict, total=False):

@@ -24,7 +24,6 @@ class BrokerEntry:
     name: str
     url: str | None = None
     networks: tuple[str, ...] = ()
-    mode: str = "native"
     where: str = ""
     """File and key of the address."""
 
@@ -35,10 +34,6 @@ class AgentCard:
 
     name: str = NAME
     version: str = __version__
-    description: str = (
-        "The KADI ability that makes text findable:"
-        " chunking, embedding, semantic, keyword and hybrid search."
-    )
     brokers: tuple[BrokerEntry, ...] = (BrokerEntry("local", "ws://localhost:8080/kadi"),)
     required_secrets: tuple[str, ...] = ("SEARCH_EMBEDDING_API_URL",)
     """Keys of vault ``models`` that the deploy blocks require, in file order."""
@@ -77,7 +72,7 @@ def read_agent_card(found: Found) -> AgentCard:
     if _is_own(document):
         own = {
             name: _text(document, name, path, problems)
-            for name in ("name", "version", "description")
+            for name in ("name", "version")
             if name in document
         }
         if "deploy" in document:
@@ -122,7 +117,7 @@ def _brokers(document: Mapping[str, Any], path: Path, problems: list[str]) -> It
             problems.append(f"{where}: expected an address, or an object with url")
             continue
         networks = names(given.get("networks"), f"{where}.networks", problems) or everywhere
-        yield BrokerEntry(name, given["url"], networks, where=where)
+        yield BrokerEntry(name, given["url"], networks, where)
 
 
 def names(value: object, where: str, problems: list[str]) -> tuple[str, ...]:

@@ -77,14 +77,13 @@ def _entry(
     mode = keys.pop("MODE", "native")
     if not isinstance(mode, str):
         problems.append(f"{where} MODE: expected a string")
-        mode = "native"
     elif mode.lower() != "native":
         warnings.append(f"{where} MODE: {mode} is not supported; using native")
     networks = names(keys.pop("NETWORKS", None), f"{where} NETWORKS", problems)
     if keys:
         unknown = ", ".join(sorted(keys))
         warnings.append(f"{where}: {unknown} ignored; valid keys are URL, NETWORKS, MODE")
-    return BrokerEntry(name, url, networks, mode.lower(), f"{where} URL")
+    return BrokerEntry(name, url, networks, f"{where} URL")
 
 
 def choose_brokers(

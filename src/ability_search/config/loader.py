@@ -17,9 +17,10 @@ from pydantic import SecretStr, ValidationError
 from ability_search.config.agent_card import CARD, VAULT, AgentCard, BrokerEntry, read_agent_card
 from ability_search.config.broker_settings import CONNECTIONS, choose_brokers, read_connections
 from ability_search.config.config_files import find_own
-from ability_search.config.schema import GROUPS, Broker, Loading, Settings
+from ability_search.config.model_settings import Expansion, ModelServer, Reranker
+from ability_search.config.schema import CORE_GROUPS, Broker, G, Loading, Settings
 from ability_search.config.setting_fields import Group
-from ability_search.config.settings_table import BY_ENV, SPECS
+from ability_search.config.settings_table import all_settings
 from ability_search.config.sources import (
     CONFIG,
     Given,
@@ -38,7 +39,10 @@ from ability_search.errors import ConfigurationError
 
 API_KEY = "SEARCH_API_KEY"
 API_URL = "SEARCH_EMBEDDING_API_URL"
-_API_URLS = {"SEARCH_RERANKER_API_URL": "reranker", "SEARCH_EXPANSION_API_URL": "expansion"}
+_API_URLS: dict[str, type[ModelServer]] = {
+    "SEARCH_RERANKER_API_URL": Reranker,
+    "SEARCH_EXPANSION_API_URL": Expansion,
+}
 """Addresses of APIs that are required if a group of settings chooses the API."""
 
 
@@ -86,16 +90,16 @@ def load_settings(
     vault = from_vault(given, files, base, problems)
     agent, connections, notes = _connections(base.directory, problems)
     layer = files | vault.layer | given
-    groups: dict[str, Any] = {
-        name: _group(name, layer, problems) for name in GROUPS if name != "broker"
-    }
+    kinds = [kind for kind in all_settings().groups if kind is not Broker]
+    groups: dict[type[Group], Any] = {kind: _group(kind, layer, problems) for kind in kinds}
     entries = choose_brokers(agent, connections, _text(layer.get("url")))
     brokers = [_broker(entry, layer, problems) for entry in entries]
     if problems:
         lines = dict.fromkeys(problems)
         raise ConfigurationError(*lines, hint="Fix every problem above and start again.")
     settings = Settings(
-        **groups,
+        **{CORE_GROUPS[kind]: groups.pop(kind) for kind in kinds if kind in CORE_GROUPS},
+        added=groups,
         brokers=tuple(broker for broker in brokers if broker is not None),
         agent=agent,
         undecrypted_secrets=vault.undecrypted,
@@ -114,9 +118,8 @@ def chosen_extensions(environ: Mapping[str, str], cwd: Path) -> tuple[str, ...]:
     """
     base = base_of(environ, cwd.absolute())
     layer = from_config(base, [])[0] | from_environment(environ, base)
-    given = {key: value for key, value in layer.items() if key == "extensions"}
-    chosen = _group("loading", given, [])
-    return chosen.extensions if isinstance(chosen, Loading) else ()
+    chosen = _group(Loading, layer, [])
+    return chosen.extensions if chosen is not None else ()
 
 
 def locate_secrets(environ: Mapping[str, str], cwd: Path) -> SecretFiles:
@@ -194,7 +197,7 @@ def require_decrypted(settings: Settings) -> None:
 def _reason(name: str, source: Path | str) -> str:
     group = _API_URLS.get(name)
     if group is not None:
-        return f"required because {group}_transport is api"
+        return f"required because {group.prefix}transport is api"
     return f"required by {source} because embedding_transport is api"
 
 
@@ -218,18 +221,17 @@ async def complete_secrets(settings: Settings, invoke: Invoke, *, timeout: float
 
 
 def _with_secret(settings: Settings, name: str, secret: SecretStr) -> Settings:
-    spec = BY_ENV.get(name)
+    spec = all_settings().by_env.get(name)
     if spec is None:
         return settings
-    group: Group = getattr(settings, spec.group)
+    group = settings.of(spec.group)
     values = dict(group) | {spec.attribute: secret.get_secret_value()}
     try:
         changed = type(group).model_validate(values)
     except ValidationError as exc:
         text = "; ".join(message for _, message in _errors(exc))
         raise ConfigurationError(f"{name} from the secret ability: {text}") from exc
-    changes: dict[str, Any] = {spec.group: changed}
-    return replace(settings, **changes)
+    return settings.with_group(changed)
 
 
 def _missing(settings: Settings, present: Collection[str]) -> tuple[str, ...]:
@@ -242,7 +244,7 @@ def _missing(settings: Settings, present: Collection[str]) -> tuple[str, ...]:
         else:
             names[API_URL] = None
     for name, group in _API_URLS.items():
-        chosen = getattr(settings, group)
+        chosen = settings.of(group)
         if chosen.transport == "api" and chosen.api_url is None:
             names[name] = None
     return tuple(names)
@@ -272,16 +274,16 @@ def _broker(entry: BrokerEntry, layer: Layer, problems: list[str]) -> Broker | N
         own["url"] = Given(entry.url, entry.where)
     if entry.networks:
         own["networks"] = Given(list(entry.networks), entry.where)
-    group = _group("broker", own | layer, problems, name=entry.name, mode=entry.mode)
-    return group if isinstance(group, Broker) else None
+    return _group(Broker, own | layer, problems, name=entry.name)
 
 
-def _found_addresses(first: BrokerEntry, found: Layer, given: Layer) -> dict[str, str]:
+def _found_addresses(first: BrokerEntry, found: Layer, given: Layer) -> dict[type[Group], str]:
     """Return file and key of the addresses that ``given`` does not replace."""
-    keys = {spec.key: spec.group for spec in SPECS if spec.attribute in ("url", "api_url")}
+    specs = all_settings().specs
+    keys = {spec.key: spec.group for spec in specs if spec.attribute in ("url", "api_url")}
     places = {group: found[key].where for key, group in keys.items() if key in found}
     if first.url is not None:
-        places["broker"] = first.where
+        places[Broker] = first.where
     replaced = {keys[key] for key in given if key in keys}
     return {group: where for group, where in places.items() if group not in replaced}
 
@@ -290,16 +292,16 @@ def _text(given: Given | None) -> str | None:
     return given.value if given is not None and isinstance(given.value, str) else None
 
 
-def _group(name: str, layer: Layer, problems: list[str], /, **further: object) -> Group | None:
+def _group(kind: type[G], layer: Layer, problems: list[str], /, **further: object) -> G | None:
     """Return the settings of a group; ``None`` if invalid, with the problems by source."""
     given = {
         spec.attribute: layer[spec.key]
-        for spec in SPECS
-        if spec.group == name and spec.key in layer
+        for spec in all_settings().specs
+        if spec.group is kind and spec.key in layer
     }
     values = {attribute: item.value for attribute, item in given.items()}
     try:
-        return GROUPS[name].model_validate(values | further)
+        return kind.model_validate(values | further)
     except ValidationError as exc:
         for loc, message in _errors(exc):
             problems.append(f"{_where(loc, given)}: {message}")

@@ -1,4 +1,4 @@
-"""The settings of models: embedder, reranker, language model and model manager."""
+"""The settings of models: embedder, reranker and language model."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from ability_search.config.setting_fields import (
     Group,
     HttpUrl,
     ModelName,
-    NonEmpty,
     seconds,
     secret,
     setting,
@@ -165,34 +164,6 @@ class Expansion(ModelServer):
         return self
 
 
-class Answers(Group):
-    """Answers: a language model answers questions from the passages that a search finds."""
-
-    prefix = "answer_"
-    model: ModelName | None = setting(
-        None, about="Language model that answers.", default_text="as `expansion_model`"
-    )
-    timeout: float = seconds(
-        60.0, about="Timeout of an answer; on timeout it ends with the sentences so far."
-    )
-    tokens: int = setting(
-        600, about="Maximum length of an answer.", unit="tokens", ge=16, le=100_000
-    )
-    passage_tokens: int = setting(
-        3000,
-        about="Budget for the passages sent to the model, as `maxResultTokens` of search-query.",
-        unit="tokens",
-        ge=400,
-        le=1_000_000,
-    )
-    floor: float = setting(
-        0.35,
-        about="Minimum `relevance` of the hits; below it the answer is that the sources have none.",
-        ge=0,
-        le=1,
-    )
-
-
 class Kinds(Group):
     """Kinds: titles, summaries, keywords and propositions made of documents."""
 
@@ -214,33 +185,4 @@ class Kinds(Group):
     timeout: float = seconds(
         30.0,
         about="Timeout of one request to that model; on timeout they are extracted from the text.",
-    )
-
-
-class Models(Group):
-    """Model manager of the local stack."""
-
-    prefix = "model_"
-    dirs: tuple[str, ...] = setting(
-        (),
-        about="Directories, each with an ONNX model (embedder or reranker) and its tokenizer.json,"
-        " as `PATH` or `NAME=PATH`.",
-        named_paths=True,
-    )
-    threads: int | None = setting(
-        None,
-        about="Threads for embedding documents.",
-        unit="threads",
-        ge=1,
-        le=256,
-        default_text="one per core",
-    )
-    http_host: NonEmpty = setting(
-        "127.0.0.1", about="Listen address of the model manager's HTTP API."
-    )
-    http_port: int = setting(
-        8090, about="Port of the model manager's HTTP API; 0 picks a free port.", ge=0, le=65535
-    )
-    http_token: SecretStr | None = secret(
-        about="Bearer token that clients must send; required unless it listens on loopback only."
     )

@@ -6,12 +6,12 @@ running stack; it is stale unless the lock is held.
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+
+import msgspec
 
 from ability_search.ops.locks import lock
 
@@ -79,9 +79,6 @@ def is_locked(data_dir: Path) -> bool:
 def read_state(data_dir: Path) -> RunningStack | None:
     """Return what the state file says; ``None`` if there is none, or it cannot be read."""
     try:
-        content: Any = json.loads((data_dir / STATE).read_text(encoding="utf-8"))
-        parts = tuple(RunningComponent(**part) for part in content.pop("parts"))
-        networks = tuple(content.pop("networks"))
-        return RunningStack(**content, networks=networks, parts=parts)
-    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        return msgspec.json.decode((data_dir / STATE).read_bytes(), type=RunningStack)
+    except (OSError, msgspec.MsgspecError):
         return None

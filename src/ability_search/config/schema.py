@@ -1,38 +1,35 @@
-"""All settings: type, default, unit, bounds and description of each.
+"""The settings of the core: type, default, unit, bounds and description of each.
 
 One group per concern. The name of a setting is its group's prefix and its attribute joined by ``_``
 (an attribute may set another key): ``chunk_size`` is ``settings.chunking.size`` in code,
-``search.chunk_size`` in config.yml and ``SEARCH_CHUNK_SIZE`` in the environment.
+``search.chunk_size`` in config.yml and ``SEARCH_CHUNK_SIZE`` in the environment. The groups of an
+extension are in its ``settings.py``, and their values in ``settings.of(Group)``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal, get_type_hints
+from typing import Any, Literal, TypeVar, get_type_hints
 
 from pydantic import ByteSize, SecretStr, field_validator, model_validator
 
 from ability_search.config.agent_card import AgentCard
 from ability_search.config.model_settings import (
-    Answers,
     Embedding,
     Expansion,
     Kinds,
-    Models,
     Reranker,
 )
 from ability_search.config.setting_fields import (
     KIB,
     MIB,
-    BackplaneUrl,
     DatabaseName,
     Glob,
     Group,
     HttpUrl,
     NonEmpty,
-    Pair,
     Url,
     WebSocketUrl,
     seconds,
@@ -42,7 +39,7 @@ from ability_search.config.setting_fields import (
 )
 from ability_search.text.chunkers import Strategy
 
-McpProfile = Literal["lean", "full"]
+G = TypeVar("G", bound=Group)
 _DEPLOYER = "set by `kadi deploy`"
 
 
@@ -69,8 +66,6 @@ class Broker(Group):
     )
     name: str = "local"
     """Name of its entry in the files."""
-    mode: str = "native"
-    """``MODE`` of that entry, lower case; only ``native``, a plain WebSocket, is supported."""
 
 
 class Chunking(Group):
@@ -421,118 +416,6 @@ class Deployment(Group):
         return tuple(dict.fromkeys((*self.required_secrets, *self.optional_secrets)))
 
 
-class LocalBroker(Group):
-    """Broker of the local stack."""
-
-    prefix = "local_broker_"
-    host: NonEmpty = setting("127.0.0.1", about="Listen address.")
-    port: int = setting(8080, about="Listen port; 0 picks a free port.", ge=0, le=65535)
-    members: tuple[Pair, ...] = setting(
-        (),
-        about="Networks that only listed agents may join, as `NETWORK=AGENT_ID` for each agent.",
-    )
-    providers: tuple[Pair, ...] = setting(
-        (),
-        about="Tools that only listed agents may offer, as `TOOL=AGENT_ID`, one for each agent; a"
-        " tool is a name or a pattern such as `mail-*`.",
-    )
-    private_network: str = setting(
-        "components",
-        about="Network of the components of `ability-search up`, which no other agent may join;"
-        " empty for none. Then every agent can call the database and the models.",
-    )
-    memory: ByteSize = size(
-        512 * MIB,
-        about="Memory for the messages and registrations of all sessions; at least four messages."
-        " From half of it on, events are dropped, those of slow readers first, and messages of"
-        " sessions with more than their share wait; beyond it, the session that holds most is"
-        " closed.",
-        ge=MIB,
-        le=64 * 1024 * MIB,
-    )
-    event_bytes: ByteSize = size(
-        MIB,
-        about="Maximum size of an event, whatever `max_message_bytes`; a larger one is refused.",
-        ge=KIB,
-        le=64 * MIB,
-    )
-    backplane: BackplaneUrl | None = setting(
-        None,
-        about="Address of a NATS server, or those of a cluster, separated by commas."
-        " All brokers with the same one are one network.",
-    )
-
-
-class Arcadedb(Group):
-    """Database ability of the local stack."""
-
-    prefix = "arcadedb_"
-    backend: Literal["embedded", "http"] = setting(
-        "embedded",
-        about="Engine in the process (`embedded`), or a server or cluster over HTTP (`http`).",
-    )
-    heap: ByteSize | None = size(
-        None,
-        about="Heap size of the embedded engine.",
-        ge=128 * MIB,
-        le=1024 * 1024 * MIB,
-        default_text="derived from the machine's memory and the stored vectors",
-    )
-    urls: tuple[HttpUrl, ...] = setting(
-        (), about="Addresses of the server, or of each server of a cluster."
-    )
-    spread_reads: bool = setting(
-        False,
-        about="Whether reads are spread over the servers of a cluster that replicates by Raft; each"
-        " waits for what was committed before it. Otherwise the leader answers all of them.",
-    )
-    user: NonEmpty = setting("root", about="User name on the server.")
-    password: SecretStr | None = secret(about="Password of that user.")
-    statement_timeout: float = seconds(
-        120.0,
-        about="Longest time for a statement, whatever its caller asks for; `database_timeout` if"
-        " that is longer.",
-    )
-
-    @model_validator(mode="after")
-    def _http_has_an_address(self) -> Arcadedb:
-        if self.backend == "http" and not self.urls:
-            raise ValueError("arcadedb_urls must be set because arcadedb_backend is http")
-        return self
-
-
-class Gateway(Group):
-    """Gateway: the tools over HTTP and over MCP."""
-
-    prefix = "gateway_"
-    host: NonEmpty = setting("127.0.0.1", about="Listen address.")
-    port: int = setting(8070, about="Listen port; 0 picks a free port.", ge=0, le=65535)
-    token: SecretStr | None = secret(
-        about="Bearer token that clients must send; required unless it listens on loopback only."
-    )
-    hosts: tuple[str, ...] = setting((), about="Additional allowed values of the Host header.")
-    origins: tuple[str, ...] = setting(
-        (), about="Allowed origins of browser requests, such as https://example.org."
-    )
-    request_bytes: ByteSize = size(
-        32 * MIB, about="Maximum size of a request body.", ge=KIB, le=1024 * MIB
-    )
-    rate: float = setting(
-        50.0, about="Average request rate per client address.", unit="a second", gt=0, le=1_000_000
-    )
-    burst: int = setting(
-        200, about="Burst size per client address.", unit="requests", ge=1, le=1_000_000
-    )
-    concurrency: int = setting(64, about="Concurrent requests.", unit="requests", ge=1, le=100_000)
-    streams: int = setting(64, about="Open event streams.", unit="streams", ge=1, le=100_000)
-    timeout: float = seconds(300.0, about="Timeout of a tool call.")
-    mcp_profile: McpProfile = setting(
-        "lean",
-        key="mcp_profile",
-        about="Tools over MCP: `lean` has few parameters and returns references, `full` has all.",
-    )
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """All settings by group; its ``repr`` never shows a credential."""
@@ -542,7 +425,6 @@ class Settings:
     reranker: Reranker
     expansion: Expansion
     kinds: Kinds
-    answers: Answers
     database: Database
     jobs: JobSettings
     limits: Limits
@@ -553,20 +435,18 @@ class Settings:
     logging: Logging
     metrics: Metrics
     tracing: Tracing
+    deployment: Deployment
     brokers: tuple[Broker, ...]
     """The brokers that the worker joins, at least one."""
-    deployment: Deployment
-    local_broker: LocalBroker
-    models: Models
-    arcadedb: Arcadedb
-    gateway: Gateway
+    added: Mapping[type[Group], Group]
+    """The groups of installed extensions, by class."""
     agent: AgentCard
     """Identity, from agent.json."""
     missing_secrets: tuple[str, ...] = ()
     """Secrets that this machine lacks: the required ones, and the key of the embedding API."""
     undecrypted_secrets: Mapping[str, str] = field(default_factory=dict)
     """Settings in secrets.toml that cannot be decrypted, and the problem of each."""
-    found_addresses: Mapping[str, str] = field(default_factory=dict)
+    found_addresses: Mapping[type[Group], str] = field(default_factory=dict)
     """File and key of each address of a broker or API that stands in a found file, by group."""
     warnings: tuple[str, ...] = ()
     """Ignored values and the reasons, for the log."""
@@ -576,10 +456,29 @@ class Settings:
         """The broker for commands that use a single connection."""
         return self.brokers[0]
 
+    def of(self, group: type[G]) -> G:
+        """Return the settings of a group.
 
-GROUPS: dict[str, type[Group]] = {"broker": Broker} | {
-    name: kind
+        Raises:
+            KeyError: if neither the core nor an installed extension has the group.
+        """
+        name = CORE_GROUPS.get(group)
+        found = self.added[group] if name is None else getattr(self, name)
+        assert isinstance(found, group)
+        return found
+
+    def with_group(self, group: Group) -> Settings:
+        """Return the settings with ``group`` in place of the one of its class."""
+        kind = type(group)
+        changes: dict[str, Any] = {"added": {**self.added, kind: group}}
+        if name := CORE_GROUPS.get(kind):
+            changes = {name: group}
+        return replace(self, **changes)
+
+
+CORE_GROUPS: dict[type[Group], str] = {Broker: "broker"} | {
+    kind: name
     for name, kind in get_type_hints(Settings).items()
     if isinstance(kind, type) and issubclass(kind, Group)
 }
-"""The groups by name, in the order of the documentation."""
+"""The attribute of each group of the core, in the order of the documentation."""

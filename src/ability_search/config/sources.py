@@ -13,13 +13,14 @@ from typing import Any, NamedTuple
 
 from ability_search.config.agent_card import VAULT
 from ability_search.config.config_files import FileKind, find_own, read_yaml
+from ability_search.config.schema import Broker, Deployment
 from ability_search.config.setting_fields import has_credentials
-from ability_search.config.settings_table import BY_ENV, BY_KEY, SPECS, Spec
+from ability_search.config.settings_table import Spec, all_settings
 from ability_search.config.vault import SECRETS, is_encrypted, reveal, stored_secrets
 from ability_search.errors import ConfigurationError
 
 SECTION = "search"
-_NEEDED_TO_ASK = ("broker", "deployment")
+_NEEDED_TO_ASK = (Broker, Deployment)
 """Groups of settings that the worker needs before it can reach the deployer."""
 _SHOWN_CHARS = 64
 _ELSEWHERE = {
@@ -90,7 +91,7 @@ def collecting(problems: MutableSequence[str]) -> Iterator[None]:
 def from_defaults(environ: Mapping[str, str], base: Base) -> Layer:
     """Return the defaults that depend on the user and the working directory."""
     layer: Layer = {"allowed_roots": Given([base.directory], "default")}
-    for spec in SPECS:
+    for spec in all_settings().specs:
         text = spec.default_text or ""
         if text.partition("/")[0] in _BASES:
             layer[spec.key] = Given(in_base_directory(text, environ, base), "default")
@@ -110,7 +111,7 @@ def from_environment(environ: Mapping[str, str], base: Base) -> Layer:
     Lists are separated by commas, lists of paths as in ``PATH``.
     """
     layer: Layer = {}
-    for spec in SPECS:
+    for spec in all_settings().specs:
         name = next((name for name in spec.env if environ.get(name, "").strip()), None)
         if name is not None:
             layer[spec.key] = Given(_parsed(spec, environ[name].strip(), base), name)
@@ -122,14 +123,15 @@ def from_deployer(secrets: Mapping[str, str], base: Base) -> tuple[Layer, tuple[
 
     Values are parsed as :func:`from_environment` parses variables.
     """
-    late = {name for name in secrets if name in BY_ENV and BY_ENV[name].group in _NEEDED_TO_ASK}
-    usable = {name: secrets[name] for name in BY_ENV if name in secrets and name not in late}
+    known = all_settings().by_env
+    late = {name for name in secrets.keys() & known if known[name].group in _NEEDED_TO_ASK}
+    usable = {name: secrets[name] for name in known if name in secrets and name not in late}
     layer = {
         key: replace(given, where=f"{given.where} from the deployer")
         for key, given in from_environment(usable, base).items()
     }
     problems = (
-        (secrets.keys() - BY_ENV.keys(), "no setting has this name"),
+        (secrets.keys() - known.keys(), "no setting has this name"),
         (late, "the worker needs it to reach the deployer; set it in the environment"),
     )
     return layer, tuple(
@@ -151,7 +153,7 @@ def key_file(layer: Layer) -> Path:
     Raises:
         ConfigurationError: if the setting is not a path.
     """
-    given = layer[BY_ENV["SEARCH_SECRET_KEY_FILE"].key]
+    given = layer["secret_key_file"]
     if not isinstance(given.value, Path):
         raise ConfigurationError(f"{given.where}: expected a path")
     return given.value
@@ -178,7 +180,7 @@ def from_vault(known: Layer, files: Layer, base: Base, problems: MutableSequence
     layer: Layer = {}
     undecrypted: dict[str, str] = {}
     for name, text in stored.items():
-        spec = BY_ENV.get(name)
+        spec = all_settings().by_env.get(name)
         if spec is None or spec.key in known:
             continue
         try:
@@ -202,7 +204,8 @@ def _holds_settings(content: Mapping[str, Any]) -> bool:
     section = content.get(SECTION)
     if not isinstance(section, Mapping):
         return False
-    known = [key for key in section if key in BY_KEY or key in _ELSEWHERE]
+    settings = all_settings().by_key
+    known = [key for key in section if key in settings or key in _ELSEWHERE]
     return 2 * len(known) > len(section)
 
 
@@ -231,7 +234,7 @@ def from_config(base: Base, problems: MutableSequence[str]) -> tuple[Layer, tupl
             if problem := _refusal(key, value):
                 problems.append(f"{where}: {problem}")
             else:
-                layer[key] = Given(_located(BY_KEY[key], value, base), where)
+                layer[key] = Given(_located(all_settings().by_key[key], value, base), where)
         return layer, found.warnings
     return layer, ()
 
@@ -267,7 +270,7 @@ def _refusal(key: object, value: object) -> str | None:
     """Return why a key of config.yml is refused; ``None`` if it is valid."""
     if not isinstance(key, str):
         return "expected a string as key"
-    spec = BY_KEY.get(key)
+    spec = all_settings().by_key.get(key)
     if spec is None:
         return _unknown(key)
     if spec.kind == "secret":
@@ -300,5 +303,5 @@ def _belongs(env: str) -> str:
 def _unknown(key: str) -> str:
     if key in _ELSEWHERE:
         return f"not a setting of this file: {_ELSEWHERE[key]}"
-    nearest = difflib.get_close_matches(key, BY_KEY, n=1)
+    nearest = difflib.get_close_matches(key, all_settings().by_key, n=1)
     return f"unknown key; did you mean {nearest[0]}?" if nearest else "unknown key; see README"

@@ -11,19 +11,22 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from ability_search.config.schema import Settings
+from ability_search.config.model_settings import Embedding, Expansion, ModelServer, Reranker
+from ability_search.config.schema import Broker, Settings
 from ability_search.config.setting_fields import Url
 from ability_search.config.sources import base_of, in_base_directory
 from ability_search.errors import ConfigurationError, InvalidInput
 from kadi_client.addresses import is_loopback, split_addresses
 
 _FILE = "$XDG_CONFIG_HOME/ability-search/trusted_addresses"
-MODEL_APIS = ("embedding", "reranker", "expansion")
+MODEL_APIS = (Embedding, Reranker, Expansion)
 """Groups of settings that may choose an API over HTTP."""
 _SCHEMES = ("ws", "wss", "http", "https")
 
 
-def require_trusted(settings: Settings, environ: Mapping[str, str], *groups: str) -> None:
+def require_trusted(
+    settings: Settings, environ: Mapping[str, str], *groups: type[Broker | ModelServer]
+) -> None:
     """Check the addresses of groups of settings that stand in found files.
 
     An API that its group does not choose is not checked.
@@ -31,7 +34,7 @@ def require_trusted(settings: Settings, environ: Mapping[str, str], *groups: str
     Args:
         settings: The settings of a client.
         environ: The environment.
-        groups: ``broker`` or names of :data:`MODEL_APIS`.
+        groups: Groups among :class:`.Broker` and :data:`MODEL_APIS`.
 
     Raises:
         ConfigurationError: naming each file and address that is neither on this machine nor
@@ -40,13 +43,17 @@ def require_trusted(settings: Settings, environ: Mapping[str, str], *groups: str
     trusted = _trusted(environ)
     problems: list[str] = []
     remedies: list[str] = []
-    for name in groups:
-        where = settings.found_addresses.get(name)
-        url = _address(settings, name)
+    for group in groups:
+        where = settings.found_addresses.get(group)
+        url = _address(settings, group)
         if where is None or url is None:
             continue
         origins = list(map(_origin, split_addresses(url.get_secret_value())))
-        unknown = [each for each in origins if each not in trusted and not _is_local(each)]
+        unknown = [
+            each
+            for each in origins
+            if each not in trusted and not is_loopback(urlsplit(each).hostname or "")
+        ]
         if unknown:
             problems.append(f"{where}: {', '.join(unknown)} is not an address that you trust")
             remedies += unknown
@@ -90,11 +97,11 @@ def _trusted(environ: Mapping[str, str]) -> frozenset[str]:
         raise ConfigurationError(f"{path}: cannot be read") from exc
 
 
-def _address(settings: Settings, name: str) -> Url | None:
-    if name == "broker":
-        return settings.broker.url
-    group = getattr(settings, name)
-    return group.api_url if group.transport == "api" else None
+def _address(settings: Settings, group: type[Broker | ModelServer]) -> Url | None:
+    chosen = settings.of(group)
+    if isinstance(chosen, Broker):
+        return chosen.url
+    return chosen.api_url if chosen.transport == "api" else None
 
 
 def _origin(address: str) -> str:
@@ -108,7 +115,3 @@ def _origin(address: str) -> str:
     except ValueError:
         pass
     raise InvalidInput("ADDRESS", "expected an address like wss://broker.example")
-
-
-def _is_local(origin: str) -> bool:
-    return is_loopback(urlsplit(origin).hostname or "")

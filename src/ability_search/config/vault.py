@@ -23,7 +23,6 @@ import logging
 import os
 import re
 import stat
-import tempfile
 import tomllib
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from pathlib import Path
@@ -38,7 +37,7 @@ from tomlkit.items import Table
 
 from ability_search.config.config_files import FileKind, read_toml
 from ability_search.errors import ConfigurationError
-from ability_search.ops.locks import locked
+from ability_search.ops.locks import locked, replace_file
 from kadi_client.errors import KadiError
 
 log = logging.getLogger(__name__)
@@ -70,7 +69,7 @@ def list_secrets(path: Path, vault: str) -> tuple[str, ...]:
     Raises:
         ConfigurationError: if the file cannot be read.
     """
-    return tuple(sorted(read_vault(path, vault))) if path.exists() else ()
+    return tuple(sorted(read_vault(path, vault)))
 
 
 def get_secret(path: Path, vault: str, key: str, *, key_file: Path) -> SecretStr:
@@ -79,7 +78,7 @@ def get_secret(path: Path, vault: str, key: str, *, key_file: Path) -> SecretStr
     Raises:
         ConfigurationError: if there is no secret of that name, or it cannot be decrypted.
     """
-    values = read_vault(path, vault) if path.exists() else {}
+    values = read_vault(path, vault)
     if key not in values:
         known = ", ".join(sorted(values)) or "none"
         raise ConfigurationError(f"{path}: no secret {key} in vault {vault}; available: {known}")
@@ -103,21 +102,25 @@ def set_secret(path: Path, vault: str, key: str, value: str, *, key_file: Path) 
     nonce = os.urandom(_NONCE_BYTES)
     sealed = nonce + cipher.encrypt(nonce, value.encode(), _associated(vault, key))
     text = f"ENC[{_SCHEME}{base64.urlsafe_b64encode(sealed).decode()}]"
+    busy = ConfigurationError(
+        f"{path.parent / SECRETS.name}: another process is writing this file."
+        " Run the command again."
+    )
     try:
         # Without the lock, two writers could overwrite each other's secret.
-        with locked(path.parent, _busy(path.parent / SECRETS.name)):
-            _write(path, _with_secret(path, vault, key, text))
+        with locked(path.parent, busy):
+            replace_file(path, _with_secret(path, vault, key, text).encode())
     except OSError as exc:
         raise ConfigurationError(f"{path}: cannot be written: {exc.strerror}") from exc
 
 
 def read_vault(path: Path, vault: str) -> dict[str, str]:
-    """Return the secrets of a vault as stored in a file, see :func:`stored_secrets`.
+    """Return the secrets of a vault as stored in a file, if it exists; see :func:`stored_secrets`.
 
     Raises:
         ConfigurationError: if the file cannot be read, or a value is not a string.
     """
-    return stored_secrets(read_toml(path), path, vault)
+    return stored_secrets(read_toml(path), path, vault) if path.exists() else {}
 
 
 def stored_secrets(document: Mapping[str, Any], path: Path, vault: str) -> dict[str, str]:
@@ -241,8 +244,11 @@ def _table(document: Mapping[str, Any], part: str, vault: str) -> Mapping[str, A
 
 def _load_key(path: Path, *, create: bool) -> bytes:
     try:
-        if create:
-            _create_key(path)
+        if create and not path.exists():
+            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            key = base64.b64encode(os.urandom(_KEY_BYTES)) + b"\n"
+            # Of two processes that create it, both use the key of the first.
+            replace_file(path, key, keep=True)
         with path.open("rb") as file:
             mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
             text = file.read(4096)
@@ -266,20 +272,6 @@ def _load_key(path: Path, *, create: bool) -> bytes:
     if len(key) != _KEY_BYTES:
         raise ConfigurationError(f"{path}: not a key, expected {_KEY_BYTES} bytes in base64")
     return key
-
-
-def _create_key(path: Path) -> None:
-    """Create the key file unless it exists; of two concurrent processes both use the same key."""
-    if path.exists():
-        return
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    temporary = _temporary(path, base64.b64encode(os.urandom(_KEY_BYTES)) + b"\n")
-    try:
-        os.link(temporary, path)
-    except FileExistsError:
-        return
-    finally:
-        temporary.unlink()
 
 
 def _with_secret(path: Path, vault: str, key: str, text: str) -> str:
@@ -314,27 +306,3 @@ def _descend(document: tomlkit.TOMLDocument, part: str, vault: str) -> Table:
     if not isinstance(inner, Mapping):
         raise TypeError(vault)
     return inner  # type: ignore[return-value]
-
-
-def _temporary(path: Path, content: bytes) -> Path:
-    """Create a file next to ``path`` with mode 0600 and flush its content to disk."""
-    descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    with open(descriptor, "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    return Path(name)
-
-
-def _write(path: Path, text: str) -> None:
-    temporary = _temporary(path, text.encode())
-    try:
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
-def _busy(path: Path) -> ConfigurationError:
-    return ConfigurationError(
-        f"{path}: another process is writing this file. Run the command again."
-    )

@@ -11,7 +11,7 @@ import msgspec
 
 from ability_search.errors import DeadlineExceeded, InvalidInput, SearchError, TooLarge
 from ability_search.tools.boundary import failure
-from ability_search.tools.table import tool_named
+from ability_search.tools.table import TOOLS, tool_named
 from kadi_client import (
     CallTimeout,
     Connection,
@@ -195,3 +195,22 @@ def _translated(exc: Exception, tool: str) -> SearchError:
     if isinstance(exc, NotConnected):
         return Unavailable("the connection to the broker was lost during the call", retry_after=1.0)
     return Unavailable(f"no worker on the network answers {tool}", retry_after=1.0)
+
+
+NEEDED_TOOLS: Mapping[str, tuple[str, ...]] = {
+    "database": ("arcade-query", "arcade-command", "arcade-batch", "arcade-db-create"),
+    "models": ("create-embedding",),
+    "worker": tuple(row.name for row in TOOLS),
+}
+"""The tools that each component provides to the others."""
+
+
+def needed_tools(*, memory: bool, models_api: bool) -> Mapping[str, tuple[str, ...]]:
+    """Return the tools that must be on the network, by component.
+
+    Args:
+        memory: The worker keeps everything in memory and needs no database.
+        models_api: The worker embeds by an API and needs no model manager.
+    """
+    unneeded = {"database": memory, "models": models_api}
+    return {name: tools for name, tools in NEEDED_TOOLS.items() if not unneeded.get(name)}

@@ -22,7 +22,6 @@ from ability_search.files.selection import (
     Selection,
     Skipped,
     is_secret,
-    parts,
     shown,
     slices,
 )
@@ -102,21 +101,6 @@ def open_extractor(
     return Extractor(bounds, timeout=files.timeout, kept=kept, advance=advance)
 
 
-def load(
-    selection: Selection, *, max_bytes: int, format: str | None = None
-) -> tuple[list[File], list[Skipped]]:
-    """Read the bytes of the files of a selection; return them and the files that failed.
-
-    Args:
-        selection: The files.
-        max_bytes: Maximum size of a file; larger files are skipped.
-        format: Format of all files. Default: detected for each file.
-    """
-    found = [each for _, each in _opened(selection, max_bytes, format)]
-    files = [each for each in found if isinstance(each, File)]
-    return files, [each for each in found if isinstance(each, Skipped)]
-
-
 class FileTarget(Protocol):
     """The destination of the documents of files."""
 
@@ -193,7 +177,7 @@ def hashed(
     """
     documents: dict[Path, Document] = {}
     skipped: list[Skipped] = []
-    for path, found in _opened(selection, max_bytes, format):
+    for path, found in open_files(selection, max_bytes=max_bytes, format=format):
         if isinstance(found, Skipped):
             skipped.append(found)
         else:
@@ -202,9 +186,16 @@ def hashed(
     return documents, skipped
 
 
-def _opened(
-    selection: Selection, max_bytes: int, format: str | None
+def open_files(
+    selection: Selection, *, max_bytes: int, format: str | None = None
 ) -> Iterator[tuple[Path, File | Skipped]]:
+    """Yield each path of a selection with the bytes of its file, or why they are not read.
+
+    Args:
+        selection: The files.
+        max_bytes: Maximum size of a file; larger files are skipped.
+        format: Format of all files. Default: detected for each file.
+    """
     for path in selection.files:
         source = path.relative_to(selection.root).as_posix()
         if shown(source) != source:
@@ -259,59 +250,45 @@ def read_files(
     most_bytes: int,
     format: str | None = None,
 ) -> Iterator[Reading]:
-    """Yield the documents of a selection, read lazily, in parts.
+    """Yield the documents of a selection, in parts; one file is in memory at a time.
+
+    A larger file or text is a part of its own; the last part may have no documents. A file comes
+    after the documents in it, so that it is not stored without them.
 
     Args:
         selection: The files.
         extractor: Extracts their text.
         limits: Limits for a file.
-        most: Maximum files of a part.
+        most: Maximum documents of a part.
         most_bytes: Maximum bytes of the files of a part, and of its text.
         format: Format of all files. Default: detected for each file.
     """
-    for part in parts(selection, most=most, most_bytes=most_bytes):
-        files, skipped = load(part, max_bytes=limits.file_bytes, format=format)
-        if skipped:
-            yield Reading([], skipped)
-        yield from readings(files, extractor, most=most, most_bytes=most_bytes)
-
-
-def readings(
-    files: Iterable[File], extractor: Extractor, *, most: int, most_bytes: int
-) -> Iterator[Reading]:
-    """Yield the documents of files, in parts of ``most`` documents and ``most_bytes`` of text.
-
-    A longer text is a part of its own; the last part may have no documents. A file comes after
-    the documents in it, so that it is not stored without them.
-    """
     skipped: list[Skipped] = []
-    found = _documents(files, extractor, skipped)
-    for documents in batches(found, _text_bytes, most=most, most_bytes=most_bytes):
-        yield Reading(documents, skipped.copy())
+
+    def sized() -> Iterator[tuple[Document, int]]:
+        for _, file in open_files(selection, max_bytes=limits.file_bytes, format=format):
+            if isinstance(file, Skipped):
+                skipped.append(file)
+                continue
+            try:
+                found = extractor.extract(file.source, file.data, file.format)
+            except loaders.Unreadable as exc:
+                skipped.append(_unread(file.source, str(exc)))
+                continue
+            documents, unread = file.documents(found)
+            skipped.extend(unread)
+            for document in documents:
+                own = len(file.data) if document.file else 0
+                yield document, max(own, text_bytes(document.content))
+
+    for part in batches(sized(), lambda each: each[1], most=most, most_bytes=most_bytes):
+        yield Reading([document for document, _ in part], skipped.copy())
         skipped.clear()
     if skipped:
         yield Reading([], skipped)
-
-
-def _documents(
-    files: Iterable[File], extractor: Extractor, skipped: list[Skipped]
-) -> Iterator[Document]:
-    for file in files:
-        try:
-            found = extractor.extract(file.source, file.data, file.format)
-        except loaders.Unreadable as exc:
-            skipped.append(_unread(file.source, str(exc)))
-            continue
-        documents, unread = file.documents(found)
-        skipped += unread
-        yield from documents
 
 
 def _unread(source: str, reason: str) -> Skipped:
     """Return why a file is not read; the earlier text of one that is no text now is stale."""
     stale = reason in (loaders.EMPTY, SECRET) or reason.endswith(loaders.NOT_TEXT)
     return Skipped(source, reason, stale=stale)
-
-
-def _text_bytes(document: Document) -> int:
-    return text_bytes(document.content)

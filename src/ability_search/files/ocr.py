@@ -6,7 +6,6 @@ import functools
 import os
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from hashlib import sha256
@@ -14,6 +13,7 @@ from pathlib import Path
 
 import msgspec
 
+from ability_search.ops.locks import replace_file
 from ability_search.text.loaders import OUT_OF_TIME, Unreadable
 
 _TESSERACT = "tesseract"
@@ -56,10 +56,7 @@ class PageTexts:
                 file.unlink(missing_ok=True)
                 return
             file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            descriptor, name = tempfile.mkstemp(dir=file.parent)
-            with os.fdopen(descriptor, "wb") as temporary:
-                temporary.write(msgspec.json.encode(texts))
-            os.replace(name, file)
+            replace_file(file, msgspec.json.encode(texts))
 
     def _file(self, data: bytes) -> Path | None:
         return self._directory and self._directory / f"{sha256(data).hexdigest()}.json"

@@ -47,7 +47,7 @@ def open_regular(path: Path, *, buffering: int = -1) -> BinaryIO:
     return _checked(_open_file(path), buffering)
 
 
-def open_beneath(root: Path, path: Path, *, buffering: int = -1) -> BinaryIO:
+def open_beneath(root: Path, path: Path) -> BinaryIO:
     """Open a regular file below a directory for reading, following no link below the directory.
 
     Every component is opened relative to the one before it. A file or directory that is replaced
@@ -56,7 +56,6 @@ def open_beneath(root: Path, path: Path, *, buffering: int = -1) -> BinaryIO:
     Args:
         root: The directory; links in its own path are followed.
         path: Path of the file, in ``root``.
-        buffering: Size of the buffer, as for :func:`open`.
 
     Raises:
         NotRegular: as :func:`open_regular`, also if a directory below ``root`` is a link.
@@ -65,7 +64,7 @@ def open_beneath(root: Path, path: Path, *, buffering: int = -1) -> BinaryIO:
     """
     *directories, name = path.relative_to(root).parts or (path.name,)
     if os.open not in os.supports_dir_fd:
-        return open_regular(path, buffering=buffering)
+        return open_regular(path)
     at = os.open(root if path != root else root.parent, _DIRECTORY)
     try:
         for directory in directories:
@@ -75,7 +74,7 @@ def open_beneath(root: Path, path: Path, *, buffering: int = -1) -> BinaryIO:
         descriptor = _open_file(name, at)
     finally:
         os.close(at)
-    return _checked(descriptor, buffering)
+    return _checked(descriptor)
 
 
 def _open_directory(name: str, at: int) -> int:
@@ -103,7 +102,7 @@ def _open_file(path: Path | str, at: int | None = None) -> int:
         raise
 
 
-def _checked(descriptor: int, buffering: int) -> BinaryIO:
+def _checked(descriptor: int, buffering: int = -1) -> BinaryIO:
     mode = os.fstat(descriptor).st_mode
     if not stat.S_ISREG(mode):
         os.close(descriptor)

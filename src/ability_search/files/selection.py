@@ -12,7 +12,6 @@ from pathlib import Path
 
 from pathspec import GitIgnoreSpec
 
-from ability_search.bounded_batches import batches
 from ability_search.errors import ForbiddenPath, InvalidInput
 from ability_search.files.regular_files import open_regular
 
@@ -190,7 +189,7 @@ def select(
     of secrets that would be selected otherwise are named in ``skipped``, and so are links to a file
     that is selected under another name, and links that are not followed: to directories, and to
     places outside the root. The files are checked again when they are read, see
-    :func:`ability_search.files.file_documents.load`.
+    :func:`ability_search.files.file_documents.open_files`.
 
     Args:
         path: As returned by :func:`allowed`.
@@ -291,15 +290,6 @@ def slices(selection: Selection, *, most: int) -> Iterator[Selection]:
         yield replace(selection, files=selection.files[start : start + most])
 
 
-def parts(selection: Selection, *, most: int, most_bytes: int) -> Iterator[Selection]:
-    """Cut a selection into parts of at most ``most`` files and ``most_bytes`` bytes.
-
-    A larger file is a part of its own.
-    """
-    for part in batches(selection.files, _size, most=most, most_bytes=most_bytes):
-        yield replace(selection, files=tuple(part))
-
-
 def real_path(file: Path) -> Path | None:
     """Return the path with links resolved; ``None`` if it leads nowhere, perhaps only just now."""
     try:
@@ -375,13 +365,6 @@ def _exists(path: Path) -> bool:
 def shown(name: str) -> str:
     """Return a path as text; bytes that are not valid UTF-8 are replaced."""
     return name.encode("utf-8", "replace").decode()
-
-
-def _size(file: Path) -> int:
-    try:
-        return file.stat().st_size
-    except OSError:
-        return 0
 
 
 def _patterns(patterns: Sequence[str], name: str) -> GitIgnoreSpec:

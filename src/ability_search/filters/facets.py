@@ -12,15 +12,21 @@ from ability_search.filters.operands import checked_scalar, checked_text
 from ability_search.filters.tree import Scalar
 
 _MAX_TEXT = 1 << 20
+_MAX_FACETS = 1024
+"""A document with more is refused, because filters would miss it if a facet were dropped."""
+_MAX_DEPTH = 16
+_MAX_BYTES = 256 << 10
+"""Maximum bytes of the keys and texts of metadata, in UTF-8."""
+_MAX_VALUES = 10_000
+"""Maximum values of metadata, among them objects, arrays, null and repeated values."""
+_HINT = "Keep only fields to filter by in metadata; put the rest into the content."
 _MAX_FACET_BYTES = 200
 """Longer facets are stored as a hash, which keeps the index keys small."""
 
 _KEY_ESCAPES = str.maketrans({char: "\\" + char for char in "\\.=#"})
 
 
-def facets_of(
-    metadata: Mapping[str, Any], *, max_facets: int = 1024, max_depth: int = 16
-) -> list[str]:
+def facets_of(metadata: Mapping[str, Any]) -> list[str]:
     """List the facets that equality filters look up; check that filters cover all of ``metadata``.
 
     One facet ``key=value`` per scalar, the keys of nested maps joined by dots and the value as
@@ -30,9 +36,6 @@ def facets_of(
 
     Args:
         metadata: any JSON object; ``{}`` has no facets.
-        max_facets: limit; a document with more is refused, because filters would miss it if a
-            facet were dropped.
-        max_depth: levels of nesting accepted.
 
     Returns:
         Facets without duplicates, in the order of the metadata.
@@ -50,31 +53,19 @@ def facets_of(
             hint="Rename the key, or move it into a nested object.",
         )
     facets: dict[str, None] = {}
-    for found in _walk((), metadata, max_depth):
+    for found in _walk((), metadata, _MAX_DEPTH):
         facets[found] = None
-        if len(facets) > max_facets:
-            raise InvalidInput(
-                "metadata",
-                f"has more than {max_facets} values",
-                hint="Keep only fields to filter by in metadata; put the rest into the content.",
-            )
+        if len(facets) > _MAX_FACETS:
+            raise InvalidInput("metadata", f"has more than {_MAX_FACETS} values", hint=_HINT)
     return list(facets)
 
 
-def check_size(
-    metadata: Mapping[str, Any], *, max_bytes: int = 256 << 10, max_values: int = 10_000
-) -> None:
+def check_size(metadata: Mapping[str, Any]) -> None:
     """Check the size of metadata, which is stored with each chunk and returned with each hit.
 
-    Args:
-        metadata: any JSON object.
-        max_bytes: limit of its keys and texts in UTF-8.
-        max_values: limit of values, among them objects, arrays, null and repeated values.
-
     Raises:
-        InvalidInput: if it exceeds a limit.
+        InvalidInput: if it has too many values or bytes of text.
     """
-    hint = "Keep only fields to filter by in metadata; put the rest into the content."
     values = size = 0
     left: list[Any] = [metadata]
     while left:
@@ -87,24 +78,20 @@ def check_size(
         elif isinstance(value, list | tuple):
             left += value
             values += len(value)
-        if values > max_values:
-            raise InvalidInput("metadata", f"has more than {max_values} values", hint=hint)
-        if size > max_bytes:
-            raise InvalidInput("metadata", f"has more than {max_bytes} bytes of text", hint=hint)
+        if values > _MAX_VALUES:
+            raise InvalidInput("metadata", f"has more than {_MAX_VALUES} values", hint=_HINT)
+        if size > _MAX_BYTES:
+            raise InvalidInput("metadata", f"has more than {_MAX_BYTES} bytes of text", hint=_HINT)
 
 
 def facet(path: tuple[str, ...], value: Scalar | tuple[Scalar, ...]) -> str:
     """Return the facet of a checked value (or of a whole list) under ``path``."""
     key = ".".join(part.translate(_KEY_ESCAPES) for part in path)
-    plain = f"{key}={_json(value)}"
+    plain = f"{key}={json.dumps(value, ensure_ascii=False, separators=(',', ':'))}"
     encoded = plain.encode()
     if len(encoded) <= _MAX_FACET_BYTES:
         return plain
     return "#" + hashlib.sha256(encoded).hexdigest()
-
-
-def _json(value: Scalar | tuple[Scalar, ...]) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def _walk(path: tuple[str, ...], value: object, depth: int) -> Iterator[str]:

@@ -7,7 +7,7 @@ import re
 from datetime import UTC, datetime, timedelta
 
 from ability_search.errors import InvalidInput
-from ability_search.filters.tree import Ordered, Scalar
+from ability_search.filters.tree import Scalar
 
 _LONG_MIN, _LONG_MAX = -(2**63), 2**63 - 1
 """Integers in the database are 64 bits wide."""
@@ -38,12 +38,8 @@ def checked_text(at: str, value: object, max_length: int) -> str:
     return value
 
 
-def checked_number(at: str, value: int | float) -> int | float:
-    """Return a finite number of at most 64 bits; a whole one as ``int``.
-
-    Raises:
-        InvalidInput: for the field ``at``.
-    """
+def _checked_number(at: str, value: int | float) -> int | float:
+    """Return a finite number of at most 64 bits; a whole one as ``int``."""
     if isinstance(value, float):
         if not math.isfinite(value):
             raise InvalidInput(at, "is not a finite number")
@@ -64,23 +60,10 @@ def checked_scalar(at: str, value: object, max_length: int) -> Scalar:
     if isinstance(value, bool):
         return value
     if isinstance(value, int | float):
-        return checked_number(at, value)
+        return _checked_number(at, value)
     if isinstance(value, str):
         return checked_text(at, value, max_length)
     raise InvalidInput(at, f"is {json_type(value)}, not a string, a number or a boolean")
-
-
-def checked_ordered(at: str, value: object, max_length: int) -> Ordered:
-    """Return a value that can be ordered: a string or a number.
-
-    Raises:
-        InvalidInput: for the field ``at``.
-    """
-    if isinstance(value, bool) or not isinstance(value, int | float | str):
-        raise InvalidInput(at, f"is {json_type(value)}, only strings and numbers can be ordered")
-    return (
-        checked_text(at, value, max_length) if isinstance(value, str) else checked_number(at, value)
-    )
 
 
 def instants(at: str, value: object) -> tuple[int, int]:

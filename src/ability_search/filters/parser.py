@@ -8,7 +8,6 @@ from functools import partial
 
 from ability_search.errors import InvalidInput
 from ability_search.filters.operands import (
-    checked_ordered,
     checked_scalar,
     checked_text,
     instants,
@@ -32,6 +31,11 @@ from ability_search.filters.tree import (
 )
 from ability_search.filters.wildcards import glob_regex, like_regex, substring_regex
 
+_MOST_ITEMS = 1000
+"""Maximum values of a list."""
+_MOST_GLOBS = 256
+_LONGEST_TEXT = 1024
+"""Maximum characters of a string or glob."""
 _TEXT_FIELDS = ("source", "title", "kind")
 _SOURCE = Field("source")
 _FIELDS = (*_TEXT_FIELDS, "createdAt", "metadata.<key>")
@@ -48,9 +52,6 @@ def parse_filter(
     *,
     max_depth: int = 8,
     max_nodes: int = 256,
-    max_items: int = 1000,
-    max_text: int = 1024,
-    name: str = "filter",
 ) -> Filter:
     """Parse and validate a filter document; see the package for its semantics.
 
@@ -61,16 +62,13 @@ def parse_filter(
         document: a JSON object.
         max_depth: levels of ``$and``, ``$or`` and ``$not``, and of keys in ``metadata.a.b``.
         max_nodes: conditions and operators in total.
-        max_items: values in one list.
-        max_text: characters in one string.
-        name: name of the document in messages.
 
     Raises:
         InvalidInput: naming the place inside the document (``filter.$and.1.metadata.year``).
     """
     if not isinstance(document, Mapping):
-        raise InvalidInput(name, f"is {json_type(document)}, not an object")
-    return _Parser(max_depth, max_nodes, max_items, max_text).document(name, document, 1)
+        raise InvalidInput("filter", f"is {json_type(document)}, not an object")
+    return _Parser(max_depth, max_nodes).document("filter", document, 1)
 
 
 @dataclass(slots=True)
@@ -79,8 +77,6 @@ class _Parser:
 
     max_depth: int
     nodes_left: int
-    max_items: int
-    max_text: int
 
     def document(self, at: str, document: Mapping[str, object], depth: int) -> Filter:
         if depth > self.max_depth:
@@ -120,7 +116,7 @@ class _Parser:
         return self.document(at, value, depth + 1)
 
     def _field(self, at: str, key: str) -> Field:
-        checked_text(at, key, self.max_text)
+        checked_text(at, key, _LONGEST_TEXT)
         if key in _TEXT_FIELDS or key == "createdAt":
             return Field(key)
         if not key.startswith("metadata."):
@@ -236,7 +232,7 @@ class _Parser:
         return either(*alternatives)
 
     def _like(self, at: str, field: Field, operand: object, *, ignore_case: bool = False) -> Filter:
-        pattern = checked_text(at, operand, self.max_text)
+        pattern = checked_text(at, operand, _LONGEST_TEXT)
         try:
             return Pattern(field, *like_regex(pattern, ignore_case=ignore_case))
         except ValueError as exc:
@@ -244,21 +240,22 @@ class _Parser:
 
     def _scalar(self, at: str, field: Field, value: object) -> Scalar:
         if field.name in _TEXT_FIELDS:
-            return checked_text(at, value, self.max_text)
-        return checked_scalar(at, value, self.max_text)
+            return checked_text(at, value, _LONGEST_TEXT)
+        return checked_scalar(at, value, _LONGEST_TEXT)
 
     def _ordered(self, at: str, field: Field, value: object) -> Ordered:
-        if field.name in _TEXT_FIELDS:
-            return checked_text(at, value, self.max_text)
-        return checked_ordered(at, value, self.max_text)
+        text = field.name in _TEXT_FIELDS
+        if not text and (isinstance(value, bool) or not isinstance(value, int | float | str)):
+            raise InvalidInput(
+                at, f"is {json_type(value)}, only strings and numbers can be ordered"
+            )
+        return self._scalar(at, field, value)
 
     def _list(self, at: str, value: object) -> list[object] | tuple[object, ...]:
         if not isinstance(value, list | tuple):
             raise InvalidInput(at, f"is {json_type(value)}, not a list")
-        if len(value) > self.max_items:
-            raise InvalidInput(
-                at, f"has {len(value)} values, at most {self.max_items} are accepted"
-            )
+        if len(value) > _MOST_ITEMS:
+            raise InvalidInput(at, f"has {len(value)} values, at most {_MOST_ITEMS} are accepted")
         return value
 
     def _count(self, at: str) -> None:
@@ -267,13 +264,7 @@ class _Parser:
             raise InvalidInput(at, "exceeds the number of conditions allowed in a filter")
 
 
-def source_filter(
-    include: Sequence[str] | None,
-    exclude: Sequence[str] | None,
-    *,
-    max_globs: int = 256,
-    max_length: int = 1024,
-) -> Filter:
+def source_filter(include: Sequence[str] | None, exclude: Sequence[str] | None) -> Filter:
     """Return a filter for sources that match a glob of ``include`` and none of ``exclude``.
 
     A glob without ``*``, ``?`` and ``[`` is a literal source, found through the index; the text
@@ -284,8 +275,6 @@ def source_filter(
         include: ``None`` allows every source. An empty list is refused, because a caller whose
             list of allowed sources came out empty must not see all of them.
         exclude: takes precedence over ``include``; ``None`` or empty excludes nothing.
-        max_globs: globs accepted in each list.
-        max_length: characters accepted in each glob.
 
     Raises:
         InvalidInput: naming ``sources`` or ``excludeSources`` and the position in it.
@@ -294,21 +283,21 @@ def source_filter(
     if include is not None:
         if not include:
             raise InvalidInput("sources", "is empty", hint="Omit sources to search all of them.")
-        allowed = _any_of("sources", include, max_globs, max_length)
-    refused = _any_of("excludeSources", exclude, max_globs, max_length) if exclude else None
+        allowed = _any_of("sources", include)
+    refused = _any_of("excludeSources", exclude) if exclude else None
     return combine(EVERYTHING, allowed, None if refused is None else Not(refused))
 
 
-def _any_of(name: str, globs: Sequence[str], max_globs: int, max_length: int) -> Filter:
+def _any_of(name: str, globs: Sequence[str]) -> Filter:
     if isinstance(globs, str):
         raise InvalidInput(name, "is a string, not a list of globs")
-    if len(globs) > max_globs:
-        raise InvalidInput(name, f"has {len(globs)} globs, at most {max_globs} are accepted")
+    if len(globs) > _MOST_GLOBS:
+        raise InvalidInput(name, f"has {len(globs)} globs, at most {_MOST_GLOBS} are accepted")
     exact: list[str] = []
     patterns: list[Filter] = []
     for position, glob in enumerate(globs):
         at = f"{name}.{position}"
-        checked_text(at, glob, max_length)
+        checked_text(at, glob, _LONGEST_TEXT)
         if not glob:
             raise InvalidInput(at, "is empty")
         if not any(char in glob for char in "*?["):

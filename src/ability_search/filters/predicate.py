@@ -5,7 +5,6 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Callable, Mapping
-from functools import lru_cache
 from typing import Any
 
 from ability_search.filters.tree import (
@@ -67,8 +66,7 @@ def _holds(condition: Exists | OneOf | Compare | Pattern | HasElement, value: An
         case Compare(_, order, wanted):
             return _ordered(order, value, wanted)
         case _:
-            regex = _compiled(condition.regex)
-            return isinstance(value, str) and regex.fullmatch(value) is not None
+            return isinstance(value, str) and re.fullmatch(condition.regex, value) is not None
 
 
 def _value(field: Field, row: Mapping[str, Any]) -> Any:
@@ -112,8 +110,3 @@ def _kind(value: Any) -> type | None:
     if isinstance(value, int | float):
         return float
     return str if isinstance(value, str) else None
-
-
-@lru_cache(maxsize=512)
-def _compiled(regex: str) -> re.Pattern[str]:
-    return re.compile(regex)

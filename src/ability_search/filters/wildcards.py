@@ -11,25 +11,20 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from enum import Enum
 from functools import cache
 
 _ALL = "(?s)"
 
 
-class _Gap(Enum):
-    """Text that may precede a block of a pattern."""
-
-    NONE = ""
-    ANYTHING = "**"
-    DIRECTORIES = "**/"
+_ANYTHING = ".*?"
+_DIRECTORIES = "(?:.*?/)??"
 
 
 @dataclass(slots=True)
 class _Block:
-    """The part between two gaps: ``segments`` of fixed length, with a ``*`` between them."""
+    """The part after a gap: ``segments`` of fixed length, with a ``*`` between them."""
 
-    gap: _Gap
+    gap: str
     segments: list[str] = field(default_factory=lambda: [""])
 
 
@@ -37,7 +32,7 @@ class _Block:
 class _Compiler:
     """A builder that collects a pattern step by step and produces the regular expression."""
 
-    blocks: list[_Block] = field(default_factory=lambda: [_Block(_Gap.NONE)])
+    blocks: list[_Block] = field(default_factory=lambda: [_Block("")])
     prefix: str = ""
     literal_so_far: bool = True
     ignore_case: bool = False
@@ -62,7 +57,7 @@ class _Compiler:
         self.literal_so_far = False
         self.blocks[-1].segments.append("")
 
-    def gap(self, gap: _Gap) -> None:
+    def gap(self, gap: str) -> None:
         self.literal_so_far = False
         self.blocks.append(_Block(gap))
 
@@ -73,21 +68,14 @@ class _Compiler:
 
 
 def _after_gap(block: _Block, *, last: bool) -> str:
-    if block.gap is _Gap.NONE:
-        return _segments(block, last=last)
-    if block.gap is _Gap.DIRECTORIES:
-        return "(?:.*?/)??" + _segments(block, last=last)
-    if len(block.segments) == 1:
-        return (".*" if last else ".*?") + block.segments[0]
+    first, *rest = block.segments
+    if block.gap != _ANYTHING:
+        return block.gap + first + _starred(rest, last=last)
+    if not rest:
+        return (".*" if last else _ANYTHING) + first
     # A star stops at a slash, so the leftmost start may fail, but only up to the next slash:
     # one attempt per directory, instead of one per character, finds every match.
-    first, *rest = block.segments
-    return f"(?:.*?/)??(?>[^/]*?{first})" + _starred(rest, last=last)
-
-
-def _segments(block: _Block, *, last: bool) -> str:
-    first, *rest = block.segments
-    return first + _starred(rest, last=last)
+    return f"{_DIRECTORIES}(?>[^/]*?{first})" + _starred(rest, last=last)
 
 
 def _starred(segments: list[str], *, last: bool) -> str:
@@ -140,9 +128,9 @@ def _stars(compiler: _Compiler, glob: str, start: int) -> int:
         compiler.star()
         return end
     if glob[end : end + 1] == "/" and (start == 0 or glob[start - 1] == "/"):
-        compiler.gap(_Gap.DIRECTORIES)
+        compiler.gap(_DIRECTORIES)
         return end + 1
-    compiler.gap(_Gap.ANYTHING)
+    compiler.gap(_ANYTHING)
     return end
 
 
@@ -183,7 +171,7 @@ def like_regex(pattern: str, *, ignore_case: bool = False) -> tuple[str, str]:
     chars = iter(pattern)
     for char in chars:
         if char == "%":
-            compiler.gap(_Gap.ANYTHING)
+            compiler.gap(_ANYTHING)
         elif char == "_":
             compiler.one(".")
         elif char != "\\":
@@ -198,9 +186,9 @@ def like_regex(pattern: str, *, ignore_case: bool = False) -> tuple[str, str]:
 def substring_regex(text: str) -> str:
     """Return an expression that matches strings containing ``text``, by simple case folding."""
     compiler = _Compiler(ignore_case=True)
-    compiler.gap(_Gap.ANYTHING)
+    compiler.gap(_ANYTHING)
     compiler.literal(text)
-    compiler.gap(_Gap.ANYTHING)
+    compiler.gap(_ANYTHING)
     return compiler.regex()
 
 

@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 from ability_search.index.preparation import Prepared
 
-_FEW = 8
+FEW = 8
 """Passages in the first batch of many documents, and minimum size of the last batches."""
-_LOOKED_UP = 64
+LOOKED_UP = 64
 """Passages per lookup of stored vectors."""
 
 
@@ -26,55 +26,31 @@ class Slot(NamedTuple):
         return self.part.texts[self.place]
 
 
-class Lookups:
-    """Gathers passages for lookups of stored vectors.
-
-    Args:
-        gradual: Whether there are many documents; the first lookup is small then, and covers only
-            the first two batches.
-    """
-
-    def __init__(self, *, gradual: bool) -> None:
-        self._slots: list[Slot] = []
-        self._size = 3 * _FEW if gradual else _LOOKED_UP
-
-    def add(self, prepared: Prepared) -> Iterator[list[Slot]]:
-        """Add the passages of a document; yield the lookups that are full."""
-        for slot in slots_of(prepared):
-            self._slots.append(slot)
-            if len(self._slots) == self._size:
-                yield self._slots
-                self._slots, self._size = [], _LOOKED_UP
-
-    def rest(self) -> Iterator[list[Slot]]:
-        """Yield the last lookup, if there are passages left."""
-        if self._slots:
-            yield self._slots
-
-
 class Batches:
-    """Gathers passages for calls of the embedder.
+    """Gathers passages, for lookups of stored vectors or for calls of the embedder.
 
-    With many documents the first batches are small, each twice as large as the one before, and so
-    are the last ones, each half of what is left: the embedder starts early, and little is left to
-    store when it ends. Few documents go in one batch, which suits a remote embedder.
+    With many documents the first batches are small, each twice as large as the one before: the
+    next step starts early. If it is the last one, so are the last batches, each half of what is
+    left: little is left to store when the embedder ends. Few documents go in one batch, which
+    suits a remote embedder.
 
     Args:
         most: Maximum number of passages in a batch.
-        gradual: Whether there are many documents.
+        first: Number of passages in the first batch.
+        tapered: Whether the last batches are small, too.
     """
 
-    def __init__(self, *, most: int, gradual: bool) -> None:
+    def __init__(self, *, most: int, first: int, tapered: bool) -> None:
         self._slots: list[Slot] = []
         self._most = most
-        self._gradual = gradual
-        self._size = min(_FEW, most) if gradual else most
+        self._size = min(first, most)
+        self._tapered = tapered
 
     def add(self, slot: Slot) -> Iterator[list[Slot]]:
         """Add a passage; yield a batch if one is full."""
         self._slots.append(slot)
         # One full batch is kept back, to be split into the last, smaller ones.
-        kept = self._size if self._gradual and self._size == self._most else 0
+        kept = self._size if self._tapered and self._size == self._most else 0
         if len(self._slots) == self._size + kept:
             yield self._slots[: self._size]
             self._slots = self._slots[self._size :]
@@ -83,7 +59,7 @@ class Batches:
     def rest(self) -> Iterator[list[Slot]]:
         """Yield the last batches."""
         while left := len(self._slots):
-            share = left // 2 if self._gradual and left > 2 * _FEW else left
+            share = left // 2 if self._tapered and left > 2 * FEW else left
             size = min(share, self._most)
             yield self._slots[:size]
             self._slots = self._slots[size:]

@@ -21,7 +21,7 @@ from ability_search.errors import (
     TextsRefused,
     first_failure,
 )
-from ability_search.index.batches import Batches, Lookups, Slot
+from ability_search.index.batches import FEW, LOOKED_UP, Batches, Slot, slots_of
 from ability_search.index.index_calls import IndexCall, WrittenGroup
 from ability_search.index.partial_vectors import every_vector, vectors_or_refusals
 from ability_search.index.preparation import Prepared
@@ -99,11 +99,16 @@ class Flow:
         self._children = sources.intersection(
             child for task in tasks for child in task.document.children or ()
         )
-        gradual = len(tasks) > self._batch_texts
+        many = len(tasks) > self._batch_texts
+        # The first lookup of many documents covers the first two batches.
+        lookups = Batches(most=LOOKED_UP, first=3 * FEW if many else LOOKED_UP, tapered=False)
+        batches = Batches(
+            most=self._batch_texts, first=FEW if many else self._batch_texts, tapered=many
+        )
         try:
             async with asyncio.TaskGroup() as group:
-                group.create_task(self._prepare(tasks, Lookups(gradual=gradual)))
-                group.create_task(self._reuse(Batches(most=self._batch_texts, gradual=gradual)))
+                group.create_task(self._prepare(tasks, lookups))
+                group.create_task(self._reuse(batches))
                 group.create_task(self._embed())
                 group.create_task(self._write())
         except ExceptionGroup as failures:
@@ -113,7 +118,7 @@ class Flow:
 
     # Documents -> passages
 
-    async def _prepare(self, tasks: Sequence[HashedDocument], lookups: Lookups) -> None:
+    async def _prepare(self, tasks: Sequence[HashedDocument], lookups: Batches) -> None:
         """Chunk and analyze the documents, and derive their kinds."""
         waiting = iter(tasks)
         while not self._broken and (some := list(islice(waiting, self._steps.splitters))):
@@ -121,8 +126,9 @@ class Flow:
                 if prepared is not None and not prepared.missing:
                     await self._finished.put(prepared)
                     continue
-                for lookup in lookups.add(prepared) if prepared else ():
-                    await self._lookups.put(lookup)
+                for slot in slots_of(prepared) if prepared else ():
+                    for lookup in lookups.add(slot):
+                        await self._lookups.put(lookup)
         for lookup in lookups.rest():
             await self._lookups.put(lookup)
         await self._lookups.put(None)

@@ -24,7 +24,7 @@ from ability_search.store.records import ChunkRecord, Link, SourceRecord
 from ability_search.text.analyzer import Analyzer
 from ability_search.text.bm25 import counted_length, document_vector
 from ability_search.text.chunkers.strategies import Turns, chunk
-from ability_search.text.passages import embedded_text
+from ability_search.text.model_traits import embedded_text
 from ability_search.text.term_ids import CONTENT, CONTEXT, TITLE, metadata_field
 from ability_search.text.token_counter import TokenCounter
 

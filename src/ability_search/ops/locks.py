@@ -1,11 +1,12 @@
-"""Locks of files and directories, released when the holding process ends."""
+"""Locks, released when the holding process ends, and files that are replaced as a whole."""
 
 from __future__ import annotations
 
 import os
 import sys
+import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from ability_search.errors import SearchError
@@ -42,3 +43,24 @@ def lock(descriptor: int, *, exclusive: bool) -> bool:
     except BlockingIOError:
         return False
     return True
+
+
+def replace_file(path: Path, content: bytes, *, keep: bool = False) -> None:
+    """Write a file with mode 0600 to disk; others see no file, the old one or the whole new one.
+
+    With ``keep``, a file that exists is left as it is.
+    """
+    descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    temporary = Path(name)
+    try:
+        with open(descriptor, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        if not keep:
+            temporary.replace(path)
+            return
+        with suppress(FileExistsError):
+            os.link(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)

@@ -5,15 +5,16 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections.abc import AsyncGenerator, Iterator, Mapping
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing, suppress
+from functools import partial
 from typing import Any
 
 from ability_search.errors import ChatUnavailable
 from ability_search.ports import Chat
 from ability_search.providers.model_calls import ModelClient
-from ability_search.providers.provider_errors import Objection, refused
-from ability_search.providers.transports import STREAM, HttpService
+from ability_search.providers.provider_errors import refused
+from ability_search.providers.transports import STREAM, Service
 
 _MOST_TOKENS = 256
 _MOST_AT_ONCE = 4
@@ -47,15 +48,11 @@ class _Cut(ChatUnavailable):
     retryable = False
 
 
-def _failure(objection: Objection, request: Mapping[str, Any]) -> ChatUnavailable:
-    return refused(ChatUnavailable, objection, request, what="answer", hints=_HINTS)
-
-
-CHAT = HttpService(
+CHAT = Service(
     tool="chat-completion",
     answered="choices",
     unavailable=ChatUnavailable,
-    failure=_failure,
+    failure=partial(refused, ChatUnavailable, what="answer", hints=_HINTS),
     api="the chat API",
     route="chat/completions",
     optional=("max_tokens", "temperature"),

@@ -19,7 +19,7 @@ from ability_search.ops.metrics.meter import UNMETERED, Meter
 from ability_search.ops.metrics.metric_table import EMBEDDING_BATCHES, EMBEDDING_TEXTS
 from ability_search.providers.model_calls import ModelClient
 from ability_search.providers.provider_errors import TEMPORARY, WRONG_ADDRESS, Objection
-from ability_search.providers.transports import HttpService, Transport
+from ability_search.providers.transports import Service, Transport
 from ability_search.retry import growing, retry
 from kadi_client.errors import CallTimeout, FrameTooLarge
 from kadi_client.tracing import Value, span
@@ -113,7 +113,7 @@ def _refused_texts(objection: Objection) -> str:
     return objection.quoted("the model manager refused the texts: too long, or too many")
 
 
-EMBEDDINGS = HttpService(
+EMBEDDINGS = Service(
     tool="create-embedding",
     answered="data",
     unavailable=EmbeddingUnavailable,

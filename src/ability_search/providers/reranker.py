@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from ability_search.errors import RerankerUnavailable
 from ability_search.providers.model_calls import ModelClient
-from ability_search.providers.provider_errors import Objection, refused
-from ability_search.providers.transports import HttpService
+from ability_search.providers.provider_errors import refused
+from ability_search.providers.transports import Service
 
 # Tolerance by which scores in [0, 1] may exceed that range.
 _ROUNDING = 1e-6
@@ -27,15 +28,11 @@ class UnusableScores(RerankerUnavailable):
     default_hint = "Use another reranker; this one returns unusable scores."
 
 
-def _failure(objection: Objection, request: Mapping[str, Any]) -> RerankerUnavailable:
-    return refused(RerankerUnavailable, objection, request, what="rerank", hints=_HINTS)
-
-
-RERANK = HttpService(
+RERANK = Service(
     tool="rerank",
     answered="results",
     unavailable=RerankerUnavailable,
-    failure=_failure,
+    failure=partial(refused, RerankerUnavailable, what="rerank", hints=_HINTS),
     api="the rerank API",
     route="rerank",
 )

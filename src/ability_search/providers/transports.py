@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 import httpx
@@ -17,6 +17,7 @@ from ability_search.providers.provider_errors import (
     UNREACHED,
     WRONG_ADDRESS,
     Objection,
+    Refusal,
     message_in,
     no_answer,
     refusal_of_status,
@@ -29,7 +30,7 @@ from kadi_client.errors import FrameTooLarge, KadiError, RemoteError, ToolError
 
 STREAM: Final = "stream"
 """Field of a request for an answer in chunks."""
-_EVENT_STREAM = "text/event-stream"
+_EVENTS = "text/event-stream"
 _DONE = "[DONE]"
 _AGENTS = 16
 """Maximum number of agents that are asked for a model."""
@@ -59,9 +60,9 @@ class Transport(Protocol):
         """
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Service:
-    """A service of model servers.
+    """A service of model servers, offered by tools on the network and by HTTP APIs.
 
     Attributes:
         tool: Name of the tool of a model manager on the network.
@@ -69,38 +70,26 @@ class Service:
         unavailable: Class of the error if there is no answer.
         failure: Returns the error for a refused or failed request.
         unanswered: Class of the error if the server ended while it worked on the request.
+        api: Name of the API in errors.
+        route: Path of the API after the version.
+        optional: Fields of a request that are left out for a server that refuses them.
     """
 
     tool: str
     answered: str
     unavailable: type[SearchError]
     failure: Callable[[Objection, Mapping[str, Any]], SearchError]
-    unanswered: type[SearchError] | None = field(default=None, kw_only=True)
-
-
-@dataclass(frozen=True, slots=True)
-class HttpService(Service):
-    """A service that is also offered by HTTP APIs.
-
-    Attributes:
-        api: Name of the API in errors.
-        route: Path of the API after the version.
-        optional: Fields of a request that are left out for a server that refuses them.
-    """
-
+    unanswered: type[SearchError] | None = None
     api: str
     route: str
     optional: tuple[str, ...] = ()
 
 
-def over_broker(
-    service: Service,
-    invoke: Invoke,
-    *,
-    api_key: SecretStr | None,
-    providers: Providers | None = None,
-) -> Transport:
-    """Return a transport that calls the tool of a model manager on the network.
+class OverBroker:
+    """A transport that calls the tool of a model manager on the network.
+
+    The broker chooses the agent of a call. If that agent does not have the model, the call goes to
+    the others, and further calls for the model go to the agent that has it.
 
     Args:
         service: The service.
@@ -109,15 +98,6 @@ def over_broker(
             several did, to none.
         providers: Lists the agents. Without it, the key goes to whichever agent the broker chooses.
     """
-    return _BrokerTransport(service, invoke, api_key=api_key, providers=providers)
-
-
-class _BrokerTransport:
-    """The transport of :func:`over_broker`.
-
-    The broker chooses the agent of a call. If that agent does not have the model, the call goes to
-    the others, and further calls for the model go to the agent that has it.
-    """
 
     def __init__(
         self,
@@ -125,7 +105,7 @@ class _BrokerTransport:
         invoke: Invoke,
         *,
         api_key: SecretStr | None,
-        providers: Providers | None,
+        providers: Providers | None = None,
     ) -> None:
         self._service = service
         self._invoke = invoke
@@ -137,6 +117,7 @@ class _BrokerTransport:
         """An agent that has a model, by models that another agent does not have."""
 
     async def __call__(self, request: Mapping[str, Any], *, timeout: float) -> Any:
+        """Send a request, see :class:`Transport`."""
         try:
             agent = await self._receiver() or self._serving.get(request.get("model"))
             answer = await self._ask(request, agent, timeout)
@@ -217,10 +198,8 @@ class _BrokerTransport:
         return sorted(listed - {asked})[:_AGENTS] if listed else [None] * _UNLISTED
 
 
-def over_http(
-    service: HttpService, client: httpx.AsyncClient, url: str, *, api_key: SecretStr | None
-) -> Transport:
-    """Return a transport that posts JSON to an HTTP API.
+class OverHttp:
+    """A transport that posts JSON to an HTTP API.
 
     Args:
         service: The service.
@@ -228,74 +207,74 @@ def over_http(
         url: Base URL of the server, see :func:`route_address`.
         api_key: Sent as a bearer token.
     """
-    address = route_address(url, service.route)
-    headers = {"Authorization": f"Bearer {api_key.get_secret_value()}"} if api_key else {}
-    left_out: set[str] = set()
 
-    async def transport(request: Mapping[str, Any], *, timeout: float) -> Any:
-        fields = {name: value for name, value in request.items() if name not in left_out}
+    def __init__(
+        self, service: Service, client: httpx.AsyncClient, url: str, *, api_key: SecretStr | None
+    ) -> None:
+        self._service = service
+        self._client = client
+        self._address = route_address(url, service.route)
+        self._api_key = api_key
+        token = f"Bearer {api_key.get_secret_value()}" if api_key else ""
+        self._headers = {"Authorization": token} if token else {}
+        self._left_out: set[str] = set()
+        """Optional fields that the server refused."""
+
+    async def __call__(self, request: Mapping[str, Any], *, timeout: float) -> Any:
+        """Send a request, see :class:`Transport`."""
+        service = self._service
+        fields = {name: value for name, value in request.items() if name not in self._left_out}
         try:
-            posted = client.build_request(
-                "POST", address, json=fields, headers=headers, timeout=timeout
+            posted = self._client.build_request(
+                "POST", self._address, json=fields, headers=self._headers, timeout=timeout
             )
-            answer = await client.send(posted, stream=True)
-            kind = answer.headers.get("content-type", "")
-            if answer.is_success and kind.startswith(_EVENT_STREAM):
+            answer = await self._client.send(posted, stream=True)
+            if answer.is_success and answer.headers.get("content-type", "").startswith(_EVENTS):
                 return _chunks(service, answer)
             async with aclosing(answer):
                 await answer.aread()
         except UnicodeEncodeError as exc:
             raise service.failure(Objection("texts", service.api, cause=exc), request) from exc
         except httpx.HTTPError as exc:
-            said = words_of(f"{type(exc).__name__}: {exc}", request, api_key)
-            who = Objection("passing", service.api, url=address).who
+            lost = self._objection("passing", None, f"{type(exc).__name__}: {exc}", request)
             kind = service.unanswered if isinstance(exc, _BROKEN_OFF) else None
-            problem = f"{who} did not answer: {said}"
+            problem = f"{lost.who} did not answer: {lost.said}"
             raise (kind or service.unavailable)(problem, hint=UNREACHED) from exc
-        if not answer.is_success:
-            optional = (name for name in service.optional if name in fields)
-            if refused_fields := refused_among(optional, fields, answer):
-                left_out.update(refused_fields)
-                return await transport(request, timeout=timeout)
-            objection = Objection(
-                refusal_of_status(answer.status_code, answer.text),
-                service.api,
-                answer.status_code,
-                said=words_of(answer.text, request, api_key),
-                url=address,
-            )
-            error = service.failure(objection, request)
-            if error.retryable:
-                error.retry_after = retry_after(answer.headers)
-            if error.retry_after:
-                error.hint = f"{service.api} asks to wait {error.retry_after:.0f} s."
-            raise error
-        return _result(service, answer, request, api_key)
+        if answer.is_success:
+            return self._result(answer, request)
+        optional = (name for name in service.optional if name in fields)
+        if refused_fields := refused_among(optional, fields, answer):
+            self._left_out.update(refused_fields)
+            return await self(request, timeout=timeout)
+        refusal = refusal_of_status(answer.status_code, answer.text)
+        error = service.failure(
+            self._objection(refusal, answer.status_code, answer.text, request), request
+        )
+        if error.retryable:
+            error.retry_after = retry_after(answer.headers)
+        if error.retry_after:
+            error.hint = f"{service.api} asks to wait {error.retry_after:.0f} s."
+        raise error
 
-    return transport
+    def _result(self, answer: httpx.Response, request: Mapping[str, Any]) -> Any:
+        """Return the JSON of a successful response."""
+        service = self._service
+        try:
+            result = answer.json()
+        except ValueError as exc:
+            failed = self._objection("failed", answer.status_code, answer.text, request)
+            problem = failed.quoted(f"{failed.who} did not return JSON")
+            raise (service.unanswered or service.unavailable)(problem, hint=WRONG_ADDRESS) from exc
+        if text := _failure_in(service, result):
+            refused = self._objection(refusal_of_text(text), answer.status_code, text, request)
+            raise service.failure(refused, request)
+        return result
 
-
-def _result(
-    service: HttpService,
-    answer: httpx.Response,
-    request: Mapping[str, Any],
-    key: SecretStr | None,
-) -> Any:
-    """Return the JSON of a successful response; raises as :class:`Transport` does."""
-    url = str(answer.url)
-    try:
-        result = answer.json()
-    except ValueError as exc:
-        said = words_of(answer.text, request, key)
-        objection = Objection("failed", service.api, answer.status_code, said=said, url=url)
-        problem = objection.quoted(f"{objection.who} did not return JSON")
-        raise (service.unanswered or service.unavailable)(problem, hint=WRONG_ADDRESS) from exc
-    if text := _failure_in(service, result):
-        said = words_of(text, request, key)
-        refusal = refusal_of_text(text)
-        objection = Objection(refusal, service.api, answer.status_code, said=said, url=url)
-        raise service.failure(objection, request)
-    return result
+    def _objection(
+        self, refusal: Refusal, status: int | None, text: str, request: Mapping[str, Any]
+    ) -> Objection:
+        said = words_of(text, request, self._api_key)
+        return Objection(refusal, self._service.api, status, said=said, url=self._address)
 
 
 def _failure_in(service: Service, answer: Any) -> str:
@@ -322,7 +301,7 @@ def _unwrapped(answer: Any) -> Any:
     return answer
 
 
-async def _chunks(service: HttpService, answer: httpx.Response) -> AsyncGenerator[Any]:
+async def _chunks(service: Service, answer: httpx.Response) -> AsyncGenerator[Any]:
     """Yield the JSON of server-sent events up to ``[DONE]``; iterate it, so that it is closed.
 
     Raises:

@@ -44,6 +44,8 @@ TITLE_COUNT: Final = 4
 CONTEXT_WEIGHT: Final = 0.3
 """Conversations, nDCG@10 of hybrid search by .2, .3 and .45: .562, .571 and .571."""
 QUERY_TERMS_LIMIT: Final = 256
+"""Maximum distinct terms of a query: those of greatest weight, ties by position in the query. A
+term that no chunk has never displaces another."""
 _DECIMALS = 5
 _LEAST = 10.0**-_DECIMALS
 
@@ -179,31 +181,21 @@ def inverse_document_frequency(frequencies: npt.ArrayLike, chunks: int) -> Float
     return np.asarray(np.log1p((chunks - df + 0.5) / (df + 0.5)))
 
 
-def query_terms(
-    terms: Sequence[str],
-    statistics: TermStatistics,
-    *,
-    limit: int = QUERY_TERMS_LIMIT,
-) -> QueryTerms:
+def query_terms(terms: Sequence[str], statistics: TermStatistics) -> QueryTerms:
     """Return the weighted terms of a query in all fields, see :func:`terms_in_fields`.
 
     Args:
         terms: the analyzed query.
         statistics: term statistics of the collection.
-        limit: maximum number of distinct terms.
     """
     fields = {CONTENT: 1.0, TITLE: 1.0}
     if statistics.document_frequencies(term_ids(CONTEXT, terms)).any():
         fields[CONTEXT] = CONTEXT_WEIGHT
-    return terms_in_fields(terms, statistics, fields, limit=limit)
+    return terms_in_fields(terms, statistics, fields)
 
 
 def terms_in_fields(
-    terms: Sequence[str],
-    statistics: TermStatistics,
-    fields: Mapping[str, float],
-    *,
-    limit: int = QUERY_TERMS_LIMIT,
+    terms: Sequence[str], statistics: TermStatistics, fields: Mapping[str, float]
 ) -> QueryTerms:
     """Return the weighted terms of a query in the given fields.
 
@@ -216,8 +208,6 @@ def terms_in_fields(
         terms: the analyzed query in order, repetitions included; no terms give an empty query.
         statistics: term statistics of the collection.
         fields: weights >= 0 by field name; fields of weight 0 are not searched.
-        limit: maximum number of distinct terms: those of greatest weight, ties by position in
-            the query. A term that no chunk has never displaces another.
     """
     counts = Counter(terms)
     fields = {name: weight for name, weight in fields.items() if weight > 0}
@@ -229,7 +219,7 @@ def terms_in_fields(
     repeated = np.fromiter(counts.values(), np.float64, len(counts))
     weights = inverse_document_frequency(frequencies, statistics.chunks)
     weights *= repeated
-    kept = np.lexsort((-weights, frequencies == 0))[:limit]
+    kept = np.lexsort((-weights, frequencies == 0))[:QUERY_TERMS_LIMIT]
     scaled = weights[kept] * np.array(list(fields.values()))[:, None]
     chosen, chosen_weights = _merged([ids[field][kept] for field in fields], list(scaled))
     return QueryTerms(

@@ -6,6 +6,7 @@ import html
 import json
 import re
 import unicodedata
+from contextlib import suppress
 from pathlib import PurePath
 
 import msgspec
@@ -94,17 +95,12 @@ def looks_like_json(text: str) -> bool:
 
 
 def _is_json(text: str) -> bool:
-    try:
+    with suppress(ValueError, RecursionError):
         # Unlike json, msgspec.Raw creates no Python objects.
         msgspec.json.decode(text, type=msgspec.Raw)
-    except (ValueError, RecursionError):
-        return len(text) <= _READ_TWICE and _is_lenient_json(text)
-    return True
-
-
-def _is_lenient_json(text: str) -> bool:
-    try:
-        json.loads(text)
-    except (ValueError, RecursionError):
-        return False
-    return True
+        return True
+    with suppress(ValueError, RecursionError):
+        if len(text) <= _READ_TWICE:
+            json.loads(text)
+            return True
+    return False

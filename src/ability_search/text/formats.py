@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache
-from importlib import import_module
+from pkgutil import resolve_name
 from typing import Any, Literal
 
 
@@ -28,10 +28,9 @@ class Format:
     text: str | None = None
     """``(name, text, bounds) -> Extracted``: reads the decoded text of a file."""
     binary: str | None = None
-    """``(name, data, bounds) -> Extracted``: reads the bytes of a file, in place of ``text``."""
-    foreign: bool = False
-    """Whether it is read by libraries that may crash, hang or use unbounded memory; this is done in
-    a child process."""
+    """``(name, data, bounds) -> Extracted``: reads the bytes of a file, in place of ``text``.
+
+    It runs in a child process, because it may crash, hang or use unbounded memory."""
     recognizes: bool = False
     """Whether ``binary`` takes ``recognize``, which reads the text of an image."""
     holds: Literal["", "documents", "files"] = ""
@@ -110,6 +109,5 @@ def named(name: str | None) -> Format | None:
 @cache
 def function(name: str) -> Callable[..., Any]:
     """Return a function that is named as ``module:function``."""
-    module, _, attribute = name.partition(":")
-    found: Callable[..., Any] = getattr(import_module(module), attribute)
+    found: Callable[..., Any] = resolve_name(name)
     return found

@@ -1,4 +1,4 @@
-"""Traits of embedding models by their names: prefixes and language, as in their model cards."""
+"""Embedding models: the text that they read, and their traits by name, as in their model cards."""
 
 from __future__ import annotations
 
@@ -53,6 +53,17 @@ def model_traits(model: str) -> ModelTraits:
     """Return the traits of a model by its name; empty ones if it is not known."""
     name = model.lower().rpartition("/")[2]
     return next((traits for start, traits in _TRAITS if start.match(name)), ModelTraits())
+
+
+def embedded_text(title: str, content: str, *, breadcrumb: str = "", context: str = "") -> str:
+    """Return the text that models read for a passage: title, headings, introduction and content.
+
+    The title is omitted if the headings or the content begin with it.
+    """
+    above = [breadcrumb, context]
+    if not (breadcrumb.startswith(title) or content.startswith(title)):
+        above.insert(0, title)
+    return "\n".join([*filter(None, above), content])
 
 
 def language_warnings(model: str, language: str, *, analyzer: str = "") -> list[str]:

@@ -115,22 +115,3 @@ def all_tools() -> tuple[ToolRow, ...]:
 def tool_named(name: str) -> ToolRow | None:
     """Return a tool; ``None`` if there is none of this name."""
     return next((row for row in all_tools() if row.name == name), None)
-
-
-NEEDED_TOOLS: Mapping[str, tuple[str, ...]] = {
-    "database": ("arcade-query", "arcade-command", "arcade-batch", "arcade-db-create"),
-    "models": ("create-embedding",),
-    "worker": tuple(row.name for row in TOOLS),
-}
-"""The tools that each component provides to the others."""
-
-
-def needed_tools(*, memory: bool, models_api: bool) -> Mapping[str, tuple[str, ...]]:
-    """Return the tools that must be on the network, by component.
-
-    Args:
-        memory: The worker keeps everything in memory and needs no database.
-        models_api: The worker embeds by an API and needs no model manager.
-    """
-    unneeded = {"database": memory, "models": models_api}
-    return {name: tools for name, tools in NEEDED_TOOLS.items() if not unneeded.get(name)}

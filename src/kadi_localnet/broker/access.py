@@ -40,23 +40,8 @@ class Access:
         forbidden = (each for each, agents in self.providers.items() if agent_id not in agents)
         return next((pattern for pattern in forbidden if fnmatchcase(name, pattern.lower())), None)
 
-
-class Networks:
-    """Admission to networks.
-
-    Args:
-        limits: Limits on their number per session and on their names.
-        access: The access rules.
-    """
-
-    __slots__ = ("_access", "_limits")
-
-    def __init__(self, limits: Limits, access: Access) -> None:
-        self._limits = limits
-        self._access = access
-
     def admitted(
-        self, asked: Sequence[str], agent_id: str | None
+        self, asked: Sequence[str], agent_id: str | None, limits: Limits
     ) -> tuple[tuple[str, ...], list[str]]:
         """Return the networks that a session joins, and those that it may not join.
 
@@ -66,14 +51,14 @@ class Networks:
         Raises:
             Refused: if there are too many networks, or a name is invalid.
         """
-        if len(asked) > self._limits.networks:
+        if len(asked) > limits.networks:
             raise invalid(
-                "networks", f"holds {len(asked)}, more than the {self._limits.networks} allowed"
+                "networks", f"holds {len(asked)}, more than the {limits.networks} allowed"
             )
         for position, network in enumerate(asked):
-            check_name(f"networks.{position}", network, self._limits)
+            check_name(f"networks.{position}", network, limits)
         names = list(dict.fromkeys(asked)) or list(DEFAULT_NETWORKS)
-        joined = tuple(name for name in names if self._access.may_join(name, agent_id))
+        joined = tuple(name for name in names if self.may_join(name, agent_id))
         return joined, [name for name in names if name not in joined]
 
 

@@ -125,7 +125,8 @@ class Backplane:
                 await joined.wait()
         except (Error, NoServersError, OSError, TimeoutError) as exc:
             await _close(client)
-            raise BackplaneLost(f"cannot reach NATS at {_shown(self._urls)}: {exc}") from exc
+            shown = ", ".join(map(without_credentials, self._urls))
+            raise BackplaneLost(f"cannot reach NATS at {shown}: {exc}") from exc
         try:
             yield send
         finally:
@@ -153,7 +154,3 @@ async def _close(client: Any) -> None:
     with suppress(TimeoutError):
         async with asyncio.timeout(_CLOSE_SECONDS):
             await client.close()
-
-
-def _shown(urls: list[str]) -> str:
-    return ", ".join(map(without_credentials, urls))

@@ -17,10 +17,11 @@ from kadi_client.messages import (
     Raw,
     decode,
     error_text,
+    present,
 )
 from kadi_client.messages import request as request_frame
 from kadi_client.params import CALLER_LOST
-from kadi_localnet.broker.deadlines import Deadlines
+from kadi_localnet.broker.deadlines import Actions
 from kadi_localnet.broker.limits import Limits
 from kadi_localnet.broker.outbox import Memory, text_bytes
 from kadi_localnet.broker.params import (
@@ -29,7 +30,6 @@ from kadi_localnet.broker.params import (
     Hints,
     call_context,
     invalid,
-    present,
     take_hints,
 )
 from kadi_localnet.broker.registry import Registry
@@ -68,45 +68,33 @@ class Calls:
     Every request id starts with ``prefix``, so that ids of an earlier broker process are unknown.
     """
 
-    __slots__ = (
-        "_deadlines",
-        "_left",
-        "_limits",
-        "_memory",
-        "_places",
-        "_prefix",
-        "_registry",
-        "_serial",
-        "_waiting",
-        "by_tool",
-        "discarded",
-    )
-
-    def __init__(self, limits: Limits, registry: Registry, memory: Memory, prefix: str) -> None:
+    def __init__(
+        self,
+        limits: Limits,
+        registry: Registry,
+        deadlines: Actions,
+        memory: Memory,
+        prefix: str,
+    ) -> None:
         self._limits = limits
         self._registry = registry
         self._memory = memory
         self._prefix = prefix
         self._serial = count(1)
-        self._deadlines: Deadlines[Call] = Deadlines()
-        self._places: Deadlines[Absent] = Deadlines()
-        self._left: list[Absent] = []
-        """Places whose time begins with the next :meth:`expire`."""
+        self._deadlines = deadlines
+        self._number = 0
         self._waiting: dict[str, bytes] = {}
         """The room that all places of agents that are not listed share."""
         self.by_tool: dict[str, CallCounts] = {}
         self.discarded = 0
         """Number of answers that arrived after their call had ended."""
 
-    def start(
-        self, caller: Session, params: AbilityRequest, now: float, *, direct: Raw = ABSENT
-    ) -> Call:
+    def start(self, caller: Session, params: AbilityRequest, *, direct: Raw) -> Call:
         """Forward a call to a provider.
 
         The answer follows as a notification, or as the response to the request with the JSON-RPC
-        id ``direct``.
-
-        It waits while the providers of the tool are those that have left a short time ago.
+        id ``direct``, unless that is absent. The call waits while the providers of the tool are
+        those that have left a short time ago.
 
         Raises:
             Refused: if the request is invalid, no provider is found, or there is no room.
@@ -126,46 +114,38 @@ class Calls:
         id_ = f"{self._prefix}-{serial}"
         request_id = self.request_id(caller, params, otherwise=id_)
         context = call_context(params.meta, hints)
+        meta = {"callerProtocol": "kadi", "kadi_caller": caller.credentials, **context}
         message = {
             "toolName": params.tool,
             "toolInput": tool_input,
             "requestId": id_,
             "timeout": max(1, int(timeout * _MILLISECONDS)),
         }
-        meta = {
-            "callerProtocol": "kadi",
-            "kadi_caller": caller.credentials,
-            **context,
-        }
-        provider, frame = self._choose(
-            params.tool,
-            caller,
-            candidates,
-            lambda network: request_frame(
-                id_,
-                "kadi.ability.request",
-                {**message, "_meta": {**meta, "network": network}},
-            ),
-        )
-        follows = usable_id(text_of(context.get("callId", ABSENT))) or id_
+
+        def frame_for(network: str) -> bytes:
+            params = {**message, "_meta": {**meta, "network": network}}
+            return request_frame(id_, "kadi.ability.request", params)
+
+        provider, frame = self._choose(params.tool, caller, candidates, frame_for)
         call = Call(
-            id_,
-            request_id,
-            params.tool,
-            follows,
-            caller,
-            agents,
-            provider,
-            candidates[provider],
-            now,
-            timeout,
-            direct.copy(),  # a slice would keep the whole frame in memory
+            id=id_,
+            request_id=request_id,
+            tool=params.tool,
+            follows=usable_id(text_of(context.get("callId", ABSENT))) or id_,
+            caller=caller,
+            agents=agents,
+            provider=provider,
+            network=candidates[provider],
+            started=caller.last_seen,
+            timeout=timeout,
+            direct=direct.copy(),  # a slice would keep the whole frame in memory
         )
         caller.calling[request_id] = provider.serving[id_] = call
         caller.keep("calls", caller.kept("calls") + _size(call))
         provider.last_routed = serial
         self._counts(call).started += 1
-        self._deadlines.set(call, now + timeout)
+        self._number += 1
+        self._deadlines.set((self._time_out, call), call.started + timeout)
         provider.begin(call, frame)
         return call
 
@@ -192,7 +172,7 @@ class Calls:
         if present(frame.error):
             self._counts(call).failed += 1
             most = min(_ERROR_BYTES, self._limits.control_bytes)
-            self._reply_error(call, _error_message(frame.error, most))
+            call.fail(_error_message(frame.error, most))
         else:
             self._counts(call).completed += 1
             self._reply(call, frame.result if present(frame.result) else NULL)
@@ -201,7 +181,15 @@ class Calls:
 
     def cancel(self, caller: Session, params: Cancel) -> dict[str, Any]:
         """Cancel a call of ``caller`` and notify its provider; no answer follows."""
-        call, named = self._called(caller, params)
+        named: dict[str, Any] = {"requestId": params.request_id}
+        call = caller.calling.get(params.request_id) if params.request_id is not None else None
+        if params.request_id is None:
+            if not present(params.id):
+                raise invalid("requestId", "is missing: name the call to cancel")
+            named = {"id": params.id}
+            call = next(
+                (each for each in caller.calling.values() if each.direct == params.id), None
+            )
         if call is None:
             return {"status": "unknown", **named}
         self._abandon(call)
@@ -229,13 +217,13 @@ class Calls:
                 continue
             self._forget(call)
             self._counts(call).provider_lost += 1
-            self._reply_error(call, f"the provider of {call.tool!r} disconnected before answering")
+            call.fail(f"the provider of {call.tool!r} disconnected before answering")
         if provider.tools:
             listed = self._registry.listed(provider)
             room = {} if listed else self._waiting
             place = Absent(provider, self._limits, self._memory, room)
             if self._registry.leave(provider, place):
-                self._left.append(place)
+                self._deadlines.set((self._await, place), 0.0)
 
     def forward_again(self, call: Call, frame: bytes) -> None:
         """Forward a call that its provider did not receive; it may have to wait, as a new one."""
@@ -246,7 +234,7 @@ class Calls:
         except Refused as exc:
             self._forget(call)
             self._counts(call).provider_lost += 1
-            self._reply_error(call, str(exc))
+            call.fail(str(exc))
         else:
             self._take(call, provider, frame)
 
@@ -255,12 +243,10 @@ class Calls:
         for place in self._registry.absent:
             for call in list(place.serving.values()):
                 frame = place.frames[call.id]
-                if self._suits(provider, call) and provider.has_room(len(frame), call.caller):
+                network = self._registry.providers(call.tool, call.caller).get(provider)
+                suits = network == call.network and _is(provider, call.agents)
+                if suits and provider.has_room(len(frame), call.caller):
                     self._take(call, provider, frame)
-
-    def _suits(self, provider: Provider, call: Call) -> bool:
-        network = self._registry.network(call.tool, provider, call.caller)
-        return network == call.network and _is(provider, call.agents)
 
     def _take(self, call: Call, provider: Provider, frame: bytes) -> None:
         """Forward a call that has waited."""
@@ -270,42 +256,27 @@ class Calls:
         provider.serving[call.id] = call
         provider.begin(call, frame)
 
-    def _give_up(self, place: Absent) -> None:
+    def _await(self, place: Absent, now: float) -> None:
+        """Begin the time of a place, at the first tick after its provider has left."""
+        self._deadlines.set((self._give_up, place), now + self._limits.absence)
+
+    def _give_up(self, place: Absent, _now: float) -> None:
         """End the calls that wait in a place, and remove it."""
         self._registry.remove(place)
         for call in list(place.serving.values()):
             self._abandon(call)
             self._counts(call).provider_lost += 1
-            self._reply_error(call, str(_no_provider(call.caller, call.tool, call.agents)))
+            call.fail(str(_no_provider(call.caller, call.tool, call.agents)))
 
-    def expire(self, now: float) -> None:
-        """End the calls whose deadline has passed, or whose tool has not come back."""
-        for place in self._left:
-            self._places.set(place, now + self._limits.absence)
-        self._left.clear()
-        for place in self._places.due(now):
-            self._give_up(place)
-        for call in self._deadlines.due(now):
-            self._abandon(call)
-            self._counts(call).timed_out += 1
-            self._reply_error(call, f"no answer from {call.tool!r} within {call.timeout:g} s")
-            log.info(
-                "call %s of %s timed out after %g s",
-                call.id,
-                call.tool,
-                call.timeout,
-                extra=_following(call),
-            )
-
-    def next_deadline(self) -> float | None:
-        """Return the time at which to call :meth:`expire` next; ``None`` if it need not be."""
-        if self._left:
-            return 0.0
-        times = (self._deadlines.next(), self._places.next())
-        return min((at for at in times if at is not None), default=None)
+    def _time_out(self, call: Call, _now: float) -> None:
+        self._abandon(call)
+        self._counts(call).timed_out += 1
+        call.fail(f"no answer from {call.tool!r} within {call.timeout:g} s")
+        text = "call %s of %s timed out after %g s"
+        log.info(text, call.id, call.tool, call.timeout, extra=_following(call))
 
     def __len__(self) -> int:
-        return len(self._deadlines)
+        return self._number
 
     def _counts(self, call: Call) -> CallCounts:
         name = call.tool
@@ -368,20 +339,11 @@ class Calls:
                 return session, frame
         raise Refused(f"all providers of {tool!r} are overloaded: try again in a moment")
 
-    @staticmethod
-    def _called(caller: Session, params: Cancel) -> tuple[Call | None, dict[str, Any]]:
-        """Return the named call of ``caller`` or ``None``, and the member that names it."""
-        if params.request_id is not None:
-            return caller.calling.get(params.request_id), {"requestId": params.request_id}
-        if not present(params.id):
-            raise invalid("requestId", "is missing: name the call to cancel")
-        direct = (call for call in caller.calling.values() if call.direct == params.id)
-        return next(direct, None), {"id": params.id}
-
     def _forget(self, call: Call) -> None:
         del call.caller.calling[call.request_id]
         del call.provider.serving[call.id]
-        self._deadlines.discard(call)
+        self._deadlines.discard((self._time_out, call))
+        self._number -= 1
         call.caller.keep("calls", call.caller.kept("calls") - _size(call))
 
     def _abandon(self, call: Call, **why: str) -> None:
@@ -392,17 +354,12 @@ class Calls:
     def _reply(self, call: Call, result: Raw) -> None:
         frame = call.completed(result)
         if len(frame) > self._limits.max_message_bytes:
-            self._reply_error(
-                call,
+            call.fail(
                 f"the answer of {call.tool!r} results in a message of {len(frame)} bytes,"
                 f" more than the {self._limits.max_message_bytes} allowed",
             )
             return
         call.caller.send(frame)
-
-    @staticmethod
-    def _reply_error(call: Call, text: str) -> None:
-        call.caller.send(call.failed(text))
 
 
 def _named(params: AbilityRequest, hints: Hints) -> tuple[str, ...]:

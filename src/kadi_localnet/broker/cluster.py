@@ -25,39 +25,18 @@ from dataclasses import dataclass
 
 import msgspec
 
+from kadi_client.errors import ProtocolError
 from kadi_client.messages import Frame, Raw, decode_frame, error_response
-from kadi_client.params import CALLER_LOST
+from kadi_client.params import CALLER_LOST, read
+from kadi_localnet.broker import cluster_messages as wire
 from kadi_localnet.broker.calls import Calls, text_of
-from kadi_localnet.broker.cluster_messages import (
-    Announcement,
-    Answer,
-    Applied,
-    Beat,
-    Body,
-    Cancel,
-    Control,
-    Gone,
-    Hello,
-    Leave,
-    Offer,
-    Piece,
-    Probe,
-    Publication,
-    Return,
-    Start,
-    Stranger,
-    Welcome,
-    bodies,
-    controls,
-    encode,
-)
-from kadi_localnet.broker.deadlines import Deadlines
-from kadi_localnet.broker.events import Event, Events
+from kadi_localnet.broker.deadlines import Actions
+from kadi_localnet.broker.events import Events
 from kadi_localnet.broker.limits import Limits
 from kadi_localnet.broker.outbox import Memory, Outbox
-from kadi_localnet.broker.params import Register, read
+from kadi_localnet.broker.params import Register
 from kadi_localnet.broker.registry import Registry
-from kadi_localnet.broker.session import Call, Provider, Refused, Session
+from kadi_localnet.broker.session import Call, Provider, Session
 
 log = logging.getLogger(__name__)
 
@@ -94,9 +73,9 @@ class _Broker:
         self.begun = bytearray()
         self.welcomed = False
 
-    def send(self, body: Body) -> None:
+    def send(self, body: wire.Body) -> None:
         """Queue a message that must not be dropped; see :attr:`Cluster.behind`."""
-        self.outbox.put_always(encode(body))
+        self.outbox.put_always(wire.encode(body))
 
     def report(self, loads: Mapping[str, int]) -> None:
         """Note the calls in progress of its sessions; those not named have none."""
@@ -109,17 +88,15 @@ class _Broker:
         if body is None:
             return None
         self.rest = body[PIECE_BYTES:]
-        piece = Piece(sender, self.sent, not self.rest, body[:PIECE_BYTES])
+        piece = wire.Piece(sender, self.sent, not self.rest, body[:PIECE_BYTES])
         self.sent += 1
-        return encode(piece)
+        return wire.encode(piece)
 
 
 class RemoteSession(Provider):
     """A session of another broker."""
 
-    __slots__ = ("_broker", "_elsewhere")
-
-    def __init__(self, offer: Offer, broker: _Broker) -> None:
+    def __init__(self, offer: wire.Offer, broker: _Broker) -> None:
         super().__init__(offer.session, offer.networks)
         self.agent_id = offer.agent_id
         self._broker = broker
@@ -140,11 +117,11 @@ class RemoteSession(Provider):
 
     def begin(self, call: Call, frame: bytes) -> None:
         """See :class:`Provider`."""
-        self._broker.send(Start(self.id, call.id, call.tool, frame))
+        self._broker.send(wire.Start(self.id, call.id, call.tool, frame))
 
     def abandon(self, call: Call, **why: str) -> None:
         """See :class:`Provider`."""
-        self._broker.send(Cancel(call.id, why))
+        self._broker.send(wire.Cancel(call.id, why))
 
 
 @dataclass(slots=True)
@@ -165,6 +142,7 @@ class Cluster:
         registry: Its registry, which also holds the tools of remote sessions.
         calls: The calls of its callers.
         events: The subscriptions of its sessions.
+        deadlines: The deadlines of this broker.
         memory: Counts what is queued for other brokers.
     """
 
@@ -175,6 +153,7 @@ class Cluster:
         registry: Registry,
         calls: Calls,
         events: Events,
+        deadlines: Actions,
         memory: Memory,
     ) -> None:
         self._limits = limits
@@ -188,10 +167,9 @@ class Cluster:
         self._named: set[str] = set()
         """Brokers that others know."""
         self._controls: deque[tuple[str, bytes]] = deque()
-        self._leases: Deadlines[str] = Deadlines()
-        self._next_beat: float | None = None
+        self._deadlines = deadlines
+        self._next_beat = 0.0
         self._registrations: dict[int, _Registration] = {}
-        self._overdue: Deadlines[int] = Deadlines()
         self._serial = 0
         self.forgotten = False
         """Whether others have forgotten this broker, or will have: it must join again."""
@@ -229,12 +207,12 @@ class Cluster:
         """Begin to exchange messages under an id that was never used before."""
         self._id = id_
         self.forgotten = False
-        self._control(EVERYONE, Hello(id_, formerly))
-        self._next_beat = now + self._limits.beat
+        self._control(EVERYONE, wire.Hello(id_, formerly))
+        self._beat_again(now)
 
     def say_goodbye(self) -> None:
         """Tell the others that this broker stops."""
-        self._control(EVERYONE, Leave(self._id))
+        self._control(EVERYONE, wire.Leave(self._id))
 
     def leave(self) -> None:
         """Forget all others; nothing is sent or expected until the next :meth:`join`."""
@@ -243,7 +221,7 @@ class Cluster:
         self._id = ""
         self._named.clear()
         self._controls.clear()
-        self._next_beat = None
+        self._deadlines.discard((self._beat, None))
 
     def lose(self, id_: str) -> None:
         """Forget a broker that cannot be reached."""
@@ -258,16 +236,15 @@ class Cluster:
         Returns:
             False if nobody needs to know, so that the registration can be answered at once.
         """
-        offer = self._offer(session)
-        if not self._brokers or not (offer or session.announced):
-            session.announced = offer is not None
+        known, session.announced = session.announced, bool(session.tools)
+        if not self._brokers or not (session.tools or known):
             return False
         session.announced = True
         self._serial += 1
         for broker in self._brokers.values():
-            broker.send(Announcement(self._serial, offer or _no_tools(session)))
+            broker.send(wire.Announcement(self._serial, _offer(session)))
         self._registrations[self._serial] = _Registration(session, answer, set(self._brokers))
-        self._overdue.set(self._serial, now + _BARRIER_SECONDS)
+        self._deadlines.set((self._confirm, self._serial), now + _BARRIER_SECONDS)
         return True
 
     def remove(self, session: Session) -> None:
@@ -281,7 +258,7 @@ class Cluster:
             for call in calls:
                 broker.relayed.pop(call, None)
             if session.announced:
-                broker.send(Gone(session.id, calls))
+                broker.send(wire.Gone(session.id, calls))
 
     def answer(self, session: Session, frame: Frame, data: bytes | str) -> bool:
         """Pass on the answer to a call of another broker; return False if it is none of them."""
@@ -294,18 +271,14 @@ class Cluster:
         broker = self._brokers[id_]
         del broker.relayed[call]
         text = data.encode() if isinstance(data, str) else data
-        broker.send(Answer(session.id, text, session.load))
+        broker.send(wire.Answer(session.id, text, session.load))
         return True
 
-    def publish(self, event: Event) -> None:
+    def publish(self, event: wire.Event) -> None:
         """Send an event to all other brokers; each may drop it if it is slow."""
         if not self._brokers:
             return
-        body = encode(
-            Publication(
-                event.channel, bytes(event.data), event.networks, event.timestamp, event.source
-            )
-        )
+        body = wire.encode(event)
         for broker in self._brokers.values():
             broker.outbox.put_event(body)
 
@@ -324,76 +297,76 @@ class Cluster:
     def receive(self, data: bytes, now: float) -> None:
         """Process a message; a malformed one is ignored."""
         try:
-            message = controls.decode(data)
+            message = wire.controls.decode(data)
         except msgspec.DecodeError as exc:
             log.warning("a message of the backplane is not of a broker: %s", exc)
             return
-        if isinstance(message, Stranger):
+        if isinstance(message, wire.Stranger):
             self.forgotten = True
         elif self._id and message.sender != self._id:
             if message.sender in self._brokers:
-                self._leases.set(message.sender, now + self._limits.lease)
-            if isinstance(message, Probe | Piece):
+                self._renew(message.sender, now)
+            if isinstance(message, wire.Probe | wire.Piece):
                 self._take(message, now)
             else:
                 self._hear(message, now)
 
-    def expire(self, now: float) -> None:
-        """Send what is due, and forget brokers that are silent.
+    def _beat(self, _subject: None, now: float) -> None:
+        """Tell the others that this broker is there.
 
-        If this is called so late that the others may have forgotten this broker, it must join
-        again instead: their messages may still be unread.
+        If this is called so late that they may have forgotten it, it must join again instead: their
+        messages may still be unread.
         """
-        if self._next_beat is not None and now > self._next_beat + self._limits.lease / 2:
+        if now > self._next_beat + self._limits.lease / 2:
             self.forgotten = True
             return
-        for id_ in self._leases.due(now):
-            self._forget(self._brokers[id_], f"silent for {self._limits.lease:g} s")
-        for number in self._overdue.due(now):
-            self._confirm(self._registrations.pop(number))
-        if self._next_beat is not None and now >= self._next_beat:
-            self._next_beat = now + self._limits.beat
-            self._control(EVERYONE, Beat(self._id, list(self._brokers)))
-            probe = Probe(self._id, self._loads())
-            for id_, broker in self._brokers.items():
-                if broker.sent:  # otherwise it does not know this broker yet
-                    self._control(id_, probe)
+        self._beat_again(now)
+        self._control(EVERYONE, wire.Beat(self._id, list(self._brokers)))
+        loads = {id_: each.load for id_, each in self._sessions.items() if each.load}
+        probe = wire.Probe(self._id, loads)
+        for id_, broker in self._brokers.items():
+            if broker.sent:  # otherwise it does not know this broker yet
+                self._control(id_, probe)
 
-    def next_deadline(self) -> float | None:
-        """Return the time at which to call :meth:`expire` next."""
-        if self.forgotten:
-            return None
-        times = (self._leases.next(), self._overdue.next(), self._next_beat)
-        return min((at for at in times if at is not None), default=None)
+    def _beat_again(self, now: float) -> None:
+        self._next_beat = now + self._limits.beat
+        self._deadlines.set((self._beat, None), self._next_beat)
 
-    def _hear(self, message: Hello | Beat | Leave, now: float) -> None:
+    def _renew(self, id_: str, now: float) -> None:
+        """Note a sign of life of another broker."""
+        self._deadlines.set((self._miss, id_), now + self._limits.lease)
+
+    def _miss(self, id_: str, _now: float) -> None:
+        self._forget(self._brokers[id_], f"silent for {self._limits.lease:g} s")
+
+    def _hear(self, message: wire.Hello | wire.Beat | wire.Leave, now: float) -> None:
         """Process a message to all."""
         unknown = message.sender not in self._brokers
         match message:
-            case Hello(sender, formerly):
+            case wire.Hello(sender, formerly):
                 self.lose(formerly)
                 if unknown:
                     self._meet(sender, now)
-            case Beat(sender, known) if unknown and self._id not in known:
+            case wire.Beat(sender, known) if unknown and self._id not in known:
                 self._meet(sender, now)
-            case Leave(sender):
+            case wire.Leave(sender):
                 self.lose(sender)
 
-    def _take(self, message: Probe | Piece, now: float) -> None:
+    def _take(self, message: wire.Probe | wire.Piece, now: float) -> None:
         """Process a message to this broker."""
         broker = self._brokers.get(message.sender)
         match message:
-            case Piece(sender, 0) if broker is None:
+            case wire.Piece(sender, 0) if broker is None:
                 self._assemble(self._meet(sender, now), message, now)
-            case Piece(_, number) if broker is not None and broker.received == number:
+            case wire.Piece(_, number) if broker is not None and broker.received == number:
                 self._assemble(broker, message, now)
-            case Probe(_, loads) if broker is not None:
+            case wire.Probe(_, loads) if broker is not None:
                 broker.report(loads)
-            case Probe(sender) | Piece(sender):
+            case wire.Probe(sender) | wire.Piece(sender):
                 self.lose(sender)
-                self._control(sender, Stranger())
+                self._control(sender, wire.Stranger())
 
-    def _assemble(self, broker: _Broker, piece: Piece, now: float) -> None:
+    def _assemble(self, broker: _Broker, piece: wire.Piece, now: float) -> None:
         broker.received += 1
         if not piece.last:
             broker.begun += piece.body
@@ -401,28 +374,28 @@ class Cluster:
         body = bytes(broker.begun + piece.body) if broker.begun else piece.body
         broker.begun.clear()
         try:
-            message = bodies.decode(body)
+            message = wire.bodies.decode(body)
         except msgspec.DecodeError as exc:
             log.error("broker %s speaks another version: %s", broker.id, exc)
             return
         self._process(broker, message, now)
 
-    def _process(self, broker: _Broker, message: Body, now: float) -> None:
+    def _process(self, broker: _Broker, message: wire.Body, now: float) -> None:
         match message:
-            case Welcome(known, offers):
+            case wire.Welcome(known, offers):
                 self._named.update(known)
                 broker.welcomed = True
                 for offer in offers:
                     self._apply(broker, offer)
-            case Announcement(number, offer):
+            case wire.Announcement(number, offer):
                 self._apply(broker, offer)
-                broker.send(Applied(number))
-            case Applied(number):
+                broker.send(wire.Applied(number))
+            case wire.Applied(number):
                 self._applied(number, broker.id)
-            case Gone(id_, lost):
+            case wire.Gone(id_, lost):
                 self._left(broker, id_, lost)
-            case Publication(channel, data, networks, timestamp, source):
-                self._events.deliver(Event(channel, Raw(data), networks, timestamp, source))
+            case wire.Event():
+                self._events.deliver(message)
             case _:
                 self._relay(broker, message, now)
 
@@ -436,21 +409,24 @@ class Cluster:
         return session
 
     def _relay(
-        self, broker: _Broker, message: Start | Return | Cancel | Answer, now: float
+        self,
+        broker: _Broker,
+        message: wire.Start | wire.Return | wire.Cancel | wire.Answer,
+        now: float,
     ) -> None:
         match message:
-            case Start():
+            case wire.Start():
                 self._start(broker, message)
-            case Return(id_, call, frame):
+            case wire.Return(id_, call, frame):
                 ended = self._left(broker, id_, ())
                 if ended is not None and call in ended.serving:
                     self._calls.forward_again(ended.serving[call], frame)
-            case Cancel(call, why):
+            case wire.Cancel(call, why):
                 served = broker.relayed.pop(call, None)
                 if served is not None:
                     del served.relaying[call]
                     served.cancel(call, why)
-            case Answer(id_, frame, load):
+            case wire.Answer(id_, frame, load):
                 session = broker.sessions.get(id_)
                 if session is not None:
                     self._calls.answer(session, decode_frame(frame), now)
@@ -460,14 +436,11 @@ class Cluster:
 
     def _meet(self, id_: str, now: float) -> _Broker:
         broker = self._brokers[id_] = _Broker(id_, self._limits, self._memory)
-        self._leases.set(id_, now + self._limits.lease)
-        offers = []
-        for session in self._sessions.values():
-            offer = self._offer(session)
-            if offer is not None:
-                session.announced = True
-                offers.append(offer)
-        broker.send(Welcome(list(self._brokers), offers))
+        self._renew(id_, now)
+        offering = [session for session in self._sessions.values() if session.tools]
+        for session in offering:
+            session.announced = True
+        broker.send(wire.Welcome(list(self._brokers), list(map(_offer, offering))))
         log.info("broker %s has joined", id_)
         return broker
 
@@ -476,7 +449,7 @@ class Cluster:
         del self._brokers[broker.id]
         broker.outbox.clear()
         self._named.discard(broker.id)
-        self._leases.discard(broker.id)
+        self._deadlines.discard((self._miss, broker.id))
         for session in (*broker.sessions.values(), *broker.left.values()):
             self._calls.remove_provider(session)
         for call, served in broker.relayed.items():
@@ -485,18 +458,18 @@ class Cluster:
         for number in list(self._registrations):
             self._applied(number, broker.id)
 
-    def _apply(self, broker: _Broker, offer: Offer) -> None:
+    def _apply(self, broker: _Broker, offer: wire.Offer) -> None:
         """Enter the tools of a remote session; the rules of this broker hold for them, too."""
         session = broker.sessions.get(offer.session)
         if session is None:
             session = broker.sessions[offer.session] = RemoteSession(offer, broker)
         session.display_name = offer.display_name
         try:
-            params = read(Register, Raw(offer.params))
+            params = read(Raw(offer.params), Register)
             params.networks = list(offer.networks)
             self._registry.register(session, params)
             self._calls.resume(session)
-        except Refused as exc:
+        except ProtocolError as exc:
             log.warning(
                 "tools of agent %s at broker %s are not listed here: %s",
                 offer.agent_id,
@@ -510,45 +483,35 @@ class Cluster:
             return
         registration.waiting.discard(id_)
         if not registration.waiting:
-            del self._registrations[number]
-            self._overdue.discard(number)
-            self._confirm(registration)
+            self._deadlines.discard((self._confirm, number))
+            self._confirm(number)
 
-    def _confirm(self, registration: _Registration) -> None:
+    def _confirm(self, number: int, _now: float = 0.0) -> None:
+        """Answer a registration."""
+        registration = self._registrations.pop(number)
         session = registration.session
         if registration.answer and session.id in self._sessions:
             session.send(registration.answer)
 
-    def _start(self, broker: _Broker, start: Start) -> None:
+    def _start(self, broker: _Broker, start: wire.Start) -> None:
         session = self._sessions.get(start.session)
         if session is None or session.closing is not None:
-            broker.send(Return(start.session, start.call, start.frame))
+            broker.send(wire.Return(start.session, start.call, start.frame))
             return
         if not session.outbox.has_room(len(start.frame)):
             problem = f"all providers of {start.tool!r} are overloaded: try again in a moment"
-            broker.send(Answer(start.session, error_response(start.call, problem), 0))
+            broker.send(wire.Answer(start.session, error_response(start.call, problem), 0))
             return
         session.relaying[start.call] = broker.id
         broker.relayed[start.call] = session
         session.send(start.frame)
 
-    def _offer(self, session: Session) -> Offer | None:
-        if not session.tools or session.agent_id is None:
-            return None
-        return Offer(
-            session.id,
-            session.agent_id,
-            session.display_name,
-            session.networks,
-            bytes(session.registration),
-        )
-
-    def _loads(self) -> dict[str, int]:
-        return {id_: each.load for id_, each in self._sessions.items() if each.load}
-
-    def _control(self, to: str, message: Control) -> None:
-        self._controls.append((to, encode(message)))
+    def _control(self, to: str, message: wire.Control) -> None:
+        self._controls.append((to, wire.encode(message)))
 
 
-def _no_tools(session: Session) -> Offer:
-    return Offer(session.id, session.agent_id or "", session.display_name, session.networks, b"{}")
+def _offer(session: Session) -> wire.Offer:
+    """Return the tools of a session for other brokers; it may have none any more."""
+    params = bytes(session.registration) if session.tools else b"{}"
+    agent = session.agent_id or ""
+    return wire.Offer(session.id, agent, session.display_name, session.networks, params)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
+from kadi_client.messages import notification
+
 
 class _Message(msgspec.Struct, array_like=True, tag=True):
     """A message between brokers; ids of calls are those sent to the provider."""
@@ -118,18 +120,33 @@ class Answer(_Message):
     load: int
 
 
-class Publication(_Message):
-    """An event."""
+class Event(_Message):
+    """An event, the networks that it is for, and the agent that published it."""
 
     channel: str
     data: bytes
+    """JSON."""
     networks: tuple[str, ...]
     timestamp: float
+    """Unix time in seconds."""
     source: str | None
+
+    def frame(self, network: str, data: bytes) -> bytes:
+        """Encode the delivery of ``data`` on a network."""
+        return notification(
+            "kadi.event.delivery",
+            {
+                "channel": self.channel,
+                "data": msgspec.Raw(data),
+                "networkId": network,
+                "timestamp": round(self.timestamp * 1000),
+                "source": self.source,
+            },
+        )
 
 
 Control = Hello | Beat | Leave | Probe | Stranger | Piece
-Body = Welcome | Announcement | Applied | Gone | Start | Return | Cancel | Answer | Publication
+Body = Welcome | Announcement | Applied | Gone | Start | Return | Cancel | Answer | Event
 
 encode = msgspec.msgpack.Encoder().encode
 controls: msgspec.msgpack.Decoder[Control] = msgspec.msgpack.Decoder(Control)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable, Iterator
 from itertools import count
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 K = TypeVar("K", bound=Hashable)
 
@@ -19,8 +19,6 @@ class Deadlines(Generic[K]):
     outnumber the live ones, so that memory stays proportional to the number of live deadlines and
     every operation is amortised logarithmic.
     """
-
-    __slots__ = ("_entries", "_heap", "_serial")
 
     def __init__(self) -> None:
         self._heap: list[tuple[float, int, K]] = []
@@ -45,14 +43,15 @@ class Deadlines(Generic[K]):
             heapq.heappop(self._heap)
         return self._heap[0][0] if self._heap else None
 
-    def due(self, now: float) -> list[K]:
-        """Remove and return the keys that are due, earliest first, ties in the order set."""
-        keys = []
+    def due(self, now: float) -> Iterator[K]:
+        """Remove and yield the keys that are due, earliest first, ties in the order set.
+
+        Deadlines may be set and cancelled meanwhile.
+        """
         while (at := self.next()) is not None and at <= now:
             key = heapq.heappop(self._heap)[2]
             del self._entries[key]
-            keys.append(key)
-        return keys
+            yield key
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -64,3 +63,7 @@ class Deadlines(Generic[K]):
         if len(self._heap) > 2 * len(self._entries) + _SLACK:
             self._heap = [entry for entry in self._heap if self._is_live(entry)]
             heapq.heapify(self._heap)
+
+
+Actions = Deadlines[tuple[Callable[[Any, float], None], Any]]
+"""Deadlines of functions, which take a subject and the time."""

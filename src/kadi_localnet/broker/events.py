@@ -2,49 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from kadi_client.messages import NULL, Raw, notification
-from kadi_client.patterns import ANY_WORDS, ONE_WORD
+from kadi_client.messages import NULL
+from kadi_client.topics import ANY_WORDS, ONE_WORD, Topics
 from kadi_localnet.broker.access import check_name
+from kadi_localnet.broker.cluster_messages import Event
 from kadi_localnet.broker.limits import Limits
 from kadi_localnet.broker.outbox import text_bytes
 from kadi_localnet.broker.params import Publication, Subscription, invalid
 from kadi_localnet.broker.registry import first_shared
 from kadi_localnet.broker.session import Refused, Session
-from kadi_localnet.broker.standing import Standing
-from kadi_localnet.broker.topics import Topics
 
 _PATTERN_BYTES = 768
 _WORD_BYTES = 384
 """Bytes of a subscription, and of each of its words that no other has; above the measured ones."""
-
-
-@dataclass(frozen=True, slots=True)
-class Event:
-    """An event, the networks that it is for, and the agent that published it."""
-
-    channel: str
-    data: Raw
-    networks: tuple[str, ...]
-    timestamp: float
-    """Unix time in seconds."""
-    source: str | None
-
-    def frame(self, network: str, data: Raw) -> bytes:
-        """Encode the delivery of ``data`` on a network."""
-        return notification(
-            "kadi.event.delivery",
-            {
-                "channel": self.channel,
-                "data": data,
-                "networkId": network,
-                "timestamp": round(self.timestamp * 1000),
-                "source": self.source,
-            },
-        )
 
 
 class Events:
@@ -54,11 +27,9 @@ class Events:
     a network goes to all networks of its publisher. No session receives an event twice.
     """
 
-    __slots__ = ("_limits", "_standing", "_topics", "delivered", "published")
-
-    def __init__(self, limits: Limits, standing: Standing) -> None:
+    def __init__(self, limits: Limits, sessions: Mapping[str, Session]) -> None:
         self._limits = limits
-        self._standing = standing
+        self._sessions = sessions
         self._topics: Topics[tuple[Session, str | None]] = Topics()
         self.published = 0
         self.delivered = 0
@@ -75,7 +46,7 @@ class Events:
         if len(session.subscriptions) + len(new) > self._limits.subscriptions:
             raise self._too_many()
         size = session.kept("subscriptions") + _size(new)
-        self._standing.make_room(session, "subscriptions", size)
+        session.make_room("subscriptions", size, self._sessions.values())
         for pattern, _ in new:
             self._topics.add(pattern, (session, network))
         session.subscriptions |= new
@@ -111,9 +82,9 @@ class Events:
         self._check_channel("channel", params.channel)
         network = self._joined(session, params.network_id)
         networks = session.networks if network is None else (network,)
-        event = Event(params.channel, params.data, networks, timestamp, session.agent_id)
+        event = Event(params.channel, bytes(params.data), networks, timestamp, session.agent_id)
         longest = max(networks, key=len, default="")
-        size = len(event.data) + len(event.frame(longest, NULL)) - len(NULL)
+        size = len(event.data) + len(event.frame(longest, bytes(NULL))) - len(NULL)
         most = min(self._limits.event_bytes, self._limits.max_message_bytes)
         if size > most:
             raise invalid(
@@ -150,14 +121,18 @@ class Events:
         return routes
 
     def _patterns(self, params: Subscription) -> list[str]:
+        """Return the patterns from ``pattern`` and ``channels``."""
         channels = params.channels or []
+        if params.pattern is None and params.channels is None:
+            raise invalid("pattern", "is missing: name the channels, as in 'search.index.*'")
         if len(channels) > self._limits.subscriptions:
             raise self._too_many()
-        for position, pattern in enumerate(channels):
-            self._check_pattern(f"channels.{position}", pattern)
+        named = [(f"channels.{place}", pattern) for place, pattern in enumerate(channels)]
         if params.pattern is not None:
-            self._check_pattern("pattern", params.pattern)
-        return params.patterns
+            named.insert(0, ("pattern", params.pattern))
+        for member, pattern in named:
+            self._check_pattern(member, pattern)
+        return [pattern for _, pattern in named]
 
     def _check_channel(self, member: str, name: str) -> None:
         check_name(member, name, self._limits)

@@ -37,20 +37,6 @@ class Outbox:
     others as it takes, and large frames a quarter: so a few owners cannot fill it.
     """
 
-    __slots__ = (
-        "_events",
-        "_max_bytes",
-        "_max_frames",
-        "_memory",
-        "_owned",
-        "_reader",
-        "_replies",
-        "_reply_bytes",
-        "_serial",
-        "dropped",
-        "event_bytes",
-    )
-
     def __init__(
         self, memory: Memory, *, max_frames: int, max_bytes: int, reader: str = "a session"
     ) -> None:
@@ -59,8 +45,6 @@ class Outbox:
         self._max_bytes = max_bytes
         self._reader = reader
         self._replies: deque[tuple[int, bytes, Hashable]] = deque()
-        self._owned: dict[Hashable, tuple[int, int]] = {}
-        """Number and size of the replies of each owner that are queued."""
         self._events: deque[tuple[int, bytes]] = deque()
         self._reply_bytes = 0
         self.event_bytes = 0
@@ -72,11 +56,13 @@ class Outbox:
         """Return True if a frame of ``size`` bytes fits, if necessary by dropping all events."""
         if not self._replies:
             return True
-        frames, owned = self._owned.get(owner, (0, 0))
+        owned: list[int] = []
         free = self._max_bytes - self._reply_bytes - size
-        if owner is not None and size > self._max_bytes // self._max_frames:
-            free -= self._max_bytes // 4
-        return 0 < self._max_frames - len(self._replies) >= frames and owned <= free
+        if owner is not None:
+            owned = [len(frame) for _, frame, each in self._replies if each == owner]
+            if size > self._max_bytes // self._max_frames:
+                free -= self._max_bytes // 4
+        return 0 < self._max_frames - len(self._replies) >= len(owned) and sum(owned) <= free
 
     def put_reply(self, frame: bytes, owner: Hashable = None) -> bool:
         """Queue a frame that must not be dropped; return False if there is no room for it.
@@ -86,12 +72,15 @@ class Outbox:
         if owner is None and not self.has_room(len(frame)):
             return False
         self._make_room(len(frame))
-        self._append(frame, owner)
+        self.put_always(frame, owner)
         return True
 
-    def put_always(self, frame: bytes) -> None:
+    def put_always(self, frame: bytes, owner: Hashable = None) -> None:
         """Queue a reply, whether there is room or not."""
-        self._append(frame, None)
+        self._serial += 1
+        self._replies.append((self._serial, frame, owner))
+        self._reply_bytes += len(frame)
+        self._memory.used += len(frame)
 
     @property
     def queued(self) -> int:
@@ -120,10 +109,9 @@ class Outbox:
             return self._pop_event()
         if not self._replies:
             return None
-        _, frame, owner = self._replies.popleft()
+        _, frame, _ = self._replies.popleft()
         self._reply_bytes -= len(frame)
         self._memory.used -= len(frame)
-        self._own(owner, -1, -len(frame))
         return frame
 
     def drop_events(self) -> None:
@@ -136,7 +124,6 @@ class Outbox:
         """Remove all frames."""
         self._memory.used -= self.size
         self._replies.clear()
-        self._owned.clear()
         self._events.clear()
         self._reply_bytes = self.event_bytes = 0
 
@@ -147,21 +134,6 @@ class Outbox:
     def size(self) -> int:
         """Total size of the queued frames in bytes."""
         return self._reply_bytes + self.event_bytes
-
-    def _append(self, frame: bytes, owner: Hashable) -> None:
-        self._serial += 1
-        self._replies.append((self._serial, frame, owner))
-        self._reply_bytes += len(frame)
-        self._memory.used += len(frame)
-        self._own(owner, 1, len(frame))
-
-    def _own(self, owner: Hashable, frames: int, size: int) -> None:
-        """Note that an owner has more or fewer replies."""
-        if owner is None:
-            return
-        before = self._owned.pop(owner, (0, 0))
-        if before[0] + frames:
-            self._owned[owner] = before[0] + frames, before[1] + size
 
     def _pop_event(self) -> bytes:
         frame = self._events.popleft()[1]

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import msgspec
 
 from kadi_client.errors import INVALID_PARAMS
-from kadi_client.messages import ABSENT, Raw, encode
+from kadi_client.messages import ABSENT, Raw, encode, present
+from kadi_client.params import read
 from kadi_client.tools import ROUTING_KEY
 from kadi_localnet.broker.session import Refused
 
@@ -47,7 +48,7 @@ class ToolEntry(msgspec.Struct, rename="camel"):
     input_schema: Raw = ABSENT
     output_schema: Raw = ABSENT
     tags: Raw = ABSENT
-    networks: list[str] | None = None
+    networks: tuple[str, ...] | None = None
 
 
 class Register(msgspec.Struct, rename="camel"):
@@ -151,18 +152,6 @@ class Subscription(msgspec.Struct, rename="camel"):
     channels: list[str] | None = None
     network_id: str | None = None
 
-    @property
-    def patterns(self) -> list[str]:
-        """The patterns from ``pattern`` and ``channels``.
-
-        Raises:
-            Refused: if both are missing.
-        """
-        if self.pattern is None and self.channels is None:
-            raise invalid("pattern", "is missing: name the channels, as in 'search.index.*'")
-        own = [] if self.pattern is None else [self.pattern]
-        return own + (self.channels or [])
-
 
 class Publication(msgspec.Struct, rename="camel"):
     """``kadi.event.publish``."""
@@ -177,9 +166,6 @@ class Publication(msgspec.Struct, rename="camel"):
         return len(self.data)
 
 
-_decoders: dict[Any, msgspec.json.Decoder[Any]] = {}
-
-
 def read_within(most: int, kind: type[T], params: Raw) -> T:
     """Decode the parameters of a method, which have at most ``most`` bytes besides the payload.
 
@@ -187,32 +173,16 @@ def read_within(most: int, kind: type[T], params: Raw) -> T:
     decoding would take longer than reading over it.
 
     Raises:
-        Refused: as :func:`read` does, and if they are too large.
+        ProtocolError: naming the invalid member, or if they are too large.
     """
     size = len(params)
-    result = read(kind, params) if kind in (AbilityRequest, Publication) else None
+    result = read(params, kind) if kind in (AbilityRequest, Publication) else None
     if isinstance(result, AbilityRequest | Publication):
         size -= result.payload
     if size > most:
         text = f"invalid params: {size} bytes besides a payload, more than the {most} allowed"
         raise Refused(text, code=INVALID_PARAMS)
-    return read(kind, params) if result is None else result
-
-
-def read(kind: type[T], params: Raw) -> T:
-    """Decode the parameters of a method.
-
-    Raises:
-        Refused: naming the invalid member and the expected type.
-    """
-    decoder = _decoders.get(kind)
-    if decoder is None:
-        decoder = _decoders[kind] = msgspec.json.Decoder(kind)
-    try:
-        result: T = decoder.decode(params if present(params) else _EMPTY_OBJECT)
-    except (msgspec.DecodeError, UnicodeError, RecursionError) as exc:
-        raise Refused(f"invalid params: {exc}", code=INVALID_PARAMS) from exc
-    return result
+    return read(params, kind) if result is None else result
 
 
 class _Hinted(msgspec.Struct):
@@ -233,14 +203,14 @@ def take_hints(tool_input: Raw) -> tuple[Raw, Hints]:
     if _ROUTING_KEY not in bytes(tool_input):
         return tool_input, Hints()
     if len(tool_input) <= _ANYWHERE_BYTES:
-        members = read(dict[str, Raw], tool_input)
+        members = read(tool_input, dict[str, Raw])
         hints = members.pop(ROUTING_KEY, ABSENT)
         return (Raw(encode(members)) if len(hints) else tool_input), _object(Hints, hints)
-    hints = read(_Hinted, tool_input).hints
+    hints = read(tool_input, _Hinted).hints
     if not len(hints):
         return tool_input, Hints()
     rest = _without(hints, bytes(tool_input))
-    if rest is None or len(read(_Hinted, rest).hints):
+    if rest is None or len(read(rest, _Hinted).hints):
         raise invalid(
             f"toolInput.{ROUTING_KEY}",
             f"must be the first or the last member of an input of more than {_ANYWHERE_BYTES}"
@@ -280,12 +250,7 @@ def _object(kind: type[T], raw: Raw) -> T:
     """Decode a member that is an object; anything else counts as an empty object."""
     if bytes(memoryview(raw)[:1]) != b"{":
         return kind()
-    return read(kind, raw)
-
-
-def present(raw: Raw) -> bool:
-    """Return True if a member was sent and is not ``null``."""
-    return bytes(memoryview(raw)[:5]) not in (b"", b"null")
+    return read(raw, kind)
 
 
 def invalid(member: str, problem: str) -> Refused:

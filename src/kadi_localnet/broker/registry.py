@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from kadi_client.messages import Raw, encode
-from kadi_localnet.broker.access import Access, Networks, check_name
+from kadi_client.messages import Raw, encode, present
+from kadi_localnet.broker.access import Access, check_name
 from kadi_localnet.broker.limits import Limits
-from kadi_localnet.broker.params import Discovery, Register, ToolEntry, invalid, present
+from kadi_localnet.broker.params import Discovery, Register, ToolEntry, invalid
 from kadi_localnet.broker.session import Absent, Provider, Session
 
 RESERVED_PREFIX = "kadi."
@@ -24,24 +23,14 @@ _LISTED = 4096
 _SOURCE = "kadi-agent"
 
 
-@dataclass(frozen=True, slots=True)
-class Offer:
-    """A tool of one provider, and the networks on which it is visible."""
-
-    tool: ToolEntry
-    networks: tuple[str, ...]
-
-
 class Registry:
     """Tools by name and provider; a tool's description comes from its earliest provider."""
-
-    __slots__ = ("_access", "_limits", "_networks", "_present", "_providers", "absent")
 
     def __init__(self, limits: Limits, access: Access) -> None:
         self._limits = limits
         self._access = access
-        self._networks = Networks(limits, access)
-        self._providers: dict[str, dict[Provider, Offer]] = {}
+        self._providers: dict[str, dict[Provider, ToolEntry]] = {}
+        """The networks of a tool are those on which it is visible."""
         self._present: dict[Provider, None] = {}
         self.absent: dict[Absent, None] = {}
         """The places of providers that have left, in the order in which they left."""
@@ -61,16 +50,16 @@ class Registry:
             check_name("displayName", params.display_name, self._limits)
         dropped: list[str] = []
         if params.networks is not None:
-            session.networks, dropped = self._networks.admitted(params.networks, session.agent_id)
+            session.networks, dropped = self._access.admitted(
+                params.networks, session.agent_id, self._limits
+            )
         self.remove(session)
         joined = frozenset(session.networks)
         for name, tool in tools.items():
-            visible = session.networks
-            if tool.networks:
-                asked, tool.networks = dict.fromkeys(tool.networks), None
-                visible = tuple(network for network in visible if network in asked)
-                dropped += [network for network in asked if network not in joined]
-            self._providers.setdefault(name, {})[session] = Offer(tool, visible)
+            asked = dict.fromkeys(tool.networks or session.networks)
+            tool.networks = tuple(network for network in session.networks if network in asked)
+            dropped += [network for network in asked if network not in joined]
+            self._providers.setdefault(name, {})[session] = tool
         session.tools = tuple(tools)
         if tools:
             self._present[session] = None
@@ -105,17 +94,12 @@ class Registry:
             return False
         self.absent[place] = None
         for name, networks in offers:
-            self._providers.setdefault(name, {})[place] = Offer(ToolEntry(name), networks)
+            self._providers.setdefault(name, {})[place] = ToolEntry(name, networks=networks)
         return True
 
     def listed(self, provider: Provider) -> bool:
         """Return whether the access rules name a provider."""
         return self._access.names(provider.agent_id)
-
-    def network(self, tool: str, provider: Provider, caller: Session) -> str | None:
-        """Return the first network of the caller on which a provider shows a tool."""
-        offer = self._providers.get(tool, {}).get(provider)
-        return None if offer is None else first_shared(_places(caller.networks), offer.networks)
 
     def providers(self, tool: str, caller: Session) -> dict[Provider, str]:
         """Return the providers of ``tool`` visible to the caller, in order of registration.
@@ -125,7 +109,7 @@ class Registry:
         """
         places, found = _places(caller.networks), {}
         for session, offer in self._providers.get(tool, {}).items():
-            network = first_shared(places, offer.networks)
+            network = first_shared(places, offer.networks or ())
             if network is not None:
                 found[session] = network
         return found
@@ -171,12 +155,14 @@ class Registry:
             if not networks.isdisjoint(provider.networks):
                 yield from provider.tools
 
-    def _visible(self, name: str, networks: AbstractSet[str], most: int) -> dict[Provider, Offer]:
+    def _visible(
+        self, name: str, networks: AbstractSet[str], most: int
+    ) -> dict[Provider, ToolEntry]:
         """Return the offers of a tool on some networks, at most ``most``."""
         offers = (
             (provider, offer)
             for provider, offer in self._providers.get(name, {}).items()
-            if not isinstance(provider, Absent) and not networks.isdisjoint(offer.networks)
+            if not isinstance(provider, Absent) and not networks.isdisjoint(offer.networks or ())
         )
         return dict(islice(offers, most))
 
@@ -240,9 +226,11 @@ def _places(networks: Sequence[str]) -> dict[str, int]:
     return {network: place for place, network in enumerate(networks)}
 
 
-def _described(name: str, offers: Mapping[Provider, Offer], listed: AbstractSet[str] | None) -> Raw:
+def _described(
+    name: str, offers: Mapping[Provider, ToolEntry], listed: AbstractSet[str] | None
+) -> Raw:
     """Encode the description of a tool; with its providers if ``listed`` names networks."""
-    tool = next(iter(offers.values())).tool
+    tool = next(iter(offers.values()))
     description: dict[str, Any] = {
         "name": name,
         "description": tool.description if present(tool.description) else _NO_TEXT,
@@ -259,7 +247,7 @@ def _described(name: str, offers: Mapping[Provider, Offer], listed: AbstractSet[
                 "source": _SOURCE,
                 "displayName": session.display_name or session.agent_id,
                 "agentId": session.agent_id,
-                "networks": [each for each in offer.networks if each in listed],
+                "networks": [each for each in offer.networks or () if each in listed],
             }
             for session, offer in offers.items()
         ]

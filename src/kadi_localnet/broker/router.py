@@ -15,15 +15,22 @@ import secrets
 from collections.abc import Callable
 from collections.abc import Set as AbstractSet
 from dataclasses import asdict
-from typing import Any, TypeVar
+from typing import Any
 
-from kadi_client.errors import INVALID_REQUEST, METHOD_NOT_FOUND, PARSE_ERROR, ProtocolError
-from kadi_client.messages import ABSENT, Frame, Raw, decode_frame, error_response, response
-from kadi_localnet.broker import handshake
-from kadi_localnet.broker.access import Access, Networks
+from kadi_client.errors import (
+    INVALID_REQUEST,
+    METHOD_NOT_FOUND,
+    PARSE_ERROR,
+    AuthenticationError,
+    ProtocolError,
+)
+from kadi_client.identity import agent_id, verify
+from kadi_client.messages import ABSENT, Frame, Raw, decode_frame, encode, error_response, response
+from kadi_client.params import read
+from kadi_localnet.broker.access import Access, check_name
 from kadi_localnet.broker.calls import FATES, CallCounts, Calls
 from kadi_localnet.broker.cluster import Cluster
-from kadi_localnet.broker.deadlines import Deadlines
+from kadi_localnet.broker.deadlines import Actions, Deadlines
 from kadi_localnet.broker.events import Events
 from kadi_localnet.broker.limits import Limits
 from kadi_localnet.broker.outbox import Memory, text_bytes
@@ -40,16 +47,19 @@ from kadi_localnet.broker.params import (
 )
 from kadi_localnet.broker.registry import Registry, registered_bytes
 from kadi_localnet.broker.session import Changes, CloseCode, Refused, Session, answered
-from kadi_localnet.broker.standing import Standing
 
 log = logging.getLogger(__name__)
 
-T = TypeVar("T")
-
-_Method = Callable[[Session, Frame, float], Any]
-"""A method handler. It returns the result, or ``None`` if the response follows later."""
+_Handler = Callable[[Session, Any, Frame], Any]
+"""Performs a method: takes its parameters and the frame that has them, and returns the result, or
+``None`` if the response follows later."""
+_OPEN = frozenset(
+    f"kadi.session.{name}" for name in ("hello", "authenticate", "ping", "heartbeat", "goodbye")
+)
+"""Methods that need no authentication."""
 _DISCOVERY = frozenset({"kadi.ability.list", "kadi.discover"})
 _ID_BYTES = 6
+_NONCE_BYTES = 32
 
 
 class Router:
@@ -62,52 +72,56 @@ class Router:
     def __init__(
         self, limits: Limits, *, wall_clock: Callable[[], float], access: Access | None = None
     ) -> None:
-        rules = access or Access()
         self.limits = limits
-        self._access = rules
-        self._networks = Networks(limits, rules)
+        self._access = access or Access()
         self._wall_clock = wall_clock
         self._sessions: dict[str, Session] = {}
         self.memory = Memory()
         self._changes = Changes()
-        self._registry = Registry(limits, rules)
-        self._standing = Standing(limits, self._sessions)
-        self._events = Events(limits, self._standing)
-        self._calls = Calls(limits, self._registry, self.memory, secrets.token_hex(_ID_BYTES))
+        self._deadlines: Actions = Deadlines()
+        self._registry = Registry(limits, self._access)
+        self._events = Events(limits, self._sessions)
+        self._calls = Calls(
+            limits, self._registry, self._deadlines, self.memory, secrets.token_hex(_ID_BYTES)
+        )
         self.cluster = Cluster(
-            limits, self._sessions, self._registry, self._calls, self._events, self.memory
+            limits,
+            self._sessions,
+            self._registry,
+            self._calls,
+            self._events,
+            self._deadlines,
+            self.memory,
         )
         """The other brokers of the network; without a backplane there are none."""
-        self._liveness: Deadlines[Session] = Deadlines()
         self._counts = dict.fromkeys(
             ("connected", "overflows", "silent", "bad_frames", "refused"), 0
         )
-        self._open_methods: dict[str, _Method] = {
-            "kadi.session.hello": self._hello,
-            "kadi.session.authenticate": self._authenticate,
-            "kadi.session.ping": self._ping,
-            "kadi.session.heartbeat": self._ping,
-            "kadi.session.goodbye": self._goodbye,
+        self._methods: dict[str, tuple[Any, _Handler]] = {
+            "kadi.session.hello": (Hello, self._hello),
+            "kadi.session.authenticate": (Authenticate, self._authenticate),
+            "kadi.session.ping": (Raw, lambda *_: "pong"),
+            "kadi.session.heartbeat": (Raw, lambda *_: "pong"),
+            "kadi.session.goodbye": (Raw, lambda *_: {"status": "goodbye"}),
+            "kadi.agent.register": (Raw, self._register),
+            "kadi.ability.request": (AbilityRequest, self._request),
+            "kadi.ability.cancel": (Cancel, _plain(self._calls.cancel)),
+            "kadi.ability.list": (Discovery, _plain(self._registry.describe)),
+            "kadi.discover": (Discovery, _plain(self._registry.describe)),
+            "kadi.event.subscribe": (Subscription, _plain(self._events.subscribe)),
+            "kadi.event.unsubscribe": (Subscription, _plain(self._events.unsubscribe)),
+            "kadi.event.publish": (Publication, self._publish),
         }
-        self._methods: dict[str, _Method] = {
-            "kadi.agent.register": self._register,
-            "kadi.ability.request": self._request,
-            "kadi.ability.cancel": self._cancel,
-            "kadi.ability.list": self._discover,
-            "kadi.discover": self._discover,
-            "kadi.event.subscribe": self._subscribe,
-            "kadi.event.unsubscribe": self._unsubscribe,
-            "kadi.event.publish": self._publish,
-        }
+        """The type of the parameters of each method, and what performs it."""
 
     def connect(self, now: float) -> Session:
         """Open a session for a new connection."""
-        networks, _ = self._networks.admitted((), None)
+        networks, _ = self._access.admitted((), None, self.limits)
         id_ = secrets.token_hex(_ID_BYTES)
         session = Session(id_, self.limits, self._changes, self.memory, now, networks)
         self._sessions[session.id] = session
         self._counts["connected"] += 1
-        self._liveness.set(session, self._alive_until(session))
+        self._deadlines.set((self._check_alive, session), self._alive_until(session))
         return session
 
     def receive(self, session: Session, data: str | bytes, now: float) -> AbstractSet[Session]:
@@ -117,14 +131,6 @@ class Router:
             The sessions that have something to send or are to be closed after sending it, in the
             order in which they became ready: the provider of a call before its caller.
         """
-        frame = self.decode(session, data, now)
-        return self.settle() if frame is None else self.perform(session, frame, data, now)
-
-    def decode(self, session: Session, data: str | bytes, now: float) -> Frame | None:
-        """Decode a message as the first half of :meth:`receive`; ``None`` if that was all.
-
-        Each half reads the message once. Between those of a large one, others can be served.
-        """
         session.last_seen = now
         most = self.limits.unauthenticated_size
         if session.agent_id is None and len(data) > most:
@@ -132,24 +138,14 @@ class Router:
                 CloseCode.POLICY_VIOLATION,
                 f"a message before authentication has at most {most} characters",
             )
-        if session.closing is not None:
-            return None
-        try:
-            return self._decoded(data)
-        except ProtocolError as exc:
-            self._counts["bad_frames"] += 1
-            session.send(error_response(None, str(exc), code=exc.code))
-            return None
-
-    def perform(
-        self, session: Session, frame: Frame, data: str | bytes, now: float
-    ) -> AbstractSet[Session]:
-        """Process a decoded message as the second half of :meth:`receive`."""
         if session.closing is None:
-            if frame.method is not None:
-                self._perform(session, frame, frame.method, now)
-            elif not self.cluster.answer(session, frame, data):
-                self._calls.answer(session, frame, now)
+            try:
+                frame = self._decoded(data)
+            except ProtocolError as exc:
+                self._counts["bad_frames"] += 1
+                session.send(error_response(None, str(exc), code=exc.code))
+            else:
+                self._take(session, frame, data, now)
         return self.settle()
 
     def disconnect(self, session: Session) -> AbstractSet[Session]:
@@ -160,29 +156,13 @@ class Router:
 
     def tick(self, now: float) -> AbstractSet[Session]:
         """Expire calls and close silent sessions; returns as :meth:`receive` does."""
-        self._calls.expire(now)
-        self.cluster.expire(now)
-        for session in self._liveness.due(now):
-            alive_until = self._alive_until(session)
-            if alive_until > now:
-                self._liveness.set(session, alive_until)
-                continue
-            self._counts["silent"] += 1
-            session.outbox.clear()
-            session.close(
-                CloseCode.POLICY_VIOLATION,
-                "not authenticated in time" if session.agent_id is None else "silent for too long",
-            )
+        for act, subject in self._deadlines.due(now):
+            act(subject, now)
         return self.settle()
 
     def next_tick(self) -> float | None:
         """Return the time at which to call :meth:`tick` next; ``None`` if it need not be."""
-        deadlines = (
-            self._calls.next_deadline(),
-            self._liveness.next(),
-            self.cluster.next_deadline(),
-        )
-        return min((at for at in deadlines if at is not None), default=None)
+        return self._deadlines.next()
 
     def stats(self) -> dict[str, int]:
         """Return counters since the start and current numbers; sizes in bytes."""
@@ -226,15 +206,30 @@ class Router:
             raise ProtocolError(text, code=INVALID_REQUEST)
         return frame
 
-    def _perform(self, session: Session, frame: Frame, method: str, now: float) -> None:
+    def _take(self, session: Session, frame: Frame, data: str | bytes, now: float) -> None:
+        if frame.method is not None:
+            self._perform(session, frame, frame.method)
+        elif not self.cluster.answer(session, frame, data):
+            self._calls.answer(session, frame, now)
+
+    def _perform(self, session: Session, frame: Frame, method: str) -> None:
         try:
-            result = self._handler(session, method)(session, frame, now)
-        except Refused as exc:
+            if session.agent_id is None and method not in _OPEN:
+                raise Refused(
+                    "not authenticated: send kadi.session.hello, then kadi.session.authenticate",
+                    code=INVALID_REQUEST,
+                )
+            if method not in self._methods:
+                raise Refused(f"unknown method {method!r}", code=METHOD_NOT_FOUND)
+            kind, perform = self._methods[method]
+            params = read_within(self.limits.control_bytes, kind, frame.params)
+            result = perform(session, params, frame)
+        except ProtocolError as exc:
             self._counts["refused"] += 1
             log.debug("session %s: %s refused: %s", session.id, method, exc)
             if frame.has_id:
                 session.send(error_response(frame.id, str(exc), code=exc.code))
-            if exc.close is not None:
+            if isinstance(exc, Refused) and exc.close is not None:
                 session.close(exc.close, "refused")
         else:
             if frame.has_id and result is not None:
@@ -242,63 +237,74 @@ class Router:
             if method == "kadi.session.goodbye":
                 session.close(CloseCode.NORMAL, "goodbye")
 
-    def _handler(self, session: Session, method: str) -> _Method:
-        handler = self._open_methods.get(method)
-        if handler is not None:
-            return handler
-        if session.agent_id is None:
+    def _hello(self, session: Session, params: Hello, _frame: Frame) -> Any:
+        """Issue a nonce; an earlier unused nonce becomes invalid."""
+        if session.agent_id is not None:
             raise Refused(
-                "not authenticated: send kadi.session.hello, then kadi.session.authenticate",
+                "already authenticated: open another connection to authenticate again",
                 code=INVALID_REQUEST,
             )
-        handler = self._methods.get(method)
-        if handler is None:
-            raise Refused(f"unknown method {method!r}", code=METHOD_NOT_FOUND)
-        return handler
+        if params.name:
+            check_name("name", params.name, self.limits)
+        if params.networks is not None:
+            session.networks, _ = self._access.admitted(params.networks, None, self.limits)
+            session.asked_networks = tuple(params.networks)
+            session.keep("networks", sum(map(text_bytes, session.asked_networks)))
+        session.display_name = params.name
+        session.nonce = secrets.token_urlsafe(_NONCE_BYTES)
+        session.nonce_expires = session.last_seen + self.limits.nonce_lifetime
+        return {
+            "nonce": session.nonce,
+            "requiredSteps": ["kadi.session.authenticate"],
+            "heartbeatInterval": round(self.limits.heartbeat) or 1,
+            "directReplies": True,
+        }
 
-    def _read(self, kind: type[T], params: Raw) -> T:
-        return read_within(self.limits.control_bytes, kind, params)
+    def _authenticate(self, session: Session, params: Authenticate, _frame: Frame) -> Any:
+        """Accept an identity if its private key signed the nonce, which is used up either way.
 
-    def _hello(self, session: Session, frame: Frame, now: float) -> Any:
-        params = self._read(Hello, frame.params)
-        return handshake.hello(session, params, self.limits, self._networks, now)
-
-    def _authenticate(self, session: Session, frame: Frame, now: float) -> Any:
-        result = handshake.authenticate(
-            session, self._read(Authenticate, frame.params), self._networks, now
+        The session joins the networks of its hello, as far as this agent may.
+        """
+        nonce, session.nonce = session.nonce, None
+        expired = session.last_seen >= session.nonce_expires
+        try:
+            session.agent_id = _proven_agent(params, nonce, expired=expired)
+        except AuthenticationError as exc:
+            text = f"authentication failed: {exc}"
+            raise Refused(text, close=CloseCode.POLICY_VIOLATION) from exc
+        credentials = {"sessionId": session.id, "publicKey": params.public_key}
+        session.credentials = Raw(encode(credentials))
+        session.networks, _ = self._access.admitted(
+            session.asked_networks, session.agent_id, self.limits
         )
+        session.asked_networks = ()
         session.listed = self._access.names(session.agent_id)
-        self._liveness.set(session, self._alive_until(session))
+        self._deadlines.set((self._check_alive, session), self._alive_until(session))
         log.info("session %s authenticated as agent %s", session.id, session.agent_id)
-        return result
+        return {"agentId": session.agent_id}
 
-    def _ping(self, _session: Session, _frame: Frame, _now: float) -> Any:
-        return "pong"
-
-    def _goodbye(self, _session: Session, _frame: Frame, _now: float) -> Any:
-        return {"status": "goodbye"}
-
-    def _register(self, session: Session, frame: Frame, now: float) -> Any:
-        params = frame.params.copy()  # what is kept of a slice would keep the whole frame
-        register = self._read(Register, params)
+    def _register(self, session: Session, params: Raw, frame: Frame) -> Any:
+        params = params.copy()  # what is kept of a slice would keep the whole frame
+        register = read(params, Register)
         size = registered_bytes(register, params)
-        self._standing.make_room(session, "registration", size)
+        session.make_room("registration", size, self._sessions.values())
         result = self._registry.register(session, register)
         session.registration = params
         session.keep("registration", size)
         session.keep("networks", sum(map(text_bytes, session.networks)))
         log.info("session %s registered %d tools", session.id, len(session.tools))
         answer = response(frame.id, result) if frame.has_id else b""
-        if not self.cluster.announce(session, answer, now) and answer:
+        if not self.cluster.announce(session, answer, session.last_seen) and answer:
             session.send(answer)
         self._calls.resume(session)
         return None
 
-    def _request(self, session: Session, frame: Frame, now: float) -> Any:
-        params = self._read(AbilityRequest, frame.params)
+    def _request(self, session: Session, params: AbilityRequest, frame: Frame) -> Any:
         direct = params.wants_direct_reply and frame.has_id
         if params.tool in _DISCOVERY:
-            listing = self._registry.describe(session, self._read(Discovery, params.input))
+            listing = self._registry.describe(
+                session, read_within(self.limits.control_bytes, Discovery, params.input)
+            )
             if direct or params.own_request_id is None:
                 return listing
             request_id = self._calls.request_id(session, params, otherwise="")
@@ -306,27 +312,24 @@ class Router:
                 session.send(response(frame.id, _pending(request_id)))
             session.send(answered(request_id, listing))
             return None
-        if direct:
-            self._calls.start(session, params, now, direct=frame.id)
-            return None
-        return _pending(self._calls.start(session, params, now).request_id)
+        call = self._calls.start(session, params, direct=frame.id if direct else ABSENT)
+        return None if direct else _pending(call.request_id)
 
-    def _cancel(self, session: Session, frame: Frame, _now: float) -> Any:
-        return self._calls.cancel(session, self._read(Cancel, frame.params))
-
-    def _discover(self, session: Session, frame: Frame, _now: float) -> Any:
-        return self._registry.describe(session, self._read(Discovery, frame.params))
-
-    def _subscribe(self, session: Session, frame: Frame, _now: float) -> Any:
-        return self._events.subscribe(session, self._read(Subscription, frame.params))
-
-    def _unsubscribe(self, session: Session, frame: Frame, _now: float) -> Any:
-        return self._events.unsubscribe(session, self._read(Subscription, frame.params))
-
-    def _publish(self, session: Session, frame: Frame, _now: float) -> Any:
-        params = self._read(Publication, frame.params)
+    def _publish(self, session: Session, params: Publication, _frame: Frame) -> Any:
         self.cluster.publish(self._events.publish(session, params, self._wall_clock()))
         return {"status": "published"}
+
+    def _check_alive(self, session: Session, now: float) -> None:
+        alive_until = self._alive_until(session)
+        if alive_until > now:
+            self._deadlines.set((self._check_alive, session), alive_until)
+            return
+        self._counts["silent"] += 1
+        session.outbox.clear()
+        session.close(
+            CloseCode.POLICY_VIOLATION,
+            "not authenticated in time" if session.agent_id is None else "silent for too long",
+        )
 
     def _alive_until(self, session: Session) -> float:
         if session.agent_id is None:
@@ -399,13 +402,35 @@ class Router:
     def _remove(self, session: Session) -> None:
         if self._sessions.pop(session.id, None) is None:
             return
-        self._liveness.discard(session)
+        self._deadlines.discard((self._check_alive, session))
         self._events.remove(session)
         self._calls.remove(session)
         self.cluster.remove(session)
         session.registration = ABSENT
         session.keep("registration", 0)
         session.keep("networks", 0)
+
+
+def _proven_agent(params: Authenticate, nonce: str | None, *, expired: bool) -> str:
+    """Return the id of the agent whose private key signed the nonce.
+
+    Raises:
+        AuthenticationError: if the nonce is unknown or expired, or the signature is invalid.
+    """
+    if nonce is None:
+        raise AuthenticationError(
+            "no valid nonce, each allows one attempt: send kadi.session.hello"
+        )
+    if params.nonce is not None and params.nonce != nonce:
+        raise AuthenticationError("the nonce was not issued to this session")
+    if expired:
+        raise AuthenticationError("the nonce has expired: send kadi.session.hello")
+    verify(params.public_key, params.signature, nonce)
+    return agent_id(params.public_key)
+
+
+def _plain(perform: Callable[[Session, Any], Any]) -> _Handler:
+    return lambda session, params, _frame: perform(session, params)
 
 
 def _pending(request_id: str | int) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from websockets.typing import Origin
 
 from kadi_client.addresses import is_loopback
 from kadi_client.backoff import Backoff
-from kadi_client.messages import Frame, encode
+from kadi_client.messages import encode
 from kadi_client.sockets import WRITE_BUFFER, ServerSocket, Turns
 from kadi_localnet.broker.access import Access
 from kadi_localnet.broker.backplane import Backplane, BackplaneLost, Send
@@ -43,8 +43,6 @@ _MEETING_SECONDS = 0.5
 _LONGEST_PAUSE = 2.0
 """Longest pause between two attempts to join the backplane, in seconds."""
 _POLL_SECONDS = 0.01
-_LARGE = 256 * 1024
-"""Size of a message in bytes from which it takes milliseconds to process."""
 _ALARM_SECONDS = 0.05
 """Interval at which memory is measured while there is an alarm."""
 _ID_BYTES = 6
@@ -63,16 +61,12 @@ HEALTH_PATH = "/health"
 class _Peer:
     """A connection and the sending of its outbox."""
 
-    __slots__ = ("awake", "connection", "cut", "held_up", "large", "session")
-
     def __init__(self, connection: ServerSocket, session: Session) -> None:
         self.connection = connection
         self.session = session
         self.awake = asyncio.Event()
-        self.large = b""
-        """A large message that is being processed; it holds the connection."""
-        self.held_up = False
-        """Whether it waits until the other brokers have taken their messages."""
+        self.waiting: list[bytes] = []
+        """Messages that wait until the other brokers have taken theirs."""
         self.cut: asyncio.TimerHandle | None = None
 
     def flush(self) -> None:
@@ -88,8 +82,7 @@ class _Peer:
 
     def measure(self) -> None:
         """Note what is buffered."""
-        waiting = len(self.large) if self.held_up else 0
-        self.session.buffer(self.connection.buffered + waiting)
+        self.session.buffer(self.connection.buffered + sum(map(len, self.waiting)))
 
     def overflows(self, most: int) -> bool:
         """Return whether more than ``most`` bytes, and what is sent at once, wait to be read."""
@@ -286,9 +279,8 @@ class Broker:
         except ConnectionClosed as exc:
             log.info("session %s disconnected: %s", session.id, exc)
         finally:
-            for message in filter(None, (peer.large, *socket.messages)):
+            for message in peer.waiting:
                 self._process(peer, message)
-            peer.large = b""
             del self._peers[session]
             if peer.cut is not None:
                 peer.cut.cancel()
@@ -317,61 +309,42 @@ class Broker:
         self._sockets[created] = None
         return created
 
-    def _take(self, peer: _Peer, message: bytes) -> None:
-        """Process a message; of a large one, leave each step to a turn of the loop of its own."""
-        if len(message) <= _LARGE:
-            self._process(peer, message)
-            return
-        peer.large = message
-        peer.connection.held = True
-        self._loop.call_soon(self._decode_large, peer)
-
-    def _wait_for_others(self, peer: _Peer) -> None:
-        """Read a connection no further until the other brokers have taken their messages."""
-        peer.connection.held = peer.held_up = True
-        self._held_up.append(peer)
-        peer.measure()
-
     def _let_go_on(self) -> None:
         """Read the connections again that were held up for other brokers."""
         held, self._held_up = self._held_up, []
         for peer in held:
-            peer.held_up = False
-            if peer.large:
-                self._loop.call_soon(self._decode_large, peer)
-            else:
-                peer.connection.held = False
-                peer.connection.go_on()
+            peer.connection.held = False
+            waiting, peer.waiting = peer.waiting, []
+            for message in waiting:
+                self._take(peer, message)
+            peer.connection.go_on()
+
+    def _hold(self, peer: _Peer) -> None:
+        """Read a connection no further until the other brokers have taken their messages."""
+        if not peer.connection.held:
+            peer.connection.held = True
+            self._held_up.append(peer)
+
+    def _take(self, peer: _Peer, message: bytes) -> None:
+        """Process a message; a large one waits while other brokers are behind with theirs."""
+        large = len(message) > WRITE_BUFFER
+        if peer.waiting or (large and self._router.cluster.behind):
+            peer.waiting.append(message)
+            self._hold(peer)
+        if large:
+            peer.measure()  # it is no longer in the buffer of the connection
+        if not peer.waiting:
+            self._process(peer, message)
 
     def _process(self, peer: _Peer, message: bytes) -> None:
         session, cluster = peer.session, self._router.cluster
         queued = cluster.queued
         ready = self._router.receive(session, message, self._loop.time())
-        if cluster.queued > queued and cluster.behind and not peer.connection.held:
-            self._wait_for_others(peer)
+        if cluster.queued > queued and cluster.behind:
+            self._hold(peer)
         if session.agent_id is not None:
             peer.connection.protocol.max_message_size = self._limits.max_message_bytes
         self._apply(ready)
-
-    def _decode_large(self, peer: _Peer) -> None:
-        if peer.large and self._router.cluster.behind:
-            self._wait_for_others(peer)
-        elif peer.large:
-            frame = self._router.decode(peer.session, peer.large, self._loop.time())
-            self._loop.call_soon(self._perform_large, peer, frame)
-
-    def _perform_large(self, peer: _Peer, frame: Frame | None) -> None:
-        """Process a decoded message, and then those that have arrived since."""
-        if not peer.large:
-            return
-        message, peer.large = peer.large, b""
-        if frame is None:
-            self._apply(self._router.settle())
-        else:
-            session = peer.session
-            self._apply(self._router.perform(session, frame, message, self._loop.time()))
-        peer.connection.held = False
-        peer.connection.go_on()
 
     def _apply(self, ready: Iterable[Session]) -> None:
         """Send the output of these sessions; abort closing ones that do not close in time."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any, Literal
 
-from kadi_client.errors import SERVER_ERROR, KadiError
+from kadi_client.errors import SERVER_ERROR, ProtocolError
 from kadi_client.messages import ABSENT, Raw, error_response, notification, response
 from kadi_localnet.broker.limits import Limits
 from kadi_localnet.broker.outbox import Memory, Outbox
@@ -21,14 +21,13 @@ class CloseCode(IntEnum):
     TRY_AGAIN_LATER = 1013
 
 
-class Refused(KadiError):
+class Refused(ProtocolError):
     """A request is answered with an error; if ``close`` is set, the session then ends."""
 
     def __init__(
         self, message: str, *, code: int = SERVER_ERROR, close: CloseCode | None = None
     ) -> None:
-        super().__init__(message)
-        self.code = code
+        super().__init__(message, code=code)
         self.close = close
 
 
@@ -56,8 +55,6 @@ class Provider:
 
     It is compared by identity.
     """
-
-    __slots__ = ("agent_id", "display_name", "id", "last_routed", "networks", "serving", "tools")
 
     def __init__(self, id_: str, networks: tuple[str, ...]) -> None:
         self.id = id_
@@ -95,8 +92,6 @@ class Absent(Provider):
 
     They wait only while less than half of the memory is used.
     """
-
-    __slots__ = ("_limits", "_memory", "frames")
 
     def __init__(
         self, provider: Provider, limits: Limits, memory: Memory, frames: dict[str, bytes]
@@ -139,27 +134,6 @@ Kept = Literal["calls", "networks", "registration", "subscriptions"]
 class Session(Provider):
     """The state of one connection."""
 
-    __slots__ = (
-        "_changes",
-        "_kept",
-        "_memory",
-        "announced",
-        "asked_networks",
-        "buffered",
-        "calling",
-        "closing",
-        "credentials",
-        "last_seen",
-        "listed",
-        "nonce",
-        "nonce_expires",
-        "opened",
-        "outbox",
-        "registration",
-        "relaying",
-        "subscriptions",
-    )
-
     def __init__(
         self,
         id_: str,
@@ -194,6 +168,7 @@ class Session(Provider):
         self.buffered = 0
         """Bytes in the buffers of its connection, as last measured."""
         self._kept: dict[Kept, int] = {}
+        self._limits = limits
         self._memory = memory
         self.listed = False
         """Whether the access rules name its agent as a provider: many callers wait for it."""
@@ -232,6 +207,34 @@ class Session(Provider):
         """Count ``size`` bytes as ``what``, instead of those of before."""
         self._memory.used += size - self.kept(what)
         self._kept[what] = size
+
+    def make_room(self, what: Kept, size: int, sessions: Iterable[Session]) -> None:
+        """Allow ``size`` bytes as ``what``, instead of those of before.
+
+        What all ``sessions`` keep has an eighth of the memory. The one with the most gives way to
+        smaller ones, unless its agent is listed as a provider.
+
+        Raises:
+            Refused: if this session itself would have the most.
+        """
+        grown = size - self.kept(what)
+        if grown <= 0 or self.listed:
+            return
+        others = [each for each in sessions if each is not self]
+        mine = self.standing + grown
+        if mine + sum(each.standing for each in others) <= self._limits.memory_bytes // 8:
+            return
+        unlisted = (each for each in others if not each.listed and each.closing is None)
+        largest = max(unlisted, key=lambda each: each.standing, default=self)
+        if largest is self or largest.standing <= mine:
+            raise Refused(
+                f"the broker's memory for {what} is full, and most of it would be held for this"
+                " session: register less, unsubscribe from some, or use wider patterns"
+            )
+        largest.close(
+            CloseCode.TRY_AGAIN_LATER,
+            f"memory for {what} is full, and most of it is held for this session",
+        )
 
     def buffer(self, size: int) -> None:
         """Note the number of bytes in the buffers of its connection, until it begins to close."""
@@ -321,11 +324,15 @@ class Call:
             return response(self.direct, result)
         return answered(self.request_id, result)
 
-    def failed(self, text: str) -> bytes:
-        """Encode the frame that sends an error to the caller."""
-        if len(self.direct):
-            return error_response(self.direct, text)
-        return notification("kadi.ability.response", {"requestId": self.request_id, "error": text})
+    def fail(self, text: str) -> None:
+        """Send an error to the caller."""
+        params = {"requestId": self.request_id, "error": text}
+        frame = (
+            error_response(self.direct, text)
+            if len(self.direct)
+            else notification("kadi.ability.response", params)
+        )
+        self.caller.send(frame)
 
 
 def answered(request_id: str | int, result: Any) -> bytes:

@@ -12,16 +12,20 @@ returns a map gives one row, a list one row for each item, a scalar ``{"value": 
 
 from __future__ import annotations
 
-import random
-import threading
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, ClassVar, TypeVar
 
 import msgspec
 
+from kadi_client.backoff import Backoff
 from kadi_client.messages import Raw
+from kadi_localnet.database.index_use import IndexUse
+
+T = TypeVar("T")
 
 MAX_ROWS = 20_000
 """Default maximum number of rows of an answer."""
@@ -73,49 +77,107 @@ class Rows:
     count: int
 
 
+@dataclass(slots=True)
 class Counts:
-    """Numbers of reads, writes and conflicts of a backend; threads may count conflicts."""
+    """Numbers of reads, writes and conflicts of a backend."""
 
-    def __init__(self) -> None:
-        self.reads = 0
-        self.writes = 0
-        self.conflicts = 0
-        self._lock = threading.Lock()
-
-    def add_conflict(self) -> None:
-        """Count a conflict."""
-        with self._lock:
-            self.conflicts += 1
+    reads: int = 0
+    writes: int = 0
+    conflicts: int = 0
 
 
-class Backend(Protocol):
+class Backend(ABC):
     """An ArcadeDB engine. Every method raises :class:`DatabaseError` on failure.
 
-    ``timeout`` is in seconds. After it the call fails, and the work is stopped if possible; a write
-    is rolled back unless its commit had begun.
+    ``timeout`` is in seconds. After it the call fails, and the work is stopped if possible.
+
+    Attributes:
+        counts: Numbers of its calls.
+        concurrency: Maximum number of calls that run at a time.
     """
 
-    counts: Counts
-    """Numbers of its calls."""
-    concurrency: int
-    """Maximum number of calls that run at a time."""
+    late_read: ClassVar[str]
+    """End of the error after a timeout: what is known of a read."""
+    late_write: ClassVar[str]
+
+    def __init__(self, *, concurrency: int) -> None:
+        self.counts = Counts()
+        self.concurrency = concurrency
+        self._indexes = IndexUse()
 
     async def read(self, database: str, statement: Statement, *, timeout: float) -> Rows:
         """Run a read-only statement."""
+        self.counts.reads += 1
+        async with (
+            self._within(timeout, self.late_read) as limit,
+            self._indexes.of(database, [statement.text]),
+        ):
+            return await self._repeated(limit, lambda: self._read(database, statement))
 
     async def write(
         self, database: str, statements: Sequence[Statement], *, timeout: float
     ) -> list[Rows]:
-        """Run statements in one transaction: all of them take effect, or none."""
+        """Run statements in one transaction: all of them take effect, or none.
+
+        The transaction is repeated after a conflict with another one.
+        """
+        self.counts.writes += len(statements)
+        async with (
+            self._within(timeout, self.late_write) as limit,
+            self._indexes.of(database, [each.text for each in statements]),
+        ):
+            return await self._repeated(limit, lambda: self._write(database, statements))
 
     async def databases(self, *, timeout: float) -> list[str]:
         """Return the names of the databases, sorted."""
+        async with self._within(timeout, self.late_read) as limit:
+            return sorted(await self._repeated(limit, self._names))
 
     async def create(self, name: str, *, timeout: float) -> None:
         """Create a database; an existing one is an error."""
+        async with self._within(timeout, self.late_write) as limit:
+            await self._repeated(limit, lambda: self._create(name))
 
+    @abstractmethod
     async def close(self) -> None:
         """Stop running calls and close the databases; may be called again."""
+
+    @abstractmethod
+    async def _read(self, database: str, statement: Statement) -> Rows: ...
+
+    @abstractmethod
+    async def _write(self, database: str, statements: Sequence[Statement]) -> list[Rows]: ...
+
+    @abstractmethod
+    async def _names(self) -> Iterable[str]: ...
+
+    @abstractmethod
+    async def _create(self, name: str) -> None: ...
+
+    @asynccontextmanager
+    async def _within(self, timeout: float, late: str) -> AsyncIterator[asyncio.Timeout]:
+        try:
+            async with asyncio.timeout(timeout) as limit:
+                yield limit
+        except TimeoutError as exc:
+            raise DatabaseError(f"no answer within {timeout:g} s{late}") from exc
+
+    async def _repeated(self, limit: asyncio.Timeout, attempt: Callable[[], Awaitable[T]]) -> T:
+        """Repeat an attempt after conflicts; ``limit`` is the deadline of the call."""
+        backoff = Backoff(base=_FIRST_DELAY, cap=_LONGEST_DELAY)
+        failures = 0
+        while True:
+            try:
+                return await attempt()
+            except Conflict as exc:
+                self.counts.conflicts += 1
+                failures += 1
+                if failures == ATTEMPTS:
+                    raise DatabaseError(
+                        "conflicts with concurrent writes at every attempt, nothing was written:"
+                        f" {exc}"
+                    ) from exc
+            await asyncio.sleep(backoff.delay(lived=0))
 
 
 class _Wrapped(msgspec.Struct, forbid_unknown_fields=True):
@@ -164,9 +226,3 @@ def engine_error(kind: str, detail: str) -> DatabaseError:
     if _NO_SPACE in detail:
         return DatabaseError("the disk is full, nothing was written: free some space")
     return DatabaseError(f"{kind}: {detail}" if detail else kind)
-
-
-def retry_delays() -> Iterator[float]:
-    """Yield the seconds to wait before each retry: bounded exponential backoff, full jitter."""
-    for attempt in range(ATTEMPTS - 1):
-        yield random.uniform(0, min(_LONGEST_DELAY, _FIRST_DELAY * 2**attempt))

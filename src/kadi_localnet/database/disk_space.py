@@ -14,7 +14,6 @@ import logging
 import os
 import re
 import shutil
-import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -106,7 +105,8 @@ class DiskSpace:
                 return
             self._held = True
             try:
-                _allocate(self._file, size)
+                # Not zeros, for which a file system that compresses takes no blocks.
+                self._file.write_bytes(os.urandom(size))
             except OSError as exc:
                 log.warning("no space of the disk is set aside for deletions: %s", exc.strerror)
                 self._file.unlink(missing_ok=True)
@@ -123,15 +123,6 @@ class DiskSpace:
         if now - self._logged >= _LOG_EVERY:
             self._logged = now
             log.error("the disk is full: %d MiB free, writes are refused", free // MIB)
-
-
-def _allocate(path: Path, size: int) -> None:
-    """Create a file whose blocks are taken from the disk."""
-    with path.open("wb") as file:
-        if sys.platform == "win32":
-            file.write(bytes(size))
-        else:
-            os.posix_fallocate(file.fileno(), 0, size)
 
 
 def _deletes_only(statements: Sequence[Statement]) -> bool:

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from contextvars import copy_context
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -27,19 +27,18 @@ from kadi_localnet.database.backend import (
     DATETIME_FORMAT,
     MAX_BYTES,
     MAX_ROWS,
+    Backend,
     Conflict,
-    Counts,
     DatabaseError,
     Rows,
     Statement,
-    retry_delays,
 )
 from kadi_localnet.database.bridge import wrap_classes
 from kadi_localnet.database.conversion import Parameters, ResultWriter
 from kadi_localnet.database.disk_space import RESERVE, DiskSpace
 from kadi_localnet.database.index_repair import open_repaired
-from kadi_localnet.database.index_use import IndexUse, dropped_types
-from kadi_localnet.database.statement_guard import StatementGuard, confine, statement_guard
+from kadi_localnet.database.index_use import dropped_types
+from kadi_localnet.database.statement_guard import confine, statement_guard
 from kadi_localnet.database.tickets import Stopped, Ticket, messages, translate
 from kadi_localnet.database.vector_indexes import (
     close_dropped_graphs,
@@ -49,12 +48,11 @@ from kadi_localnet.database.vector_indexes import (
 
 T = TypeVar("T")
 
-NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 WORKERS = 12
 """Number of threads; one agent alone gets half of them."""
-MAX_WAITING = 256
 STUCK_SECONDS = 120.0
 _CLOSE_TIMEOUT = 10.0
+_CLOSING = "the database ability is shutting down"
 
 log = logging.getLogger(__name__)
 
@@ -63,25 +61,24 @@ log = logging.getLogger(__name__)
 class _Open:
     java: Any
     writer: ResultWriter
-    indexes: IndexUse = field(default_factory=IndexUse)
 
 
-@dataclass(slots=True)
 class _Engine:
     """Java classes and objects, looked up after the JVM was started."""
 
-    guard: StatementGuard
-    parameters: Parameters
-    factory: Any
-    registry: Any
-    no_client: Any
-    need_retry: Any
-    transaction: Any
-    open: dict[str, _Open] = field(default_factory=dict)
+    def __init__(self) -> None:
+        self.guard = statement_guard()
+        self.parameters = Parameters()
+        self.factory = jpype.JClass("com.arcadedb.database.DatabaseFactory")
+        self.registry = jpype.JClass("com.arcadedb.query.RunningQueryRegistry")()
+        self.no_client = jpype.JClass("com.arcadedb.query.RunningQuery$Client").NONE
+        self.need_retry = jpype.JClass("com.arcadedb.exception.NeedRetryException")
+        self.transaction = jpype.JClass("com.arcadedb.database.TransactionContext")
+        self.open: dict[str, _Open] = {}
 
 
-class EmbeddedDatabases:
-    """A :class:`~kadi_localnet.database.backend.Backend` over a local directory.
+class EmbeddedDatabases(Backend):
+    """The engine in this process, over a local directory.
 
     Args:
         directory: Directory of the databases.
@@ -91,13 +88,16 @@ class EmbeddedDatabases:
         workers: Maximum number of calls that run at a time.
         max_rows: Maximum number of rows of an answer.
         max_bytes: Maximum size of an answer as JSON.
-        max_waiting: Maximum number of calls that wait.
         warm_up: Open existing databases and load their vector indexes in the background at the
             start, so that the first call does not wait for it.
         disk_reserve: Bytes of the disk to keep free.
         stuck: Called from a thread if no call has ended for two minutes although one was stopped
             that long ago: the engine will not answer any more.
     """
+
+    late_read = late_write = (
+        ": the statement was stopped; a write was rolled back unless its commit had begun"
+    )
 
     def __init__(
         self,
@@ -107,19 +107,16 @@ class EmbeddedDatabases:
         workers: int = WORKERS,
         max_rows: int = MAX_ROWS,
         max_bytes: int = MAX_BYTES,
-        max_waiting: int = MAX_WAITING,
         warm_up: bool = True,
         disk_reserve: int = RESERVE,
         stuck: Callable[[], None] | None = None,
     ) -> None:
-        self.counts = Counts()
-        self.concurrency = workers
+        super().__init__(concurrency=workers)
         self._directory = directory
         self._space = DiskSpace(directory, disk_reserve)
         self._heap_mb = heap_mb
         self._max_rows = max_rows
         self._max_bytes = max_bytes
-        self._most_calls = workers + max_waiting
         self._warm_up = warm_up
         self._pool = ThreadPoolExecutor(workers, thread_name_prefix="arcadedb")
         self._tickets: set[Ticket] = set()
@@ -130,11 +127,6 @@ class EmbeddedDatabases:
         self._opening = threading.Lock()
         self._closing = threading.Event()
         self._warmers: list[threading.Thread] = []
-
-    @property
-    def opened(self) -> list[str]:
-        """Return the names of the open databases, sorted."""
-        return sorted(self._engine.open) if self._engine else []
 
     async def start(self) -> None:
         """Start the engine, and open the existing databases in the background.
@@ -156,26 +148,6 @@ class EmbeddedDatabases:
     async def __aexit__(self, *exc: object) -> None:
         await self.close()
 
-    async def read(self, database: str, statement: Statement, *, timeout: float) -> Rows:
-        """Run a read-only statement."""
-        self.counts.reads += 1
-        return await self._call(lambda ticket: self._read(database, statement, ticket), timeout)
-
-    async def write(
-        self, database: str, statements: Sequence[Statement], *, timeout: float
-    ) -> list[Rows]:
-        """Run statements in one transaction; retry it after a conflict with another one."""
-        self.counts.writes += len(statements)
-        return await self._call(lambda ticket: self._write(database, statements, ticket), timeout)
-
-    async def databases(self, *, timeout: float) -> list[str]:
-        """Return the names of the databases in the directory, sorted."""
-        return await self._call(lambda _ticket: self._names(), timeout)
-
-    async def create(self, name: str, *, timeout: float) -> None:
-        """Create a database; an existing one is an error."""
-        await self._call(lambda _ticket: self._create(name), timeout)
-
     async def close(self) -> None:
         """Stop running calls, roll them back and close the databases."""
         self._closing.set()
@@ -183,30 +155,33 @@ class EmbeddedDatabases:
             ticket.stop()
         await asyncio.to_thread(self._close)
 
-    async def _call(self, work: Callable[[Ticket], T], timeout: float) -> T:
+    async def _read(self, database: str, statement: Statement) -> Rows:
+        return await self._in_thread(lambda ticket: self._query(database, statement, ticket))
+
+    async def _write(self, database: str, statements: Sequence[Statement]) -> list[Rows]:
+        return await self._in_thread(lambda ticket: self._command(database, statements, ticket))
+
+    async def _names(self) -> list[str]:
+        return await self._in_thread(lambda _ticket: self._stored())
+
+    async def _create(self, name: str) -> None:
+        await self._in_thread(lambda _ticket: self._add(name))
+
+    async def _in_thread(self, work: Callable[[Ticket], T]) -> T:
+        """Run the work of a call in a thread, in the context of the call."""
         if self._closing.is_set():
-            raise DatabaseError("the database ability is shutting down")
-        if len(self._tickets) >= self._most_calls:
-            raise DatabaseError(
-                f"{len(self._tickets)} calls are running or waiting: call again in a moment"
-            )
+            raise DatabaseError(_CLOSING)
         ticket = Ticket()
         self._tickets.add(ticket)
-        future = self._pool.submit(ticket.run, work)
+        future = self._pool.submit(copy_context().run, work, ticket)
         future.add_done_callback(lambda future: self._ended(ticket, run=not future.cancelled()))
         try:
-            async with asyncio.timeout(timeout):
-                return await asyncio.wrap_future(future)
-        except TimeoutError:
-            raise DatabaseError(
-                f"no answer within {timeout:g} s: the statement was stopped; a write was rolled"
-                " back unless its commit had begun"
-            ) from None
+            return await asyncio.wrap_future(future)
         except (Stopped, asyncio.CancelledError) as exc:
             task = asyncio.current_task()
             if isinstance(exc, asyncio.CancelledError) and task and task.cancelling():
                 raise  # cancelled by the caller, not by the shutdown of the pool
-            raise DatabaseError("the database ability is shutting down") from None
+            raise DatabaseError(_CLOSING) from None
         finally:
             ticket.stop()
 
@@ -239,15 +214,7 @@ class EmbeddedDatabases:
         self._space.prepare()
         jvm.start(heap_mb=self._heap(), crash_directory=self._directory)
         wrap_classes()
-        self._engine = _Engine(
-            guard=statement_guard(),
-            parameters=Parameters(),
-            factory=jpype.JClass("com.arcadedb.database.DatabaseFactory"),
-            registry=jpype.JClass("com.arcadedb.query.RunningQueryRegistry")(),
-            no_client=jpype.JClass("com.arcadedb.query.RunningQuery$Client").NONE,
-            need_retry=jpype.JClass("com.arcadedb.exception.NeedRetryException"),
-            transaction=jpype.JClass("com.arcadedb.database.TransactionContext"),
-        )
+        self._engine = _Engine()
 
     def _heap(self) -> int:
         needed = jvm.needed_heap_mb(stored_vectors(self._directory))
@@ -264,65 +231,60 @@ class EmbeddedDatabases:
 
     def _open_existing(self) -> None:
         """Open all databases, so that their first calls need not wait."""
-        engine = self._running_engine()
-        for name in self._names():
+        for name in self._stored():
             try:
-                self._open(engine, name)
+                self._opened(name)
             except DatabaseError as exc:
                 log.warning("%s", exc)
 
-    def _read(self, name: str, statement: Statement, ticket: Ticket) -> Rows:
-        engine, database = self._ready(name, [statement], ticket)
-        with (
-            database.indexes.of([statement], ticket.pause),
-            ticket.running(engine.registry, engine.no_client, name),
-            self._translated(engine),
-        ):
-            return self._run(engine, database, database.java.query, statement, effect="")
+    def _query(self, name: str, statement: Statement, ticket: Ticket) -> Rows:
+        with self._ready(name, [statement], ticket) as database, self._translated():
+            return self._run(database, database.java.query, statement, effect="")
 
-    def _write(self, name: str, statements: Sequence[Statement], ticket: Ticket) -> list[Rows]:
-        engine, database = self._ready(name, statements, ticket)
+    def _command(self, name: str, statements: Sequence[Statement], ticket: Ticket) -> list[Rows]:
         if wait := self._space.check(statements):
             ticket.pause(wait)
-        delays = retry_delays()
-        while True:
-            try:
-                with (
-                    database.indexes.of(statements, ticket.pause),
-                    ticket.running(engine.registry, engine.no_client, name),
-                ):
-                    rows = self._transaction(engine, database, statements, ticket)
-                    if dropped := dropped_types(statements):
-                        close_dropped_graphs(name, database.java, dropped)
-                    return rows
-            except Conflict as exc:
-                self.counts.add_conflict()
-                delay = next(delays, None)
-                if delay is None:
-                    raise DatabaseError(
-                        "conflicts with concurrent writes at every attempt, nothing was written:"
-                        f" {exc}"
-                    ) from exc
-                ticket.pause(delay)
+        with self._ready(name, statements, ticket) as database:
+            rows = self._transaction(database, statements, ticket)
+            if dropped := dropped_types(" ".join(each.text for each in statements)):
+                close_dropped_graphs(name, database.java, dropped)
+            return rows
+
+    @contextmanager
+    def _ready(self, name: str, statements: Sequence[Statement], ticket: Ticket) -> Iterator[_Open]:
+        """Check statements, and make them stoppable during the block; yield their database."""
+        ticket.check()
+        engine = self._running_engine()
+        with self._translated():
+            for statement in statements:
+                engine.guard.check(statement)
+        database = engine.open.get(name) or self._opened(name)
+        with ticket.running(engine.registry, engine.no_client, name):
+            yield database
+
+    def _running_engine(self) -> _Engine:
+        if self._engine is None:
+            raise DatabaseError("the engine was not started")
+        return self._engine
 
     def _transaction(
-        self, engine: _Engine, database: _Open, statements: Sequence[Statement], ticket: Ticket
+        self, database: _Open, statements: Sequence[Statement], ticket: Ticket
     ) -> list[Rows]:
         java = database.java
         java.begin()
         transaction = java.getTransactionIfExists()
         commits = transaction.getCommitCount()
         try:
-            with self._translated(engine):
+            with self._translated():
                 rows = [
-                    self._run(engine, database, java.command, each, effect="; nothing was written")
+                    self._run(database, java.command, each, effect="; nothing was written")
                     for each in statements
                 ]
                 ticket.check()
                 java.commit()
             return rows
         except Conflict as exc:
-            if engine.transaction.isPartiallyCommitted(transaction, commits):
+            if self._running_engine().transaction.isPartiallyCommitted(transaction, commits):
                 raise DatabaseError(
                     f"some batches were committed before a conflict with a concurrent write: {exc}"
                 ) from exc
@@ -332,73 +294,54 @@ class EmbeddedDatabases:
                 java.rollbackAllNested()
 
     def _run(
-        self,
-        engine: _Engine,
-        database: _Open,
-        execute: Callable[..., Any],
-        statement: Statement,
-        *,
-        effect: str,
+        self, database: _Open, execute: Callable[..., Any], statement: Statement, *, effect: str
     ) -> Rows:
+        given = []
         if statement.params:
-            params = engine.parameters.to_java(statement.params)
-            results = execute(statement.language, statement.text, params)
-        else:
-            results = execute(statement.language, statement.text)
+            given.append(self._running_engine().parameters.to_java(statement.params))
+        results = execute(statement.language, statement.text, *given)
         return database.writer.rows(results, statement, self._max_rows, effect)
 
     @contextmanager
-    def _translated(self, engine: _Engine) -> Iterator[None]:
+    def _translated(self) -> Iterator[None]:
         try:
             yield
         except jpype.JException as exc:
-            raise translate(exc, engine.need_retry) from exc
+            raise translate(exc, self._running_engine().need_retry) from exc
 
-    def _ready(
-        self, name: str, statements: Sequence[Statement], ticket: Ticket
-    ) -> tuple[_Engine, _Open]:
-        ticket.check()
+    def _opened(self, name: str) -> _Open:
+        """Return a database, opened by the first call."""
         engine = self._running_engine()
-        with self._translated(engine):
-            for statement in statements:
-                engine.guard.check(statement)
-        database = engine.open.get(name)
-        return engine, self._open(engine, name) if database is None else database
-
-    def _running_engine(self) -> _Engine:
-        if self._engine is None:
-            raise DatabaseError("the engine was not started")
-        return self._engine
-
-    def _open(self, engine: _Engine, name: str) -> _Open:
         with self._opening:
             if name in engine.open:
                 return engine.open[name]
-            if not _is_database(self._directory / _valid(name)):
+            if not _is_database(self._directory / name):
                 raise DatabaseError(
                     f"no database named {name!r}: create it with arcade-db-create;"
                     " arcade-db-list lists the existing ones"
                 )
             started = time.monotonic()
-            java = self._opened(lambda: open_repaired(engine.factory, self._directory / name))
+            with self._opening_errors():
+                java = open_repaired(engine.factory, self._directory / name)
             log.info("opened %s in %.2f s", name, time.monotonic() - started)
-            return self._keep(engine, name, java, warm_up=self._warm_up)
+            return self._keep(name, java, warm_up=self._warm_up)
 
-    def _create(self, name: str) -> None:
-        engine = self._running_engine()
+    def _add(self, name: str) -> None:
         with self._opening:
-            if _is_database(self._directory / _valid(name)):
+            if _is_database(self._directory / name):
                 raise DatabaseError(f"database {name!r} already exists")
             self._space.check([])
-            java = self._opened(engine.factory(str(self._directory / name)).create)
+            with self._opening_errors():
+                java = self._running_engine().factory(str(self._directory / name)).create()
             java.command("sql", f'ALTER DATABASE `arcadedb.dateTimeFormat` "{DATETIME_FORMAT}"')
-            self._keep(engine, name, java, warm_up=False)
+            self._keep(name, java, warm_up=False)
 
-    def _opened(self, open_: Callable[[], Any]) -> Any:
+    @contextmanager
+    def _opening_errors(self) -> Iterator[None]:
         if self._closing.is_set():
-            raise DatabaseError("the database ability is shutting down")
+            raise DatabaseError(_CLOSING)
         try:
-            return open_()
+            yield
         except jpype.JException as exc:
             text = " ".join(messages(exc))
             if "lock" in text.lower():
@@ -410,27 +353,22 @@ class EmbeddedDatabases:
                 f"a database in {self._directory} cannot be opened: {text}"
             ) from exc
 
-    def _keep(self, engine: _Engine, name: str, java: Any, *, warm_up: bool) -> _Open:
+    def _keep(self, name: str, java: Any, *, warm_up: bool) -> _Open:
         confine(name, java)
         writer = ResultWriter(java, max_bytes=self._max_bytes, threads=self.concurrency)
-        opened = _Open(java, writer)
-        engine.open[name] = opened
+        opened = self._running_engine().open[name] = _Open(java, writer)
         if warm_up:
             warmer = threading.Thread(
                 target=warm_vector_indexes,
-                args=(name, java, opened.indexes, self._closing),
+                args=(name, java, self._indexes, self._closing),
                 daemon=True,
             )
             self._warmers.append(warmer)
             warmer.start()
         return opened
 
-    def _names(self) -> list[str]:
-        return sorted(
-            path.name
-            for path in self._directory.iterdir()
-            if NAME.fullmatch(path.name) and _is_database(path)
-        )
+    def _stored(self) -> list[str]:
+        return [path.name for path in self._directory.iterdir() if _is_database(path)]
 
     def _close(self) -> None:
         self._pool.shutdown(cancel_futures=True)
@@ -438,21 +376,12 @@ class EmbeddedDatabases:
         for warmer in self._warmers:
             warmer.join(max(0.0, deadline - time.monotonic()))
         self._warmers.clear()
-        engine = self._engine
-        while engine is not None and engine.open:
-            name, database = engine.open.popitem()
+        while self._engine is not None and self._engine.open:
+            name, database = self._engine.open.popitem()
             try:
                 database.java.close()
             except jpype.JException as exc:
                 log.error("closing %s failed: %s", name, " ".join(messages(exc)))
-
-
-def _valid(name: str) -> str:
-    if not NAME.fullmatch(name):
-        raise DatabaseError(
-            "database: a name has 1 to 64 letters (A-Z, a-z), digits, hyphens and underscores"
-        )
-    return name
 
 
 def _is_database(path: Path) -> bool:

@@ -58,12 +58,6 @@ log = logging.getLogger(__name__)
 _starting = threading.Lock()
 
 
-def default_heap_mb(memory: int | None = None) -> int:
-    """Return a quarter of ``memory`` (bytes; by default all of it), 256 to 2048 MiB."""
-    available = _memory() if memory is None else memory
-    return max(_SMALLEST_HEAP, min(_LARGEST_HEAP, int(available * _HEAP_SHARE) // MIB))
-
-
 def needed_heap_mb(vectors: Iterable[tuple[int, int]]) -> int:
     """Return the heap that indexes need in MiB: ``256 MiB + sum n (16 d + 800 bytes)``.
 
@@ -78,10 +72,10 @@ def needed_heap_mb(vectors: Iterable[tuple[int, int]]) -> int:
 
 
 def heap_mb_for(needed: int, memory: int | None = None) -> int:
-    """Return the usual heap, or one for indexes that need more, with room to grow by half.
+    """Return a quarter of the memory, 256 to 2048 MiB, or more for indexes that need more.
 
     Args:
-        needed: As returned by :func:`needed_heap_mb`.
+        needed: As returned by :func:`needed_heap_mb`; the heap leaves them room to grow by half.
         memory: Bytes; by default all of the machine.
 
     Raises:
@@ -95,7 +89,7 @@ def heap_mb_for(needed: int, memory: int | None = None) -> int:
             f" {available // MIB} MiB of memory, of which {most} MiB may be heap: use a machine"
             " with more memory, or set arcadedb_heap to try a smaller heap"
         )
-    usual = default_heap_mb(available)
+    usual = max(_SMALLEST_HEAP, min(_LARGEST_HEAP, int(available * _HEAP_SHARE) // MIB))
     return usual if needed <= usual else min(int(needed * _GROWTH), most)
 
 

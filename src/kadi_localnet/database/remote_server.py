@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 import httpx
@@ -19,18 +19,16 @@ from kadi_localnet.database.backend import (
     DATETIME_FORMAT,
     MAX_BYTES,
     MAX_ROWS,
+    Backend,
     Conflict,
-    Counts,
     DatabaseError,
     Rows,
     Statement,
     engine_error,
-    retry_delays,
     rows_of,
     too_many_bytes,
     too_many_rows,
 )
-from kadi_localnet.database.index_use import IndexUse
 
 CONNECTIONS = 32
 """Number of threads; one agent alone gets half of them."""
@@ -87,68 +85,64 @@ _names = msgspec.json.Decoder(_Names)
 _clusters = msgspec.json.Decoder(_Cluster)
 
 
-class _NotLeader(Conflict):
+class _NotLeader(DatabaseError):
     """A statement that was not run, because only a leader that is followed can do so."""
-
-
-class _Exceeded(Exception):
-    """The answer is larger than allowed; the rest of it was not read."""
 
 
 class _Unreachable(Exception):
     """The request was not processed, so another server may be tried."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Request:
+    """A request to a server: by default one that only the leader answers, and at most once."""
+
+    path: str
+    method: str = "POST"
+    body: Mapping[str, Any] | None = None
+    effect: str = ""
+    """End of the error for an answer that is too large: what was written."""
+    again: bool = False
+    """Whether it may be sent again after its connection was lost."""
+    reads: str | None = None
+    """The database of a read, which any server may answer."""
+    server: str | None = None
+    """The only server that may answer."""
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
 class _Servers:
-    """The addresses of a server or of the nodes of a cluster, and which node is the leader.
+    """The addresses of a server or of the nodes of a cluster, and which node is the leader."""
 
-    Args:
-        urls: base URLs, the preferred one first.
-        spread: whether reads are spread over all servers, as far as they are consistent there.
-    """
-
-    def __init__(self, urls: Sequence[str], *, spread: bool = False) -> None:
+    def __init__(self, urls: Sequence[str]) -> None:
         if not urls:
             raise ValueError("urls: name at least one server, for example http://localhost:2480")
         self.all = [url.rstrip("/") for url in urls]
+        self.first = self.all[0]
+        """The leader, or else the server that answered last."""
         self.leader_known = len(self.all) == 1
         """Whether the leader need not be asked for."""
         self.led = False
         """Whether one of the servers is known to be the leader."""
-        self._spread = spread and len(self.all) > 1
-        self._first = 0
         self._turn = 0
-        self._consistent: set[str] = set()
 
     def leader_first(self) -> list[str]:
         """Return the servers in the order in which what needs the leader is sent."""
-        return self._from(self._first)
+        return self._from(self.all.index(self.first))
 
     def in_turn(self) -> list[str]:
         """Return the servers in the order in which a read tries them: another first each time."""
         self._turn = (self._turn + 1) % len(self.all)
         return self._from(self._turn)
 
-    def spreads(self, database: str) -> bool:
-        """Return whether reads of a database are spread."""
-        return self._spread and database in self._consistent
-
-    def is_consistent(self, database: str) -> None:
-        """Note that every server can answer with all that was committed before a read."""
-        self._consistent.add(database)
-
-    def answered(self, url: str) -> None:
-        """Note that a server answered a request that is meant for the leader."""
-        self._first = self.all.index(url)
-
     def elected(self, address: str) -> None:
         """Note the leader; ``address`` is ``host:port``, and ignored unless it is of a URL here."""
+        self.lost()
         self.leader_known = True
-        self.led = False
-        for place, url in enumerate(self.all):
+        for url in self.all:
             known = httpx.URL(url)
             if address in (f"{known.host}:{known.port}", known.netloc.decode()):
-                self._first = place
+                self.first = url
                 self.led = True
 
     def lost(self) -> None:
@@ -160,8 +154,8 @@ class _Servers:
         return self.all[place:] + self.all[:place]
 
 
-class HttpDatabases:
-    """A :class:`~kadi_localnet.database.backend.Backend` over a server or the nodes of a cluster.
+class HttpDatabases(Backend):
+    """A server or the nodes of a cluster.
 
     Statements go to the leader of a cluster only, because the others lag behind; if it is not among
     the URLs or the servers name none, to the first URL that accepts a connection. A read whose
@@ -171,17 +165,18 @@ class HttpDatabases:
     repeated until the deadline, while a new leader is elected.
 
     Args:
-        urls: base URLs of the servers.
+        urls: base URLs of the servers, the preferred one first.
         user: their user.
         password: the user's password.
         max_rows: maximum number of rows of an answer.
         max_bytes: maximum size of an answer.
-        connect_timeout: seconds after which a server counts as unreachable.
-        connections: maximum number of connections.
         spread_reads: spread reads over all servers. Each waits for what was committed before the
             read (``LINEARIZABLE``). Servers that do not replicate by Raft cannot, so the leader
             alone answers.
     """
+
+    late_read = ""
+    late_write = ": whether it took effect is unknown"
 
     def __init__(
         self,
@@ -191,237 +186,144 @@ class HttpDatabases:
         password: str,
         max_rows: int = MAX_ROWS,
         max_bytes: int = MAX_BYTES,
-        connect_timeout: float = CONNECT_TIMEOUT,
-        connections: int = CONNECTIONS,
         spread_reads: bool = False,
     ) -> None:
-        self._servers = _Servers(urls, spread=spread_reads)
+        super().__init__(concurrency=CONNECTIONS)
+        self._servers = _Servers(urls)
         self._asking = asyncio.Lock()
-        self._indexes = IndexUse()
-        self.counts = Counts()
-        self.concurrency = connections
         self._max_rows = max_rows
         self._max_bytes = max_bytes
-        self._connect_timeout = connect_timeout
+        self._spreads = spread_reads and len(urls) > 1
+        self._consistent: set[str] = set()
+        """Databases of which every server can answer with all that was committed before a read."""
         self._client = httpx.AsyncClient(
             auth=httpx.BasicAuth(user, password),
             limits=httpx.Limits(
-                max_connections=connections,
-                max_keepalive_connections=connections,
+                max_connections=CONNECTIONS,
+                max_keepalive_connections=CONNECTIONS,
                 keepalive_expiry=20.0,
             ),
+            timeout=httpx.Timeout(None, connect=CONNECT_TIMEOUT),
             trust_env=False,
         )
-
-    async def read(self, database: str, statement: Statement, *, timeout: float) -> Rows:
-        """Run a read-only statement."""
-        self.counts.reads += 1
-        async with (
-            _Deadline(timeout, writes=False) as deadline,
-            self._indexes.on_server([statement]),
-        ):
-            path = f"/api/v1/query/{database}"
-            return await self._repeated(
-                lambda: self._run(path, statement, deadline, effect="", reads=database), deadline
-            )
-
-    async def write(
-        self, database: str, statements: Sequence[Statement], *, timeout: float
-    ) -> list[Rows]:
-        """Run statements in one transaction; retry it after a conflict with another one."""
-        self.counts.writes += len(statements)
-        async with (
-            _Deadline(timeout, writes=True) as deadline,
-            self._indexes.on_server(statements),
-        ):
-            try:
-                return await self._repeated(
-                    lambda: self._transaction(database, statements, deadline), deadline
-                )
-            except Conflict as exc:
-                raise DatabaseError(
-                    f"conflicts with concurrent writes at every attempt, nothing was written: {exc}"
-                ) from exc
-
-    async def databases(self, *, timeout: float) -> list[str]:
-        """Return the names of the databases that the user may see, sorted."""
-        async with _Deadline(timeout, writes=False) as deadline:
-            response = await self._repeated(
-                lambda: self._send("GET", "/api/v1/databases", None, deadline), deadline
-            )
-            return sorted(_names.decode(response.content).result)
-
-    async def create(self, name: str, *, timeout: float) -> None:
-        """Create a database; an existing one is an error."""
-        async with _Deadline(timeout, writes=True) as deadline:
-            command = {"command": f"create database {name}"}
-            await self._repeated(
-                lambda: self._send("POST", "/api/v1/server", command, deadline, writes=True),
-                deadline,
-            )
-            alter = Statement(f'ALTER DATABASE `arcadedb.dateTimeFormat` "{DATETIME_FORMAT}"')
-            await self._transaction(name, [alter], deadline)
 
     async def close(self) -> None:
         """Close the connections."""
         await self._client.aclose()
 
-    async def _repeated(self, attempt: Callable[[], Awaitable[T]], deadline: _Deadline) -> T:
-        """Repeat an attempt after a conflict, and until the deadline while there is no leader."""
-        delays = retry_delays()
-        while True:
-            try:
-                return await attempt()
-            except _NotLeader as exc:
-                self._servers.lost()
-                if deadline.remaining < 2 * _ELECTION_PAUSE:
-                    raise DatabaseError(f"the cluster has no leader: {exc}") from exc
-                await asyncio.sleep(_ELECTION_PAUSE)
-            except Conflict:
-                delay = next(delays, None)
-                if delay is None:
-                    raise
-                await asyncio.sleep(delay)
+    async def _read(self, database: str, statement: Statement) -> Rows:
+        request = _Request(path=f"/api/v1/query/{database}", again=True, reads=database)
+        return await self._run(request, statement)
 
-    async def _transaction(
-        self, database: str, statements: Sequence[Statement], deadline: _Deadline
-    ) -> list[Rows]:
-        path = f"/api/v1/command/{database}"
+    async def _write(self, database: str, statements: Sequence[Statement]) -> list[Rows]:
+        command = _Request(path=f"/api/v1/command/{database}", effect="; it took effect")
         if len(statements) == 1:
-            effect = "; it took effect"
-            return [await self._run(path, statements[0], deadline, effect=effect, writes=True)]
-        begun = await self._send("POST", f"/api/v1/begin/{database}", None, deadline)
-        base = str(begun.url).removesuffix(begun.url.raw_path.decode())
-        session = {_SESSION: begun.headers[_SESSION]}
+            return [await self._run(command, statements[0])]
+        begun = await self._send(_Request(path=f"/api/v1/begin/{database}", again=True))
+        step = _Request(
+            path=command.path,
+            effect="; nothing was written",
+            again=True,
+            server=str(begun.url).removesuffix(begun.url.raw_path.decode()),
+            headers={_SESSION: begun.headers[_SESSION]},
+        )
         try:
-            rows = [
-                await self._run(
-                    path,
-                    statement,
-                    deadline,
-                    effect="; nothing was written",
-                    session=session,
-                    base=base,
-                )
-                for statement in statements
-            ]
-            commit = f"/api/v1/commit/{database}"
-            await self._send(
-                "POST", commit, None, deadline, writes=True, session=session, base=base
-            )
+            rows = [await self._run(step, statement) for statement in statements]
+            await self._send(replace(step, path=f"/api/v1/commit/{database}", again=False))
         except BaseException:
-            await self._roll_back(database, session, base)
+            await self._roll_back(replace(step, path=f"/api/v1/rollback/{database}"))
             raise
         return rows
 
-    async def _roll_back(self, database: str, session: Mapping[str, str], base: str) -> None:
+    async def _roll_back(self, request: _Request) -> None:
         """Try to roll back a session; the server expires it anyway."""
         try:
             await self._client.post(
-                f"{base}/api/v1/rollback/{database}", headers=session, timeout=_ROLLBACK_TIMEOUT
+                f"{request.server}{request.path}",
+                headers=request.headers,
+                timeout=_ROLLBACK_TIMEOUT,
             )
         except httpx.HTTPError as exc:
-            log.warning("rollback on %s failed: %s", database, type(exc).__name__)
+            log.warning("%s failed: %s", request.path, type(exc).__name__)
 
-    async def _run(
-        self,
-        path: str,
-        statement: Statement,
-        deadline: _Deadline,
-        *,
-        effect: str,
-        writes: bool = False,
-        session: Mapping[str, str] | None = None,
-        base: str | None = None,
-        reads: str | None = None,
-    ) -> Rows:
-        body: dict[str, Any] = {
+    async def _names(self) -> list[str]:
+        response = await self._send(_Request(path="/api/v1/databases", method="GET", again=True))
+        return _names.decode(response.content).result
+
+    async def _create(self, name: str) -> None:
+        command = {"command": f"create database {name}"}
+        await self._send(_Request(path="/api/v1/server", body=command))
+        await self._write(
+            name, [Statement(f'ALTER DATABASE `arcadedb.dateTimeFormat` "{DATETIME_FORMAT}"')]
+        )
+
+    async def _repeated(self, limit: asyncio.Timeout, attempt: Callable[[], Awaitable[T]]) -> T:
+        """Repeat an attempt after conflicts, and until the deadline while there is no leader."""
+        while True:
+            try:
+                return await super()._repeated(limit, attempt)
+            except _NotLeader as exc:
+                self._servers.lost()
+                remaining = (limit.when() or 0.0) - asyncio.get_running_loop().time()
+                if remaining < 2 * _ELECTION_PAUSE:
+                    raise DatabaseError(f"the cluster has no leader: {exc}") from exc
+                await asyncio.sleep(_ELECTION_PAUSE)
+
+    async def _run(self, request: _Request, statement: Statement) -> Rows:
+        body = {
             "language": statement.language,
             "command": statement.text,
             "limit": self._max_rows + 1,
+            **({"params": statement.params} if statement.params else {}),
         }
-        if statement.params:
-            body["params"] = statement.params
-        try:
-            response = await self._send(
-                "POST", path, body, deadline, writes=writes, session=session, base=base, reads=reads
-            )
-        except _Exceeded as exc:
-            raise too_many_bytes(self._max_bytes, effect) from exc
-        if reads is not None and _COMMIT_INDEX in response.headers:
-            self._servers.is_consistent(reads)
+        response = await self._send(replace(request, body=body))
+        if request.reads is not None and _COMMIT_INDEX in response.headers:
+            self._consistent.add(request.reads)
         try:
             answer = _answers.decode(response.content)
         except msgspec.MsgspecError as exc:
             raise DatabaseError(f"the server's answer cannot be read: {exc}") from exc
         count = len(answer.result)
         if count > self._max_rows or answer.truncated:
-            raise too_many_rows(self._max_rows, effect)
+            raise too_many_rows(self._max_rows, request.effect)
         return rows_of(b",".join(map(bytes, answer.result)), count, statement)
 
-    async def _send(
-        self,
-        method: str,
-        path: str,
-        body: Mapping[str, Any] | None,
-        deadline: _Deadline,
-        *,
-        writes: bool = False,
-        session: Mapping[str, str] | None = None,
-        base: str | None = None,
-        reads: str | None = None,
-    ) -> httpx.Response:
+    async def _send(self, request: _Request) -> httpx.Response:
         """Send a request to the first server that accepts it.
-
-        Args:
-            method: of HTTP.
-            path: on the server.
-            body: sent as JSON.
-            deadline: of the call.
-            writes: whether it must not be sent again after a lost connection.
-            session: header of the session it belongs to.
-            base: the only server that may answer.
-            reads: the database of a read, which any server may answer.
 
         Raises:
             Conflict: if the server wants it repeated.
             DatabaseError: if no server answers, or the server refused it.
         """
-        content = None if body is None else _encoded(body)
-        headers = {"content-type": "application/json", **(session or {})}
-        spread = reads is not None and self._servers.spreads(reads)
-        if base is not None:
-            candidates = [base]
-        elif spread:
-            headers[_CONSISTENCY] = "LINEARIZABLE"
+        content = None if request.body is None else _encoded(request.body)
+        needs_leader = False
+        if request.server is not None:
+            candidates = [request.server]
+        elif self._spreads and request.reads in self._consistent:
+            request = replace(request, headers={_CONSISTENCY: "LINEARIZABLE"})
             candidates = self._servers.in_turn()
         else:
-            await self._find_leader(deadline)
+            await self._find_leader()
             candidates = self._servers.leader_first()
+            needs_leader = True
         failures = []
         for url in candidates:
             try:
-                response = await self._attempt(
-                    method, url + path, content, headers, deadline, resend=not writes
-                )
+                response = await self._attempt(url, request, content)
             except _Unreachable as exc:
                 failures.append(f"{without_credentials(url)}: {exc}")
                 led = self._servers.led
                 self._servers.lost()
-                if led and base is None and not spread:
+                if led and needs_leader:
                     raise _NotLeader(failures[0]) from exc
                 continue
-            if base is None and not spread:
-                self._servers.answered(url)
-            try:
-                _raise_for(response)
-            except Conflict:
-                self.counts.add_conflict()
-                raise
+            if needs_leader:
+                self._servers.first = url
+            _raise_for(response)
             return response
         raise DatabaseError(f"no database server answers ({'; '.join(failures)})")
 
-    async def _find_leader(self, deadline: _Deadline) -> None:
+    async def _find_leader(self) -> None:
         """Ask the servers for the leader, unless it is known.
 
         Raises:
@@ -432,102 +334,53 @@ class HttpDatabases:
             if self._servers.leader_known:
                 return
             urls = self._servers.leader_first()
-            answers = await asyncio.gather(*(self._named_by(url, deadline) for url in urls))
-            named = dict(zip(urls, answers, strict=True))
-            reached = [url for url, leader in named.items() if leader is not None]
-            if not reached:
+            answers = await asyncio.gather(*map(self._named_by, urls))
+            named = {url: name for url, name in zip(urls, answers, strict=True) if name is not None}
+            if not named:
                 return
-            votes = Counter(named[url] or "" for url in reached).most_common(2)
+            votes = Counter(named.values()).most_common(2)
             if len(votes) == 2 and votes[0][1] == votes[1][1]:
                 leaders = " and ".join(leader or "none" for leader, _ in votes)
                 raise _NotLeader(f"the servers name different leaders: {leaders}")
-            self._servers.answered(reached[0])
+            self._servers.first = next(iter(named))
             self._servers.elected(votes[0][0])
 
-    async def _named_by(self, url: str, deadline: _Deadline) -> str | None:
+    async def _named_by(self, url: str) -> str | None:
         """Return the leader that a server names, empty for none; ``None`` if it does not answer."""
         try:
-            async with asyncio.timeout(self._connect_timeout):
-                response = await self._attempt(
-                    "GET", f"{url}{_CLUSTER}", None, {}, deadline, resend=True
-                )
+            async with asyncio.timeout(CONNECT_TIMEOUT):
+                request = _Request(path=_CLUSTER, method="GET", again=True)
+                response = await self._attempt(url, request, None)
             return _clusters.decode(response.content).ha.leader
         except (_Unreachable, TimeoutError):
             return None
         except msgspec.MsgspecError:
             return ""
 
-    async def _attempt(
-        self,
-        method: str,
-        url: str,
-        content: bytes | None,
-        headers: Mapping[str, str],
-        deadline: _Deadline,
-        *,
-        resend: bool,
-    ) -> httpx.Response:
-        timeout = httpx.Timeout(
-            deadline.remaining, connect=min(self._connect_timeout, deadline.remaining)
-        )
+    async def _attempt(self, url: str, request: _Request, content: bytes | None) -> httpx.Response:
+        headers = {"content-type": "application/json", **request.headers}
         try:
             async with self._client.stream(
-                method, url, content=content, headers=headers, timeout=timeout
+                request.method, url + request.path, content=content, headers=headers
             ) as response:
-                return await self._read(response)
-        except (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout) as exc:
-            raise _Unreachable(str(exc) or type(exc).__name__) from exc
-        except httpx.TimeoutException as exc:
-            raise TimeoutError from exc
+                return await self._received(response, request.effect)
         except httpx.TransportError as exc:
-            if resend:
+            if request.again or isinstance(exc, httpx.ConnectError | httpx.ConnectTimeout):
                 raise _Unreachable(str(exc) or type(exc).__name__) from exc
             raise DatabaseError(_UNKNOWN_OUTCOME) from exc
 
-    async def _read(self, response: httpx.Response) -> httpx.Response:
-        """Read a response to its end.
-
-        Raises:
-            _Exceeded: if it is larger than allowed.
-        """
+    async def _received(self, response: httpx.Response, effect: str) -> httpx.Response:
+        """Read a response to its end, unless it is larger than allowed."""
         content = bytearray()
         async for part in response.aiter_bytes():
             content += part
             if len(content) > self._max_bytes:
-                raise _Exceeded
+                raise too_many_bytes(self._max_bytes, effect)
         headers = httpx.Headers(response.headers)
         headers.pop("content-encoding", None)  # It was decoded.
         return httpx.Response(
             response.status_code, headers=headers, content=bytes(content), request=response.request
         )
-
-
-class _Deadline:
-    """A deadline for a block, whose error says what is known of the effect."""
-
-    def __init__(self, timeout: float, *, writes: bool) -> None:
-        self._timeout = timeout
-        self._end = time.monotonic() + timeout
-        self._guard = asyncio.timeout(timeout)
-        self._writes = writes
-
-    @property
-    def remaining(self) -> float:
-        """Return the seconds left, at least a millisecond."""
-        return max(0.001, self._end - time.monotonic())
-
-    async def __aenter__(self) -> _Deadline:
-        await self._guard.__aenter__()
-        return self
-
-    async def __aexit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        try:
-            await self._guard.__aexit__(kind, error, trace)
-            if isinstance(error, TimeoutError):
-                raise error
-        except TimeoutError as exc:
-            effect = ": whether it took effect is unknown" if self._writes else ""
-            raise DatabaseError(f"no answer within {self._timeout:g} s{effect}") from exc
 
 
 def _encoded(body: Mapping[str, Any]) -> bytes:

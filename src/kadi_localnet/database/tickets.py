@@ -5,14 +5,11 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from contextvars import copy_context
-from typing import Any, TypeVar
+from typing import Any
 
 from kadi_localnet.database.backend import Conflict, DatabaseError, engine_error
-
-T = TypeVar("T")
 
 
 class Stopped(DatabaseError):
@@ -27,14 +24,6 @@ class Ticket:
         self._stopped = threading.Event()
         self._running: Any = None
         self._stopped_at = math.inf
-        self._context = copy_context()
-
-    def run(self, work: Callable[[Ticket], T]) -> T:
-        """Run the work of the call in the context of the task that created the ticket.
-
-        Log lines then carry the id of the call.
-        """
-        return self._context.run(work, self)
 
     def stop(self) -> None:
         """Stop the call, waiting or running; thread-safe."""

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, Field, ValidationError
@@ -13,7 +12,7 @@ from pydantic import BaseModel, Field, ValidationError
 from kadi_client.context import incident
 from kadi_client.slots import FairSlots, Full
 from kadi_client.tools import Call, Tool, validation_text
-from kadi_localnet.database.backend import LANGUAGES, Backend, DatabaseError, Rows, Statement
+from kadi_localnet.database.backend import LANGUAGES, Backend, DatabaseError, Statement
 
 T = TypeVar("T")
 
@@ -31,40 +30,58 @@ _MARGIN = 0.02
 
 _SHORTEST = 0.001
 
+_QUERY = "Run a read-only statement or script on a database and return its rows."
+_COMMAND = "Run a statement or script that writes, in a transaction, and return its rows."
+_BATCH = "Run several commands in one transaction: all of them take effect, or none."
+_LIST = "Names of the databases."
+_CREATE = "Create a database."
+
 log = logging.getLogger(__name__)
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
 Text = Annotated[str, Field(min_length=1)]
 Params = dict[str, Any] | list[Any] | None
 
-_LANGUAGE = Field("sql", min_length=1, description="sql or sqlscript.")
-_PARAMS = Field(None, description="Named (:name) as an object, or positional (?) as an array.")
+
+class _Options(BaseModel):
+    """Language and parameters of a statement."""
+
+    language: str = Field("sql", min_length=1, description="sql or sqlscript.")
+    params: Params = Field(
+        None, description="Named (:name) as an object, or positional (?) as an array."
+    )
+
+    def statement(self, text: str) -> Statement:
+        """Return ``text`` as a statement.
+
+        Raises:
+            DatabaseError: if the language is not allowed.
+        """
+        language = self.language.lower()
+        if language not in LANGUAGES:
+            raise DatabaseError(
+                f"language {self.language!r} is not allowed, only {', '.join(LANGUAGES)}"
+            )
+        return Statement(text, language, self.params)
 
 
-class QueryInput(BaseModel):
+class QueryInput(_Options):
     """A read."""
 
     database: Name
     query: Text
-    language: str = _LANGUAGE
-    params: Params = _PARAMS
 
 
-class CommandInput(BaseModel):
-    """A write or schema change."""
-
-    database: Name
-    command: Text
-    language: str = _LANGUAGE
-    params: Params = _PARAMS
-
-
-class BatchCommand(BaseModel):
+class BatchCommand(_Options):
     """One command of a batch."""
 
     command: Text
-    language: str = _LANGUAGE
-    params: Params = _PARAMS
+
+
+class CommandInput(BatchCommand):
+    """A write or schema change."""
+
+    database: Name
 
 
 class BatchInput(BaseModel):
@@ -106,33 +123,34 @@ def database_tools(
     async def run(call: Call, work: Callable[[float], Awaitable[T]]) -> T:
         seconds = min(_seconds(call, timeout), longest)
         end = time.monotonic() + seconds
-        agent = call.origin.on_behalf_of or call.origin.agent_id
-        async with _thread(shared, agent, timeout=seconds):
-            return await work(max(_SHORTEST, round(end - time.monotonic(), 3)))
-
-    def statement(text: str, language: str, params: Params) -> Statement:
-        if language.lower() not in LANGUAGES:
+        agent = call.origin.on_behalf_of or call.origin.agent_id or ""
+        try:
+            async with shared.slot(agent, timeout=seconds):
+                return await work(max(_SHORTEST, round(end - time.monotonic(), 3)))
+        except Full as exc:
             raise DatabaseError(
-                f"language {language!r} is not allowed, only {', '.join(LANGUAGES)}"
-            )
-        return Statement(text, language.lower(), params)
+                f"the database is busy: {exc.waiting} calls of this agent are already waiting:"
+                " call again in a moment"
+            ) from None
+        except TimeoutError:
+            raise DatabaseError(
+                f"the database is busy: no thread was free for this agent within {seconds:g} s,"
+                " nothing was executed: call again in a moment"
+            ) from None
 
     async def query(given: QueryInput, call: Call) -> Mapping[str, Any]:
-        asked = statement(given.query, given.language, given.params)
-        return _answer(
-            await run(call, lambda left: backend.read(given.database, asked, timeout=left))
-        )
+        asked = given.statement(given.query)
+        rows = await run(call, lambda left: backend.read(given.database, asked, timeout=left))
+        return {"success": True, "result": rows.json, "count": rows.count}
 
     async def command(given: CommandInput, call: Call) -> Mapping[str, Any]:
-        asked = statement(given.command, given.language, given.params)
-        [rows] = await run(call, lambda left: backend.write(given.database, [asked], timeout=left))
-        return _answer(rows)
+        asked = [given.statement(given.command)]
+        [rows] = await run(call, lambda left: backend.write(given.database, asked, timeout=left))
+        return {"success": True, "result": rows.json, "count": rows.count}
 
     async def batch(given: BatchInput, call: Call) -> Mapping[str, Any]:
         asked = [
-            statement(each, LANGUAGES[0], None)
-            if isinstance(each, str)
-            else statement(each.command, each.language, each.params)
+            Statement(each) if isinstance(each, str) else each.statement(each.command)
             for each in given.commands
         ]
         rows = await run(call, lambda left: backend.write(given.database, asked, timeout=left))
@@ -147,33 +165,11 @@ def database_tools(
         return {"success": True, "database": given.name}
 
     return [
-        Tool.typed(
-            "arcade-query",
-            "Run a read-only statement or script on a database and return its rows.",
-            QueryInput,
-            query,
-            on_error=_failure,
-        ),
-        Tool.typed(
-            "arcade-command",
-            "Run a statement or script that writes, in a transaction, and return its rows.",
-            CommandInput,
-            command,
-            on_error=_failure,
-        ),
-        Tool.typed(
-            "arcade-batch",
-            "Run several commands in one transaction: all of them take effect, or none.",
-            BatchInput,
-            batch,
-            on_error=_batch_failure,
-        ),
-        Tool.typed(
-            "arcade-db-list", "Names of the databases.", ListInput, list_, on_error=_failure
-        ),
-        Tool.typed(
-            "arcade-db-create", "Create a database.", CreateInput, create, on_error=_failure
-        ),
+        Tool.typed("arcade-query", _QUERY, QueryInput, query, on_error=_failure),
+        Tool.typed("arcade-command", _COMMAND, CommandInput, command, on_error=_failure),
+        Tool.typed("arcade-batch", _BATCH, BatchInput, batch, on_error=_batch_failure),
+        Tool.typed("arcade-db-list", _LIST, ListInput, list_, on_error=_failure),
+        Tool.typed("arcade-db-create", _CREATE, CreateInput, create, on_error=_failure),
     ]
 
 
@@ -182,34 +178,12 @@ def shared_threads(backend: Backend, *, max_waiting: int = MAX_WAITING) -> FairS
     return FairSlots(backend.concurrency, max_waiting=max_waiting, share=0.5, reserve=True)
 
 
-@asynccontextmanager
-async def _thread(threads: FairSlots, agent: str | None, *, timeout: float) -> AsyncIterator[None]:
-    async with AsyncExitStack() as stack:
-        try:
-            await stack.enter_async_context(threads.slot(agent or "", timeout=timeout))
-        except Full as exc:
-            raise DatabaseError(
-                f"the database is busy: {exc.waiting} calls of this agent are already waiting:"
-                " call again in a moment"
-            ) from None
-        except TimeoutError:
-            raise DatabaseError(
-                f"the database is busy: no thread was free for this agent within {timeout:g} s,"
-                " nothing was executed: call again in a moment"
-            ) from None
-        yield
-
-
 def _seconds(call: Call, timeout: float) -> float:
     if call.remaining is None:
         return timeout
     if call.remaining <= _MARGIN:
         raise DatabaseError("the deadline has passed already")
     return call.remaining - _MARGIN
-
-
-def _answer(rows: Rows) -> Mapping[str, Any]:
-    return {"success": True, "result": rows.json, "count": rows.count}
 
 
 def _failure(exc: Exception, tool: str) -> Mapping[str, Any]:

@@ -68,7 +68,7 @@ def warm_vector_indexes(name: str, database: Any, indexes: IndexUse, stop: threa
             if stop.is_set():
                 return
             if isinstance(index, vector_index) and not index.isWarm():
-                with indexes.searching(str(index.getTypeName())):
+                with indexes.searching(name, str(index.getTypeName())):
                     index.warmUp()
                     index.findNeighborsFromVector(_direction(index.getDimensions()), _NEIGHBOURS)
                 warmed += 1

@@ -1,11 +1,17 @@
 """The model manager: embeddings and reranking with local models."""
 
+import os
+
+# Read by onnxruntime and huggingface_hub when they are imported. Without the first, onnxruntime
+# stores a device id on disk; disabling its telemetry later leaves the file.
+os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
+os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
+
 from kadi_localnet.models.config import ModelDirectory, ModelsConfig
 from kadi_localnet.models.directory import is_reranker
 from kadi_localnet.models.errors import ModelsError, ModelSetupError
 from kadi_localnet.models.hub import installed_models, pull_model
-from kadi_localnet.models.model_loading import open_models
-from kadi_localnet.models.service import Models, ServedModel
+from kadi_localnet.models.service import Models, open_models
 
 __all__ = [
     "ModelDirectory",
@@ -13,7 +19,6 @@ __all__ = [
     "Models",
     "ModelsConfig",
     "ModelsError",
-    "ServedModel",
     "installed_models",
     "is_reranker",
     "open_models",

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from kadi_localnet.models.config import ModelDirectory, Pooling
-from kadi_localnet.models.encoder import EncoderFiles
+from kadi_localnet.models.config import ModelDirectory, ModelFiles
 from kadi_localnet.models.errors import ModelSetupError
-from kadi_localnet.models.graphs import GraphFiles
 
 _GRAPHS = ("model.onnx", "onnx/model.onnx")
 _DEFAULT_TOKENS = 512
@@ -28,38 +26,25 @@ def is_reranker(directory: ModelDirectory) -> bool:
     return isinstance(names, list) and any(str(name).endswith(_CLASSIFIER) for name in names)
 
 
-def find_files(directory: ModelDirectory) -> EncoderFiles:
-    """Locate the files of an encoder and read its settings; embeddings are normalized.
+def find_files(directory: ModelDirectory) -> ModelFiles:
+    """Locate the files of a model and read its settings.
 
     The pooling is that of the files of sentence-transformers, the mean without them.
 
     Raises:
         ModelSetupError: if the graph or the tokenizer is missing, or there are several graphs.
     """
-    files = find_reranker_files(directory)
-    return EncoderFiles(files, pooling=_pooling(directory.path), normalize=True)
-
-
-def find_reranker_files(directory: ModelDirectory) -> GraphFiles:
-    """Locate the files of a reranker; settings and errors as for :func:`find_files`."""
     root = directory.path
-    return GraphFiles(
-        tokenizer=_tokenizer(root),
+    tokenizer = root / "tokenizer.json"
+    if not tokenizer.is_file():
+        raise ModelSetupError(f"model directory {root.name!r} has no tokenizer.json")
+    return ModelFiles(
+        tokenizer=tokenizer,
         graph=_graph(root),
         max_tokens=_max_tokens(root),
-        pad_id=_pad_id(root),
+        pad_id=_integer(_read(root / "config.json").get("pad_token_id")) or 0,
+        pooling=_pooling(root),
     )
-
-
-def _tokenizer(root: Path) -> Path:
-    path = root / "tokenizer.json"
-    if not path.is_file():
-        raise ModelSetupError(f"model directory {root.name!r} has no tokenizer.json")
-    return path
-
-
-def _pad_id(root: Path) -> int:
-    return _integer(_read(root / "config.json").get("pad_token_id")) or 0
 
 
 def _graph(root: Path) -> Path:
@@ -86,7 +71,7 @@ def _max_tokens(root: Path) -> int:
     return positions or _DEFAULT_TOKENS
 
 
-def _pooling(root: Path) -> Pooling:
+def _pooling(root: Path) -> Literal["mean", "cls"]:
     declared = _read(root / "1_Pooling" / "config.json")
     modes = {key for key, value in declared.items() if key.startswith("pooling_mode") and value}
     if not modes or modes == {"pooling_mode_mean_tokens"}:

@@ -83,8 +83,6 @@ class ModelNotServed(ModelsError):
     def __init__(self, model: str, served: Sequence[str]) -> None:
         names = ", ".join(served) or "none"
         super().__init__(f"model: {model!r} is not served here; served: {names}", param="model")
-        self.model = model
-        self.served = tuple(served)
 
 
 class Overloaded(ModelsError):

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import logging
+import time
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
+import onnxruntime as ort
 from tokenizers import Tokenizer
 
+from kadi_localnet.models.config import ModelFiles
 from kadi_localnet.models.errors import ModelSetupError
 from kadi_localnet.models.requests import Vectors, encodable
-from kadi_localnet.models.runtime import ort
+
+log = logging.getLogger(__name__)
 
 Ids = npt.NDArray[np.int64]
 
@@ -22,47 +27,71 @@ _INPUTS = frozenset({"input_ids", _ATTENDED, "token_type_ids"})
 
 
 @dataclass(frozen=True, slots=True)
-class GraphFiles:
-    """The files of a model, and what its tokenizer has to know."""
+class Tokens:
+    """A text, or a query and a text, as token ids; its length is their number."""
 
-    graph: Path
-    tokenizer: Path
-    max_tokens: int
-    """Longer texts are truncated, special tokens included."""
-    pad_id: int = 0
+    ids: Ids
+    types: Ids
+    """0 for tokens of the first text, 1 for those of the second, if the model distinguishes."""
+
+    def __len__(self) -> int:
+        return len(self.ids)
 
 
-class TokenGraph:
+class TokenGraph(ABC):
     """A loaded graph and its tokenizer; thread-safe.
 
     Attributes:
-        ranks: Number of axes of each output, by name.
+        name: File name of the graph.
+        tokenizer: Path of its ``tokenizer.json``.
+        max_tokens: Tokens after which texts are truncated.
+        dimensions: Numbers of the output for a text.
+        independent: True if the output for a text does not depend on the rest of its batch. Models
+            with dynamically quantised activations use one scale for the whole batch: two vectors
+            of one text then differ by a cosine of up to .02, so such a model must get one text per
+            run.
     """
 
-    def __init__(self, name: str, session: Any, tokenizer: Any, *, pad_id: int) -> None:
-        self.name = name
-        self.ranks: Mapping[str, int] = {
-            item.name: len(item.shape) for item in session.get_outputs()
-        }
+    probe_query: ClassVar[str | None] = None
+    """The query with which a test run is made."""
+    tolerance: ClassVar[float]
+    """Difference between the outputs of a text alone and in a batch that is just rounding."""
+    returns: ClassVar[str]
+    """Name of the output in errors."""
+
+    def __init__(self, files: ModelFiles, session: Any, tokenizer: Any) -> None:
+        self.name = files.graph.name
+        self.tokenizer = files.tokenizer
+        self.max_tokens = files.max_tokens
+        self.dimensions = 0
+        self.independent = True
         self._session = session
-        self._tokenizer = tokenizer
-        self._pad_id = pad_id
+        self._tokens = tokenizer
+        self._pad_id = files.pad_id
         self._inputs = {item.name: item.type for item in session.get_inputs()}
+        if set(self._inputs) - _INPUTS or "input_ids" not in self._inputs:
+            raise ModelSetupError(
+                f"{self.name} requires inputs other than token ids: {sorted(self._inputs)}"
+            )
+        ranks = {item.name: len(item.shape) for item in session.get_outputs()}
+        self._output = self._choose_output(ranks)
+        self._rank = ranks[self._output]
 
     @classmethod
-    def load(cls, files: GraphFiles) -> TokenGraph:
-        """Load graph and tokenizer.
+    def load(cls, files: ModelFiles) -> Self:
+        """Load the model and check the output of a test run.
 
         Raises:
-            ModelSetupError: if a file cannot be read, or the graph requires inputs other than
-                ids, mask and types.
+            ModelSetupError: if a file cannot be read, the graph requires inputs other than ids,
+                mask and types, or its outputs are not those of such a model.
         """
-        graph, file = files.graph, files.tokenizer
+        started = time.perf_counter()
+        file = files.tokenizer
         try:
-            loaded = Tokenizer.from_file(str(file))
-            file = graph
+            tokenizer = Tokenizer.from_file(str(file))
+            file = files.graph
             session = ort.InferenceSession(
-                str(graph), _session_options(), providers=["CPUExecutionProvider"]
+                str(file), _session_options(), providers=["CPUExecutionProvider"]
             )
         except Exception as exc:  # both libraries raise bare Exceptions
             hint = (
@@ -70,55 +99,86 @@ class TokenGraph:
                 " `ability-search models pull` gets other models."
             )
             raise ModelSetupError(f"cannot load {file}: {exc}", hint=hint) from exc
-        loaded.no_padding()
-        loaded.enable_truncation(files.max_tokens)
-        built = cls(graph.name, session, loaded, pad_id=files.pad_id)
-        if set(built._inputs) - _INPUTS or "input_ids" not in built._inputs:
-            raise ModelSetupError(
-                f"{graph.name} requires inputs other than token ids: {sorted(built._inputs)}"
-            )
-        return built
+        tokenizer.no_padding()
+        tokenizer.enable_truncation(files.max_tokens)
+        model = cls(files, session, tokenizer)
+        model._probe()
+        log.info(
+            "loaded %s: %d dimensions, %d tokens, %.2f s",
+            model.name,
+            model.dimensions,
+            model.max_tokens,
+            time.perf_counter() - started,
+        )
+        return model
 
-    def encode(self, text: str, pair: str | None = None) -> Any:
-        """Return the tokenizer's encoding of a text or a pair of texts.
+    def tokenize(self, texts: Sequence[str], query: str | None = None) -> list[Tokens]:
+        """Tokenize each text, behind ``query`` if there is one, with special tokens.
 
-        Special tokens are included; of two texts the longer one is truncated first. Unpaired
-        surrogates become U+FFFD. An empty text gives only the special tokens.
+        What is too long is truncated, of two texts the longer one. Unpaired surrogates become
+        U+FFFD. An empty text gives only the special tokens.
         """
-        # One text per call: a batch would start one thread per core, and a plain encode() does
-        # not release the interpreter lock.
-        item = encodable(text) if pair is None else (encodable(text), encodable(pair))
-        return self._tokenizer.encode_batch_fast([item])[0]
+        asked = None if query is None else encodable(query)
+        rows = []
+        for text in map(encodable, texts):
+            # One text per call: a batch would start one thread per core, and a plain encode() does
+            # not release the interpreter lock.
+            [row] = self._tokens.encode_batch_fast([text if asked is None else (asked, text)])
+            rows.append(Tokens(np.asarray(row.ids, np.int64), np.asarray(row.type_ids, np.int64)))
+        return rows
 
-    def run(
-        self, output: str, batch: Sequence[Ids], types: Sequence[Ids] | None = None
-    ) -> tuple[Vectors, Ids]:
+    def infer(self, batch: Sequence[Tokens]) -> Vectors:
+        """Run tokenized texts at once: float32 of shape (len(batch), dimensions)."""
+        return self.outputs(batch)
+
+    @abstractmethod
+    def outputs(self, batch: Sequence[Tokens]) -> Vectors:
+        """Run tokenized texts at once and return the model's own output, one row each."""
+
+    @abstractmethod
+    def _choose_output(self, ranks: Mapping[str, int]) -> str:
+        """Return the output to read, given the number of axes of each.
+
+        Raises:
+            ModelSetupError: if there is none.
+        """
+
+    def _run(self, batch: Sequence[Tokens]) -> tuple[Vectors, Ids]:
         """Run a batch, padded to its longest sequence.
-
-        Args:
-            output: Name of the output to return.
-            batch: Token ids of each sequence, shape (n,).
-            types: Token types (0 or 1, the text of a pair), shaped as ``batch``; 0 by default.
 
         Returns:
             The output as float32, and the attention mask of shape (len(batch), longest).
         """
-        length = max(1, max(len(ids) for ids in batch))
+        length = max(1, *map(len, batch))
         ids = np.full((len(batch), length), self._pad_id, np.int64)
         mask = np.zeros_like(ids)
-        kinds = np.zeros_like(ids)
+        types = np.zeros_like(ids)
         for row, tokens in enumerate(batch):
-            ids[row, : len(tokens)] = tokens
+            ids[row, : len(tokens)] = tokens.ids
             mask[row, : len(tokens)] = 1
-            if types is not None:
-                kinds[row, : len(tokens)] = types[row]
-        given = {"input_ids": ids, _ATTENDED: mask, "token_type_ids": kinds}
+            types[row, : len(tokens)] = tokens.types
+        given = {"input_ids": ids, _ATTENDED: mask, "token_type_ids": types}
         feed = {
             name: given[name].astype(np.int32) if kind == "tensor(int32)" else given[name]
             for name, kind in self._inputs.items()
         }
-        raw: Vectors = self._session.run([output], feed)[0].astype(np.float32, copy=False)
+        raw: Vectors = self._session.run([self._output], feed)[0].astype(np.float32, copy=False)
         return raw, mask
+
+    def _probe(self) -> None:
+        texts = ["probe", "a longer text beside the probe " * 4]
+        short, long = self.tokenize(texts, self.probe_query)
+        try:
+            alone = self.outputs([short])
+            padded = self.outputs([short, long])
+        except ModelSetupError:
+            raise
+        except Exception as exc:  # onnxruntime raises its own types, all of them Exceptions
+            raise ModelSetupError(f"{self.name} does not run: {exc}") from exc
+        if alone.ndim != 2 or not alone.shape[1] or not np.isfinite(padded).all():
+            raise ModelSetupError(f"{self.name} does not return {self.returns}")
+        self.dimensions = int(alone.shape[1])
+        self.independent = float(np.abs(alone - padded[:1]).max()) < self.tolerance
 
 
 def _session_options() -> Any:

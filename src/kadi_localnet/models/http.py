@@ -7,8 +7,8 @@ import hmac
 import json
 import logging
 import time
-from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, Protocol
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from typing import Any
 
 import msgspec
 from opentelemetry.trace import SpanKind
@@ -34,47 +34,49 @@ from kadi_localnet.models.requests import MAX_VALUES
 log = logging.getLogger(__name__)
 
 Endpoint = Callable[[Request], Coroutine[Any, Any, Response]]
+Answer = Callable[..., Awaitable[dict[str, Any]]]
+"""Returns the answer to a request that was read from JSON, within ``timeout`` seconds."""
 
 _CLIENT_CLOSED_REQUEST = 499
 
 
-class Service(Protocol):
-    """The service behind the HTTP server."""
+def application(
+    answers: Mapping[str, Answer],
+    names: Sequence[str],
+    *,
+    token: str | None,
+    max_bytes: int,
+    timeout: float,
+) -> Starlette:
+    """Return the ASGI application; disconnecting cancels a request.
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Names of the served embedding models."""
-
-    @property
-    def rerankers(self) -> tuple[str, ...]:
-        """Names of the served rerankers."""
-
-    async def create_embedding(self, raw: Any, *, timeout: float | None = None) -> dict[str, Any]:
-        """Answer an embedding request."""
-
-    async def rerank(self, raw: Any, *, timeout: float | None = None) -> dict[str, Any]:
-        """Answer a rerank request."""
-
-
-def application(models: Service, *, token: str | None, max_bytes: int, timeout: float) -> Starlette:
-    """Return the ASGI application; if ``token`` is given, all routes but ``/health`` require it.
-
-    A request body may have at most ``max_bytes`` bytes. Reading it and answering it may take
-    ``timeout`` seconds each. Disconnecting cancels the request.
+    Args:
+        answers: What answers posts, by path.
+        names: The models to list.
+        token: Token that all routes but ``/health`` require; ``None`` for none.
+        max_bytes: Maximum size of the body of a request.
+        timeout: Seconds for reading a request, and again for answering it.
     """
 
-    async def embeddings(request: Request) -> Response:
-        raw = await _read_json(request, max_bytes, timeout)
-        return _json(await _while_connected(request, models.create_embedding(raw, timeout=timeout)))
+    def posted(path: str, answer: Answer) -> Route:
+        async def endpoint(request: Request) -> Response:
+            began, outcome = time.perf_counter(), FAILED
+            with span(path, SpanKind.SERVER, parent=request.headers.get(TRACEPARENT)):
+                try:
+                    raw = await _read_json(request, max_bytes, timeout)
+                    work = answer(raw, timeout=timeout)
+                    response = _json(await _while_connected(request, work))
+                    outcome = OK
+                    return response
+                finally:
+                    noted(path, outcome, time.perf_counter() - began)
 
-    async def reranking(request: Request) -> Response:
-        raw = await _read_json(request, max_bytes, timeout)
-        return _json(await _while_connected(request, models.rerank(raw, timeout=timeout)))
+        return Route(path, _guarded(endpoint, token), methods=["POST"])
 
     async def listing(_: Request) -> Response:
         rows = [
             {"id": name, "object": "model", "created": 0, "owned_by": "ability-search"}
-            for name in (*models.names, *models.rerankers)
+            for name in names
         ]
         return _json({"object": "list", "data": rows})
 
@@ -83,9 +85,7 @@ def application(models: Service, *, token: str | None, max_bytes: int, timeout: 
 
     return Starlette(
         routes=[
-            Route("/v1/embeddings", _guarded(_noted(embeddings), token), methods=["POST"]),
-            Route("/v1/rerank", _guarded(_noted(reranking), token), methods=["POST"]),
-            Route("/rerank", _guarded(_noted(reranking), token), methods=["POST"]),
+            *(posted(path, answer) for path, answer in answers.items()),
             Route("/v1/models", _guarded(listing, token), methods=["GET"]),
             Route("/health", _guarded(health, None), methods=["GET"]),
         ],
@@ -111,22 +111,6 @@ def _guarded(endpoint: Endpoint, token: str | None) -> Endpoint:
                 name = incident()
                 log.exception("incident %s", name)
                 return _error(ModelsError(f"internal error, incident {name}"))
-
-    return call
-
-
-def _noted(endpoint: Endpoint) -> Endpoint:
-    """Wrap an endpoint so that each request has a span and is logged."""
-
-    async def call(request: Request) -> Response:
-        began, outcome, path = time.perf_counter(), FAILED, request.url.path
-        with span(path, SpanKind.SERVER, parent=request.headers.get(TRACEPARENT)):
-            try:
-                response = await endpoint(request)
-                outcome = OK
-                return response
-            finally:
-                noted(path, outcome, time.perf_counter() - began)
 
     return call
 
@@ -194,13 +178,6 @@ def _error(error: ModelsError) -> Response:
 
 async def _routing_error(_: Request, exc: Exception) -> Response:
     assert isinstance(exc, HTTPException)
-    body = {
-        "error": {
-            "message": exc.detail,
-            "type": "invalid_request_error",
-            "param": None,
-            "code": "unknown_url",
-        }
-    }
-    headers = dict(exc.headers) if exc.headers else None
-    return _json(body, status=exc.status_code, headers=headers)
+    error = {"message": exc.detail, "type": InvalidRequest.kind, "param": None}
+    body = {"error": {**error, "code": "unknown_url"}}
+    return _json(body, status=exc.status_code, headers=dict(exc.headers or {}))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import os
 import re
 import shutil
 from collections.abc import Callable, Iterator, Sequence
@@ -16,9 +15,6 @@ from typing import Any
 from kadi_localnet.models.config import ModelDirectory
 from kadi_localnet.models.directory import find_files
 from kadi_localnet.models.errors import ModelSetupError
-
-# Read when huggingface_hub is imported, which is later.
-os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
 
 log = logging.getLogger(__name__)
 
@@ -82,11 +78,11 @@ def pull_model(
         info = api.model_info(name, revision=revision, files_metadata=True)
         files = _wanted(name, info.siblings or [], graph)
         final = models_dir / name
-        if _receipt(final) == {"repository": name, "revision": info.sha, "files": sorted(files)}:
+        receipt = {"repository": name, "revision": info.sha, "files": sorted(files)}
+        if _receipt(final) == receipt:
             return ModelDirectory(path=final, name=name)
         staging = models_dir / _STAGING / f"{name.replace('/', '--')}@{info.sha}"
         _download(api, name, str(info.sha), files, staging, progress)
-        receipt = {"repository": name, "revision": info.sha, "files": sorted(files)}
         (staging / _RECEIPT).write_text(json.dumps(receipt), encoding="utf-8")
         shutil.rmtree(staging / ".cache", ignore_errors=True)
         find_files(ModelDirectory(path=staging))

@@ -9,20 +9,31 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import os
 import sys
 import threading
-from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, TypeVar
+from concurrent.futures import Future, InvalidStateError
+from heapq import heappop, heappush
+from typing import Any, NamedTuple, TypeVar
 
 T = TypeVar("T")
 
 _BULK_NICENESS = 10
+_CLOSING = "the model manager is closing"
 
 
 class LanesClosed(Exception):
     """The threads were stopped before the work was done."""
+
+
+class _Unit(NamedTuple):
+    turn: int
+    """Number of turns before it: of the units of its request, and of others when that came."""
+    number: int
+    work: Callable[[], Any]
+    done: Future[Any]
 
 
 class Lanes:
@@ -30,9 +41,11 @@ class Lanes:
 
     def __init__(self, *, bulk_threads: int) -> None:
         self._wake = threading.Condition()
-        self._urgent: deque[_Flow] = deque()
-        self._bulk: deque[_Flow] = deque()
-        self._open: set[_Flow] = set()
+        self._waiting: dict[bool, list[_Unit]] = {True: [], False: []}
+        """Heaps of urgent units and of others."""
+        self._turns = {True: 0, False: 0}
+        self._numbers = itertools.count()
+        self._unfinished: set[Future[Any]] = set()
         self._closed = False
         self._threads = [
             threading.Thread(
@@ -53,11 +66,10 @@ class Lanes:
         """
         with self._wake:
             self._closed = True
-            self._urgent.clear()
-            self._bulk.clear()
+            for done in self._unfinished:
+                with contextlib.suppress(InvalidStateError):
+                    done.set_exception(LanesClosed(_CLOSING))
             self._wake.notify_all()
-        for flow in list(self._open):
-            flow.fail(LanesClosed("the model manager is closing"))
         for thread in self._threads:
             await asyncio.to_thread(thread.join)
 
@@ -72,22 +84,20 @@ class Lanes:
             Exception: the first exception of a unit. Units that have not begun are then dropped,
                 as they are when the waiting task is cancelled.
         """
-        if not units:
-            return []
-        flow = _Flow(units)
-        queue = self._urgent if urgent else self._bulk
+        results: list[Future[T]] = [Future() for _ in units]
         with self._wake:
             if self._closed:
-                raise LanesClosed("the model manager is closing")
-            queue.append(flow)
+                raise LanesClosed(_CLOSING)
+            for turn, work, done in zip(itertools.count(self._turns[urgent]), units, results):
+                heappush(self._waiting[urgent], _Unit(turn, next(self._numbers), work, done))
             self._wake.notify_all()
-        self._open.add(flow)
+        self._unfinished.update(results)
         try:
-            return await flow.done
+            return await asyncio.gather(*map(asyncio.wrap_future, results))
         finally:
-            self._open.discard(flow)
-            with self._wake, contextlib.suppress(ValueError):
-                queue.remove(flow)
+            self._unfinished.difference_update(results)
+            for done in results:
+                done.cancel()
 
     def _serve(self, urgent_only: bool) -> None:
         if not urgent_only and sys.platform == "linux":
@@ -95,79 +105,25 @@ class Lanes:
             # bulk threads run on two cores.
             with contextlib.suppress(OSError):
                 os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _BULK_NICENESS)
-        while (taken := self._take(urgent_only)) is not None:
-            flow, index = taken
-            flow.perform(index)
+        while (unit := self._take((True,) if urgent_only else (True, False))) is not None:
+            with contextlib.suppress(InvalidStateError):  # The lanes were closed meanwhile.
+                try:
+                    result = unit.work()
+                except Exception as exc:  # noqa: BLE001 - passed on to the waiting task
+                    unit.done.set_exception(exc)
+                else:
+                    unit.done.set_result(result)
 
-    def _take(self, urgent_only: bool) -> tuple[_Flow, int] | None:
+    def _take(self, lanes: Sequence[bool]) -> _Unit | None:
+        """Wait for a unit that is to be run; return ``None`` when the lanes are closed."""
         with self._wake:
             while not self._closed:
-                queue = self._urgent if urgent_only else self._urgent or self._bulk
-                if queue:
-                    flow = queue.popleft()
-                    index = flow.begun
-                    flow.begun += 1
-                    if flow.begun < len(flow.units):
-                        queue.append(flow)
-                    return flow, index
-                self._wake.wait()
+                lane = next((lane for lane in lanes if self._waiting[lane]), None)
+                if lane is None:
+                    self._wake.wait()
+                    continue
+                unit = heappop(self._waiting[lane])
+                self._turns[lane] = unit.turn + 1
+                if unit.done.set_running_or_notify_cancel():
+                    return unit
             return None
-
-
-class _Flow:
-    """One request: ``begun`` is guarded by the lanes' lock, the rest belongs to the event loop."""
-
-    __slots__ = ("_left", "_loop", "_results", "begun", "done", "units")
-
-    def __init__(self, units: Sequence[Callable[[], Any]]) -> None:
-        self.units = units
-        self.begun = 0
-        self._left = len(units)
-        self._results: list[Any] = [None] * len(units)
-        self._loop = asyncio.get_running_loop()
-        self.done: asyncio.Future[list[Any]] = self._loop.create_future()
-
-    def perform(self, index: int) -> None:
-        """Run one unit, in a thread."""
-        try:
-            result, error = self.units[index](), None
-        except Exception as exc:  # noqa: BLE001 - passed on to the waiting task
-            result, error = None, exc
-        # If the loop is closed, no task is waiting.
-        with contextlib.suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(self._settle, index, result, error)
-
-    def fail(self, error: Exception) -> None:
-        """End the wait with ``error``."""
-        if not self.done.done():
-            self.done.set_exception(error)
-
-    def _settle(self, index: int, result: Any, error: Exception | None) -> None:
-        if error is not None:
-            self.fail(error)
-        self._results[index] = result
-        self._left -= 1
-        if not self._left and not self.done.done():
-            self.done.set_result(self._results)
-
-
-class Observer(Protocol):
-    """Callbacks in the event loop; they must not block. ``model`` is the primary name."""
-
-    def answered(self, model: str, code: str, *, texts: int, seconds: float) -> None:
-        """Record the end of a request; ``code`` is ``ok`` or the error code."""
-
-    def ran(self, model: str, *, texts: int) -> None:
-        """Record one run of a local model over a batch of texts."""
-
-
-class _Nobody:
-    def answered(self, model: str, code: str, *, texts: int, seconds: float) -> None:
-        pass
-
-    def ran(self, model: str, *, texts: int) -> None:
-        pass
-
-
-NOBODY: Observer = _Nobody()
-"""An observer that does nothing."""

@@ -1,156 +1,152 @@
-"""Models that run in this process."""
+"""Models that run in this process, on shared threads."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import chain
-from typing import TypeVar
+from pathlib import Path
+from typing import Any, Protocol
 
 import numpy as np
 
-from kadi_localnet.models.crossencoder import CrossEncoder
-from kadi_localnet.models.encoder import Encoder
-from kadi_localnet.models.errors import DeadlinePassed, InvalidRequest, ModelsError, Overloaded
-from kadi_localnet.models.lanes import NOBODY, Lanes, LanesClosed, Observer
-from kadi_localnet.models.multilingual import MultilingualEncoder
-from kadi_localnet.models.requests import Embedded, Reranked
-
-T = TypeVar("T")
+from kadi_localnet.models.config import ModelsConfig
+from kadi_localnet.models.errors import DeadlinePassed, ModelsError, Overloaded
+from kadi_localnet.models.lanes import Lanes, LanesClosed
+from kadi_localnet.models.requests import Vectors
 
 # Maximum characters per tokenizing unit, which then takes some tens of milliseconds.
 _TOKENIZED_AT_ONCE = 100_000
 
 
-@dataclass(frozen=True, slots=True)
-class Runtime:
-    """The shared lanes that models run on, and their limits."""
+class Model(Protocol):
+    """A loaded model, used by several threads."""
 
-    lanes: Lanes
-    batch_tokens: int
-    """Tokens of a batch, about."""
-    max_queued_texts: int
-    """Texts that may wait for one model."""
-    observer: Observer = NOBODY
+    @property
+    def dimensions(self) -> int:
+        """Numbers of the output for a text."""
+
+    @property
+    def max_tokens(self) -> int:
+        """Tokens after which texts are truncated, or divided."""
+
+    @property
+    def tokenizer(self) -> Path | None:
+        """Path of its ``tokenizer.json``."""
+
+    @property
+    def independent(self) -> bool:
+        """Whether texts may be run together."""
+
+    def tokenize(self, texts: Sequence[str], query: str | None = None) -> Sequence[Any]:
+        """Tokenize texts, behind a query if there is one; the results have a length in tokens."""
+
+    def infer(self, batch: Sequence[Any]) -> Vectors:
+        """Run tokenized texts at once: shape (len(batch), dimensions)."""
+
+
+class Observer(Protocol):
+    """Callbacks in the event loop, which must not block."""
+
+    def answered(self, model: str, code: str, *, texts: int, seconds: float) -> None:
+        """Record the end of a request to a model by its primary name; ``code`` may be ``ok``."""
+
+    def ran(self, model: str, *, texts: int) -> None:
+        """Record one run of a model over a batch of texts."""
 
 
 class LocalModel:
-    """A local embedding model that runs on shared lanes.
+    """A model that runs on shared lanes: an embedding model, or a reranker.
 
-    A single text counts as a query and is run first. Several texts are sorted by length and
-    embedded in runs of about ``batch_tokens`` tokens, which needs little padding.
+    A single text counts as a query and is run first. Several texts are sorted by length and run in
+    batches of about ``batch_tokens`` tokens, which needs little padding. A search waits for texts
+    that are reranked, so they are run before other texts, in turn with queries.
     """
 
-    def __init__(self, name: str, encoder: Encoder | MultilingualEncoder, runtime: Runtime) -> None:
-        self.name = name
-        self.encoder = encoder
-        self._lanes = runtime.lanes
-        # Otherwise the vector of a text would depend on the rest of its batch.
-        self._batch_tokens = runtime.batch_tokens if encoder.independent else 1
-        self._queries = Admission(name, most=runtime.max_queued_texts)
-        self._documents = Admission(name, most=runtime.max_queued_texts)
-        self._observer = runtime.observer
-
-    @property
-    def queued(self) -> int:
-        """Number of texts in progress or waiting."""
-        return self._queries.queued + self._documents.queued
-
-    async def embed(
+    def __init__(
         self,
-        texts: Sequence[str],
-        *,
-        timeout: float,
-        dimensions: int | None = None,
-    ) -> Embedded:
-        """Embed ``texts``; those over the model's maximum number of tokens are truncated.
-
-        Raises:
-            InvalidRequest: if ``dimensions`` is given and differs from that of the model.
-            Overloaded: if more texts would be queued than allowed.
-            DeadlinePassed: after ``timeout`` seconds; units that have not begun are dropped.
-        """
-        if dimensions not in (None, self.encoder.dimensions):
-            raise InvalidRequest(
-                f"dimensions: {self.name} has {self.encoder.dimensions} and cannot be shortened",
-                param="dimensions",
-            )
-        if len(texts) == 1:
-            async with self._queries.admit(1, timeout=timeout):
-                return await self._query(texts)
-        async with self._documents.admit(len(texts), timeout=timeout):
-            return await self._bulk(texts)
-
-    async def _query(self, texts: Sequence[str]) -> Embedded:
-        [(vectors, tokens)] = await self._lanes.run(
-            [partial(self.encoder.embed, texts)], urgent=True
-        )
-        self._observer.ran(self.name, texts=1)
-        return Embedded(vectors, tokens)
-
-    async def _bulk(self, texts: Sequence[str]) -> Embedded:
-        encoder = self.encoder
-        if isinstance(encoder, MultilingualEncoder):
-            done = await self._lanes.run([partial(encoder.embed, [text]) for text in texts])
-            self._observer.ran(self.name, texts=len(texts))
-            return Embedded(np.concatenate([row for row, _ in done]), sum(n for _, n in done))
-        parts = [partial(encoder.tokenize, part) for part in _portions(texts)]
-        ids = list(chain.from_iterable(await self._lanes.run(parts)))
-        batches = plan_batches([len(tokens) for tokens in ids], budget=self._batch_tokens)
-        runs = [partial(encoder.infer, _pick(ids, batch)) for batch in batches]
-        vectors = np.empty((len(texts), encoder.dimensions), np.float32)
-        for batch, rows in zip(batches, await self._lanes.run(runs), strict=True):
-            vectors[batch] = rows
-            self._observer.ran(self.name, texts=len(batch))
-        return Embedded(vectors, sum(len(tokens) for tokens in ids))
-
-
-class LocalReranker:
-    """A local cross-encoder that runs on shared lanes.
-
-    A search waits for its result, so it is run before bulk requests and in turn with queries.
-    Batches are formed as in :class:`LocalModel`.
-    """
-
-    def __init__(self, name: str, encoder: CrossEncoder, runtime: Runtime) -> None:
+        name: str,
+        model: Model,
+        lanes: Lanes,
+        config: ModelsConfig,
+        observer: Observer | None = None,
+    ) -> None:
         self.name = name
-        self._encoder = encoder
-        self._lanes = runtime.lanes
-        self._batch_tokens = runtime.batch_tokens if encoder.independent else 1
-        self._admission = Admission(name, most=runtime.max_queued_texts)
-        self._observer = runtime.observer
+        self.model = model
+        self._lanes = lanes
+        # Otherwise the output for a text would depend on the rest of its batch.
+        self._batch_tokens = config.batch_tokens if model.independent else 1
+        self._most_queued = config.max_queued_texts
+        self._queued = {"queries": 0, "others": 0}
+        self._observer = observer
 
     @property
     def queued(self) -> int:
         """Number of texts in progress or waiting."""
-        return self._admission.queued
+        return sum(self._queued.values())
 
-    async def rerank(self, query: str, texts: Sequence[str], *, timeout: float) -> Reranked:
-        """Score ``texts`` by their relevance to ``query``; pairs that are too long are truncated.
+    async def run(
+        self, texts: Sequence[str], *, query: str | None = None, timeout: float
+    ) -> tuple[Vectors, int]:
+        """Embed texts, or score them for ``query``; texts that are too long are truncated.
+
+        Returns:
+            The output of shape (len(texts), dimensions), and the number of tokens read.
 
         Raises:
-            Overloaded: if more texts would be queued than allowed.
+            Overloaded: if more texts would be queued than allowed. An idle model accepts a
+                request of any size, and bulk requests do not keep queries out.
             DeadlinePassed: after ``timeout`` seconds; units that have not begun are dropped.
+            ModelsError: if the lanes are closed meanwhile.
         """
-        async with self._admission.admit(len(texts), timeout=timeout):
-            return await self._scored(query, texts)
+        alone = len(texts) == 1 and query is None
+        queue = "queries" if alone else "others"
+        queued = self._queued[queue]
+        if queued and queued + len(texts) > self._most_queued:
+            raise Overloaded(
+                f"{queued} texts are queued for {self.name}; try again shortly", retry_after=1.0
+            )
+        self._queued[queue] += len(texts)
+        try:
+            async with asyncio.timeout(timeout):
+                return await (self._at_once(texts) if alone else self._in_batches(texts, query))
+        except TimeoutError:
+            raise DeadlinePassed(timeout) from None
+        except LanesClosed as exc:
+            raise ModelsError(str(exc)) from exc
+        finally:
+            self._queued[queue] -= len(texts)
 
-    async def _scored(self, query: str, texts: Sequence[str]) -> Reranked:
-        parts = [
-            partial(self._encoder.tokenize, query, part)
-            for part in _portions(texts, extra=len(query))
+    async def _at_once(self, texts: Sequence[str]) -> tuple[Vectors, int]:
+        def answer() -> tuple[Vectors, int]:
+            tokenized = self.model.tokenize(texts)
+            return self.model.infer(tokenized), sum(map(len, tokenized))
+
+        [answered] = await self._lanes.run([answer], urgent=True)
+        self._ran(len(texts))
+        return answered
+
+    async def _in_batches(self, texts: Sequence[str], query: str | None) -> tuple[Vectors, int]:
+        portions = _portions(texts, extra=len(query or ""))
+        parts = [partial(self.model.tokenize, part, query) for part in portions]
+        urgent = query is not None
+        tokenized = list(chain.from_iterable(await self._lanes.run(parts, urgent=urgent)))
+        batches = plan_batches(list(map(len, tokenized)), budget=self._batch_tokens)
+        runs = [
+            partial(self.model.infer, [tokenized[position] for position in batch])
+            for batch in batches
         ]
-        pairs = list(chain.from_iterable(await self._lanes.run(parts, urgent=True)))
-        batches = plan_batches([len(pair.ids) for pair in pairs], budget=self._batch_tokens)
-        runs = [partial(self._encoder.infer, _pick(pairs, batch)) for batch in batches]
-        scores = np.empty(len(texts))
-        for batch, rows in zip(batches, await self._lanes.run(runs, urgent=True), strict=True):
-            scores[batch] = rows
-            self._observer.ran(self.name, texts=len(batch))
-        return Reranked(scores.tolist(), sum(len(pair.ids) for pair in pairs))
+        done = await self._lanes.run(runs, urgent=urgent)
+        for batch in batches:
+            self._ran(len(batch))
+        outputs = np.empty((len(texts), *done[0].shape[1:]), done[0].dtype)
+        outputs[list(chain.from_iterable(batches))] = np.concatenate(done)
+        return outputs, sum(map(len, tokenized))
+
+    def _ran(self, texts: int) -> None:
+        if self._observer:
+            self._observer.ran(self.name, texts=texts)
 
 
 def plan_batches(lengths: Sequence[int], *, budget: int) -> list[list[int]]:
@@ -171,11 +167,7 @@ def plan_batches(lengths: Sequence[int], *, budget: int) -> list[list[int]]:
     return batches
 
 
-def _pick(items: Sequence[T], positions: Sequence[int]) -> list[T]:
-    return [items[position] for position in positions]
-
-
-def _portions(texts: Sequence[str], *, extra: int = 0) -> Iterator[Sequence[str]]:
+def _portions(texts: Sequence[str], *, extra: int) -> Iterator[Sequence[str]]:
     """Split texts into runs of about ``_TOKENIZED_AT_ONCE`` characters.
 
     ``extra`` is added to the length of each text.
@@ -187,39 +179,3 @@ def _portions(texts: Sequence[str], *, extra: int = 0) -> Iterator[Sequence[str]
             start, size = position, 0
         size += len(text) + extra
     yield texts[start:]
-
-
-class Admission:
-    """The queue length of the model ``name``, limited to ``most`` texts."""
-
-    def __init__(self, name: str, *, most: int) -> None:
-        self._name = name
-        self._most = most
-        self.queued = 0
-        """Number of texts in progress or waiting."""
-
-    @asynccontextmanager
-    async def admit(self, count: int, *, timeout: float) -> AsyncIterator[None]:
-        """Count ``count`` texts as queued during the block, for at most ``timeout`` seconds.
-
-        Raises:
-            Overloaded: if more texts would be queued than allowed. An idle model accepts a
-                request of any size.
-            DeadlinePassed: after ``timeout`` seconds.
-            ModelsError: if the lanes are closed meanwhile.
-        """
-        if self.queued and self.queued + count > self._most:
-            raise Overloaded(
-                f"{self.queued} texts are queued for {self._name}; try again shortly",
-                retry_after=1.0,
-            )
-        self.queued += count
-        try:
-            async with asyncio.timeout(timeout):
-                yield
-        except TimeoutError:
-            raise DeadlinePassed(timeout) from None
-        except LanesClosed as exc:
-            raise ModelsError(str(exc)) from exc
-        finally:
-            self.queued -= count

@@ -1,10 +1,9 @@
-"""Request and response of an embedding call, as defined by OpenAI's API."""
+"""Requests and responses: embeddings as OpenAI's API, reranking as those of Cohere and Jina."""
 
 from __future__ import annotations
 
 import base64
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Annotated, Any, Literal, TypeVar
 
 import numpy as np
@@ -70,105 +69,6 @@ class EmbeddingRequest(BaseModel):
         return value
 
 
-@dataclass(frozen=True, slots=True)
-class Embedded:
-    """Vectors of shape (n, d) in the order of the texts, and the number of tokens read."""
-
-    vectors: Vectors
-    tokens: int
-
-
-def read_request(raw: Any, config: ModelsConfig) -> EmbeddingRequest:
-    """Validate an embedding request against the schema and the limits.
-
-    Raises:
-        InvalidRequest: naming the field and the expected value.
-        RequestTooLarge: naming the limit.
-    """
-    request = validated(EmbeddingRequest, raw)
-    check_texts(request.input, config, where="input")
-    return request
-
-
-def validated(shape: type[R], raw: Any) -> R:
-    """Validate an input against a model.
-
-    Raises:
-        InvalidRequest: naming the field and the expected value.
-    """
-    try:
-        return shape.model_validate(raw)
-    except ValidationError as exc:
-        raise InvalidRequest(validation_text(exc), param=_param(exc)) from None
-
-
-def _param(error: ValidationError) -> str | None:
-    """Return the field of the first error; ``None`` if the input as a whole is not valid."""
-    path = error.errors(include_url=False, include_input=False, include_context=False)[0]["loc"]
-    return str(path[0]) if path else None
-
-
-def check_texts(texts: Sequence[str], config: ModelsConfig, *, where: str) -> None:
-    """Check that the field ``where`` has at most ``max_texts`` texts and none is too long.
-
-    Raises:
-        RequestTooLarge: naming the limit.
-    """
-    if len(texts) > config.max_texts:
-        raise RequestTooLarge(
-            f"{where}: {len(texts)} texts, at most {config.max_texts} are allowed;"
-            " send them in several requests",
-            param=where,
-        )
-    for index, text in enumerate(texts):
-        check_text(text, config, where=f"{where}.{index}")
-
-
-def check_text(text: str, config: ModelsConfig, *, where: str) -> None:
-    """Check that a text has at most ``max_text_bytes`` bytes in UTF-8.
-
-    Raises:
-        RequestTooLarge: naming the limit.
-    """
-    # A character has at most four bytes, so only a text that may be too long is encoded.
-    if len(text) * 4 <= config.max_text_bytes:
-        return
-    size = len(text.encode("utf-8", "surrogatepass"))
-    if size > config.max_text_bytes:
-        raise RequestTooLarge(
-            f"{where}: {size} bytes, at most {config.max_text_bytes} are allowed; split the text",
-            param=where.partition(".")[0],
-        )
-
-
-def encodable(text: str) -> str:
-    """Return ``text`` with unpaired surrogates, which UTF-8 cannot encode, replaced by U+FFFD."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return text
-
-
-def answer(request: EmbeddingRequest, embedded: Embedded) -> dict[str, Any]:
-    """Return the response in OpenAI's shape, with the requested model name."""
-    rows: list[Any]
-    if request.encoding_format == "base64":
-        little = np.ascontiguousarray(embedded.vectors, dtype="<f4")
-        rows = [base64.b64encode(row.tobytes()).decode("ascii") for row in little]
-    else:
-        rows = embedded.vectors.tolist()
-    return {
-        "object": "list",
-        "data": [
-            {"object": "embedding", "index": index, "embedding": row}
-            for index, row in enumerate(rows)
-        ],
-        "model": request.model,
-        "usage": {"prompt_tokens": embedded.tokens, "total_tokens": embedded.tokens},
-    }
-
-
 def _texts_or_objects(schema: dict[str, Any]) -> None:
     text = schema["items"]
     named = {"type": "object", "properties": {"text": text}, "required": ["text"]}
@@ -207,30 +107,96 @@ class RerankRequest(BaseModel):
         return [item.get("text") if isinstance(item, Mapping) else item for item in value]
 
 
-@dataclass(frozen=True, slots=True)
-class Reranked:
-    """One score per text, in the order of the texts, and the number of tokens read."""
-
-    scores: Sequence[float]
-    tokens: int
-
-
-def read_rerank_request(raw: Any, config: ModelsConfig) -> RerankRequest:
-    """Validate a rerank request against the schema and the limits.
+def read_request(shape: type[R], raw: Any, limits: ModelsConfig) -> R:
+    """Validate a request against its model and the limits.
 
     Raises:
         InvalidRequest: naming the field and the expected value.
         RequestTooLarge: naming the limit.
     """
-    request = validated(RerankRequest, raw)
-    check_text(request.query, config, where="query")
-    check_texts(request.documents, config, where="documents")
+    try:
+        request = shape.model_validate(raw)
+    except ValidationError as exc:
+        raise InvalidRequest(validation_text(exc), param=_param(exc)) from None
+    for field in ("query", "input", "documents"):
+        texts = getattr(request, field, ())
+        if isinstance(texts, str):
+            _check_text(texts, limits, field)
+            continue
+        if len(texts) > limits.max_texts:
+            raise RequestTooLarge(
+                f"{field}: {len(texts)} texts, at most {limits.max_texts} are allowed;"
+                " send them in several requests",
+                param=field,
+            )
+        for index, text in enumerate(texts):
+            _check_text(text, limits, f"{field}.{index}")
     return request
 
 
-def rerank_answer(request: RerankRequest, model: str, reranked: Reranked) -> dict[str, Any]:
-    """Return the response: results by descending score, ties in the order of the documents."""
-    scores = reranked.scores
+def _check_text(text: str, limits: ModelsConfig, where: str) -> None:
+    # A character has at most four bytes, so only a text that may be too long is encoded.
+    if len(text) * 4 <= limits.max_text_bytes:
+        return
+    size = len(text.encode("utf-8", "surrogatepass"))
+    if size > limits.max_text_bytes:
+        raise RequestTooLarge(
+            f"{where}: {size} bytes, at most {limits.max_text_bytes} are allowed; split the text",
+            param=where.partition(".")[0],
+        )
+
+
+def _param(error: ValidationError) -> str | None:
+    """Return the field of the first error; ``None`` if the input as a whole is not valid."""
+    path = error.errors(include_url=False, include_input=False, include_context=False)[0]["loc"]
+    return str(path[0]) if path else None
+
+
+def encodable(text: str) -> str:
+    """Return ``text`` with unpaired surrogates, which UTF-8 cannot encode, replaced by U+FFFD."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
+
+
+def embedding_answer(request: EmbeddingRequest, vectors: Vectors, tokens: int) -> dict[str, Any]:
+    """Return the response in OpenAI's shape, with the requested model name.
+
+    Args:
+        request: The request.
+        vectors: One row for each of its texts.
+        tokens: Number of tokens read.
+    """
+    rows: list[Any]
+    if request.encoding_format == "base64":
+        little = np.ascontiguousarray(vectors, dtype="<f4")
+        rows = [base64.b64encode(row.tobytes()).decode("ascii") for row in little]
+    else:
+        rows = vectors.tolist()
+    return {
+        "object": "list",
+        "data": [
+            {"object": "embedding", "index": index, "embedding": row}
+            for index, row in enumerate(rows)
+        ],
+        "model": request.model,
+        "usage": {"prompt_tokens": tokens, "total_tokens": tokens},
+    }
+
+
+def rerank_answer(
+    request: RerankRequest, model: str, scores: Sequence[float], tokens: int
+) -> dict[str, Any]:
+    """Return the response: results by descending score, ties in the order of the documents.
+
+    Args:
+        request: The request.
+        model: Name of the reranker.
+        scores: One for each document.
+        tokens: Number of tokens read.
+    """
     order = sorted(range(len(scores)), key=lambda index: (-scores[index], index))
     results: list[dict[str, Any]] = [
         {"index": index, "relevance_score": scores[index]} for index in order[: request.top_n]
@@ -238,5 +204,5 @@ def rerank_answer(request: RerankRequest, model: str, reranked: Reranked) -> dic
     if request.return_documents:
         for result in results:
             result["document"] = {"text": request.documents[result["index"]]}
-    usage = {"prompt_tokens": reranked.tokens, "total_tokens": reranked.tokens}
+    usage = {"prompt_tokens": tokens, "total_tokens": tokens}
     return {"model": model, "results": results, "usage": usage}

@@ -3,64 +3,86 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from functools import partial
 from typing import Any
 
 from starlette.applications import Starlette
 
 from kadi_client.tools import Call, Tool
-from kadi_localnet.models import multilingual
-from kadi_localnet.models.config import ModelsConfig
-from kadi_localnet.models.errors import ModelNotServed, ModelsError
+from kadi_localnet.models import minilm, multilingual
+from kadi_localnet.models.config import NAME, ModelDirectory, ModelsConfig, default_cache_dir
+from kadi_localnet.models.directory import find_files, is_reranker
+from kadi_localnet.models.encoder import CrossEncoder, Encoder
+from kadi_localnet.models.errors import (
+    InvalidRequest,
+    ModelNotServed,
+    ModelsError,
+    ModelSetupError,
+)
 from kadi_localnet.models.http import application
-from kadi_localnet.models.lanes import Observer
-from kadi_localnet.models.local import LocalModel, LocalReranker
-from kadi_localnet.models.multilingual import MultilingualEncoder
+from kadi_localnet.models.lanes import Lanes
+from kadi_localnet.models.local import LocalModel, Model, Observer
 from kadi_localnet.models.requests import (
     MAX_VALUES,
     EmbeddingRequest,
     RerankRequest,
-    answer,
+    embedding_answer,
     read_request,
-    read_rerank_request,
     rerank_answer,
 )
 
 
-@dataclass(frozen=True, slots=True)
-class ServedModel:
-    """The properties of a served model."""
+@asynccontextmanager
+async def open_models(
+    config: ModelsConfig, *, observer: Observer | None = None
+) -> AsyncIterator[Models]:
+    """Load the models of ``config`` and serve them until the context ends.
 
-    name: str
-    dimensions: int
-    max_tokens: int
-    tokenizer: Path | None = None
-    """Path of its ``tokenizer.json``."""
+    The first start with all-MiniLM-L6-v2 builds its graph, which takes some seconds. ``observer``
+    gets requests and runs.
+
+    Raises:
+        ModelSetupError: if a model cannot be found, built or loaded, or two have the same name.
+    """
+    sources = list(_sources(config))
+    _check_names([name for names, _ in sources for name in names])
+    loaded = await asyncio.to_thread(lambda: [load() for _, load in sources])
+    lanes = Lanes(bulk_threads=config.threads or _usable_cores())
+    embedders: dict[str, LocalModel] = {}
+    rerankers: dict[str, LocalModel] = {}
+    for (names, _), model in zip(sources, loaded, strict=True):
+        served = rerankers if isinstance(model, CrossEncoder) else embedders
+        served |= dict.fromkeys(names, LocalModel(names[0], model, lanes, config, observer))
+    lanes.start()
+    try:
+        yield Models(config, embedders, rerankers, observer)
+    finally:
+        await lanes.close()
 
 
 class Models:
-    """The served models, created by :func:`kadi_localnet.models.open_models`."""
+    """The served models, created by :func:`open_models`."""
 
     def __init__(
         self,
         config: ModelsConfig,
-        served: Mapping[str, LocalModel],
-        rerankers: Mapping[str, LocalReranker],
-        observer: Observer,
+        embedders: Mapping[str, LocalModel],
+        rerankers: Mapping[str, LocalModel],
+        observer: Observer | None,
     ) -> None:
         self._config = config
-        self._served = served
+        self._embedders = embedders
         self._rerankers = rerankers
         self._observer = observer
 
     @property
     def names(self) -> tuple[str, ...]:
         """Return all names of embedding models, including aliases."""
-        return tuple(self._served)
+        return tuple(self._embedders)
 
     @property
     def rerankers(self) -> tuple[str, ...]:
@@ -70,8 +92,8 @@ class Models:
     @property
     def queued(self) -> dict[str, int]:
         """Return the number of texts in progress or waiting, by the name of the model."""
-        embedders = {model.name: model.queued for model in self._served.values()}
-        return embedders | {model.name: model.queued for model in self._rerankers.values()}
+        served = (*self._embedders.values(), *self._rerankers.values())
+        return {model.name: model.queued for model in served}
 
     @property
     def tools(self) -> tuple[Tool, ...]:
@@ -90,25 +112,15 @@ class Models:
             handler=self._rerank,
             max_values=MAX_VALUES,
         )
-        return (embedding,) * bool(self._served) + (reranking,) * bool(self._rerankers)
+        return (embedding,) * bool(self._embedders) + (reranking,) * bool(self._rerankers)
 
-    def describe(self, name: str) -> ServedModel:
-        """Return dimensions, maximum number of tokens and tokenizer of a served model.
+    def describe(self, name: str) -> Model:
+        """Return an embedding model, for its dimensions, maximum number of tokens and tokenizer.
 
         Raises:
             ModelNotServed: if there is no model of this name.
         """
-        encoder = self._find(name).encoder
-        if isinstance(encoder, MultilingualEncoder):
-            return ServedModel(
-                name=name, dimensions=encoder.dimensions, max_tokens=multilingual.MAX_TOKENS
-            )
-        return ServedModel(
-            name=name,
-            dimensions=encoder.dimensions,
-            max_tokens=encoder.files.model.max_tokens,
-            tokenizer=encoder.files.model.tokenizer,
-        )
+        return _find(name, self._embedders).model
 
     async def create_embedding(self, raw: Any, *, timeout: float | None = None) -> dict[str, Any]:
         """Answer an embedding request in the shape of OpenAI's API.
@@ -116,15 +128,17 @@ class Models:
         Raises:
             ModelsError: in the subclass for the cause of the failure.
         """
-        request = read_request(raw, self._config)
-        model = self._find(request.model)
+        request = read_request(EmbeddingRequest, raw, self._config)
+        model = _find(request.model, self._embedders)
         with self._observed(model.name, len(request.input)):
-            embedded = await model.embed(
-                request.input,
-                timeout=self._config.timeout if timeout is None else timeout,
-                dimensions=request.dimensions,
-            )
-        return answer(request, embedded)
+            dimensions = model.model.dimensions
+            if request.dimensions not in (None, dimensions):
+                raise InvalidRequest(
+                    f"dimensions: {model.name} has {dimensions} and cannot be shortened",
+                    param="dimensions",
+                )
+            vectors, tokens = await model.run(request.input, timeout=self._seconds(timeout))
+        return embedding_answer(request, vectors, tokens)
 
     async def rerank(self, raw: Any, *, timeout: float | None = None) -> dict[str, Any]:
         """Answer a rerank request in the shape of the APIs of Cohere and Jina.
@@ -132,18 +146,14 @@ class Models:
         Raises:
             ModelsError: in the subclass for the cause of the failure.
         """
-        request = read_rerank_request(raw, self._config)
+        request = read_request(RerankRequest, raw, self._config)
         name = request.model or next(iter(self._rerankers), "any reranker")
-        reranker = self._rerankers.get(name)
-        if reranker is None:
-            raise ModelNotServed(name, self.rerankers)
-        with self._observed(reranker.name, len(request.documents)):
-            reranked = await reranker.rerank(
-                request.query,
-                request.documents,
-                timeout=self._config.timeout if timeout is None else timeout,
+        model = _find(name, self._rerankers)
+        with self._observed(model.name, len(request.documents)):
+            scores, tokens = await model.run(
+                request.documents, query=request.query, timeout=self._seconds(timeout)
             )
-        return rerank_answer(request, name, reranked)
+        return rerank_answer(request, name, scores[:, 0].tolist(), tokens)
 
     def application(self, *, token: str | None = None) -> Starlette:
         """Return the ASGI application: embeddings, reranking, ``/v1/models`` and ``/health``.
@@ -151,7 +161,12 @@ class Models:
         If ``token`` is given, all routes but ``/health`` require it.
         """
         return application(
-            self,
+            {
+                "/v1/embeddings": self.create_embedding,
+                "/v1/rerank": self.rerank,
+                "/rerank": self.rerank,
+            },
+            (*self.names, *self.rerankers),
             token=token,
             max_bytes=self._config.max_request_bytes,
             timeout=self._config.timeout,
@@ -162,6 +177,9 @@ class Models:
 
     async def _rerank(self, tool_input: dict[str, Any], call: Call) -> dict[str, Any]:
         return await self.rerank(tool_input, timeout=call.remaining)
+
+    def _seconds(self, timeout: float | None) -> float:
+        return self._config.timeout if timeout is None else timeout
 
     @contextmanager
     def _observed(self, model: str, texts: int) -> Iterator[None]:
@@ -177,11 +195,49 @@ class Models:
             code = "cancelled"
             raise
         finally:
-            seconds = time.perf_counter() - started
-            self._observer.answered(model, code, texts=texts, seconds=seconds)
+            if self._observer:
+                seconds = time.perf_counter() - started
+                self._observer.answered(model, code, texts=texts, seconds=seconds)
 
-    def _find(self, name: str) -> LocalModel:
-        model = self._served.get(name)
-        if model is None:
-            raise ModelNotServed(name, self.names)
-        return model
+
+def _find(name: str, served: Mapping[str, LocalModel]) -> LocalModel:
+    if name not in served:
+        raise ModelNotServed(name, tuple(served))
+    return served[name]
+
+
+def _sources(config: ModelsConfig) -> Iterator[tuple[tuple[str, ...], Callable[[], Model]]]:
+    """Yield the names of each model, the primary one first, and what loads it."""
+    if config.minilm:
+        yield (minilm.NAME, *minilm.ALIASES), partial(_load_minilm, config)
+    if config.multilingual:
+        names = (multilingual.NAME, *multilingual.ALIASES)
+        yield names, multilingual.MultilingualEncoder.load
+    for directory in config.directories:
+        yield directory.names, partial(_load, directory)
+
+
+def _load_minilm(config: ModelsConfig) -> Model:
+    cache = config.cache_dir or default_cache_dir()
+    return Encoder.load(minilm.ensure_files(minilm.weights_directory(), cache))
+
+
+def _load(directory: ModelDirectory) -> Model:
+    kind = CrossEncoder if is_reranker(directory) else Encoder
+    return kind.load(find_files(directory))
+
+
+def _check_names(names: list[str]) -> None:
+    if not names:
+        raise ModelSetupError("no model to serve: install weights, or name a model directory")
+    for name in names:
+        if not NAME.fullmatch(name):
+            raise ModelSetupError(f"{name!r} is not a valid model name")
+        if names.count(name) > 1:
+            raise ModelSetupError(f"two models are named {name!r}: rename one of them")
+
+
+def _usable_cores() -> int:
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

@@ -5,10 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from pydantic import ByteSize
+
+from ability_search.config.schema import Limits
 from ability_search.documents import Document
-from ability_search.files.file_documents import File, hashed, load, readings
+from ability_search.files.file_documents import File, Reading, hashed, open_files, read_files
 from ability_search.files.isolated_reader import Extractor
-from ability_search.files.selection import select, vanished
+from ability_search.files.selection import Skipped, select, vanished
 from ability_search.text.loaders import Bounds, Extracted
 
 
@@ -18,16 +21,22 @@ def test_a_file_that_vanished_is_skipped_with_the_reason(tmp_path: Path) -> None
     assert not vanished(tmp_path / "a.md")
     (tmp_path / "a.md").unlink()
     assert vanished(tmp_path / "a.md")
-    files, skipped = load(chosen, max_bytes=100)
-    assert files == []
-    assert [(item.path, item.reason) for item in skipped] == [("a.md", "No such file or directory")]
+    ((_, skipped),) = open_files(chosen, max_bytes=100)
+    assert skipped == Skipped("a.md", "No such file or directory")
+
+
+def readings(root: Path, *, format: str | None = None, most_bytes: int = 1000) -> list[Reading]:
+    bounds = Bounds(text=1000, unpacked=100_000)
+    limits = Limits(file_bytes=ByteSize(100_000))
+    with Extractor(bounds, timeout=60) as extractor:
+        chosen = select(root, root)
+        return [
+            *read_files(chosen, extractor, limits, most=100, most_bytes=most_bytes, format=format)
+        ]
 
 
 def read(root: Path, *, format: str | None = None) -> list[Document]:
-    files, unread = load(select(root, root), max_bytes=100_000, format=format)
-    assert unread == []
-    with Extractor(Bounds(text=1000, unpacked=100_000), timeout=60) as extractor:
-        found = [*readings(files, extractor, most=100, most_bytes=1000)]
+    found = readings(root, format=format)
     assert [skipped for reading in found for skipped in reading.skipped] == []
     return [document for reading in found for document in reading.documents]
 
@@ -54,7 +63,8 @@ def test_path_and_extension_replace_metadata_of_the_file(tmp_path: Path) -> None
 def test_the_hash_depends_on_bytes_and_format(tmp_path: Path) -> None:
     (tmp_path / "a.html").write_text("<h1>One</h1>")
     chosen = select(tmp_path, tmp_path)
-    (html,), _ = load(chosen, max_bytes=100)
+    ((_, html),) = open_files(chosen, max_bytes=100)
+    assert isinstance(html, File)
     (found,) = hashed(chosen, max_bytes=100)[0].values()
     assert html.hash == found.file_hash == read(tmp_path)[0].file_hash
     assert found.unread
@@ -67,15 +77,20 @@ def test_the_hash_depends_on_bytes_and_format(tmp_path: Path) -> None:
 def test_readings_are_bounded_by_the_size_of_the_text(tmp_path: Path) -> None:
     for n, size in enumerate((400, 400, 900, 10, 10, 1001)):
         (tmp_path / f"{n}.md").write_text("x" * size)
-    files, _ = load(select(tmp_path, tmp_path), max_bytes=2000)
-    with Extractor(Bounds(text=1000, unpacked=1000), timeout=60) as extractor:
-        found = [*readings(files, extractor, most=100, most_bytes=850)]
+    found = readings(tmp_path, most_bytes=850)
     assert [[each.source for each in reading.documents] for reading in found] == [
         ["0.md", "1.md"],
         ["2.md"],
         ["3.md", "4.md"],
     ]
     assert [each.path for reading in found for each in reading.skipped] == ["5.md"]
+
+
+def test_readings_are_bounded_by_the_number_and_the_size_of_the_files(tmp_path: Path) -> None:
+    for n, size in enumerate((10, 10, 500, 10, 10)):
+        (tmp_path / f"{n}.html").write_text("<!-- {} --><p>x</p>".format("." * size))
+    found = readings(tmp_path, most_bytes=100)
+    assert [len(reading.documents) for reading in found] == [2, 1, 2]
 
 
 def test_a_file_is_read_again_if_time_ended_before_a_part_of_it() -> None:

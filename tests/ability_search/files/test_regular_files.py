@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import BinaryIO
 
 import pytest
+from tests.ability_search.files.opened_files import load
 
 from ability_search.errors import ForbiddenPath
 from ability_search.files import file_documents
-from ability_search.files.file_documents import hashed, load
+from ability_search.files.file_documents import hashed
 from ability_search.files.regular_files import NotRegular, open_beneath, open_regular
 from ability_search.files.selection import SECRET, allowed, select
 

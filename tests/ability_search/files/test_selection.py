@@ -7,14 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.ability_search.files.opened_files import load
 
 from ability_search.errors import ForbiddenPath, InvalidInput
-from ability_search.files.file_documents import load
 from ability_search.files.selection import (
     SECRET,
     Sweep,
     allowed,
-    parts,
     select,
     unmatched_patterns,
 )
@@ -64,15 +63,6 @@ def test_an_unreadable_directory_is_reported(
     assert [(item.path, item.reason) for item in chosen.skipped] == [
         ("closed", "Permission denied")
     ]
-
-
-def test_parts_are_bounded_in_number_and_bytes(tmp_path: Path) -> None:
-    for n, size in enumerate((10, 10, 500, 10, 10, 10)):
-        (tmp_path / f"{n}.md").write_text("x" * size)
-    chosen = select(tmp_path, tmp_path)
-    sizes = [len(part.files) for part in parts(chosen, most=10, most_bytes=100)]
-    assert sizes == [2, 1, 3]
-    assert [len(part.files) for part in parts(chosen, most=4, most_bytes=10**6)] == [4, 2]
 
 
 def test_gitignore_files_apply_if_requested(tmp_path: Path) -> None:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from tests.ability_search.flows.conftest import DIMENSIONS, PATIENCE, Network, word_vector
 from tests.ability_search.flows.stored import services_of
 
-from ability_search.extensions.migration.legacy_statements import LegacySql
-from ability_search.extensions.migration.migration import Migration
-from ability_search.store.arcadedb.client import BrokerScripts
+from ability_search.extensions.migration.migration import Migration, MigrationOptions
+from ability_search.index.index_calls import Progress, Report
 
 _SCHEMA = (
     "CREATE DOCUMENT TYPE Chunk IF NOT EXISTS",
@@ -98,23 +98,29 @@ async def command(network: Network, database: str, text: str) -> Any:
 
 
 def migration_of(
-    network: Network, base: Any, *, database: str | None = None, model: str | None = None
+    network: Network, base: Any, *, during: Report | None = None, **options: Any
 ) -> Migration:
-    """The migration service in this process, over the network's database and model manager."""
-    from tests.ability_search.flows.test_artifacts import importing
+    """Return a migration in this process, over the network's database and model manager.
 
-    name = database or network.settings.database.name
+    Args:
+        network: The network.
+        base: Directory of files.
+        during: Called with the progress.
+        options: Those of :class:`.MigrationOptions`.
+    """
 
-    async def served() -> list[str]:
-        return list(network.model.models)
+    async def unheard(_progress: Progress) -> None:
+        """Nobody listens."""
+
+    @contextmanager
+    def progress(_name: str) -> Iterator[Report]:
+        yield during or unheard
 
     return Migration(
-        LegacySql(BrokerScripts(network.client.invoke, database=name, timeout=PATIENCE)),
-        services_of(network, base).ports,
-        importing(network, base),
-        in_place=name == network.settings.database.name,
-        served=served,
-        model=model,
+        services_of(network, base),
+        network.client,
+        MigrationOptions(**options),
+        progress=progress,
     )
 
 

@@ -14,7 +14,7 @@ from tests.ability_search.flows.conftest import PATIENCE, Network
 from ability_search.collection import Collection
 from ability_search.index.jobs import job_of, jobs_of
 from ability_search.providers.embedder import EMBEDDINGS, RemoteEmbedder
-from ability_search.providers.transports import over_broker
+from ability_search.providers.transports import OverBroker
 from ability_search.store.arcadedb.client import BrokerScripts
 from ability_search.store.arcadedb.core import kind_type, link_type, source_type
 from ability_search.store.arcadedb.rows import chunk_row, link_row, source_row
@@ -312,7 +312,7 @@ def services_of(network: Network, base: Path) -> Services:
     settings = network.settings
     embedding = settings.embedding
     embedder = RemoteEmbedder(
-        over_broker(EMBEDDINGS, network.client.invoke, api_key=None),
+        OverBroker(EMBEDDINGS, network.client.invoke, api_key=None),
         batch_texts=embedding.batch_texts,
         batch_bytes=embedding.batch_bytes,
         concurrency=embedding.concurrency,

@@ -21,7 +21,7 @@ from tests.ability_search.flows.conftest import MODEL, Network
 from tests.ability_search.flows.stored import services_of
 from tests.ability_search.flows.test_artifacts import unheard
 
-from ability_search.extensions.artifacts.artifact_lines import ChunkLine, SourceLine, properties
+from ability_search.extensions.artifacts.artifact_lines import CHUNK_LINES, SOURCE_LINES
 from ability_search.extensions.artifacts.artifact_reader import Artifact, read_manifest
 from ability_search.extensions.artifacts.importer import Importer
 from ability_search.extensions.artifacts.manifest import (
@@ -79,8 +79,8 @@ def opened(directory: Path) -> Artifact:
 def names(directory: Path) -> Iterator[tuple[str, str]]:
     manifest = json.loads((directory / MANIFEST).read_text())
     yield from ((MANIFEST, name) for name in [*manifest["collection"], "model_id", "dim"])
-    yield from ((SOURCES, name) for name in [*sorted(properties(SourceLine)), "novelty"])
-    yield from ((CHUNKS, name) for name in [*sorted(properties(ChunkLine)), "novelty"])
+    yield from ((SOURCES, name) for name in [*sorted(SOURCE_LINES.properties), "novelty"])
+    yield from ((CHUNKS, name) for name in [*sorted(CHUNK_LINES.properties), "text_hash"])
 
 
 async def test_what_is_imported_can_be_described_searched_rebuilt_and_deleted(

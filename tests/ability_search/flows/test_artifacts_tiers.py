@@ -15,13 +15,12 @@ from tests.ability_search.flows.stored import assert_consistent, collections, se
 
 from ability_search.errors import EmbeddingUnavailable, InvalidInput
 from ability_search.extensions.artifacts.artifact_reader import Artifact, read_manifest
-from ability_search.extensions.artifacts.artifact_service import ArtifactService, BuildOptions
-from ability_search.extensions.artifacts.local_services import artifact_service, build_artifact
+from ability_search.extensions.artifacts.artifact_service import ArtifactService
 from ability_search.extensions.artifacts.manifest import ChunksManifest
 from ability_search.extensions.cli import output
 from ability_search.extensions.cli.progress import report_bar
-from ability_search.sync.trees import trees
-from ability_search.sync.upload import Outcome
+from ability_search.extensions.cli.trees import trees
+from ability_search.extensions.cli.upload import Outcome
 
 SETTINGS = {"SEARCH_DATABASE_GRACE_PERIOD": "0", "SEARCH_EMBEDDING_ATTEMPTS": "1"}
 SKILLS = {
@@ -50,20 +49,15 @@ def base(tmp_path: Path) -> Path:
 
 def artifacts_of(network: Network, home: Path) -> ArtifactService:
     progress = partial(report_bar, hidden=True)
-    return artifact_service(services_of(network, home), progress=progress, warn=output.warn)
+    return ArtifactService(services_of(network, home), progress=progress, warn=output.warn)
 
 
 async def build(
     network: Network, home: Path, out: str, **options: Any
 ) -> tuple[ChunksManifest, Outcome]:
     usual = {"base": home / out, "model": None, "force": False, "revision": None}
-    return await build_artifact(
-        services_of(network, home),
-        artifacts_of(network, home),
-        "skills",
-        home / out,
-        trees([home / "skills"], home),
-        BuildOptions(**usual | options),
+    return await artifacts_of(network, home).build(
+        "skills", home / out, trees([home / "skills"], home), **usual | options
     )
 
 

@@ -430,9 +430,9 @@ async def test_chunks_that_deduplication_left_out_stay_out_when_links_are_added(
 
 @pytest.mark.model
 async def test_copies_are_found_by_a_real_model(network: Network, tmp_path: Path) -> None:
-    encoder = Encoder.load(minilm.ensure_files(minilm.weights_directory(), tmp_path, "fp32"))
+    encoder = Encoder.load(minilm.ensure_files(minilm.weights_directory(), tmp_path))
     network.model.dimensions = 384
-    network.model.vector = lambda text: encoder.embed([text])[0][0]  # type: ignore[method-assign]
+    network.model.vector = lambda text: encoder.infer(encoder.tokenize([text]))[0]  # type: ignore[method-assign]
     edited = [each.replace(" is ", " is also ", 1) for each in TOPS]
     changed = [each.replace("size A3", "size A4") for each in TOPS]
     dated = {"metadata": {"date": "2026-03-10"}}

@@ -28,8 +28,8 @@ from ability_search.client.tool_client import Target
 from ability_search.config.loader import load_settings
 from ability_search.config.schema import Settings
 from ability_search.extensions.artifacts.artifact_reader import Artifact
+from ability_search.extensions.artifacts.artifact_service import open_local_services
 from ability_search.extensions.artifacts.exporter import Exporter
-from ability_search.extensions.artifacts.local_services import open_local_services
 from ability_search.index.index_calls import Progress
 from ability_search.worker import open_worker
 from kadi_client import Connection

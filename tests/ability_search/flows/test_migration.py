@@ -19,7 +19,8 @@ from tests.ability_search.flows.conftest import (
 from tests.ability_search.flows.legacy import chunk, command, migration_of, source, write_legacy
 from tests.ability_search.flows.stored import assert_consistent, chunks, rows
 
-from ability_search.errors import DatabaseUnavailable, EmbeddingUnavailable
+from ability_search.errors import DatabaseUnavailable, EmbeddingUnavailable, NotFound
+from ability_search.extensions.migration import migration
 from ability_search.extensions.migration.migration import Migration
 from ability_search.extensions.migration.survey import State, Survey
 from ability_search.index.index_calls import Progress
@@ -35,23 +36,23 @@ TEXTS = {
 HIDDEN = {"SEARCH_DATABASE_GRACE_PERIOD": "0"}
 
 
-async def unheard(_progress: Progress) -> None:
-    """Nobody listens."""
-
-
 def stored(collection: str) -> list[dict[str, Any]]:
     return [row for name, texts in TEXTS.items() for row in source(collection, name, *texts)]
 
 
-async def migrate(migration: Migration, **wishes: Any) -> Survey:
+async def migrate(migration: Migration) -> Survey:
     """Do what the command does, without being asked."""
-    await migration.set_aside(unheard)
-    survey = await migration.survey(unheard, **wishes)
-    assert survey is not None
-    for each in survey.collections:
-        if each.state is State.TO_MOVE:
-            await migration.move(survey, each, unheard)
-    return survey
+    return await migration.perform(lambda _old: None)
+
+
+@pytest.fixture(autouse=True)
+def _served(network: Network, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The models of the network can be listed."""
+
+    async def served(_ports: object) -> set[str]:
+        return set(network.model.models)
+
+    monkeypatch.setattr(migration, "served_models", served)
 
 
 async def legacy_rows(network: Network, kind: str) -> int:
@@ -161,10 +162,9 @@ async def test_a_survey_changes_nothing_and_says_what_cannot_be_moved_and_why(
         {"chunkId": "lost", "content": "Of no collection."},
     ]
     await write_legacy(network, [*stored("docs"), *odd], strict=False)
-    migration = migration_of(network, tmp_path)
+    old = migration_of(network, tmp_path, prefix="old.")
     before = await rows(network, "SELECT name FROM schema:types")
-    survey = await migration.survey(unheard, prefix="old.")
-    assert survey is not None
+    survey = await old.plan()
     assert survey.rows == len(stored("docs")) + len(odd)
     assert await rows(network, "SELECT name FROM schema:types") == before
     assert survey.unassigned == {"no collection": 1}
@@ -186,7 +186,7 @@ async def test_a_survey_changes_nothing_and_says_what_cannot_be_moved_and_why(
     }
     bad = by_name["only-bad"]
     assert (bad.state, bad.chunks, bad.left_out) == (State.REFUSED, 0, {"no embedding": 1})
-    await migrate(migration, prefix="old.")
+    await migrate(old)
     assert (await assert_consistent(network, "old.docs")).chunks == 8
     assert (await assert_consistent(network, "old.my-docs-ä")).chunks == 1
 
@@ -204,17 +204,17 @@ async def test_chunks_without_a_usable_embedding_get_one_when_asked(
         ],
         strict=False,
     )
-    migration = migration_of(network, tmp_path)
+    old = migration_of(network, tmp_path, embed=True)
 
     def fail(_asked: dict[str, Any]) -> None:
         raise RemoteError("away")
 
     network.model.failure = fail
     with pytest.raises(EmbeddingUnavailable):
-        await migration.survey(unheard, embed_missing=True)
+        await old.plan()
     network.model.failure = None
     network.model.texts.clear()
-    survey = await migrate(migration_of(network, tmp_path), embed_missing=True)
+    survey = await migrate(migration_of(network, tmp_path, embed=True))
     assert [(each.name, each.embedded_again, each.state) for each in survey.collections] == [
         ("bare", 1, State.MOVED),
         ("docs", 2, State.MOVED),
@@ -233,8 +233,7 @@ async def test_another_model_than_the_one_that_made_the_embeddings_is_noticed(
 ) -> None:
     network.model.models["small"] = 8
     await write_legacy(network, stored("docs"))
-    survey = await migration_of(network, tmp_path, model="small").survey(unheard)
-    assert survey is not None
+    survey = await migration_of(network, tmp_path, model="small").plan()
     (docs,) = survey.collections
     assert docs.state is State.REFUSED
     assert docs.reason == (
@@ -291,16 +290,16 @@ async def test_another_database_is_read_only_and_a_taken_name_is_left_alone(
     old = f"{network.settings.database.name}_old"
     await write_legacy(network, stored("docs"), database=old)
     await network.call("search-index", collection="docs", documents=[document("a", "Mine.")])
-    migration = migration_of(network, tmp_path, database=old)
-    survey = await migrate(migration)
+    survey = await migrate(migration_of(network, tmp_path, database=old))
     (docs,) = survey.collections
     assert (docs.state, docs.reason) == (
         State.TAKEN,
         "a collection 'docs' exists and lacks 3 of its sources",
     )
-    survey = await migrate(migration, prefix="ts-")
+    prefixed = migration_of(network, tmp_path, database=old, prefix="ts-")
+    survey = await migrate(prefixed)
     assert (await assert_consistent(network, "ts-docs")).chunks == 6
-    again = await migrate(migration, prefix="ts-")
+    again = await migrate(prefixed)
     assert [each.state for each in again.collections] == [State.MOVED]
     assert [row["source"] for row in await chunks(network, "docs")] == ["a"]
 
@@ -310,25 +309,24 @@ async def test_nothing_is_dropped_while_the_earlier_ability_still_writes(
 ) -> None:
     database = network.settings.database.name
     await write_legacy(network, stored("docs"))
-    migration = migration_of(network, tmp_path)
 
     async def delete(_progress: Progress) -> None:
         await command(network, database, "DELETE FROM Chunk WHERE source = 'guide.md'")
 
     with pytest.raises(DatabaseUnavailable, match="does not hold the same 4 chunks"):
-        await migration.set_aside(delete)
+        await migrate(migration_of(network, tmp_path, during=delete))
     assert (await legacy_rows(network, "Chunk"), await legacy_rows(network, "LegacyChunk")) == (
         4,
         6,
     )
     await command(network, database, "DROP TYPE LegacyChunk UNSAFE")
-    await migrate(migration)
+    old = migration_of(network, tmp_path)
+    await migrate(old)
     assert (await assert_consistent(network, "docs")).chunks == 4
     assert await legacy_rows(network, "LegacyChunk") == 4
-    survey = await migration.survey(unheard)
-    assert survey is not None
-    await migration.drop(survey)
-    assert await migration.survey(unheard) is None
+    await old.drop()
+    with pytest.raises(NotFound):
+        await old.plan()
     assert (await assert_consistent(network, "docs")).chunks == 4
 
 
@@ -353,7 +351,7 @@ async def test_a_text_that_the_model_refuses_is_moved_and_named(
             raise RemoteError("json: unsupported value: NaN")
 
     network.model.failure = refuse
-    survey = await migrate(migration_of(network, tmp_path), embed_missing=True)
+    survey = await migrate(migration_of(network, tmp_path, embed=True))
     moved = {each.name: each for each in survey.collections}
     assert {name: (each.state, each.model) for name, each in moved.items()} == {
         "docs": (State.MOVED, MODEL),

@@ -14,7 +14,7 @@ from tests.interop.relay import relaying
 
 from ability_search.errors import EmbeddingUnavailable
 from ability_search.providers.embedder import EMBEDDINGS
-from ability_search.providers.transports import over_broker
+from ability_search.providers.transports import OverBroker
 from kadi_client import Connection, Tool
 from kadi_localnet.broker import serve_broker
 
@@ -134,7 +134,7 @@ async def test_where_agents_are_not_listed_the_broker_chooses_again() -> None:
         Connection(broker.url, tools=tools[1:]),
         Connection(broker.url) as caller,
     ):
-        client = embedder(over_broker(EMBEDDINGS, caller.invoke, api_key=None))
+        client = embedder(OverBroker(EMBEDDINGS, caller.invoke, api_key=None))
         for n in range(8):
             for model in ("one", "one", "two", "two", "two"):
                 assert (await client.embed(model, [f"text {n}"], timeout=10)).shape[0] == 1

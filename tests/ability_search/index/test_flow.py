@@ -171,7 +171,7 @@ async def test_many_documents_begin_and_end_with_small_batches() -> None:
     await stages.run(*(f"a{n}" for n in range(300)), batch_texts=64, group_chunks=500)
     sizes = [len(batch) for batch in stages.embedded]
     assert sizes == [8, 16, 32, 64, 64, 58, 29, 14, 15]
-    assert [len(texts) for texts in stages.looked_up] == [24, 64, 64, 64, 64, 20]
+    assert [len(texts) for texts in stages.looked_up] == [24, 48, 64, 64, 64, 36]
     assert len(stages.stored) == 300
 
 

@@ -30,7 +30,7 @@ from ability_search.index.writer import new_collection
 from ability_search.store.arcadedb import rows
 from ability_search.text.analyzer import analyzer_for
 from ability_search.text.chunkers.strategies import STRATEGIES
-from ability_search.text.passages import embedded_text
+from ability_search.text.model_traits import embedded_text
 from ability_search.text.token_counter import EstimatedTokens, TokenCounter, TokenizerTokens
 
 RECIPE = Recipe("auto", 32, 8, "english")

@@ -22,7 +22,7 @@ from ability_search.extensions.cli.component_run import traced
 from ability_search.ops import traces
 from ability_search.ops.http_server import serve_http
 from ability_search.ops.traces import CALL_ID, exporting
-from ability_search.worker import ModelServers
+from ability_search.providers.model_servers import ModelServers
 from kadi_client.context import call_id, current, handling
 from kadi_client.tracing import TRACEPARENT, span, traceparent
 from kadi_localnet.models.http import application
@@ -83,9 +83,6 @@ def test_the_standard_variables_apply(monkeypatch: pytest.MonkeyPatch, tmp_path:
 class _Model:
     """A model whose vectors are alike, and whose log would tell whom it works for."""
 
-    names = ("m",)
-    rerankers = ()
-
     def __init__(self) -> None:
         self.calls: list[str | None] = []
 
@@ -93,13 +90,11 @@ class _Model:
         self.calls.append(call_id())
         return {"data": [{"index": 0, "embedding": [1.0, 0.0]}]}
 
-    async def rerank(self, raw: Any, *, timeout: float | None = None) -> dict[str, Any]:
-        raise AssertionError
-
 
 async def test_the_trace_includes_a_model_behind_http(tmp_path: Path) -> None:
     model = _Model()
-    app = application(model, token=None, max_bytes=10_000, timeout=30)
+    answers = {"/v1/embeddings": model.create_embedding}
+    app = application(answers, ["m"], token=None, max_bytes=10_000, timeout=30)
     with collecting() as collector, exporting(collector.url, "all"):
         async with serve_http(app, "127.0.0.1", 0, token=None, prefix="model_http") as url:
             for propagate in ("1", "0"):

@@ -21,7 +21,7 @@ from tests.interop.relay import relaying
 from ability_search.errors import EmbeddingUnavailable, TextsRefused
 from ability_search.providers.embedder import EMBEDDINGS, RemoteEmbedder
 from ability_search.providers.provider_errors import Objection, refusal_of_status
-from ability_search.providers.transports import Transport, over_broker
+from ability_search.providers.transports import OverBroker, Transport
 from kadi_client import Call, Connection, Tool
 from kadi_client.errors import RemoteError
 from kadi_localnet.broker import serve_broker
@@ -368,7 +368,7 @@ async def mortal(how: str, deadly: str) -> AsyncIterator[Transport]:
 
             tool = Tool(EMBEDDINGS.tool, "Of models.", {"type": "object"}, handle)
             async with Connection(relay.url, tools=[tool]), Connection(broker.url) as client:
-                yield over_broker(EMBEDDINGS, client.invoke, api_key=None)
+                yield OverBroker(EMBEDDINGS, client.invoke, api_key=None)
         return
     async with http_api(answer_of) as api, asking(EMBEDDINGS, api) as transport:
 

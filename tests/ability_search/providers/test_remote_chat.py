@@ -19,8 +19,8 @@ from ability_search.config.schema import Settings
 from ability_search.errors import ChatUnavailable, ConfigurationError
 from ability_search.ports import Invoke
 from ability_search.providers.chat import CHAT, RemoteChat, read_completion
-from ability_search.providers.transports import over_broker, over_http
-from ability_search.worker import ModelServers
+from ability_search.providers.model_servers import ModelServers
+from ability_search.providers.transports import OverBroker, OverHttp
 from kadi_client import Call, Connection, RemoteError, Tool
 from kadi_client.errors import FrameTooLarge
 from kadi_localnet.broker import serve_broker
@@ -56,7 +56,7 @@ class Manager:
 def chat(invoke: Invoke, *, api_key: SecretStr | None = None, **options: Any) -> RemoteChat:
     defaults: dict[str, Any] = {"model": None, "timeout": 5.0}
     defaults |= {"breaker_failures": 100, "breaker_reset": 30.0}
-    return RemoteChat(over_broker(CHAT, invoke, api_key=api_key), **{**defaults, **options})
+    return RemoteChat(OverBroker(CHAT, invoke, api_key=api_key), **{**defaults, **options})
 
 
 async def failure(client: RemoteChat, *, model: str | None = None) -> ChatUnavailable:
@@ -319,7 +319,7 @@ async def test_a_model_that_does_not_end_is_stopped(tmp_path: Path, thought: str
     async with chat_server(tmp_path) as server, httpx.AsyncClient() as web:
         server.says = f"{thought}NO {'because of it ' * 20}"
         server.hold = asyncio.Event()
-        transport = over_http(CHAT, web, server.url, api_key=None)
+        transport = OverHttp(CHAT, web, server.url, api_key=None)
         client = RemoteChat(transport, timeout=5.0, breaker_failures=1, breaker_reset=30.0)
         said = await client.complete("s", "u", model="m", timeout=5, enough=32)
         assert said.strip().startswith("NO because of it")

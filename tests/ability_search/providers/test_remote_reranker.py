@@ -25,6 +25,7 @@ from tests.ability_search.model_servers import (
 
 from ability_search.config.loader import load_settings, require_secrets
 from ability_search.errors import ConfigurationError, RerankerUnavailable
+from ability_search.providers.model_servers import ModelServers
 from ability_search.providers.reranker import (
     RERANK,
     RemoteReranker,
@@ -32,8 +33,7 @@ from ability_search.providers.reranker import (
     read_scores,
     shares,
 )
-from ability_search.providers.transports import Transport, over_broker, over_http
-from ability_search.worker import ModelServers
+from ability_search.providers.transports import OverBroker, OverHttp, Transport
 from kadi_client import Connection
 from kadi_localnet.broker import serve_broker
 from kadi_localnet.models.errors import InvalidRequest, ModelNotServed, Overloaded, RequestTooLarge
@@ -279,16 +279,16 @@ async def test_api_failures_are_classified(
 
 async def test_unreachable_servers_are_unavailable() -> None:
     async with httpx.AsyncClient() as client:
-        error = await failure(over_http(RERANK, client, "http://127.0.0.1:1", api_key=None))
+        error = await failure(OverHttp(RERANK, client, "http://127.0.0.1:1", api_key=None))
     assert error.retryable
     assert "at 127.0.0.1:1 did not answer: ConnectError" in str(error)
     assert "URL" in error.hint
     async with serve_broker("127.0.0.1", 0) as broker, Connection(broker.url) as client:
-        error = await failure(over_broker(RERANK, client.invoke, api_key=None))
+        error = await failure(OverBroker(RERANK, client.invoke, api_key=None))
         assert error.retryable
         assert "serves a reranker" in error.hint
         await client.close()
-        assert (await failure(over_broker(RERANK, client.invoke, api_key=None))).retryable
+        assert (await failure(OverBroker(RERANK, client.invoke, api_key=None))).retryable
 
 
 @pytest.mark.parametrize(

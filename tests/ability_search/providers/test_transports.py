@@ -27,7 +27,7 @@ from tests.ability_search.model_servers import (
 
 from ability_search.errors import EmbeddingUnavailable, TextsRefused
 from ability_search.providers.embedder import EMBEDDINGS, RemoteEmbedder, RequestFailed
-from ability_search.providers.transports import Transport, over_broker, over_http
+from ability_search.providers.transports import OverBroker, OverHttp, Transport
 from kadi_client import Connection
 from kadi_localnet.broker import serve_broker
 from kadi_localnet.models.errors import InvalidRequest, ModelNotServed, Overloaded, RequestTooLarge
@@ -183,7 +183,7 @@ async def test_http_answers_must_be_json(api: Api, http: Transport) -> None:
 
 async def test_unreachable_http_servers_are_unavailable(api: Api) -> None:
     async with httpx.AsyncClient() as client:
-        error = await failure(over_http(EMBEDDINGS, client, "http://127.0.0.1:1", api_key=None))
+        error = await failure(OverHttp(EMBEDDINGS, client, "http://127.0.0.1:1", api_key=None))
     assert error.retryable
 
 
@@ -244,7 +244,7 @@ async def test_texts_too_large_for_a_message_are_refused() -> None:
 
 async def test_without_a_model_manager_embedding_is_unavailable() -> None:
     async with serve_broker("127.0.0.1", 0) as broker, Connection(broker.url) as client:
-        error = await failure(over_broker(EMBEDDINGS, client.invoke, api_key=None))
+        error = await failure(OverBroker(EMBEDDINGS, client.invoke, api_key=None))
     assert error.retryable
 
 
@@ -302,21 +302,21 @@ async def test_a_key_goes_to_the_agent_that_offered_the_tool_first_and_to_no_oth
         return frozenset(offering)
 
     key = SecretStr("key")
-    transport = over_broker(EMBEDDINGS, invoke, api_key=key, providers=providers)
+    transport = OverBroker(EMBEDDINGS, invoke, api_key=key, providers=providers)
     await transport({}, timeout=1)
     offering.add("squatter")
     await transport({}, timeout=1)
     assert asked == [("first", True), ("first", True)]
 
-    late = over_broker(EMBEDDINGS, invoke, api_key=key, providers=providers)
+    late = OverBroker(EMBEDDINGS, invoke, api_key=key, providers=providers)
     with pytest.raises(EmbeddingUnavailable, match="several agents offer create-embedding"):
         await late({}, timeout=1)
-    without = over_broker(EMBEDDINGS, invoke, api_key=None, providers=providers)
+    without = OverBroker(EMBEDDINGS, invoke, api_key=None, providers=providers)
     await without({}, timeout=1)
     assert asked[2:] == [(None, False)]
 
     offering.clear()
-    early = over_broker(EMBEDDINGS, invoke, api_key=key, providers=providers)
+    early = OverBroker(EMBEDDINGS, invoke, api_key=key, providers=providers)
     await early({}, timeout=1)
     assert asked[3:] == [(None, False)]
 

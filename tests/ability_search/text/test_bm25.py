@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ability_search.text import bm25
 from ability_search.text.bm25 import (
     TITLE_COUNT,
     QueryTerms,
@@ -155,9 +156,12 @@ def test_idf_is_positive_and_falls_with_frequency() -> None:
     assert inverse_document_frequency([0], 0) == pytest.approx(math.log(2))
 
 
-def test_a_long_query_keeps_its_most_informative_known_terms() -> None:
+def test_a_long_query_keeps_its_most_informative_known_terms(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(bm25, "QUERY_TERMS_LIMIT", 2)
     terms = ["nowhere", "red", "dog", "lazy", "brown", "elsewhere"]
-    query = query_terms(terms, statistics(), limit=2)
+    query = query_terms(terms, statistics())
     assert query.ids == tuple(
         sorted(term_id(field, term) for field in (CONTENT, TITLE) for term in ("lazy", "brown"))
     )

@@ -14,6 +14,7 @@ import onnx
 import pytest
 import uvicorn
 from onnx import TensorProto, helper, numpy_helper
+from safetensors.numpy import load_file
 from starlette.applications import Starlette
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
@@ -21,6 +22,8 @@ from tokenizers.pre_tokenizers import Whitespace
 from tokenizers.processors import TemplateProcessing
 
 from kadi_localnet.models import minilm
+from kadi_localnet.models.bert_graph import BertShape, build_graph
+from kadi_localnet.models.config import ModelFiles
 from kadi_localnet.models.encoder import Encoder
 from kadi_localnet.models.lanes import Lanes
 
@@ -36,12 +39,18 @@ def graph_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def minilm_fp32(graph_cache: Path) -> Encoder:
-    return Encoder.load(minilm.ensure_files(minilm.weights_directory(), graph_cache, "fp32"))
+    source = minilm.weights_directory()
+    config = json.loads((source / "config.json").read_text(encoding="utf-8"))
+    weights = load_file(source / "model.safetensors")
+    file = graph_cache / "exact" / "minilm.onnx"
+    file.parent.mkdir()
+    onnx.save(build_graph(weights, BertShape.from_config(config)), str(file))
+    return Encoder.load(ModelFiles(file, source / "tokenizer.json", minilm.MAX_TOKENS))
 
 
 @pytest.fixture(scope="session")
 def minilm_int8(graph_cache: Path) -> Encoder:
-    return Encoder.load(minilm.ensure_files(minilm.weights_directory(), graph_cache, "int8"))
+    return Encoder.load(minilm.ensure_files(minilm.weights_directory(), graph_cache))
 
 
 @pytest.fixture

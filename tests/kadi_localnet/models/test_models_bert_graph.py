@@ -147,26 +147,3 @@ def test_the_real_weights_compute_what_the_paper_says() -> None:
         reference(weights, config, ids, kinds) for ids, kinds in zip(sequences, types, strict=True)
     ]
     np.testing.assert_allclose(got, expected, atol=1e-4)
-
-
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        ({"model_type": "roberta"}, "model_type"),
-        ({"hidden_act": "relu"}, "hidden_act"),
-        ({"position_embedding_type": "relative_key"}, "position_embedding_type"),
-    ],
-)
-def test_another_architecture_is_refused_by_name(change: dict[str, str], said: str) -> None:
-    with pytest.raises(ValueError, match=said):
-        BertShape.from_config({**CONFIG, **change})
-
-
-def test_a_missing_number_or_tensor_is_named() -> None:
-    incomplete = {key: value for key, value in CONFIG.items() if key != "hidden_size"}
-    with pytest.raises(ValueError, match="hidden_size"):
-        BertShape.from_config(incomplete)
-    weights = small_weights()
-    del weights["encoder.layer.1.output.dense.bias"]
-    with pytest.raises(ValueError, match=r"encoder\.layer\.1\.output\.dense\.bias"):
-        build_graph(weights, BertShape.from_config(CONFIG))

@@ -2,13 +2,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from onnx import TensorProto
+from tests.kadi_localnet.models.conftest import token_table
 
 from kadi_localnet.models import ModelDirectory, ModelSetupError
 from kadi_localnet.models.directory import find_files
@@ -17,60 +16,66 @@ from kadi_localnet.models.encoder import Encoder, normalized, pool
 TinyModel = Callable[..., Path]
 
 
-def load(path: Path, **settings: Any) -> Encoder:
-    return Encoder.load(replace(find_files(ModelDirectory(path=path)), **settings))
+def load(path: Path) -> Encoder:
+    return Encoder.load(find_files(ModelDirectory(path=path)))
 
 
-def token_vectors(path: Path, text: str) -> np.ndarray:
-    """The token vectors behind a text, by a run of one text a token."""
-    encoder = load(path, pooling="cls", normalize=False)
-    [ids] = encoder.tokenize([text])
-    return np.concatenate([encoder.infer([ids[place : place + 1]]) for place in range(len(ids))])
+def embed(encoder: Encoder, *texts: str) -> np.ndarray:
+    """The vectors of texts, each run alone."""
+    return np.concatenate([encoder.infer([tokens]) for tokens in encoder.tokenize(texts)])
+
+
+def token_vectors(encoder: Encoder, text: str) -> np.ndarray:
+    [tokens] = encoder.tokenize([text])
+    vectors: np.ndarray = token_table()[tokens.ids]
+    return vectors
 
 
 @pytest.mark.model
 class TestMiniLM:
     def test_gives_384_dimensions_of_norm_1(self, minilm_fp32: Encoder) -> None:
-        vectors, tokens = minilm_fp32.embed(["a cat", "", "数据库的索引"])
+        texts = ["a cat", "", "数据库的索引"]
+        vectors = embed(minilm_fp32, *texts)
         assert vectors.shape == (3, 384)
         assert vectors.dtype == np.float32
         np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5)
-        assert tokens == 4 + 2 + 8
+        assert [len(tokens) for tokens in minilm_fp32.tokenize(texts)] == [4, 2, 8]
 
     def test_puts_what_means_the_same_together(self, minilm_fp32: Encoder) -> None:
-        vectors, _ = minilm_fp32.embed(
-            ["A man is eating food.", "A man eats something.", "The stock market fell today."]
+        food, eating, market = embed(
+            minilm_fp32,
+            "A man is eating food.",
+            "A man eats something.",
+            "The stock market fell today.",
         )
-        same, other = vectors[0] @ vectors[1], vectors[0] @ vectors[2]
+        same, other = food @ eating, food @ market
         assert same > 0.6
         assert other < 0.2
 
     def test_reads_256_tokens_and_not_one_more(self, minilm_fp32: Encoder) -> None:
         [long] = minilm_fp32.tokenize(["word " * 1000])
         assert len(long) == 256
-        assert (long[0], long[-1]) == (101, 102)
+        assert (long.ids[0], long.ids[-1]) == (101, 102)
 
     def test_pads_nothing_by_itself(self, minilm_fp32: Encoder) -> None:
-        assert [len(ids) for ids in minilm_fp32.tokenize(["", "one", "one two"])] == [2, 3, 4]
+        assert [len(tokens) for tokens in minilm_fp32.tokenize(["", "one", "one two"])] == [2, 3, 4]
 
     @pytest.mark.parametrize("text", ["a\0b", "cut \ud83d", "\udc00\ud800", "\U0010ffff", "\n"])
     def test_takes_any_text(self, minilm_fp32: Encoder, text: str) -> None:
-        vectors, _ = minilm_fp32.embed([text])
-        assert np.isfinite(vectors).all()
+        assert np.isfinite(embed(minilm_fp32, text)).all()
 
     def test_a_lone_surrogate_reads_as_the_replacement_character(
         self, minilm_fp32: Encoder
     ) -> None:
         cut, replaced = minilm_fp32.tokenize(["a \ud83d b", "a \ufffd b"])
         paired, whole = minilm_fp32.tokenize(["a \ud83d\ude00\ud83d b", "a \U0001f600\ufffd b"])
-        assert cut.tolist() == replaced.tolist()
-        assert paired.tolist() == whole.tolist()
+        assert cut.ids.tolist() == replaced.ids.tolist()
+        assert paired.ids.tolist() == whole.ids.tolist()
 
     @pytest.mark.process
     def test_int8_stays_close_to_fp32(self, minilm_fp32: Encoder, minilm_int8: Encoder) -> None:
         texts = ["How do I rotate a signing key?", "wing in a slipstream", "数据库", "x = foo(1)"]
-        exact = np.concatenate([minilm_fp32.embed([text])[0] for text in texts])
-        quick = np.concatenate([minilm_int8.embed([text])[0] for text in texts])
+        exact, quick = embed(minilm_fp32, *texts), embed(minilm_int8, *texts)
         assert np.sum(exact * quick, axis=1).min() > 0.97
 
     def test_knows_that_only_fp32_may_be_batched(
@@ -82,30 +87,21 @@ class TestMiniLM:
 
 class TestDirectory:
     def test_averages_the_attended_tokens_by_default(self, tiny: TinyModel) -> None:
-        path = tiny()
-        tokens = token_vectors(path, "red green")
-        encoder = load(path)
-        short, _ = encoder.tokenize(["red green", "red green blue grey red"])
-        padded = encoder.infer([short, *encoder.tokenize(["red green blue grey red"])])
-        mean = tokens.mean(axis=0)
+        encoder = load(tiny())
+        padded = encoder.infer(encoder.tokenize(["red green", "red green blue grey red"]))
+        mean = token_vectors(encoder, "red green").mean(axis=0)
         np.testing.assert_allclose(padded[0], mean / np.linalg.norm(mean), atol=1e-6)
 
     def test_takes_the_first_token_where_the_files_say_so(self, tiny: TinyModel) -> None:
-        path = tiny(pooling_config={"pooling_mode_cls_token": True, "word_embedding_dimension": 4})
-        first = token_vectors(path, "blue")[0]
-        vectors, _ = load(path).embed(["blue"])
-        np.testing.assert_allclose(vectors[0], first / np.linalg.norm(first), atol=1e-6)
-
-    def test_the_mean_of_the_tokens_is_taken_as_it_is(self, tiny: TinyModel) -> None:
-        path = tiny(pooling_config={"pooling_mode_cls_token": True})
-        vectors, _ = load(path, pooling="mean", normalize=False).embed(["blue red"])
-        np.testing.assert_allclose(
-            vectors[0], token_vectors(path, "blue red").mean(axis=0), atol=1e-6
-        )
+        config = {"pooling_mode_cls_token": True, "word_embedding_dimension": 4}
+        encoder = load(tiny(pooling_config=config))
+        first = token_vectors(encoder, "blue")[0]
+        [vector] = embed(encoder, "blue")
+        np.testing.assert_allclose(vector, first / np.linalg.norm(first), atol=1e-6)
 
     def test_takes_an_output_that_is_the_embedding_already(self, tiny: TinyModel) -> None:
         path = tiny(output="sentence_embedding", inputs=("input_ids",))
-        assert load(path).embed(["grey"])[0].shape == (1, 4)
+        assert embed(load(path), "grey").shape == (1, 4)
 
     def test_takes_int32_inputs_and_a_graph_in_the_onnx_folder(self, tiny: TinyModel) -> None:
         path = tiny(kind=TensorProto.INT32, file="onnx/model.onnx")
@@ -138,15 +134,13 @@ class TestDirectory:
     ) -> None:
         path = tiny(**settings)
         encoder = load(path)
-        assert encoder.files.model.max_tokens == limit
+        assert encoder.max_tokens == limit
         assert len(encoder.tokenize(["red " * 600])[0]) == limit
 
     def test_refuses_what_it_cannot_use(self, tiny: TinyModel, tmp_path: Path) -> None:
         decoder = tiny("decoder", inputs=("input_ids", "attention_mask", "position_ids"))
         with pytest.raises(ModelSetupError, match="position_ids"):
             load(decoder)
-        with pytest.raises(ModelSetupError, match="rank 2"):
-            load(tiny("tokens"), pooling="none")
         with pytest.raises(ModelSetupError, match="pooling_mode_lasttoken"):
             load(tiny("last", pooling_config={"pooling_mode_lasttoken": True}))
         broken = tiny("broken")
@@ -193,4 +187,4 @@ def test_pooling_ignores_padding_and_survives_an_empty_mask() -> None:
 def test_settings_that_are_not_objects_count_as_none(tiny: TinyModel) -> None:
     path = tiny()
     (path / "config.json").write_text(json.dumps([1]), encoding="utf-8")
-    assert load(path).files.model.max_tokens == 512
+    assert load(path).max_tokens == 512

@@ -23,9 +23,6 @@ LIMIT = 10
 class Echo:
     """Answers with what it was asked."""
 
-    names = ("one", "two")
-    rerankers = ("judge",)
-
     def __init__(self) -> None:
         self.error: Exception | None = None
         self.hold: asyncio.Event | None = None
@@ -51,7 +48,13 @@ class Echo:
 async def opened(
     echo: Echo, *, token: str | None = None, max_bytes: int = 1000, timeout: float = LIMIT
 ) -> AsyncIterator[httpx.AsyncClient]:
-    app = application(echo, token=token, max_bytes=max_bytes, timeout=timeout)
+    answers = {
+        "/v1/embeddings": echo.create_embedding,
+        "/v1/rerank": echo.rerank,
+        "/rerank": echo.rerank,
+    }
+    names = ("one", "two", "judge")
+    app = application(answers, names, token=token, max_bytes=max_bytes, timeout=timeout)
     async with (
         serve_http(guarded(app, HOST), HOST, 0, token=token, prefix="model_http") as url,
         httpx.AsyncClient(base_url=url, timeout=LIMIT) as client,

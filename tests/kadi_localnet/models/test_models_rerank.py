@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -24,22 +23,18 @@ from kadi_localnet.models import (
     is_reranker,
     open_models,
 )
-from kadi_localnet.models.crossencoder import CrossEncoder, Pair
-from kadi_localnet.models.directory import find_reranker_files
+from kadi_localnet.models.directory import find_files
+from kadi_localnet.models.encoder import CrossEncoder
 from kadi_localnet.models.errors import (
     DeadlinePassed,
     InvalidRequest,
     ModelNotServed,
     ModelsError,
-    Overloaded,
     RequestTooLarge,
 )
-from kadi_localnet.models.lanes import Lanes
-from kadi_localnet.models.local import LocalReranker, Runtime
-from kadi_localnet.models.requests import Reranked, RerankRequest, rerank_answer, validated
+from kadi_localnet.models.requests import RerankRequest, read_request, rerank_answer
 
 TinyModel = Callable[..., Path]
-LIMIT = 10
 TEXTS = ["grey", "red green", "green blue blue", "red"]
 SHARED = [0, 2, 1, 1]
 """Words of each text that occur in "red green"."""
@@ -51,7 +46,7 @@ def logistic(logits: Sequence[float]) -> np.ndarray:
 
 
 def load(path: Path, **settings: Any) -> CrossEncoder:
-    return CrossEncoder.load(replace(find_reranker_files(ModelDirectory(path=path)), **settings))
+    return CrossEncoder.load(replace(find_files(ModelDirectory(path=path)), **settings))
 
 
 @pytest.fixture
@@ -78,23 +73,23 @@ async def call(models: Models, **tool_input: Any) -> dict[str, Any]:
 class TestCrossEncoder:
     def test_scores_are_the_logistic_function_of_the_logits(self, tiny_reranker: TinyModel) -> None:
         judge = load(tiny_reranker())
-        pairs = judge.tokenize("red green", TEXTS)
+        pairs = judge.tokenize(TEXTS, "red green")
         np.testing.assert_allclose(
-            judge.infer(pairs), logistic([shared - 1 for shared in SHARED]), rtol=1e-6
+            judge.infer(pairs)[:, 0], logistic([shared - 1 for shared in SHARED]), rtol=1e-6
         )
 
     def test_close_scores_stay_apart(self, tiny_reranker: TinyModel) -> None:
         judge = load(tiny_reranker(scale=18.0))
-        scores = judge.infer(judge.tokenize("red", ["red", "red red"]))
+        scores = judge.infer(judge.tokenize(["red", "red red"], "red"))
         assert scores[0] < scores[1] < 1
 
     def test_the_longest_of_both_is_cut(self, tiny_reranker: TinyModel) -> None:
         judge = load(tiny_reranker(), max_tokens=10)
         for query, text in (("red", "green " * 50), ("red " * 50, "green")):
-            [pair] = judge.tokenize(query, [text])
+            [pair] = judge.tokenize([text], query)
             assert len(pair.ids) == 10
             assert np.bincount(pair.types).min() >= 2
-        [pair] = judge.tokenize("red", ["\ud83d"])
+        [pair] = judge.tokenize(["\ud83d"], "red")
         assert len(pair.ids) == 5
 
     def test_knows_whether_pairs_may_be_batched(self, tiny_reranker: TinyModel) -> None:
@@ -117,7 +112,7 @@ class TestCrossEncoder:
     def test_a_score_that_is_no_number_is_an_error(self, tiny_reranker: TinyModel) -> None:
         judge = load(tiny_reranker(scale=3e38))
         with pytest.raises(ModelsError, match="not finite"):
-            judge.infer(judge.tokenize("red", ["red red"]))
+            judge.infer(judge.tokenize(["red red"], "red"))
 
     @pytest.mark.parametrize(
         ("config", "expected"),
@@ -132,76 +127,6 @@ class TestCrossEncoder:
         self, tiny_reranker: TinyModel, config: dict[str, Any], expected: bool
     ) -> None:
         assert is_reranker(ModelDirectory(path=tiny_reranker(**config))) is expected
-
-
-class Counting:
-    """A cross-encoder that scores a text by its length and can be held up."""
-
-    def __init__(self, *, independent: bool = True) -> None:
-        self.independent = independent
-        self.runs: list[int] = []
-        self.running = threading.Event()
-        self.held: threading.Event | None = None
-
-    def tokenize(self, query: str, texts: Sequence[str]) -> list[Pair]:
-        lengths = [np.zeros(len(query) + len(text), np.int64) for text in texts]
-        return [Pair(ids, ids) for ids in lengths]
-
-    def infer(self, batch: Sequence[Pair]) -> np.ndarray:
-        self.running.set()
-        if self.held and not self.held.wait(LIMIT):
-            raise TimeoutError
-        self.runs.append(len(batch))
-        return np.array([len(pair.ids) / 1000 for pair in batch])
-
-
-def reranker(lanes: Lanes, encoder: Counting, **settings: int) -> LocalReranker:
-    options = {"batch_tokens": 8, "max_queued_texts": 100, **settings}
-    return LocalReranker("judge", encoder, Runtime(lanes, **options))  # type: ignore[arg-type]
-
-
-async def test_scores_come_in_the_order_of_the_texts(lanes: Lanes) -> None:
-    texts = ["ccc", "a", "", "ddddddd", "bb", "x" * 40]
-    reranked = await reranker(lanes, Counting()).rerank("q", texts, timeout=LIMIT)
-    assert reranked.scores == [(len(text) + 1) / 1000 for text in texts]
-    assert reranked.tokens == sum(len(text) + 1 for text in texts)
-
-
-async def test_a_model_that_may_not_be_batched_gets_one_pair_a_run(lanes: Lanes) -> None:
-    encoder = Counting(independent=False)
-    await reranker(lanes, encoder).rerank("q", ["a", "b", "c"], timeout=LIMIT)
-    assert encoder.runs == [1, 1, 1]
-
-
-async def test_the_deadline_ends_the_wait_and_drops_what_has_not_begun() -> None:
-    lanes = Lanes(bulk_threads=1)
-    lanes.start()
-    encoder = Counting(independent=False)
-    encoder.held = threading.Event()
-    judge = reranker(lanes, encoder)
-    late = asyncio.create_task(judge.rerank("q", ["a"] * 9, timeout=0.5))
-    assert await asyncio.to_thread(encoder.running.wait, LIMIT)
-    with pytest.raises(DeadlinePassed):
-        await late
-    encoder.held.set()
-    await judge.rerank("q", ["d"], timeout=LIMIT)
-    # Both threads had begun one of the nine.
-    assert len(encoder.runs) <= 3
-    await lanes.close()
-    with pytest.raises(ModelsError, match="closing"):
-        await judge.rerank("q", ["d"], timeout=LIMIT)
-
-
-async def test_more_than_may_be_queued_is_refused(lanes: Lanes) -> None:
-    encoder = Counting()
-    encoder.held = threading.Event()
-    judge = reranker(lanes, encoder, max_queued_texts=3)
-    first = asyncio.create_task(judge.rerank("q", ["a"] * 5, timeout=LIMIT))
-    assert await asyncio.to_thread(encoder.running.wait, LIMIT)
-    with pytest.raises(Overloaded, match="5 texts are queued for judge"):
-        await judge.rerank("q", ["b"], timeout=LIMIT)
-    encoder.held.set()
-    assert len((await first).scores) == 5
 
 
 async def test_the_tool_answers_in_the_shape_of_cohere_and_jina(models: Models) -> None:
@@ -226,7 +151,7 @@ async def test_results_are_cut_and_repeat_their_document_on_request(models: Mode
 @given(st.lists(st.sampled_from([0.0, 0.25, 0.5, 1.0]), min_size=1), st.integers(1, 9))
 def test_results_are_the_best_in_falling_order(scores: list[float], top: int) -> None:
     request = RerankRequest(query="q", documents=["x"] * len(scores), top_n=top)
-    results = rerank_answer(request, "m", Reranked(scores, 0))["results"]
+    results = rerank_answer(request, "m", scores, 0)["results"]
     assert [(row["relevance_score"], -row["index"]) for row in results] == sorted(
         ((score, -index) for index, score in enumerate(scores)), reverse=True
     )[:top]
@@ -264,10 +189,10 @@ def test_the_field_is_named_whatever_the_number_of_errors() -> None:
 
     for count in (1, 5_000):
         with pytest.raises(InvalidRequest) as caught:
-            validated(Shape, {"numbers": ["x"] * count})
+            read_request(Shape, {"numbers": ["x"] * count}, ModelsConfig())
         assert caught.value.param == "numbers"
     with pytest.raises(InvalidRequest) as caught:
-        validated(Shape, ["no object"])
+        read_request(Shape, ["no object"], ModelsConfig())
     assert caught.value.param is None
 
 

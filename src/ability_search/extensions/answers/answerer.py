@@ -13,7 +13,6 @@ from typing import Any, Final, Literal
 
 from pydantic import Field
 
-from ability_search.config.model_settings import Answers
 from ability_search.config.schema import Settings
 from ability_search.errors import ChatUnavailable
 from ability_search.extensions.answers.citations import (
@@ -22,6 +21,7 @@ from ability_search.extensions.answers.citations import (
     cited_sentences,
     without_citations,
 )
+from ability_search.extensions.answers.settings import Answers
 from ability_search.ports import StreamingChat
 from ability_search.search.options import Collections
 from ability_search.search.response import Hit, QueryResult
@@ -249,7 +249,7 @@ async def open_answerer(
     Raises:
         ConfigurationError: if the model is behind an API whose address is missing.
     """
-    from ability_search.worker import ModelServers
+    from ability_search.providers.model_servers import ModelServers
 
     async def invoke(tool: str, tool_input: Mapping[str, Any], **options: Any) -> Any:
         return await (await connect()).invoke(tool, tool_input, **options)
@@ -257,8 +257,10 @@ async def open_answerer(
     async def providers(tool: str) -> frozenset[str]:
         return await (await connect()).providers(tool)
 
-    async with ModelServers(settings, invoke, providers=providers).chat() as chat:
-        yield Answerer(search, chat, settings.answers)
+    own = settings.of(Answers)
+    servers = ModelServers(settings, invoke, providers=providers)
+    async with servers.chat(timeout=own.timeout) as chat:
+        yield Answerer(search, chat, own)
 
 
 def _text_of(hit: Hit) -> str:

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ability_search.client.tool_client import ToolClient
+from ability_search.config.model_settings import Expansion
 from ability_search.config.trust import require_trusted
 from ability_search.extensions.cli import output
 from ability_search.extensions.cli.app import NOT_FOUND, app, command
 from ability_search.extensions.cli.clients import with_client
-from ability_search.extensions.cli.hits import place_of, print_hit
 from ability_search.extensions.cli.parameters import (
     AllCollectionsOption,
     BrokerOption,
@@ -23,6 +23,7 @@ from ability_search.extensions.cli.parameters import (
     all_or_named,
     json_object,
 )
+from ability_search.extensions.cli.search import place_of, print_hit
 from kadi_client import Connection
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ def ask(
     )
 
     async def work(client: ToolClient) -> AskResult:
-        require_trusted(client.settings, os.environ, "expansion")
+        require_trusted(client.settings, os.environ, Expansion)
 
         async def connect() -> Connection:
             return client.connection

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from starlette.requests import Request
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 
 from ability_search.config.schema import Settings
 from ability_search.edges.tool_calls import Caller
@@ -44,14 +44,9 @@ class Asking:
         if event_stream.MEDIA_TYPE not in request.headers.get("accept", ""):
             answer = await while_connected(request, self.answerer.answer(asked))
             return Response(_json(answer), media_type=JSON)
-        events = self.answerer.stream(asked)
+        frames = _frames(self.answerer.stream(asked))
         # Before the response begins, so that a failure of the search has its status.
-        first = await while_connected(request, anext(events))
-        return StreamingResponse(
-            _frames(first, events),
-            headers=event_stream.HEADERS,
-            media_type=event_stream.MEDIA_TYPE,
-        )
+        return event_stream.streamed(await while_connected(request, anext(frames)), frames)
 
 
 OPERATIONS = (
@@ -83,15 +78,10 @@ async def open_routes(settings: Settings, caller: Caller) -> AsyncIterator[Added
         yield AddedRoutes(operations=OPERATIONS, state=Asking(answerer, settings.limits.values))
 
 
-async def _frames(first: Result, events: AsyncGenerator[Result]) -> AsyncIterator[bytes]:
+async def _frames(events: AsyncGenerator[Result]) -> AsyncGenerator[bytes]:
     async with aclosing(events):
-        yield _frame(first)
         async for event in events:
-            yield _frame(event)
-
-
-def _frame(event: Result) -> bytes:
-    return event_stream.frame(EVENTS[type(event)], _json(event))
+            yield event_stream.frame(EVENTS[type(event)], _json(event))
 
 
 def _json(value: Result) -> bytes:

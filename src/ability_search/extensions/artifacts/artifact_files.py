@@ -9,8 +9,11 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from hashlib import sha256
+from itertools import count
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
+
+import msgspec
 
 from ability_search.errors import InvalidInput
 from ability_search.extensions.artifacts.manifest import (
@@ -50,9 +53,9 @@ class CheckedFile:
         self.name = name
         self._declared = declared
         self._hash = sha256()
-        size = os.fstat(file.fileno()).st_size
-        if declared is not None and size != declared.bytes:
-            raise Damaged(name, f"has {size} bytes, the manifest says {declared.bytes}")
+        self.size = os.fstat(file.fileno()).st_size
+        if declared is not None and self.size != declared.bytes:
+            raise Damaged(name, f"has {self.size} bytes, the manifest says {declared.bytes}")
 
     def read(self, size: int) -> bytes:
         """Return exactly the next ``size`` bytes."""
@@ -62,15 +65,18 @@ class CheckedFile:
         self._hash.update(data)
         return data
 
-    def line(self) -> bytes | None:
-        """Return the next line without its line break; ``None`` at the end of the file."""
-        data = self._file.readline(_LONGEST_LINE)
-        if not data:
-            return None
-        if not data.endswith(b"\n"):
-            raise Damaged(self.name, "has an incomplete last line, or a line of more than 256 MiB")
-        self._hash.update(data)
-        return data[:-1]
+    def rows(self) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Yield the JSON object in each line, after the place of the line."""
+        for number in count(1):
+            data = self._file.readline(_LONGEST_LINE)
+            if not data:
+                return
+            if not data.endswith(b"\n"):
+                problem = "has an incomplete last line, or a line of more than 256 MiB"
+                raise Damaged(self.name, problem)
+            self._hash.update(data)
+            place = f"{self.name}:{number}"
+            yield place, json_object(data, place)
 
     def finish(self) -> None:
         """Check that the file ends here and has the declared hash."""
@@ -81,18 +87,37 @@ class CheckedFile:
 
 
 @contextmanager
-def opened(directory: Path, name: str) -> Iterator[BinaryIO]:
-    """Open a regular file of a directory for reading; links are not followed.
+def opened(directory: Path, name: str, declared: FileDigest | None = None) -> Iterator[CheckedFile]:
+    """Open a regular file of a directory; all of it has to be read in the block.
+
+    Links are not followed.
 
     Raises:
-        Damaged: if it is missing or not a regular file.
+        Damaged: if it is missing or not a regular file, or as :meth:`CheckedFile.finish`.
     """
     try:
         file = open_regular(directory / name, buffering=_BLOCK)
     except OSError as exc:
         raise Damaged(name, f"cannot be read: {exc.strerror}") from exc
     with file:
-        yield file
+        found = CheckedFile(file, name, declared)
+        yield found
+        found.finish()
+
+
+def json_object(data: bytes, place: str) -> dict[str, Any]:
+    """Return the JSON object in a line or file.
+
+    Raises:
+        Damaged: if it is none.
+    """
+    try:
+        value = msgspec.json.decode(data)
+    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as exc:
+        raise Damaged(place, f"is not JSON: {exc}") from exc
+    if not isinstance(value, dict):
+        raise Damaged(place, "is not a JSON object")
+    return value
 
 
 class DigestedFile:

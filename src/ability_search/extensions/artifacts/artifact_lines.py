@@ -2,25 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import MISSING, fields
-from functools import cache
 from hashlib import sha256
-from typing import Annotated, Any, TypeVar
+from typing import (
+    Annotated,
+    Any,
+    Generic,
+    NotRequired,
+    TypedDict,
+    TypeVar,
+    get_args,
+    get_type_hints,
+)
 
 import msgspec
-import msgspec.structs
-from msgspec import UNSET, Meta, UnsetType
+from msgspec import Meta
 
 from ability_search.documents import FIRST_DAY, KINDS, LAST_DAY
 from ability_search.errors import InvalidInput
-from ability_search.extensions.artifacts.manifest import LATEST, LONGEST_AVERAGE, SHORTEST_AVERAGE
+from ability_search.extensions.artifacts.manifest import (
+    LATEST,
+    LONGEST_AVERAGE,
+    SHORTEST_AVERAGE,
+    Damaged,
+)
 from ability_search.filters.facets import check_size, facets_of
 from ability_search.index.preparation import check_kind, generated_source
 from ability_search.store.records import ChunkRecord, SourceRecord
 from ability_search.store.usage import Use
 
-R = TypeVar("R", SourceRecord, ChunkRecord)
+R = TypeVar("R", SourceRecord, ChunkRecord, Use)
 
 _MOST = 2**31 - 1
 """Largest number of a column of the database."""
@@ -30,248 +42,177 @@ _Kind = Annotated[str, Meta(pattern=r"^[A-Za-z][A-Za-z0-9_-]{0,63}$")]
 _Time = Annotated[int, Meta(ge=0, le=LATEST)]
 _Count = Annotated[int, Meta(ge=0, le=_MOST)]
 _Positive = Annotated[int, Meta(ge=1, le=_MOST)]
-_Uses = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+_Sum = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 _Day = Annotated[int, Meta(ge=FIRST_DAY, le=LAST_DAY)]
-_Key = Annotated[str, Meta(max_length=64)]
-_TermId = Annotated[int, Meta(ge=0, lt=2**31)]
 _Share = Annotated[float, Meta(ge=0, le=1)]
 _Weight = Annotated[float, Meta(ge=0, le=1e6)]
-_Lengths = Annotated[list[_Count], Meta(min_length=2, max_length=2)]
-_Average = Annotated[float, Meta(ge=SHORTEST_AVERAGE, le=LONGEST_AVERAGE)]
+
+_USUAL: Mapping[Any, Any] = {
+    int: _Count,
+    int | None: _Count | None,
+    float | None: _Share | None,
+}
+"""What a field of one of these types is checked to be, unless it is listed below."""
 
 
-class LinkLine(msgspec.Struct, rename="camel", omit_defaults=True):
+class LinkLine(TypedDict):
     """A link of a source to another one; ``appliedAt`` is set if a consolidation added it."""
 
     target: _Name
     kind: _Word
     weight: _Share
-    applied_at: _Time | UnsetType = UNSET
+    appliedAt: NotRequired[_Time]
 
 
-class SourceLine(msgspec.Struct, rename="camel", kw_only=True):
-    """A line of ``sources.jsonl``."""
+class LineFormat(Generic[R]):
+    """The lines of a file: JSON objects with the fields of a record, in camel case.
 
-    source: _Name
-    title: str
-    content_hash: Annotated[_Word, Meta(min_length=1)]
-    chunks: _Count
-    tokens: _Uses
-    tokens_min: _Count | None
-    tokens_max: _Count | None
-    indexed_at: _Time
-    kind: _Kind = "document"
-    metadata: dict[str, Any] | None = None
-    format: _Word | None = None
-    language: _Word | None = None
-    links: list[LinkLine] | None = None
-    of: _Name | None = msgspec.field(default=None, name="aspectOf")
-    file: bool | None = None
-    file_hash: _Word | None = None
-    generated: bool | None = None
-    tail: str | None = None
-    origin: _Word | None = None
-    dedup_threshold: _Share | None = None
+    Fields without a value are left out, as is what does not belong to the record.
 
-    def check(self) -> None:
-        """Check what the types leave open.
-
-        Raises:
-            InvalidInput: naming the field.
-        """
-        check_size(self.metadata or {})
-        facets_of(self.metadata or {})
-        if not self.generated:
-            check_kind(self.source, self.of)
-        elif (
-            self.of is None
-            or self.kind not in KINDS
-            or self.source != generated_source(self.of, self.kind)
-        ):
-            raise InvalidInput("generated", "is set, but the source is not that of a derived kind")
-
-    def record(self) -> SourceRecord:
-        """Return the record of the source."""
-        return _record(
-            SourceRecord,
-            self,
-            metadata=self.metadata or {},
-            links=tuple(msgspec.to_builtins(self.links or [])),
-        )
-
-
-class ChunkLine(msgspec.Struct, rename="camel", kw_only=True):
-    """A line of ``chunks.jsonl``; the vectors are in another file.
-
-    A duplicate has spare terms and weights in place of the others.
+    Args:
+        kind: The record, a dataclass.
+        narrow: What its fields are checked to be, where that is less than their type allows;
+            ``None`` for a field that the lines do not have.
+        names: Properties that are not named like their field.
     """
 
-    chunk_id: str
-    source: str
-    title: str
-    content: str
-    tokens: _Count
-    chunk_index: _Count
-    total_chunks: _Count
-    created_at: _Time
-    facets: list[_Word]
-    lengths: _Lengths
-    average_length: _Average
-    text_hash: str = msgspec.field(name="text_hash")
-    kind: _Kind = "document"
-    lead: str | None = None
-    overlap: _Count | None = None
-    breadcrumb: str | None = None
-    section: _Count | None = None
-    page: _Positive | None = None
-    start_line: _Positive | None = None
-    end_line: _Positive | None = None
-    start_offset: _Count | None = None
-    end_offset: _Count | None = None
-    dates: list[_Day] | None = None
-    metadata: dict[str, Any] | None = None
-    of: str | None = msgspec.field(default=None, name="aspectOf")
-    of_chunk: _Count | None = None
-    vector_key: _Key | None = None
-    terms: list[_TermId] | None = None
-    weights: list[_Weight] | None = None
-    centrality: _Share | None = None
-    novelty: _Share | None = None
-    duplicate_of: str | UnsetType | None = UNSET
-    spare_terms: list[_TermId] | UnsetType | None = UNSET
-    spare_weights: list[_Weight] | UnsetType | None = UNSET
+    def __init__(
+        self, kind: type[R], narrow: Mapping[str, Any], *, names: Mapping[str, str] | None = None
+    ) -> None:
+        self._kind: type[R] = kind
+        hints = get_type_hints(kind)
+        declared: list[Any] = []
+        for field in fields(kind):
+            hint = narrow.get(field.name, _USUAL.get(hints[field.name], hints[field.name]))
+            default = None if type(None) in get_args(hints[field.name]) else field.default
+            if hint is not None:
+                name = (names or {}).get(field.name)
+                value = msgspec.NODEFAULT if default is MISSING else default
+                declared.append((field.name, hint, msgspec.field(default=value, name=name)))
+        self._line = msgspec.defstruct(kind.__name__, declared, rename="camel", kw_only=True)
+        self.properties = {
+            field.encode_name: field.name for field in msgspec.structs.fields(self._line)
+        }
 
-    @property
-    def stand_in(self) -> str | None:
-        """The chunk that represents this one."""
-        return self.duplicate_of or None
+    def encode(self, record: R, **further: Any) -> bytes:
+        """Return the line of a record, with a line break and ``further`` properties."""
+        values = {name: getattr(record, field) for name, field in self.properties.items()}
+        row = {name: value for name, value in values.items() if value is not None} | further
+        return msgspec.json.encode(row, order="sorted") + b"\n"
 
-    def check(self) -> None:
-        """Check what the types leave open.
+    def decode(self, row: Mapping[str, Any], place: str, **given: Any) -> R:
+        """Return the record of a line; ``given`` are the fields that lines do not have.
 
         Raises:
-            InvalidInput: naming the field.
+            Damaged: if a property is missing or wrong.
         """
-        check_size(self.metadata or {})
-        facets_of(self.metadata or {})
-        if self.of is not None and self.kind not in KINDS:
-            raise InvalidInput("kind", f"is {self.kind!r}, not a kind of another document")
-        if self.section is not None and self.section > self.chunk_index:
-            raise InvalidInput("section", "begins after the chunk")
-        if (self.overlap or 0) > len(self.content):
-            raise InvalidInput("overlap", "is longer than the chunk")
-        if _reversed(self.start_line, self.end_line):
-            raise InvalidInput("endLine", "is before startLine")
-        if _reversed(self.start_offset, self.end_offset):
-            raise InvalidInput("endOffset", "is before startOffset")
-        days = self.dates or []
-        if len(days) % 2 or any(a > b for a, b in zip(days[::2], days[1::2], strict=True)):
-            raise InvalidInput("dates", "are not pairs of a first and a last day")
-
-    def weighted_terms(self) -> tuple[list[int], list[float]] | None:
-        """Return the terms and weights, also of a duplicate; ``None`` if they are invalid."""
-        used, spared = (self.terms, self.weights), (self.spare_terms or None, self.spare_weights)
-        if self.stand_in is not None:
-            used, spared = (self.spare_terms or [], self.spare_weights or []), used
-        terms, weights = used
-        if any(each is not None and each is not UNSET for each in spared):
-            return None
-        if terms is None or weights is None or len(terms) != len(weights):
-            return None
-        ascending = all(one < other for one, other in zip(terms, terms[1:], strict=False))
-        return (terms, weights) if ascending else None
-
-    def record(
-        self,
-        collection: str,
-        terms: Sequence[int],
-        weights: Sequence[float],
-        *,
-        parent: str | None,
-    ) -> ChunkRecord:
-        """Return the chunk as a record of a collection, without an embedding."""
-        return _record(
-            ChunkRecord,
-            self,
-            collection=collection,
-            metadata=self.metadata or {},
-            terms=terms,
-            weights=weights,
-            duplicate_of=self.stand_in,
-            parent=parent,
-        )
+        try:
+            line = msgspec.convert(row, self._line)
+            record = self._kind(**given, **msgspec.structs.asdict(line))
+            if isinstance(record, SourceRecord):
+                _check_source(record)
+            if isinstance(record, ChunkRecord):
+                _check_chunk(record)
+        except (msgspec.ValidationError, InvalidInput) as exc:
+            raise Damaged(place, str(exc)) from exc
+        return record
 
 
-class UseLine(msgspec.Struct, rename="camel"):
-    """A line of ``usage.jsonl``."""
+SOURCE_LINES = LineFormat(
+    SourceRecord,
+    {
+        "source": _Name,
+        "content_hash": Annotated[_Word, Meta(min_length=1)],
+        "tokens": _Sum,
+        "indexed_at": _Time,
+        "kind": _Kind,
+        "format": _Word | None,
+        "language": _Word | None,
+        "links": tuple[LinkLine, ...],
+        "of": _Name | None,
+        "file_hash": _Word | None,
+        "origin": _Word | None,
+    },
+    names={"of": "aspectOf"},
+)
+"""The lines of ``sources.jsonl``."""
 
-    agent: _Name
-    chunk_id: Annotated[str, Meta(min_length=1, max_length=4200)]
-    uses: _Uses
-    last_at: _Time
-    useful: bool | None = None
+CHUNK_LINES = LineFormat(
+    ChunkRecord,
+    {
+        "collection": None,
+        "embedding": None,
+        "parent": None,
+        "kind": _Kind,
+        "created_at": _Time,
+        "page": _Positive | None,
+        "start_line": _Positive | None,
+        "end_line": _Positive | None,
+        "facets": list[_Word],
+        "dates": list[_Day],
+        "vector_key": Annotated[str, Meta(max_length=64)] | None,
+        "terms": list[_Count],
+        "weights": list[_Weight],
+        "lengths": Annotated[list[_Count], Meta(min_length=2, max_length=2)],
+        "average_length": Annotated[float, Meta(ge=SHORTEST_AVERAGE, le=LONGEST_AVERAGE)],
+    },
+    names={"of": "aspectOf"},
+)
+"""The lines of ``chunks.jsonl``, which have a ``text_hash`` too; the vectors are elsewhere."""
+
+USE_LINES = LineFormat(
+    Use,
+    {
+        "collection": None,
+        "agent": _Name,
+        "chunk_id": Annotated[str, Meta(min_length=1, max_length=4200)],
+        "uses": _Sum,
+        "last_at": _Time,
+    },
+)
+"""The lines of ``usage.jsonl``."""
 
 
-def source_line(record: SourceRecord) -> bytes:
-    """Return the line of a source, with a line break."""
-    row = _row(SourceLine, record)
-    row |= {"links": list(map(dict, record.links)), "generated": record.generated or None}
-    return _encoded(row, record)
-
-
-def chunk_line(chunk: ChunkRecord) -> bytes:
-    """Return the line of a chunk, with a line break."""
-    row = _row(ChunkLine, chunk) | {"text_hash": text_hash(chunk)}
-    if chunk.of_chunk is None:
-        del row["ofChunk"]
-    if chunk.duplicate_of is None:
-        del row["duplicateOf"]
-    else:
-        row |= {"spareTerms": row["terms"], "spareWeights": row["weights"]}
-        row |= {"terms": None, "weights": None}
-    return _encoded(row, chunk)
-
-
-def use_line(use: Use) -> bytes:
-    """Return the line of a use, with a line break."""
-    row = _row(UseLine, use)
-    if use.useful is None:
-        del row["useful"]
-    return _encoded(row)
-
-
-def text_hash(chunk: ChunkRecord | ChunkLine) -> str:
+def text_hash(chunk: ChunkRecord) -> str:
     """Return the SHA-256 of a chunk's title, headings and content, each in lines of its own."""
-    parts = (chunk.title, chunk.breadcrumb or "", chunk.content)
+    parts = (chunk.title, chunk.breadcrumb, chunk.content)
     return sha256("\n".join(parts).encode()).hexdigest()
 
 
-@cache
-def properties(kind: type[msgspec.Struct]) -> Mapping[str, str]:
-    """Return the names of the properties that a line of this kind may have, and their fields."""
-    return {field.encode_name: field.name for field in msgspec.structs.fields(kind)}
+def _check_source(source: SourceRecord) -> None:
+    """Check what the types leave open."""
+    check_size(source.metadata)
+    facets_of(source.metadata)
+    if not source.generated:
+        check_kind(source.source, source.of)
+    elif (
+        source.of is None
+        or source.kind not in KINDS
+        or source.source != generated_source(source.of, source.kind)
+    ):
+        raise InvalidInput("generated", "is set, but the source is not that of a derived kind")
 
 
-def _row(line: type[msgspec.Struct], record: SourceRecord | ChunkRecord | Use) -> dict[str, Any]:
-    """Return the properties of a record that lines of this kind have."""
-    names = properties(line).items()
-    return {name: getattr(record, field) for name, field in names if hasattr(record, field)}
-
-
-def _encoded(row: dict[str, Any], record: SourceRecord | ChunkRecord | None = None) -> bytes:
-    if record is not None:
-        row["metadata"] = dict(record.metadata)
-    return msgspec.json.encode(row, order="sorted") + b"\n"
-
-
-def _record(kind: type[R], line: msgspec.Struct, **given: Any) -> R:
-    """Return the record of a line; what is missing there has the default of the record."""
-    for field in fields(kind):
-        if field.name not in given:
-            value = getattr(line, field.name, None)
-            if value is not None or field.default is field.default_factory is MISSING:
-                given[field.name] = value
-    return kind(**given)
+def _check_chunk(chunk: ChunkRecord) -> None:
+    """Check what the types leave open."""
+    check_size(chunk.metadata)
+    facets_of(chunk.metadata)
+    if chunk.of is not None and chunk.kind not in KINDS:
+        raise InvalidInput("kind", f"is {chunk.kind!r}, not a kind of another document")
+    if chunk.section is not None and chunk.section > chunk.chunk_index:
+        raise InvalidInput("section", "begins after the chunk")
+    if chunk.overlap > len(chunk.content):
+        raise InvalidInput("overlap", "is longer than the chunk")
+    if _reversed(chunk.start_line, chunk.end_line):
+        raise InvalidInput("endLine", "is before startLine")
+    if _reversed(chunk.start_offset, chunk.end_offset):
+        raise InvalidInput("endOffset", "is before startOffset")
+    days = chunk.dates
+    if len(days) % 2 or any(a > b for a, b in zip(days[::2], days[1::2], strict=True)):
+        raise InvalidInput("dates", "are not pairs of a first and a last day")
+    ascending = all(a < b for a, b in zip(chunk.terms, chunk.terms[1:], strict=False))
+    if not ascending or len(chunk.terms) != len(chunk.weights):
+        raise InvalidInput("terms", "are out of order or without a weight")
 
 
 def _reversed(first: int | None, last: int | None) -> bool:

@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from array import array
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from hashlib import blake2b, sha256
+from itertools import islice
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Protocol
 
-import msgspec
 import numpy as np
 
+from ability_search.collection import Collection
 from ability_search.documents import Vector, is_kind
-from ability_search.errors import InvalidInput
-from ability_search.extensions.artifacts.artifact_files import CheckedFile, opened
+from ability_search.extensions.artifacts.artifact_files import (
+    CheckedFile,
+    json_object,
+    opened,
+)
 from ability_search.extensions.artifacts.artifact_lines import (
-    ChunkLine,
-    SourceLine,
-    UseLine,
+    CHUNK_LINES,
+    SOURCE_LINES,
+    USE_LINES,
     text_hash,
 )
 from ability_search.extensions.artifacts.manifest import (
@@ -28,15 +33,13 @@ from ability_search.extensions.artifacts.manifest import (
     ChunksManifest,
     Counts,
     Damaged,
-    Origin,
     SkillsManifest,
     parsed_manifest,
+    recorded_collection,
 )
 from ability_search.index.preparation import links_of, restored_document
 from ability_search.store.records import ChunkRecord, SourceRecord
 from ability_search.store.usage import Use
-
-T = TypeVar("T", bound=msgspec.Struct)
 
 _LARGEST_MANIFEST = 1024 * 1024
 _UNIT = 1e-3
@@ -55,27 +58,43 @@ class Item:
     vectors: Vector
 
 
-@dataclass(frozen=True, slots=True)
-class Artifact:
-    """An artifact whose manifest has been read."""
+class Importable(Protocol):
+    """A collection to import."""
 
-    directory: Path
-    manifest: ChunksManifest
+    collection: Collection
+    """Its record under its own name, without contents."""
+    counts: Counts
+    """Numbers of sources, chunks and so on; complete once all items have been read."""
+    fingerprint: str
+    """Hash of the contents; identifies an interrupted import."""
 
-    @property
-    def origin(self) -> Origin:
-        """The collection that was exported."""
-        return self.manifest.collection
+    def check(self) -> None:
+        """Check everything before anything is imported, unless that was done before."""
+        return
 
-    @property
-    def counts(self) -> Counts:
-        """Return the numbers of sources, chunks and so on."""
-        return self.manifest.counts
+    @abstractmethod
+    def items(self) -> Iterator[Item]:
+        """Yield the sources, each checked as it is read."""
 
-    @property
-    def fingerprint(self) -> str:
-        """Hash of all files, by their hashes in the manifest."""
-        return digest(self.directory)
+    def usage(self) -> Iterator[Use] | None:
+        """Return the recorded use of chunks by agents; ``None`` if there is none."""
+        return None
+
+
+class Artifact(Importable):
+    """An artifact whose manifest has been read.
+
+    Args:
+        directory: Its directory.
+        manifest: Its manifest.
+    """
+
+    def __init__(self, directory: Path, manifest: ChunksManifest) -> None:
+        self.directory = directory
+        self.manifest = manifest
+        self.collection = recorded_collection(manifest)
+        self.counts = manifest.counts
+        self.fingerprint = sha256(manifest.model_dump_json().encode()).hexdigest()
 
     def check(self) -> None:
         """Read and check all files.
@@ -83,7 +102,8 @@ class Artifact:
         Raises:
             Damaged: naming the file, the line where there is one, and what is wrong.
         """
-        targets = {chunk.duplicate_of for item in self.items() for chunk in _duplicates(item)}
+        every = (chunk.duplicate_of for item in self.items() for chunk in item.chunks)
+        targets = {each for each in every if each}
         if targets:
             standing = sum(
                 chunk.chunk_id in targets and not chunk.duplicate_of
@@ -96,33 +116,26 @@ class Artifact:
             pass
 
     def items(self) -> Iterator[Item]:
-        """Yield the sources in order; each is checked first, totals and hashes at the end.
-
-        Raises:
-            Damaged: as for :meth:`check`.
-        """
+        """Yield the sources in order, and check totals and hashes at the end; as :meth:`check`."""
         manifest = self.manifest
-        with ExitStack() as stack:
-            sources, chunks, vectors = (
-                self._open(stack, name)
-                for name in (manifest.sources_file, manifest.chunks_file, manifest.vector_file)
-            )
-            counted: Counter[str] = Counter()
-            names = array("Q")
-            while (line := sources.line()) is not None:
-                place = f"{sources.name}:{len(names) + 1}"
-                source = parsed(line, SourceLine, place)
+        counted: Counter[str] = Counter()
+        names = array("Q")
+        with (
+            self._opened(manifest.vector_file) as vectors,
+            self._opened(manifest.chunks_file) as chunks,
+            self._opened(manifest.sources_file) as sources,
+        ):
+            lines = chunks.rows()
+            for place, row in sources.rows():
+                source = SOURCE_LINES.decode(row, place)
                 digest = blake2b(source.source.encode(), digest_size=8).digest()
                 names.append(int.from_bytes(digest))
                 before = counted["chunks"]
-                own = self._chunks(source, chunks, before)
-                item = Item(source.record(), own, self._vectors(vectors, len(own), before))
-                _count(counted, item)
-                yield item
-            if chunks.line() is not None:
+                own = self._chunks(source, lines)
+                count_contents(counted, [source], own)
+                yield Item(source, own, self._vectors(vectors, len(own), before))
+            if next(lines, None) is not None:
                 raise Damaged(chunks.name, "has more lines than the sources have chunks")
-            for file in (sources, chunks, vectors):
-                file.finish()
         if len(np.unique(np.asarray(names))) < len(names):
             raise Damaged(manifest.sources_file, "names a source twice")
         expected = manifest.counts.model_dump(exclude={"usage"})
@@ -131,59 +144,50 @@ class Artifact:
             raise Damaged(MANIFEST, f"the files contain {found}")
 
     def usage(self) -> Iterator[Use] | None:
-        """Return the recorded use of chunks by agents; ``None`` if the artifact has none.
-
-        Raises:
-            Damaged: as for :meth:`check`.
-        """
+        """Return the recorded use of chunks by agents, checked as :meth:`check` does."""
         name = self.manifest.usage_file
         return None if name is None else self._uses(name)
 
     def _uses(self, name: str) -> Iterator[Use]:
-        prefix = f"{self.origin.name}:"
-        count = 0
-        with ExitStack() as stack:
-            file = self._open(stack, name)
-            while (line := file.line()) is not None:
+        collection, count = self.collection.name, 0
+        with self._opened(name) as file:
+            for place, row in file.rows():
                 count += 1
-                place = f"{name}:{count}"
-                use = parsed(line, UseLine, place)
-                if not use.chunk_id.startswith(prefix):
+                use = USE_LINES.decode(row, place, collection=collection)
+                if not use.chunk_id.startswith(f"{collection}:"):
                     raise Damaged(place, "names a chunk of another collection")
-                yield Use(
-                    use.agent, self.origin.name, use.chunk_id, use.uses, use.last_at, use.useful
-                )
-            file.finish()
+                yield use
         if count != self.counts.usage:
             raise Damaged(name, f"has {count} lines, the manifest says {self.counts.usage}")
 
-    def _open(self, stack: ExitStack, name: str) -> CheckedFile:
-        file = stack.enter_context(opened(self.directory, name))
-        return CheckedFile(file, name, self.manifest.digests[name])
+    def _opened(self, name: str) -> AbstractContextManager[CheckedFile]:
+        return opened(self.directory, name, self.manifest.digests[name])
 
-    def _chunks(self, source: SourceLine, file: CheckedFile, before: int) -> list[ChunkRecord]:
-        chunks = []
-        for index in range(source.chunks):
-            place = f"{file.name}:{before + index + 1}"
-            line = file.line()
-            if line is None:
-                raise Damaged(file.name, "has fewer lines than the sources have chunks")
-            chunk = parsed(line, ChunkLine, place)
-            chunks.append(self._chunk(place, chunk, source, index))
+    def _chunks(
+        self, source: SourceRecord, lines: Iterator[tuple[str, dict[str, Any]]]
+    ) -> list[ChunkRecord]:
+        file = self.manifest.chunks_file
+        chunks = [
+            self._chunk(row, place, source, index)
+            for index, (place, row) in enumerate(islice(lines, source.chunks))
+        ]
+        if len(chunks) < source.chunks:
+            raise Damaged(file, "has fewer lines than the sources have chunks")
         tokens = [chunk.tokens for chunk in chunks]
         if (sum(tokens), min(tokens, default=None), max(tokens, default=None)) != (
             source.tokens,
             source.tokens_min,
             source.tokens_max,
         ):
-            raise Damaged(
-                file.name, f"the token counts of {source.source!r} differ from its record"
-            )
+            raise Damaged(file, f"the token counts of {source.source!r} differ from its record")
         return chunks
 
-    def _chunk(self, place: str, chunk: ChunkLine, source: SourceLine, index: int) -> ChunkRecord:
-        prefix = f"{self.origin.name}:"
-        of_kind = is_kind(source.kind, source.of)
+    def _chunk(
+        self, row: dict[str, Any], place: str, source: SourceRecord, index: int
+    ) -> ChunkRecord:
+        of_kind, collection = is_kind(source.kind, source.of), self.collection.name
+        parent = None if of_kind else source.of
+        chunk = CHUNK_LINES.decode(row, place, collection=collection, parent=parent)
         if (chunk.source, chunk.chunk_index, chunk.total_chunks, chunk.of) != (
             source.source,
             index,
@@ -191,17 +195,14 @@ class Artifact:
             source.of if of_kind else None,
         ):
             raise Damaged(place, f"is not chunk {index} of {source.source!r}")
-        if chunk.chunk_id != f"{prefix}{source.source}:{index}":
+        if chunk.chunk_id != f"{collection}:{source.source}:{index}":
             raise Damaged(place, "has the wrong chunkId")
-        if chunk.stand_in is not None and not chunk.stand_in.startswith(prefix):
+        represented_by = chunk.duplicate_of
+        if represented_by is not None and not represented_by.startswith(f"{collection}:"):
             raise Damaged(place, "duplicateOf names a chunk of another collection")
-        if chunk.text_hash != text_hash(chunk):
+        if row.get("text_hash") != text_hash(chunk):
             raise Damaged(place, "has a text_hash that does not match its text")
-        weighted = chunk.weighted_terms()
-        if weighted is None:
-            raise Damaged(place, "has no terms, or terms that are out of order or without a weight")
-        parent = None if of_kind else source.of
-        return chunk.record(self.origin.name, *weighted, parent=parent)
+        return chunk
 
     def _vectors(self, file: CheckedFile, count: int, before: int) -> Vector:
         dimensions = self.manifest.dim
@@ -216,28 +217,14 @@ def read_manifest(directory: Path) -> ChunksManifest | SkillsManifest:
     Raises:
         Damaged: if it is missing or invalid.
     """
-    return parsed_manifest(_json(manifest_bytes(directory), MANIFEST))
-
-
-def manifest_bytes(directory: Path) -> bytes:
-    """Return the text of the manifest.
-
-    Raises:
-        Damaged: if it cannot be read.
-    """
     if not (directory / MANIFEST).exists():
         problem = f"has no {MANIFEST}" if directory.is_dir() else "no such directory"
         raise Damaged(str(directory), problem, hint="Name a directory that `export` has written.")
     with opened(directory, MANIFEST) as file:
-        data = file.read(_LARGEST_MANIFEST + 1)
-    if len(data) > _LARGEST_MANIFEST:
-        raise Damaged(MANIFEST, "is too large for a manifest")
-    return data
-
-
-def digest(directory: Path) -> str:
-    """Return the hash of the manifest, which contains the hashes of the files."""
-    return sha256(manifest_bytes(directory)).hexdigest()
+        if file.size > _LARGEST_MANIFEST:
+            raise Damaged(MANIFEST, "is too large for a manifest")
+        data = file.read(file.size)
+    return parsed_manifest(json_object(data, MANIFEST))
 
 
 def unit_vectors(vectors: Vector, name: str, before: int, *, normalized: bool) -> Vector:
@@ -265,40 +252,13 @@ def unit_vectors(vectors: Vector, name: str, before: int, *, normalized: bool) -
     return np.asarray(vectors / lengths[:, None], dtype=np.float32)
 
 
-def _duplicates(item: Item) -> Iterator[ChunkRecord]:
-    return (chunk for chunk in item.chunks if chunk.duplicate_of)
-
-
-def _count(counted: Counter[str], item: Item) -> None:
-    counted["sources"] += item.record.counted
-    counted["chunks"] += len(item.chunks)
-    counted["tokens"] += item.record.tokens
-    counted["kind_chunks"] += sum(bool(chunk.of) for chunk in item.chunks)
-    counted["duplicates"] += sum(1 for _ in _duplicates(item))
-    counted["links"] += len(links_of(restored_document(item.record, ())))
-
-
-def parsed(line: bytes, kind: type[T], place: str) -> T:
-    """Return a checked line; properties that its kind does not have are passed over.
-
-    Raises:
-        Damaged: if a property is missing or wrong.
-    """
-    row = _json(line, place)
-    try:
-        found = msgspec.convert(row, kind)
-        if isinstance(found, SourceLine | ChunkLine):
-            found.check()
-    except (msgspec.ValidationError, InvalidInput) as exc:
-        raise Damaged(place, str(exc)) from exc
-    return found
-
-
-def _json(data: bytes, place: str) -> dict[str, Any]:
-    try:
-        value = msgspec.json.decode(data)
-    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as exc:
-        raise Damaged(place, f"is not JSON: {exc}") from exc
-    if not isinstance(value, dict):
-        raise Damaged(place, "is not a JSON object")
-    return value
+def count_contents(
+    counted: Counter[str], records: Sequence[SourceRecord], chunks: Sequence[ChunkRecord]
+) -> None:
+    """Add sources and chunks to the counts of an artifact."""
+    counted["sources"] += sum(record.counted for record in records)
+    counted["tokens"] += sum(record.tokens for record in records)
+    counted["links"] += sum(len(links_of(restored_document(record, ()))) for record in records)
+    counted["chunks"] += len(chunks)
+    counted["kind_chunks"] += sum(bool(chunk.of) for chunk in chunks)
+    counted["duplicates"] += sum(bool(chunk.duplicate_of) for chunk in chunks)

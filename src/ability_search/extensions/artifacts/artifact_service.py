@@ -6,38 +6,45 @@ import asyncio
 import os
 import re
 from collections.abc import AsyncIterator, Callable, Container, Sequence
-from contextlib import AbstractContextManager, suppress
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, aclosing, asynccontextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 
+from ability_search.client.tool_client import (
+    Target,
+    client_identity,
+    joined_environ,
+    require_shared,
+)
 from ability_search.collection import Collection, checked_name
+from ability_search.config.loader import load_settings
 from ability_search.config.schema import Settings
-from ability_search.documents import Document
+from ability_search.config.trust import MODEL_APIS, require_trusted
 from ability_search.errors import InvalidInput, NotFound
-from ability_search.extensions.artifacts.artifact_reader import Artifact, digest, read_manifest
+from ability_search.extensions.artifacts.artifact_reader import Artifact, read_manifest
 from ability_search.extensions.artifacts.exporter import Exporter
-from ability_search.extensions.artifacts.importer import Importable, Importer, holds
+from ability_search.extensions.artifacts.importer import Importer, holds
 from ability_search.extensions.artifacts.manifest import (
     MANIFEST,
     ChunksManifest,
     Damaged,
-    Manifest,
     SkillsManifest,
 )
-from ability_search.extensions.artifacts.skill_indexes import read_skills
+from ability_search.extensions.artifacts.skill_indexes import SkillsArtifact, read_skills
+from ability_search.extensions.cli.trees import Tree
+from ability_search.extensions.cli.upload import Outcome, read_documents
 from ability_search.filters.tree import Not
-from ability_search.index.generations import Generations
-from ability_search.index.index_calls import IndexReport, Report
+from ability_search.index.index_calls import Report
 from ability_search.index.index_fields import IndexFields
-from ability_search.index.index_ports import IndexPorts
 from ability_search.index.jobs import new_record
-from ability_search.index.maintenance import Maintenance
-from ability_search.index.pipeline import IndexPipeline
 from ability_search.index.preparation import LAYOUT, Labelling
-from ability_search.index.stored_sources import StoredSources
+from ability_search.network import client_connection
 from ability_search.store.pages import GENERATED, NAMES, read_pages
 from ability_search.store.values import Read, Sources
-from ability_search.text.token_counter import TokenCounter
+from ability_search.tools.calls import Services
+from ability_search.tools.responses import index_result
+from ability_search.worker import open_services, token_counter
+from kadi_client import Connection
 
 _PAGE = 1000
 """Sources read at a time."""
@@ -49,94 +56,89 @@ ShowProgress = Callable[[str], AbstractContextManager[Report]]
 """Shows the progress of a named operation during a block."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BuildOptions:
-    """Options of building an artifact."""
+@asynccontextmanager
+async def open_local_services(
+    settings: Settings, target: Target, *, name: str
+) -> AsyncIterator[tuple[Services, Connection]]:
+    """Yield the services of a worker in this process, and their connection.
 
-    base: Path | None
-    """Artifact to reuse vectors from."""
-    model: str | None
-    """Embedding model; ``None`` for the configured one."""
-    force: bool
-    """Whether to embed every text again."""
-    revision: str | None
-    """Revision of the sources; ``None`` for a hash of their texts."""
+    Args:
+        settings: Settings of a client; those of the running stack outrank them.
+        target: The broker.
+        name: Display name of the connection.
 
-
-@dataclass(frozen=True, slots=True)
-class Built:
-    """The result of a build."""
-
-    manifest: ChunksManifest
-    reports: list[IndexReport]
-    """One for each batch; unchanged documents have the vectors of the base."""
-    removed: int
-    """Number of sources that only the base had."""
+    Raises:
+        ConfigurationError: if the settings are invalid, the stack keeps everything in memory, or
+            a found file names an API that the user does not trust.
+        KadiError: if the broker cannot be reached.
+    """
+    require_shared(target)
+    identity = client_identity(settings, target)
+    if target.stack is not None:
+        settings = load_settings(joined_environ(settings, os.environ), Path.cwd())
+    require_trusted(settings, os.environ, *MODEL_APIS)
+    # What reads or writes a whole collection outlasts a restart of the database.
+    database = settings.database
+    patience = max(database.patience, database.timeout)
+    settings = replace(settings, database=database.model_copy(update={"patience": patience}))
+    connection = client_connection(
+        settings, target.url, target.networks, name=name, identity=identity
+    )
+    async with open_services(settings, connection, base=Path.cwd()) as services:
+        yield services, connection
 
 
 class ArtifactService:
     """Exports collections, and imports and builds artifacts.
 
     Args:
-        ports: The ports and settings of indexing.
-        indexing: Indexes the documents of a build.
-        sources: Deletes those that only the base of a build had.
-        maintenance: Prepares an imported collection for searching.
-        generations: Makes an imported collection visible.
+        services: The services of a worker.
         progress: Shows the progress to the user.
         warn: Takes warnings for the user.
     """
 
     def __init__(
-        self,
-        ports: IndexPorts,
-        indexing: IndexPipeline,
-        sources: StoredSources,
-        maintenance: Maintenance,
-        generations: Generations,
-        *,
-        progress: ShowProgress,
-        warn: Callable[[str], None],
+        self, services: Services, *, progress: ShowProgress, warn: Callable[[str], None]
     ) -> None:
-        self.registry = ports.registry
-        self._store = ports.store
-        self._settings = ports.settings
-        self._counter = ports.counter
-        self._label = ports.added.label
-        self._indexing = indexing
-        self._sources = sources
-        self._importing = Importer(ports, maintenance, generations)
-        self._exporting = Exporter(ports)
+        self.registry = services.ports.registry
+        self._services = services
+        self._settings = services.ports.settings
+        self._importer = Importer(services.ports, services.maintenance, services.generations)
+        self._exporter = Exporter(services.ports)
         self._progress = progress
         self._warn = warn
 
-    def open(self, directory: Path) -> Importable:
+    def open(self, directory: Path) -> Artifact | SkillsArtifact:
         """Open an artifact; raises as :func:`open_artifact`."""
-        return open_artifact(
-            directory, settings=self._settings, counter=self._counter, label=self._label
-        )
+        return open_artifact(directory, self._settings, label=self._services.ports.added.label)
 
     async def export(
         self, name: str, directory: Path, *, revision: str | None = None, usage: bool = False
     ) -> ChunksManifest:
         """Export a collection; raises as :meth:`Exporter.export`."""
+        collection = await self.registry.get(name)
         with self._progress(name) as report:
-            return await self._exporting.export(
-                name, directory, report, revision=revision, usage=usage
+            return await self._exporter.export(
+                collection.name, directory, report, revision=revision, usage=usage
             )
 
     async def import_artifact(
-        self, artifact: Importable, name: str, *, model: str | None = None, replace: bool
+        self,
+        artifact: Artifact | SkillsArtifact,
+        name: str,
+        *,
+        model: str | None = None,
+        replace: bool,
     ) -> None:
         """Import an artifact; raises as :meth:`Importer.import_artifact`."""
-        layout = artifact.origin.layout
+        layout = artifact.manifest.collection.layout if isinstance(artifact, Artifact) else LAYOUT
         if layout != LAYOUT:
             self._warn(
                 f"the artifact was written by another version (layout {layout}, current {LAYOUT}):"
                 " keyword search may miss words until its documents are indexed again"
             )
         with self._progress(name) as report:
-            await self._importing.import_artifact(
+            await self._importer.import_artifact(
                 artifact, name, report, model=model, replacing=replace
             )
 
@@ -144,10 +146,14 @@ class ArtifactService:
         self,
         name: str,
         directory: Path,
-        documents: AsyncIterator[Sequence[Document]],
-        options: BuildOptions,
-    ) -> Built:
-        """Write an artifact of documents to ``directory``, without a visible collection.
+        chosen: Sequence[Tree],
+        *,
+        base: Path | None,
+        model: str | None,
+        force: bool,
+        revision: str | None,
+    ) -> tuple[ChunksManifest, Outcome]:
+        """Write an artifact of local files to ``directory``, without a visible collection.
 
         A document is copied from the base if its text, the settings and the model are the same. A
         failure leaves the directory unchanged.
@@ -155,8 +161,15 @@ class ArtifactService:
         Args:
             name: Default name of the collection.
             directory: Directory of the artifact.
-            documents: The documents in batches.
-            options: How to build it.
+            chosen: The files.
+            base: Artifact to reuse vectors from.
+            model: Embedding model; ``None`` for the configured one.
+            force: Whether to embed every text again.
+            revision: Revision of the sources; ``None`` for a hash of their texts.
+
+        Returns:
+            The manifest, and what became of the documents; unchanged ones have the vectors of the
+            base, removed ones were only there.
 
         Raises:
             InvalidInput: if there are no documents, or the directory is not an artifact.
@@ -164,40 +177,40 @@ class ArtifactService:
             EmbeddingUnavailable: if the embedder did not answer.
             DatabaseUnavailable: if the store did not answer.
         """
-        model = options.model or self._settings.embedding.model
-        chosen = IndexFields(model=model, force=options.force)
+        model = model or self._settings.embedding.model
+        fields = IndexFields(model=model, force=force)
         record = new_record(checked_name(name))
-        reports: list[IndexReport] = []
+        outcome = Outcome(collection=name)
         kept: set[str] = set()
         with self._progress(name) as report:
-            base = await self._open_base(options.base, model) if options.base else None
+            artifact = await self._open_base(base, model) if base else None
             try:
-                if base is not None:
-                    await self._importing.load(base, record, report)
-                async for batch in documents:
-                    part = await self._indexing.index(record, batch, chosen, report)
-                    reports.append(part)
-                    kept.update(document.source for document in batch)
-                    kept.difference_update(failure.source for failure in part.failed)
+                if artifact is not None:
+                    await self._importer.load(artifact, record, report, model=model)
+                documents = read_documents(chosen, self._settings, outcome)
+                async with aclosing(documents):
+                    async for batch in documents:
+                        part = await self._services.indexing.index(record, batch, fields, report)
+                        outcome.add(index_result(part, "").model_dump(mode="json", by_alias=True))
+                        kept.update(document.source for document in batch)
+                        kept.difference_update(failure.source for failure in part.failed)
                 collection = await self.registry.reload(record)
-                removed = await self._remove_others(collection, kept) if collection else 0
                 if collection is None or not kept:
                     raise InvalidInput("documents", "no documents were found")
-                manifest = await self._exporting.export_record(
-                    record, directory, report, revision=options.revision
-                )
+                outcome.removed = await self._remove_others(collection, kept)
+                manifest = await self._exporter.export(record, directory, report, revision=revision)
             finally:
-                await asyncio.shield(self._importing.discard(record))
-        return Built(manifest, reports, removed)
+                await asyncio.shield(self._importer.discard(record))
+        return manifest, outcome
 
     async def _remove_others(self, collection: Collection, kept: Container[str]) -> int:
         """Remove all other sources; return their number."""
         removed = 0
         ask = Read(Sources(filter=Not(GENERATED)), collection, NAMES, _PAGE)
-        async for page in read_pages(self._store, ask):
+        async for page in read_pages(self._services.ports.store, ask):
             gone = [row["source"] for row in page.items if row["source"] not in kept]
             if gone:
-                await self._sources.remove(collection, gone, children=False)
+                await self._services.sources.remove(collection, gone, children=False)
                 removed += len(gone)
         return removed
 
@@ -232,12 +245,11 @@ class ArtifactService:
         Raises:
             Damaged: if the shared artifact is needed and is damaged.
         """
-        choice = choose(shared, own, model=self._settings.embedding.model)
-        messages = list(choice.reasons)
+        directory, messages = choose(shared, own, model=self._settings.embedding.model)
         try:
-            name, replaced = await self._ensure_imported(choice.directory)
+            name, replaced = await self._ensure_imported(directory)
         except Damaged as exc:
-            if choice.directory == shared:
+            if directory == shared:
                 raise
             messages.append(f"the index in {own} cannot be used: {exc}")
             name, replaced = await self._ensure_imported(shared)
@@ -252,8 +264,8 @@ class ArtifactService:
         returned too.
         """
         artifact = self.open(directory)
-        stem = artifact.origin.name[:_LONGEST]
-        name = f"{stem}.{digest(directory)[:_DIGITS]}"
+        stem = artifact.collection.name[:_LONGEST]
+        name = f"{stem}.{artifact.fingerprint[:_DIGITS]}"
         known = await self.registry.reload(name)
         if known is not None and holds(known, artifact.counts):
             return name, []
@@ -263,17 +275,13 @@ class ArtifactService:
         replaced = [each for each in names if each != name and similar.fullmatch(each)]
         for each in replaced:
             with suppress(NotFound):  # another search has deleted it
-                await self._sources.delete(each)
+                await self._services.sources.delete(each)
         return name, replaced
 
 
 def open_artifact(
-    directory: Path,
-    *,
-    settings: Settings,
-    counter: TokenCounter,
-    label: Sequence[Labelling] = (),
-) -> Importable:
+    directory: Path, settings: Settings, *, label: Sequence[Labelling] = ()
+) -> Artifact | SkillsArtifact:
     """Open an artifact of either kind; ``label`` is as for :func:`.analyzed`.
 
     Raises:
@@ -285,6 +293,7 @@ def open_artifact(
         raise NotFound("artifact", str(directory), hint=hint)
     manifest = read_manifest(directory)
     if isinstance(manifest, SkillsManifest):
+        counter = token_counter(settings)
         return read_skills(directory, manifest, settings=settings, counter=counter, label=label)
     return Artifact(directory, manifest)
 
@@ -304,21 +313,7 @@ def saved_artifacts(directory: Path, names: Sequence[str] | None) -> list[Path]:
     return [found[name] for name in (names or found)]
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """The chosen artifact.
-
-    Attributes:
-        directory: Its directory.
-        reasons: Warnings for the user, one sentence each: why their own artifact is not used, or
-            why the shared one may give worse results.
-    """
-
-    directory: Path
-    reasons: tuple[str, ...] = ()
-
-
-def choose(shared: Path, own: Path | None, *, model: str) -> Choice:
+def choose(shared: Path, own: Path | None, *, model: str) -> tuple[Path, list[str]]:
     """Choose between a shared artifact and the user's own.
 
     The user's own is chosen if it has the revision of the shared one and the model that queries
@@ -329,30 +324,31 @@ def choose(shared: Path, own: Path | None, *, model: str) -> Choice:
         own: Directory of the user's own artifact.
         model: Model that queries are embedded with.
 
+    Returns:
+        The directory, and warnings for the user: why their own artifact is not used, or why the
+        shared one may give worse results.
+
     Raises:
         Damaged: if the shared artifact is invalid.
     """
-    theirs = read_manifest(shared)
-    against = None if own is None else _against(own, theirs, model)
-    if own is not None and against is None:
-        return Choice(own)
-    reasons = [] if against is None else [f"the index in {own} is not used: {against}"]
+    theirs, reasons = read_manifest(shared), []
+    if own is not None:
+        try:
+            ours = read_manifest(own)
+        except Damaged as exc:
+            problem = str(exc)
+        else:
+            if (ours.revision, ours.model_id) == (theirs.revision, model):
+                return own, []
+            problem = (
+                f"it has vectors of the model {ours.model_id!r}, not {model!r}"
+                if ours.revision == theirs.revision
+                else f"it has revision {ours.revision}, the shared index has {theirs.revision}"
+            )
+        reasons.append(f"the index in {own} is not used: {problem}")
     if theirs.model_id != model:
         reasons.append(
             f"the index in {shared} has vectors of the model {theirs.model_id!r}, not {model!r};"
             " if no provider serves that model, it is searched by keywords only"
         )
-    return Choice(shared, tuple(reasons))
-
-
-def _against(own: Path, shared: Manifest, model: str) -> str | None:
-    """Return why the user's own artifact cannot be used; ``None`` if it can be."""
-    try:
-        manifest = read_manifest(own)
-    except Damaged as exc:
-        return str(exc)
-    if manifest.revision != shared.revision:
-        return f"it has revision {manifest.revision}, the shared index has {shared.revision}"
-    if manifest.model_id != model:
-        return f"it has vectors of the model {manifest.model_id!r}, not {model!r}"
-    return None
+    return shared, reasons

@@ -1,18 +1,29 @@
-"""Exports a collection as an artifact."""
+"""Exports a collection as an artifact, page by page."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
-from collections.abc import AsyncIterator, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from datetime import UTC, datetime
+from hashlib import sha256
 from pathlib import Path
+
+import numpy as np
 
 from ability_search import __version__
 from ability_search.collection import Collection
-from ability_search.errors import DatabaseUnavailable, GenerationGone, NotFound, StatementRefused
+from ability_search.errors import DatabaseUnavailable, GenerationGone, StatementRefused
 from ability_search.extensions.artifacts.artifact_files import DigestedFile, empty, replaced
-from ability_search.extensions.artifacts.artifact_writer import ArtifactWriter
+from ability_search.extensions.artifacts.artifact_lines import (
+    CHUNK_LINES,
+    SOURCE_LINES,
+    USE_LINES,
+    text_hash,
+)
+from ability_search.extensions.artifacts.artifact_reader import count_contents
 from ability_search.extensions.artifacts.manifest import (
     CHUNKS,
     MANIFEST,
@@ -21,12 +32,14 @@ from ability_search.extensions.artifacts.manifest import (
     VECTORS,
     VERSION,
     ChunksManifest,
+    Counts,
+    FileDigest,
     origin_of,
 )
 from ability_search.index.index_calls import Progress, Report
 from ability_search.index.index_ports import IndexPorts
 from ability_search.store.pages import chunk_pages, read_pages
-from ability_search.store.records import ChunkRecord
+from ability_search.store.records import ChunkRecord, SourceRecord
 from ability_search.store.usage import Use, use_of, uses_of
 from ability_search.store.values import Read, Sources
 
@@ -38,6 +51,83 @@ _SOURCES = 256
 _UNKNOWN = "unknown"
 _USES = 1000
 """Uses read at a time."""
+
+
+class ArtifactWriter:
+    """Writes the data files of an artifact.
+
+    Args:
+        directory: Directory of the files, which do not exist yet.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._files: dict[str, DigestedFile] = {}
+        self._counts = Counter(dict.fromkeys(Counts.model_fields, 0))
+        self._sources: dict[str, SourceRecord] = {}
+        self._revision = 0
+        self._text = sha256()
+
+    def __enter__(self) -> ArtifactWriter:
+        for name in (SOURCES, CHUNKS, VECTORS):
+            self._files[name] = DigestedFile(self._directory / name)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for file in self._files.values():
+            file.close()
+
+    def add_sources(self, records: Sequence[SourceRecord]) -> None:
+        """Append sources, whose chunks follow in the same order."""
+        self._sources = {record.source: record for record in records}
+        count_contents(self._counts, records, ())
+        for record in records:
+            self._files[SOURCES].write(SOURCE_LINES.encode(record))
+
+    def add_chunks(self, chunks: Sequence[ChunkRecord]) -> None:
+        """Append chunks of the sources that were added last."""
+        count_contents(self._counts, (), chunks)
+        for chunk in chunks:
+            self._digest(chunk)
+            self._files[CHUNKS].write(CHUNK_LINES.encode(chunk, text_hash=text_hash(chunk)))
+            self._files[VECTORS].write(np.asarray(chunk.embedding, dtype="<f4").tobytes())
+
+    def add_uses(self, uses: Sequence[Use]) -> None:
+        """Append uses; the first call creates the file."""
+        if USAGE not in self._files:
+            self._files[USAGE] = DigestedFile(self._directory / USAGE)
+        for use in uses:
+            self._counts["usage"] += 1
+            self._files[USAGE].write(USE_LINES.encode(use))
+
+    def finish(self) -> tuple[Counts, dict[str, FileDigest], str]:
+        """Return the counts, the digests of the files by name, and the revision of the sources."""
+        digests = {name: file.finish() for name, file in self._files.items()}
+        return Counts(**self._counts), digests, f"sha256:{self._revision:064x}"
+
+    def _digest(self, chunk: ChunkRecord) -> None:
+        """Include a chunk in the revision.
+
+        The revision is the sum of a hash of each source, so it depends neither on the order of
+        the sources nor on how they are chunked. Derived kinds are left out.
+        """
+        source = self._sources[chunk.source]
+        if source.generated:
+            return
+        if chunk.chunk_index == 0:
+            described = [
+                source.source,
+                source.title,
+                source.kind,
+                dict(source.metadata),
+                [dict(link) for link in source.links],
+                source.of,
+            ]
+            self._text = sha256(json.dumps(described, sort_keys=True).encode() + b"\0")
+        self._text.update(f"{chunk.lead}{chunk.content[chunk.overlap :]}".encode())
+        if chunk.chunk_index == source.chunks - 1:
+            self._text.update(source.tail.encode())
+            self._revision = (self._revision + int(self._text.hexdigest(), 16)) % 2**256
 
 
 class Exporter:
@@ -66,7 +156,7 @@ class Exporter:
         The artifact is a consistent state: if the collection changes meanwhile, it is read again.
 
         Args:
-            name: The collection.
+            name: The collection, or the record ``name@token`` of one under construction.
             directory: Directory of the artifact, created when the artifact is complete.
             report: Receives the progress.
             revision: Revision of the sources; ``None`` for a hash of their texts.
@@ -77,80 +167,32 @@ class Exporter:
             InvalidInput: if the directory holds anything but an artifact.
             DatabaseUnavailable: if the store did not answer, or the collection kept changing.
         """
-        found = await self._registry.get(name)
-        return await self.export_record(
-            found.name, directory, report, revision=revision, usage=usage
-        )
-
-    async def export_record(
-        self,
-        record: str,
-        directory: Path,
-        report: Report,
-        *,
-        revision: str | None = None,
-        usage: bool = False,
-    ) -> ChunksManifest:
-        """Export a collection by the name of its record, which may be under construction."""
+        collection = await self._registry.current(name)
         with replaced(directory) as new:
             for _ in range(_ATTEMPTS):
-                collection = await self._registry.reload(record)
-                if collection is None:
-                    raise NotFound("collection", record)
-                manifest = await self._attempt(collection, new, report, revision, usage)
-                if manifest is not None:
-                    manifest_file = DigestedFile(new / MANIFEST)
-                    text = manifest.model_dump_json(indent=2, by_alias=True)
-                    manifest_file.write(f"{text}\n".encode())
-                    manifest_file.finish()
-                    manifest_file.close()
+                manifest, failure = None, None
+                try:
+                    manifest = await self._write(collection, new, report, revision, usage)
+                except (GenerationGone, StatementRefused) as exc:
+                    failure = exc
+                current = await self._registry.current(name)
+                unchanged = (current.type, current.revision) == (
+                    collection.type,
+                    collection.revision,
+                )
+                if failure is not None and unchanged:
+                    raise failure
+                if manifest is not None and unchanged:
+                    _check_counts(collection, manifest)
+                    _write_manifest(manifest, new)
                     return manifest
-                log.info("%s changed while it was exported, starting again", record)
+                log.info("%s changed while it was exported, starting again", name)
                 empty(new)
+                collection = current
             raise DatabaseUnavailable(
-                f"writers kept changing the collection {record!r}",
+                f"writers kept changing the collection {name!r}",
                 hint="Call again when there are fewer writes.",
             )
-
-    async def _attempt(
-        self,
-        collection: Collection,
-        directory: Path,
-        report: Report,
-        revision: str | None,
-        usage: bool,
-    ) -> ChunksManifest | None:
-        """Return the manifest; ``None`` if the collection has changed meanwhile."""
-        try:
-            manifest = await self._write(collection, directory, report, revision, usage)
-        except (GenerationGone, StatementRefused):
-            if await self._unchanged(collection):
-                raise
-            return None
-        if not await self._unchanged(collection):
-            return None
-        counts = manifest.counts
-        written = (counts.chunks, counts.sources, counts.kind_chunks, counts.duplicates)
-        known = (
-            collection.chunks,
-            collection.sources,
-            collection.kind_chunks,
-            collection.duplicates,
-        )
-        if written != known:
-            raise DatabaseUnavailable(
-                f"{collection.name!r} has {written} chunks, sources, kinds and duplicates;"
-                f" its record says {known}",
-                hint="Run search-reindex on the collection, then export it again.",
-            )
-        return manifest
-
-    async def _unchanged(self, collection: Collection) -> bool:
-        now = await self._registry.reload(collection.name)
-        return now is not None and (now.type, now.revision) == (
-            collection.type,
-            collection.revision,
-        )
 
     async def _write(
         self,
@@ -160,6 +202,7 @@ class Exporter:
         revision: str | None,
         usage: bool,
     ) -> ChunksManifest:
+        """Write the data files; return the manifest."""
         with ArtifactWriter(directory) as writer:
             done = 0
             counter = ""
@@ -172,9 +215,10 @@ class Exporter:
                 done += len(records)
                 await report(Progress(collection.name, done, collection.sources, "exporting"))
             if usage:
-                writer.add_uses([])
-                async for uses in self._uses(collection):
-                    await asyncio.to_thread(writer.add_uses, uses)
+                # There is at least one page, so the file exists.
+                shown = Read(uses_of(collection.name), limit=_USES)
+                async for page in read_pages(self._store, shown):
+                    await asyncio.to_thread(writer.add_uses, list(map(use_of, page.items)))
             counts, digests, content = await asyncio.to_thread(writer.finish)
         return ChunksManifest(
             index_version=VERSION,
@@ -198,7 +242,22 @@ class Exporter:
         same = all(self._counter.count(chunk.content) == chunk.tokens for chunk in chunks)
         return self._counter.name if same else _UNKNOWN
 
-    async def _uses(self, collection: Collection) -> AsyncIterator[list[Use]]:
-        """Yield the use of chunks by agents, page by page."""
-        async for page in read_pages(self._store, Read(uses_of(collection.name), limit=_USES)):
-            yield list(map(use_of, page.items))
+
+def _check_counts(collection: Collection, manifest: ChunksManifest) -> None:
+    names = ("chunks", "sources", "kind_chunks", "duplicates")
+    written, known = (
+        tuple(getattr(each, name) for name in names) for each in (manifest.counts, collection)
+    )
+    if written != known:
+        raise DatabaseUnavailable(
+            f"{collection.name!r} has {written} chunks, sources, kinds and duplicates;"
+            f" its record says {known}",
+            hint="Run search-reindex on the collection, then export it again.",
+        )
+
+
+def _write_manifest(manifest: ChunksManifest, directory: Path) -> None:
+    file = DigestedFile(directory / MANIFEST)
+    file.write(f"{manifest.model_dump_json(indent=2, by_alias=True)}\n".encode())
+    file.finish()
+    file.close()

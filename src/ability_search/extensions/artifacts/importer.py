@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from hashlib import blake2b
 from itertools import islice
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
+from ability_search.bounded_batches import batches
 from ability_search.collection import Collection, checked_model, checked_name
 from ability_search.errors import (
     DatabaseUnavailable,
@@ -20,18 +21,17 @@ from ability_search.errors import (
     InvalidInput,
     SearchError,
 )
-from ability_search.extensions.artifacts.artifact_reader import Item
-from ability_search.extensions.artifacts.manifest import Counts, Manifest, Origin
+from ability_search.extensions.artifacts.artifact_reader import Importable, Item
+from ability_search.extensions.artifacts.manifest import Counts
 from ability_search.index.generations import Generations
 from ability_search.index.index_calls import Progress, Report
 from ability_search.index.index_ports import IndexPorts
 from ability_search.index.maintenance import Maintenance
-from ability_search.index.preparation import LAYOUT, Recipe, links_of, restored_document
-from ability_search.index.writer import new_collection
+from ability_search.index.preparation import LAYOUT, links_of, restored_document
 from ability_search.retry import growing, retry
 from ability_search.store.pages import HASHES, read_all
 from ability_search.store.records import Replacement, chunk_bytes
-from ability_search.store.usage import Use, put_use, uses_of
+from ability_search.store.usage import put_use, uses_of
 from ability_search.store.values import Delete, Read, Sources
 from ability_search.text.term_statistics import TermStatistics
 
@@ -45,36 +45,6 @@ _LONGEST_PAUSE = 5.0
 _TOKEN_BYTES = 8
 _USES = 1000
 """Uses written in one statement."""
-_NO_VECTORS = np.empty((0, 0), dtype=np.float32)
-
-
-class Importable(Protocol):
-    """A collection to import, such as :class:`.artifact_reader.Artifact`."""
-
-    @property
-    def manifest(self) -> Manifest:
-        """The model and the dimensions of the vectors."""
-
-    @property
-    def origin(self) -> Origin:
-        """The collection that was exported."""
-
-    @property
-    def counts(self) -> Counts:
-        """Numbers of sources, chunks and so on; complete once all items have been read."""
-
-    @property
-    def fingerprint(self) -> str:
-        """Hash of the contents; identifies an interrupted import."""
-
-    def check(self) -> None:
-        """Check everything before anything is imported."""
-
-    def items(self) -> Iterator[Item]:
-        """Yield the sources, each checked as it is read."""
-
-    def usage(self) -> Iterator[Use] | None:
-        """Return the recorded use of chunks by agents; ``None`` if there is none."""
 
 
 class Importer:
@@ -95,8 +65,7 @@ class Importer:
         self._generations = generations
         self._maintenance = maintenance
         self._patience = ports.settings.jobs.patience
-        self._group_bytes = ports.settings.database.write_group_bytes
-        self._group_chunks = ports.settings.database.write_group_chunks
+        self._database = ports.settings.database
 
     async def import_artifact(
         self,
@@ -130,17 +99,18 @@ class Importer:
             DatabaseUnavailable: if the store did not answer.
         """
         _check_free(name, await self._registry.reload(checked_name(name)), replacing)
-        checked_model(model or artifact.manifest.model_id)
-        record = _record(name, artifact, model)
+        model = checked_model(model or artifact.collection.model)
+        # The same contents are loaded under the same name, so that an import can be continued.
+        parts = "\n".join((LAYOUT, artifact.fingerprint, model))
+        record = f"{name}@{blake2b(parts.encode(), digest_size=_TOKEN_BYTES).hexdigest()}"
         try:
-            load = partial(self.load, artifact, record, report, model=model)
-            built = await self._repeated(load)
+            built = await self._repeated(partial(self.load, artifact, record, report, model=model))
             total = artifact.counts.sources
             await report(Progress(name, total, total, "building the graph"))
             self._maintenance.schedule(record)
             await self._maintenance.idle()
-            publish = partial(self._publish, artifact.origin, name, built, replacing)
-            imported = await self._repeated(publish)
+            created_at = artifact.collection.created_at
+            imported = await self._repeated(partial(self._publish, built, created_at, replacing))
         except Exception as exc:
             # If a component is unavailable, the import can be continued later.
             if type(exc) not in (DatabaseUnavailable, EmbeddingUnavailable):
@@ -162,7 +132,7 @@ class Importer:
         )
 
     async def load(
-        self, artifact: Importable, record: str, report: Report, *, model: str | None = None
+        self, artifact: Importable, record: str, report: Report, *, model: str
     ) -> Collection:
         """Load an artifact under a record ``name@token``, where it is not visible; return that.
 
@@ -172,16 +142,26 @@ class Importer:
         """
         await asyncio.to_thread(artifact.check)
         begun = await self._registry.reload(record)
-        collection = begun or await self._registry.create(
-            _new_collection(artifact, record, model=model, now=self._now())
-        )
+        if begun is None:
+            now = self._now()
+            new = replace(artifact.collection.emptied(record, now=now), model=model, created_at=now)
+            collection = await self._registry.create(new)
+        else:
+            collection = begun
         name, done = collection.public_name, 0
-        groups = self._groups(artifact, name)
-        while contents := await asyncio.to_thread(next, groups, None):
-            done += len(contents.records)
+        renamed = (_renamed(item, artifact.collection.name, name) for item in artifact.items())
+        groups = batches(
+            renamed,
+            self._size,
+            most=self._database.write_group_chunks,
+            most_bytes=self._database.write_group_bytes,
+        )
+        while group := await asyncio.to_thread(next, groups, None):
+            done += len(group)
             if begun is not None:
-                contents = await self._unstored(collection, contents)
-            if contents.records:
+                group = await self._unstored(collection, group)
+            if group:
+                contents = await asyncio.to_thread(_replacement, group)
                 replaced = await self._store.replace(collection, contents)
                 if replaced is None:
                     raise DatabaseUnavailable("the imported data was deleted", hint="Call again.")
@@ -202,40 +182,23 @@ class Importer:
         except SearchError as exc:
             log.warning("could not discard %s: %s", record, exc)
 
-    async def _unstored(self, collection: Collection, contents: Replacement) -> Replacement:
-        """Return the contents without the sources that are stored already."""
-        ask = Read(Sources(contents.sources), collection, HASHES)
+    async def _unstored(self, collection: Collection, group: Sequence[Item]) -> list[Item]:
+        """Return the items that are not stored yet."""
+        ask = Read(Sources([item.record.source for item in group]), collection, HASHES)
         stored = await read_all(self._store, ask)
         hashes = {row["source"]: row["content_hash"] for row in stored}
-        left = [
-            (record, chunks)
-            for record, chunks in zip(contents.records, contents.chunks, strict=True)
-            if hashes.get(record.source) != record.content_hash
+        return [
+            item for item in group if hashes.get(item.record.source) != item.record.content_hash
         ]
-        return _replacement([Item(record, list(chunks), _NO_VECTORS) for record, chunks in left])
 
-    def _groups(self, artifact: Importable, name: str) -> Iterator[Replacement]:
-        """Yield the contents of one transaction each."""
-        group: list[Item] = []
-        chunks = size = 0
-        for item in artifact.items():
-            item = _renamed(item, artifact.origin.name, name)
-            count, item_size = len(item.chunks), sum(map(chunk_bytes, item.chunks))
-            if group and (
-                chunks + count > self._group_chunks or size + item_size > self._group_bytes
-            ):
-                yield _replacement(group)
-                group, chunks, size = [], 0, 0
-            group.append(item)
-            chunks += count
-            size += item_size
-        if group:
-            yield _replacement(group)
+    def _size(self, item: Item) -> int:
+        """Return the bytes of an item; each chunk has at least its share of a full group."""
+        share = self._database.write_group_bytes // self._database.write_group_chunks
+        return sum(max(share, chunk_bytes(chunk)) for chunk in item.chunks)
 
-    async def _publish(
-        self, origin: Origin, name: str, loaded: Collection, replacing: bool
-    ) -> Collection:
+    async def _publish(self, loaded: Collection, created_at: int, replacing: bool) -> Collection:
         """Publish the loaded generation as the collection, unless an earlier attempt did so."""
+        name = loaded.public_name
         for _ in range(_ATTEMPTS):
             live = await self._registry.reload(name)
             if live is not None and live.type == loaded.type:
@@ -245,7 +208,7 @@ class Importer:
             if built is None:
                 raise DatabaseUnavailable("the imported data was deleted", hint="Call again.")
             imported = (
-                await self._generations.publish(built, origin.created_at)
+                await self._generations.publish(built, created_at)
                 if live is None
                 else await self._generations.switch(live, built)
             )
@@ -262,9 +225,8 @@ class Importer:
         if uses is None:
             return
         await self._store.commit([Delete(uses_of(name))])
-        origin = artifact.origin.name
         renamed = (
-            replace(use, collection=name, chunk_id=_moved(use.chunk_id, origin, name))
+            replace(use, collection=name, chunk_id=_moved(use.chunk_id, use.collection, name))
             for use in uses
         )
         while part := list(islice(renamed, _USES)):
@@ -284,31 +246,6 @@ def holds(collection: Collection, counts: Counts) -> bool:
     """Return whether a collection has the counts of an artifact."""
     held = asdict(collection)
     return all(held[name] == count for name, count in counts.model_dump(exclude={"usage"}).items())
-
-
-def _record(name: str, artifact: Importable, model: str | None) -> str:
-    """Return the name of the record to load into; the same contents give the same name."""
-    parts = (LAYOUT, artifact.fingerprint, model or artifact.manifest.model_id)
-    digest = blake2b("\n".join(parts).encode(), digest_size=_TOKEN_BYTES)
-    return f"{name}@{digest.hexdigest()}"
-
-
-def _new_collection(
-    artifact: Importable, record: str, *, model: str | None, now: int
-) -> Collection:
-    origin = artifact.origin
-    names = Recipe.__dataclass_fields__.keys() & Origin.model_fields.keys()
-    recipe = Recipe(**{name: getattr(origin, name) for name in names})
-    return new_collection(
-        record,
-        model=model or artifact.manifest.model_id,
-        dimensions=artifact.manifest.dim,
-        recipe=recipe,
-        average_length=origin.average_length,
-        k1=origin.bm25_k1,
-        b=origin.bm25_b,
-        now=now,
-    )
 
 
 def _renamed(item: Item, origin: str, name: str) -> Item:

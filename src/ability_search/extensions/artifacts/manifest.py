@@ -152,7 +152,8 @@ class Manifest(_Record):
     @property
     def files(self) -> tuple[str, ...]:
         """Names of the files."""
-        return (self.vector_file,)
+        names = (getattr(self, name) for name in type(self).model_fields if "_file" in name)
+        return tuple(name for name in names if name is not None)
 
     @model_validator(mode="after")
     def _names_differ(self) -> Manifest:
@@ -175,12 +176,6 @@ class ChunksManifest(Manifest):
     """Size and hash of each file, by name."""
     generator: str = ""
 
-    @property
-    def files(self) -> tuple[str, ...]:
-        """Names of the files."""
-        names = (self.vector_file, self.chunks_file, self.sources_file, self.usage_file)
-        return tuple(name for name in names if name is not None)
-
     @model_validator(mode="after")
     def _every_file_has_a_digest(self) -> ChunksManifest:
         if self.digests.keys() != set(self.files):
@@ -192,11 +187,6 @@ class SkillsManifest(Manifest):
     """An artifact of agent skills, written by another tool."""
 
     skills_file: FileName
-
-    @property
-    def files(self) -> tuple[str, ...]:
-        """Names of the files."""
-        return (self.vector_file, self.skills_file)
 
 
 def origin_of(collection: Collection, counter: str) -> Origin:
@@ -210,6 +200,19 @@ def origin_of(collection: Collection, counter: str) -> Origin:
     fields = {name: getattr(collection, name) for name in names}
     fields |= {"name": collection.public_name, "token_counter": counter, "layout": LAYOUT}
     return Origin.model_validate(fields)
+
+
+def recorded_collection(manifest: ChunksManifest) -> Collection:
+    """Return the record of the collection that an artifact was made of, without contents."""
+    origin = manifest.collection
+    names = Origin.model_fields.keys() & Collection.__dataclass_fields__.keys()
+    return Collection(
+        **{name: getattr(origin, name) for name in names},
+        type="",
+        generation=1,
+        model=manifest.model_id,
+        dimensions=manifest.dim,
+    )
 
 
 def parsed_manifest(content: Mapping[str, Any]) -> ChunksManifest | SkillsManifest:

@@ -7,8 +7,8 @@ Such an index has ``index_manifest.json``, ``vectors.f32`` and ``skills.jsonl``,
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
@@ -21,15 +21,14 @@ from msgspec import Meta
 from ability_search.collection import Collection
 from ability_search.config.schema import Settings
 from ability_search.documents import Document, Vector
-from ability_search.extensions.artifacts.artifact_files import CheckedFile, opened
-from ability_search.extensions.artifacts.artifact_reader import Item, parsed, unit_vectors
-from ability_search.extensions.artifacts.manifest import (
-    Counts,
-    Damaged,
-    Origin,
-    SkillsManifest,
-    origin_of,
+from ability_search.extensions.artifacts.artifact_files import opened
+from ability_search.extensions.artifacts.artifact_reader import (
+    Importable,
+    Item,
+    count_contents,
+    unit_vectors,
 )
+from ability_search.extensions.artifacts.manifest import Counts, Damaged, SkillsManifest
 from ability_search.index.preparation import (
     Labelling,
     Prepared,
@@ -64,25 +63,21 @@ class SkillLine(msgspec.Struct):
     keywords: list[str] = []
 
 
-@dataclass(frozen=True, slots=True)
-class SkillsArtifact:
-    """An index of skills that was read and checked and can be imported."""
+@dataclass(slots=True)
+class SkillsArtifact(Importable):
+    """An index of skills that was read and checked."""
 
     manifest: SkillsManifest
-    origin: Origin
+    collection: Collection
+    """The record of the collection that its skills become."""
     counts: Counts
     fingerprint: str
-    read: list[Item]
-
-    def check(self) -> None:
-        """Do nothing: the index was checked when it was read."""
+    read: Sequence[Item]
+    """The skills in the order of their paths."""
 
     def items(self) -> Iterator[Item]:
         """Yield the skills in the order of their paths."""
         return iter(self.read)
-
-    def usage(self) -> None:
-        """Return nothing: the use of skills is not recorded."""
 
 
 def read_skills(
@@ -105,12 +100,11 @@ def read_skills(
     Raises:
         Damaged: if the index is invalid.
     """
-    lines, vectors = _read(directory, manifest)
     prepared = [
         _prepared(line, vector, manifest.model_id, counter, label)
-        for line, vector in zip(lines, vectors, strict=True)
+        for line, vector in zip(*_read(directory, manifest), strict=True)
     ]
-    prepared.sort(key=lambda item: item.document.source)
+    prepared.sort(key=lambda skill: skill.document.source)
     now = time.time_ns() // 1_000_000
     collection = new_collection(
         NAME,
@@ -123,30 +117,35 @@ def read_skills(
         now=now,
     )
     items = [_item(each, collection, now) for each in prepared]
-    return SkillsArtifact(
-        manifest, origin_of(collection, counter.name), _counts(items), _fingerprint(items), items
-    )
+    counted: Counter[str] = Counter(dict.fromkeys(Counts.model_fields, 0))
+    digest = sha256()
+    for item in items:
+        count_contents(counted, [item.record], item.chunks)
+        # These manifests have no hashes of their files.
+        digest.update(item.record.content_hash.encode())
+        digest.update(item.vectors.tobytes())
+    return SkillsArtifact(manifest, collection, Counts(**counted), digest.hexdigest(), items)
 
 
 def _read(directory: Path, manifest: SkillsManifest) -> tuple[list[SkillLine], Vector]:
-    with ExitStack() as stack:
-        files = [stack.enter_context(opened(directory, name)) for name in manifest.files]
-        vectors, skills = (
-            CheckedFile(file, name, None) for file, name in zip(files, manifest.files, strict=True)
-        )
-        lines: list[SkillLine] = []
-        paths: set[str] = set()
-        while (line := skills.line()) is not None:
-            place = f"{skills.name}:{len(lines) + 1}"
-            skill = parsed(line, SkillLine, place)
-            if skill.path in paths:
+    lines: dict[str, SkillLine] = {}
+    with (
+        opened(directory, manifest.vector_file) as vectors,
+        opened(directory, manifest.skills_file) as skills,
+    ):
+        for place, row in skills.rows():
+            try:
+                skill = msgspec.convert(row, SkillLine)
+            except msgspec.ValidationError as exc:
+                raise Damaged(place, str(exc)) from exc
+            if skill.path in lines:
                 raise Damaged(place, "has the path of another skill")
-            paths.add(skill.path)
-            lines.append(skill)
+            lines[skill.path] = skill
         data = vectors.read(len(lines) * manifest.dim * 4)
-        vectors.finish()
     table = np.frombuffer(data, dtype="<f4").reshape(len(lines), manifest.dim)
-    return lines, unit_vectors(table, vectors.name, 0, normalized=manifest.normalize)
+    return [*lines.values()], unit_vectors(
+        table, manifest.vector_file, 0, normalized=manifest.normalize
+    )
 
 
 def _prepared(
@@ -182,20 +181,3 @@ def _item(prepared: Prepared, collection: Collection, now: int) -> Item:
     ]
     vectors = np.array(prepared.vectors, dtype=np.float32)
     return Item(source_record(prepared, now=now), chunks, vectors)
-
-
-def _fingerprint(items: list[Item]) -> str:
-    """Return the hash of all skills, as these manifests have no hashes of their files."""
-    digest = sha256()
-    for item in items:
-        digest.update(item.record.content_hash.encode())
-        digest.update(item.vectors.tobytes())
-    return digest.hexdigest()
-
-
-def _counts(items: list[Item]) -> Counts:
-    return Counts(
-        sources=len(items),
-        chunks=sum(len(item.chunks) for item in items),
-        tokens=sum(item.record.tokens for item in items),
-    )

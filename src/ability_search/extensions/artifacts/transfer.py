@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
@@ -29,8 +29,9 @@ from ability_search.extensions.cli.progress import counts_text, print_problems, 
 if TYPE_CHECKING:
     from ability_search.extensions.artifacts.artifact_service import ArtifactService
     from ability_search.extensions.artifacts.manifest import ChunksManifest, Counts, Manifest
-    from ability_search.sync.upload import Outcome
+    from ability_search.extensions.cli.upload import Outcome
     from ability_search.tools.calls import Services
+    from kadi_client import Connection
 
 # Each command imports the modules that do the work, so that other commands start faster.
 
@@ -42,31 +43,34 @@ ReplaceOption = Annotated[
 ]
 
 
-def with_artifacts(
-    broker: str | None,
-    work: Callable[[Services, ArtifactService], Awaitable[T]],
-    *,
-    hidden: bool,
-) -> T:
-    """Run ``work`` with the services of a worker in this process and return its result.
-
-    ``hidden`` hides the progress bars.
-    """
-    from ability_search.extensions.artifacts.local_services import (
-        artifact_service,
-        open_local_services,
-    )
+def with_services(broker: str | None, work: Callable[[Services, Connection], Awaitable[T]]) -> T:
+    """Run ``work`` with the services of a worker in this process and return its result."""
+    from ability_search.extensions.artifacts.artifact_service import open_local_services
 
     settings = client_settings()
     target = choose_target(settings, broker)
-    progress = partial(report_bar, hidden=hidden)
 
     async def run() -> T:
-        async with open_local_services(settings, target, name=CLIENT_NAME) as (services, _):
-            artifacts = artifact_service(services, progress=progress, warn=output.warn)
-            return await work(services, artifacts)
+        async with open_local_services(settings, target, name=CLIENT_NAME) as opened:
+            return await work(*opened)
 
     return asyncio.run(run())
+
+
+def with_artifacts(
+    broker: str | None,
+    work: Callable[[ArtifactService], Awaitable[T]],
+    *,
+    hidden: bool,
+) -> T:
+    """Run ``work`` on artifacts as :func:`with_services`; ``hidden`` hides the progress bars."""
+    from ability_search.extensions.artifacts.artifact_service import ArtifactService
+
+    progress = partial(report_bar, hidden=hidden)
+    return with_services(
+        broker,
+        lambda services, _: work(ArtifactService(services, progress=progress, warn=output.warn)),
+    )
 
 
 @command(app, "build")
@@ -99,23 +103,18 @@ def build(
         ability-search build skills search --include SKILL.md
         ability-search build skills own --base search --revision "$(git rev-parse HEAD)"
     """
-    from ability_search.extensions.artifacts.artifact_service import BuildOptions
-    from ability_search.extensions.artifacts.local_services import build_artifact
-    from ability_search.sync.trees import collection_name, trees
+    from ability_search.extensions.cli.trees import collection_name, trees
 
     chosen = trees([path], files.root, **given(include=files.include, exclude=files.exclude))
     wanted = name or collection_name(path)
-    options = BuildOptions(
-        base=None if force else base or directory, model=model, force=force, revision=revision
-    )
+    reused = None if force else base or directory
 
-    async def work(
-        services: Services, artifacts: ArtifactService
-    ) -> tuple[ChunksManifest, Outcome]:
-        return await build_artifact(services, artifacts, wanted, directory, chosen, options)
+    async def work(artifacts: ArtifactService) -> tuple[ChunksManifest, Outcome]:
+        return await artifacts.build(
+            wanted, directory, chosen, base=reused, model=model, force=force, revision=revision
+        )
 
     manifest, outcome = with_artifacts(broker, work, hidden=as_json)
-    outcome.collection = wanted
     if as_json:
         artifact = {"directory": str(directory), "revision": manifest.revision}
         output.print_json(outcome.as_json() | artifact)
@@ -147,7 +146,7 @@ def export(
         ability-search export skills search --revision "$(git rev-parse HEAD)"
     """
 
-    async def work(_: Services, artifacts: ArtifactService) -> ChunksManifest:
+    async def work(artifacts: ArtifactService) -> ChunksManifest:
         return await artifacts.export(collection, directory, revision=revision)
 
     manifest = with_artifacts(broker, work, hidden=as_json)
@@ -181,12 +180,12 @@ def import_(
         ability-search import artifacts/docs --name docs-2 --json
         ability-search import artifacts/docs --replace
     """
-    from ability_search.extensions.artifacts.local_services import open_artifact_here
+    from ability_search.extensions.artifacts.artifact_service import open_artifact
 
-    artifact = open_artifact_here(directory, client_settings())
-    wanted = name or artifact.origin.name
+    artifact = open_artifact(directory, client_settings())
+    wanted = name or artifact.collection.name
 
-    async def work(_: Services, artifacts: ArtifactService) -> None:
+    async def work(artifacts: ArtifactService) -> None:
         await artifacts.import_artifact(artifact, wanted, model=model, replace=replace)
 
     if check:
@@ -215,7 +214,7 @@ def backup(
     """
     done: list[dict[str, Any]] = []
 
-    async def work(_: Services, artifacts: ArtifactService) -> None:
+    async def work(artifacts: ArtifactService) -> None:
         for name in collection or [each.name for each in await artifacts.registry.all()]:
             target = directory / name
             manifest = await artifacts.export(name, target, usage=True)
@@ -252,10 +251,10 @@ def restore(
         raise typer.BadParameter("choose one collection with -c", param_hint="--name")
     done: list[dict[str, Any]] = []
 
-    async def work(_: Services, artifacts: ArtifactService) -> None:
+    async def work(artifacts: ArtifactService) -> None:
         for place in directories:
             artifact = artifacts.open(place)
-            wanted = name or artifact.origin.name
+            wanted = name or artifact.collection.name
             await artifacts.import_artifact(artifact, wanted, replace=replace)
             done.append(_summary(wanted, artifact.manifest, artifact.counts, place))
             if not as_json:
@@ -294,8 +293,6 @@ def _show(done: str, summary: Mapping[str, Any], *, as_json: bool = False) -> No
 class ArtifactChoice:
     """Options of `search` for an artifact in place of a collection."""
 
-    place: ClassVar[int] = 15
-
     artifact: Annotated[
         Path | None,
         typer.Option(metavar="DIR", help="Search an artifact instead; it is imported once."),
@@ -317,7 +314,7 @@ class ArtifactChoice:
         if request["collection"]:
             raise typer.BadParameter("not allowed with --collection", param_hint="--artifact")
         name, warnings = with_artifacts(
-            broker, lambda _, artifacts: artifacts.choose_collection(artifact, own), hidden=hidden
+            broker, lambda artifacts: artifacts.choose_collection(artifact, own), hidden=hidden
         )
         request["collection"] = [name]
         return warnings

@@ -1,5 +1,8 @@
 """The command line: one module per command group, and the assembly of the components."""
 
-from ability_search.extensions.cli.app import main
 
-__all__ = ["main"]
+def main() -> None:
+    """Run the command line."""
+    from ability_search.extensions.cli import app
+
+    app.main()

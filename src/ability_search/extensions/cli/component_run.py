@@ -106,23 +106,24 @@ async def run_component(
     sys.setswitchinterval(SWITCH_SECONDS)
     with traced(settings, name):
         async with (
-            metered(settings, name) as metering,
-            open_component(settings, metering.meter) as component,
+            metered(settings, name) as (meter, metrics),
+            open_component(settings, meter) as component,
         ):
             # Objects created so far are permanent. Full collections traversed them for 50 to 75 ms.
             gc.freeze()
             gc.set_threshold(*gc.get_threshold()[:2], _FULL_COLLECTIONS)
             if supervised:
-                announce({"ready": {**component.details, **metering.details}})
+                announce({"ready": {**component.details, **metrics}})
             log.info("ready: %s", component.details.get("address", ""))
-            if metering.details:
-                log.info("metrics at %s", metering.details["metrics"])
-            async with heartbeat(metering.meter, write_beat if supervised else None):
-                if component.connection is None:
+            if metrics:
+                log.info("metrics at %s", metrics["metrics"])
+            async with heartbeat(meter, write_beat if supervised else None):
+                if (connection := component.connection) is None:
                     await asyncio.Event().wait()
-                else:
-                    watch_calls(metering.meter, name, component.connection)
-                    await component.connection.serve_forever()
+                    return
+                if name in CALLS_WAITING.components:
+                    meter.watch(CALLS_WAITING, lambda: {(): connection.calls_waiting})
+                await connection.serve_forever()
 
 
 def announce(report: Mapping[str, Any]) -> None:
@@ -185,35 +186,26 @@ def serve(
         raise typer.Exit(1) from exc
 
 
-@dataclass(frozen=True, slots=True)
-class Metering:
-    """The meter of a component and the address of its metrics."""
-
-    meter: Meter = UNMETERED
-    details: Mapping[str, Any] = field(default_factory=dict)
-    """Details for a supervising parent: ``metrics``, the address, and ``metricsPort``."""
-
-
 @asynccontextmanager
-async def metered(settings: Settings, component: ComponentName) -> AsyncIterator[Metering]:
+async def metered(
+    settings: Settings, component: ComponentName
+) -> AsyncIterator[tuple[Meter, Mapping[str, Any]]]:
     """Record the metrics of this process and serve them, if the settings name a port.
+
+    Yields:
+        The meter, and details for a supervising parent: ``metrics``, the address, and
+        ``metricsPort``.
 
     Raises:
         ConfigurationError: if the port cannot be bound, or the settings do not allow serving it.
     """
     own = settings.metrics
     if own.port is None:
-        yield Metering()
+        yield UNMETERED, {}
         return
     from ability_search.ops.metrics.prometheus_meter import PrometheusMeter, serve_metrics
 
     meter = PrometheusMeter(component, __version__)
     token = own.token.get_secret_value() if own.token else None
     async with serve_metrics(meter.text, own.host, own.port, token=token) as url:
-        yield Metering(meter, {"metrics": url, "metricsPort": urlsplit(url).port})
-
-
-def watch_calls(meter: Meter, component: ComponentName, connection: Connection | Brokers) -> None:
-    """Measure the calls queued for a component's own tools, if it has any."""
-    if component in CALLS_WAITING.components:
-        meter.watch(CALLS_WAITING, lambda: {(): connection.calls_waiting})
+        yield meter, {"metrics": url, "metricsPort": urlsplit(url).port}

@@ -30,15 +30,21 @@ from ability_search.extensions.cli.parameters import (
     tool_fields,
 )
 from ability_search.extensions.cli.progress import counts_text, print_problems, progress_bar
-from ability_search.index.index_fields import IndexFields
-from ability_search.sync.trees import (
+from ability_search.extensions.cli.trees import (
     Tree,
     collection_name,
     count_files,
     sweepable,
     trees,
 )
-from ability_search.sync.upload import Outcome, Place, find_place, remove_sources, send_files
+from ability_search.extensions.cli.upload import (
+    Outcome,
+    Place,
+    find_place,
+    remove_sources,
+    send_files,
+)
+from ability_search.index.index_fields import IndexFields
 from ability_search.text.loaders.encodings import decoded
 
 _STDIN = Path("-")

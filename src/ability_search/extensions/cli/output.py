@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any
 
 import typer
@@ -11,7 +11,6 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.markup import escape
 from rich.padding import Padding
-from rich.text import Text
 
 _DIRECTIONS = (0x61C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))
 """Bidirectional controls, which reorder what a terminal shows after them."""
@@ -53,8 +52,11 @@ def plain(text: object, *, lines: bool = False) -> str:
 
     With ``lines`` its line breaks are kept.
     """
-    printable = str(text).encode("utf-8", "backslashreplace").decode()
-    return escape(printable.translate(_CONTROLS_OF_LINES if lines else _CONTROLS))
+    return escape(_printable(text, _CONTROLS_OF_LINES if lines else _CONTROLS))
+
+
+def _printable(text: object, controls: Mapping[int, str] = _CONTROLS) -> str:
+    return str(text).encode("utf-8", "backslashreplace").decode().translate(controls)
 
 
 def print_json(value: Any) -> None:
@@ -79,31 +81,25 @@ def print_table(
     """
     found = [tuple(row) for row in rows]
     heads = _heads(columns)
-    cells = [*heads, *(tuple(_cell(value) for value in row) for row in found)]
+    cells = [*heads, *([_cell(value) for value in row] for row in found)]
     numbers = [
         bool(found) and all(isinstance(row[place], int | float) for row in found)
         if words is None
         else column not in words
         for place, column in enumerate(columns)
     ]
-    # Markup is escaped with backslashes, which take no room.
-    widths = [
-        max(cell_len(Text.from_markup(each[n], emoji=False).plain) for each in cells)
-        for n in range(len(columns))
-    ]
+    widths = [max(map(cell_len, column)) for column in zip(*cells, strict=True)]
     out = stdout()
     if out.is_terminal and sum(widths) + 2 * len(widths) - 2 > out.width:
+        names = [column.replace("\n", "") for column in columns]
         for row in found:
-            print_pairs(
-                (column.replace("\n", ""), value)
-                for column, value in zip(columns, row, strict=True)
-            )
+            print_pairs(zip(names, row, strict=True))
             out.print()
         return
-    for place, row in enumerate(cells):
-        padded = map(_padded, row, widths, numbers)
+    for place, line_cells in enumerate(cells):
+        padded = map(_padded, line_cells, widths, numbers)
         line = "  ".join(padded).rstrip()
-        out.print(f"[bold]{line}[/bold]" if place < len(heads) else line)
+        out.print(line, markup=False, style="bold" if place < len(heads) else None)
 
 
 def _heads(columns: Sequence[str]) -> list[tuple[str, ...]]:
@@ -115,7 +111,7 @@ def _heads(columns: Sequence[str]) -> list[tuple[str, ...]]:
 
 
 def _padded(cell: str, width: int, number: bool) -> str:
-    room = " " * (width - cell_len(Text.from_markup(cell, emoji=False).plain))
+    room = " " * (width - cell_len(cell))
     return room + cell if number else cell + room
 
 
@@ -125,7 +121,7 @@ def print_pairs(pairs: Iterable[tuple[str, object]]) -> None:
     width = max((len(name) for name, _ in shown), default=0)
     out = stdout()
     for name, value in shown:
-        out.print(f"[bold]{plain(name):<{width}}[/bold]  {_cell(value)}")
+        out.print(f"[bold]{plain(name):<{width}}[/bold]  {escape(_cell(value))}")
 
 
 def counted(number: int, noun: str) -> str:
@@ -169,4 +165,4 @@ def _cell(value: object) -> str:
         return f"{value:,.1f}"
     if isinstance(value, int) and not isinstance(value, bool):
         return f"{value:,}"
-    return plain(value)
+    return _printable(value)

@@ -20,6 +20,6 @@ def register_commands() -> Sequence[Command]:
         Command("info", "ability_search.extensions.cli.collections", 150),
         Command("delete", "ability_search.extensions.cli.collections", 160),
         Command("reindex", "ability_search.extensions.cli.collections", 170),
-        Command("call", "ability_search.extensions.cli.call", 280),
+        Command("call", "ability_search.extensions.cli.collections", 280),
         Command("secret", "ability_search.extensions.cli.secret", 360),
     )

@@ -12,9 +12,9 @@ from ability_search.client.tool_client import Advance
 from ability_search.extensions.cli import output
 
 if TYPE_CHECKING:
+    from ability_search.extensions.cli.upload import Outcome
     from ability_search.index.index_calls import Progress as Counts
     from ability_search.index.index_calls import Report
-    from ability_search.sync.upload import Outcome
 
 
 @contextmanager

@@ -12,7 +12,7 @@ Comparison of Statistical Significance Tests for Information Retrieval Evaluatio
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -84,18 +84,9 @@ class Comparison:
 
     def as_json(self, *, most: int) -> dict[str, Any]:
         """Return a JSON object with at most ``most`` improved and ``most`` worsened queries."""
-        return {
-            "a": self.a,
-            "b": self.b,
-            "resamples": RESAMPLES,
-            "seed": SEED,
-            "confidence": CONFIDENCE,
-            "metrics": {name: asdict(each) for name, each in self.metrics.items()},
-            "metric": self.metric,
-            "categories": {name: asdict(each) for name, each in self.categories.items()},
-            "gained": [asdict(change) for change in self.gained[:most]],
-            "lost": [asdict(change) for change in self.lost[:most]],
-        }
+        shown = replace(self, gained=self.gained[:most], lost=self.lost[:most])
+        tests = {"resamples": RESAMPLES, "seed": SEED, "confidence": CONFIDENCE}
+        return asdict(shown) | tests
 
 
 def compare(a: Run, b: Run, *, mode_a: str, mode_b: str, metric: str = "nDCG@10") -> Comparison:
@@ -136,13 +127,32 @@ def compare(a: Run, b: Run, *, mode_a: str, mode_b: str, metric: str = "nDCG@10"
     )
 
 
-def paired(a: Values, b: Values, *, resamples: int = RESAMPLES, seed: int = SEED) -> Difference:
+def paired(a: Values, b: Values, *, resamples: int = RESAMPLES) -> Difference:
     """Compare the values of a metric, each of shape (queries,), in the same order.
 
     With a single query, both bounds of the interval are its difference.
     """
     differences = b - a
-    low, high = _interval(differences, resamples, seed)
+    changed = differences[differences != 0]
+    low = high = float(differences.mean())
+    p = 1.0
+    if len(differences) > 1:
+        interval = stats.bootstrap(
+            (differences,),
+            np.mean,
+            confidence_level=CONFIDENCE,
+            method="percentile",
+            **_resampling(differences, resamples),
+        ).confidence_interval
+        low, high = float(interval.low), float(interval.high)
+    if len(changed) > 1:
+        test = stats.permutation_test(
+            (changed,),
+            np.mean,
+            permutation_type="samples",
+            **_resampling(changed, resamples),
+        )
+        p = float(test.pvalue)
     return Difference(
         queries=len(differences),
         a=float(a.mean()),
@@ -150,44 +160,15 @@ def paired(a: Values, b: Values, *, resamples: int = RESAMPLES, seed: int = SEED
         difference=float(differences.mean()),
         low=low,
         high=high,
-        p=_p_value(differences, resamples, seed),
+        p=p,
         gained=int((differences > 0).sum()),
         lost=int((differences < 0).sum()),
     )
 
 
-def _interval(differences: Values, resamples: int, seed: int) -> tuple[float, float]:
-    if len(differences) == 1:
-        return float(differences[0]), float(differences[0])
-    found = stats.bootstrap(
-        (differences,),
-        np.mean,
-        n_resamples=resamples,
-        batch=_batch(differences),
-        confidence_level=CONFIDENCE,
-        method="percentile",
-        rng=np.random.default_rng(seed),
-    ).confidence_interval
-    return float(found.low), float(found.high)
-
-
-def _p_value(differences: Values, resamples: int, seed: int) -> float:
-    changed = differences[differences != 0]
-    if len(changed) < 2:
-        return 1.0
-    found = stats.permutation_test(
-        (changed,),
-        np.mean,
-        permutation_type="samples",
-        n_resamples=resamples,
-        batch=_batch(changed),
-        rng=np.random.default_rng(seed),
-    )
-    return float(found.pvalue)
-
-
-def _batch(differences: Values) -> int:
-    return max(1, _VALUES_AT_ONCE // len(differences))
+def _resampling(differences: Values, resamples: int) -> dict[str, Any]:
+    batch = max(1, _VALUES_AT_ONCE // len(differences))
+    return {"n_resamples": resamples, "batch": batch, "rng": np.random.default_rng(SEED)}
 
 
 def _difference(

@@ -8,14 +8,12 @@ from collections import Counter
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import replace
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from pydantic import ValidationError
 
-from ability_search.client.tool_client import LONG_SECONDS, Advance, ToolClient
+from ability_search.client.tool_client import Advance, ToolClient
 from ability_search.extensions.cli import output
 from ability_search.extensions.cli.app import DefaultGroup, app, command, new_group
 from ability_search.extensions.cli.clients import (
@@ -24,18 +22,11 @@ from ability_search.extensions.cli.clients import (
     client_settings,
     new_client,
 )
-from ability_search.extensions.cli.parameters import (
-    BrokerOption,
-    JsonOption,
-    TimeoutOption,
-    given,
-    json_object,
-    tool_fields,
-)
+from ability_search.extensions.cli.parameters import BrokerOption, JsonOption, tool_fields
 from ability_search.extensions.cli.progress import progress_bar
+from ability_search.extensions.evaluation.evaluation_options import EvaluationOptions, Mode
 from ability_search.extensions.evaluation.judged_sets import read_dataset
 from ability_search.extensions.evaluation.runs import (
-    ModeRun,
     Run,
     means,
     read_run,
@@ -43,19 +34,13 @@ from ability_search.extensions.evaluation.runs import (
     top_scores,
     write_run,
 )
-from ability_search.filters.operands import instants
 from ability_search.index.index_fields import RebuildFields
 from ability_search.ops.extras import require_extra
-from ability_search.sync.trees import collection_name
-from ability_search.tools.inputs import QueryInput
 from kadi_client import NotConnected
-from kadi_client.tools import validation_text
 
 if TYPE_CHECKING:
-    from ability_search.extensions.evaluation.comparison import Change, Comparison, Difference
+    from ability_search.extensions.evaluation.comparison import Comparison, Difference
 
-_OURS = ("collection", "query", "mode", "limit", "offset", "asOf")
-"""Query fields that `eval` sets itself."""
 _UNUSABLE = re.compile(r"[^\w.-]+")
 _LONGEST_TEXT = 60
 _SMALLEST = 0.0005
@@ -64,75 +49,33 @@ _WORDS = ("mode", "category", "metric", "query", "text")
 """Columns of text."""
 
 
-class Mode(StrEnum):
-    """The values of `--mode`."""
-
-    SEMANTIC = "semantic"
-    KEYWORD = "keyword"
-    HYBRID = "hybrid"
-
-
 group = new_group(
     "Evaluate the ranking on a judged set (`eval DIR`), or compare two runs.",
     cls=DefaultGroup,
 )
 app.add_typer(group, name="eval")
 
-ModesOption = Annotated[
-    list[Mode] | None, typer.Option(help="Search mode, repeatable.  [default: all three]")
-]
-FieldsOption = Annotated[
-    str, typer.Option(metavar="JSON", help="Additional fields of search-query.")
-]
-AsOfOption = Annotated[
-    str | None,
-    typer.Option(metavar="DATE", help="Reference date of queries without one.  [default: now]"),
-]
-NameOption = Annotated[
-    str | None, typer.Option(help="Name of the run.  [default: the directory's name]")
-]
-OutputOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--output", "-o", metavar="PATH", help="Save the run to a .json file or a directory."
-    ),
-]
-IntoOption = Annotated[
-    str | None,
-    typer.Option(
-        "--collection", "-c", help="Collection to index into.  [default: named by its hash]"
-    ),
-]
-FreshOption = Annotated[
-    bool, typer.Option("--fresh", help="Delete the collection and index the corpus again.")
-]
-UpOption = Annotated[
-    bool, typer.Option("--up", help="Start a separate stack even if one is running.")
-]
-StackDataOption = Annotated[
-    Path | None,
-    typer.Option("--data-dir", help="Data of that stack.  [default: eval in cache_dir]"),
-]
-
 
 @command(group, "run")
 def run(
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="Judged set in BEIR layout.")],
-    mode: ModesOption = None,
-    limit: Annotated[int, typer.Option(min=1, max=1000, help="Documents ranked per query.")] = 100,
-    options: FieldsOption = "{}",
-    as_of: AsOfOption = None,
-    name: NameOption = None,
-    out: OutputOption = None,
-    collection: IntoOption = None,
     *,
+    options: EvaluationOptions,
     indexing: RebuildFields,
-    fresh: FreshOption = False,
-    concurrency: Annotated[int, typer.Option(min=1, max=16, help="Concurrent queries.")] = 2,
-    up: UpOption = False,
-    data_dir: StackDataOption = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--output", "-o", metavar="PATH", help="Save the run to a .json file or a directory."
+        ),
+    ] = None,
+    up: Annotated[
+        bool, typer.Option("--up", help="Start a separate stack even if one is running.")
+    ] = False,
+    data_dir: Annotated[
+        Path | None,
+        typer.Option("--data-dir", help="Data of that stack.  [default: eval in cache_dir]"),
+    ] = None,
     broker: BrokerOption = None,
-    timeout: TimeoutOption = LONG_SECONDS,
     as_json: JsonOption = False,
 ) -> None:
     """Evaluate the ranking on a judged set: nDCG, recall, MRR, hits, latency.
@@ -149,23 +92,12 @@ def run(
         SEARCH_CANDIDATES=100 ability-search eval data/notes --up --name deep --output runs
     """
     require_extra("eval")
-    from ability_search.extensions.evaluation.evaluator import EvaluationOptions, evaluate
+    from ability_search.extensions.evaluation.evaluator import evaluate
 
-    if fresh and collection:
+    if options.fresh and options.collection:
         raise typer.BadParameter(
             "not allowed with --collection, which may hold other documents", param_hint="--fresh"
         )
-    wanted = EvaluationOptions(
-        name=name or collection_name(directory),
-        modes=[each.value for each in mode or Mode],
-        limit=limit,
-        fields={**given(model=indexing.model, asOf=_moment(as_of)), **_query_fields(options)},
-        collection=collection,
-        recipe=tool_fields(indexing),
-        fresh=fresh,
-        concurrency=concurrency,
-        timeout=timeout,
-    )
     dataset = read_dataset(directory)
 
     def progress(title: str, total: int) -> AbstractContextManager[Advance]:
@@ -174,7 +106,7 @@ def run(
     async def work() -> Run:
         own = up or data_dir is not None
         async with _any_client(broker, data_dir=data_dir, temporary=own) as client:
-            return await evaluate(client, dataset, wanted, progress)
+            return await evaluate(client, dataset, options, tool_fields(indexing), progress)
 
     found = asyncio.run(work())
     _show_run(found, as_json=as_json)
@@ -199,14 +131,14 @@ async def _any_client(
         ConfigurationError: if the settings are invalid, or the stack cannot be started.
         KadiError: if the configured broker cannot be reached.
     """
-    from ability_search.extensions.localstack.local_stack import temporary_stack
+    from ability_search.extensions.localstack.supervisor import temporary_stack
 
     async with AsyncExitStack() as stack:
         client = None if temporary else await _open_present(stack, broker)
         if client is None:
             settings = client_settings()
             directory = data_dir or settings.files.cache_dir / "eval"
-            running = await stack.enter_async_context(temporary_stack(settings, directory, output))
+            running = await stack.enter_async_context(temporary_stack(settings, directory))
             target = choose_target(settings, running.url)
             client = ToolClient(settings, target, name=CLIENT_NAME)
             await stack.enter_async_context(client)
@@ -258,26 +190,10 @@ def compare(
     first, second = read_run(a), read_run(b)
     mode_a, mode_b = _modes(mode, first, second)
     found = compare_runs(first, second, mode_a=mode_a, mode_b=mode_b, metric=metric)
-    _show_comparison(found, most=queries, as_json=as_json)
-
-
-def _moment(text: str | None) -> str | None:
-    """Return a date or an instant, validated now rather than after indexing."""
-    if text is not None:
-        instants("--as-of", text)
-    return text
-
-
-def _query_fields(text: str) -> dict[str, Any]:
-    """Return the additional query fields, validated now rather than after indexing."""
-    fields = json_object(text, "--options")
-    if ours := sorted(fields.keys() & set(_OURS)):
-        raise typer.BadParameter(f"{', '.join(ours)}: set by `eval` itself", param_hint="--options")
-    try:
-        QueryInput.model_validate({"collection": "any", "query": "any", **fields})
-    except ValidationError as exc:
-        raise typer.BadParameter(validation_text(exc, QueryInput), param_hint="--options") from exc
-    return fields
+    if as_json:
+        output.print_json(found.as_json(most=queries))
+    else:
+        _show_comparison(found, most=queries)
 
 
 def _modes(wanted: str | None, a: Run, b: Run) -> tuple[str, str]:
@@ -311,7 +227,7 @@ def _show_run(run: Run, *, as_json: bool) -> None:
         if categories := found.by_category():
             out.print(f"[bold]{mode}[/bold]")
             rows = [
-                (category, str(len(outcomes)), *_values(means(outcomes)))
+                (category, str(len(outcomes)), *map(_short, means(outcomes).values()))
                 for category, outcomes in categories.items()
             ]
             _print_metrics(("category", "n", *found.metrics), rows)
@@ -324,30 +240,19 @@ def _show_run(run: Run, *, as_json: bool) -> None:
         f" {output.plain(run.collection['name'])}{_moments(run)}",
     )
     rows = [
-        (mode, *_values(found.metrics), f"{found.milliseconds.median:.1f}")
+        (mode, *map(_short, found.metrics.values()), f"{found.milliseconds.median:.1f}")
         for mode, found in run.modes.items()
     ]
     names = next(iter(run.modes.values())).metrics
     _print_metrics(("mode", *names, "median ms"), rows)
     for mode, found in run.modes.items():
-        _show_negatives(mode, found)
-
-
-def _show_comparison(comparison: Comparison, *, most: int, as_json: bool) -> None:
-    """Print the differences and the queries that changed most."""
-    if as_json:
-        output.print_json(comparison.as_json(most=most))
-        return
-    out = output.stdout()
-    out.print(f"A: [bold]{output.plain(comparison.a)}[/bold]")
-    out.print(f"B: [bold]{output.plain(comparison.b)}[/bold]")
-    out.print("low, high: 95 % interval of the difference; * p < .05")
-    _print_differences("metric", comparison.metrics)
-    if comparison.categories:
-        out.print(f"[bold]{comparison.metric} by category[/bold]")
-        _print_differences("category", comparison.categories)
-    _print_changes(f"gained {comparison.metric}", comparison.gained, most)
-    _print_changes(f"lost {comparison.metric}", comparison.lost, most)
+        if found.negatives:
+            scores = top_scores(found)
+            out.print(
+                f"{mode}: {len(found.negatives)} queries without an answer; score of the first hit:"
+                f" median {scores['unanswered']:.3f}, highest {scores['unansweredMax']:.3f};"
+                f" with an answer: median {scores['answered']:.3f}",
+            )
 
 
 def _show_warnings(run: Run) -> None:
@@ -372,14 +277,25 @@ def _moments(run: Run) -> str:
     return f"; {', '.join(texts)}" if texts else ""
 
 
-def _show_negatives(mode: str, found: ModeRun) -> None:
-    if found.negatives:
-        scores = top_scores(found)
-        output.stdout().print(
-            f"{mode}: {len(found.negatives)} queries without an answer; score of the first hit:"
-            f" median {scores['unanswered']:.3f}, highest {scores['unansweredMax']:.3f};"
-            f" with an answer: median {scores['answered']:.3f}",
-        )
+def _show_comparison(comparison: Comparison, *, most: int) -> None:
+    """Print the differences and the queries that changed most."""
+    out, metric = output.stdout(), comparison.metric
+    out.print(f"A: [bold]{output.plain(comparison.a)}[/bold]")
+    out.print(f"B: [bold]{output.plain(comparison.b)}[/bold]")
+    out.print("low, high: 95 % interval of the difference; * p < .05")
+    _print_differences("metric", comparison.metrics)
+    if comparison.categories:
+        out.print(f"[bold]{metric} by category[/bold]")
+        _print_differences("category", comparison.categories)
+    for title, changes in (("gained", comparison.gained), ("lost", comparison.lost)):
+        if changes and most:
+            count = f"{len(changes)} queries, largest change first"
+            out.print(f"[bold]{title} {metric}[/bold]: {count}")
+            rows = [
+                (c.query, c.category or "", _short(c.a), _short(c.b), c.text[:_LONGEST_TEXT])
+                for c in changes[:most]
+            ]
+            _print_metrics(("query", "category", "A", "B", "text"), rows)
 
 
 def _print_differences(kind: str, differences: Mapping[str, Difference]) -> None:
@@ -389,10 +305,9 @@ def _print_differences(kind: str, differences: Mapping[str, Difference]) -> None
             str(each.queries),
             _short(each.a),
             _short(each.b),
-            _short(each.difference, "+"),
-            _short(each.low, "+"),
-            _short(each.high, "+"),
-            _probability(each.p) + ("*" if each.significant else " "),
+            *(_short(value, "+") for value in (each.difference, each.low, each.high)),
+            ("<.001" if each.p < _SMALLEST else _short(each.p))
+            + ("*" if each.significant else " "),
             f"+{each.gained} -{each.lost}",
         )
         for name, each in differences.items()
@@ -400,36 +315,11 @@ def _print_differences(kind: str, differences: Mapping[str, Difference]) -> None
     _print_metrics((kind, "n", "A", "B", "B - A", "low", "high", "p ", "changed"), rows)
 
 
-def _print_changes(title: str, changes: Sequence[Change], most: int) -> None:
-    if not changes or not most:
-        return
-    output.stdout().print(f"[bold]{title}[/bold]: {len(changes)} queries, largest change first")
-    rows = [
-        (
-            change.query,
-            change.category or "",
-            _short(change.a),
-            _short(change.b),
-            change.text[:_LONGEST_TEXT],
-        )
-        for change in changes[:most]
-    ]
-    _print_metrics(("query", "category", "A", "B", "text"), rows)
-
-
 def _print_metrics(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     output.print_table([column.replace("@", "\n@") for column in columns], rows, words=_WORDS)
     output.stdout().print()
 
 
-def _values(metrics: Mapping[str, float]) -> list[str]:
-    return [_short(value) for value in metrics.values()]
-
-
 def _short(value: float, sign: str = "") -> str:
     """Return a number with three decimals and without the leading zero."""
     return f"{value:{sign}.3f}".replace("0.", ".", 1)
-
-
-def _probability(p: float) -> str:
-    return "<.001" if p < _SMALLEST else _short(p)

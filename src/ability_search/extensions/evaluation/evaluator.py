@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib.metadata
 import json
+import math
 import platform
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from hashlib import sha256
 from typing import Any
 
 from ability_search import __version__
-from ability_search.bounded_batches import batches
+from ability_search.bounded_batches import batches, text_bytes
 from ability_search.client.tool_client import (
     BATCH_BYTES,
     BATCH_DOCUMENTS,
@@ -23,19 +24,17 @@ from ability_search.client.tool_client import (
     Call,
     ToolClient,
 )
-from ability_search.errors import SearchError
-from ability_search.extensions.evaluation.judged_sets import Dataset
-from ability_search.extensions.evaluation.measurement import QueryRun, chunks_for, measure
-from ability_search.extensions.evaluation.runs import Indexing, ModeRun, Run, SetDescription
+from ability_search.errors import SearchError, first_failure
+from ability_search.extensions.cli.trees import collection_name
+from ability_search.extensions.cli.upload import list_sources
+from ability_search.extensions.evaluation.evaluation_options import EvaluationOptions, Mode
+from ability_search.extensions.evaluation.judged_sets import Dataset, JudgedQuery
+from ability_search.extensions.evaluation.measurement import measured
+from ability_search.extensions.evaluation.runs import Indexing, Outcome, Run, SetDescription
 from ability_search.index.preparation import LAYOUT
-from ability_search.sync.trees import collection_name
-from ability_search.sync.upload import list_sources
 
 ShowProgress = Callable[[str, int], AbstractContextManager[Advance]]
 """Shows the progress of a named operation of some length during a block."""
-
-Send = Callable[[Sequence[Mapping[str, Any]], int], Awaitable[dict[str, Any]]]
-"""Indexes a batch, given the number of documents sent before; returns the search-index result."""
 
 _DIGITS = 12
 _LONGEST_SLUG = 40
@@ -43,71 +42,76 @@ _DESCRIBED = ("model", "dimensions", "chunks", "sourceCount", "language", "gener
 """Fields of the collection that a run records."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EvaluationOptions:
-    """Options of an evaluation."""
-
-    name: str
-    modes: Sequence[str]
-    limit: int
-    """Documents ranked for each query."""
-    fields: Mapping[str, Any]
-    """Additional fields of the queries."""
-    collection: str | None
-    """Collection to index into; ``None`` for one named by a hash of its content."""
-    recipe: Mapping[str, Any]
-    """Indexing options, as fields of ``search-index``."""
-    fresh: bool
-    """Whether to delete the collection first."""
-    concurrency: int
-    """Concurrent queries."""
-    timeout: float
-    """Timeout of a call, in seconds."""
-
-
 async def evaluate(
-    client: ToolClient, dataset: Dataset, options: EvaluationOptions, progress: ShowProgress
+    client: ToolClient,
+    dataset: Dataset,
+    options: EvaluationOptions,
+    recipe: Mapping[str, Any],
+    progress: ShowProgress,
 ) -> Run:
     """Evaluate a set in every requested mode.
+
+    Args:
+        client: The connection.
+        dataset: The set.
+        options: The options.
+        recipe: Indexing options, as fields of ``search-index``.
+        progress: Shows the progress to the user.
 
     Raises:
         SearchError, KadiError: if indexing or a query fails.
     """
     call = partial(client.call, timeout=options.timeout)
-    recipe = _recipe(client, options)
-    collection = options.collection or corpus_collection(
-        collection_name(dataset.directory), dataset, recipe
+    slug = collection_name(dataset.directory)
+    known = _known_settings(client, recipe)
+    collection = options.collection or corpus_collection(slug, dataset, known)
+    indexing = await index_missing(
+        client, dataset, {**recipe, "collection": collection}, options, progress
     )
-    indexing = await _index(client, dataset, collection, options, progress)
     about = await call("search-collection-info", {"collection": collection, "limit": 1})
-    query_run = QueryRun(
-        call=call,
-        fields={"collection": collection, **options.fields},
+    fields = options.query_fields(recipe)
+    # As many chunks as cover the documents if all of them have equally many.
+    cover = math.ceil(options.limit * about["chunks"] / max(1, about["sourceCount"]))
+    ask = partial(
+        run_query,
+        call,
         limit=options.limit,
-        chunks=chunks_for(options.limit, chunks=about["chunks"], sources=about["sourceCount"]),
+        chunks=max(options.limit, cover),
         most_chunks=client.settings.limits.limit,
-        concurrency=options.concurrency,
     )
+    modes = {}
+    queries = (*dataset.queries, *dataset.negatives)
+    for mode in options.mode or Mode:
+        request = {"collection": collection, **fields, "mode": mode.value}
+        with progress(mode, len(queries)) as advance:
+            outcomes = await run_queries(
+                partial(ask, request), queries, options.concurrency, advance
+            )
+        modes[mode.value] = measured(dataset, outcomes, limit=options.limit)
     return Run(
-        name=options.name,
+        name=options.name or slug,
         created=datetime.now(UTC).isoformat(timespec="seconds"),
-        versions={
-            "abilitySearch": __version__,
-            "python": platform.python_version(),
-            "irMeasures": importlib.metadata.version("ir-measures"),
-        },
+        versions=_versions(),
         dataset=_description(dataset),
         collection={"name": collection} | {name: about[name] for name in _DESCRIBED},
-        settings={"ranking": client.settings.ranking.model_dump(mode="json"), "recipe": recipe},
-        options=dict(options.fields),
+        settings={"ranking": client.settings.ranking.model_dump(mode="json"), "recipe": known},
+        options=fields,
         limit=options.limit,
         concurrency=options.concurrency,
         indexing=indexing,
-        modes={mode: await _run_mode(query_run, dataset, mode, progress) for mode in options.modes},
+        modes=modes,
     )
 
 
-def _recipe(client: ToolClient, options: EvaluationOptions) -> dict[str, Any]:
+def _versions() -> dict[str, str]:
+    return {
+        "abilitySearch": __version__,
+        "python": platform.python_version(),
+        "irMeasures": importlib.metadata.version("ir-measures"),
+    }
+
+
+def _known_settings(client: ToolClient, recipe: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings that determine how a corpus is indexed, as far as they are known here.
 
     A worker elsewhere may have other settings than this machine; a stack that was started for
@@ -120,62 +124,8 @@ def _recipe(client: ToolClient, options: EvaluationOptions) -> dict[str, Any]:
         "chunking": settings.chunking.model_dump(mode="json"),
         "k1": settings.ranking.bm25_k1,
         "b": settings.ranking.bm25_b,
-        **options.recipe,
+        **recipe,
     }
-
-
-async def _index(
-    client: ToolClient,
-    dataset: Dataset,
-    collection: str,
-    options: EvaluationOptions,
-    progress: ShowProgress,
-) -> Indexing:
-    call = partial(client.call, timeout=options.timeout)
-    stored = await stored_sources(call, collection)
-    if stored and options.fresh:
-        await call("search-delete", {"collection": collection})
-        stored = set()
-    limits = client.settings.limits
-    with progress("indexing", len(dataset.sources - stored)) as advance:
-
-        async def send(batch: Sequence[Mapping[str, Any]], done: int) -> dict[str, Any]:
-            return await client.run_job(
-                "search-index",
-                {**options.recipe, "collection": collection, "documents": batch},
-                timeout=options.timeout,
-                advance=advance,
-                before=done,
-            )
-
-        return await index_missing(
-            dataset,
-            stored,
-            send,
-            most=min(BATCH_DOCUMENTS, limits.batch_documents),
-            most_bytes=min(BATCH_BYTES, limits.batch_bytes),
-        )
-
-
-async def _run_mode(
-    query_run: QueryRun, dataset: Dataset, mode: str, progress: ShowProgress
-) -> ModeRun:
-    total = len(dataset.queries) + len(dataset.negatives)
-    with progress(mode, total) as advance:
-        return await measure(query_run, dataset, mode, lambda done: advance(done, total, ""))
-
-
-def _description(dataset: Dataset) -> SetDescription:
-    return SetDescription(
-        name=dataset.directory.resolve().name,
-        digest=dataset.digest,
-        documents=len(dataset.sources) + dataset.blank,
-        blank=dataset.blank,
-        queries=len(dataset.queries),
-        negatives=len(dataset.negatives),
-        unjudged=dataset.unjudged,
-        dated=sum(query.as_of is not None for query in (*dataset.queries, *dataset.negatives)),
-    )
 
 
 def corpus_collection(slug: str, dataset: Dataset, recipe: Mapping[str, Any]) -> str:
@@ -191,38 +141,144 @@ def corpus_collection(slug: str, dataset: Dataset, recipe: Mapping[str, Any]) ->
     return f"eval-{slug[:_LONGEST_SLUG]}-{digest[:_DIGITS]}"
 
 
-async def stored_sources(call: Call, collection: str) -> set[str]:
-    """Return the sources of a collection; empty if it does not exist."""
-    known = (await call("search-collections", {}))["collections"]
-    if all(item["name"] != collection for item in known):
-        return set()
-    return set(await list_sources(call, collection))
-
-
 async def index_missing(
-    dataset: Dataset, stored: set[str], send: Send, *, most: int, most_bytes: int
+    client: ToolClient,
+    dataset: Dataset,
+    fields: Mapping[str, Any],
+    options: EvaluationOptions,
+    progress: ShowProgress,
 ) -> Indexing:
     """Index the documents that are not indexed yet, in batches of bounded size.
+
+    Args:
+        client: The connection.
+        dataset: The set.
+        fields: Fields of ``search-index``, with the collection.
+        options: The options.
+        progress: Shows the progress to the user.
 
     Raises:
         SearchError: if the collection is empty because no document could be indexed.
     """
     started = time.perf_counter()
-    result = Indexing(seconds=0.0, added=0, failed=[])
-    if not dataset.sources <= stored:
-        missing = (item for item in dataset.documents() if item["source"] not in stored)
-        done = 0
-        for batch in batches(missing, content_bytes, most=most, most_bytes=most_bytes):
-            answer = await send(batch, done)
+    call = partial(client.call, timeout=options.timeout)
+    collection, stored = fields["collection"], set[str]()
+    known = (await call("search-collections", {}))["collections"]
+    if any(item["name"] == collection for item in known):
+        if options.fresh:
+            await call("search-delete", {"collection": collection})
+        else:
+            stored = set(await list_sources(call, collection))
+    missing = (each for each in dataset.documents() if each["source"] not in stored)
+    limits = client.settings.limits
+    result, done = Indexing(seconds=0.0, added=0, failed=[]), 0
+    with progress("indexing", len(dataset.sources - stored)) as advance:
+        for batch in batches(
+            missing,
+            lambda document: text_bytes(document["content"]),
+            most=min(BATCH_DOCUMENTS, limits.batch_documents),
+            most_bytes=min(BATCH_BYTES, limits.batch_bytes),
+        ):
+            answer = await client.run_job(
+                "search-index",
+                {**fields, "documents": batch},
+                timeout=options.timeout,
+                advance=advance,
+                before=done,
+            )
             done += len(batch)
             result.added += answer["added"]
             result.failed += answer["failed"]
-        if not stored and not result.added:
-            raise SearchError(f"no document could be indexed: {result.failed[0]['error']}")
+    if not stored and not result.added:
+        raise SearchError(f"no document could be indexed: {result.failed[0]['error']}")
     result.seconds = round(time.perf_counter() - started, 2)
     return result
 
 
-def content_bytes(document: Mapping[str, Any]) -> int:
-    """Return the size of a document's text in bytes."""
-    return len(document["content"].encode())
+async def run_queries(
+    ask: Callable[[JudgedQuery], Awaitable[Outcome]],
+    queries: Sequence[JudgedQuery],
+    concurrency: int,
+    advance: Advance,
+) -> dict[str, Outcome]:
+    """Return the outcome of each query by its id; raise the first failure unchanged."""
+    outcomes: dict[str, Outcome] = {}
+    waiting = iter(queries)
+
+    async def work() -> None:
+        for query in waiting:
+            outcomes[query.id] = await ask(query)
+            advance(len(outcomes), len(queries), "")
+
+    try:
+        async with asyncio.TaskGroup() as group:
+            for _ in range(concurrency):
+                group.create_task(work())
+    except ExceptionGroup as failures:
+        raise first_failure(failures) from failures
+    return outcomes
+
+
+async def run_query(
+    call: Call,
+    fields: Mapping[str, Any],
+    query: JudgedQuery,
+    *,
+    limit: int,
+    chunks: int,
+    most_chunks: int,
+) -> Outcome:
+    """Run one query; double the number of chunks until they cover the requested documents.
+
+    The latency is that of the last call.
+
+    Args:
+        call: Calls a tool.
+        fields: Fields of every query, including the collection and the mode.
+        query: The query; its own fields take precedence.
+        limit: Documents to rank.
+        chunks: Chunks to request at first, an estimate for ``limit`` documents.
+        most_chunks: Maximum number of chunks per call.
+
+    Raises:
+        SearchError: if it cannot be answered in this mode; also raises the tool's failures.
+    """
+    own = {"query": query.text} | ({} if query.as_of is None else {"asOf": query.as_of})
+    wanted = min(chunks, most_chunks)
+    while True:
+        started = time.perf_counter()
+        answer = await call("search-query", {**fields, **own, "limit": wanted})
+        milliseconds = (time.perf_counter() - started) * 1e3
+        if degraded := answer.get("degraded"):
+            raise SearchError(
+                f"query {query.id!r} was searched by {degraded['mode']} only: {degraded['reason']}",
+                hint="A run must not mix modes. Fix the cause, or use --mode keyword.",
+            )
+        best: dict[str, float] = {}
+        for hit in answer["results"]:
+            best.setdefault(hit["source"], hit["score"])
+        exhausted = len(answer["results"]) < wanted or wanted == most_chunks
+        if len(best) >= limit or exhausted:
+            break
+        wanted = min(2 * wanted, most_chunks)
+    return Outcome(
+        text=query.text,
+        category=query.category,
+        documents=list(best)[:limit],
+        scores=[round(score, 6) for score in best.values()][:limit],
+        milliseconds=round(milliseconds, 3),
+        warnings=answer.get("warnings") or [],
+    )
+
+
+def _description(dataset: Dataset) -> SetDescription:
+    return SetDescription(
+        name=dataset.directory.resolve().name,
+        digest=dataset.digest,
+        documents=len(dataset.sources) + dataset.blank,
+        blank=dataset.blank,
+        queries=len(dataset.queries),
+        negatives=len(dataset.negatives),
+        unjudged=dataset.unjudged,
+        dated=sum(query.as_of is not None for query in (*dataset.queries, *dataset.negatives)),
+    )

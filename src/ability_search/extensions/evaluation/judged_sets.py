@@ -13,6 +13,7 @@ in the format of ``search-query``.
 
 from __future__ import annotations
 
+import re
 from codecs import BOM_UTF8
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -31,6 +32,7 @@ QUERIES = "queries.jsonl"
 QRELS = ("qrels.tsv", "qrels/test.tsv")
 
 _COLUMNS = "query-id, corpus-id, score"
+_GRADE = re.compile(r"\s*[+-]?\d+\s*")
 
 Qrels = Mapping[str, Mapping[str, int]]
 """Query -> document -> grade; 0 is not relevant."""
@@ -42,7 +44,7 @@ def _checked_moment(text: str) -> str:
 
 
 class _Line(BaseModel):
-    model_config = ConfigDict(coerce_numbers_to_str=True, hide_input_in_errors=True)
+    model_config = ConfigDict(coerce_numbers_to_str=True, hide_input_in_errors=True, frozen=True)
     id: str = Field(alias="_id", min_length=1)
 
 
@@ -56,31 +58,23 @@ class _DocumentLine(_Line):
 
     @property
     def content(self) -> str:
-        """Return the text, or the title of a document without text."""
-        return self.text if self.text.strip() else self.title or ""
+        """Return the text, or the title of a document without text; empty if both are blank."""
+        text = self.text if self.text.strip() else self.title or ""
+        return text if text.strip() else ""
 
 
-class _QueryLine(_Line):
+class JudgedQuery(_Line):
+    """A query of a judged set."""
+
     text: str = Field(pattern=r"\S")
     category: str | None = None
     negative: bool = False
+    """Whether the corpus has no answer to it."""
     as_of: Annotated[str, AfterValidator(_checked_moment)] | None = Field(None, alias="asOf")
+    """Date or instant of the query, as in ``search-query``; ``None`` for that of the run."""
 
 
 L = TypeVar("L", bound=_Line)
-
-
-@dataclass(frozen=True, slots=True)
-class JudgedQuery:
-    """A query of a judged set."""
-
-    id: str
-    text: str
-    category: str | None = None
-    negative: bool = False
-    """Whether the corpus has no answer to it."""
-    as_of: str | None = None
-    """Date or instant of the query, as in ``search-query``; ``None`` for that of the run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +101,7 @@ class Dataset:
     def documents(self) -> Iterator[dict[str, Any]]:
         """Yield the documents with text, as input of ``search-index``."""
         for _, row in _lines(self.directory / CORPUS, _DocumentLine):
-            if row.content.strip():
+            if row.content:
                 yield {
                     "source": row.id,
                     "title": row.title or "",
@@ -125,13 +119,10 @@ def read_dataset(directory: Path) -> Dataset:
     if not directory.is_dir():
         raise InvalidInput("DIR", f"{directory} is not a directory")
     corpus, queries, qrels = _files(directory)
-    texts = {row.id: bool(row.content.strip()) for row in _distinct(corpus, _DocumentLine)}
+    texts = {row.id: bool(row.content) for row in _distinct(corpus, _DocumentLine)}
     if not any(texts.values()):
         raise InvalidInput(str(corpus), "no document has text")
-    by_id = {
-        row.id: JudgedQuery(row.id, row.text, row.category, row.negative, row.as_of)
-        for row in _distinct(queries, _QueryLine)
-    }
+    by_id = {query.id: query for query in _distinct(queries, JudgedQuery)}
     judgements = _read_qrels(qrels, texts, by_id)
     judged = {query for query, grades in judgements.items() if max(grades.values()) > 0}
     if not judged:
@@ -193,8 +184,22 @@ def _distinct(path: Path, kind: type[L]) -> Iterator[L]:
 def _read_qrels(
     path: Path, documents: Mapping[str, bool], queries: Mapping[str, JudgedQuery]
 ) -> dict[str, dict[str, int]]:
+    try:
+        header, *lines = path.read_text(encoding="utf-8").split("\n")
+    except UnicodeDecodeError as exc:
+        raise InvalidInput(str(path), "is not UTF-8") from exc
+    columns = header.split("\t")
+    if len(columns) < 3 or _GRADE.fullmatch(columns[2]):
+        raise InvalidInput(f"{path}:1", f"expected a header: {_COLUMNS}, separated by tabs")
     qrels: dict[str, dict[str, int]] = {}
-    for where, query, document, grade in _judgements(path):
+    for number, line in enumerate(lines, start=2):
+        if not line.strip():
+            continue
+        where, columns = f"{path}:{number}", line.split("\t")
+        if len(columns) != 3 or not _GRADE.fullmatch(columns[2]):
+            expected = f"expected {_COLUMNS} (a whole number), separated by tabs"
+            raise InvalidInput(where, expected)
+        query, document, grade = columns[0], columns[1], int(columns[2])
         if query not in queries:
             raise InvalidInput(where, f"no query {query!r} in {QUERIES}")
         if document not in documents:
@@ -204,32 +209,6 @@ def _read_qrels(
         if qrels.setdefault(query, {}).setdefault(document, grade) != grade:
             raise InvalidInput(where, f"{document!r} is judged twice for query {query!r}")
     return qrels
-
-
-def _judgements(path: Path) -> Iterator[tuple[str, str, str, int]]:
-    """Yield the place (file and line), query, document and grade of each judgement."""
-    try:
-        lines = path.read_text(encoding="utf-8").split("\n")
-    except UnicodeDecodeError as exc:
-        raise InvalidInput(str(path), "is not UTF-8") from exc
-    if len(header := lines[0].split("\t")) < 3 or _is_whole(header[2]):
-        raise InvalidInput(f"{path}:1", f"expected a header: {_COLUMNS}, separated by tabs")
-    for number, line in enumerate(lines[1:], start=2):
-        if not line.strip():
-            continue
-        columns = line.split("\t")
-        if len(columns) != 3 or not _is_whole(columns[2]):
-            expected = f"expected {_COLUMNS} (a whole number), separated by tabs"
-            raise InvalidInput(f"{path}:{number}", expected)
-        yield f"{path}:{number}", columns[0], columns[1], int(columns[2])
-
-
-def _is_whole(text: str) -> bool:
-    try:
-        int(text)
-    except ValueError:
-        return False
-    return True
 
 
 def _digest(path: Path) -> str:

@@ -19,7 +19,7 @@ from typing import Final
 
 from ability_search.documents import Passage
 from ability_search.text.chunkers import boundaries
-from ability_search.text.chunkers.chunk_packing import BLOCK, PROSE, Passages, Ruler, Unit, pack
+from ability_search.text.chunkers.chunk_packing import BLOCK, PROSE, Ruler, Unit, pack
 
 CONVERSATION: Final = "conversation"
 """The format of the text of conversations."""
@@ -81,18 +81,18 @@ def chunk_conversation(ruler: Ruler, _language: str | None = None) -> list[Passa
     from 1 in each conversation, and ``time`` if it is known; the title of the conversation is the
     breadcrumb. Text before the first turn has no metadata.
     """
-    text, passages = ruler.text, Passages(ruler)
+    text = ruler.text
     made: list[Passage] = []
     title, number = "", 0
     head = _HEAD.search(text)
-    made += _passages(ruler, passages, 0, head.start() if head else len(text))
+    made += _passages(ruler, 0, head.start() if head else len(text))
     # One by one: a list of all would be made in one step, which no other thread can interrupt.
     for head, following in pairwise(chain(_HEAD.finditer(text), [None])):
         assert head is not None
         end = following.start() if following else len(text)
         if head["title"] is not None:
             title, number = head["title"].strip(), 0
-            made += _passages(ruler, passages, head.end(), end, title)
+            made += _passages(ruler, head.end(), end, title)
             continue
         number += 1
         about: dict[str, str | int] = {"speaker": head["speaker"], "turn": number}
@@ -100,16 +100,14 @@ def chunk_conversation(ruler: Ruler, _language: str | None = None) -> list[Passa
             about["time"] = head["time"]
         made += [
             replace(each, metadata=about)
-            for each in _passages(ruler, passages, head.start("speaker"), end, title)
+            for each in _passages(ruler, head.start("speaker"), end, title)
         ]
     return made
 
 
-def _passages(
-    ruler: Ruler, passages: Passages, start: int, end: int, title: str = ""
-) -> list[Passage]:
+def _passages(ruler: Ruler, start: int, end: int, title: str = "") -> list[Passage]:
     start, end = boundaries.trim(ruler.text, start, end)
     if start >= end:
         return []
     unit = Unit(start, end, BLOCK, PROSE)
-    return [passages.make(packed, breadcrumb=title) for packed in pack(ruler, [unit])]
+    return [ruler.passage(packed, breadcrumb=title) for packed in pack(ruler, [unit])]

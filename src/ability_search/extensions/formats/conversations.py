@@ -119,17 +119,12 @@ def _conversation(text: str, read: Callable[[str], list[Conversation]]) -> Extra
 
 
 def _json_conversations(text: str) -> list[Conversation]:
-    try:
-        return _conversations_in(_decoded_json(text))
-    except RecursionError:
-        return []
-
-
-def _decoded_json(text: str) -> Any:
-    try:
-        return msgspec.json.decode(text)
-    except msgspec.DecodeError:
-        return _json_lines(text)
+    with suppress(RecursionError):
+        try:
+            return _conversations_in(msgspec.json.decode(text))
+        except msgspec.DecodeError:
+            return _conversations_in(_json_lines(text))
+    return []
 
 
 def _conversations_in(value: Any) -> list[Conversation]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from email import message_from_bytes, policy
 from email.message import EmailMessage, MIMEPart
 from mimetypes import guess_extension
-from typing import Any
+from typing import Any, NamedTuple
 
 from ability_search.extensions.formats.html import read_html
 from ability_search.extensions.formats.markdown_writer import Composer
@@ -78,13 +78,17 @@ def read_email(name: str, data: bytes, bounds: Bounds, *, read: Reader) -> Extra
         created=moment.isoformat() if moment else None,
         message_id=_header(message, "Message-ID"),
     )
-    children = _Children("attachment", bounds, composer.text, _MOST_ATTACHMENTS)
-    for number, part in enumerate(_attachments(message, body), start=1):
-        file = _label(part.get_filename() or "") or f"part {number}{_suffix(part)}"
-        children.add(file, _bytes(part), file, read, {**metadata, "attachment": file})
-    if children.names:
-        metadata["attachments"] = children.names
-    return children.of(Extracted(composer.text, "markdown", subject or None, None, metadata))
+    named = (
+        (_label(part.get_filename() or "") or f"part {number}{_suffix(part)}", part)
+        for number, part in enumerate(_attachments(message, body), start=1)
+    )
+    parts = (
+        _Part(file, file, _bytes(part), {**metadata, "attachment": file}, title=file)
+        for file, part in named
+    )
+    found = Extracted(composer.text, "markdown", subject or None)
+    names, found = _with_parts(found, "attachment", parts, _MOST_ATTACHMENTS, bounds, read)
+    return replace(found, metadata={**metadata, "attachments": names} if names else metadata)
 
 
 def read_mbox(name: str, data: bytes, bounds: Bounds, *, read: Reader) -> Extracted:
@@ -99,72 +103,73 @@ def read_mbox(name: str, data: bytes, bounds: Bounds, *, read: Reader) -> Extrac
     composer = Composer(bounds)
     composer.heading(1, name)
     composer.paragraph(f"{len(starts)} e-mail message{'s' if len(starts) > 1 else ''}")
-    children = _Children("message", bounds, composer.text, _MOST_MESSAGES)
     ends = [*(each.start() for each in starts[1:]), len(data)]
-    for number, (start, end) in enumerate(zip(starts, ends, strict=True), start=1):
-        message = _QUOTED.sub(rb"\1", data[start.end() : end])
-        named = message_from_bytes(message, policy=policy.default)["Message-ID"]
-        label = _label(str(named or "").strip("<> \t")) or str(number)
-        children.add(label, message, "message.eml", read, {})
-    metadata = {"messages": len(starts)}
-    return children.of(Extracted(composer.text, "markdown", None, None, metadata))
+    parts = (
+        _message(data[start.end() : end], number)
+        for number, (start, end) in enumerate(zip(starts, ends, strict=True), start=1)
+    )
+    found = Extracted(composer.text, "markdown", metadata={"messages": len(starts)})
+    return _with_parts(found, "message", parts, _MOST_MESSAGES, bounds, read)[1]
 
 
-class _Children:
-    """The documents in a file, within the bounds of its text.
+class _Part(NamedTuple):
+    """A document in a file."""
 
-    Args:
-        kind: What they are; a child is named ``kind=name``, followed by ``(2)``, ... if repeated.
-        bounds: Limits for the file.
-        text: The text of the file itself.
-        most: Maximum number of them, not counting their own children.
+    label: str
+    file: str
+    """Name of its own file."""
+    data: bytes
+    metadata: Mapping[str, Any]
+    """Metadata that it has in addition to its own."""
+    title: str = ""
+    """Title if it has none; else its name."""
+
+
+def _message(quoted: bytes, number: int) -> _Part:
+    """Return a message in a mailbox."""
+    data = _QUOTED.sub(rb"\1", quoted)
+    named = message_from_bytes(data, policy=policy.default)["Message-ID"]
+    label = _label(str(named or "").strip("<> \t")) or str(number)
+    return _Part(label, "message.eml", data, {})
+
+
+def _with_parts(
+    file: Extracted, kind: str, parts: Iterable[_Part], most: int, bounds: Bounds, read: Reader
+) -> tuple[list[str], Extracted]:
+    """Return the names of the documents in a file, and the file with them, within its bounds.
+
+    A document is named ``kind=name``, followed by ``(2)``, ... if repeated. The documents in it
+    become documents of the same file, beside the ``most`` ones.
     """
-
-    def __init__(self, kind: str, bounds: Bounds, text: str, most: int) -> None:
-        self._kind = kind
-        self._bounds = bounds
-        self._room = bounds.text - len(text.encode())
-        self._most = most
-        self._found: list[tuple[str, Extracted]] = []
-        self._unread: list[tuple[str, str]] = []
-        self._labels: Counter[str] = Counter()
-        self._full = False
-        self.names: list[str] = []
-
-    def add(
-        self, label: str, data: bytes, file: str, read: Reader, metadata: Mapping[str, Any]
-    ) -> None:
-        """Read a child; its children become children of the same file."""
-        self._labels[label] += 1
-        name = f"{label} ({self._labels[label]})" if self._labels[label] > 1 else label
-        part = f"{self._kind}={name}"
-        if len(self.names) == self._most:
-            if not self._full:
-                self._unread.append((part, f"only the first {self._most} are read"))
-            self._full = True
-            return
-        self.names.append(name)
+    room = bounds.text - len(file.text.encode())
+    children: list[tuple[str, Extracted]] = []
+    unread: list[tuple[str, str]] = []
+    labels: Counter[str] = Counter()
+    names: list[str] = []
+    for each in parts:
+        labels[each.label] += 1
+        name = f"{each.label} ({labels[each.label]})" if labels[each.label] > 1 else each.label
+        part = f"{kind}={name}"
+        if len(names) == most:
+            unread.append((part, f"only the first {most} are read"))
+            break
+        names.append(name)
         try:
-            found = read(file, data)
+            found = read(each.file, each.data)
         except Unreadable as exc:
-            self._unread.append((part, str(exc)))
-            return
-        titled = found.title or (file if self._kind == "attachment" else name)
-        self._keep(part, replace(found, title=titled, children=(), unread=()), metadata)
-        for inner, each in found.children:
-            self._keep(f"{part}#{inner}", each, {})
-        self._unread += [(f"{part}#{inner}", reason) for inner, reason in found.unread]
-
-    def of(self, file: Extracted) -> Extracted:
-        """Return the file with its children."""
-        return replace(file, children=tuple(self._found), unread=tuple(self._unread))
-
-    def _keep(self, part: str, child: Extracted, metadata: Mapping[str, Any]) -> None:
-        self._room -= len(child.text.encode())
-        if self._room < 0:
-            self._unread.append((part, str(too_much_text(self._bounds))))
-            return
-        self._found.append((part, replace(child, metadata={**metadata, **child.metadata})))
+            unread.append((part, str(exc)))
+            continue
+        own = replace(found, title=found.title or each.title or name, children=(), unread=())
+        own = replace(own, metadata={**each.metadata, **own.metadata})
+        inner = [(f"{part}#{label}", child) for label, child in found.children]
+        for label, child in [(part, own), *inner]:
+            room -= len(child.text.encode())
+            if room < 0:
+                unread.append((label, str(too_much_text(bounds))))
+            else:
+                children.append((label, child))
+        unread += [(f"{part}#{label}", reason) for label, reason in found.unread]
+    return names, replace(file, children=tuple(children), unread=tuple(unread))
 
 
 def _parsed(data: bytes) -> EmailMessage:

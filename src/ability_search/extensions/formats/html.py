@@ -213,11 +213,21 @@ def _words(element: Any) -> str:
     return "" if element is None else " ".join("".join(element.itertext()).split())
 
 
-def _line(etree: Any, element: Any) -> str:
+def _line(etree: Any, root: Any) -> str:
     """Return the words of an element as one line; those of different blocks are apart."""
-    line = _Line()
-    _walk(etree, element, line)
-    return " ".join("".join(line.words).split())
+    words: list[str] = []
+    walk = etree.iterwalk(root, events=("start", "end", "comment", "pi"))
+    for event, element in walk:
+        is_shown = event in ("start", "end") and not _is_silent(element)
+        if is_shown and (element.tag == "br" or element.tag in _BLOCKS):
+            words.append(" ")
+        if event != "start":
+            words.append("" if element is root else element.tail or "")
+        elif is_shown:
+            words += [element.get("alt", "") if element.tag == "img" else "", element.text or ""]
+        else:
+            walk.skip_subtree()
+    return " ".join("".join(words).split())
 
 
 def _span(cell: Any, attribute: str) -> int:
@@ -232,9 +242,7 @@ def _composed(etree: Any, root: Any, bounds: Bounds, left_out: frozenset[str] = 
     return writer.composer.text
 
 
-def _walk(
-    etree: Any, root: Any, writer: _Writer | _Line, left_out: frozenset[str] = frozenset()
-) -> None:
+def _walk(etree: Any, root: Any, writer: _Writer, left_out: frozenset[str] = frozenset()) -> None:
     walk = etree.iterwalk(root, events=("start", "end", "comment", "pi"))
     for event, element in walk:
         if event == "start":
@@ -257,27 +265,6 @@ def _is_silent(element: Any) -> bool:
         or element.get("hidden") is not None
         or element.get("aria-hidden") == "true"
     )
-
-
-class _Line:
-    """A writer that collects all words."""
-
-    def __init__(self) -> None:
-        self.words: list[str] = []
-
-    def open(self, element: Any) -> bool:
-        """Begin an element; return whether to visit its content."""
-        self.close(element.tag)
-        self.text(element.get("alt") if element.tag == "img" else "")
-        return True
-
-    def close(self, tag: str) -> None:
-        """End an element."""
-        self.text(" " if tag == "br" or tag in _BLOCKS else "")
-
-    def text(self, text: str | None) -> None:
-        """Add text."""
-        self.words.append(text or "")
 
 
 class _Writer:

@@ -15,7 +15,6 @@ from ability_search.text.chunkers.boundaries import Span
 from ability_search.text.chunkers.chunk_packing import (
     ITEM,
     VERBATIM,
-    Passages,
     Ruler,
     Unit,
     clipped,
@@ -61,10 +60,9 @@ def chunk_json(ruler: Ruler, _language: str | None = None) -> list[Passage] | No
     root = _scan(ruler.text, small=ruler.max_tokens // _SMALL)
     if root is None:
         return None
-    passages = Passages(ruler)
     units = _units(ruler, root, (0, len(ruler.text)), (), ITEM)
     return [
-        passages.make(packed, breadcrumb="".join(packed.path).removeprefix("."))
+        ruler.passage(packed, breadcrumb="".join(packed.path).removeprefix("."))
         for packed in pack(ruler, units)
     ]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import zip_longest
 
 MOST_REPEATED = 100
@@ -14,14 +14,20 @@ Range = tuple[int, int, int, int]
 
 
 def unmerged(
-    rows: Iterable[list[object]], ranges: Iterable[Range], *, names: int | None = None
-) -> Iterator[list[object]]:
-    """Yield the rows of a sheet with the value of merged cells in each of them.
+    rows: Iterable[list[object]], ranges: Sequence[Range], *, names: int | None = None
+) -> Iterable[list[object]]:
+    """Return the rows of a sheet with the value of merged cells in each of them.
 
     A row with a single value over all its columns keeps it once. Rows whose merged cells group
     the columns below them are joined with the next one to one row of names; only the first
     ``names`` rows, if given.
     """
+    return _unmerged(rows, ranges, names) if ranges else rows
+
+
+def _unmerged(
+    rows: Iterable[list[object]], ranges: Sequence[Range], names: int | None
+) -> Iterator[list[object]]:
     begins: dict[int, list[Range]] = defaultdict(list)
     for each in ranges:
         begins[each[1]].append(each)
@@ -80,4 +86,4 @@ def spread(
                 ranges.append((first, number, last, number + height - 1))
                 taken.update(dict.fromkeys(range(first, last + 1), number + height - 1))
         texts.append(row)
-    return unmerged(texts, ranges, names=names) if ranges else texts
+    return unmerged(texts, ranges, names=names)

@@ -162,7 +162,7 @@ def read_xlsx(_name: str, data: bytes, bounds: Bounds) -> Extracted:
                 for first, last in sheet.merged_cell_ranges or ()
                 if first[0] >= top and first[1] >= left
             ]
-            composer.table(unmerged(rows, ranges) if ranges else rows)
+            composer.table(unmerged(rows, ranges))
     return _extracted(file, composer)
 
 
@@ -272,7 +272,7 @@ def _open_rows(table: Any) -> Iterable[list[object]]:
     ranges = [
         (first, top, last, bisect_left(ends, bottom) + 1) for first, top, last, bottom in merged
     ]
-    return unmerged(rows, ranges) if ranges else rows
+    return unmerged(rows, ranges)
 
 
 def _times(element: Any, attribute: str) -> int:
@@ -446,7 +446,7 @@ class _Document:
                     ranges[first] = (first, number, last, number)
             rows.append(texts)
         found = [each for each in (*closed, *ranges.values()) if each[:2] != each[2:]]
-        return unmerged(rows, found) if found else rows
+        return unmerged(rows, found)
 
 
 def _value(element: Any, *path: str) -> str:
@@ -494,7 +494,7 @@ def _slide_rows(table: Any) -> Iterable[list[object]]:
             if cell.is_merge_origin:
                 last = first - 1 + min(cell.span_width, MOST_REPEATED)
                 ranges.append((first, number, last, number - 1 + cell.span_height))
-    return unmerged(rows, ranges) if ranges else rows
+    return unmerged(rows, ranges)
 
 
 def _add_chart(composer: Composer, chart: Any) -> None:

@@ -27,13 +27,13 @@ from ability_search.text.chunkers.chunk_packing import (
     BY_BLANK_LINES,
     GLUE,
     TOP_LEVEL,
-    Passages,
     Ruler,
     Unit,
     Unstructured,
     clipped,
     pack,
 )
+from ability_search.text.loaders.file_types import LANGUAGES
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -55,50 +55,23 @@ _READS_PER_BYTE = 0.05
 """Maximum reads up to a byte, per byte, in addition to ``_READS``: a step of some grammars reads to
 the end of a word. Real code has one in 77 to 500 bytes."""
 
-_GRAMMARS = {
-    "bash": ("tree_sitter_bash", "language"),
-    "c": ("tree_sitter_c", "language"),
-    "cpp": ("tree_sitter_cpp", "language"),
-    "csharp": ("tree_sitter_c_sharp", "language"),
-    "go": ("tree_sitter_go", "language"),
-    "haskell": ("tree_sitter_haskell", "language"),
-    "java": ("tree_sitter_java", "language"),
-    "javascript": ("tree_sitter_javascript", "language"),
-    "kotlin": ("tree_sitter_kotlin", "language"),
-    "php": ("tree_sitter_php", "language_php"),
-    "python": ("tree_sitter_python", "language"),
-    "ruby": ("tree_sitter_ruby", "language"),
-    "rust": ("tree_sitter_rust", "language"),
-    "scala": ("tree_sitter_scala", "language"),
-    "swift": ("tree_sitter_swift", "language"),
-    "tsx": ("tree_sitter_typescript", "language_tsx"),
-    "typescript": ("tree_sitter_typescript", "language_typescript"),
-}
+_GRAMMARS = frozenset(
+    {"bash", "c", "cpp", "csharp", "go", "haskell", "java", "javascript", "kotlin", "php", "python"}
+    | {"ruby", "rust", "scala", "swift", "tsx", "typescript"}
+)
+_PACKAGES = {"csharp": "c_sharp", "tsx": "typescript"}
+"""Names in packages that are not those of the languages."""
+_ENTRIES = {"php": "language_php", "tsx": "language_tsx", "typescript": "language_typescript"}
+"""Functions of packages with several grammars."""
 _ALIASES = {
     "c#": "csharp",
     "c++": "cpp",
-    "cc": "cpp",
-    "cjs": "javascript",
-    "cs": "csharp",
     "cxx": "cpp",
     "golang": "go",
-    "h": "c",
-    "hpp": "cpp",
-    "hs": "haskell",
-    "js": "javascript",
-    "jsx": "javascript",
-    "kt": "kotlin",
-    "kts": "kotlin",
-    "mjs": "javascript",
-    "py": "python",
-    "pyi": "python",
-    "rb": "ruby",
-    "rs": "rust",
-    "sh": "bash",
     "shell": "bash",
-    "ts": "typescript",
     "zsh": "bash",
 }
+"""Other names of languages, beside the suffixes of files."""
 
 _DEFINITION = re.compile(
     r"(?:abstract_)?(?:function|method|class|struct|interface|enum|trait|impl|mod|module|namespace"
@@ -152,7 +125,6 @@ def chunk_code(ruler: Ruler, language: str | None) -> list[Passage]:
     members, a longer function at blank lines, then lines, words and characters. Code between
     definitions (imports, constants) is packed up to the limit.
     """
-    passages = Passages(ruler)
     try:
         groups = list(_by_symbol(ruler, language)) if language else _unparsed(ruler)
     except Unstructured as exc:
@@ -164,7 +136,7 @@ def chunk_code(ruler: Ruler, language: str | None) -> list[Passage]:
         )
         groups = _unparsed(ruler)
     return [
-        passages.make(packed, breadcrumb=".".join(packed.path), language=language)
+        ruler.passage(packed, breadcrumb=".".join(packed.path), language=language)
         for units in groups
         for packed in pack(ruler, units)
     ]
@@ -172,7 +144,7 @@ def chunk_code(ruler: Ruler, language: str | None) -> list[Passage]:
 
 def _canonical(language: str) -> str:
     name = language.lower().lstrip(".")
-    return _ALIASES.get(name, name)
+    return _ALIASES.get(name) or LANGUAGES.get(f".{name}") or name
 
 
 def _unparsed(ruler: Ruler) -> list[list[Unit]]:
@@ -246,7 +218,8 @@ def _parser(language: str) -> Callable[..., Any] | None:
     """Return the parse function of a language; ``None`` without an installed grammar."""
     if language not in _GRAMMARS:
         return None
-    module, entry = _GRAMMARS[language]
+    module = f"tree_sitter_{_PACKAGES.get(language, language)}"
+    entry = _ENTRIES.get(language, "language")
     try:
         grammar = getattr(importlib.import_module(module), entry)()
         tree_sitter = importlib.import_module("tree_sitter")

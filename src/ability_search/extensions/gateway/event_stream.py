@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 
 import msgspec
-from starlette.datastructures import QueryParams
-from starlette.responses import Response, StreamingResponse
-from starlette.types import Receive, Scope, Send
+from starlette.responses import StreamingResponse
 
 from ability_search.edges.tool_calls import LiveConnection, Unavailable
-from ability_search.extensions.gateway.request_bodies import checked_query
 from ability_search.wire import COMPLETED, FAILED, PROGRESS, PUBLISHER
-from kadi_client import Event, KadiError, Subscription
+from kadi_client import KadiError, Subscription
 
 MEDIA_TYPE = "text/event-stream"
 _LAST = (COMPLETED, FAILED)
@@ -25,12 +22,7 @@ _ALIVE_SECONDS = 15.0
 
 
 class Streams:
-    """The ASGI application of GET /events; ``jobId`` and ``collection`` filter the events.
-
-    It sends the events of workers only, not those of other agents on the same channels.
-
-    The stream of a job ends with the job; :meth:`close` ends all streams.
-    """
+    """The streams of GET /events; :meth:`close` ends all of them."""
 
     def __init__(self, live: LiveConnection) -> None:
         self._live = live
@@ -41,41 +33,31 @@ class Streams:
         for subscription in self._open:
             subscription.end()
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send events until the client disconnects.
+    async def frames(self, job: str | None, collection: str | None) -> AsyncGenerator[bytes]:
+        """Yield the events of workers, not those of other agents on the same channels.
+
+        ``job`` and ``collection`` filter them; the stream of a job ends with the job.
 
         Raises:
-            InvalidInput: if a query parameter is unknown.
             Unavailable: if the broker cannot be reached.
         """
-        if scope["method"] == "HEAD":
-            await Response(headers=HEADERS, media_type=MEDIA_TYPE)(scope, receive, send)
-            return
-        filters = checked_query(QueryParams(scope["query_string"]), "jobId", "collection")
         connection = await self._live.connection()
+        channels = (PROGRESS, *_LAST)
         try:
-            async with connection.subscribe(
-                PROGRESS, *_LAST, from_providers_of=PUBLISHER
-            ) as events:
-                with self._kept(events):
-                    frames = _frames(events, filters.get("jobId"), filters.get("collection"))
-                    response = StreamingResponse(frames, headers=HEADERS, media_type=MEDIA_TYPE)
-                    await response(scope, receive, send)
+            async with connection.subscribe(*channels, from_providers_of=PUBLISHER) as events:
+                self._open.add(events)
+                try:
+                    async for each in _frames(events, job, collection):
+                        yield each
+                finally:
+                    self._open.discard(events)
         except KadiError as exc:
             raise Unavailable("the broker does not answer", retry_after=1.0) from exc
-
-    @contextmanager
-    def _kept(self, subscription: Subscription) -> Iterator[None]:
-        self._open.add(subscription)
-        try:
-            yield
-        finally:
-            self._open.discard(subscription)
 
 
 async def _frames(
     events: Subscription, job: str | None, collection: str | None
-) -> AsyncIterator[bytes]:
+) -> AsyncGenerator[bytes]:
     yield b": connected\n\n"
     while True:
         try:
@@ -88,13 +70,21 @@ async def _frames(
             return
         data = event.data if isinstance(event.data, dict) else {}
         if job in (None, data.get("jobId")) and collection in (None, data.get("collection")):
-            yield _frame(event)
+            yield frame(event.channel.rpartition(".")[2], msgspec.json.encode(event.data))
             if job is not None and event.channel in _LAST:
                 return
 
 
-def _frame(event: Event) -> bytes:
-    return frame(event.channel.rpartition(".")[2], msgspec.json.encode(event.data))
+def streamed(first: bytes, frames: AsyncGenerator[bytes]) -> StreamingResponse:
+    """Return the response of a frame, which was awaited, and of those that follow it."""
+
+    async def body() -> AsyncGenerator[bytes]:
+        async with aclosing(frames):
+            yield first
+            async for each in frames:
+                yield each
+
+    return StreamingResponse(body(), headers=HEADERS, media_type=MEDIA_TYPE)
 
 
 def frame(name: str, data: bytes) -> bytes:

@@ -6,6 +6,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
 from http import HTTPStatus
+from mimetypes import add_type
+from pathlib import Path
 from typing import Any
 
 from starlette.applications import Starlette
@@ -13,14 +15,13 @@ from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
-from starlette.routing import Route
+from starlette.routing import BaseRoute, Mount, Route
+from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
 
 from ability_search.edges.tool_calls import report_of
 from ability_search.errors import NotFound, SearchError
-from ability_search.extensions.gateway import console
-from ability_search.extensions.gateway.event_stream import Streams
-from ability_search.extensions.gateway.middleware import Guard, RequestContext
+from ability_search.extensions.gateway.middleware import ASSETS, PAGE, Guard
 from ability_search.extensions.gateway.openapi import Operation
 from ability_search.extensions.gateway.operations import Handlers, operations
 from ability_search.extensions.gateway.problems import CLIENT_CLOSED_REQUEST, GATEWAY, problem
@@ -31,6 +32,17 @@ from kadi_client.context import REQUEST_ID
 _EXPOSED = (REQUEST_ID, "Retry-After", "Mcp-Session-Id", "Mcp-Protocol-Version")
 _MAX_AGE = 600
 
+_POLICY = (
+    *("default-src 'none'", "script-src 'self'", "style-src 'self'", "img-src 'self'"),
+    *("connect-src 'self'", "base-uri 'none'", "form-action 'none'", "frame-ancestors 'none'"),
+)
+_CONSOLE_HEADERS = {
+    "Cache-Control": "no-cache",
+    "Content-Security-Policy": "; ".join(_POLICY),
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+}
 _UNROUTED: Mapping[int, tuple[str, str]] = {
     HTTPStatus.NOT_FOUND: ("not_found", "no such path"),
     HTTPStatus.METHOD_NOT_ALLOWED: ("method_not_allowed", "the path does not support this method"),
@@ -52,14 +64,11 @@ class AddedRoutes:
     """A context that is open while they are served."""
 
 
-def application(
-    handlers: Handlers, streams: Streams, *, host: str, added: Sequence[AddedRoutes]
-) -> ASGIApp:
+def application(handlers: Handlers, *, host: str, added: Sequence[AddedRoutes]) -> ASGIApp:
     """Return the application: all routes behind one guard.
 
     Args:
         handlers: The handlers of the operations.
-        streams: Application that serves /events.
         host: Address to listen on.
         added: Routes of extensions.
     """
@@ -72,20 +81,18 @@ def application(
             *(
                 Route(
                     each.path,
-                    _endpoint(each, states.get(each.name, handlers)) or streams,
+                    _endpoint(each, states.get(each.name, handlers)),
                     methods=[each.method],
                 )
                 for each in described
             ),
             *(route for each in added for route in each.further),
             Route("/tools/{name}", _answering(_unknown_tool), methods=["POST"]),
-            *console.routes(),
+            *_console(),
         ],
         exception_handlers={HTTPException: _unrouted, SearchError: _failed},
     )
-    guarded = Guard(
-        RequestContext(app), settings, host=host, open_paths=public, meter=handlers.meter
-    )
+    guarded = Guard(app, settings, host=host, open_paths=public, meter=handlers.meter)
     if not settings.origins:
         return guarded
     return CORSMiddleware(
@@ -98,15 +105,28 @@ def application(
     )
 
 
-def _endpoint(operation: Operation, state: Any) -> Endpoint | None:
-    handler = operation.handler
-    if handler is None:
-        return None
+class _ConsoleFiles(StaticFiles):
+    """The page of the console and its assets, with headers that keep other sites out."""
 
+    def file_response(self, *args: Any, **options: Any) -> Response:
+        """Return a file, or 304 if the client already has it."""
+        response = super().file_response(*args, **options)
+        response.headers.update(_CONSOLE_HEADERS)
+        return response
+
+
+def _console() -> tuple[BaseRoute, ...]:
+    add_type("text/javascript", ".js")  # Windows may know it as plain text
+    directory = Path(__file__).with_name("page")
+    page, assets = (_ConsoleFiles(directory=directory, html=html) for html in (True, False))
+    return Route(PAGE, page), Mount(ASSETS, assets)
+
+
+def _endpoint(operation: Operation, state: Any) -> Endpoint:
     async def endpoint(request: Request) -> Response:
         if operation.parameters is not None:
             checked_query(request.query_params, *operation.query)
-        return await handler(state, request)
+        return await operation.handler(state, request)
 
     return _answering(endpoint)
 

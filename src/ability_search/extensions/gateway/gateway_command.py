@@ -14,17 +14,18 @@ import typer
 
 from ability_search import __version__
 from ability_search.config.schema import Settings
-from ability_search.edges.tool_calls import Caller, LiveConnection
+from ability_search.edges.tool_calls import Caller, LiveConnection, needed_tools
 from ability_search.errors import InvalidInput
 from ability_search.extension import loaded
 from ability_search.extensions.cli.app import app, command
 from ability_search.extensions.cli.component_run import Component, serve
 from ability_search.extensions.cli.parameters import SupervisedOption, WaitOption, port_option
-from ability_search.extensions.gateway.network_state import ComponentStates
+from ability_search.extensions.gateway.network_state import Network
+from ability_search.extensions.gateway.settings import Gateway
 from ability_search.network import part_connection
 from ability_search.ops.extras import require_extra
 from ability_search.ops.metrics.meter import UNMETERED, Meter
-from ability_search.tools.table import all_tools, needed_tools
+from ability_search.tools.table import all_tools
 
 if TYPE_CHECKING:
     from ability_search.extensions.gateway.shortcuts import FileParts
@@ -85,7 +86,7 @@ async def open_gateway(
     from ability_search.ops.http_server import serve_http
     from ability_search.ops.metrics.prometheus_meter import PrometheusMeter
 
-    own = settings.gateway
+    own = settings.of(Gateway)
     host = own.host if host is None else host
     port = own.port if port is None else port
     live = LiveConnection(patience=_BROKER_SECONDS)
@@ -99,7 +100,7 @@ async def open_gateway(
         memory=settings.database.memory, models_api=settings.embedding.transport == "api"
     )
     reader = _FileReader(settings)
-    states = ComponentStates(live, needed)
+    network = Network(live, needed)
     patience = dict.fromkeys((row.name for row in all_tools()), _WORKER_SECONDS)
     connection = part_connection(settings, "gateway", connect_timeout=wait, patience=patience)
     token = own.token.get_secret_value() if own.token else None
@@ -109,8 +110,10 @@ async def open_gateway(
         stack.callback(reader.close)
         opened = [import_module(name).open_routes(settings, caller) for name in loaded().routes]
         added = [await stack.enter_async_context(each) for each in opened]
-        handlers = Handlers(caller, own, recorded, states, reader.read, settings.limits.values)
-        app = application(handlers, streams, host=host, added=added)
+        handlers = Handlers(
+            caller, own, recorded, network, streams, reader.read, settings.limits.values
+        )
+        app = application(handlers, host=host, added=added)
         url = await stack.enter_async_context(
             serve_http(app, host, port, token=token, prefix="gateway")
         )
@@ -142,10 +145,10 @@ class _FileReader:
 
     def _read(self, name: str, data: bytes) -> FileParts:
         from ability_search.documents import Document
+        from ability_search.extensions.cli.upload import wire_document
         from ability_search.files.credentials import holds_credentials
         from ability_search.files.file_documents import File, open_extractor
         from ability_search.files.selection import SECRET, is_secret
-        from ability_search.sync.upload import wire_document
         from ability_search.text import loaders
 
         if is_secret(name) or holds_credentials(data):

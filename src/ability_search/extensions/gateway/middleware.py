@@ -15,16 +15,15 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from ability_search.config.schema import Gateway
 from ability_search.edges.tool_calls import report_of
 from ability_search.errors import Busy, DeadlineExceeded, SearchError, TooLarge
-from ability_search.extensions.gateway.console import is_console
 from ability_search.extensions.gateway.problems import (
     CLIENT_CLOSED_REQUEST,
     GATEWAY,
     RateLimited,
     problem,
 )
+from ability_search.extensions.gateway.settings import Gateway
 from ability_search.ops.http_access import BrowserPolicy, check_bearer
 from ability_search.ops.metrics.meter import Meter
 from ability_search.ops.metrics.metric_table import (
@@ -36,6 +35,9 @@ from ability_search.ops.metrics.metric_table import (
 from kadi_client.context import REQUEST_ID, from_headers, handling
 from kadi_client.tracing import fail, span
 
+PAGE = "/"
+ASSETS = "/console/"
+"""Paths of the console, which shows no data without a token: its page, and a prefix."""
 _ADDRESSES = 4096
 """Maximum number of buckets; the least recently used is dropped, and later starts full."""
 BODY_SECONDS = 30.0
@@ -184,9 +186,6 @@ class Guard:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, or answer with a problem document."""
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
 
         async def counted(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -198,7 +197,7 @@ class Guard:
             if scope["method"] == "POST":
                 receive = await self._bodies.read(receive)
             with self._place(scope):
-                await self._app(scope, receive, counted)
+                await _in_context(self._app, scope, receive, counted)
         except ClientDisconnect:
             await Response(status_code=CLIENT_CLOSED_REQUEST)(scope, receive, counted)
         except SearchError as exc:
@@ -212,10 +211,11 @@ class Guard:
 
     def _check(self, scope: Scope) -> None:
         headers = Headers(scope=scope)
-        is_public = scope["path"] in self._open or is_console(scope["path"])
+        path = scope["path"]
+        is_public = path in self._open or path == PAGE or path.startswith(ASSETS)
         self._policy.check(headers, is_page=is_public)
         address = (scope.get("client") or ("",))[0]
-        if scope["path"] not in _PROBES and (wait := self._rate.wait(address, time.monotonic())):
+        if path not in _PROBES and (wait := self._rate.wait(address, time.monotonic())):
             self._meter.add(GATEWAY_RATE_LIMITED, 1)
             raise RateLimited("too many requests from this address", retry_after=wait)
         if self._token is not None and not is_public:
@@ -252,45 +252,28 @@ class RateLimit:
         return 0.0
 
 
-class RequestContext:
-    """Middleware that takes the request id from its header, or creates one.
+async def _in_context(app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
+    """Handle a request under the id in its header, or a new one.
 
-    It records a span for requests that call tools, but not for probes, streams and the console.
-
-    Args:
-        app: The wrapped application.
+    A span is recorded for requests that call tools, but not for probes, streams and the console.
     """
+    with handling(from_headers(Headers(scope=scope))) as context:
+        status = 0
 
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
+        async def named(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                MutableHeaders(scope=message)[REQUEST_ID] = context.call
+            await send(message)
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handle a request under its id."""
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
+        method, path = scope["method"], str(scope["path"])
+        if method != "POST" and not (method == "GET" and path.startswith("/collections")):
+            await app(scope, receive, named)
             return
-        with handling(from_headers(Headers(scope=scope))) as context:
-            status = 0
-
-            async def named(message: Message) -> None:
-                nonlocal status
-                if message["type"] == "http.response.start":
-                    status = message["status"]
-                    MutableHeaders(scope=message)[REQUEST_ID] = context.call
-                await send(message)
-
-            if not _calls_tools(scope):
-                await self._app(scope, receive, named)
-                return
-            method, path = scope["method"], scope["path"][:_LONGEST_PATH]
-            notes = {"http.request.method": method, "url.path": path}
-            with span(method, SpanKind.SERVER, notes, parent=context.traceparent) as answered:
-                await self._app(scope, receive, named)
-                answered.set_attribute("http.response.status_code", status)
-                if status >= _FAILED:
-                    fail(answered, str(status))
-
-
-def _calls_tools(scope: Scope) -> bool:
-    method, path = scope["method"], str(scope["path"])
-    return method == "POST" or (method == "GET" and path.startswith("/collections"))
+        notes = {"http.request.method": method, "url.path": path[:_LONGEST_PATH]}
+        with span(method, SpanKind.SERVER, notes, parent=context.traceparent) as answered:
+            await app(scope, receive, named)
+            answered.set_attribute("http.response.status_code", status)
+            if status >= _FAILED:
+                fail(answered, str(status))

@@ -1,47 +1,64 @@
-"""The state of the network: which components have all of their tools."""
+"""The state of the network: its tools, and which components have all of theirs."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal
 
-from ability_search.edges.tool_calls import LiveConnection
+from pydantic import Field
+
+from ability_search.edges.tool_calls import LiveConnection, Unavailable
+from ability_search.wire import Result
+from kadi_client import KadiError
 
 _BROKER_SECONDS = 5.0
+_PROVIDER = {"agent_id": "agentId", "name": "displayName"}
+"""Field of a provider -> its name in the broker's listing."""
+Listing = Sequence[Mapping[str, Any]]
+"""Tools with their providers, as the broker lists them."""
 
 
-@dataclass(frozen=True, slots=True)
-class ComponentState:
-    """A component as seen on the network."""
+class ComponentHealth(Result):
+    """The state of one component."""
 
-    providers: int
-    """Number of providers; 1 if the broker lists tools without providers."""
-    missing: tuple[str, ...] = ()
-    """Its tools without a provider."""
-
-    @property
-    def is_up(self) -> bool:
-        """Return whether all of its tools have a provider."""
-        return not self.missing
+    state: Literal["up", "down"]
+    providers: int | None = Field(None, description="Number of providers.")
+    missing: list[str] | None = Field(None, description="Its tools without a provider.")
 
 
-def component_states(
-    tools: Collection[Mapping[str, Any]], needed: Mapping[str, Sequence[str]]
-) -> dict[str, ComponentState]:
-    """Return the state of each component, given the visible tools and those that it must have."""
-    seen = {str(tool.get("name")): tool for tool in tools}
-    states = {}
-    for component, names in needed.items():
-        missing = tuple(name for name in names if name not in seen)
-        counts = [len(seen[name].get("providers") or ("?",)) for name in names if name in seen]
-        states[component] = ComponentState(0 if missing else min(counts), missing)
-    return states
+class Health(Result):
+    """The state of each component."""
+
+    status: Literal["up", "down"]
+    parts: dict[str, ComponentHealth]
 
 
-class ComponentStates:
-    """Reads the states of the components; concurrent callers share one request to the broker.
+class Provider(Result):
+    """A provider of a tool."""
+
+    agent_id: str | None = None
+    name: str | None = None
+
+
+class NetworkTool(Result):
+    """A tool on the network."""
+
+    name: str
+    description: str
+    providers: list[Provider] = Field(
+        description="Providers; empty if the broker does not list them."
+    )
+
+
+class NetworkTools(Result):
+    """The tools on the network."""
+
+    tools: list[NetworkTool]
+
+
+class Network:
+    """Reads the tools on the network; concurrent callers share one request to the broker.
 
     Args:
         live: The connection to the broker.
@@ -51,14 +68,13 @@ class ComponentStates:
     def __init__(self, live: LiveConnection, needed: Mapping[str, Sequence[str]]) -> None:
         self._live = live
         self._needed = needed
-        self._reading: asyncio.Task[dict[str, ComponentState]] | None = None
+        self._reading: asyncio.Task[Listing] | None = None
 
-    async def read(self) -> dict[str, ComponentState]:
-        """Return the current state of each component.
+    async def tools(self) -> Listing:
+        """Return the tools as the broker lists them.
 
         Raises:
-            Unavailable: if the broker cannot be reached.
-            KadiError: if it does not answer.
+            Unavailable: if the broker cannot be reached, or does not answer.
         """
         reading = self._reading
         if reading is None:
@@ -66,12 +82,49 @@ class ComponentStates:
             reading.add_done_callback(self._end)
         return await asyncio.shield(reading)
 
-    async def _read(self) -> dict[str, ComponentState]:
-        connection = await self._live.connection()
-        tools = await connection.list_tools(include_providers=True, timeout=_BROKER_SECONDS)
-        return component_states(tools, self._needed)
+    async def states(self) -> dict[str, ComponentHealth]:
+        """Return the current state of each component; raises as :meth:`tools`."""
+        listed = {str(tool.get("name")): tool for tool in await self.tools()}
+        states = {}
+        for component, names in self._needed.items():
+            missing = [name for name in names if name not in listed]
+            # A broker may list tools without their providers.
+            counts = [len(listed.get(name, {}).get("providers") or ("?",)) for name in names]
+            states[component] = ComponentHealth(
+                state="down" if missing else "up",
+                providers=0 if missing else min(counts),
+                missing=missing or None,
+            )
+        return states
 
-    def _end(self, reading: asyncio.Task[dict[str, ComponentState]]) -> None:
+    async def _read(self) -> Listing:
+        connection = await self._live.connection()
+        try:
+            return await connection.list_tools(include_providers=True, timeout=_BROKER_SECONDS)
+        except KadiError as exc:
+            raise Unavailable("the broker does not answer", retry_after=1.0) from exc
+
+    def _end(self, reading: asyncio.Task[Listing]) -> None:
         self._reading = None
         if not reading.cancelled():
             reading.exception()  # retrieved: the callers may be gone
+
+
+def network_tools(listed: Iterable[Mapping[str, Any]]) -> NetworkTools:
+    """Return the tools that a broker lists, in order of their names."""
+    tools = [
+        NetworkTool(
+            name=str(tool.get("name") or ""),
+            description=str(tool.get("description") or ""),
+            providers=[_provider(each) for each in tool.get("providers") or ()],
+        )
+        for tool in listed
+    ]
+    return NetworkTools(tools=sorted(tools, key=lambda tool: tool.name))
+
+
+def _provider(listed: Any) -> Provider:
+    given = listed if isinstance(listed, dict) else {}
+    return Provider(
+        **{field: str(given[key]) for field, key in _PROVIDER.items() if given.get(key)}
+    )

@@ -22,6 +22,9 @@ _GUARDED_REFUSALS = ("unauthorized", "forbidden_origin", "busy")
 Content = type[BaseModel] | str | None
 """Content of a response: a model for JSON, the media type of a text, or nothing."""
 
+Handler = Callable[[Any, Request], Awaitable[Response]]
+"""Answers a request, given an object with the state of the gateway."""
+
 References = Mapping[Any, Mapping[str, Any]]
 """References to the schemas of the models."""
 
@@ -35,8 +38,7 @@ class Operation:
         name: Unique name of the operation.
         summary: Title.
         description: Further text.
-        handler: Answers a request, given an object with the state of the gateway; ``None`` if the
-            route is served by an ASGI application.
+        handler: Answers a request.
         body: Model of the JSON body; an operation with a body is a POST request, others are GET.
         parameters: JSON schemas of the parameters in the path and in the query string; ``None`` if
             the query string is ignored.
@@ -49,7 +51,7 @@ class Operation:
     name: str
     summary: str
     description: str = ""
-    handler: Callable[[Any, Request], Awaitable[Response]] | None
+    handler: Handler
     body: type[BaseModel] | None = None
     parameters: Mapping[str, Mapping[str, Any]] | None = None
     responses: Mapping[int, tuple[str, Content]]

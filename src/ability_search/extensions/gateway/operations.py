@@ -3,32 +3,38 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from http import HTTPStatus
 from importlib import import_module
 from itertools import chain
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
-from pydantic import BaseModel, Field, RootModel
+from pydantic import BaseModel, RootModel
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ability_search.config.schema import Gateway
 from ability_search.edges.tool_calls import Caller, Observe, Unavailable
 from ability_search.errors import InvalidInput
 from ability_search.extension import loaded
 from ability_search.extensions.gateway import event_stream
-from ability_search.extensions.gateway.network_state import ComponentStates
-from ability_search.extensions.gateway.openapi import Operation, document
+from ability_search.extensions.gateway.network_state import (
+    ComponentHealth,
+    Health,
+    Network,
+    NetworkTools,
+    network_tools,
+)
+from ability_search.extensions.gateway.openapi import Handler, Operation, document
 from ability_search.extensions.gateway.request_bodies import (
     Fields,
     fields_of,
     read_json,
     while_connected,
 )
+from ability_search.extensions.gateway.settings import Gateway
 from ability_search.extensions.gateway.shortcuts import (
     INGEST,
     SEARCH,
@@ -48,51 +54,8 @@ from ability_search.ops.metrics.metric_table import GATEWAY_CALL_SECONDS, GATEWA
 from ability_search.ops.metrics.prometheus_meter import CONTENT_TYPE, MEDIA_TYPE, PrometheusMeter
 from ability_search.tools.table import BY_NAME, all_tools
 from ability_search.tools.tool_row import ToolRow
-from ability_search.wire import Result
-from kadi_client import KadiError
 
-_BROKER_SECONDS = 5.0
 _NUMBER = re.compile(r"[0-9]{1,9}")
-_PROVIDER = {"agent_id": "agentId", "name": "displayName"}
-"""Field of a provider -> its name in the broker's listing."""
-
-
-class ComponentHealth(Result):
-    """The state of one component."""
-
-    state: Literal["up", "down"]
-    providers: int | None = Field(None, description="Number of providers.")
-    missing: list[str] | None = Field(None, description="Its tools without a provider.")
-
-
-class Health(Result):
-    """The state of each component."""
-
-    status: Literal["up", "down"]
-    parts: dict[str, ComponentHealth]
-
-
-class Provider(Result):
-    """A provider of a tool."""
-
-    agent_id: str | None = None
-    name: str | None = None
-
-
-class NetworkTool(Result):
-    """A tool on the network."""
-
-    name: str
-    description: str
-    providers: list[Provider] = Field(
-        description="Providers; empty if the broker does not list them."
-    )
-
-
-class NetworkTools(Result):
-    """The tools on the network."""
-
-    tools: list[NetworkTool]
 
 
 class OpenApi(RootModel[dict[str, Any]]):
@@ -109,13 +72,10 @@ class Handlers:
     caller: Caller
     settings: Gateway
     meter: PrometheusMeter
-    states: ComponentStates
+    network: Network
+    streams: event_stream.Streams
     read_file: ReadFile
     max_values: int
-
-    async def ingest(self, request: Request) -> Response:
-        """POST /ingest."""
-        return await self.call(request, INGEST, ingested(await self.fields(request)))
 
     async def files(self, request: Request) -> Response:
         """POST /files."""
@@ -126,14 +86,6 @@ class Handlers:
         tool_input, failed = await uploaded(body, self.read_file)
         result = await self.caller.read(INGEST, tool_input)
         return {**result, "failed": [*failed, *result["failed"]]}
-
-    async def search(self, request: Request) -> Response:
-        """POST /search."""
-        return await self.call(request, SEARCH, searched(await self.fields(request)))
-
-    async def graph_search(self, request: Request) -> Response:
-        """POST /graph-search."""
-        return await self.call(request, SEARCH, graph_searched(await self.fields(request)))
 
     async def collections(self, request: Request) -> Response:
         """GET /collections."""
@@ -149,18 +101,11 @@ class Handlers:
 
     async def health(self, _request: Request) -> Response:
         """GET /health."""
+        parts = {"broker": ComponentHealth(state="up")}
         try:
-            states = await self.states.read()
-        except (Unavailable, KadiError):
+            parts |= await self.network.states()
+        except Unavailable:
             parts = {"broker": ComponentHealth(state="down")}
-        else:
-            parts = {"broker": ComponentHealth(state="up")}
-            for name, state in states.items():
-                parts[name] = ComponentHealth(
-                    state="up" if state.is_up else "down",
-                    providers=state.providers,
-                    missing=list(state.missing) or None,
-                )
         down = any(part.state == "down" for part in parts.values())
         return _json(
             Health(status="down" if down else "up", parts=parts),
@@ -169,22 +114,22 @@ class Handlers:
 
     async def ready(self, _request: Request) -> Response:
         """GET /ready."""
-        try:
-            worker = (await self.states.read())["worker"]
-        except KadiError as exc:
-            raise Unavailable("the broker does not answer", retry_after=1.0) from exc
-        if not worker.is_up:
+        if (await self.network.states())["worker"].missing:
             raise Unavailable("no worker is connected", retry_after=1.0)
         return Response(status_code=HTTPStatus.NO_CONTENT)
 
-    async def network(self, _request: Request) -> Response:
+    async def tools(self, _request: Request) -> Response:
         """GET /network."""
-        connection = await self.caller.live.connection()
-        try:
-            tools = await connection.list_tools(include_providers=True, timeout=_BROKER_SECONDS)
-        except KadiError as exc:
-            raise Unavailable("the broker does not answer", retry_after=1.0) from exc
-        return _json(network_tools(tools))
+        return _json(network_tools(await self.network.tools()))
+
+    async def events(self, request: Request) -> Response:
+        """GET /events."""
+        if request.method == "HEAD":
+            return Response(headers=event_stream.HEADERS, media_type=event_stream.MEDIA_TYPE)
+        query = request.query_params
+        frames = self.streams.frames(query.get("jobId"), query.get("collection"))
+        # Before the response begins, so that a failure has its status.
+        return event_stream.streamed(await anext(frames), frames)
 
     async def numbers(self, _request: Request) -> Response:
         """GET /metrics."""
@@ -195,26 +140,29 @@ class Handlers:
         described = openapi_document(secured=self.settings.token is not None)
         return Response(msgspec.json.encode(described), media_type=JSON)
 
-    async def fields(self, request: Request) -> Fields:
-        """Return the members of the body."""
-        return fields_of(await read_json(request, self.max_values))
-
     async def call(self, request: Request, tool: str, tool_input: Mapping[str, Any]) -> Response:
         """Call a tool and return its result; disconnecting cancels the call."""
         answer = await while_connected(request, self.caller.call(tool, tool_input))
         return Response(bytes(answer), media_type=JSON)
 
 
-def _tool(row: ToolRow) -> Operation:
-    async def handle(handlers: Handlers, request: Request) -> Response:
-        return await handlers.call(request, row.name, await handlers.fields(request))
+def _calling(tool: str, translate: Callable[[Fields], Mapping[str, Any]]) -> Handler:
+    """Return the handler that calls a tool with its translation of the body."""
 
+    async def handle(handlers: Handlers, request: Request) -> Response:
+        fields = fields_of(await read_json(request, handlers.max_values))
+        return await handlers.call(request, tool, translate(fields))
+
+    return handle
+
+
+def _tool(row: ToolRow) -> Operation:
     return Operation(
         path=f"/tools/{row.name}",
         name=row.name,
         summary=row.title,
         description=row.description,
-        handler=handle,
+        handler=_calling(row.name, dict),
         body=row.params,
         parameters={},
         responses={200: (_RESULT, row.result)},
@@ -238,7 +186,7 @@ _OPERATIONS: tuple[Operation, ...] = (
         name="ingest",
         summary="Index a text",
         description="Index one text in the collection `tag`.",
-        handler=Handlers.ingest,
+        handler=_calling(INGEST, ingested),
         body=IngestInput,
     ),
     replace(
@@ -257,7 +205,7 @@ _OPERATIONS: tuple[Operation, ...] = (
         path="/search",
         name="search",
         description="Same as `search-query`; the default is to search all collections.",
-        handler=Handlers.search,
+        handler=_calling(SEARCH, searched),
         body=SearchInput,
     ),
     replace(
@@ -265,7 +213,7 @@ _OPERATIONS: tuple[Operation, ...] = (
         path="/graph-search",
         name="graphSearch",
         description="Same as `search` with graph expansion over `hops` links.",
-        handler=Handlers.graph_search,
+        handler=_calling(SEARCH, graph_searched),
         body=GraphSearchInput,
     ),
     Operation(
@@ -324,7 +272,7 @@ _OPERATIONS: tuple[Operation, ...] = (
         path="/network",
         name="network",
         summary="Tools on the network and their providers",
-        handler=Handlers.network,
+        handler=Handlers.tools,
         responses={200: ("The tools visible to this gateway.", NetworkTools)},
         errors=("unavailable",),
     ),
@@ -342,7 +290,7 @@ _OPERATIONS: tuple[Operation, ...] = (
         summary="Live progress of indexing",
         description="Events `progress` {jobId, collection, done, total, stage},"
         " `completed` {jobId, collection} and `failed` {jobId, collection, code, error}.",
-        handler=None,
+        handler=Handlers.events,
         parameters={
             "jobId": {
                 "type": "string",
@@ -379,26 +327,6 @@ def call_observer(meter: Meter) -> Observe:
 def openapi_document(*, secured: bool) -> dict[str, Any]:
     """Return the OpenAPI document of the gateway; ``secured`` if it requires a token."""
     return document(operations(), secured=secured)
-
-
-def network_tools(listed: Iterable[Mapping[str, Any]]) -> NetworkTools:
-    """Return the tools that a broker lists, in order of their names."""
-    tools = [
-        NetworkTool(
-            name=str(tool.get("name") or ""),
-            description=str(tool.get("description") or ""),
-            providers=[_provider(each) for each in tool.get("providers") or ()],
-        )
-        for tool in listed
-    ]
-    return NetworkTools(tools=sorted(tools, key=lambda tool: tool.name))
-
-
-def _provider(listed: Any) -> Provider:
-    given = listed if isinstance(listed, dict) else {}
-    return Provider(
-        **{field: str(given[key]) for field, key in _PROVIDER.items() if given.get(key)}
-    )
 
 
 def _number(field: str, text: str) -> int:

@@ -3,8 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from ability_search.extension import Command, StackComponent, hookimpl
+
+if TYPE_CHECKING:
+    from ability_search.config.setting_fields import Group
+
+
+@hookimpl
+def register_settings() -> Sequence[type[Group]]:
+    """Return the settings."""
+    from ability_search.extensions.gateway.settings import Gateway
+
+    return (Gateway,)
 
 
 @hookimpl
@@ -16,5 +28,16 @@ def register_commands() -> Sequence[Command]:
 @hookimpl
 def register_components() -> Sequence[StackComponent]:
     """Return the components of the stack."""
-    groups = frozenset({"broker", "gateway"})
-    return (StackComponent("gateway", 60, ("gateway",), groups, extra="gateway"),)
+    from ability_search.config.schema import Broker
+    from ability_search.extensions.gateway.settings import Gateway
+
+    return (
+        StackComponent(
+            "gateway",
+            60,
+            ("gateway",),
+            (Broker, Gateway),
+            extra="gateway",
+            address=lambda settings: (settings.of(Gateway).host, settings.of(Gateway).port),
+        ),
+    )

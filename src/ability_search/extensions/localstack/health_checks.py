@@ -1,4 +1,4 @@
-"""The checks of `doctor`: this installation, and each component on the network."""
+"""`doctor`: check this installation, and each component on the network."""
 
 from __future__ import annotations
 
@@ -7,31 +7,39 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, replace
+from collections.abc import AsyncIterator, Awaitable, Iterator, Mapping, Sequence, Set
+from dataclasses import asdict, dataclass, replace
 from email.utils import parsedate_to_datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
 import httpx
+import typer
 
 from ability_search.client.tool_client import Target, ToolClient
 from ability_search.config.loader import is_required, load_settings, own_files
+from ability_search.config.model_settings import Embedding, Reranker
 from ability_search.config.running_stack import RunningStack
 from ability_search.config.schema import Broker, Settings
 from ability_search.config.trust import require_trusted
+from ability_search.edges.tool_calls import needed_tools
 from ability_search.errors import ConfigurationError, SearchError
+from ability_search.extensions.cli import output
+from ability_search.extensions.cli.app import FAILED, app, command
+from ability_search.extensions.cli.clients import choose_target
+from ability_search.extensions.cli.output import counted
+from ability_search.extensions.cli.parameters import BrokerOption, JsonOption
 from ability_search.extensions.localstack.served_models import INSTALL_WEIGHTS, weights_installed
+from ability_search.ops import logs
 from ability_search.ops.extras import (
     EXTRAS,
     install_command,
     missing_modules,
 )
+from ability_search.providers.model_servers import ModelServers
 from ability_search.store.arcadedb.client import BrokerScripts
 from ability_search.store.arcadedb.provider_pin import SEPARATE, offers
-from ability_search.tools.table import needed_tools
-from ability_search.worker import ModelServers
 from kadi_client import KadiError, ToolError
 
 _MINIMUM_PYTHON = (3, 11)
@@ -42,7 +50,7 @@ _CALL_SECONDS = 15.0
 _ALL_SECONDS = 60.0
 _SKEW_SECONDS = 60.0
 _METRICS_SECONDS = 3.0
-_UNAUTHORIZED = (401, 403)
+_UNAUTHORIZED = frozenset({401, 403})
 _TOKEN = "Set SEARCH_METRICS_TOKEN to the token of the stack."
 _START_BROKER = "Start one with `ability-search up`, or set BROKER_URL."
 _RESTART = "End the stack with `ability-search down`, and start it again."
@@ -53,6 +61,12 @@ _EXTRAS = ("local", "hub", "code", "languages", "documents", "gateway", "mcp", "
 _BUILT = 1_767_225_600  # 2026-01-01: an earlier clock is wrong
 
 State = Literal["ok", "warn", "fail", "skip"]
+_COLOURS: Mapping[State, str] = {
+    "ok": "green",
+    "warn": "yellow",
+    "fail": "bold red",
+    "skip": "yellow",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +77,66 @@ class Check:
     state: State
     text: str
     remedy: str = ""
+
+
+@command(app, "doctor")
+def doctor(
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only the problems.")] = False,
+    broker: BrokerOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Check every component and suggest remedies; exit code 1 if a check fails.
+
+    The checks cover the installation, the settings, the clock, the disk, the
+    broker, the tools on the network, a database query, an embedding and the
+    worker. Each is printed as it ends, within about a minute; what depends on one
+    that failed is skipped.
+
+    Example:
+        ability-search doctor
+        ability-search doctor --quiet || echo "unhealthy"
+    """
+    logs.configure("error", "pretty", component="doctor")
+    made = asyncio.run(_run(broker, quiet=quiet, shown=not as_json))
+    if as_json:
+        output.print_json([asdict(check) for check in made])
+    if any(check.state == "fail" for check in made):
+        raise typer.Exit(FAILED)
+
+
+async def _run(broker: str | None, *, quiet: bool, shown: bool) -> list[Check]:
+    """Return all checks; each is printed when it is made, if they are ``shown``."""
+    made: list[Check] = []
+    async for check in _all_checks(broker):
+        if shown and not (quiet and check.state == "ok"):
+            known = any(check.remedy == earlier.remedy for earlier in made)
+            _show(check, remedy="" if known else check.remedy)
+        made.append(check)
+    return made
+
+
+def _show(check: Check, *, remedy: str) -> None:
+    out, colour = output.stdout(), _COLOURS[check.state]
+    out.print(f"[{colour}]{check.state:<4}[/{colour}] {check.name:<10} {output.plain(check.text)}")
+    if remedy:
+        output.print_indented(out, output.plain(remedy), 16)
+
+
+async def _all_checks(broker: str | None) -> AsyncIterator[Check]:
+    settings, checks = check_settings()
+    for check in (*check_installation(), *checks):
+        yield check
+    if settings is None:
+        return
+    for check in check_machine(settings):
+        yield check
+    try:
+        target = choose_target(settings, broker)
+    except ConfigurationError as exc:
+        yield Check("broker", "fail", str(exc), exc.hint or "")
+        return
+    async for check in check_network(settings, target):
+        yield check
 
 
 def check_settings() -> tuple[Settings | None, list[Check]]:
@@ -162,25 +236,40 @@ async def check_network(settings: Settings, target: Target) -> AsyncIterator[Che
         yield Check("doctor", "fail", text, "Remedy what is slow or failed, and run it again.")
 
 
+async def _made(
+    name: str, work: Awaitable[str], *, state: State = "fail", remedy: str = ""
+) -> Check:
+    """Return the check of some work, which returns its text, with the time that it took.
+
+    If it fails, the check has the ``state`` and, unless the failure has a hint, the ``remedy``.
+    """
+    started = time.perf_counter()
+    try:
+        text = await work
+    except (KadiError, SearchError) as exc:
+        hint = exc.hint if isinstance(exc, SearchError | ToolError) else ""
+        return Check(name, state, str(exc), hint or remedy)
+    return Check(name, "ok", f"{text}, {(time.perf_counter() - started) * 1e3:.0f} ms")
+
+
 def _skipped(name: str, cause: str) -> Check:
     return Check(name, "skip", f"not checked, as {cause} failed")
 
 
 async def _check_network(settings: Settings, target: Target) -> AsyncIterator[Check]:
-    started = time.perf_counter()
     client = ToolClient(settings, target, name=_NAME)
-    try:
+
+    async def connected() -> str:
         await client.connection.open()
-    except KadiError as exc:
-        remedy = _RESTART if target.stack else _START_BROKER
-        yield Check("broker", "fail", f"{exc} ({target.origin})", remedy)
+        return f"{target.shown} as {client.connection.agent_id} ({target.origin})"
+
+    check = await _made("broker", connected(), remedy=_RESTART if target.stack else _START_BROKER)
+    yield check
+    if check.state == "fail":
         return
     ids: dict[str, str | None] = {}
     failed: set[str] = set()
     try:
-        agent = client.connection.agent_id
-        text = f"{target.shown} as {agent} in {_since(started)} ({target.origin})"
-        yield Check("broker", "ok", text)
         async for check in _check_components(client, failed):
             if check.state == "fail":
                 failed.add(check.name)
@@ -193,17 +282,10 @@ async def _check_network(settings: Settings, target: Target) -> AsyncIterator[Ch
         yield Check("database", "fail", str(exc), exc.hint)
     finally:
         await client.connection.close()
-    async for check in _check_databases(settings, target, ids):
-        yield check
-
-
-async def _check_databases(
-    settings: Settings, target: Target, ids: dict[str, str | None]
-) -> AsyncIterator[Check]:
-    """Check the additional brokers of the worker, and the databases on them and on this one."""
-    if target.url == settings.broker.url.get_secret_value():
-        for other in settings.brokers[1:]:
-            yield await _check_additional(other, settings, ids)
+    others = settings.brokers[1:] if target.url == settings.broker.url.get_secret_value() else ()
+    for other in others:
+        remedy = "Correct or remove its entry; the worker keeps retrying."
+        yield await _made(f"broker {other.name}", _additional(other, settings, ids), remedy=remedy)
     if len(set(ids.values())) > 1:
         yield Check("database", "fail", f"several databases are offered: {offers(ids)}", SEPARATE)
 
@@ -220,22 +302,13 @@ async def _database_ids(client: ToolClient) -> dict[str, str | None]:
     return await scripts.database_ids()
 
 
-async def _check_additional(
-    broker: Broker, settings: Settings, ids: dict[str, str | None]
-) -> Check:
-    """Check one of the additional brokers that the worker joins; add its databases to ``ids``."""
-    started = time.perf_counter()
-    name = f"broker {broker.name}"
-    target = Target(broker.url.get_secret_value(), broker.networks, name)
-    try:
-        async with ToolClient(settings, target, name=_NAME) as client:
-            tools = _counted(len(await client.connection.list_tools()), "tool")
-            ids |= await _database_ids(client)
-    except (KadiError, SearchError) as exc:
-        return Check(
-            name, "fail", str(exc), "Correct or remove its entry; the worker keeps retrying."
-        )
-    return Check(name, "ok", f"{target.shown}, {tools} visible, {_since(started)}")
+async def _additional(broker: Broker, settings: Settings, ids: dict[str, str | None]) -> str:
+    """Describe one of the additional brokers that the worker joins; add its databases to ids."""
+    target = Target(broker.url.get_secret_value(), broker.networks, broker.name)
+    async with ToolClient(settings, target, name=_NAME) as client:
+        tools = counted(len(await client.connection.list_tools()), "tool")
+        ids |= await _database_ids(client)
+    return f"{target.shown}, {tools} visible"
 
 
 async def _check_components(client: ToolClient, failed: Set[str]) -> AsyncIterator[Check]:
@@ -251,19 +324,23 @@ async def _check_components(client: ToolClient, failed: Set[str]) -> AsyncIterat
             text = f"{', '.join(missing)} not found in {', '.join(target.networks)}"
             yield Check(name, "fail", text, _START.format(name))
         else:
-            yield Check(name, "ok", _counted(len(tools), "tool"))
+            yield Check(name, "ok", counted(len(tools), "tool"))
     answered = True
     if "arcade-query" in visible:
-        database = await _check_database(client)
+        database = await _made(
+            "database", _database(client), remedy="See the log of the database ability."
+        )
         answered = database.state == "ok"
         yield database
     if api or "create-embedding" in visible:
-        yield await _check_embedding(client)
+        yield await _made("embedding", _embedding(client))
     if settings.reranker.transport == "api" or "rerank" in visible:
-        yield await _check_reranker(client)
-    if "search-collections" in visible:
-        async for check in _check_search(client, failed, answered=answered):
+        yield await _made("reranker", _reranking(client), state="warn")
+    if "search-collections" in visible and answered:
+        async for check in _check_search(client, failed):
             yield check
+    elif "search-collections" in visible:
+        yield _skipped("search", "database")
     if target.stack is not None:
         yield await _check_metrics(target.stack, settings)
 
@@ -285,29 +362,22 @@ async def _check_broker_clock(target: Target) -> Check:
     return Check("clock", "ok", "agrees with the broker's")
 
 
-async def _check_database(client: ToolClient) -> Check:
-    started = time.perf_counter()
+async def _database(client: ToolClient) -> str:
+    """Describe the database, if it exists."""
     name = client.settings.database.name
     query = {"database": name, "query": "SELECT version() AS version"}
-    try:
-        listed = await client.call("arcade-db-list", {}, timeout=_CALL_SECONDS)
-        if name not in listed.get("databases", ()):
-            return Check("database", "ok", f"{name} does not exist yet; the first index creates it")
-        answer = await client.call("arcade-query", query, timeout=_CALL_SECONDS)
-    except KadiError as exc:
-        return Check("database", "fail", str(exc), "See the log of the database ability.")
+    listed = await client.call("arcade-db-list", {}, timeout=_CALL_SECONDS)
+    if name not in listed.get("databases", ()):
+        return f"{name} does not exist yet, the first index creates it"
+    answer = await client.call("arcade-query", query, timeout=_CALL_SECONDS)
     version = next((row.get("version") for row in answer.get("result", ())), "?")
-    return Check("database", "ok", f"{name} on ArcadeDB {version}, {_since(started)}")
+    return f"{name} on ArcadeDB {version}"
 
 
-async def _check_embedding(client: ToolClient) -> Check:
-    started = time.perf_counter()
+async def _embedding(client: ToolClient) -> str:
+    """Describe the embedding model of new collections."""
     model = _default_model(client)
-    try:
-        dimensions = await _embedded(client, model)
-    except SearchError as exc:
-        return Check("embedding", "fail", str(exc), exc.hint)
-    return Check("embedding", "ok", f"{model}, {dimensions} dimensions, {_since(started)}")
+    return f"{model}, {await _embedded(client, model)} dimensions"
 
 
 def _default_model(client: ToolClient) -> str:
@@ -317,7 +387,7 @@ def _default_model(client: ToolClient) -> str:
 
 async def _embedded(client: ToolClient, model: str) -> int:
     """Embed a word; return the dimensions of the vector."""
-    require_trusted(client.settings, os.environ, "embedding")
+    require_trusted(client.settings, os.environ, Embedding)
     connection = client.connection
     once = client.settings.embedding.model_copy(update={"attempts": 1})
     settings = replace(client.settings, embedding=once)
@@ -356,45 +426,35 @@ async def _check_models(
                 yield Check("model", "ok", text)
 
 
-async def _check_reranker(client: ToolClient) -> Check:
-    started = time.perf_counter()
-    try:
-        require_trusted(client.settings, os.environ, "reranker")
-        invoke, providers = client.connection.invoke, client.connection.providers
-        servers = ModelServers(client.settings, invoke, providers=providers)
-        async with servers.reranker() as reranker:
-            texts = ("A doctor finds out what is wrong.", "Lunch is at noon.")
-            await reranker.rerank(None, "What does a doctor do?", texts, timeout=_CALL_SECONDS)
-    except SearchError as exc:
-        return Check("reranker", "warn", str(exc), exc.hint)
-    model = client.settings.reranker.model or "the server's default model"
-    return Check("reranker", "ok", f"{model}, {_since(started)}")
+async def _reranking(client: ToolClient) -> str:
+    """Rerank two texts; return the model."""
+    require_trusted(client.settings, os.environ, Reranker)
+    invoke, providers = client.connection.invoke, client.connection.providers
+    servers = ModelServers(client.settings, invoke, providers=providers)
+    async with servers.reranker() as reranker:
+        texts = ("A doctor finds out what is wrong.", "Lunch is at noon.")
+        await reranker.rerank(None, "What does a doctor do?", texts, timeout=_CALL_SECONDS)
+    return client.settings.reranker.model or "the server's default model"
 
 
-async def _check_search(
-    client: ToolClient, failed: Set[str], *, answered: bool
-) -> AsyncIterator[Check]:
-    """Check the worker and, unless a check ``failed``, the models that collections need.
+async def _check_search(client: ToolClient, failed: Set[str]) -> AsyncIterator[Check]:
+    """Check the worker and, unless a check ``failed``, the models that collections need."""
+    collections: Sequence[Mapping[str, Any]] = ()
 
-    It is not asked if the database has not ``answered``.
-    """
-    if not answered:
-        yield _skipped("search", "database")
-        return
-    started = time.perf_counter()
-    try:
+    async def listed() -> str:
+        nonlocal collections
         answer = await client.call("search-collections", {}, timeout=_CALL_SECONDS)
-    except KadiError as exc:
-        hint = exc.hint if isinstance(exc, ToolError) else "See the log of the worker."
-        yield Check("search", "fail", str(exc), hint)
+        collections = answer.get("collections", ())
+        return counted(len(collections), "collection")
+
+    check = await _made("search", listed(), remedy="See the log of the worker.")
+    yield check
+    if check.state == "fail":
         return
-    collections = answer.get("collections", ())
-    text = f"{_counted(len(collections), 'collection')}, {_since(started)}"
     unfit: dict[str, list[str]] = {}
     for each in collections:
         for warning in each.get("warnings") or ():
             unfit.setdefault(warning, []).append(each["name"])
-    yield Check("search", "ok", text)
     for warning, names in unfit.items():
         yield Check("search", "warn", f"{', '.join(names)}: {warning}")
     if causes := sorted(failed & {"models", "embedding"}):
@@ -411,31 +471,15 @@ async def _check_metrics(stack: RunningStack, settings: Settings) -> Check:
     async with httpx.AsyncClient(
         headers=headers, timeout=_METRICS_SECONDS, trust_env=False
     ) as client:
-        states = await asyncio.gather(*(_metrics_status(client, url) for url in served.values()))
-    silent = {
-        name: status
-        for name, status in zip(served, states, strict=True)
-        if status != httpx.codes.OK
+        answers = await asyncio.gather(*map(client.get, served.values()), return_exceptions=True)
+    states = {
+        name: answer.status_code if isinstance(answer, httpx.Response) else None
+        for name, answer in zip(served, answers, strict=True)
     }
+    silent = [name for name, status in states.items() if status != httpx.codes.OK]
     if silent:
         text = f"no metrics from {', '.join(silent)}"
-        refused = any(status in _UNAUTHORIZED for status in silent.values())
+        refused = not _UNAUTHORIZED.isdisjoint(states.values())
         remedy = "`ability-search status` shows the running components."
         return Check("metrics", "warn", text, _TOKEN if refused else remedy)
-    return Check("metrics", "ok", f"of {_counted(len(served), 'component')}")
-
-
-async def _metrics_status(client: httpx.AsyncClient, url: str) -> int | None:
-    """Return the HTTP status of a component's metrics; ``None`` if it does not answer."""
-    try:
-        return (await client.get(url)).status_code
-    except httpx.HTTPError:
-        return None
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
-
-
-def _since(started: float) -> str:
-    return f"{(time.perf_counter() - started) * 1e3:.0f} ms"
+    return Check("metrics", "ok", f"of {counted(len(served), 'component')}")

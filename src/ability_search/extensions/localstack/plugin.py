@@ -3,8 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from ability_search.extension import Command, StackComponent, hookimpl
+
+if TYPE_CHECKING:
+    from ability_search.config.setting_fields import Group
+
+
+@hookimpl
+def register_settings() -> Sequence[type[Group]]:
+    """Return the settings."""
+    from ability_search.extensions.localstack.settings import Arcadedb, LocalBroker, Models
+
+    return (LocalBroker, Models, Arcadedb)
 
 
 @hookimpl
@@ -17,36 +29,39 @@ def register_commands() -> Sequence[Command]:
         Command("status", "ability_search.extensions.localstack.stack_commands", 40),
         Command("down", "ability_search.extensions.localstack.stack_commands", 50),
         Command("prune", "ability_search.extensions.localstack.stack_commands", 60),
-        Command("doctor", "ability_search.extensions.localstack.diagnosis", 70),
-        Command("worker", "ability_search.extensions.localstack.services", 310),
-        Command("broker", "ability_search.extensions.localstack.services", 320),
-        Command("backplane", "ability_search.extensions.localstack.services", 330),
-        Command("database", "ability_search.extensions.localstack.services", 340),
-        Command("models", "ability_search.extensions.localstack.model_commands", 350),
+        Command("doctor", "ability_search.extensions.localstack.health_checks", 70),
+        Command("worker", "ability_search.extensions.localstack.contexts", 310),
+        Command("broker", "ability_search.extensions.localstack.contexts", 320),
+        Command("backplane", "ability_search.extensions.localstack.contexts", 330),
+        Command("database", "ability_search.extensions.localstack.contexts", 340),
+        Command("models", "ability_search.extensions.localstack.served_models", 350),
     )
 
 
 @hookimpl
 def register_components() -> Sequence[StackComponent]:
     """Return the components of the stack."""
-    from ability_search.tools.table import NEEDED_TOOLS
+    from ability_search.config.model_settings import Embedding, Expansion, Reranker
+    from ability_search.config.schema import Broker, Deployment
+    from ability_search.edges.tool_calls import NEEDED_TOOLS
+    from ability_search.extensions.localstack.settings import Arcadedb, LocalBroker, Models
 
-    worker = frozenset({"broker", "deployment", "embedding", "reranker", "expansion"})
+    worker = (Broker, Deployment, Embedding, Reranker, Expansion)
     return (
-        StackComponent("backplane", 10, ("backplane",), frozenset()),
-        StackComponent("broker", 20, ("broker",), frozenset({"local_broker"})),
+        StackComponent("backplane", 10, ("backplane",), ()),
+        StackComponent("broker", 20, ("broker",), (LocalBroker,)),
         StackComponent(
             "database",
             30,
             ("database",),
-            frozenset({"broker", "arcadedb"}),
+            (Broker, Arcadedb),
             NEEDED_TOOLS["database"],
         ),
         StackComponent(
             "models",
             40,
             ("models", "serve"),
-            frozenset({"broker", "models"}),
+            (Broker, Models),
             NEEDED_TOOLS["models"],
         ),
         StackComponent("worker", 50, ("worker",), worker, NEEDED_TOOLS["worker"]),

@@ -14,21 +14,18 @@ from urllib.parse import urlsplit
 import typer
 
 from ability_search.config.running_stack import RunningStack, read_running
-from ability_search.config.schema import Settings
 from ability_search.config.setting_fields import Url
 from ability_search.errors import InvalidInput
-from ability_search.extension import loaded
 from ability_search.extensions.cli import output
 from ability_search.extensions.cli.app import FAILED, NOT_FOUND, app, command
 from ability_search.extensions.cli.clients import client_settings
 from ability_search.extensions.cli.component_run import prepare
 from ability_search.extensions.cli.lifecycle import stop_signals
-from ability_search.extensions.cli.parameters import DataDirOption, JsonOption, port_option
+from ability_search.extensions.cli.parameters import DataDirOption, JsonOption
 from ability_search.extensions.localstack.data_directory import released
-from ability_search.extensions.localstack.local_stack import check_ports, make_plan, new_stack
-from ability_search.extensions.localstack.supervisor import OWN, Plan
+from ability_search.extensions.localstack.stack_plan import Plan, StackOptions, check_ports
+from ability_search.extensions.localstack.supervisor import new_stack
 from ability_search.ops import logs
-from ability_search.ops.extras import EXTRAS, install_command, missing_modules
 
 _DOWN_SECONDS = 90.0
 _RESTART_SECONDS = 60.0
@@ -37,56 +34,8 @@ _POLL_SECONDS = 0.1
 
 @command(app, "up")
 def up(
-    data_dir: DataDirOption = None,
-    port: Annotated[
-        int | None,
-        port_option(
-            "--port",
-            "Port of the broker, several use the following ports; 0 for free ports."
-            "  [default: local_broker_port]",
-        ),
-    ] = None,
-    models_port: Annotated[
-        int | None,
-        port_option(
-            "--models-port", "Port of the embeddings HTTP API.  [default: model_http_port]"
-        ),
-    ] = None,
-    brokers: Annotated[
-        int,
-        typer.Option(min=1, max=16, help="Number of brokers, which are one network over NATS."),
-    ] = 1,
-    workers: Annotated[int, typer.Option(min=0, max=64, help="Number of workers.")] = 1,
-    no_broker: Annotated[
-        bool, typer.Option("--no-broker", help="Use the configured broker instead.")
-    ] = False,
-    no_database: Annotated[
-        bool, typer.Option("--no-database", help="Use a database that is on the network.")
-    ] = False,
-    memory: Annotated[
-        bool,
-        typer.Option("--memory", help="Keep everything in memory, without a database."),
-    ] = False,
-    no_models: Annotated[
-        bool, typer.Option("--no-models", help="Use an embedder that is elsewhere.")
-    ] = False,
-    gateway_port: Annotated[
-        int | None,
-        port_option(
-            "--gateway-port", "Port of the gateway (HTTP and MCP).  [default: gateway_port]"
-        ),
-    ] = None,
-    no_gateway: Annotated[
-        bool, typer.Option("--no-gateway", help="Do not start a gateway.")
-    ] = False,
-    metrics_port: Annotated[
-        int | None,
-        port_option(
-            "--metrics-port",
-            "Port of the broker's metrics; the other components use the following ports."
-            " 0 for free ports.  [default: metrics_port, else 0]",
-        ),
-    ] = None,
+    options: StackOptions,
+    *,
     verbose: Annotated[
         bool,
         typer.Option("--verbose", "-v", help="Show the log of the components, not only warnings."),
@@ -107,64 +56,22 @@ def up(
         ability-search up --memory
     """
     began = time.monotonic()
-    if memory and workers > 1:
+    if options.memory and options.workers > 1:
         raise typer.BadParameter("workers do not share their memory", param_hint="--workers")
-    if no_broker and brokers > 1:
+    if options.no_broker and options.brokers > 1:
         raise typer.BadParameter("--no-broker starts none", param_hint="--brokers")
     settings = prepare("up", join=False)
-    log_level = settings.logging.level if _shows_log(settings, verbose) else "warning"
+    # The log of the components is shown on request, or as JSON for a collector.
+    shown = verbose or "SEARCH_LOG_LEVEL" in os.environ or settings.logging.format == "json"
+    log_level = settings.logging.level if shown else "warning"
     logs.configure(log_level, settings.logging.format, component="up")
-    if port is None:
-        port = settings.local_broker.port
-    if models_port is None:
-        models_port = settings.models.http_port if port else 0
-    if gateway_port is None:
-        gateway_port = settings.gateway.port if port else 0
-    plan = make_plan(
-        settings,
-        data_dir=data_dir or settings.files.data_dir,
-        port=None if no_broker else port,
-        models_port=models_port,
-        metrics_port=(settings.metrics.port or 0) if metrics_port is None else metrics_port,
-        log_level=log_level,
-        brokers=brokers,
-        workers=workers,
-        database=not (no_database or memory),
-        models=not no_models,
-        added=added_ports(None if no_gateway else gateway_port),
-        environ={"SEARCH_DATABASE_MEMORY": "true"} if memory else None,
-    )
-    asyncio.run(_up(settings, plan, began))
+    asyncio.run(_up(Plan(settings, options, log_level=log_level), began))
     output.stdout().print("stopped")
 
 
-def _shows_log(settings: Settings, verbose: bool) -> bool:
-    """Return whether to show the log of the components: on request, or as JSON for a collector."""
-    return verbose or "SEARCH_LOG_LEVEL" in os.environ or settings.logging.format == "json"
-
-
-def added_ports(gateway_port: int | None) -> dict[str, int]:
-    """Return the ports of the components of other extensions; ``None`` for no gateway.
-
-    Warn of those that are not installed, so that the stack runs without them.
-    """
-    ports = {}
-    for name, each in loaded().components.items():
-        port = gateway_port if name == "gateway" else 0
-        if name in OWN or port is None:
-            continue
-        missing = missing_modules(EXTRAS[each.extra]) if each.extra else ()
-        if each.extra and missing:
-            command = install_command(each.extra)
-            output.warn(f"no {name}: {', '.join(missing)} missing. Run: {command}")
-        else:
-            ports[name] = port
-    return ports
-
-
-async def _up(settings: Settings, plan: Plan, began: float) -> None:
-    async with new_stack(plan, output) as stack:
-        check_ports(settings, plan)
+async def _up(plan: Plan, began: float) -> None:
+    async with new_stack(plan) as stack:
+        check_ports(plan)
         stopping = asyncio.Event()
         starting = asyncio.ensure_future(stack.start())
 

@@ -1,104 +1,61 @@
-"""Supervisor of a stack: starts its components in order and stops them in reverse order."""
+"""Supervisor of a stack: starts its components in order and stops them in reverse order.
+
+A process may run one of its own for a while, or share that of another process.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from ability_search.client.tool_client import ToolClient, client_target
 from ability_search.config.running_stack import (
     CLIENT,
     JOINED_WORKER,
     RunningComponent,
     RunningStack,
     identity_file,
+    read_running,
 )
+from ability_search.config.schema import Settings
+from ability_search.edges.tool_calls import LiveConnection
 from ability_search.errors import ConfigurationError, first_failure
 from ability_search.extension import loaded
+from ability_search.extensions.cli import output
+from ability_search.extensions.cli.clients import CLIENT_NAME
 from ability_search.extensions.localstack.component_process import (
     ComponentProcess,
     Notify,
     child_environ,
 )
-from ability_search.extensions.localstack.data_directory import remove_running, write_running
+from ability_search.extensions.localstack.data_directory import (
+    hold,
+    is_abandoned,
+    released,
+    remove_running,
+    write_running,
+)
+from ability_search.extensions.localstack.settings import LocalBroker
+from ability_search.extensions.localstack.stack_plan import (
+    Plan,
+    StackOptions,
+    kind_of,
+)
 from ability_search.network import plain_connection
 from ability_search.tools.table import all_tools
-from kadi_client import Identity, KadiError
+from kadi_client import Identity, KadiError, NotConnected
 
-log = logging.getLogger(__name__)
-
-VISIBLE_SECONDS = 20.0
+_VISIBLE_SECONDS = 20.0
 _POLL_SECONDS = 0.1
-
-OWN = frozenset({"backplane", "broker", "database", "models", "worker"})
-"""The components that a stack starts by itself; the others are in its plan by name."""
-_FURTHER = 100
-"""Distance of the metrics ports of a backplane and of further brokers."""
-_METRICS_ORDER = ("broker", "database", "models", "gateway", "worker")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
-    """The components of a stack, and their settings."""
-
-    data_dir: Path
-    url: str
-    """Address of the broker if the stack starts none."""
-    networks: tuple[str, ...]
-    port: int | None
-    """Port of the first broker, 0 for free ones; ``None`` starts none."""
-    brokers: int = 1
-    """Number of brokers, which are one network."""
-    own_backplane: bool = False
-    """Start a NATS server for the brokers; otherwise they use that of the settings, if any."""
-    private_network: str | None = None
-    """Network of the components, which other agents may not join; ``None`` for none, and without
-    effect if the stack starts no broker."""
-    members: tuple[str, ...] = ()
-    """Further members of restricted networks, as ``NETWORK=AGENT_ID``."""
-    providers: tuple[str, ...] = ()
-    """Further agents that may offer tools, as ``TOOL=AGENT_ID``."""
-    database: bool
-    models_port: int | None
-    """Port of the embeddings API, 0 for a free one; ``None`` starts no model manager."""
-    added: Mapping[str, int]
-    """Ports of the components of other extensions, such as the gateway, 0 for a free one."""
-    workers: int
-    model: str | None
-    """Embedding model; ``None`` for the first one that the model manager serves."""
-    own_tokenizer: bool
-    """The settings name the tokenizer of that model."""
-    own_max_tokens: bool
-    """The settings name the maximum input of that model."""
-    metrics_port: int
-    """Port of the broker's metrics, see :func:`metrics_port`; 0 for free ports."""
-    ready_timeout: float
-    """Seconds for each component to be ready."""
-    log_level: str
-    """Minimum severity of log messages."""
-    environ: Mapping[str, str] = field(default_factory=dict)
-    """Further settings of the components, as environment variables."""
-
-    @property
-    def broker_ports(self) -> dict[str, int]:
-        """Return the port of each broker by name, 0 for a free one."""
-        if self.port is None:
-            return {}
-        names = ["broker", *(f"broker-{number}" for number in range(2, self.brokers + 1))]
-        return {name: self.port and self.port + index for index, name in enumerate(names)}
-
-    @property
-    def own_network(self) -> tuple[str, ...]:
-        """Return the private network, if there is one."""
-        if self.port is None or self.private_network is None:
-            return ()
-        return (self.private_network,)
+_ABANDONED_SECONDS = 40.0
+_JOINED_SECONDS = 1.0
+"""Interval at which a joined stack is looked for."""
 
 
 class Stack:
@@ -115,7 +72,7 @@ class Stack:
         self._inherit = () if sys.platform == "win32" else (lock,)
         self._notify = notify
         self._children: list[ComponentProcess] = []
-        self._urls = [plan.url]
+        self._urls = [plan.settings.broker.url.get_secret_value()]
         self._backplane: dict[str, str] = {}
         """Settings of the brokers for the NATS server of the stack."""
         self._model = plan.model
@@ -125,10 +82,11 @@ class Stack:
     @property
     def running(self) -> RunningStack:
         """Return the current state, as it is written to the data directory."""
+        order = list(self._plan.ports)
         return RunningStack(
             pid=os.getpid(),
             url=",".join(self._urls),
-            networks=(*self._plan.networks, *self._plan.own_network),
+            networks=(*self._plan.settings.broker.networks, *self._plan.private_network),
             started=self._started,
             model=self._model,
             parts=tuple(
@@ -138,9 +96,9 @@ class Stack:
                     str(child.details.get("address", "")),
                     str(child.details.get("metrics", "")),
                 )
-                for child in sorted(self._children, key=lambda child: _place(child.name))
+                for child in sorted(self._children, key=lambda child: order.index(child.name))
             ),
-            memory="SEARCH_DATABASE_MEMORY" in self._plan.environ,
+            memory=self._plan.options.memory,
             environ=self._worker_environ,
         )
 
@@ -151,36 +109,32 @@ class Stack:
             ComponentFailed: if a component does not start.
             ConfigurationError: if the chosen model is not served.
         """
-        served: Mapping[str, Any] = {}
+        first = ("backplane", "broker", "models", "worker")
         try:
-            await self._start_brokers()
+            for name in self._plan.of("backplane"):
+                details = await self._child(name).start()
+                self._backplane = {"SEARCH_LOCAL_BROKER_BACKPLANE": str(details["url"])}
+            brokers = await self._start(self._plan.of("broker"))
+            self._urls = [str(each["url"]) for each in brokers] or self._urls
             async with asyncio.TaskGroup() as group:
-                if self._plan.database:
-                    group.create_task(self._child("database").start())
-                for name, port in self._plan.added.items():
-                    group.create_task(self._child(name, port=port).start())
-                if self._plan.models_port is not None:
-                    served = await self._child("models", port=self._plan.models_port).start()
+                for name in self._plan.ports:
+                    if kind_of(name) not in first:
+                        group.create_task(self._child(name).start())
                 # Only the workers wait for another component: their settings name its model.
-                self._worker_environ = self._embedding(served)
-                for number in range(1, self._plan.workers + 1):
-                    group.create_task(self._child(f"worker-{number}").start())
+                for served in await self._start(self._plan.of("models")):
+                    self._worker_environ = self._embedding(served["models"])
+                group.create_task(self._start(self._plan.of("worker")))
         except ExceptionGroup as failures:
             raise first_failure(failures) from failures
         await self._visible()
         self._write_state()
         return self.running
 
-    async def _start_brokers(self) -> None:
-        if self._plan.own_backplane:
-            details = await self._child("backplane", port=0).start()
-            self._backplane = {"SEARCH_LOCAL_BROKER_BACKPLANE": str(details["url"])}
+    async def _start(self, names: Sequence[str]) -> list[Mapping[str, Any]]:
+        """Start components at once; return the details that they reported."""
         async with asyncio.TaskGroup() as group:
-            starting = [
-                group.create_task(self._child(name, port=port).start())
-                for name, port in self._plan.broker_ports.items()
-            ]
-        self._urls = [str(each.result()["url"]) for each in starting] or self._urls
+            starting = [group.create_task(self._child(name).start()) for name in names]
+        return [each.result() for each in starting]
 
     async def stop(self) -> None:
         """Stop every component, in reverse order of their start."""
@@ -194,9 +148,9 @@ class Stack:
         for child in reversed(self._children):
             child.kill()
 
-    def _child(self, name: str, *, port: int | None = None) -> ComponentProcess:
-        """Return a new component; one with a ``port`` keeps it when it is restarted."""
-        plan, kind = self._plan, name.partition("-")[0]
+    def _child(self, name: str) -> ComponentProcess:
+        """Return a new component; one with a port keeps it when it is restarted."""
+        plan, kind, port = self._plan, kind_of(name), self._plan.ports[name]
         environ = {
             "SEARCH_DATA_DIR": str(plan.data_dir),
             "SEARCH_IDENTITY_FILE": str(identity_file(plan.data_dir, name)),
@@ -205,10 +159,10 @@ class Stack:
             **(self._worker_environ if kind == "worker" else {}),
         }
         # If the stack starts no broker, a worker joins all brokers that the files name.
-        if kind != "worker" or plan.port is not None:
+        if kind != "worker" or plan.of("broker"):
             environ["BROKER_NETWORKS"] = ",".join(self._networks(kind))
             environ |= self._access() | self._backplane if kind == "broker" else self._broker()
-        first_metrics_port = metrics_port(name, plan.metrics_port)
+        first_metrics_port = plan.metrics_port(name)
 
         def arguments(before: Mapping[str, Any]) -> Sequence[str]:
             own = () if port is None else ("--port", str(before.get("port", port)))
@@ -225,7 +179,7 @@ class Stack:
             inherit=self._inherit,
             notify=self._notify,
             changed=self._write_state,
-            ready_timeout=self._plan.ready_timeout,
+            ready_timeout=plan.settings.files.stack_start_timeout,
         )
         self._children.append(child)
         return child
@@ -237,81 +191,77 @@ class Stack:
 
     def _networks(self, kind: str) -> tuple[str, ...]:
         """Return the networks of a component; the database and the models join the private one."""
-        plan = self._plan
-        if kind in ("database", "models") and plan.own_network:
-            return plan.own_network
-        return (*plan.networks, *(plan.own_network if kind != "broker" else ()))
+        private = self._plan.private_network
+        if kind in ("database", "models") and private:
+            return private
+        return (*self._plan.settings.broker.networks, *(private if kind != "broker" else ()))
 
     def _access(self) -> dict[str, str]:
         """Return the broker settings that reserve the private network and the tools."""
-        plan = self._plan
-        if not plan.own_network:
+        plan, local = self._plan, self._plan.settings.of(LocalBroker)
+        if not plan.private_network:
             return {}
-        (network,) = plan.own_network
-        workers = [f"worker-{number}" for number in range(1, plan.workers + 1)]
-        serving = {
-            "database": ["database"] if plan.database else [],
-            "models": ["models"] if plan.models_port is not None else [],
-            "worker": [*workers, JOINED_WORKER],
+        names = [name for name in plan.ports if kind_of(name) not in ("backplane", "broker")]
+        ids = {
+            name: Identity.load_or_create(identity_file(plan.data_dir, name)).agent_id
+            for name in (*names, JOINED_WORKER, CLIENT)
         }
-        names = [*(name for own in serving.values() for name in own), *plan.added, CLIENT]
-        ids = {name: Identity.load_or_create(identity_file(plan.data_dir, name)) for name in names}
-        members = [f"{network}={each.agent_id}" for each in ids.values()]
         reserved = {
             "database": ["arcade-*"],
             "models": ["create-embedding", "rerank"],
             "worker": [row.name for row in all_tools()],
         }
+        members = [f"{plan.private_network[0]}={agent}" for agent in ids.values()]
         providers = [
-            f"{tool}={ids[name].agent_id}"
-            for kind, own in serving.items()
-            for tool in reserved[kind]
-            for name in own
+            f"{tool}={agent}"
+            for name, agent in ids.items()
+            for tool in reserved.get(kind_of(name), ())
         ]
         return {
-            "SEARCH_LOCAL_BROKER_MEMBERS": ",".join([*plan.members, *members]),
-            "SEARCH_LOCAL_BROKER_PROVIDERS": ",".join([*plan.providers, *providers]),
+            "SEARCH_LOCAL_BROKER_MEMBERS": ",".join([*local.members, *members]),
+            "SEARCH_LOCAL_BROKER_PROVIDERS": ",".join([*local.providers, *providers]),
         }
 
-    def _embedding(self, served: Mapping[str, Any]) -> dict[str, str]:
+    def _embedding(self, served: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
         """Return the worker's settings for the embedding model, given the models served."""
         if not served:
-            return {}
-        models: Mapping[str, Mapping[str, Any]] = served["models"]
-        if not models:
             raise ConfigurationError(
                 "this stack serves no embedding model",
                 hint="Add one, see `ability-search models --help`, or use `up --no-models`.",
             )
         if self._model is None:
-            self._model = next(iter(models))
-        if self._model not in models:
+            self._model = next(iter(served))
+        if self._model not in served:
             raise ConfigurationError(
                 f"SEARCH_EMBEDDING_MODEL: {self._model!r} is not served by this stack;"
-                f" served: {', '.join(models)}",
+                f" served: {', '.join(served)}",
                 hint="Unset it, or add the model, see `ability-search models --help`.",
             )
         changes = {"SEARCH_EMBEDDING_MODEL": self._model, "SEARCH_EMBEDDING_TRANSPORT": "broker"}
-        about = models[self._model]
-        if about.get("tokenizer") and not self._plan.own_tokenizer:
-            changes["SEARCH_TOKENIZER"] = str(about["tokenizer"])
-        if about.get("maxTokens") and not self._plan.own_max_tokens:
-            changes["SEARCH_EMBEDDING_MAX_TOKENS"] = str(about["maxTokens"])
+        settings, about = self._plan.settings, served[self._model]
+        for variable, own, usual in (
+            ("SEARCH_TOKENIZER", settings.chunking.tokenizer, about.get("tokenizer")),
+            ("SEARCH_EMBEDDING_MAX_TOKENS", settings.embedding.max_tokens, about.get("maxTokens")),
+        ):
+            # A setting of the files is for the model that they name.
+            is_own = own is not None and (self._plan.model is not None or variable in os.environ)
+            if usual and not is_own:
+                changes[variable] = str(usual)
         return changes
 
     async def _visible(self) -> None:
         """Wait until the broker lists the tools of every component."""
-        kinds = {child.name.partition("-")[0] for child in self._children}
+        kinds = {kind_of(name) for name in self._plan.ports}
         expected = {tool for kind in kinds for tool in loaded().components[kind].tools}
         missing = expected
         try:
             async with (
-                asyncio.timeout(VISIBLE_SECONDS),
+                asyncio.timeout(_VISIBLE_SECONDS),
                 plain_connection(
                     self.running.url,
                     self.running.networks,
                     name="ability-search up",
-                    connect_timeout=VISIBLE_SECONDS,
+                    connect_timeout=_VISIBLE_SECONDS,
                     identity=Identity.load_or_create(identity_file(self._plan.data_dir, CLIENT)),
                 ) as connection,
             ):
@@ -328,21 +278,105 @@ class Stack:
         write_running(self._plan.data_dir, self.running)
 
 
-def _place(name: str) -> tuple[int, int]:
-    """Return the place of a component in the list of all."""
-    kind, _, number = name.partition("-")
-    return list(loaded().components).index(kind), int(number or 0)
+@asynccontextmanager
+async def new_stack(plan: Plan) -> AsyncIterator[Stack]:
+    """Yield a stack, not yet started, and lock its data directory meanwhile.
 
-
-def metrics_port(name: str, first: int) -> int:
-    """Return the metrics port of a component, given the broker's; 0 if ``first`` is 0.
-
-    The ports are consecutive: broker, database, models, gateway, worker-1 and so on; 100 further
-    on, backplane, broker-2 and so on. Other components have free ones.
+    Raises:
+        ConfigurationError: if another process has locked the directory.
     """
-    kind, _, number = name.partition("-")
-    if kind == "backplane" or (kind == "broker" and number):
-        return first and first + _FURTHER + int(number or 1) - 1
-    if kind not in _METRICS_ORDER:
-        return 0
-    return first and first + _METRICS_ORDER.index(kind) + int(number or 1) - 1
+    if is_abandoned(plan.data_dir):
+        output.say("waiting for the components of a killed stack to exit")
+        await released(plan.data_dir, timeout=_ABANDONED_SECONDS)
+    with hold(plan.data_dir) as lock:
+        yield Stack(plan, lock=lock, notify=output.warn)
+
+
+@asynccontextmanager
+async def temporary_stack(
+    settings: Settings, data_dir: Path, *, environ: Mapping[str, str] | None = None
+) -> AsyncIterator[RunningStack]:
+    """Start a stack on free ports and stop it at the end of the block.
+
+    Args:
+        settings: Settings to plan the stack from.
+        data_dir: Its data directory.
+        environ: Additional environment of its components.
+
+    Raises:
+        ConfigurationError: if the stack cannot be started.
+    """
+    level = settings.logging.level if "SEARCH_LOG_LEVEL" in os.environ else "warning"
+    options = StackOptions(data_dir=data_dir, port=0, metrics_port=0)
+    plan = Plan(settings, options, log_level=level, alone=True, environ=environ or {})
+    async with new_stack(plan) as stack:
+        output.say(f"starting a stack in {plan.data_dir}")
+        try:
+            yield await stack.start()
+        finally:
+            await stack.stop()
+
+
+async def keep_connected(
+    live: LiveConnection, settings: Settings, broker: str | None, environ: Mapping[str, str]
+) -> None:
+    """Keep a live connection to the usual target, or else to a stack that is started.
+
+    Several processes share the stack in the data directory; when it stops, one of them starts
+    a new one.
+
+    Args:
+        live: The connection for calls.
+        settings: Settings of the client and of the stack.
+        broker: Address of the broker; ``None`` for the usual target.
+        environ: Additional environment of the components of a started stack.
+
+    Raises:
+        ConfigurationError: if a stack cannot be started.
+        KadiError: if the configured broker cannot be reached.
+    """
+    while True:
+        async with AsyncExitStack() as stack:
+            client, joined = await _connect(stack, settings, broker, environ)
+            live.use(client.connection)
+            try:
+                while joined is None or _runs(joined, settings):  # noqa: ASYNC110 - a file
+                    await asyncio.sleep(_JOINED_SECONDS)
+            finally:
+                live.use(None)
+
+
+async def _connect(
+    stack: AsyncExitStack, settings: Settings, broker: str | None, environ: Mapping[str, str]
+) -> tuple[ToolClient, RunningStack | None]:
+    """Connect to the usual target, or else to a new stack.
+
+    Return the client, and the stack if another process runs it.
+    """
+    directory = settings.files.data_dir
+    while True:
+        target = client_target(settings, os.environ, broker, given_as="--broker")
+        try:
+            client = ToolClient(settings, target, name=CLIENT_NAME)
+            return await stack.enter_async_context(client), target.stack
+        except NotConnected:
+            if not target.assumed and target.stack is None:
+                raise
+        try:
+            started = await stack.enter_async_context(
+                temporary_stack(settings, directory, environ=environ)
+            )
+            break
+        except ConfigurationError:
+            if await released(directory, timeout=0):
+                raise
+            await asyncio.sleep(_JOINED_SECONDS)  # another process is starting one
+    target = client_target(settings, os.environ, started.url, given_as="--broker")
+    client = await stack.enter_async_context(ToolClient(settings, target, name=CLIENT_NAME))
+    output.say("ready")
+    return client, None
+
+
+def _runs(joined: RunningStack, settings: Settings) -> bool:
+    running = read_running(settings.files.data_dir)
+    return running is not None and running.url == joined.url

@@ -11,15 +11,17 @@ from typing import Annotated
 
 import typer
 
-from ability_search.config.schema import McpProfile, Settings
+from ability_search.config.schema import Settings
 from ability_search.config.trust import MODEL_APIS, require_trusted
 from ability_search.edges.tool_calls import Caller, LiveConnection
+from ability_search.errors import first_failure
 from ability_search.extensions.cli import output
 from ability_search.extensions.cli.app import app, command
-from ability_search.extensions.cli.clients import CLIENT_NAME, choose_target, client_settings
+from ability_search.extensions.cli.clients import choose_target, client_settings
 from ability_search.extensions.cli.component_run import traced
 from ability_search.extensions.cli.lifecycle import run_until_stopped
 from ability_search.extensions.cli.parameters import BrokerOption
+from ability_search.extensions.gateway.settings import Gateway, McpProfile
 from ability_search.ops.extras import require_extra
 
 _START_SECONDS = 150.0
@@ -57,35 +59,27 @@ def mcp(broker: BrokerOption = None, profile: ProfileOption = None) -> None:
 
 async def _serve(settings: Settings, broker: str | None, profile: McpProfile | None) -> None:
     from ability_search.extensions.answers.answerer import open_answerer
-    from ability_search.extensions.localstack.local_stack import SharedStack
+    from ability_search.extensions.localstack.supervisor import keep_connected
     from ability_search.extensions.mcp.mcp_server import serve_stdio
 
+    own = settings.of(Gateway)
     live = LiveConnection(patience=_START_SECONDS)
-    caller = Caller(live, timeout=settings.gateway.timeout)
+    caller = Caller(live, timeout=own.timeout)
     search = partial(caller.read, "search-query")
-    shared = SharedStack(live, settings, broker, CLIENT_NAME, output, _restrict_files(settings))
-    keeping = asyncio.create_task(shared.keep_connected())
-    own = settings.gateway
-
-    async def serve() -> None:
-        async with open_answerer(settings, search, live.connection) as answerer:
-            await serve_stdio(
-                caller,
-                answerer,
-                max_bytes=own.request_bytes,
-                profile=profile or own.mcp_profile,
-            )
-
-    serving = asyncio.create_task(serve())
+    environ = _restrict_files(settings)
     try:
-        await asyncio.wait({serving, keeping}, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for task in (serving, keeping):
-            task.cancel()
-        await asyncio.gather(serving, keeping, return_exceptions=True)
-    for task in (serving, keeping):
-        if not task.cancelled():
-            task.result()
+        async with asyncio.TaskGroup() as group:
+            keeping = group.create_task(keep_connected(live, settings, broker, environ))
+            async with open_answerer(settings, search, live.connection) as answerer:
+                await serve_stdio(
+                    caller,
+                    answerer,
+                    max_bytes=own.request_bytes,
+                    profile=profile or own.mcp_profile,
+                )
+            keeping.cancel()
+    except ExceptionGroup as failures:
+        raise first_failure(failures) from failures
 
 
 def _restrict_files(settings: Settings) -> Mapping[str, str]:

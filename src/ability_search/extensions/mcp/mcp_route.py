@@ -11,12 +11,13 @@ from starlette.requests import Request
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from ability_search.config.schema import McpProfile, Settings
+from ability_search.config.schema import Settings
 from ability_search.edges.tool_calls import Caller, Unavailable
 from ability_search.errors import first_failure
 from ability_search.extensions.answers.answerer import Answerer, open_answerer
 from ability_search.extensions.gateway.gateway import AddedRoutes
 from ability_search.extensions.gateway.problems import NotInstalled
+from ability_search.extensions.gateway.settings import Gateway, McpProfile
 from ability_search.ops.extras import EXTRAS, install_command, missing_modules
 
 _IDLE_SECONDS = 30 * 60.0
@@ -35,7 +36,7 @@ async def open_routes(settings: Settings, caller: Caller) -> AsyncIterator[Added
     if missing_modules(EXTRAS["mcp"]):
         yield AddedRoutes(further=[_route(_not_installed)])
         return
-    own, search = settings.gateway, partial(caller.read, "search-query")
+    own, search = settings.of(Gateway), partial(caller.read, "search-query")
     async with open_answerer(settings, search, caller.live.connection) as answerer:
         endpoint = McpEndpoint(
             caller, answerer, max_bytes=own.request_bytes, profile=own.mcp_profile

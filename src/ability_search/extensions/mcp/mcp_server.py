@@ -17,12 +17,11 @@ from mcp.shared.message import SessionMessage
 from mcp_types import PARSE_ERROR, ErrorData, JSONRPCError, JSONRPCResponse
 
 from ability_search import __version__
-from ability_search.config.schema import McpProfile
 from ability_search.edges.tool_calls import Caller
 from ability_search.extensions.answers.answerer import Answerer
+from ability_search.extensions.gateway.settings import McpProfile
 from ability_search.extensions.mcp.mcp_tools import Tools
-from ability_search.extensions.mcp.prompts import Prompts
-from ability_search.extensions.mcp.resources import Resources
+from ability_search.extensions.mcp.resources import Prompts, Resources
 from kadi_client import ProtocolError
 from kadi_client.framing import MessageReader
 from kadi_client.pipes import PipeReader

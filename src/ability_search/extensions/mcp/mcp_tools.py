@@ -26,9 +26,9 @@ from mcp_types import (
 from pydantic import Field
 
 from ability_search.client.tool_client import progress_of
-from ability_search.config.schema import McpProfile
 from ability_search.edges.tool_calls import Caller, Unavailable, report_of
 from ability_search.extensions.answers.answerer import Answerer, AskInput
+from ability_search.extensions.gateway.settings import McpProfile
 from ability_search.extensions.mcp.lean_profile import (
     full_input,
     lean_answer,
@@ -144,9 +144,7 @@ class Tools:
         result = lean_answer(
             asked.collection, answer.model_dump(mode="json", by_alias=True, exclude_none=True)
         )
-        return CallToolResult(
-            content=[TextContent(text=encode(result).decode())], structured_content=result
-        )
+        return _answered(encode(result))
 
     async def _answer(self, ctx: Context, row: ToolRow, arguments: dict[str, Any]) -> Any:
         if not (row.reports_progress and _wants_progress(ctx)):

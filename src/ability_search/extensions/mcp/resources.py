@@ -1,4 +1,4 @@
-"""Collections, sources, chunks and the descriptions of tools as MCP resources."""
+"""Collections, sources, chunks and the descriptions of tools as MCP resources, and the prompts."""
 
 from __future__ import annotations
 
@@ -14,13 +14,21 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
+    EmbeddedResource,
+    GetPromptRequestParams,
+    GetPromptResult,
+    ListPromptsResult,
     ListResourcesResult,
     ListResourceTemplatesResult,
     PaginatedRequestParams,
+    Prompt,
+    PromptArgument,
+    PromptMessage,
     ReadResourceRequestParams,
     ReadResourceResult,
     Resource,
     ResourceTemplate,
+    TextContent,
     TextResourceContents,
 )
 
@@ -52,6 +60,41 @@ _TEMPLATES = (
     (CHUNK, "A chunk", "The text of one chunk, as named by a hit.", _TEXT),
     (TOOL, "A tool", "The schemas of its input and its result.", _JSON),
 )
+
+_COLLECTION = "Name of the collection."
+_ANSWER = Prompt(
+    name="answer-from-collection",
+    title="Answer from the index",
+    description="Answer a question from indexed texts only, with a source for each statement.",
+    arguments=[
+        PromptArgument(name="question", description="The question.", required=True),
+        PromptArgument(name="collection", description=f"{_COLLECTION} Default: all."),
+    ],
+)
+_EXPLORE = Prompt(
+    name="explore-collection",
+    title="Explore a collection",
+    description="Find out what a collection contains and which questions it can answer.",
+    arguments=[PromptArgument(name="collection", description=_COLLECTION, required=True)],
+)
+_ANSWER_TEXT = """\
+Answer this question only from texts indexed in ability-search:
+
+{question}
+
+1. Call search-query with collection "{collection}", the question in your own words, expand \
+"section" and maxResultTokens 4000. If the question contains names, identifiers or error messages, \
+call it once more with mode "keyword".
+2. If the hits do not answer the question, search again with other words, at most twice.
+3. Answer briefly. After each statement cite its source and line from the hit, such as \
+[guide/install.md:12].
+4. If hits contradict each other, say so and cite both. If the hits contain no answer, say so, and \
+say what you searched for."""
+_EXPLORE_TEXT = """\
+Explore this collection, which is described above. Look at its sources, then call search-query on \
+it three to five times with queries that its sources suggest, and search-similar on a typical hit. \
+Report in at most fifteen lines: what it is about, what kinds of texts it contains, how recent it \
+is, five questions that it answers well, and what seems to be missing."""
 
 
 def collection_uri(collection: str) -> str:
@@ -153,17 +196,11 @@ class Resources:
             case {"collection": collection, "chunk": chunk}:
                 text = await self._chunk(collection, chunk)
             case _:
-                text, kind = await self._information(named["collection"]), _JSON
+                text, kind = (
+                    _pretty(await self._caller.read("search-collection-info", named)),
+                    _JSON,
+                )
         return TextResourceContents(uri=uri, mime_type=kind, text=text)
-
-    async def described(self, collection: str) -> str:
-        """Return the result of search-collection-info as JSON; raises as :meth:`read`."""
-        with _as_mcp_errors():
-            return await self._information(collection)
-
-    async def _information(self, collection: str) -> str:
-        info = await self._caller.read("search-collection-info", {"collection": collection})
-        return json.dumps(info, ensure_ascii=False, indent=2)
 
     async def _text(self, collection: str, source: str) -> str:
         """Return the chunks of a source in text order, separated by empty lines."""
@@ -208,17 +245,61 @@ class Resources:
         return answer
 
 
+class Prompts:
+    """The handlers of ``prompts/list`` and ``prompts/get``."""
+
+    def __init__(self, resources: Resources) -> None:
+        self._resources = resources
+
+    async def listing(
+        self, _ctx: Context, _params: PaginatedRequestParams | None
+    ) -> ListPromptsResult:
+        """List the prompts."""
+        return ListPromptsResult(prompts=[_ANSWER, _EXPLORE])
+
+    async def get(self, _ctx: Context, params: GetPromptRequestParams) -> GetPromptResult:
+        """Return a prompt with its arguments filled in.
+
+        Raises:
+            MCPError: if the prompt or collection does not exist, or an argument is missing.
+        """
+        prompt = {each.name: each for each in (_ANSWER, _EXPLORE)}.get(params.name)
+        if prompt is None:
+            raise MCPError(INVALID_PARAMS, f"unknown prompt {params.name!r}")
+        given = params.arguments or {}
+        for argument in prompt.arguments or ():
+            if argument.required and not given.get(argument.name, "").strip():
+                problem = f"{prompt.name}: the argument {argument.name} is missing"
+                raise MCPError(INVALID_PARAMS, problem)
+        collection = given.get("collection") or "*"
+        contents: list[TextContent | EmbeddedResource]
+        if prompt is _ANSWER:
+            text = _ANSWER_TEXT.format(question=given["question"], collection=collection)
+            contents = [TextContent(text=text)]
+        else:
+            with _as_mcp_errors():
+                described = await self._resources.content(collection_uri(collection))
+            contents = [EmbeddedResource(resource=described), TextContent(text=_EXPLORE_TEXT)]
+        messages = [PromptMessage(role="user", content=each) for each in contents]
+        return GetPromptResult(description=prompt.description, messages=messages)
+
+
 def _description(tool: str) -> str:
     row = tool_named(tool)
     if row is None:
         raise NotFound("tool", tool, nearest=tuple(each.name for each in all_tools()))
-    described = {
-        "name": row.name,
-        "description": row.description,
-        "inputSchema": row.input_schema,
-        "outputSchema": row.output_schema,
-    }
-    return json.dumps(described, ensure_ascii=False, indent=1)
+    return _pretty(
+        {
+            "name": row.name,
+            "description": row.description,
+            "inputSchema": row.input_schema,
+            "outputSchema": row.output_schema,
+        }
+    )
+
+
+def _pretty(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, indent=1)
 
 
 @contextmanager

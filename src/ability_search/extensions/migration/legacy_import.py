@@ -2,78 +2,69 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+import asyncio
+from collections.abc import Coroutine, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
 from hashlib import sha256
-from itertools import groupby
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
+from ability_search.bounded_batches import batches
 from ability_search.documents import Vector
-from ability_search.errors import DatabaseUnavailable, TextsRefused
-from ability_search.extensions.artifacts.artifact_reader import Item
-from ability_search.extensions.artifacts.manifest import (
-    VECTORS,
-    VERSION,
-    Counts,
-    Manifest,
-    Origin,
-    origin_of,
-)
+from ability_search.errors import DatabaseUnavailable
+from ability_search.extensions.artifacts.artifact_reader import Importable, Item
+from ability_search.extensions.artifacts.manifest import Counts
 from ability_search.extensions.migration.legacy_chunks import Piece, assembled, read_piece
-from ability_search.extensions.migration.survey import OldCollection, rid_of
+from ability_search.extensions.migration.legacy_store import LegacyStore
+from ability_search.extensions.migration.survey import OldCollection, Survey
 from ability_search.index.index_calls import recipe_for
 from ability_search.index.index_fields import IndexFields
 from ability_search.index.index_ports import IndexPorts
+from ability_search.index.partial_vectors import every_vector
 from ability_search.index.preparation import analyzed, chunk_records, source_record
 from ability_search.index.writer import new_collection
 from ability_search.text.analyzer import analyzer_for
+
+T = TypeVar("T")
 
 _ROWS = 200
 """Chunks read at a time."""
 
 
-@dataclass(frozen=True, slots=True)
-class Reach:
-    """Blocking access to the database and the model, for use in a thread."""
-
-    rows: Callable[[Sequence[str]], list[dict[str, Any]]]
-    """Return rows by record id, in any order."""
-    embed: Callable[[list[str]], tuple[list[Vector], Mapping[int, TextsRefused]]]
-    """Return a vector for every text, and errors by place, see :func:`.every_vector`."""
-
-
-class LegacyArtifact:
-    """A collection to import, see :class:`ability_search.extensions.artifacts.importer.Importable`.
+class LegacyArtifact(Importable):
+    """A collection of the earlier ability.
 
     The rows are read again in batches. The content hash of a source is a hash of its chunks, so
     indexing its document later chunks it again.
 
     Args:
-        old: The collection.
+        store: The database of the earlier ability.
+        survey: The survey.
+        old: The collection; its model has been chosen.
         ports: The ports and settings of indexing.
-        model: Model of the embeddings.
-        reach: The database and the model.
     """
 
-    def __init__(self, old: OldCollection, ports: IndexPorts, model: str, reach: Reach) -> None:
+    def __init__(
+        self, store: LegacyStore, survey: Survey, old: OldCollection, ports: IndexPorts
+    ) -> None:
+        self._store = store
+        self._survey = survey
         self._old = old
-        self._counter = ports.counter
-        self._label = ports.added.label
-        self._model = model
-        self._reach = reach
+        self._ports = ports
+        self._loop = asyncio.get_running_loop()
         self._now = ports.now()
         recipe = recipe_for(IndexFields(), None, ports.settings)
         # Its vectors were made without prefixes.
         recipe = replace(recipe, query_prefix="", passage_prefix="")
         self._analyzer = analyzer_for(recipe.language)
-        self._tokens = 0
         lengths = [len(self._analyzer.terms(text)) for text in old.texts]
-        self._collection = new_collection(
+        self.counts = Counts(chunks=old.chunks, sources=old.sources, tokens=0)
+        self.fingerprint = old.fingerprint
+        self.collection = new_collection(
             old.becomes,
-            model=model,
+            model=old.model,
             dimensions=old.dimensions,
             recipe=recipe,
             average_length=round(max(1.0, sum(lengths) / max(1, len(lengths))), 2),
@@ -82,91 +73,57 @@ class LegacyArtifact:
             now=old.created_at or self._now,
         )
 
-    @property
-    def fingerprint(self) -> str:
-        """Hash of what is migrated."""
-        return self._old.fingerprint
-
-    @property
-    def manifest(self) -> Manifest:
-        """The model and the dimensions of the vectors."""
-        return Manifest(
-            index_version=VERSION,
-            created_at=datetime.now(UTC).isoformat(timespec="seconds"),
-            revision=self.fingerprint,
-            model_id=self._model,
-            dim=self._old.dimensions,
-            normalize=True,
-            vector_file=VECTORS,
-        )
-
-    @property
-    def origin(self) -> Origin:
-        """The collection under its new name."""
-        return origin_of(self._collection, self._counter.name)
-
-    @property
-    def counts(self) -> Counts:
-        """Numbers of sources, chunks and tokens; tokens of the sources read so far."""
-        return Counts(chunks=self._old.chunks, sources=self._old.sources, tokens=self._tokens)
-
-    def check(self) -> None:
-        """Do nothing: all rows were checked by the survey."""
-
-    def usage(self) -> None:
-        """Return nothing: the earlier ability did not record use."""
-
     def items(self) -> Iterator[Item]:
-        """Yield the sources, each with all of its chunks.
+        """Yield the sources, each with all of its chunks; not in the thread of the event loop.
 
         Raises:
             DatabaseUnavailable: if the database did not answer, or rows were deleted.
             EmbeddingUnavailable: if chunks need a new embedding and the model did not answer.
         """
-        self._tokens = 0
-        numbers = self._old.places[:, 2]
-        ends = np.append(np.flatnonzero(np.diff(numbers)) + 1, len(numbers))
-        start = done = 0
-        while start < len(numbers):
-            # As many whole sources as fit into one read, at least one.
-            done = max(done + 1, int(np.searchsorted(ends, start + _ROWS, side="right")))
-            end = int(ends[done - 1])
-            for _, pieces in groupby(self._read(start, end), key=lambda piece: piece.source):
-                yield self._item(list(pieces))
-            start = end
+        tokens = 0
+        sources = (rids for _, rids in self._survey.sources_of(self._old))
+        for group in batches(sources, len, most=_ROWS, most_bytes=_ROWS):
+            pieces = self._read([rid for rids in group for rid in rids])
+            for rids in group:
+                item = self._item([pieces[rid] for rid in rids])
+                tokens += item.record.tokens
+                yield item
+        self.counts = self.counts.model_copy(update={"tokens": tokens})
 
-    def _read(self, start: int, end: int) -> list[Piece]:
-        """Return the chunks at places ``start`` to ``end - 1``, in order."""
-        rids = [rid_of(bucket, place) for bucket, place, _ in self._old.places[start:end]]
+    def _read(self, rids: Sequence[str]) -> dict[str, Piece]:
+        """Return chunks by record id."""
         found: dict[str, Piece] = {}
-        for at in range(0, len(rids), _ROWS):
-            for row in self._reach.rows(rids[at : at + _ROWS]):
+        for start in range(0, len(rids), _ROWS):
+            part = rids[start : start + _ROWS]
+            for row in self._wait(self._store.rows(self._survey.chunk_type, part)):
                 found[row["rid"]] = read_piece(row)
         if len(found) < len(rids):
             raise DatabaseUnavailable(
                 "chunks were deleted during the migration", hint="Stop the earlier ability first."
             )
-        return [found[rid] for rid in rids]
+        return found
+
+    def _wait(self, work: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
     def _item(self, pieces: list[Piece]) -> Item:
-        tokens = [self._counter.count(piece.content) for piece in pieces]
-        self._tokens += sum(tokens)
-        vectors, partial = self._vectors(pieces)
+        tokens = [self._ports.counter.count(piece.content) for piece in pieces]
+        vectors, refused = self._vectors(pieces)
         document, passages = assembled(pieces, tokens)
         prepared = analyzed(
             document,
             passages,
             content_hash=_hash(pieces, vectors),
             analyzer=self._analyzer,
-            label=self._label,
+            label=self._ports.added.label,
         )
         prepared.vectors = list(vectors)
-        prepared.partial = partial
+        prepared.partial = refused
         moment = max(piece.created_at for piece in pieces) or self._now
         chunks = [
             # The line numbers are unknown.
             replace(chunk, start_line=None, end_line=None)
-            for chunk in chunk_records(prepared, self._collection, now=moment)
+            for chunk in chunk_records(prepared, self.collection, now=moment)
         ]
         return Item(source_record(prepared, now=moment), chunks, vectors)
 
@@ -175,19 +132,20 @@ class LegacyArtifact:
 
         The places of the texts that the model refuses follow; the collection names their sources.
         """
-        vectors = [
-            piece.vector
-            if piece.vector is not None and len(piece.vector) == self._old.dimensions
-            else None
-            for piece in pieces
+        vectors = [piece.vector for piece in pieces]
+        missing = [
+            place
+            for place, vector in enumerate(vectors)
+            if vector is None or len(vector) != self._old.dimensions
         ]
-        missing = [place for place, vector in enumerate(vectors) if vector is None]
-        refused: Mapping[int, TextsRefused] = {}
-        if missing:
-            embedded, refused = self._reach.embed([pieces[place].content for place in missing])
-            for place, vector in zip(missing, embedded, strict=True):
-                vectors[place] = vector
-            self._old.refused |= {pieces[missing[n]].source: str(refused[n]) for n in refused}
+        if not missing:
+            return np.asarray(vectors, dtype=np.float32), set()
+        texts = [pieces[place].content for place in missing]
+        embed = partial(self._ports.embed, self._old.model)
+        embedded, refused = self._wait(every_vector(embed, texts))
+        for place, vector in zip(missing, embedded, strict=True):
+            vectors[place] = vector
+        self._old.refused |= {pieces[missing[n]].source: str(refused[n]) for n in refused}
         return np.asarray(vectors, dtype=np.float32), {missing[n] for n in refused}
 
 

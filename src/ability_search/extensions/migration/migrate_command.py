@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ability_search.extensions.artifacts.transfer import with_services
 from ability_search.extensions.cli import output
 from ability_search.extensions.cli.app import FAILED, app, command
-from ability_search.extensions.cli.clients import CLIENT_NAME, choose_target, client_settings
 from ability_search.extensions.cli.parameters import (
     BrokerOption,
     CollectionsOption,
@@ -22,8 +21,10 @@ from ability_search.extensions.cli.parameters import (
 from ability_search.extensions.cli.progress import report_bar
 
 if TYPE_CHECKING:
-    from ability_search.extensions.migration.migration_run import MigrationOptions, MigrationRun
+    from ability_search.extensions.migration.migration import Migration, MigrationOptions
     from ability_search.extensions.migration.survey import OldCollection, Survey
+    from ability_search.tools.calls import Services
+    from kadi_client import Connection
 
 
 @command(app, "migrate")
@@ -64,75 +65,66 @@ def migrate(
         ability-search migrate --from kadi_memory --model nomic-embed-text
         ability-search migrate --drop-old
     """
-    from ability_search.extensions.migration.migration_run import MigrationOptions
+    from ability_search.extensions.migration.migration import MigrationOptions
 
     if drop_old and collection:
         raise typer.BadParameter("not allowed with --collection", param_hint="--drop-old")
     if not (yes or dry_run or sys.stdin.isatty()):
         raise typer.BadParameter("confirm with --yes, or use --dry-run", param_hint="--yes")
     options = MigrationOptions(database, collection or (), prefix, model, embed, drop_old)
-
     if dry_run or not yes:
-        run, survey = _with_migration(broker, options, _plan, hidden=as_json)
+        migration, survey = _with_migration(broker, options, _plan, hidden=as_json)
         if not dry_run:
-            typer.confirm(_question(run, survey), abort=True, err=True)
+            typer.confirm(_question(migration, survey), abort=True, err=True)
     if not dry_run:
-        run, survey = _with_migration(broker, options, _perform, hidden=as_json)
+        migration, survey = _with_migration(broker, options, _perform, hidden=as_json)
     if as_json:
-        output.print_json(_plan_json(run, survey))
+        output.print_json(_plan_json(migration, survey))
     if survey.problems:
         raise typer.Exit(FAILED)
 
 
-async def _plan(run: MigrationRun, hidden: bool) -> Survey:
-    survey = await run.plan()
+async def _plan(migration: Migration, hidden: bool) -> Survey:
+    survey = await migration.plan()
     if not hidden:
-        _show_plan(run, survey)
-    if run.options.drop_old:
-        run.check_droppable(survey)
+        _show_plan(migration, survey)
+    if migration.options.drop_old:
+        migration.check_droppable(survey)
     return survey
 
 
-async def _perform(run: MigrationRun, hidden: bool) -> Survey:
-    survey = await run.perform()
+async def _perform(migration: Migration, hidden: bool) -> Survey:
+    if migration.options.drop_old:
+        survey = await migration.drop()
+        ending = "deleted the data of the earlier ability"
+    else:
+        survey = await migration.perform(partial(_show_moved, hidden=hidden))
+        kept = f"{migration.kept_type} in {migration.database}"
+        ending = f"the old data is kept as {kept} until --drop-old"
     if not hidden:
-        for line in (*_remarks(survey), _ending(run)):
-            output.stdout().print(output.plain(line))
+        _print([*_remarks(survey), ending])
     return survey
 
 
 def _with_migration(
     broker: str | None,
     options: MigrationOptions,
-    work: Callable[[MigrationRun, bool], Awaitable[Survey]],
+    work: Callable[[Migration, bool], Awaitable[Survey]],
     *,
     hidden: bool,
-) -> tuple[MigrationRun, Survey]:
-    from ability_search.extensions.artifacts.local_services import open_local_services
-    from ability_search.extensions.migration.migration_run import migration_run
+) -> tuple[Migration, Survey]:
+    from ability_search.extensions.migration.migration import Migration
 
-    settings = client_settings()
-    target = choose_target(settings, broker)
+    progress = partial(report_bar, hidden=hidden)
 
-    def moved(each: OldCollection) -> None:
-        if not hidden:
-            output.stdout().print(
-                f"moved [bold]{output.plain(each.becomes)}[/bold]:"
-                f" {output.counted(each.chunks, 'chunk')} of"
-                f" {output.counted(each.sources, 'source')}"
-            )
+    async def run(services: Services, connection: Connection) -> tuple[Migration, Survey]:
+        migration = Migration(services, connection, options, progress=progress)
+        return migration, await work(migration, hidden)
 
-    async def run() -> tuple[MigrationRun, Survey]:
-        opened = open_local_services(settings, target, name=CLIENT_NAME)
-        async with opened as (services, connection):
-            progress = partial(report_bar, hidden=hidden)
-            migration = migration_run(services, connection, options, progress=progress, moved=moved)
-            return migration, await work(migration, hidden)
-
-    return asyncio.run(run())
+    return with_services(broker, run)
 
 
-def _plan_json(run: MigrationRun, survey: Survey) -> dict[str, Any]:
+def _plan_json(run: Migration, survey: Survey) -> dict[str, Any]:
     """Return the plan as a JSON object."""
     return {
         "database": run.database,
@@ -161,35 +153,37 @@ def _plan_json(run: MigrationRun, survey: Survey) -> dict[str, Any]:
     }
 
 
-def _show_plan(run: MigrationRun, survey: Survey) -> None:
+def _show_plan(run: Migration, survey: Survey) -> None:
     where = "in place" if run.database == run.into else f"into {run.into}"
     output.stdout().print(
         f"{output.counted(survey.rows, 'chunk')} of the earlier ability in"
         f" {output.plain(run.database)}, to be migrated {output.plain(where)}"
     )
     if survey.collections:
+        columns = ("name", "becomes", "chunks", "sources", "dimensions", "model", "state")
         output.print_table(
-            ("collection", "becomes", "chunks", "sources", "dimensions", "model", "state"),
-            [
-                (
-                    each.name,
-                    each.becomes,
-                    each.chunks,
-                    each.sources,
-                    each.dimensions,
-                    each.model,
-                    each.state.value,
-                )
-                for each in survey.collections
-            ],
+            ("collection", *columns[1:]),
+            [[getattr(each, name) for name in columns] for each in survey.collections],
         )
-    for line in _remarks(survey):
-        output.stdout().print(output.plain(line))
+    _print(_remarks(survey))
     for text in survey.warnings:
         output.warn(text)
 
 
-def _question(run: MigrationRun, survey: Survey) -> str:
+def _show_moved(old: OldCollection, *, hidden: bool) -> None:
+    if not hidden:
+        output.stdout().print(
+            f"moved [bold]{output.plain(old.becomes)}[/bold]:"
+            f" {output.counted(old.chunks, 'chunk')} of {output.counted(old.sources, 'source')}"
+        )
+
+
+def _print(lines: Sequence[str]) -> None:
+    for line in lines:
+        output.stdout().print(output.plain(line))
+
+
+def _question(run: Migration, survey: Survey) -> str:
     """Return the confirmation question."""
     if not run.options.drop_old:
         return "Migrate these collections? The earlier ability must not be running."
@@ -197,12 +191,6 @@ def _question(run: MigrationRun, survey: Survey) -> str:
     also = f", {lost:,} of which were not migrated" if lost else ""
     chunks = output.counted(survey.rows, "chunk")
     return f"Delete the {chunks} in {survey.chunk_type} of {run.database}{also}?"
-
-
-def _ending(run: MigrationRun) -> str:
-    if run.options.drop_old:
-        return "deleted the data of the earlier ability"
-    return f"the old data is kept as {run.kept_type} in {run.database} until --drop-old"
 
 
 def _remarks(survey: Survey) -> list[str]:

@@ -4,38 +4,40 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import (
-    AsyncIterator,
-    Awaitable,
-    Callable,
-    Collection,
-    Coroutine,
-    Mapping,
-    Sequence,
-)
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from itertools import islice
 
-from ability_search.collection import Collection as Live
+import httpx
+
 from ability_search.documents import Vector
 from ability_search.errors import (
+    ConfigurationError,
     DatabaseUnavailable,
     EarlierLayout,
     EmbeddingUnavailable,
-    TextsRefused,
+    InvalidInput,
+    NotFound,
 )
+from ability_search.extensions.artifacts.artifact_service import ShowProgress
 from ability_search.extensions.artifacts.importer import Importer
-from ability_search.extensions.migration.legacy_import import LegacyArtifact, Reach
-from ability_search.extensions.migration.survey import OldCollection, State, Survey, Surveyor
-from ability_search.index.index_calls import Progress, Report
+from ability_search.extensions.localstack.served_models import served_names
+from ability_search.extensions.migration.legacy_import import LegacyArtifact
+from ability_search.extensions.migration.legacy_store import ASIDE_TYPE, LEGACY_TYPE, LegacyStore
+from ability_search.extensions.migration.survey import OldCollection, State, Survey
+from ability_search.index.index_calls import Progress
 from ability_search.index.index_ports import IndexPorts
 from ability_search.index.partial_vectors import every_vector
+from ability_search.store.arcadedb.client import BrokerScripts
 from ability_search.store.pages import count
 from ability_search.store.values import Count, Sources
+from ability_search.tools.calls import Services
+from kadi_client import Connection
+from kadi_client.addresses import route_address
 
 log = logging.getLogger(__name__)
-
-T = TypeVar("T")
 
 _PAGE = 200
 """Chunks read at a time."""
@@ -45,186 +47,187 @@ _SOURCES = 500
 """Sources looked up at a time."""
 
 
-class LegacyStore(Protocol):
-    """A database of the earlier ability.
+@dataclass(frozen=True, slots=True)
+class MigrationOptions:
+    """The options of a migration."""
 
-    Its rows are as that ability wrote them: any column may be missing or of any type.
-    """
-
-    async def chunk_type(self) -> str | None:
-        """Return the type that holds the chunks; ``None`` if there is none.
-
-        While they are being copied, it is the original type.
-        """
-
-    def in_the_way(self, chunk_type: str) -> bool:
-        """Return whether the type has a name that today's layout needs."""
-
-    async def size(self, chunk_type: str) -> int:
-        """Return the number of chunks."""
-
-    def places(self, chunk_type: str, *, most: int) -> AsyncIterator[list[str]]:
-        """Yield the record ids of the chunks, at most ``most`` at a time."""
-
-    async def rows(self, chunk_type: str, rids: Sequence[str]) -> list[dict[str, Any]]:
-        """Return rows by record id, in any order."""
-
-    async def sources(self, chunk_type: str, rids: Sequence[str]) -> list[str]:
-        """Return the sources of chunks by record id, in any order."""
-
-    async def create_aside(self) -> str:
-        """Create the type for copies if it does not exist; return its name."""
-
-    async def copy_aside(self, rids: Sequence[str]) -> None:
-        """Copy chunks by record id; skip those that were copied before."""
-
-    async def totals(self, chunk_type: str) -> Mapping[str, int]:
-        """Return the number ``n`` of chunks and the sizes of their texts and embeddings."""
-
-    async def make_room(self) -> None:
-        """Drop the original chunks, and create today's type in their place."""
-
-    async def drop(self, chunk_type: str) -> None:
-        """Drop the chunks."""
+    database: str | None = None
+    """Database of the earlier ability; ``None`` for that of this one."""
+    collections: Sequence[str] = ()
+    """Names of collections; empty for all."""
+    prefix: str = ""
+    """Prefix of the collections' new names."""
+    model: str | None = None
+    """Model of the embeddings; ``None`` to find it by comparing vectors."""
+    embed: bool = False
+    """Embed chunks that have no usable embedding."""
+    drop_old: bool = False
+    """Delete the old data instead."""
 
 
 class Migration:
     """Migrates the data of the earlier ability, which stays until it is dropped.
 
     Args:
-        old: The database of the earlier ability.
-        ports: The ports and settings of indexing, with the store to migrate to.
-        importing: Imports collections.
-        in_place: Whether both databases are the same.
-        served: Returns the names of the models that may have made the embeddings.
-        model: Model of the embeddings; ``None`` to find it among those, by comparing vectors.
+        services: The services of a worker, with the store to migrate to.
+        connection: Their connection.
+        options: The options.
+        progress: Shows the progress of a named operation during a block.
     """
 
     def __init__(
         self,
-        old: LegacyStore,
-        ports: IndexPorts,
-        importing: Importer,
+        services: Services,
+        connection: Connection,
+        options: MigrationOptions,
         *,
-        in_place: bool,
-        served: Callable[[], Awaitable[Collection[str]]],
-        model: str | None = None,
+        progress: ShowProgress,
     ) -> None:
-        self._old = old
-        self._ports = ports
-        self._importing = importing
-        self._in_place = in_place
-        self._served = served
-        self._model = model
+        settings = services.ports.settings
+        self.options = options
+        self.into = settings.database.name
+        """Database of this ability."""
+        self.database = options.database or self.into
+        """Database of the earlier ability."""
+        self._old = LegacyStore(
+            BrokerScripts(
+                connection.invoke, database=self.database, timeout=settings.database.timeout
+            )
+        )
+        self._ports = services.ports
+        self._importer = Importer(services.ports, services.maintenance, services.generations)
+        self._progress = progress
 
-    async def survey(
-        self,
-        report: Report,
-        *,
-        prefix: str = "",
-        embed_missing: bool = False,
-        wanted: Collection[str] = (),
-    ) -> Survey | None:
+    @property
+    def kept_type(self) -> str:
+        """Return the type that holds the old data after the migration."""
+        return ASIDE_TYPE if self.database == self.into else LEGACY_TYPE
+
+    async def plan(self) -> Survey:
         """Read everything; nothing is changed.
 
-        Args:
-            report: Receives the progress.
-            prefix: Prefix of the collections' new names.
-            embed_missing: Embed chunks that have no usable embedding.
-            wanted: Names of collections; empty for all.
-
-        Returns:
-            What was found; ``None`` if the database has no data of the earlier ability.
-
         Raises:
+            NotFound: if there is no data of the earlier ability, or a named collection is missing.
             DatabaseUnavailable: if the database did not answer.
             EmbeddingUnavailable: if chunks need an embedding and the model did not answer.
         """
         chunk_type = await self._old.chunk_type()
         if chunk_type is None:
-            return None
-        total, done = await self._old.size(chunk_type), 0
-        surveying = Surveyor()
-        async for rids in self._old.places(chunk_type, most=_PAGE):
-            rows = await self._old.rows(chunk_type, rids)
-            await asyncio.to_thread(surveying.add, rows)
-            done += len(rows)
-            await report(Progress(chunk_type, done, total, "reading"))
-        survey = surveying.finished(
-            chunk_type,
-            prefix=prefix,
-            embed_missing=embed_missing,
-            wanted=wanted,
-        )
-        for old in survey.collections:
-            await self._check_name(survey, old)
-        await self._choose_models(survey, embed_missing=embed_missing)
+            raise NotFound(
+                "index of the earlier ability in a database",
+                self.database,
+                hint="Set the database of the earlier ability with --from.",
+            )
+        survey = Survey(chunk_type)
+        with self._progress(self.database) as report:
+            total, done = (await self._old.totals(chunk_type))["n"], 0
+            async for rids in self._old.places(chunk_type, most=_PAGE):
+                rows = await self._old.rows(chunk_type, rids)
+                await asyncio.to_thread(survey.add, rows)
+                done += len(rows)
+                await report(Progress(chunk_type, done, total, "reading"))
+            options = self.options
+            await asyncio.to_thread(
+                survey.finish,
+                prefix=options.prefix,
+                embed_missing=options.embed,
+                wanted=options.collections,
+            )
+            for old in survey.collections:
+                await self._check_name(survey, old)
+            await self._choose_models(survey)
+        known = {each.name for each in survey.collections}
+        for name in options.collections:
+            if name not in known:
+                raise NotFound("collection of the earlier ability", name)
         return survey
 
-    async def set_aside(self, report: Report) -> bool:
+    async def perform(self, moved: Callable[[OldCollection], None]) -> Survey:
+        """Migrate all collections; each is visible once it is complete.
+
+        A collection is left, with the reason, if its model fails. If this is interrupted, calling
+        again continues.
+
+        Args:
+            moved: Called after each migrated collection.
+
+        Raises:
+            NotFound: as from :meth:`plan`.
+            InvalidInput: if a collection of a new name was created meanwhile.
+            DatabaseUnavailable: if the database did not answer, or not all was copied.
+        """
+        if self.database == self.into:
+            await self._set_aside()
+        survey = await self.plan()
+        for old in survey.collections:
+            if old.state is State.TO_MOVE:
+                try:
+                    with self._progress(old.becomes) as report:
+                        moving = LegacyArtifact(self._old, survey, old, self._ports)
+                        await self._importer.import_artifact(moving, old.becomes, report)
+                except EmbeddingUnavailable as exc:  # its model; others may have another one
+                    old.state, old.reason = State.REFUSED, str(exc)
+                else:
+                    old.state = State.MOVED
+                    moved(old)
+        return survey
+
+    def check_droppable(self, survey: Survey) -> None:
+        """Check that all collections were migrated.
+
+        Raises:
+            InvalidInput: if one was not.
+        """
+        left = [
+            each.name
+            for each in survey.collections
+            if each.state is not State.MOVED and each.chunks
+        ]
+        if left:
+            raise InvalidInput(
+                "--drop-old",
+                f"not migrated: {', '.join(left)}",
+                hint="Run `ability-search migrate` first.",
+            )
+
+    async def drop(self) -> Survey:
+        """Drop the data of the earlier ability.
+
+        Raises:
+            NotFound: as from :meth:`plan`.
+            InvalidInput: as from :meth:`check_droppable`.
+            DatabaseUnavailable: if the database did not answer.
+        """
+        survey = await self.plan()
+        self.check_droppable(survey)
+        await self._old.drop(survey.chunk_type)
+        return survey
+
+    async def _set_aside(self) -> None:
         """Make room for today's layout if the chunks are in its way.
 
         They are copied to a type of another name, compared, and only then dropped. If this is
         interrupted, at least one of the two is complete, and calling again continues. Record ids
         of an earlier survey are invalid afterwards.
-
-        Returns:
-            False if nothing was in the way.
-
-        Raises:
-            DatabaseUnavailable: if the database did not answer, or not all was copied.
         """
-        chunk_type = await self._old.chunk_type() if self._in_place else None
-        if chunk_type is None or not self._old.in_the_way(chunk_type):
-            return False
-        total = await self._old.size(chunk_type)
-        aside = await self._old.create_aside()
-        done = 0
-        async for rids in self._old.places(chunk_type, most=_COPIED):
-            await self._old.copy_aside(rids)
-            done += len(rids)
-            await report(Progress(chunk_type, done, total, "setting aside"))
-        there, copied = [await self._old.totals(each) for each in (chunk_type, aside)]
+        if await self._old.chunk_type() != LEGACY_TYPE:
+            return
+        total, done = (await self._old.totals(LEGACY_TYPE))["n"], 0
+        await self._old.create_aside()
+        with self._progress(self.database) as report:
+            async for rids in self._old.places(LEGACY_TYPE, most=_COPIED):
+                await self._old.copy_aside(rids)
+                done += len(rids)
+                await report(Progress(LEGACY_TYPE, done, total, "setting aside"))
+        there, copied = [await self._old.totals(each) for each in (LEGACY_TYPE, ASIDE_TYPE)]
         if there != copied:
             raise DatabaseUnavailable(
-                f"{aside} does not hold the same {there['n']} chunks as {chunk_type}:"
+                f"{ASIDE_TYPE} does not hold the same {there['n']} chunks as {LEGACY_TYPE}:"
                 " one of them was written to",
                 hint="Stop the earlier ability, drop the outdated type, and call again.",
             )
         await self._old.make_room()
-        log.info("set %d chunks of the earlier ability aside as %s", done, aside)
-        return True
-
-    async def move(self, survey: Survey, old: OldCollection, report: Report) -> None:
-        """Migrate one collection.
-
-        It is visible once it is complete. If this is interrupted, calling again continues.
-
-        Raises:
-            InvalidInput: if a collection of its new name exists.
-            DatabaseUnavailable: if the database did not answer.
-            EmbeddingUnavailable: if chunks need an embedding and the model did not answer.
-        """
-        reach = self._reach(survey.chunk_type, old.model)
-        moving = LegacyArtifact(old, self._ports, old.model, reach)
-        await self._importing.import_artifact(moving, old.becomes, report)
-        old.state = State.MOVED
-
-    async def drop(self, survey: Survey) -> None:
-        """Drop the data of the earlier ability."""
-        await self._old.drop(survey.chunk_type)
-
-    def _reach(self, chunk_type: str, model: str) -> Reach:
-        """Return the database and the model for another thread."""
-        loop = asyncio.get_running_loop()
-
-        def waited(work: Coroutine[Any, Any, T]) -> T:
-            return asyncio.run_coroutine_threadsafe(work, loop).result()
-
-        return Reach(
-            rows=lambda rids: waited(self._old.rows(chunk_type, rids)),
-            embed=lambda texts: waited(every_vector(partial(self._ports.embed, model), texts)),
-        )
+        log.info("set %d chunks of the earlier ability aside as %s", done, ASIDE_TYPE)
 
     async def _check_name(self, survey: Survey, old: OldCollection) -> None:
         """Set the state of a collection: to move, moved, or its name is taken."""
@@ -237,51 +240,63 @@ class Migration:
             return
         if live is None:
             return
-        missing = await self._missing(survey, old, live)
+        missing = 0
+        sources = (source for source, _ in survey.sources_of(old))
+        while names := list(islice(sources, _SOURCES)):
+            (known,) = await count(self._ports.store, Count(Sources(names), live))
+            missing += len(names) - known.groups[None][0]
         old.state = State.TAKEN if missing else State.MOVED
         if missing:
             old.reason = f"a collection {old.becomes!r} exists and lacks {missing} of its sources"
 
-    async def _missing(self, survey: Survey, old: OldCollection, live: Live) -> int:
-        """Return the number of sources that the collection of the new name lacks."""
-        missing = 0
-        firsts = old.first_places()
-        for start in range(0, len(firsts), _SOURCES):
-            names = await self._old.sources(survey.chunk_type, firsts[start : start + _SOURCES])
-            (known,) = await count(self._ports.store, Count(Sources(names), live))
-            missing += len(names) - known.groups[None][0]
-        return missing
-
-    async def _choose_models(self, survey: Survey, *, embed_missing: bool) -> None:
+    async def _choose_models(self, survey: Survey) -> None:
         """Choose the model of each collection by embedding some of its texts again."""
         due = [old for old in survey.collections if old.state is State.TO_MOVE]
         texts = [text for old in due for text in old.probes()]
         if not texts:
             return
+        named = self.options.model
         configured = self._ports.settings.embedding.model
-        models = [self._model] if self._model else [configured, *sorted(await self._served())]
-        answers: dict[str, tuple[list[Vector], Mapping[int, TextsRefused]]] = {}
+        models = [named] if named else [configured, *sorted(await served_models(self._ports))]
+        answers: dict[str, tuple[dict[str, Vector], set[str]]] = {}
         failures: list[str] = []
         for model in dict.fromkeys(models):
             try:
-                answers[model] = await every_vector(partial(self._ports.embed, model), texts)
+                vectors, refused = await every_vector(partial(self._ports.embed, model), texts)
             except EmbeddingUnavailable as exc:
                 failures.append(str(exc))
+            else:
+                by_text = dict(zip(texts, vectors, strict=True))
+                answers[model] = by_text, {texts[place] for place in refused}
         if not answers:
-            if embed_missing:
+            if self.options.embed:
                 raise EmbeddingUnavailable(f"no model answered: {failures[0]}")
             survey.warnings.append(f"no model answered: {failures[0]}")
-        done = 0
         for old in due:
-            end = done + len(old.probes())
-            places = range(done, end)
+            probes = old.probes()
             offered = {
-                name: {
-                    place - done: vectors[place]
-                    for place in [each for each in places if each not in refused] or places
-                }
-                for name, (vectors, refused) in answers.items()
+                model: {text: by_text[text] for text in set(probes) - refused or probes}
+                for model, (by_text, refused) in answers.items()
             }
-            if warning := old.choose(offered, named=self._model):
+            if warning := old.choose(offered, named=named):
                 survey.warnings.append(warning)
-            done = end
+
+
+async def served_models(ports: IndexPorts) -> set[str]:
+    """Return the names of the models that can be listed: in use, of the API, and local ones."""
+    found: set[str] = set()
+    with suppress(EarlierLayout):
+        found |= {each.model for each in await ports.registry.all()}
+    embedding = ports.settings.embedding
+    if embedding.transport == "broker":
+        with suppress(ConfigurationError):
+            found |= served_names(ports.settings)
+    elif embedding.api_url is not None:
+        key = embedding.api_key
+        headers = {"Authorization": f"Bearer {key.get_secret_value()}"} if key else {}
+        address = route_address(embedding.api_url.get_secret_value(), "models")
+        async with httpx.AsyncClient(headers=headers, trust_env=False) as client:
+            with suppress(httpx.HTTPError, ValueError, KeyError, TypeError):
+                answer = (await client.get(address)).raise_for_status().json()
+                found.update(str(model["id"]) for model in answer["data"])
+    return found

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from array import array
+import sqlite3
 from collections import Counter
-from collections.abc import Collection as Container
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from hashlib import blake2b
+from itertools import groupby
 from typing import Any
+from weakref import finalize
 
 import numpy as np
-import numpy.typing as npt
 
 from ability_search.collection import LONGEST_NAME, is_collection_name, proposed_name
 from ability_search.documents import Vector
@@ -26,7 +26,25 @@ _SAME_MODEL = 0.9
 _MEASURED = 20
 """Chunks of a collection that its average length is estimated from."""
 
-Integers = npt.NDArray[np.int64]
+_TABLE = """
+CREATE TABLE chunk (
+    collection TEXT, source TEXT, number INTEGER, bucket INTEGER, position INTEGER,
+    total INTEGER, dimensions INTEGER, flaw TEXT)
+"""
+_WRONG_DIMENSIONS = """
+UPDATE chunk
+SET flaw = 'an embedding of ' || dimensions || ' dimensions instead of ' || :dimensions
+WHERE collection = :name AND flaw = '' AND dimensions != :dimensions
+"""
+_REPEATED = """
+DELETE FROM chunk WHERE collection = :name AND rowid NOT IN (
+    SELECT min(rowid) FROM chunk WHERE collection = :name GROUP BY source, number)
+"""
+_INCOMPLETE = """
+SELECT count(*) FROM (
+    SELECT 1 FROM chunk WHERE collection = :name GROUP BY source
+    HAVING max(number) + 1 != count(*) OR max(total) NOT IN (0, count(*)))
+"""
 
 
 class State(StrEnum):
@@ -40,30 +58,28 @@ class State(StrEnum):
 
 @dataclass(slots=True)
 class OldCollection:
-    """A collection of the earlier ability, with a few numbers for each chunk and some samples."""
+    """A collection of the earlier ability."""
 
     name: str
-    becomes: str
+    becomes: str = ""
     """Its new name."""
-    dimensions: int
+    dimensions: int = 0
     """Dimensions of most embeddings; 0 if none is usable."""
-    chunks: int
-    sources: int
-    created_at: int
+    chunks: int = 0
+    sources: int = 0
+    created_at: int = 0
     """Time of its oldest chunk, in epoch milliseconds."""
-    incomplete: int
+    incomplete: int = 0
     """Number of sources that lack chunks, because a call of the earlier ability failed."""
-    left_out: Counter[str]
+    left_out: Counter[str] = field(default_factory=Counter)
     """Number of chunks that cannot be migrated, by reason."""
-    embedded_again: int
+    embedded_again: int = 0
     """Number of chunks that get a new embedding."""
-    samples: list[tuple[str, Vector]]
+    samples: list[tuple[str, Vector]] = field(default_factory=list)
     """Texts and embeddings of some chunks."""
-    texts: list[str]
+    texts: list[str] = field(default_factory=list)
     """Texts of the first chunks."""
-    places: Integers
-    """Bucket, position and source number of each chunk to migrate, ordered; shape (n, 3)."""
-    fingerprint: str
+    fingerprint: str = ""
     """Hash of what will be migrated."""
     state: State = State.TO_MOVE
     reason: str = ""
@@ -75,23 +91,18 @@ class OldCollection:
     similarity: float | None = None
     """Median cosine between stored embeddings and those of the model of the same texts."""
 
-    def first_places(self) -> list[str]:
-        """Return the record id of the first chunk of each source."""
-        starts = np.flatnonzero(np.diff(self.places[:, 2], prepend=-1))
-        return [rid_of(bucket, position) for bucket, position, _ in self.places[starts]]
-
     def probes(self) -> list[str]:
         """Return texts to embed for the comparison of models, at least one."""
         return [text for text, _ in self.samples] or self.texts[:1]
 
     def choose(
-        self, offered: Mapping[str, Mapping[int, Vector]], *, named: str | None = None
+        self, offered: Mapping[str, Mapping[str, Vector]], *, named: str | None = None
     ) -> str:
         """Choose the model that made the embeddings, or refuse the collection if none did.
 
         Args:
-            offered: Embeddings of probes by place, of each model that answered. The first one is
-                the model of a collection that has no usable embedding.
+            offered: Embeddings of probes by text, of each model that answered. The first one is the
+                model of a collection that has no usable embedding.
             named: Model that the user named; it only needs to have the right dimensions.
 
         Returns:
@@ -129,24 +140,35 @@ class OldCollection:
             f" embeddings and those of that model is {cosines[best]:.2f}"
         )
 
-    def _similarity(self, vectors: Mapping[int, Vector]) -> float:
+    def _similarity(self, vectors: Mapping[str, Vector]) -> float:
         """Return the median cosine of stored and given vectors; 1 without stored ones."""
-        pairs = [(stored, vectors.get(n)) for n, (_, stored) in enumerate(self.samples)]
-        cosines = [float(stored @ vector) for stored, vector in pairs if vector is not None]
+        cosines = [
+            float(stored @ vectors[text]) for text, stored in self.samples if text in vectors
+        ]
         return float(np.median(cosines or [1.0]))
 
 
-@dataclass(slots=True)
 class Survey:
-    """The result of a survey."""
+    """A survey of the chunks of the earlier ability.
 
-    chunk_type: str
-    """Type of the chunks."""
-    collections: list[OldCollection]
-    unassigned: Counter[str]
-    """Rows that belong to no collection, by reason."""
-    warnings: list[str] = field(default_factory=list)
-    """Remarks about the models, to show before the migration."""
+    Rows are added first. What is remembered of each chunk is in a temporary file.
+
+    Args:
+        chunk_type: Type of the chunks.
+    """
+
+    def __init__(self, chunk_type: str) -> None:
+        self.chunk_type = chunk_type
+        self.collections: list[OldCollection] = []
+        self.unassigned: Counter[str] = Counter()
+        """Rows that belong to no collection, by reason."""
+        self.warnings: list[str] = []
+        """Remarks about the models, to show before the migration."""
+        self._found: dict[str, OldCollection] = {}
+        # One thread at a time uses it, but not always the same.
+        self._table = sqlite3.connect("", check_same_thread=False)
+        finalize(self, self._table.close)
+        self._table.execute(_TABLE)
 
     @property
     def problems(self) -> bool:
@@ -159,130 +181,104 @@ class Survey:
         held = sum(each.chunks + each.left_out.total() for each in self.collections)
         return held + self.unassigned.total()
 
-
-@dataclass(slots=True)
-class _Tally:
-    """The rows of one collection while they are being read."""
-
-    left_out: Counter[str] = field(default_factory=Counter)
-    sources: array[int] = field(default_factory=lambda: array("Q"))
-    numbers: array[int] = field(default_factory=lambda: array("q"))
-    """Bucket, position, index, total and dimensions of each row."""
-    flaws: list[str] = field(default_factory=list)
-    samples: list[tuple[str, Vector]] = field(default_factory=list)
-    texts: list[str] = field(default_factory=list)
-    created_at: int = 0
-
-    def add(self, piece: Piece) -> None:
-        """Add a chunk."""
-        bucket, _, position = piece.rid.removeprefix("#").partition(":")
-        dimensions = -self._flaw(piece.flaw) if piece.vector is None else len(piece.vector)
-        self.sources.append(_hashed(piece.source))
-        self.numbers.extend((int(bucket), int(position), piece.index, piece.total, dimensions))
-        if piece.vector is not None and len(self.samples) < _SAMPLES:
-            self.samples.append((piece.content, piece.vector))
-        if len(self.texts) < _MEASURED:
-            self.texts.append(piece.content)
-        if piece.created_at:
-            self.created_at = min(self.created_at or piece.created_at, piece.created_at)
-
-    def _flaw(self, flaw: str) -> int:
-        """Return the number of a flaw, from 1."""
-        if flaw not in self.flaws:
-            self.flaws.append(flaw)
-        return self.flaws.index(flaw) + 1
-
-    def finished(self, name: str, becomes: str, *, embed_missing: bool) -> OldCollection:
-        """Return the collection; chunks without a usable embedding only if ``embed_missing``."""
-        sources = np.frombuffer(self.sources, dtype=np.uint64)
-        rows = np.frombuffer(self.numbers, dtype=np.int64).reshape(-1, 5)
-        usual = Counter(rows[rows[:, 4] > 0, 4].tolist()).most_common(1)
-        dimensions = usual[0][0] if usual else 0
-        fits = rows[:, 4] == dimensions if dimensions else np.zeros(len(rows), dtype=bool)
-        if not embed_missing:
-            for found, count in Counter(rows[~fits, 4].tolist()).items():
-                self.left_out[self._reason(found, dimensions)] += count
-            sources, rows, fits = sources[fits], rows[fits], fits[fits]
-        order = np.lexsort((rows[:, 1], rows[:, 0], rows[:, 2], sources))
-        sources, rows, fits = sources[order], rows[order], fits[order]
-        again = np.zeros(len(rows), dtype=bool)
-        again[1:] = (sources[1:] == sources[:-1]) & (rows[1:, 2] == rows[:-1, 2])
-        if again.any():
-            self.left_out["a chunk index that another chunk of its source has"] += int(again.sum())
-            sources, rows, fits = sources[~again], rows[~again], fits[~again]
-        numbers = _numbered(sources)
-        return OldCollection(
-            name=name,
-            becomes=becomes,
-            dimensions=dimensions,
-            chunks=len(rows),
-            sources=int(numbers[-1]) + 1 if len(numbers) else 0,
-            created_at=self.created_at,
-            incomplete=_incomplete(numbers, rows[:, 2], rows[:, 3]),
-            left_out=self.left_out,
-            embedded_again=int((~fits).sum()),
-            samples=[each for each in self.samples if len(each[1]) == dimensions],
-            texts=self.texts,
-            places=np.column_stack((rows[:, :2], numbers)).astype(np.int64),
-            fingerprint=blake2b(sources.tobytes() + rows.tobytes(), digest_size=16).hexdigest(),
-        )
-
-    def _reason(self, found: int, dimensions: int) -> str:
-        if found > 0:
-            return f"an embedding of {found} dimensions instead of {dimensions}"
-        return self.flaws[-found - 1]
-
-
-class Surveyor:
-    """Surveys the rows of the earlier layout."""
-
-    def __init__(self) -> None:
-        self._tallies: dict[str, _Tally] = {}
-        self._unassigned: Counter[str] = Counter()
-
     def add(self, rows: Iterable[Mapping[str, Any]]) -> None:
-        """Add rows."""
+        """Add rows as the earlier ability stored them."""
         for row in rows:
-            self._add(row)
+            try:
+                self._add(read_piece(row))
+            except Unmovable as exc:
+                name = row.get("collection")
+                if isinstance(name, str) and name.strip():
+                    self._collection(name).left_out[str(exc)] += 1
+                else:
+                    self.unassigned[str(exc)] += 1
 
-    def _add(self, row: Mapping[str, Any]) -> None:
-        try:
-            piece = read_piece(row)
-        except Unmovable as exc:
-            name = row.get("collection")
-            if isinstance(name, str) and name.strip():
-                self._tally(name).left_out[str(exc)] += 1
-            else:
-                self._unassigned[str(exc)] += 1
-        else:
-            self._tally(piece.collection).add(piece)
+    def _add(self, piece: Piece) -> None:
+        old = self._collection(piece.collection)
+        bucket, _, position = piece.rid.removeprefix("#").partition(":")
+        dimensions = 0 if piece.vector is None else len(piece.vector)
+        self._table.execute(
+            "INSERT INTO chunk VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            (
+                piece.collection,
+                piece.source,
+                piece.index,
+                int(bucket),
+                int(position),
+                piece.total,
+                dimensions,
+                piece.flaw,
+            ),
+        )
+        if piece.vector is not None and len(old.samples) < _SAMPLES:
+            old.samples.append((piece.content, piece.vector))
+        if len(old.texts) < _MEASURED:
+            old.texts.append(piece.content)
+        if piece.created_at:
+            old.created_at = min(old.created_at or piece.created_at, piece.created_at)
 
-    def finished(
-        self,
-        chunk_type: str,
-        *,
-        prefix: str,
-        embed_missing: bool,
-        wanted: Container[str],
-    ) -> Survey:
-        """Return the survey of all rows.
+    def _collection(self, name: str) -> OldCollection:
+        return self._found.setdefault(name, OldCollection(name))
+
+    def finish(self, *, prefix: str, embed_missing: bool, wanted: Sequence[str]) -> None:
+        """Determine the collections after all rows were added.
 
         Args:
-            chunk_type: Type of the rows.
             prefix: Prefix of the new names of collections.
             embed_missing: Embed chunks that have no usable embedding.
             wanted: Names of collections; empty for all.
         """
-        names = new_names(self._tallies, prefix)
-        collections = [
-            self._tallies[name].finished(name, becomes, embed_missing=embed_missing)
-            for name, becomes in names.items()
-            if not wanted or name in wanted
-        ]
-        return Survey(chunk_type, collections, self._unassigned)
+        for name, becomes in new_names(self._found, prefix).items():
+            if not wanted or name in wanted:
+                old = self._found[name]
+                old.becomes = becomes
+                self._finish(old, embed_missing=embed_missing)
+                self.collections.append(old)
 
-    def _tally(self, name: str) -> _Tally:
-        return self._tallies.setdefault(name, _Tally())
+    def _finish(self, old: OldCollection, *, embed_missing: bool) -> None:
+        """Set the numbers of a collection; leave out chunks that cannot be migrated."""
+        given: dict[str, Any] = {"name": old.name}
+        run = self._table.execute
+        usual = run(
+            "SELECT dimensions FROM chunk WHERE collection = :name AND dimensions > 0"
+            " GROUP BY dimensions ORDER BY count(*) DESC, min(rowid) LIMIT 1",
+            given,
+        ).fetchone()
+        (old.dimensions,) = usual or (0,)
+        old.samples = [each for each in old.samples if len(each[1]) == old.dimensions]
+        run(_WRONG_DIMENSIONS, given | {"dimensions": old.dimensions})
+        flaws = run(
+            "SELECT flaw, count(*) FROM chunk WHERE collection = :name AND flaw != ''"
+            " GROUP BY flaw ORDER BY min(rowid)",
+            given,
+        ).fetchall()
+        if not embed_missing:
+            old.left_out.update(dict(flaws))
+            run("DELETE FROM chunk WHERE collection = :name AND flaw != ''", given)
+        if repeated := run(_REPEATED, given).rowcount:
+            old.left_out["a chunk index that another chunk of its source has"] = repeated
+        old.chunks, old.sources, old.embedded_again = run(
+            "SELECT count(*), count(DISTINCT source), count(nullif(flaw, '')) FROM chunk"
+            " WHERE collection = :name",
+            given,
+        ).fetchone()
+        (old.incomplete,) = run(_INCOMPLETE, given).fetchone()
+        digest = blake2b(digest_size=16)
+        for row in run(
+            "SELECT * FROM chunk WHERE collection = :name ORDER BY source, number", given
+        ):
+            digest.update(repr(row).encode())
+        old.fingerprint = digest.hexdigest()
+
+    def sources_of(self, old: OldCollection) -> Iterator[tuple[str, list[str]]]:
+        """Yield each source to migrate, and the record ids of its chunks in order."""
+        rows = self._table.execute(
+            "SELECT source, bucket, position FROM chunk WHERE collection = ?"
+            " ORDER BY source, number",
+            [old.name],
+        )
+        for source, chunks in groupby(rows, key=lambda row: str(row[0])):
+            yield source, [f"#{bucket}:{position}" for _, bucket, position in chunks]
 
 
 def new_names(names: Iterable[str], prefix: str) -> dict[str, str]:
@@ -292,46 +288,15 @@ def new_names(names: Iterable[str], prefix: str) -> dict[str, str]:
     """
     ordered = sorted(names, key=lambda name: (not is_collection_name(f"{prefix}{name}"), name))
     found: dict[str, str] = {}
-    taken: set[str] = set()
     for name in ordered:
         usable = proposed_name(f"{prefix}{name}") or _FALLBACK
         number, becomes = 1, usable
-        while becomes in taken:
+        while becomes in found.values():
             number += 1
             becomes = f"{usable[: LONGEST_NAME - 1 - len(str(number))]}-{number}"
-        taken.add(becomes)
         found[name] = becomes
     return found
 
 
-def rid_of(bucket: int, position: int) -> str:
-    """Return the record id of a place in the database's notation."""
-    return f"#{bucket}:{position}"
-
-
-def _dimensions(vectors: Mapping[int, Vector]) -> int:
+def _dimensions(vectors: Mapping[str, Vector]) -> int:
     return len(next(iter(vectors.values())))
-
-
-def _hashed(source: str) -> int:
-    digest = blake2b(source.encode("utf-8", "surrogatepass"), digest_size=8).digest()
-    return int.from_bytes(digest)
-
-
-def _numbered(sources: npt.NDArray[np.uint64]) -> Integers:
-    """Return the number of distinct smaller values for each of some sorted values."""
-    changes = np.zeros(len(sources), dtype=np.int64)
-    changes[1:] = sources[1:] != sources[:-1]
-    return np.cumsum(changes)
-
-
-def _incomplete(numbers: Integers, indexes: Integers, totals: Integers) -> int:
-    """Return the number of sources with gaps, or with a wrong recorded number of chunks."""
-    if not len(numbers):
-        return 0
-    starts = np.flatnonzero(np.diff(numbers, prepend=-1))
-    counts = np.diff(np.append(starts, len(numbers)))
-    last = np.maximum.reduceat(indexes, starts)
-    recorded = np.maximum.reduceat(totals, starts)
-    wrong = (last + 1 != counts) | ((recorded != 0) & (recorded != counts))
-    return int(wrong.sum())

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 from ability_search.extensions.understanding.exclusions import (
     TIME,
@@ -71,8 +71,7 @@ _HOW = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Recognized:
+class Recognized(NamedTuple):
     """A span of the query, in characters, that is an exclusion or a time."""
 
     kind: Literal["exclusion", "time"]

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 from ability_search.errors import InvalidInput
 from ability_search.extensions.understanding import (
     Temporal,
-    TimeRange,
     UnderstandingOptions,
     exclusion_penalty,
     time_closeness,
     time_order,
 )
-from ability_search.extensions.understanding.intent import Intent, understand
+from ability_search.extensions.understanding.intent import understand
 from ability_search.extensions.understanding.periods import Period, day_of, iso_day
 from ability_search.extensions.understanding.query_expansion import SHARE
 from ability_search.extensions.understanding.time_closeness import RequestedTime
@@ -31,31 +30,17 @@ _WORDS = "words"
 """Option with the text without exclusions but with times."""
 
 
-class Asked(NamedTuple):
-    """The requests of the options."""
-
-    temporal: Temporal
-    period: Period | None
-    """Days that hits should be about; overrides the text."""
-    exclude: tuple[str, ...]
-    understand: bool
-
-
-def asked_for(asked: UnderstandingOptions) -> Asked:
-    """Return what the options of a request ask for.
+def asked_for(asked: UnderstandingOptions) -> UnderstandingOptions:
+    """Return the options of a request.
 
     Raises:
         InvalidInput: if the time range is invalid.
     """
-    return Asked(
-        asked.temporal or Temporal(),
-        _period(asked.time_range),
-        tuple(asked.exclude),
-        asked.understand,
-    )
+    requested_period(asked)
+    return asked
 
 
-async def understand_query(option: Asked, answer: Answer, ports: Ports) -> None:
+async def understand_query(option: UnderstandingOptions, answer: Answer, ports: Ports) -> None:
     """Read exclusions and times out of the query, and out of its other phrasings."""
     query = answer.query
 
@@ -66,15 +51,16 @@ async def understand_query(option: Asked, answer: Answer, ports: Ports) -> None:
     answer.query = await ports.turns.run(understand_all, work=query.work)
 
 
-def understood(query: Query, option: Asked) -> Query:
+def understood(query: Query, option: UnderstandingOptions) -> Query:
     """Return the query with what its text and its options say."""
-    temporal = option.temporal
+    temporal = option.temporal or Temporal()
     timed = temporal.weight != 0
+    asked_period = requested_period(option)
     intent = understand(
         query.asked.query,
         now=query.as_of or 0,
         exclude=option.exclude,
-        period=option.period if timed else None,
+        period=asked_period if timed else None,
         order=temporal.order if timed else None,
         exclusion=option.understand,
         temporal=option.understand and timed,
@@ -87,55 +73,47 @@ def understood(query: Query, option: Asked) -> Query:
         options[exclusion_penalty.NAME] = phrases
     if intent.period is not None:
         options[time_closeness.NAME] = RequestedTime(
-            intent.period, option.period is not None, temporal.weight, temporal.sigma_days
+            intent.period, asked_period is not None, temporal.weight, temporal.sigma_days
         )
     if intent.order is not None:
         options[time_order.NAME] = RequestedOrder(intent.order, temporal.weight)
+    if not (intent.excluded or intent.period or intent.order):
+        return replace(query, topic=intent.topic, options=options, understood=None)
+    days = _days(intent.period)
+    explained = {
+        "topic": intent.topic,
+        "excluded": list(intent.excluded),
+        "period": days or None,
+        "order": intent.order,
+        "spans": [span._asdict() for span in intent.recognized],
+    }
     return replace(
         query,
         topic=intent.topic,
         options=options,
-        understood=_recognized(intent),
-        explained={**query.explained, **_explained(intent)},
+        understood=Understood(
+            excluded=list(intent.excluded) or None,
+            start=days.get("from"),
+            end=days.get("to"),
+            order=intent.order,
+        ),
+        explained={**query.explained, "understood": explained},
     )
 
 
-def _recognized(intent: Intent) -> Understood | None:
-    """Return the exclusions, the period and the order that count; ``None`` if there are none."""
-    if not (intent.excluded or intent.period or intent.order):
-        return None
-    days = _days(intent.period)
-    return Understood(
-        excluded=list(intent.excluded) or None,
-        start=days.get("from"),
-        end=days.get("to"),
-        order=intent.order,
-    )
-
-
-def _explained(intent: Intent) -> dict[str, Any]:
-    """Return how the query was understood; empty if it was taken literally."""
-    if not (intent.excluded or intent.period or intent.order):
-        return {}
-    found = {
-        "topic": intent.topic,
-        "excluded": list(intent.excluded),
-        "period": _days(intent.period) or None,
-        "order": intent.order,
-        "spans": [
-            {"kind": span.kind, "start": span.start, "end": span.end} for span in intent.recognized
-        ],
-    }
-    return {"understood": found}
-
-
-def _wants(_option: Asked, query: Query) -> Wants:
+def _wants(_option: UnderstandingOptions, query: Query) -> Wants:
     """Return the words of a time, which add nothing to a model that knows the texts."""
     words = query.options.get(_WORDS)
     return Wants(words=(Words(words, query.topic, SHARE, untrusted=True),) if words else ())
 
 
-def _period(value: TimeRange | None) -> Period | None:
+def requested_period(asked: UnderstandingOptions) -> Period | None:
+    """Return the days that hits should be about by the options; they override the text.
+
+    Raises:
+        InvalidInput: if the time range is invalid.
+    """
+    value = asked.time_range
     if value is None:
         return None
     if value.start is None and value.end is None:

@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
-from dataclasses import dataclass
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from ability_search.client.tool_client import LONG_SECONDS, Advance
+from ability_search.client.tool_client import LONG_SECONDS
 from ability_search.errors import InvalidInput
-from ability_search.extensions.cli import output
-from ability_search.extensions.cli.app import app, command, explain
+from ability_search.extensions.cli.app import app, command
 from ability_search.extensions.cli.clients import new_client
 from ability_search.extensions.cli.lifecycle import run_until_stopped
 from ability_search.extensions.cli.parameters import (
@@ -28,12 +23,10 @@ from ability_search.extensions.cli.parameters import (
     TimeoutOption,
     tool_fields,
 )
-from ability_search.extensions.cli.progress import counts_text, print_problems, progress_bar
-from ability_search.extensions.watch.watcher import EDITORS, Watcher, changes_of
+from ability_search.extensions.cli.trees import Root, Tree, choose_roots, trees
+from ability_search.extensions.cli.upload import find_place
+from ability_search.extensions.watch.watcher import EDITORS, Watcher, WatchLog, changes_of
 from ability_search.index.index_fields import IndexFields
-from ability_search.sync.trees import Root, Tree, choose_roots, trees
-from ability_search.sync.upload import Outcome, find_place
-from kadi_client import KadiError
 
 _RETURN_SECONDS = 2.0
 """Pause between two looks for a directory that is gone."""
@@ -100,61 +93,15 @@ async def _follow(
     """Follow the changes in directories; while one of them is gone, wait for it."""
     awaited: list[Path] = []
     while True:
-        if missing := [each for each in directories if not each.is_dir()]:
+        missing = [each for each in directories if not each.is_dir()]
+        if missing:
             if missing != awaited:
                 report.missing(missing)
-            awaited = missing
             await asyncio.sleep(_RETURN_SECONDS)
-            continue
-        awaited = []
-        try:
-            await new_watcher().follow(changes_of(directories))
-        except InvalidInput:
-            if all(map(Path.is_dir, directories)):
-                raise
-
-
-@dataclass(frozen=True, slots=True)
-class WatchLog:
-    """Prints one line for each batch of changes."""
-
-    as_json: bool
-
-    def progress(
-        self, collection: str, total: int, *, first: bool
-    ) -> AbstractContextManager[Advance]:
-        """Show a progress bar the first time."""
-        return progress_bar(collection, total=total, hidden=self.as_json or not first)
-
-    def applied(self, outcome: Outcome, seconds: float) -> None:
-        """Print one line about applied changes."""
-        if self.as_json:
-            took = round(seconds * 1e3, 1)
-            _print_line({**outcome.as_json(), "tookMs": took})
-            return
-        now = f"{datetime.now():%H:%M:%S}"
-        output.stdout().print(
-            f"[dim]{now}[/dim] [bold]{output.plain(outcome.collection)}[/bold]:"
-            f" {counts_text(outcome)} ({seconds:.1f} s)"
-        )
-        print_problems(outcome)
-
-    def missing(self, directories: Sequence[Path]) -> None:
-        """Print the directories that are waited for."""
-        if self.as_json:
-            _print_line({"missing": list(map(str, directories))})
-            return
-        for each in directories:
-            output.warn(f"{each} is gone; its sources are kept. Waiting until it is back")
-
-    def postponed(self, exc: KadiError, seconds: float) -> None:
-        """Print a failure and when the next attempt is."""
-        problem = explain(exc).text
-        if self.as_json:
-            _print_line({"error": problem, "retryInSeconds": seconds})
         else:
-            output.warn(f"{problem}; retrying in {seconds:g} s")
-
-
-def _print_line(report: dict[str, Any]) -> None:
-    typer.echo(json.dumps({"time": datetime.now(UTC).isoformat(timespec="seconds"), **report}))
+            try:
+                await new_watcher().follow(changes_of(directories))
+            except InvalidInput:
+                if all(map(Path.is_dir, directories)):
+                    raise
+        awaited = missing

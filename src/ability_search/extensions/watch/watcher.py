@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from collections.abc import (
     AsyncGenerator,
@@ -13,19 +14,25 @@ from collections.abc import (
     Sequence,
     Set,
 )
-from contextlib import AbstractContextManager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple
 
-from ability_search.client.tool_client import Advance, Call, ToolClient
+import typer
+
+from ability_search.client.tool_client import Call, ToolClient
 from ability_search.errors import SearchError
+from ability_search.extensions.cli import output
+from ability_search.extensions.cli.app import explain
+from ability_search.extensions.cli.progress import counts_text, print_problems, progress_bar
+from ability_search.extensions.cli.trees import Root, Tree, count_files
+from ability_search.extensions.cli.upload import Outcome, Place, remove_sources, send_files
 from ability_search.files.selection import left_out, needs_consent, vanished
 from ability_search.ops.extras import install_command
-from ability_search.sync.trees import Root, Tree, count_files
-from ability_search.sync.upload import Outcome, Place, remove_sources, send_files
 from kadi_client import KadiError, ToolError
 from kadi_client.errors import AuthenticationError, FrameTooLarge
 
@@ -50,34 +57,58 @@ _QUIET_MS = 300
 _LONGEST_MS = 3000
 _TICK_MS = 500
 
-Stamp = tuple[int, int, int]
-"""Modification time in nanoseconds, size in bytes, and inode number."""
 Changes = AsyncIterator[set[Path]]
 
 
-@dataclass(frozen=True, slots=True)
-class Known:
+class Known(NamedTuple):
     """A file and its state when it was last indexed."""
 
     path: Path
-    stamp: Stamp
+    modified_ns: int
+    size: int
+    inode: int
     device: int
     """The file system that it is on."""
 
 
-class WatchReport(Protocol):
-    """Reports to the user of a :class:`Watcher`."""
+@dataclass(frozen=True, slots=True)
+class WatchLog:
+    """Prints one line for each batch of changes."""
 
-    def progress(
-        self, collection: str, total: int, *, first: bool
-    ) -> AbstractContextManager[Advance]:
-        """Show the progress of sending ``total`` files during the block."""
+    as_json: bool
 
     def applied(self, outcome: Outcome, seconds: float) -> None:
-        """Report applied changes."""
+        """Print one line about applied changes."""
+        if self.as_json:
+            took = round(seconds * 1e3, 1)
+            _print_line({**outcome.as_json(), "tookMs": took})
+            return
+        now = f"{datetime.now():%H:%M:%S}"
+        output.stdout().print(
+            f"[dim]{now}[/dim] [bold]{output.plain(outcome.collection)}[/bold]:"
+            f" {counts_text(outcome)} ({seconds:.1f} s)"
+        )
+        print_problems(outcome)
+
+    def missing(self, directories: Sequence[Path]) -> None:
+        """Print the directories that are waited for."""
+        if self.as_json:
+            _print_line({"missing": list(map(str, directories))})
+            return
+        for each in directories:
+            output.warn(f"{each} is gone; its sources are kept. Waiting until it is back")
 
     def postponed(self, exc: KadiError, seconds: float) -> None:
-        """Report a failure, and the seconds until the next attempt."""
+        """Print a failure and when the next attempt is."""
+        problem = explain(exc).text
+        if self.as_json:
+            _print_line({"error": problem, "retryInSeconds": seconds})
+        else:
+            output.warn(f"{problem}; retrying in {seconds:g} s")
+
+
+def _print_line(report: dict[str, Any]) -> None:
+    typer.echo(json.dumps({"time": datetime.now(UTC).isoformat(timespec="seconds"), **report}))
 
 
 @dataclass(slots=True)
@@ -102,7 +133,7 @@ class Watcher:
     find: Callable[[Sequence[Root]], Sequence[Tree]]
     options: Mapping[str, Any]
     timeout: float
-    report: WatchReport
+    report: WatchLog
     _place: Place | None = None
     _known: dict[str, Known] = field(default_factory=dict)
     _named: set[Path] = field(default_factory=set)
@@ -152,6 +183,9 @@ class Watcher:
             outcome.warnings += self._place.warnings
         place = self._place
         outcome.collection = place.collection
+        progress = partial(
+            progress_bar, place.collection, hidden=self.report.as_json or self._swept
+        )
         trees = await asyncio.to_thread(self.find, place.roots)
         current = await asyncio.to_thread(_stamps, trees)
         changed = {
@@ -164,25 +198,22 @@ class Watcher:
             for tree in () if self._swept else trees:
                 outcome.skip(tree.selection.skipped)
             options = {**self.options, "collection": place.collection}
-            shown = self.report.progress(
-                place.collection, count_files(chosen), first=not self._swept
-            )
-            with shown as advance:
+            with progress(total=count_files(chosen)) as advance:
                 await send_files(self.client, chosen, options, outcome, self.timeout, advance)
         lost = {source: file for source, file in self._known.items() if source not in current}
-        gone = await asyncio.to_thread(_gone, lost, trees, len(self._known), named, outcome)
-        removing = {*gone, *outcome.stale}
         outcome.keep({*place.sources, *self._known})
-        if not self._swept:
-            removing &= {*place.sources}
-            removing |= await asyncio.to_thread(_vanished, trees, place, outcome)
-        shown = self.report.progress(place.collection, len(removing), first=not self._swept)
-        with shown as advance:
+        if self._swept:
+            gone = await asyncio.to_thread(_gone, lost, trees, len(self._known), named, outcome)
+            removing = {*gone, *outcome.stale}
+        else:
+            gone = await asyncio.to_thread(_vanished, trees, place, outcome)
+            removing = gone.union({*outcome.stale}.intersection(place.sources))
+        with progress(total=len(removing)) as advance:
             outcome.removed += await remove_sources(
                 call, place.collection, sorted(removing), advance
             )
         self._swept = True
-        self._known = {**current, **{each: lost[each] for each in lost.keys() - gone}}
+        self._known = current | {each: lost[each] for each in lost.keys() - gone}
 
 
 async def changes_of(directories: Sequence[Path]) -> AsyncGenerator[set[Path], None]:
@@ -239,8 +270,8 @@ def _stamps(trees: Sequence[Tree]) -> dict[str, Known]:
             with suppress(OSError):
                 about = path.stat()
                 source = path.relative_to(tree.selection.root).as_posix()
-                stamp = about.st_mtime_ns, about.st_size, about.st_ino
-                found[source] = Known(path, stamp, about.st_dev)
+                stamp = about.st_mtime_ns, about.st_size, about.st_ino, about.st_dev
+                found[source] = Known(path, *stamp)
     return found
 
 
@@ -250,7 +281,7 @@ def _gone(
     known: int,
     named: Set[Path],
     outcome: Outcome,
-) -> list[str]:
+) -> set[str]:
     """Return the sources whose files no longer exist, or are left out by a pattern now.
 
     Others are unreadable, or on a drive that is no longer mounted: on another device, or all in a
@@ -270,19 +301,19 @@ def _gone(
         doubtful = tree.selection.emptied(silent)
         outcome.warnings += _kept(doubtful, outcome.collection)
         held.update(*doubtful.values())
-    gone = [source for source in missing if source not in held]
-    excluded = [
+    gone = {source for source in missing if source not in held}
+    excluded = {
         source
         for source, file in lost.items()
         if any(tree.selection.excludes(file.path) for tree in trees)
-    ]
+    }
     if needs_consent(len(excluded), known, files=True):
         outcome.warnings.append(
             f"{len(excluded):,} of {known:,} sources are excluded now; they stay searchable,"
             " `ability-search index --sweep` deletes them"
         )
         return gone
-    return list({*gone, *excluded})
+    return gone | excluded
 
 
 def _device_of(path: Path) -> int:

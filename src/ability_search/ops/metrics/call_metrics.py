@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from ability_search.ops.metrics.meter import UNMETERED, Meter
@@ -32,21 +32,16 @@ def metered_tools(tools: Iterable[Tool], meter: Meter) -> list[Tool]:
     """
     if meter is UNMETERED:
         return list(tools)
-    in_flight = _InFlight()
-    meter.watch(CALLS_IN_FLIGHT, lambda: {(): in_flight.calls})
+    in_flight: dict[tuple[str, ...], float] = {(): 0}
+    meter.watch(CALLS_IN_FLIGHT, lambda: in_flight)
     return [_metered(tool, meter, in_flight) for tool in tools]
 
 
-@dataclass(slots=True)
-class _InFlight:
-    calls: int = 0
-
-
-def _metered(tool: Tool, meter: Meter, in_flight: _InFlight) -> Tool:
+def _metered(tool: Tool, meter: Meter, in_flight: dict[tuple[str, ...], float]) -> Tool:
     async def handle(tool_input: dict[str, Any], call: Call) -> Any:
         started = time.perf_counter()
         code = FAILED
-        in_flight.calls += 1
+        in_flight[()] += 1
         try:
             answer = await tool.handler(tool_input, call)
             code = outcome_of(answer)
@@ -55,7 +50,7 @@ def _metered(tool: Tool, meter: Meter, in_flight: _InFlight) -> Tool:
             code = CANCELLED
             raise
         finally:
-            in_flight.calls -= 1
+            in_flight[()] -= 1
             meter.add(TOOL_CALLS, 1, tool.name, code)
             meter.observe(TOOL_CALL_SECONDS, time.perf_counter() - started, tool.name)
 

@@ -8,18 +8,11 @@ or a name that a user chose.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 ComponentName = Literal["backplane", "broker", "database", "models", "worker", "gateway"]
 
-COMPONENTS: tuple[ComponentName, ...] = (
-    "backplane",
-    "broker",
-    "database",
-    "models",
-    "worker",
-    "gateway",
-)
+COMPONENTS: tuple[ComponentName, ...] = get_args(ComponentName)
 
 PATH = "/metrics"
 """Path at which each component serves its metrics."""
@@ -47,264 +40,168 @@ class Metric:
     """Values of the only label that start at 0, so that the first increase is visible."""
 
 
-_OFFERING: tuple[ComponentName, ...] = ("database", "models", "worker")
-_BROKER: tuple[ComponentName, ...] = ("broker",)
-_DATABASE: tuple[ComponentName, ...] = ("database",)
-_MODELS: tuple[ComponentName, ...] = ("models",)
-_WORKER: tuple[ComponentName, ...] = ("worker",)
-_GATEWAY: tuple[ComponentName, ...] = ("gateway",)
+class _Components:
+    """Components, and the declaration of a metric that they all have."""
 
-COMPONENT_INFO = Metric(
-    "ability_search_part_info",
-    "gauge",
-    "Always 1; the labels are the component and its version.",
-    COMPONENTS,
-    ("part", "version"),
+    def __init__(self, *names: ComponentName) -> None:
+        self._names = names
+
+    def counter(
+        self, name: str, about: str, *labels: str, expected: tuple[str, ...] = ()
+    ) -> Metric:
+        full = f"ability_search_{name}"
+        return Metric(full, "counter", about, self._names, labels, expected=expected)
+
+    def gauge(self, name: str, about: str, *labels: str) -> Metric:
+        return Metric(f"ability_search_{name}", "gauge", about, self._names, labels)
+
+    def histogram(
+        self, name: str, about: str, *labels: str, buckets: tuple[float, ...] = SECONDS
+    ) -> Metric:
+        return Metric(f"ability_search_{name}", "histogram", about, self._names, labels, buckets)
+
+
+_ALL = _Components(*COMPONENTS)
+_OFFERING = _Components("database", "models", "worker")
+_BROKER = _Components("broker")
+_DATABASE = _Components("database")
+_MODELS = _Components("models")
+_WORKER = _Components("worker")
+_GATEWAY = _Components("gateway")
+
+COMPONENT_INFO = _ALL.gauge(
+    "part_info", "Always 1; the labels are the component and its version.", "part", "version"
 )
-LOOP_HELD_SECONDS = Metric(
-    "ability_search_loop_held_seconds",
-    "histogram",
-    "Time for which the event loop was blocked, measured ten times a second.",
-    COMPONENTS,
+LOOP_HELD_SECONDS = _ALL.histogram(
+    "loop_held_seconds", "Time for which the event loop was blocked, measured ten times a second."
 )
 
-TOOL_CALLS = Metric(
-    "ability_search_tool_calls_total",
-    "counter",
-    "Completed tool calls, by code: `ok` or an error code.",
-    _OFFERING,
-    ("tool", "code"),
+TOOL_CALLS = _OFFERING.counter(
+    "tool_calls_total", "Completed tool calls, by code: `ok` or an error code.", "tool", "code"
 )
-TOOL_CALL_SECONDS = Metric(
-    "ability_search_tool_call_seconds",
-    "histogram",
-    "Duration of tool calls.",
-    _OFFERING,
-    ("tool",),
-)
-CALLS_IN_FLIGHT = Metric(
-    "ability_search_calls_in_flight", "gauge", "Tool calls in progress.", _OFFERING
-)
-CALLS_WAITING = Metric("ability_search_calls_waiting", "gauge", "Queued tool calls.", _OFFERING)
+TOOL_CALL_SECONDS = _OFFERING.histogram("tool_call_seconds", "Duration of tool calls.", "tool")
+CALLS_IN_FLIGHT = _OFFERING.gauge("calls_in_flight", "Tool calls in progress.")
+CALLS_WAITING = _OFFERING.gauge("calls_waiting", "Queued tool calls.")
 
-QUERY_STAGE_SECONDS = Metric(
-    "ability_search_query_stage_seconds",
-    "histogram",
+QUERY_STAGE_SECONDS = _WORKER.histogram(
+    "query_stage_seconds",
     "Duration of each stage of a query, as in `timings` of a result; `total` is the whole query.",
-    _WORKER,
-    ("stage",),
+    "stage",
 )
-DEGRADED_ANSWERS = Metric(
-    "ability_search_degraded_answers_total",
-    "counter",
+DEGRADED_ANSWERS = _WORKER.counter(
+    "degraded_answers_total",
     "Query results that are incomplete, by error code of the reason.",
-    _WORKER,
-    ("reason",),
+    "reason",
     expected=("embedding_unavailable", "database_unavailable", "dimension_mismatch"),
 )
-RPC_CALLS = Metric(
-    "ability_search_rpc_calls_total",
-    "counter",
+RPC_CALLS = _WORKER.counter(
+    "rpc_calls_total",
     "Calls to the database and the models, over the network or over HTTP (`tool` is then the"
     " route), by outcome: `ok`, `refused` (the response is an error), `failed`, `timeout`,"
     " `not_connected`, `cancelled` (the caller left, or the deadline passed).",
-    _WORKER,
-    ("tool", "outcome"),
+    "tool",
+    "outcome",
 )
-RPC_SECONDS = Metric(
-    "ability_search_rpc_seconds", "histogram", "Duration of these calls.", _WORKER, ("tool",)
-)
-RETRIES = Metric(
-    "ability_search_retries_total",
-    "counter",
+RPC_SECONDS = _WORKER.histogram("rpc_seconds", "Duration of these calls.", "tool")
+RETRIES = _WORKER.counter(
+    "retries_total",
     "Retries after a transient failure, by target.",
-    _WORKER,
-    ("target",),
+    "target",
     expected=("database", "embedder"),
 )
-BREAKER_OPEN = Metric(
-    "ability_search_breaker_open",
-    "gauge",
-    "1 while the circuit breaker of a model is open, otherwise 0.",
-    _WORKER,
-    ("target",),
+BREAKER_OPEN = _WORKER.gauge(
+    "breaker_open", "1 while the circuit breaker of a model is open, otherwise 0.", "target"
 )
-EMBEDDING_BATCHES = Metric(
-    "ability_search_embedding_batches_total",
-    "counter",
-    "Completed embedding requests.",
-    _WORKER,
-)
-EMBEDDING_TEXTS = Metric(
-    "ability_search_embedding_texts_total",
-    "counter",
+EMBEDDING_BATCHES = _WORKER.counter("embedding_batches_total", "Completed embedding requests.")
+EMBEDDING_TEXTS = _WORKER.counter(
+    "embedding_texts_total",
     "Texts by the origin of their vectors: `embedded`, or `reused` from the database.",
-    _WORKER,
-    ("origin",),
+    "origin",
     expected=("embedded", "reused"),
 )
-CHUNKS_INDEXED = Metric("ability_search_chunks_indexed_total", "counter", "Stored chunks.", _WORKER)
-CHUNKS_DELETED = Metric(
-    "ability_search_chunks_deleted_total",
-    "counter",
+CHUNKS_INDEXED = _WORKER.counter("chunks_indexed_total", "Stored chunks.")
+CHUNKS_DELETED = _WORKER.counter(
+    "chunks_deleted_total",
     "Chunks deleted with their source or collection; replaced chunks do not count.",
-    _WORKER,
 )
-JOBS_RUNNING = Metric("ability_search_jobs_running", "gauge", "Reindex jobs in progress.", _WORKER)
-COLLECTIONS_KNOWN = Metric(
-    "ability_search_collections_known",
-    "gauge",
-    "Collections in the cache of the registry.",
-    _WORKER,
-)
+JOBS_RUNNING = _WORKER.gauge("jobs_running", "Reindex jobs in progress.")
+COLLECTIONS_KNOWN = _WORKER.gauge("collections_known", "Collections in the cache of the registry.")
 
-BROKER_SESSIONS = Metric("ability_search_broker_sessions", "gauge", "Open sessions.", _BROKER)
-BROKER_TOOLS = Metric("ability_search_broker_tools", "gauge", "Registered tools.", _BROKER)
-BROKER_SUBSCRIPTIONS = Metric(
-    "ability_search_broker_subscriptions", "gauge", "Subscriptions to events.", _BROKER
-)
-BROKER_CALLS = Metric(
-    "ability_search_broker_calls_total",
-    "counter",
+BROKER_SESSIONS = _BROKER.gauge("broker_sessions", "Open sessions.")
+BROKER_TOOLS = _BROKER.gauge("broker_tools", "Registered tools.")
+BROKER_SUBSCRIPTIONS = _BROKER.gauge("broker_subscriptions", "Subscriptions to events.")
+BROKER_CALLS = _BROKER.counter(
+    "broker_calls_total",
     "Routed calls that ended, by outcome: `completed`, `failed`, `timed_out`,"
     " `cancelled`, `provider_lost`.",
-    _BROKER,
-    ("tool", "outcome"),
+    "tool",
+    "outcome",
 )
-BROKER_CALLS_IN_FLIGHT = Metric(
-    "ability_search_broker_calls_in_flight", "gauge", "Calls without a response yet.", _BROKER
+BROKER_CALLS_IN_FLIGHT = _BROKER.gauge("broker_calls_in_flight", "Calls without a response yet.")
+BROKER_REFUSED = _BROKER.counter(
+    "broker_refused_total", "Refused requests, such as calls of an unknown tool."
 )
-BROKER_REFUSED = Metric(
-    "ability_search_broker_refused_total",
-    "counter",
-    "Refused requests, such as calls of an unknown tool.",
-    _BROKER,
-)
-BROKER_OUTBOX_FRAMES = Metric(
-    "ability_search_broker_outbox_frames",
-    "gauge",
-    "Frames queued for slow peers.",
-    _BROKER,
-)
-BROKER_OUTBOX_BYTES = Metric(
-    "ability_search_broker_outbox_bytes", "gauge", "Size of these frames.", _BROKER
-)
-BROKER_MEMORY_BYTES = Metric(
-    "ability_search_broker_memory_bytes",
-    "gauge",
+BROKER_OUTBOX_FRAMES = _BROKER.gauge("broker_outbox_frames", "Frames queued for slow peers.")
+BROKER_OUTBOX_BYTES = _BROKER.gauge("broker_outbox_bytes", "Size of these frames.")
+BROKER_MEMORY_BYTES = _BROKER.gauge(
+    "broker_memory_bytes",
     "Messages and registrations held for all sessions; see `local_broker_memory`.",
-    _BROKER,
 )
-BROKER_EVENTS = Metric(
-    "ability_search_broker_events_total",
-    "counter",
+BROKER_EVENTS = _BROKER.counter(
+    "broker_events_total",
     "Events by outcome: `published`, `delivered` (once per subscriber), `dropped` (unread).",
-    _BROKER,
-    ("outcome",),
+    "outcome",
 )
-BROKER_SESSIONS_ENDED = Metric(
-    "ability_search_broker_sessions_ended_total",
-    "counter",
+BROKER_SESSIONS_ENDED = _BROKER.counter(
+    "broker_sessions_ended_total",
     "Sessions closed by the broker, by reason: `overflow` (the peer reads too slowly), `silent`.",
-    _BROKER,
-    ("reason",),
+    "reason",
 )
 
-DATABASE_STATEMENTS = Metric(
-    "ability_search_database_statements_total",
-    "counter",
-    "Requested statements, by kind: `read`, `write`.",
-    _DATABASE,
-    ("kind",),
+DATABASE_STATEMENTS = _DATABASE.counter(
+    "database_statements_total", "Requested statements, by kind: `read`, `write`.", "kind"
 )
-DATABASE_CONFLICTS = Metric(
-    "ability_search_database_conflicts_total",
-    "counter",
+DATABASE_CONFLICTS = _DATABASE.counter(
+    "database_conflicts_total",
     "Transactions that conflicted with a concurrent one; most are retried.",
-    _DATABASE,
 )
-DATABASE_ENGINE_CALLS = Metric(
-    "ability_search_database_engine_calls",
-    "gauge",
-    "Running and queued calls of the embedded engine.",
-    _DATABASE,
+DATABASE_ENGINE_CALLS = _DATABASE.gauge(
+    "database_engine_calls", "Running and queued calls of the embedded engine."
 )
-DATABASE_HEAP_USED = Metric(
-    "ability_search_database_heap_used_bytes", "gauge", "Java heap in use.", _DATABASE
-)
-DATABASE_HEAP_MAX = Metric(
-    "ability_search_database_heap_max_bytes", "gauge", "Maximum size of the Java heap.", _DATABASE
-)
+DATABASE_HEAP_USED = _DATABASE.gauge("database_heap_used_bytes", "Java heap in use.")
+DATABASE_HEAP_MAX = _DATABASE.gauge("database_heap_max_bytes", "Maximum size of the Java heap.")
 
-MODEL_REQUESTS = Metric(
-    "ability_search_model_requests_total",
-    "counter",
+MODEL_REQUESTS = _MODELS.counter(
+    "model_requests_total",
     "Completed requests, over the network and over HTTP, by code: `ok` or an error code.",
-    _MODELS,
-    ("model", "code"),
+    "model",
+    "code",
 )
-MODEL_REQUEST_SECONDS = Metric(
-    "ability_search_model_request_seconds",
-    "histogram",
-    "Duration of these requests.",
-    _MODELS,
-    ("model",),
+MODEL_REQUEST_SECONDS = _MODELS.histogram(
+    "model_request_seconds", "Duration of these requests.", "model"
 )
-MODEL_TEXTS = Metric(
-    "ability_search_model_texts_total",
-    "counter",
-    "Embedded or scored texts.",
-    _MODELS,
-    ("model",),
+MODEL_TEXTS = _MODELS.counter("model_texts_total", "Embedded or scored texts.", "model")
+MODEL_BATCH_TEXTS = _MODELS.histogram(
+    "model_batch_texts", "Texts in one batch of a local model.", "model", buckets=TEXTS
 )
-MODEL_BATCH_TEXTS = Metric(
-    "ability_search_model_batch_texts",
-    "histogram",
-    "Texts in one batch of a local model.",
-    _MODELS,
-    ("model",),
-    TEXTS,
-)
-MODEL_QUEUED_TEXTS = Metric(
-    "ability_search_model_queued_texts",
-    "gauge",
-    "Running and queued texts of a local model.",
-    _MODELS,
-    ("model",),
+MODEL_QUEUED_TEXTS = _MODELS.gauge(
+    "model_queued_texts", "Running and queued texts of a local model.", "model"
 )
 
-GATEWAY_CALLS = Metric(
-    "ability_search_gateway_tool_calls_total",
-    "counter",
+GATEWAY_CALLS = _GATEWAY.counter(
+    "gateway_tool_calls_total",
     "Completed tool calls, by code: `ok` or an error code.",
-    _GATEWAY,
-    ("tool", "code"),
+    "tool",
+    "code",
 )
-GATEWAY_CALL_SECONDS = Metric(
-    "ability_search_gateway_tool_call_seconds",
-    "histogram",
-    "Duration of tool calls.",
-    _GATEWAY,
-    ("tool",),
+GATEWAY_CALL_SECONDS = _GATEWAY.histogram(
+    "gateway_tool_call_seconds", "Duration of tool calls.", "tool"
 )
-GATEWAY_RESPONSES = Metric(
-    "ability_search_gateway_responses_total",
-    "counter",
-    "Responses by status.",
-    _GATEWAY,
-    ("status",),
-)
-GATEWAY_IN_FLIGHT = Metric(
-    "ability_search_gateway_requests_in_flight", "gauge", "Requests in progress.", _GATEWAY
-)
-GATEWAY_STREAMS = Metric(
-    "ability_search_gateway_streams_open", "gauge", "Open event streams.", _GATEWAY
-)
-GATEWAY_RATE_LIMITED = Metric(
-    "ability_search_gateway_rate_limited_total",
-    "counter",
-    "Requests refused by the rate limit of their address.",
-    _GATEWAY,
+GATEWAY_RESPONSES = _GATEWAY.counter("gateway_responses_total", "Responses by status.", "status")
+GATEWAY_IN_FLIGHT = _GATEWAY.gauge("gateway_requests_in_flight", "Requests in progress.")
+GATEWAY_STREAMS = _GATEWAY.gauge("gateway_streams_open", "Open event streams.")
+GATEWAY_RATE_LIMITED = _GATEWAY.counter(
+    "gateway_rate_limited_total", "Requests refused by the rate limit of their address."
 )
 
 METRICS: tuple[Metric, ...] = tuple(

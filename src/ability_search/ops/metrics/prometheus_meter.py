@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter as Multiset
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -148,13 +148,9 @@ class _Watched(Collector):
             kind = CounterMetricFamily if metric.kind == "counter" else GaugeMetricFamily
             family = kind(metric.name, metric.about, labels=metric.labels)
             for read in reads:
-                _fill(family, read())
+                for labels, value in read().items():
+                    family.add_metric(labels, value)
             yield family
-
-
-def _fill(family: Any, values: Mapping[tuple[str, ...], float]) -> None:
-    for labels, value in values.items():
-        family.add_metric(labels, value)
 
 
 def _instrument(metric: Metric, registry: CollectorRegistry) -> Any:

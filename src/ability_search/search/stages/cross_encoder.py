@@ -11,7 +11,7 @@ from ability_search.search.options import Reranker
 from ability_search.search.stage import Phase, Ports, Stage
 from ability_search.search.wants import Wants
 from ability_search.store.records import ChunkText
-from ability_search.text.passages import embedded_text
+from ability_search.text.model_traits import embedded_text
 
 _LEAST = 1e-9
 """Minimum score of a reranked hit, so that there is room for the others below it."""

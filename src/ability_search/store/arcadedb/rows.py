@@ -10,47 +10,20 @@ from dataclasses import MISSING, fields
 from functools import cache
 from typing import Any
 
+from pydantic.alias_generators import to_camel
+
 from ability_search.store.records import ChunkRecord, Link, SourceRecord
 
 Row = Mapping[str, Any]
 
-CHUNK_COLUMNS = {
-    "collection": "collection",
-    "source": "source",
-    "title": "title",
-    "kind": "kind",
-    "of": "aspectOf",
-    "of_chunk": "ofChunk",
-    "parent": "parent",
-    "metadata": "metadata",
-    "total_chunks": "totalChunks",
-    "created_at": "createdAt",
-    "average_length": "averageLength",
-    "chunk_id": "chunkId",
-    "content": "content",
-    "lead": "lead",
-    "overlap": "overlap",
-    "tokens": "tokens",
-    "facets": "facets",
-    "dates": "dates",
-    "chunk_index": "chunkIndex",
-    "breadcrumb": "breadcrumb",
-    "section": "section",
-    "page": "page",
-    "start_line": "startLine",
-    "end_line": "endLine",
-    "start_offset": "startOffset",
-    "end_offset": "endOffset",
-    "embedding": "embedding",
-    "vector_key": "vectorKey",
-    "terms": "terms",
-    "weights": "weights",
-    "lengths": "lengths",
-    "duplicate_of": "duplicateOf",
-    "centrality": "centrality",
-    "novelty": "novelty",
-}
-"""Fields of a :class:`ChunkRecord` -> columns, in the order of new rows."""
+
+def _columns(record: type) -> dict[str, str]:
+    """Return the names of the fields of a record -> columns."""
+    return {each.name: _NAMED.get(each.name, to_camel(each.name)) for each in fields(record)}
+
+
+_NAMED = {"of": "aspectOf"}
+CHUNK_COLUMNS = _columns(ChunkRecord)
 CHUNK_FIELDS = {column: name for name, column in CHUNK_COLUMNS.items()}
 SPARE = {"embedding": "spareEmbedding", "terms": "spareTerms", "weights": "spareWeights"}
 """Columns of indexed chunks -> those in which a duplicate has the same."""
@@ -66,29 +39,7 @@ def shorter(expression: str, length: int) -> str:
 
 
 _LISTS = ("facets", "dates", "embedding", "terms", "weights", "lengths")
-SOURCE_COLUMNS = {
-    "source": "source",
-    "title": "title",
-    "content_hash": "contentHash",
-    "chunks": "chunks",
-    "tokens": "tokens",
-    "tokens_min": "tokensMin",
-    "tokens_max": "tokensMax",
-    "indexed_at": "indexedAt",
-    "kind": "kind",
-    "metadata": "metadata",
-    "format": "format",
-    "language": "language",
-    "links": "links",
-    "of": "aspectOf",
-    "file": "file",
-    "file_hash": "fileHash",
-    "generated": "generated",
-    "tail": "tail",
-    "origin": "origin",
-    "dedup_threshold": "dedupThreshold",
-}
-"""Fields of a :class:`SourceRecord` -> columns, in the order of new rows."""
+SOURCE_COLUMNS = _columns(SourceRecord)
 COUNTED = "generated IS NULL AND chunks > 0"
 """The property of a :class:`SourceRecord` in SQL."""
 

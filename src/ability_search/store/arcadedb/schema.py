@@ -25,45 +25,31 @@ def schema() -> Statement:
         {"".join(map(_records, RECORD_TYPES))}
         CREATE INDEX IF NOT EXISTS ON Collection (key) UNIQUE;
         CREATE DOCUMENT TYPE Staging IF NOT EXISTS;
-        CREATE PROPERTY Staging.token IF NOT EXISTS STRING;
+        {_properties("Staging", STRING="token")}
         CREATE INDEX IF NOT EXISTS ON Staging (token) NOTUNIQUE;
         CREATE DOCUMENT TYPE Unindexed IF NOT EXISTS BUCKETS 1;
-        CREATE PROPERTY Unindexed.type IF NOT EXISTS STRING;
-        CREATE PROPERTY Unindexed.token IF NOT EXISTS STRING;
-        CREATE PROPERTY Unindexed.at IF NOT EXISTS LONG;
+        {_properties("Unindexed", STRING="type token", LONG="at")}
         CREATE DOCUMENT TYPE Source IF NOT EXISTS;
-        CREATE PROPERTY Source.source IF NOT EXISTS STRING;
-        CREATE PROPERTY Source.aspectOf IF NOT EXISTS STRING;
-        CREATE PROPERTY Source.generated IF NOT EXISTS BOOLEAN;
+        {_properties("Source", STRING="source aspectOf", BOOLEAN="generated")}
         CREATE DOCUMENT TYPE Link IF NOT EXISTS;
-        CREATE PROPERTY Link.source IF NOT EXISTS STRING;
-        CREATE PROPERTY Link.target IF NOT EXISTS STRING;
+        {_properties("Link", STRING="source target")}
         CREATE VERTEX TYPE Chunk IF NOT EXISTS;
-        CREATE PROPERTY Chunk.chunkId IF NOT EXISTS STRING;
-        CREATE PROPERTY Chunk.collection IF NOT EXISTS STRING;
-        CREATE PROPERTY Chunk.source IF NOT EXISTS STRING;
-        CREATE PROPERTY Chunk.title IF NOT EXISTS STRING;
-        CREATE PROPERTY Chunk.content IF NOT EXISTS STRING;
-        CREATE PROPERTY Chunk.kind IF NOT EXISTS STRING;
-        CREATE PROPERTY Chunk.tokens IF NOT EXISTS INTEGER;
-        CREATE PROPERTY Chunk.metadata IF NOT EXISTS MAP;
-        CREATE PROPERTY Chunk.chunkIndex IF NOT EXISTS INTEGER;
-        CREATE PROPERTY Chunk.totalChunks IF NOT EXISTS INTEGER;
-        CREATE PROPERTY Chunk.page IF NOT EXISTS INTEGER;
-        CREATE PROPERTY Chunk.createdAt IF NOT EXISTS LONG;
-        CREATE PROPERTY Chunk.embedding IF NOT EXISTS ARRAY_OF_FLOATS;
-        CREATE PROPERTY Chunk.terms IF NOT EXISTS ARRAY_OF_INTEGERS;
-        CREATE PROPERTY Chunk.weights IF NOT EXISTS ARRAY_OF_FLOATS;
-        CREATE PROPERTY Chunk.duplicateOf IF NOT EXISTS STRING;
-        CREATE PROPERTY Chunk.spareEmbedding IF NOT EXISTS ARRAY_OF_FLOATS;
-        CREATE PROPERTY Chunk.spareTerms IF NOT EXISTS ARRAY_OF_INTEGERS;
-        CREATE PROPERTY Chunk.spareWeights IF NOT EXISTS ARRAY_OF_FLOATS;
+        {_properties("Chunk", **_OF_CHUNKS)}
         CREATE PROPERTY Chunk.facets IF NOT EXISTS LIST OF STRING;
-        CREATE PROPERTY Chunk.dates IF NOT EXISTS ARRAY_OF_INTEGERS;
-        CREATE PROPERTY Chunk.vectorKey IF NOT EXISTS STRING;
         """,
         {},
     )
+
+
+_OF_CHUNKS = {
+    "STRING": "chunkId collection source title content kind duplicateOf vectorKey",
+    "INTEGER": "tokens chunkIndex totalChunks page",
+    "LONG": "createdAt",
+    "MAP": "metadata",
+    "ARRAY_OF_FLOATS": "embedding weights spareEmbedding spareWeights",
+    "ARRAY_OF_INTEGERS": "terms dates spareTerms",
+}
+"""Names of properties by type."""
 
 
 def base_type() -> Statement:
@@ -142,20 +128,22 @@ def drop_generation(chunk_type: str) -> Statement:
 
 def _records(name: str) -> str:
     """Return the commands that create a type of records."""
+    numbers = "revision until createdAt updatedAt"
     return f"""
         CREATE DOCUMENT TYPE {name} IF NOT EXISTS;
-        CREATE PROPERTY {name}.kind IF NOT EXISTS STRING;
-        CREATE PROPERTY {name}.scope IF NOT EXISTS STRING;
-        CREATE PROPERTY {name}.key IF NOT EXISTS STRING;
-        CREATE PROPERTY {name}.fields IF NOT EXISTS MAP;
-        CREATE PROPERTY {name}.data IF NOT EXISTS STRING;
-        CREATE PROPERTY {name}.revision IF NOT EXISTS LONG;
-        CREATE PROPERTY {name}.until IF NOT EXISTS LONG;
-        CREATE PROPERTY {name}.createdAt IF NOT EXISTS LONG;
-        CREATE PROPERTY {name}.updatedAt IF NOT EXISTS LONG;
+        {_properties(name, STRING="kind scope key data", MAP="fields", LONG=numbers)}
         CREATE INDEX IF NOT EXISTS ON {name} (kind, scope, key) UNIQUE;
         CREATE INDEX IF NOT EXISTS ON {name} (scope) NOTUNIQUE;
         """
+
+
+def _properties(name: str, **by_type: str) -> str:
+    """Return the commands that create properties of a type: their names by their own types."""
+    return " ".join(
+        f"CREATE PROPERTY {name}.{each} IF NOT EXISTS {of};"
+        for of, names in by_type.items()
+        for each in names.split()
+    )
 
 
 def _indexed(chunk_type: str, dimensions: int) -> str:

@@ -11,7 +11,7 @@ import re
 import unicodedata
 from array import array
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 
 Span = tuple[int, int]
@@ -80,43 +80,44 @@ def trim_lines(text: str, start: int, end: int) -> Span:
     return (indent if at_line_start else first), last
 
 
-def between(text: str, start: int, end: int, cuts: Iterable[int]) -> Iterator[Span]:
+def between(
+    text: str,
+    start: int,
+    end: int,
+    cuts: Iterable[int],
+    *,
+    trimmed: Callable[[str, int, int], Span] = trim,
+) -> Iterator[Span]:
     """Yield the trimmed spans between ``start``, ``cuts`` (ascending offsets) and ``end``."""
     for cut in chain(cuts, (end,)):
-        span = trim(text, start, cut)
+        span = trimmed(text, start, cut)
         if span[0] < span[1]:
             yield span
         start = cut
-
-
-def paragraphs(text: str, start: int, end: int) -> Iterator[Span]:
-    """Yield the paragraphs, which blank lines or U+2029 separate."""
-    return between(
-        text, start, end, (match.end() for match in _BLANK_LINES.finditer(text, start, end))
-    )
-
-
-def line_groups(text: str, start: int, end: int) -> Iterator[Span]:
-    """Yield the groups of lines between blank lines, with the indentation of the first line."""
-    return _whole_lines(_BLANK_LINES, text, start, end)
-
-
-def lines(text: str, start: int, end: int) -> Iterator[Span]:
-    """Yield the lines that are not blank, with their indentation."""
-    return _whole_lines(_NEWLINE, text, start, end)
 
 
 def lines_between(text: str, start: int, end: int, cuts: Iterable[int]) -> Iterator[Span]:
     """Yield spans as :func:`between` does, trimmed by :func:`trim_lines`."""
-    for cut in chain(cuts, (end,)):
-        span = trim_lines(text, start, cut)
-        if span[0] < span[1]:
-            yield span
-        start = cut
+    return between(text, start, end, cuts, trimmed=trim_lines)
 
 
-def _whole_lines(separator: re.Pattern[str], text: str, start: int, end: int) -> Iterator[Span]:
-    return lines_between(text, start, end, (m.end() for m in separator.finditer(text, start, end)))
+def paragraphs(text: str, start: int, end: int) -> Iterator[Span]:
+    """Yield the paragraphs, which blank lines or U+2029 separate."""
+    return between(text, start, end, _ends(_BLANK_LINES, text, start, end))
+
+
+def line_groups(text: str, start: int, end: int) -> Iterator[Span]:
+    """Yield the groups of lines between blank lines, with the indentation of the first line."""
+    return lines_between(text, start, end, _ends(_BLANK_LINES, text, start, end))
+
+
+def lines(text: str, start: int, end: int) -> Iterator[Span]:
+    """Yield the lines that are not blank, with their indentation."""
+    return lines_between(text, start, end, _ends(_NEWLINE, text, start, end))
+
+
+def _ends(separator: re.Pattern[str], text: str, start: int, end: int) -> Iterator[int]:
+    return (match.end() for match in separator.finditer(text, start, end))
 
 
 def words(text: str, start: int, end: int) -> Iterator[Span]:

@@ -50,7 +50,7 @@ class Unstructured(Exception):
 
 
 class Ruler:
-    """The lengths within one text, measured once, and the limits of its chunks.
+    """The lengths within one text, measured once, the limits of its chunks, and its passages.
 
     ``estimate``, ``fits``, ``furthest`` and ``earliest`` use the tokens of the whole text, which is
     exact unless a word is cut; ``overrun`` tokenizes the span alone, with its preface.
@@ -63,11 +63,13 @@ class Ruler:
         max_tokens: int,
         *,
         overlap: int = 0,
+        turns: Sequence[int] = (),
         max_passages: int | None = None,
     ) -> None:
         self.text = text
-        self.max_passages = max_passages
-        """Maximum number of passages; ``None`` for any number."""
+        self._lines = Lines(text)
+        self._most_passages = max_passages
+        self._passages = 0
         self.max_tokens = max_tokens
         self.overlap = overlap
         """Maximum tokens that a sliding window repeats of the previous one."""
@@ -77,11 +79,8 @@ class Ruler:
         # times, as searches in numpy do, keeps other threads from ever getting it.
         self._sums: Sequence[int] = counter.cumulative(text)  # type: ignore[assignment]
         self._prefaces: list[tuple[int, int, str, int]] = []
-        self._turns: list[int] = []
-
-    def end_at(self, offsets: Iterable[int]) -> None:
-        """Let a passage end at each of these offsets, in order."""
-        self._turns = list(offsets)
+        self._turns = turns
+        """Offsets at which a passage ends, in order."""
 
     def turns_before(self, offset: int) -> int:
         """Return the number of offsets at or before this one at which a passage ends."""
@@ -96,11 +95,11 @@ class Ruler:
         if max(tokens, len(preface) / CHARS_PER_TOKEN) <= self.max_tokens / 2:
             self._prefaces.append((start, end, preface, tokens))
 
-    def preface(self, start: int) -> str:
-        """Return the text to repeat before a passage that begins at ``start``; usually empty."""
-        return self._preface(start)[0]
+    def preface(self, start: int) -> tuple[str, int]:
+        """Return the text to repeat before a passage that begins at ``start``, and its tokens.
 
-    def _preface(self, start: int) -> tuple[str, int]:
+        It is usually empty.
+        """
         place = bisect_right(self._prefaces, start, key=itemgetter(0)) - 1
         if place >= 0 and start < self._prefaces[place][1]:
             return self._prefaces[place][2:]
@@ -108,7 +107,7 @@ class Ruler:
 
     def room(self, start: int) -> int:
         """Return the maximum tokens of a passage that begins at ``start``, without its preface."""
-        return self.max_tokens - self._preface(start)[1]
+        return self.max_tokens - self.preface(start)[1]
 
     def estimate(self, start: int, end: int) -> int:
         """Return the tokens from ``start`` to ``end`` by the sums over the whole text."""
@@ -116,7 +115,7 @@ class Ruler:
 
     def fits(self, start: int, end: int) -> bool:
         """Return whether the span fits into a chunk, by the sums over the whole text."""
-        preface, tokens = self._preface(start)
+        preface, tokens = self.preface(start)
         turns = self._turns and self.turns_before(start) < self.turns_before(end - 1)
         fits = end - start + len(preface) <= self.max_chars and not turns
         return fits and self.estimate(start, end) + tokens <= self.max_tokens
@@ -134,7 +133,7 @@ class Ruler:
 
     def overrun(self, start: int, end: int) -> tuple[int, float]:
         """Return the tokens of the span, and the share of it that fits (1 or more if all of it)."""
-        preface = self.preface(start)
+        preface, _ = self.preface(start)
         whole = end - start == len(self.text) and not preface
         tokens = (
             self.estimate(start, end)
@@ -143,6 +142,40 @@ class Ruler:
         )
         room = self.max_chars / max(1, len(preface) + end - start)
         return tokens, min(room, self.max_tokens / tokens if tokens else room)
+
+    def passage(
+        self,
+        packed: Packed,
+        *,
+        breadcrumb: str = "",
+        context: str = "",
+        language: str | None = None,
+    ) -> Passage:
+        """Return the passage of a chunk, with its line numbers.
+
+        Raises:
+            TooLarge: if the text has more than the maximum number of passages.
+        """
+        self._passages += 1
+        if self._most_passages is not None and self._passages > self._most_passages:
+            raise TooLarge(
+                f"content: more than the {self._most_passages} chunks that a document may have"
+                " (max_document_chunks)",
+                hint="Split the document, or cut it into larger chunks (setting chunk_size).",
+            )
+        preface, _ = self.preface(packed.start)
+        return Passage(
+            content=preface + self.text[packed.start : packed.end],
+            start=packed.start,
+            end=packed.end,
+            tokens=packed.tokens,
+            start_line=self._lines.number(packed.start),
+            end_line=self._lines.number(packed.end - 1),
+            breadcrumb=clipped(breadcrumb, _LONGEST_BREADCRUMB),
+            context=context,
+            language=language,
+            preface=len(preface),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -354,48 +387,3 @@ def _common_path(units: Sequence[Unit]) -> tuple[str, ...]:
 def clipped(name: str, longest: int = LONGEST_NAME) -> str:
     """Return a name for a breadcrumb, cut to ``longest`` characters."""
     return name if len(name) <= longest else name[: longest - 1] + "\u2026"
-
-
-class Passages:
-    """A builder of the passages of one text, up to the maximum number of ``ruler``."""
-
-    def __init__(self, ruler: Ruler) -> None:
-        self.text = ruler.text
-        self.lines = Lines(ruler.text)
-        self._ruler = ruler
-        self._most = ruler.max_passages
-        self._made = 0
-
-    def make(
-        self,
-        packed: Packed,
-        *,
-        breadcrumb: str = "",
-        context: str = "",
-        language: str | None = None,
-    ) -> Passage:
-        """Return the passage of a chunk, with its line numbers.
-
-        Raises:
-            TooLarge: if the text has more than the maximum number of passages.
-        """
-        self._made += 1
-        if self._most is not None and self._made > self._most:
-            raise TooLarge(
-                f"content: more than the {self._most} chunks that a document may have"
-                " (max_document_chunks)",
-                hint="Split the document, or cut it into larger chunks (setting chunk_size).",
-            )
-        preface = self._ruler.preface(packed.start)
-        return Passage(
-            content=preface + self.text[packed.start : packed.end],
-            start=packed.start,
-            end=packed.end,
-            tokens=packed.tokens,
-            start_line=self.lines.number(packed.start),
-            end_line=self.lines.number(packed.end - 1),
-            breadcrumb=clipped(breadcrumb, _LONGEST_BREADCRUMB),
-            context=context,
-            language=language,
-            preface=len(preface),
-        )

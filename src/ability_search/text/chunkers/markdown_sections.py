@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from operator import attrgetter
 
@@ -18,7 +17,6 @@ from ability_search.text.chunkers.chunk_packing import (
     GLUE,
     PROSE,
     Packed,
-    Passages,
     Ruler,
     Unit,
     cut_unit,
@@ -32,12 +30,8 @@ _CONTEXT_PART = 4
 _NO_CONTEXT = frozenset({"fence", "heading_open", "definition", "hr"})
 
 
-@dataclass(frozen=True, slots=True)
-class Section:
-    """A heading and the blocks below it, with the titles of its path, outermost first."""
-
-    path: tuple[str, ...]
-    blocks: tuple[Block, ...]
+Section = tuple[str, list[Block]]
+"""The path of a heading, and the heading with the blocks below it."""
 
 
 def chunk_sections(
@@ -53,18 +47,17 @@ def chunk_sections(
     blank lines before unindented lines, and its passages have its language. Every passage of a
     longer table begins with the table's header.
     """
-    passages = Passages(ruler)
     for block in blocks:
         if block.kind == "table_open" and not ruler.fits(block.start, block.end):
             _repeat_header(ruler, block)
     return [
-        passages.make(
+        ruler.passage(
             packed,
-            breadcrumb=SEPARATOR.join(section.path),
+            breadcrumb=breadcrumb,
             language=_language(fences, packed),
         )
-        for section in _sections(blocks)
-        for packed in pack(ruler, _units(ruler, section.blocks))
+        for breadcrumb, section in _sections(blocks)
+        for packed in pack(ruler, _units(ruler, section))
     ]
 
 
@@ -89,18 +82,18 @@ def _sections(blocks: Sequence[Block]) -> Iterator[Section]:
         if block.level:
             bare = bool(current) and all(each.level for each in current)
             if current and not (bare and block.level > current[-1].level):
-                yield Section(_titles(path), tuple(current))
-                current.clear()
+                yield _breadcrumb(path), current
+                current = []
             while path and path[-1][0] >= block.level:
                 path.pop()
             path.append((block.level, block.title))
         current.append(block)
     if current:
-        yield Section(_titles(path), tuple(current))
+        yield _breadcrumb(path), current
 
 
-def _titles(path: Sequence[tuple[int, str]]) -> tuple[str, ...]:
-    return tuple(title for _, title in path if title)
+def _breadcrumb(path: Sequence[tuple[int, str]]) -> str:
+    return SEPARATOR.join(title for _, title in path if title)
 
 
 def _units(ruler: Ruler, blocks: Sequence[Block]) -> Iterator[Unit]:
@@ -141,29 +134,27 @@ def chunk_fences(ruler: Ruler, blocks: Sequence[Block], fences: Sequence[Fence])
 def _by_fence(
     ruler: Ruler, sections: Iterable[Section], fences: Sequence[Fence]
 ) -> Iterator[Passage]:
-    passages = Passages(ruler)
     coming = iter((*fences, None))
     fence = next(coming)
-    for section in sections:
-        breadcrumb = SEPARATOR.join(section.path)
-        at, end = section.blocks[0].start, section.blocks[-1].end
-        blocks = iter(section.blocks)
+    for breadcrumb, section in sections:
+        at, end = section[0].start, section[-1].end
+        blocks = iter(section)
         block, prose = next(blocks, None), None
         while fence is not None and fence.start < end:
             while block is not None and block.start < fence.start:
                 prose = block if block.kind not in _NO_CONTEXT else prose
                 block = next(blocks, None)
             for packed in pack(ruler, _prose(ruler, at, fence.start)):
-                yield passages.make(packed, breadcrumb=breadcrumb)
+                yield ruler.passage(packed, breadcrumb=breadcrumb)
             context = _context(ruler, prose, at, fence.start) if prose else ""
             for packed in pack(ruler, [Unit(fence.start, fence.end, BLOCK, BY_BLANK_LINES)]):
-                yield passages.make(
+                yield ruler.passage(
                     packed, breadcrumb=breadcrumb, context=context, language=fence.language
                 )
             at = fence.end
             fence = next(coming)
         for packed in pack(ruler, _prose(ruler, at, end)):
-            yield passages.make(packed, breadcrumb=breadcrumb)
+            yield ruler.passage(packed, breadcrumb=breadcrumb)
 
 
 def _prose(ruler: Ruler, start: int, end: int) -> list[Unit]:

@@ -18,7 +18,6 @@ from ability_search.text.chunkers.chunk_packing import (
     PROSE,
     Cut,
     Packed,
-    Passages,
     Ruler,
     Unit,
     Unstructured,
@@ -116,9 +115,9 @@ def chunk(
         count or EstimatedTokens(),
         max_tokens,
         overlap=repeated,
+        turns=[offset - mark for offset in turns],
         max_passages=max_passages,
     )
-    ruler.end_at([offset - mark for offset in turns])
     if matter.description:
         first = boundaries.skip_space(body, 0, len(body))
         ruler.add_preface(0, first + 1, f"{matter.description}\n\n")
@@ -243,14 +242,6 @@ def chunk_markdown(ruler: Ruler, _language: str | None = None) -> list[Passage]:
     return chunk_sections(ruler, blocks, fences)
 
 
-def _chunk_headers(ruler: Ruler) -> list[Passage]:
-    return chunk_sections(ruler, *read_blocks(ruler.text))
-
-
-def _chunk_code_blocks(ruler: Ruler) -> list[Passage]:
-    return chunk_fences(ruler, *read_blocks(ruler.text))
-
-
 def chunk_plain(ruler: Ruler, _language: str | None = None) -> list[Passage]:
     """Cut a text into paragraphs, or into windows if it is long and hardly has any breaks."""
     text = ruler.text
@@ -273,13 +264,12 @@ def _chunk_paragraphs(ruler: Ruler) -> list[Passage]:
 
 def chunk_by(ruler: Ruler, cuts: tuple[Cut, ...]) -> list[Passage]:
     """Cut a text by the first of ``cuts``, and parts that are too long by the following ones."""
-    passages = Passages(ruler)
     first, *finer = cuts
     units = (
         Unit(start, end, first.rank, tuple(finer))
         for start, end in first.spans(ruler, 0, len(ruler.text))
     )
-    return [passages.make(packed) for packed in pack(ruler, units)]
+    return [ruler.passage(packed) for packed in pack(ruler, units)]
 
 
 def chunk_lines(ruler: Ruler, _language: str | None = None) -> list[Passage]:
@@ -294,8 +284,7 @@ def _chunk_windows(ruler: Ruler) -> list[Passage]:
     else between characters. At most ``ruler.overlap`` tokens are repeated; each window has text
     that the previous one does not have.
     """
-    passages = Passages(ruler)
-    return [passages.make(window) for window in _windows(ruler)]
+    return [ruler.passage(window) for window in _windows(ruler)]
 
 
 def _windows(ruler: Ruler) -> Iterator[Packed]:
@@ -336,11 +325,9 @@ def _repeat_from(ruler: Ruler, window: Packed) -> int:
     return boundaries.skip_space(ruler.text, begin, window.end)
 
 
-Chunker = Callable[[Ruler], list[Passage]]
-
-_CHUNKERS: Mapping[str, Chunker] = {
-    "markdown-headers": _chunk_headers,
-    "code-blocks": _chunk_code_blocks,
+_CHUNKERS: Mapping[str, Callable[[Ruler], list[Passage]]] = {
+    "markdown-headers": lambda ruler: chunk_sections(ruler, *read_blocks(ruler.text)),
+    "code-blocks": lambda ruler: chunk_fences(ruler, *read_blocks(ruler.text)),
     "paragraph": _chunk_paragraphs,
     "sliding-window": _chunk_windows,
 }

@@ -61,9 +61,9 @@ _DEEPEST_MESSAGE = 4
 
 
 def is_foreign(format: str | None) -> bool:
-    """Return whether a format is read by libraries that may crash, hang or use unbounded memory."""
+    """Return whether a format is read in a child process, see :attr:`.Format.binary`."""
     known = named(format)
-    return known is not None and known.foreign
+    return known is not None and known.binary is not None
 
 
 def may_hold_documents(format: str | None) -> bool:
@@ -96,8 +96,17 @@ def extract(
     Raises:
         Unreadable: if the file has no readable text.
     """
+
+    def read_inner(inner: str, content: bytes) -> Extracted:
+        of = format_of(inner, content)
+        known = named(of)
+        if depth == _DEEPEST_MESSAGE and known is not None and known.holds == "files":
+            raise Unreadable("attached to too many messages")
+        more: dict[str, Any] = {"recognize": recognize, "starved": starved, "depth": depth + 1}
+        return extract(inner, content, of, bounds, **more)
+
     try:
-        found = _read(name, data, format, bounds, recognize, starved, depth)
+        found = _read(name, data, format, bounds, recognize, read_inner)
     except Unreadable:
         raise
     except MemoryError as exc:
@@ -151,8 +160,7 @@ def _read(
     format: str | None,
     bounds: Bounds,
     recognize: Recognize | None,
-    starved: Starved,
-    depth: int,
+    read_inner: Callable[[str, bytes], Extracted],
 ) -> Extracted:
     known = named(format)
     if known is None:
@@ -165,26 +173,9 @@ def _read(
         return replace(found, unread=(*doubt, *found.unread))
     more: dict[str, Any] = {"recognize": recognize} if known.recognizes else {}
     if known.holds == "files":
-        if depth > _DEEPEST_MESSAGE:
-            raise Unreadable("attached to too many messages")
-        more["read"] = partial(
-            _read_child, bounds=bounds, recognize=recognize, starved=starved, depth=depth + 1
-        )
+        more["read"] = read_inner
     extracted: Extracted = function(known.binary)(name, data, bounds, **more)
     return extracted
-
-
-def _read_child(
-    name: str,
-    data: bytes,
-    *,
-    bounds: Bounds,
-    recognize: Recognize | None,
-    starved: Starved,
-    depth: int,
-) -> Extracted:
-    format = format_of(name, data)
-    return extract(name, data, format, bounds, recognize=recognize, starved=starved, depth=depth)
 
 
 def _valid(text: str) -> str:

@@ -94,7 +94,8 @@ def detected(data: bytes) -> tuple[str, Doubt]:
     """
     for marks, encoding in _MARKS:
         if data.startswith(marks):
-            return _marked(data, encoding)
+            text = data.decode(encoding, "replace")
+            return _nearly(text, encoding, "not in the encoding that its byte order mark names")
     if b"\0" in data:
         if wide := _unmarked_utf32(data) or not _is_padded(data) and _unmarked_utf16(data):
             return wide, ()
@@ -113,7 +114,8 @@ def detected(data: bytes) -> tuple[str, Doubt]:
     wrong = text.count("\ufffd")
     if 2 * wrong <= sum(not char.isascii() for char in text):
         return text, _doubt("utf-8", _NO_FIT)
-    return _guessed(data) or _mostly_utf8(text, wrong)
+    problem = "text in an encoding that could not be recognised"
+    return _guessed(data) or _nearly(text, "utf-8", problem)
 
 
 def read_as(data: bytes, name: str) -> str:
@@ -132,11 +134,11 @@ def _as_declared(data: bytes) -> str:
     return ""
 
 
-def _marked(data: bytes, encoding: str) -> tuple[str, Doubt]:
-    text = data.decode(encoding, "replace")
+def _nearly(text: str, encoding: str, problem: str) -> tuple[str, Doubt]:
+    """Return a text of which hardly any bytes are wrong; raise the problem if more are."""
     wrong = text.count("\ufffd")
     if wrong > _MOST_WRONG * len(text):
-        raise Unreadable("not in the encoding that its byte order mark names")
+        raise Unreadable(problem)
     return text, _doubt(encoding, _NO_FIT if wrong else "")
 
 
@@ -148,12 +150,6 @@ def _unescaped(data: bytes) -> str:
             if not text.isascii():
                 return text
     return ""
-
-
-def _mostly_utf8(text: str, wrong: int) -> tuple[str, Doubt]:
-    if wrong > _MOST_WRONG * len(text):
-        raise Unreadable("text in an encoding that could not be recognised")
-    return text, _doubt("utf-8", _NO_FIT)
 
 
 def _doubt(encoding: str, reason: str) -> Doubt:

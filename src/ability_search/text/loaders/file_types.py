@@ -9,40 +9,35 @@ from urllib.parse import urlsplit
 from ability_search.text.formats import named, table
 from ability_search.text.loaders.extracts import EMPTY, NOT_TEXT, Unreadable
 
-_LANGUAGES = {
-    ".c": "c",
-    ".cc": "cpp",
-    ".cjs": "javascript",
-    ".cpp": "cpp",
-    ".cs": "csharp",
-    ".css": "css",
-    ".go": "go",
-    ".h": "c",
-    ".hpp": "cpp",
-    ".hs": "haskell",
-    ".java": "java",
-    ".js": "javascript",
-    ".jsx": "javascript",
-    ".kt": "kotlin",
-    ".kts": "kotlin",
-    ".lua": "lua",
-    ".mjs": "javascript",
-    ".php": "php",
-    ".pl": "perl",
-    ".py": "python",
-    ".pyi": "python",
-    ".rb": "ruby",
-    ".rs": "rust",
-    ".scala": "scala",
-    ".sh": "bash",
-    ".sql": "sql",
-    ".swift": "swift",
-    ".toml": "toml",
-    ".ts": "typescript",
-    ".tsx": "tsx",
-    ".yaml": "yaml",
-    ".yml": "yaml",
+_SUFFIXES = {
+    "bash": ".sh",
+    "c": ".c .h",
+    "cpp": ".cc .cpp .hpp",
+    "csharp": ".cs",
+    "css": ".css",
+    "go": ".go",
+    "haskell": ".hs",
+    "java": ".java",
+    "javascript": ".cjs .js .jsx .mjs",
+    "kotlin": ".kt .kts",
+    "lua": ".lua",
+    "perl": ".pl",
+    "php": ".php",
+    "python": ".py .pyi",
+    "ruby": ".rb",
+    "rust": ".rs",
+    "scala": ".scala",
+    "sql": ".sql",
+    "swift": ".swift",
+    "toml": ".toml",
+    "tsx": ".tsx",
+    "typescript": ".ts",
+    "yaml": ".yaml .yml",
 }
+LANGUAGES = {
+    suffix: language for language, suffixes in _SUFFIXES.items() for suffix in suffixes.split()
+}
+"""Programming languages by the suffixes of files."""
 _TEXTS = frozenset({"csv", "json", "markdown", "rst", "text"})
 _PDF = b"%PDF-"
 _ZIP = b"PK\x03\x04"
@@ -54,14 +49,6 @@ _MIMETYPES = {
 }
 _MIMETYPE = 30, b"mimetype"
 """Place and name of the first member of an archive that names its type."""
-_RTF = b"{\\rtf"
-_IMAGES = (
-    (b"\x89PNG\r\n", "a PNG image"),
-    (b"\xff\xd8\xff", "a JPEG image"),
-    (b"GIF8", "a GIF image"),
-    (b"II*\0", "a TIFF image"),
-    (b"MM\0*", "a TIFF image"),
-)
 _MAILBOX = re.compile(rb"From \S++ [^\n:]*+:\d\d[^\n]*+\n[A-Za-z-]++: ")
 _MESSAGE = (b"Return-Path: ", b"Received: ", b"Delivered-To: ")
 _FLAT_ODF = re.compile(rb"(?:\xef\xbb\xbf)?<\?xml[^>]*+>\s*+<office:document\b")
@@ -69,26 +56,34 @@ _HEAD = 1024
 _LONGEST_MIMETYPE = 80
 _CHECKED = frozenset({"docx", "epub", "odf", "pdf", "pptx", "rtf", "xlsx"})
 """Formats that the first bytes must confirm."""
-_BINARY = (
-    (b"RIFF", "an image, sound or video"),
-    (b"\0\0\1\0", "an icon"),
-    (b"\x1f\x8b", "a gzip archive"),
-    (b"7z\xbc\xaf\x27\x1c", "a 7z archive"),
-    (b"\xfd7zXZ\0", "an xz archive"),
-    (b"\x28\xb5\x2f\xfd", "a zstd archive"),
-    (b"BZh", "a bzip2 archive"),
-    (b"Rar!\x1a", "a RAR archive"),
-    (b"\x7fELF", "a program"),
-    (b"MZ\x90\0", "a program"),
-    (b"\xcf\xfa\xed\xfe", "a program"),
-    (b"\xca\xfe\xba\xbe", "a program"),
-    (b"SQLite format 3\0", "an SQLite database"),
-    (b"ID3\2", "a sound"),
-    (b"ID3\3", "a sound"),
-    (b"ID3\4", "a sound"),
-    (b"OggS", "a sound or video"),
-    (b"wOF", "a font"),
+_MAGIC = (
+    (b"{\\rtf", "rtf", "a Rich Text file"),
+    (_OLE, None, "an Office file from before 2007, or an encrypted one"),
+    (b"\x89PNG\r\n", "image", "a PNG image"),
+    (b"\xff\xd8\xff", "image", "a JPEG image"),
+    (b"GIF8", "image", "a GIF image"),
+    (b"II*\0", "image", "a TIFF image"),
+    (b"MM\0*", "image", "a TIFF image"),
+    (b"RIFF", None, "an image, sound or video"),
+    (b"\0\0\1\0", None, "an icon"),
+    (b"\x1f\x8b", None, "a gzip archive"),
+    (b"7z\xbc\xaf\x27\x1c", None, "a 7z archive"),
+    (b"\xfd7zXZ\0", None, "an xz archive"),
+    (b"\x28\xb5\x2f\xfd", None, "a zstd archive"),
+    (b"BZh", None, "a bzip2 archive"),
+    (b"Rar!\x1a", None, "a RAR archive"),
+    (b"\x7fELF", None, "a program"),
+    (b"MZ\x90\0", None, "a program"),
+    (b"\xcf\xfa\xed\xfe", None, "a program"),
+    (b"\xca\xfe\xba\xbe", None, "a program"),
+    (b"SQLite format 3\0", None, "an SQLite database"),
+    (b"ID3\2", None, "a sound"),
+    (b"ID3\3", None, "a sound"),
+    (b"ID3\4", None, "a sound"),
+    (b"OggS", None, "a sound or video"),
+    (b"wOF", None, "a font"),
 )
+"""First bytes, the format that is read, if any, and what they are."""
 
 
 def format_of(name: str, data: bytes) -> str | None:
@@ -100,7 +95,7 @@ def format_of(name: str, data: bytes) -> str | None:
         Unreadable: if it is not text, or not of the type that its name says.
     """
     suffix = PurePath(name).suffix.lower()
-    by_name = table().by_suffix.get(suffix) or ("code" if suffix in _LANGUAGES else None)
+    by_name = table().by_suffix.get(suffix) or ("code" if suffix in LANGUAGES else None)
     found, what = _detect(data)
     if by_name in _CHECKED:
         if found != by_name:
@@ -130,27 +125,21 @@ def named_format(source: str) -> tuple[str | None, str | None]:
 
 def language_of(name: str) -> str | None:
     """Return the programming language of a file by its suffix; ``None`` if unknown."""
-    return _LANGUAGES.get(PurePath(name).suffix.lower())
+    return LANGUAGES.get(PurePath(name).suffix.lower())
 
 
 def _detect(data: bytes) -> tuple[str | None, str]:
     """Return the readable format of the bytes, if any, and their type unless it is text."""
     if _PDF in data[:_HEAD] and not data.lstrip()[:1].isalnum():
         return "pdf", "a PDF file"
-    if data.startswith(_RTF):
-        return "rtf", "a Rich Text file"
     if data.startswith(_ZIP):
         return _detect_archive(data)
-    if data.startswith(_OLE):
-        return None, "an Office file from before 2007, or an encrypted one"
     if data.startswith(b"RIFF") and data[8:12] == b"WEBP":
         return "image", "a WebP image"
     if name := _detect_text(data):
         return name, ""
-    for magic, what in _IMAGES:
-        if data.startswith(magic):
-            return "image", what
-    return None, next((what for magic, what in _BINARY if data.startswith(magic)), "")
+    found = (row[1:] for row in _MAGIC if data.startswith(row[0]))
+    return next(found, (None, ""))
 
 
 def _detect_text(data: bytes) -> str | None:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ability_search.documents import Document
-from ability_search.extensions.artifacts.artifact_writer import ArtifactWriter
+from ability_search.extensions.artifacts.exporter import ArtifactWriter
 from ability_search.extensions.artifacts.manifest import (
     CHUNKS,
     MANIFEST,

@@ -11,7 +11,6 @@ import pytest
 
 from ability_search.config.loader import load_settings
 from ability_search.extensions.artifacts.artifact_reader import read_manifest
-from ability_search.extensions.artifacts.importer import Importable
 from ability_search.extensions.artifacts.manifest import Damaged, SkillsManifest
 from ability_search.extensions.artifacts.skill_indexes import SkillsArtifact, read_skills
 from ability_search.text.token_counter import EstimatedTokens
@@ -74,8 +73,7 @@ def test_each_skill_is_a_document_with_its_vector(tmp_path: Path) -> None:
     assert (artifact.counts.sources, artifact.counts.chunks) == (2, 2)
     assert artifact.manifest.revision == "3f2c1e"
     assert artifact.manifest.model_id == "openai:text-embedding-3-small"
-    importable: Importable = artifact
-    assert importable.usage() is None
+    assert artifact.usage() is None
 
 
 def test_vectors_of_other_lengths_are_made_unit_vectors_where_the_manifest_allows(

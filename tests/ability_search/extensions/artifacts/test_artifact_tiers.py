@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.ability_search.extensions.artifacts.made import edited, made
 
-from ability_search.extensions.artifacts.artifact_service import Choice, choose
+from ability_search.extensions.artifacts.artifact_service import choose
 from ability_search.extensions.artifacts.manifest import MANIFEST, Damaged
 
 
@@ -24,26 +24,26 @@ def own(shared: Path) -> Path:
 
 
 def test_the_own_one_answers_where_revision_and_model_are_right(shared: Path, own: Path) -> None:
-    assert choose(shared, own, model="m") == Choice(own)
+    assert choose(shared, own, model="m") == (own, [])
 
 
 def test_without_an_own_one_the_shared_one_answers(shared: Path) -> None:
-    assert choose(shared, None, model="m") == Choice(shared)
+    assert choose(shared, None, model="m") == (shared, [])
 
 
 def test_another_revision_is_said(shared: Path, own: Path) -> None:
     edited(own, revision="older")
-    chosen = choose(shared, own, model="m")
-    assert chosen.directory == shared
-    (reason,) = chosen.reasons
+    directory, reasons = choose(shared, own, model="m")
+    assert directory == shared
+    (reason,) = reasons
     assert "it has revision older, the shared index has sha256:" in reason
 
 
 def test_another_model_is_said(shared: Path, own: Path) -> None:
     edited(own, model_id="n")
-    chosen = choose(shared, own, model="m")
-    assert chosen.directory == shared
-    (reason,) = chosen.reasons
+    directory, reasons = choose(shared, own, model="m")
+    assert directory == shared
+    (reason,) = reasons
     assert "it has vectors of the model 'n', not 'm'" in reason
 
 
@@ -51,14 +51,14 @@ def test_an_own_one_with_the_right_model_beats_a_shared_one_without(
     shared: Path, own: Path
 ) -> None:
     edited(shared, model_id="n")
-    assert choose(shared, own, model="m") == Choice(own)
+    assert choose(shared, own, model="m") == (own, [])
 
 
 def test_a_shared_one_of_another_model_is_said(shared: Path, own: Path) -> None:
-    chosen = choose(shared, own, model="other")
-    assert chosen.directory == shared
-    assert len(chosen.reasons) == 2
-    assert "has vectors of the model 'm', not 'other'" in chosen.reasons[1]
+    directory, reasons = choose(shared, own, model="other")
+    assert directory == shared
+    assert len(reasons) == 2
+    assert "has vectors of the model 'm', not 'other'" in reasons[1]
 
 
 @pytest.mark.parametrize("damage", ["missing", "newer"])
@@ -69,9 +69,9 @@ def test_an_own_one_that_cannot_be_used_never_shadows_the_shared_one(
         (own / MANIFEST).unlink()
     else:
         edited(own, index_version=2)
-    chosen = choose(shared, own, model="m")
-    assert chosen.directory == shared
-    assert MANIFEST in chosen.reasons[0]
+    directory, reasons = choose(shared, own, model="m")
+    assert directory == shared
+    assert MANIFEST in reasons[0]
 
 
 def test_a_damaged_shared_one_is_an_error(shared: Path, own: Path) -> None:

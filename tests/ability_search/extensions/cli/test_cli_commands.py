@@ -12,6 +12,8 @@ from rich.text import Text
 from tests.ability_search.extensions.cli.conftest import Network, Run
 
 from ability_search.config.loader import load_settings
+from ability_search.config.model_settings import Embedding
+from ability_search.config.schema import Broker
 from ability_search.config.trust import require_trusted
 from ability_search.extensions.cli import output
 from ability_search.extensions.cli import parameters as options
@@ -377,7 +379,7 @@ def test_setup_takes_a_broker_and_an_api(run: Run) -> None:
     assert (settings.embedding.transport, settings.embedding.model) == ("api", "e5")
     assert str(settings.embedding.api_url) == answers[2]
     assert settings.files.allowed_roots == (Path.cwd() / "docs", Path.cwd() / "notes")
-    require_trusted(settings, os.environ, "broker", "embedding")
+    require_trusted(settings, os.environ, Broker, Embedding)
 
 
 @pytest.mark.parametrize(

@@ -377,7 +377,7 @@ def test_an_artifact_is_searched_as_the_collection_it_is_and_warnings_are_told(
 
     def answering(broker: str, work: Any, **_: Any) -> Any:
         assert broker == network.url
-        return work(None, SimpleNamespace(choose_collection=choose_collection))
+        return work(SimpleNamespace(choose_collection=choose_collection))
 
     monkeypatch.setattr("ability_search.extensions.artifacts.transfer.with_artifacts", answering)
     network.answers["search-query"] = lambda _: answer(hit(), warnings=["slow"])

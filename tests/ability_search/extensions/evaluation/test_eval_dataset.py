@@ -18,7 +18,9 @@ def test_a_set_is_read_with_its_judgements(tmp_path: Path, judgements: str) -> N
     assert dataset.sources == {"d1", "d2", "d3"}
     assert dataset.qrels == {"q1": {"d1": 1}, "q2": {"d2": 2, "d3": 0}}
     assert [query.id for query in dataset.queries] == ["q1", "q2"]
-    assert dataset.negatives == (JudgedQuery("q3", "who won the race", "none", negative=True),)
+    assert dataset.negatives == (
+        JudgedQuery(_id="q3", text="who won the race", category="none", negative=True),
+    )
     assert (dataset.blank, dataset.unjudged) == (0, 0)
     assert list(dataset.documents())[1] == {
         "source": "d2",

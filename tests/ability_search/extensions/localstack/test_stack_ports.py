@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ability_search.extensions.localstack.supervisor import metrics_port
+from ability_search.extensions.localstack.stack_plan import metrics_port
 
 PARTS = ("broker", "database", "models", "gateway", "worker-1", "worker-2", "worker-12")
 

@@ -7,7 +7,6 @@ import json
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,8 @@ from tests.ability_search.edge_network import SECONDS, Stage, opened, settings_f
 from tests.ability_search.extensions.mcp.conftest import text_of
 from tests.ability_search.flows.conftest import Network, document
 
-from ability_search.config.schema import McpProfile, Settings
+from ability_search.config.schema import Settings
+from ability_search.extensions.gateway.settings import Gateway, McpProfile
 from ability_search.tools.table import BY_NAME, all_tools
 
 LISTED = {row.name: row for row in all_tools()}
@@ -29,8 +29,8 @@ MODES = ("legacy", "auto")
 
 
 def profiled(settings: Settings, profile: McpProfile) -> Settings:
-    gateway = settings.gateway.model_copy(update={"mcp_profile": profile})
-    return replace(settings, gateway=gateway)
+    gateway = settings.of(Gateway)
+    return settings.with_group(gateway.model_copy(update={"mcp_profile": profile}))
 
 
 @asynccontextmanager

@@ -15,7 +15,6 @@ from tests.examples import examples
 
 from ability_search.documents import Passage
 from ability_search.errors import InvalidInput, TooLarge
-from ability_search.text.chunkers import markdown_blocks as markdown
 from ability_search.text.chunkers.strategies import STRATEGIES, chunk
 from ability_search.text.token_counter import EstimatedTokens, TokenCounter
 
@@ -328,12 +327,8 @@ def test_a_word_unknown_to_the_tokenizer_is_bounded_in_characters(counter: Token
         ("lines", "a\n" * 10_000, "text"),
     ],
 )
-def test_memory_is_proportional_to_the_text(
-    name: str, text: str, format: str | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_memory_is_proportional_to_the_text(name: str, text: str, format: str | None) -> None:
     """The tokens of the whole of ``lists`` would be over a thousand bytes a character."""
-    monkeypatch.setattr(markdown, "_STRETCH", 1 << 11)
-    monkeypatch.setattr(markdown, "_LONGEST_BLOCK", 1 << 13)
     chunk("warm up", format=format)
     tracemalloc.start()
     try:

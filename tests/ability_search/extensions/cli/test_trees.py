@@ -6,8 +6,7 @@ import pytest
 
 from ability_search.config.schema import Limits
 from ability_search.errors import InvalidInput
-from ability_search.files.isolated_reader import Extractor
-from ability_search.sync.trees import (
+from ability_search.extensions.cli.trees import (
     Tree,
     collection_name,
     read_trees,
@@ -15,6 +14,7 @@ from ability_search.sync.trees import (
     sweepable,
     trees,
 )
+from ability_search.files.isolated_reader import Extractor
 from ability_search.text.loaders import Bounds
 
 

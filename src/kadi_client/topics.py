@@ -1,11 +1,12 @@
-"""Subscribers by topic pattern, as :class:`kadi_client.patterns.TopicPattern` matches."""
+"""Topic patterns as AMQP 0-9-1 topic exchanges know them."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable
 from typing import Generic, TypeVar
 
-from kadi_client.patterns import ANY_WORDS, ONE_WORD
+ONE_WORD = "*"
+ANY_WORDS = "#"
 
 S = TypeVar("S", bound=Hashable)
 
@@ -26,11 +27,12 @@ class _Node(Generic[S]):
 class Topics(Generic[S]):
     """Subscribers by pattern, in a trie of the words of all patterns.
 
+    The words of a pattern are separated by dots: ``*`` stands for exactly one word, ``#`` for zero
+    or more. Everything else, the empty word included, stands for itself.
+
     Matching follows all ways through the trie at once: each word of a channel costs at most one
     visit of each node, however many ways lead to it.
     """
-
-    __slots__ = ("_root",)
 
     def __init__(self) -> None:
         self._root: _Node[S] = _Node()

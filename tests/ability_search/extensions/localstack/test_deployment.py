@@ -15,10 +15,10 @@ import pytest
 from tests.ability_search.processes import foreign_environ, log_until, process, rest
 from tests.kadi_client.deployer import PATIENCE, approving, deployer
 
-from ability_search.components.deployment import add_deployed_secrets, complete_settings
 from ability_search.config.loader import load_settings
 from ability_search.config.schema import Settings
 from ability_search.errors import ConfigurationError
+from ability_search.extensions.localstack.deployment import add_deployed_secrets, complete_settings
 from kadi_client import Connection, Identity, Tool
 from kadi_localnet.broker import Broker, serve_broker
 

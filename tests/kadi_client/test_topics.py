@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kadi_localnet.broker.topics import Topics
+from kadi_client.topics import Topics
 
 words = st.sampled_from(["a", "b", "", "*", "#"])
 paths = st.lists(words, min_size=1, max_size=7).map(".".join)

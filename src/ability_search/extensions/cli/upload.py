@@ -12,9 +12,7 @@ from typing import Any
 from ability_search.client.tool_client import Advance, Call, ToolClient
 from ability_search.config.schema import Settings
 from ability_search.documents import Document
-from ability_search.files.file_documents import open_extractor, send_changed
-from ability_search.files.selection import Skipped, kept_texts
-from ability_search.sync.trees import (
+from ability_search.extensions.cli.trees import (
     Root,
     Tree,
     are_stored,
@@ -25,6 +23,8 @@ from ability_search.sync.trees import (
     read_trees,
     reading_limits,
 )
+from ability_search.files.file_documents import open_extractor, send_changed
+from ability_search.files.selection import Skipped, kept_texts
 from kadi_client import ToolError
 
 _COUNTED = ("documents", "chunks", "added", "updated", "unchanged", "deduplicated", "reused")

@@ -1,0 +1,124 @@
+"""The servers of models: clients of those that the settings choose."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+
+from ability_search.config.model_settings import Embedding, Expansion
+from ability_search.config.model_settings import Reranker as Reranking
+from ability_search.config.schema import Settings
+from ability_search.errors import ConfigurationError
+from ability_search.ops.metrics.call_metrics import metered_rpc
+from ability_search.ops.metrics.meter import UNMETERED, Meter
+from ability_search.ports import Invoke, Providers
+from ability_search.providers.chat import CHAT, RemoteChat
+from ability_search.providers.embedder import EMBEDDINGS, RemoteEmbedder
+from ability_search.providers.reranker import RERANK, RemoteReranker
+from ability_search.providers.transports import OverBroker, OverHttp, Service, Transport
+from kadi_client.context import headers
+
+
+@dataclass(frozen=True, slots=True)
+class ModelServers:
+    """The servers of models that the settings choose, each over the broker or over HTTP.
+
+    Each method yields a client, and raises a :class:`ConfigurationError` if HTTP is chosen but the
+    address is missing.
+    """
+
+    settings: Settings
+    invoke: Invoke
+    meter: Meter = UNMETERED
+    providers: Providers | None = None
+
+    @asynccontextmanager
+    async def embedder(self) -> AsyncIterator[RemoteEmbedder]:
+        """Yield the embedder."""
+        embedding = self.settings.embedding
+        async with self._open(EMBEDDINGS, embedding) as transport:
+            yield RemoteEmbedder(
+                transport,
+                batch_texts=embedding.batch_texts,
+                batch_bytes=embedding.batch_bytes,
+                concurrency=embedding.concurrency,
+                timeout=embedding.timeout,
+                attempts=embedding.attempts,
+                breaker_failures=embedding.breaker_failures,
+                breaker_reset=embedding.breaker_reset,
+                meter=self.meter,
+            )
+
+    @asynccontextmanager
+    async def reranker(self) -> AsyncIterator[RemoteReranker]:
+        """Yield the reranker."""
+        reranker = self.settings.reranker
+        async with self._open(RERANK, reranker) as transport:
+            yield RemoteReranker(
+                transport, model=reranker.model, timeout=reranker.timeout, **self._breaker
+            )
+
+    @asynccontextmanager
+    async def chat(self, *, timeout: float = 0.0) -> AsyncIterator[RemoteChat]:
+        """Yield the language model, for requests of up to ``timeout`` seconds or what is set."""
+        settings = self.settings
+        model, most = settings.expansion.model, settings.expansion.timeout
+        most = max(most, settings.kinds.timeout, timeout)
+        async with self._open(CHAT, settings.expansion) as transport:
+            yield RemoteChat(transport, model=model, timeout=most, **self._breaker)
+
+    @property
+    def _breaker(self) -> dict[str, Any]:
+        embedding = self.settings.embedding
+        return {
+            "breaker_failures": embedding.breaker_failures,
+            "breaker_reset": embedding.breaker_reset,
+        }
+
+    @asynccontextmanager
+    async def _open(
+        self, service: Service, chosen: Embedding | Reranking | Expansion
+    ) -> AsyncIterator[Transport]:
+        """Yield the transport to the server of a service."""
+        if chosen.transport == "broker":
+            yield OverBroker(service, self.invoke, api_key=chosen.api_key, providers=self.providers)
+            return
+        if chosen.api_url is None:
+            raise ConfigurationError(f"SEARCH_{chosen.prefix.upper()}API_URL is missing")
+
+        async def follow(request: httpx.Request) -> None:
+            """Add the tracing headers of the current call."""
+            request.headers.update(headers())
+
+        hooks = [follow] if self.settings.tracing.propagate else []
+        async with httpx.AsyncClient(event_hooks={"request": hooks}) as client:
+            url = chosen.api_url.get_secret_value()
+            transport = OverHttp(service, client, url, api_key=chosen.api_key)
+            yield _metered_http(transport, f"/v1/{service.route}", self.meter)
+
+
+def metered_invoke(invoke: Invoke, meter: Meter) -> Invoke:
+    """Return a function that calls tools, and counts and times each call."""
+
+    async def metered(
+        tool: str,
+        tool_input: Mapping[str, Any],
+        *,
+        timeout: float = 30.0,
+        target_agent: str | None = None,
+    ) -> Any:
+        answer = invoke(tool, tool_input, timeout=timeout, target_agent=target_agent)
+        return await metered_rpc(meter, tool, answer)
+
+    return invoke if meter is UNMETERED else metered
+
+
+def _metered_http(transport: Transport, route: str, meter: Meter) -> Transport:
+    async def metered(request: Mapping[str, Any], *, timeout: float) -> Any:
+        return await metered_rpc(meter, route, transport(request, timeout=timeout))
+
+    return metered

@@ -1,1 +1,0 @@
-"""Keep a collection in sync with local files: select them, send what changed, follow changes."""
