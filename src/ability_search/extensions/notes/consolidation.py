@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -29,7 +29,7 @@ from ability_search.extensions.notes.contradictions import (
     shared_words,
 )
 from ability_search.extensions.notes.graph_analysis import NoteChunk
-from ability_search.extensions.understanding.periods import iso_day
+from ability_search.extensions.understanding.periods import day_of, iso_day
 from ability_search.extensions.understanding.written_dates import written_periods
 from ability_search.store.records import SourceRecord
 from ability_search.wire import Result
@@ -63,6 +63,8 @@ _NAMED = {
     CONTRADICTS: CONTRADICTS,
 }
 """Kinds of the links to the sources that a metadata field names."""
+_TIMES = ("time", "date", "timestamp", "updated_at", "updatedAt", "created_at", "createdAt")
+"""Fields of metadata with the time of a note."""
 _EXPIRY = ("expires", "expires_at", "expiresAt", "valid_until", "validUntil")
 _ENDS = re.compile(
     r"\b(?:expires?|valid|sunsets?|deadline|due|ends?|until|till)\b[^.;!?\n]{0,16}$", re.IGNORECASE
@@ -72,13 +74,14 @@ _ENDS = re.compile(
 Pair = tuple[int, int, float]
 """Places of two chunks of different notes, the smaller first, and their cosine."""
 Notes = Mapping[str, SourceRecord]
-"""The notes by source."""
+"""Notes by source."""
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
     """Notes that were compared."""
 
+    notes: Notes
     chunks: Sequence[NoteChunk]
     duplicates: Sequence[Duplicate]
     pairs: Sequence[Pair]
@@ -104,26 +107,19 @@ class Comparison:
         return [*found, *others]
 
     def report(
-        self,
-        notes: Notes,
-        contradictions: Sequence[ContradictingNotes],
-        *,
-        today: int,
-        revision: int,
+        self, contradictions: Sequence[ContradictingNotes], *, today: int, revision: int
     ) -> Consolidation:
         """Return all findings.
 
         Args:
-            notes: The notes of these chunks, and others.
             contradictions: The contradictions.
             today: Day from which a date is past.
             revision: Revision of the collection.
         """
         days = {each.source: each.day for each in self.chunks}
-        compared = {source: notes[source] for source in days}
-        stale = [*_superseded(days, contradictions), *_expired(self.chunks, compared, today)]
+        stale = [*_superseded(days, contradictions), *_expired(self.chunks, self.notes, today)]
         related = _related(self.chunks, self.pairs)
-        links = list(_links(compared, self.duplicates, contradictions, related))
+        links = list(_links(self.notes, self.duplicates, contradictions, related))
         lists: dict[str, Sequence[Result]] = {
             "duplicates": self.duplicates,
             "contradictions": contradictions,
@@ -139,22 +135,36 @@ class Comparison:
         )
 
 
-def compare(chunks: Sequence[NoteChunk], vectors: Vector, neighbours: Nearest) -> Comparison:
-    """Compare each chunk with its neighbours.
+def compare(chunks: Sequence[NoteChunk], vectors: Vector, notes: Notes) -> Comparison:
+    """Compare each chunk with the nearest ones of other notes.
 
     Args:
-        chunks: The chunks of all notes.
+        chunks: The chunks; those of no note are left out.
         vectors: Their vectors, of unit length, shape (n, d).
-        neighbours: The nearest neighbours of each among the chunks of other notes.
+        notes: The notes.
     """
-    pairs = sorted(_pairs(neighbours), key=lambda pair: (-pair[2], pair[0], pair[1]))
-    duplicates = _duplicates(chunks, vectors, pairs)
+    # Loading scipy takes a moment, and workers may be without it.
+    from ability_search.extensions.notes.vector_measures import nearest
+
+    days = {
+        source: next(_named_days(note.metadata, _TIMES), day_of(note.indexed_at))
+        for source, note in notes.items()
+    }
+    places = [place for place, each in enumerate(chunks) if each.source in days]
+    own = [replace(chunks[place], day=days[chunks[place].source]) for place in places]
+    vectors = vectors[places]
+    _, groups = np.unique([each.source for each in own], return_inverse=True)
+    found = _pairs(nearest(vectors, limit=NEIGHBOURS, groups=groups))
+    pairs = sorted(found, key=lambda pair: (-pair[2], pair[0], pair[1]))
+    duplicates = _duplicates(own, vectors, pairs)
     aside = {each.source for each in duplicates}
-    indexed = [each.source not in aside for each in chunks]
-    return Comparison(chunks, duplicates, [p for p in pairs if indexed[p[0]] and indexed[p[1]]])
+    indexed = [each.source not in aside for each in own]
+    left = [pair for pair in pairs if indexed[pair[0]] and indexed[pair[1]]]
+    compared = {each.source: notes[each.source] for each in own}
+    return Comparison(compared, own, duplicates, left)
 
 
-def named_days(metadata: Mapping[str, Any], names: Iterable[str]) -> Iterator[int]:
+def _named_days(metadata: Mapping[str, Any], names: Iterable[str]) -> Iterator[int]:
     """Yield the last days of the dates in some fields of metadata."""
     for name in names:
         for written in written_periods(str(metadata.get(name, ""))[:40]):
@@ -256,7 +266,7 @@ def _superseded(
 def _expired(chunks: Sequence[NoteChunk], notes: Notes, today: int) -> Iterator[StaleNote]:
     """Yield the notes that expired as their metadata say, and else the chunks that say so."""
     ends = {
-        source: max(named_days(note.metadata, _EXPIRY), default=None)
+        source: max(_named_days(note.metadata, _EXPIRY), default=None)
         for source, note in notes.items()
     }
     for source, last in ends.items():

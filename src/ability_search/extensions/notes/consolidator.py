@@ -8,28 +8,13 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-
 from ability_search.collection import Collection
-from ability_search.documents import Vector
-from ability_search.extensions.notes.consolidation import (
-    COMPARED,
-    NEIGHBOURS,
-    Comparison,
-    compare,
-    named_days,
-)
-from ability_search.extensions.notes.consolidation_report import (
-    Consolidation,
-    ContradictingNotes,
-    Judge,
-)
+from ability_search.extensions.notes.consolidation import COMPARED, compare
+from ability_search.extensions.notes.consolidation_report import Consolidation, Judge
 from ability_search.extensions.notes.contradiction_judge import PAIRS, Judgement, judge_by_model
-from ability_search.extensions.notes.graph_analysis import NoteChunk
 from ability_search.extensions.notes.graph_analyzer import (
     check_analysable,
     read_chunks,
@@ -46,9 +31,6 @@ from ability_search.extensions.understanding.periods import day_of
 from ability_search.index.index_calls import Progress, Report
 from ability_search.index.index_ports import IndexPorts
 from ability_search.store.records import SourceRecord
-
-_TIMES = ("time", "date", "timestamp", "updated_at", "updatedAt", "created_at", "createdAt")
-"""Fields of metadata with the time of a note."""
 
 
 async def consolidate(
@@ -105,7 +87,8 @@ async def _findings(
     chunks, vectors = await read_chunks(ports.store, collection, report, texts=True)
     await report_progress(report, collection, len(chunks), "comparing")
     further = PAIRS if judge == "chat" else 0
-    compared, suspected = await asyncio.to_thread(_compared, chunks, vectors, notes, further)
+    compared = await asyncio.to_thread(compare, chunks, vectors, notes)
+    suspected = await asyncio.to_thread(compared.suspected, limit=further)
     judgement = Judgement(suspected, 0, [])
     if judge == "chat":
 
@@ -124,7 +107,6 @@ async def _findings(
         ]
     found = await asyncio.to_thread(
         compared.report,
-        notes,
         judgement.contradictions,
         today=day_of(ports.now()),
         revision=collection.revision,
@@ -161,24 +143,3 @@ def _added(notes: Mapping[str, Note], found: Consolidation, now: int) -> dict[st
         source: notes[source].linked([*notes[source].record.links, *links], kept[source])
         for source, links in new.items()
     }
-
-
-def _compared(
-    chunks: Sequence[NoteChunk],
-    vectors: Vector,
-    notes: Mapping[str, SourceRecord],
-    further: int,
-) -> tuple[Comparison, list[ContradictingNotes]]:
-    """Compare in a thread; loading scipy takes a moment too, and workers may be without it."""
-    from ability_search.extensions.notes.vector_measures import nearest
-
-    places = [place for place, each in enumerate(chunks) if each.source in notes]
-    days = {
-        source: next(named_days(each.metadata, _TIMES), day_of(each.indexed_at))
-        for source, each in notes.items()
-    }
-    own = [replace(chunks[place], day=days[chunks[place].source]) for place in places]
-    _, groups = np.unique([each.source for each in own], return_inverse=True)
-    vectors = vectors[places]
-    found = compare(own, vectors, nearest(vectors, limit=NEIGHBOURS, groups=groups))
-    return found, found.suspected(limit=further)

@@ -76,12 +76,7 @@ def register_tools() -> Sequence[ToolRow]:
 @hookimpl
 def open_tools(services: Services) -> Mapping[str, Handler]:
     """Return the handlers of the tools."""
-    from ability_search.extensions.notes.note_tools import NoteTools
+    from ability_search.extensions.notes.note_tools import NOTES, NoteTools
 
     tools = NoteTools(services)
-    return {
-        "notes-overview": tools.overview,
-        "notes-paths": tools.paths,
-        "notes-analyze": tools.analyze,
-        "notes-consolidate": tools.consolidate,
-    }
+    return {row.name: getattr(tools, row.name.removeprefix("notes-")) for row in NOTES}

@@ -47,12 +47,8 @@ def register_tools() -> Sequence[ToolRow]:
 @hookimpl
 def open_tools(services: Services) -> Mapping[str, Handler]:
     """Return the handlers of the tools."""
+    from ability_search.extensions.sessions.memory_tools import MEMORY
     from ability_search.extensions.sessions.sessions import Sessions
 
     sessions = Sessions(services)
-    return {
-        "memory-write": sessions.write,
-        "memory-read": sessions.read,
-        "memory-search": sessions.search,
-        "memory-delete": sessions.erase,
-    }
+    return {row.name: getattr(sessions, row.name.removeprefix("memory-")) for row in MEMORY}

@@ -69,7 +69,7 @@ _KINDS: tuple[SessionKind, ...] = ("scratch", "task")
 
 
 class Sessions:
-    """The tools of the memory; everything is stored, nothing is cached."""
+    """The handlers of the tools, each named like its tool; nothing is cached."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
@@ -148,7 +148,7 @@ class Sessions:
             asked["filter"] = {"metadata.session": value.session_id}
         return await answer_query(self._services, QueryInput(collection=value.collection, **asked))
 
-    async def erase(self, value: SessionErase, _call: RunningCall) -> SessionErased:
+    async def delete(self, value: SessionErase, _call: RunningCall) -> SessionErased:
         """Delete single records, or all of a session or an agent, or what is older than a time.
 
         Raises:
