@@ -30,8 +30,7 @@ def register_stages() -> Sequence[Stage]:
         VAGUE_EXPANSION,
     )
     from ability_search.extensions.understanding.query_understanding import QUERY_UNDERSTANDING
-    from ability_search.extensions.understanding.time_closeness import TIME_CLOSENESS
-    from ability_search.extensions.understanding.time_order import TIME_ORDER
+    from ability_search.extensions.understanding.time_scores import TIME_CLOSENESS, TIME_ORDER
 
     return (
         QUERY_UNDERSTANDING,

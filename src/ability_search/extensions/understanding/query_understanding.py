@@ -10,14 +10,12 @@ from ability_search.extensions.understanding import (
     Temporal,
     UnderstandingOptions,
     exclusion_penalty,
-    time_closeness,
-    time_order,
+    time_scores,
 )
 from ability_search.extensions.understanding.intent import understand
 from ability_search.extensions.understanding.periods import Period, day_of, iso_day
 from ability_search.extensions.understanding.query_expansion import SHARE
-from ability_search.extensions.understanding.time_closeness import RequestedTime
-from ability_search.extensions.understanding.time_order import RequestedOrder
+from ability_search.extensions.understanding.time_scores import RequestedOrder, RequestedTime
 from ability_search.filters.operands import instants
 from ability_search.search.candidates import Answer
 from ability_search.search.query import Query
@@ -72,11 +70,11 @@ def understood(query: Query, option: UnderstandingOptions) -> Query:
         phrases = {f"excluded{place}": text for place, text in enumerate(intent.excluded)}
         options[exclusion_penalty.NAME] = phrases
     if intent.period is not None:
-        options[time_closeness.NAME] = RequestedTime(
+        options[time_scores.CLOSENESS] = RequestedTime(
             intent.period, asked_period is not None, temporal.weight, temporal.sigma_days
         )
     if intent.order is not None:
-        options[time_order.NAME] = RequestedOrder(intent.order, temporal.weight)
+        options[time_scores.ORDER] = RequestedOrder(intent.order, temporal.weight)
     if not (intent.excluded or intent.period or intent.order):
         return replace(query, topic=intent.topic, options=options, understood=None)
     days = _days(intent.period)

@@ -6,8 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ability_search.extensions.understanding.periods import Period
-from ability_search.extensions.understanding.time_closeness import proximity
-from ability_search.extensions.understanding.time_order import order_gains
+from ability_search.extensions.understanding.time_scores import order_gains, proximity
 
 MARCH = Period(100, 130)
 

@@ -1,4 +1,10 @@
-"""Dates in the score: chunks of the requested period join, and closeness in time counts. Pure."""
+"""Dates in the score, for periods and for queries like ``latest deployment``. Pure.
+
+Chunks of the requested period join the candidates, and closeness in time counts. For the newest or
+the oldest, relevant candidates are ordered in time: those that name a date by it, all others by
+when they were stored. Each of the two groups counts by its share of the relevance: dates count
+little if few candidates have any, and nothing changes if all are of one day.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +12,10 @@ from collections.abc import Sequence
 from math import exp
 from typing import Final, NamedTuple
 
+import numpy as np
+
+from ability_search.documents import Floats
+from ability_search.extensions.understanding.intent import Order
 from ability_search.extensions.understanding.periods import (
     NEAR_DAYS,
     Period,
@@ -14,7 +24,8 @@ from ability_search.extensions.understanding.periods import (
     from_numbers,
 )
 from ability_search.filters.tree import HasFacet, combine
-from ability_search.search.candidates import Candidate, Candidates, blend
+from ability_search.search.candidates import Candidate, Candidates, adjust, blend
+from ability_search.search.fusion import TAU
 from ability_search.search.query import Query
 from ability_search.search.stage import scorer
 from ability_search.search.wants import FurtherSearch, Wants
@@ -28,6 +39,8 @@ DATED: Final = 30
 """Maximum number of chunks of the requested period that join the candidates."""
 CREATED_SHARE: Final = 0.5
 """Weight of the indexing time for a chunk that has no date."""
+LIKELY: Final = 0.5
+"""Probability that the best hit is relevant, in queries for the newest."""
 
 
 def proximity(periods: Sequence[Period], asked: Period, *, sigma: float = NEAR_DAYS) -> float:
@@ -95,7 +108,7 @@ def score_closeness(
     weight = time_weight(time.weight, candidates)
     for item in items:
         closeness = _closeness(item, time)
-        blend(item, NAME, closeness, weight, closeness=closeness, share=weight)
+        blend(item, CLOSENESS, closeness, weight, closeness=closeness, share=weight)
 
 
 def periods_of(item: Candidate) -> list[Period]:
@@ -117,5 +130,81 @@ def _closeness(item: Candidate, time: RequestedTime) -> float:
     return CREATED_SHARE * proximity([Period(day, day)], asked, sigma=sigma)
 
 
-NAME = "temporal"
-TIME_CLOSENESS = scorer(NAME, 30, score_closeness, wants=dates_wanted)
+class RequestedOrder(NamedTuple):
+    """Whether the newest or the oldest come first."""
+
+    order: Order
+    weight: float | None
+    """Share of dates in the score; ``None`` for :func:`time_weight`."""
+
+
+def order_gains(days: Floats, relevance: Floats) -> Floats:
+    """Return the gains of candidates in a query for the newest, relative to the mean gain.
+
+    The newest relevant candidate is the one that is relevant while no newer one is: with ``r_j``
+    the relevance of a candidate relative to the best one, ``u_i = prod (1 - r_j / 2)`` over all
+    newer ones. The gain is ``r_i (u_i - m)`` with ``m`` the mean of all ``u``, weighted by
+    relevance: it is 0 if no candidate is newer than another, and for candidates that are new but
+    not relevant.
+
+    Args:
+        days: Time of each, in any unit, greater is newer, shape (n,), n > 0. Negated for the
+            oldest.
+        relevance: ``r``, 0 to 1, at least one > 0, shape (n,).
+
+    Returns:
+        Shape (n,), between -1 and 1.
+    """
+    newest = np.argsort(-days, kind="stable")
+    none_of = np.concatenate(([1.0], np.cumprod(1.0 - LIKELY * relevance[newest])))
+    newer = np.searchsorted(-days[newest], -days, side="left")
+    alone = none_of[newer]
+    return np.asarray(relevance * (alone - alone @ relevance / relevance.sum()))
+
+
+def score_order(time: RequestedOrder, items: Sequence[Candidate], candidates: Candidates) -> None:
+    """Raise the newest of the relevant candidates, or the oldest, and lower the others."""
+    weight = time_weight(time.weight, candidates)
+    gains = _gains(items, time.order, candidates.now).tolist()
+    for item, gain in zip(items, gains, strict=True):
+        score = min(1.0, max(0.0, item.score + weight * gain))
+        adjust(item, ORDER, score, gain=gain, share=weight)
+
+
+def _gains(items: Sequence[Candidate], order: str, now: int) -> Floats:
+    scores = np.array([item.score for item in items])
+    relevance = np.exp((scores - scores.max()) / TAU)
+    today = day_of(now)
+    dates = [_date(item, today) for item in items]
+    stored = [min(today, day_of(item.columns.get("created_at") or now)) for item in items]
+    dated = np.array([date is not None for date in dates])
+    days = np.where(dated, np.array(dates, dtype=np.float64), stored)
+    gains = np.zeros(len(items))
+    for group in (dated, ~dated):
+        if group.any():
+            share = relevance[group].sum() / relevance.sum()
+            at = days[group] if order == "newest" else -days[group]
+            gains[group] = share * order_gains(at, relevance[group])
+    return gains
+
+
+def _date(item: Candidate, today: int) -> float | None:
+    """Return the middle of the elapsed part of the first period that a candidate names, if any.
+
+    Periods that have not begun do not count.
+    """
+    for period in periods_of(item):
+        if period.first is not None and period.last is not None and period.first <= today:
+            return (period.first + min(period.last, today)) / 2
+    return None
+
+
+CLOSENESS = "temporal"
+TIME_CLOSENESS = scorer(CLOSENESS, 30, score_closeness, wants=dates_wanted)
+ORDER = "order"
+TIME_ORDER = scorer(
+    ORDER,
+    40,
+    score_order,
+    wants=lambda _time, _query: Wants(fields=("dates", "created_at"), statistics=True),
+)
