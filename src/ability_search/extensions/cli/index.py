@@ -183,11 +183,7 @@ def index(
         # It may have had results before it failed.
         if outcome.model is not None or outcome.skipped or outcome.removed:
             _show(outcome, as_json=as_json)
-    if outcome.model is None and not outcome.removed:
-        output.fail("nothing to index", "No text file matches the patterns.")
-        raise typer.Exit(NOT_FOUND)
-    if outcome.failed:
-        raise typer.Exit(FAILED)
+    _exit_unless_done(outcome)
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,3 +298,11 @@ def _show(outcome: Outcome, *, as_json: bool) -> None:
     name = output.plain(outcome.collection)
     output.stdout().print(f"[bold]{name}[/bold]: {counts_text(outcome)}")
     print_problems(outcome)
+
+
+def _exit_unless_done(outcome: Outcome) -> None:
+    if outcome.model is None and not outcome.removed:
+        output.fail("nothing to index", "No text file matches the patterns.")
+        raise typer.Exit(NOT_FOUND)
+    if outcome.failed:
+        raise typer.Exit(FAILED)
