@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from hashlib import sha256
@@ -183,27 +182,14 @@ def index(
         else:
             await run.read_here(client)
 
-    with _shown(run.outcome, as_json=as_json):
-        with_client(broker, work)
-
-
-@contextmanager
-def _shown(outcome: Outcome, *, as_json: bool) -> Iterator[None]:
-    """Print the outcome of the block, which may have had results before it failed.
-
-    Raises:
-        typer.Exit: if nothing was indexed, or a document failed.
-    """
+    outcome = run.outcome
     try:
-        yield
+        with_client(broker, work)
     finally:
+        # It may have had results before it failed.
         if outcome.model is not None or outcome.skipped or outcome.removed:
             _show(outcome, as_json=as_json)
-    if outcome.model is None and not outcome.removed:
-        output.fail("nothing to index", "No text file matches the patterns.")
-        raise typer.Exit(NOT_FOUND)
-    if outcome.failed:
-        raise typer.Exit(FAILED)
+    _exit_unless_done(outcome)
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,15 +257,28 @@ class IndexRun:
 
 
 def _swept(chosen: Sequence[Tree], place: Place, *, confirmed: bool) -> set[str]:
-    """Return the sources to delete, see :class:`.Sweep`; ask if that has to be confirmed."""
+    """Return the sources to delete, see :class:`.Sweep`.
+
+    Ask before those of a directory are deleted that may be on a drive not mounted.
+
+    Raises:
+        InvalidInput: if nobody can be asked.
+    """
     removing: set[str] = set()
     for tree in sweepable(chosen):
         swept = tree.selection.swept(place.sources)
-        removing.update(swept.gone)
+        removing.update(swept.gone, *swept.doubtful.values())
         for directory, sources in swept.doubtful.items():
+            problem = (
+                f"{directory.rstrip('/')} lacks or excludes the files of"
+                f" {output.counted(len(sources), 'source')} in {place.collection}, which would be"
+                " deleted"
+            )
+            if not confirmed and not sys.stdin.isatty():
+                hint = "Check that its drive is mounted, or delete them with --yes."
+                raise InvalidInput("--sweep", problem, hint=hint)
             if not confirmed:
-                _confirm_sweep(directory.rstrip("/"), len(sources), place.collection)
-            removing.update(sources)
+                typer.confirm(f"{problem}. Delete them?", abort=True, err=True)
     return removing
 
 
@@ -298,22 +297,6 @@ def _left(
     ]
 
 
-def _confirm_sweep(place: str, sources: int, collection: str) -> None:
-    """Ask before the sources of a directory are deleted that may be on a drive not mounted.
-
-    Raises:
-        InvalidInput: if nobody can be asked.
-    """
-    count = output.counted(sources, "source")
-    problem = (
-        f"{place} lacks or excludes the files of {count} in {collection}, which would be deleted"
-    )
-    if not sys.stdin.isatty():
-        hint = "Check that its drive is mounted, or delete them with --yes."
-        raise InvalidInput("--sweep", problem, hint=hint)
-    typer.confirm(f"{problem}. Delete them?", abort=True, err=True)
-
-
 def _show(outcome: Outcome, *, as_json: bool) -> None:
     if as_json:
         output.print_json(outcome.as_json())
@@ -321,3 +304,11 @@ def _show(outcome: Outcome, *, as_json: bool) -> None:
     name = output.plain(outcome.collection)
     output.stdout().print(f"[bold]{name}[/bold]: {counts_text(outcome)}")
     print_problems(outcome)
+
+
+def _exit_unless_done(outcome: Outcome) -> None:
+    if outcome.model is None and not outcome.removed:
+        output.fail("nothing to index", "No text file matches the patterns.")
+        raise typer.Exit(NOT_FOUND)
+    if outcome.failed:
+        raise typer.Exit(FAILED)

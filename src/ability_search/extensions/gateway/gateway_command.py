@@ -95,7 +95,7 @@ async def open_gateway(
         meter if isinstance(meter, PrometheusMeter) else PrometheusMeter("gateway", __version__)
     )
     caller = Caller(live, timeout=own.timeout, observe=call_observer(recorded))
-    streams = Streams(live)
+    streams, values = Streams(live), settings.limits.values
     needed = needed_tools(
         memory=settings.database.memory, models_api=settings.embedding.transport == "api"
     )
@@ -110,9 +110,7 @@ async def open_gateway(
         stack.callback(reader.close)
         opened = [import_module(name).open_routes(settings, caller) for name in loaded().routes]
         added = [await stack.enter_async_context(each) for each in opened]
-        handlers = Handlers(
-            caller, own, recorded, network, streams, reader.read, settings.limits.values
-        )
+        handlers = Handlers(caller, own, recorded, network, streams, reader.read, values)
         app = application(handlers, host=host, added=added)
         url = await stack.enter_async_context(
             serve_http(app, host, port, token=token, prefix="gateway")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
+import platform
 import shutil
-import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Iterator, Mapping, Sequence, Set
 from dataclasses import asdict, dataclass, replace
@@ -42,7 +42,6 @@ from ability_search.store.arcadedb.client import BrokerScripts
 from ability_search.store.arcadedb.provider_pin import SEPARATE, offers
 from kadi_client import KadiError, ToolError
 
-_MINIMUM_PYTHON = (3, 11)
 _GIB = 1024**3
 _NAME = "ability-search-doctor"
 _CLOCK_SECONDS = 5.0
@@ -170,12 +169,7 @@ def check_settings() -> tuple[Settings | None, list[Check]]:
 
 def check_installation() -> Iterator[Check]:
     """Check the Python version, the extras and the model weights."""
-    version = ".".join(map(str, sys.version_info[:3]))
-    yield (
-        Check("python", "ok", version)
-        if sys.version_info >= _MINIMUM_PYTHON
-        else Check("python", "fail", version, "Use Python 3.11 or later.")
-    )
+    yield Check("python", "ok", platform.python_version())
     for extra in _EXTRAS:
         missing = missing_modules(EXTRAS[extra])
         if not missing:
