@@ -36,7 +36,6 @@ PURE = {
     "extensions.understanding.time_words",
     "extensions.understanding.written_dates",
     "filters",
-    "index.batches",
     "index.preparation",
     "search.fusion",
     "search.options",

@@ -64,7 +64,10 @@ def test_an_extension_with_a_minus_sign_adds_nothing() -> None:
 
 def test_what_is_added_is_in_the_order_of_the_extensions() -> None:
     names = [each.__name__ for each in Extensions().query_options]
-    assert names == ["KindOptions", "GraphOptions", "DecayOptions", "UnderstandingOptions"]
+    assert names == [
+        *("KindOptions", "GraphOptions", "RerankingOptions"),
+        *("DecayOptions", "UnderstandingOptions"),
+    ]
 
 
 def test_a_name_that_no_extension_has_is_refused_with_the_others() -> None:
@@ -314,7 +317,7 @@ from ability_search.text.loaders import Extracted
 @hookimpl
 def register_formats():
     read = "shouting:read"
-    return [Format(name="shouted", suffixes=(".shout",), binary=read, foreign=True)]
+    return [Format(name="shouted", suffixes=(".shout",), binary=read)]
 
 def read(name, data, bounds):
     import os, sys

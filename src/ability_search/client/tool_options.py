@@ -18,12 +18,7 @@ class QueryOptions(TypedDict, total=False):
     min_signals: int
     hypothetical_answer: str
     fusion: Mapping[str, Any]
-    full_text: Mapping[str, Any]
-    rerank: Mapping[str, Any]
-    reranker: Mapping[str, Any]
-    prf: Mapping[str, Any] | bool
     as_of: str
-    diversity: float
     max_per_source: int
     expand: Mapping[str, Any] | str
     max_result_tokens: int
@@ -32,6 +27,11 @@ class QueryOptions(TypedDict, total=False):
     extended: Sequence[str]
     graph: Mapping[str, Any]
     boost: Mapping[str, Any]
+    full_text: Mapping[str, Any]
+    rerank: Mapping[str, Any]
+    reranker: Mapping[str, Any]
+    prf: Mapping[str, Any] | bool
+    diversity: float
     decay: Mapping[str, Any]
     understand: bool
     temporal: Mapping[str, Any]

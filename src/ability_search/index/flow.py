@@ -7,7 +7,7 @@ others.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import NamedTuple
@@ -21,12 +21,15 @@ from ability_search.errors import (
     TextsRefused,
     first_failure,
 )
-from ability_search.index.batches import FEW, LOOKED_UP, Batches, Slot, slots_of
 from ability_search.index.index_calls import IndexCall, WrittenGroup
 from ability_search.index.partial_vectors import every_vector, vectors_or_refusals
 from ability_search.index.preparation import Prepared
 from ability_search.index.writer import prepared_bytes
 
+_FEW = 8
+"""Passages in the first batch of many documents, and minimum size of the last batches."""
+_LOOKED_UP = 64
+"""Passages per lookup of stored vectors."""
 _LINGER = 1.0
 """Seconds that a finished document waits for others to share a transaction."""
 
@@ -101,9 +104,9 @@ class Flow:
         )
         many = len(tasks) > self._batch_texts
         # The first lookup of many documents covers the first two batches.
-        lookups = Batches(most=LOOKED_UP, first=3 * FEW if many else LOOKED_UP, tapered=False)
+        lookups = Batches(most=_LOOKED_UP, first=3 * _FEW if many else _LOOKED_UP, tapered=False)
         batches = Batches(
-            most=self._batch_texts, first=FEW if many else self._batch_texts, tapered=many
+            most=self._batch_texts, first=_FEW if many else self._batch_texts, tapered=many
         )
         try:
             async with asyncio.TaskGroup() as group:
@@ -272,3 +275,65 @@ class Flow:
         failed = self._call.result.failed if holder.children else ()
         again = {each.source for each in failed if not isinstance(each.error, InvalidInput)}
         return not again.isdisjoint(holder.children or ())
+
+
+# Batches of passages: how those of many documents share lookups and calls of the embedder
+
+
+class Slot(NamedTuple):
+    """A passage of a document or of a derived kind that waits for its vector."""
+
+    whole: Prepared
+    part: Prepared
+    place: int
+
+    @property
+    def text(self) -> str:
+        """The text to embed for the passage."""
+        return self.part.texts[self.place]
+
+
+class Batches:
+    """Gathers passages, for lookups of stored vectors or for calls of the embedder.
+
+    With many documents the first batches are small, each twice as large as the one before: the
+    next step starts early. If it is the last one, so are the last batches, each half of what is
+    left: little is left to store when the embedder ends. Few documents go in one batch, which
+    suits a remote embedder.
+
+    Args:
+        most: Maximum number of passages in a batch.
+        first: Number of passages in the first batch.
+        tapered: Whether the last batches are small, too.
+    """
+
+    def __init__(self, *, most: int, first: int, tapered: bool) -> None:
+        self._slots: list[Slot] = []
+        self._most = most
+        self._size = min(first, most)
+        self._tapered = tapered
+
+    def add(self, slot: Slot) -> Iterator[list[Slot]]:
+        """Add a passage; yield a batch if one is full."""
+        self._slots.append(slot)
+        # One full batch is kept back, to be split into the last, smaller ones.
+        kept = self._size if self._tapered and self._size == self._most else 0
+        if len(self._slots) == self._size + kept:
+            yield self._slots[: self._size]
+            self._slots = self._slots[self._size :]
+            self._size = min(2 * self._size, self._most)
+
+    def rest(self) -> Iterator[list[Slot]]:
+        """Yield the last batches."""
+        while left := len(self._slots):
+            share = left // 2 if self._tapered and left > 2 * _FEW else left
+            size = min(share, self._most)
+            yield self._slots[:size]
+            self._slots = self._slots[size:]
+
+
+def slots_of(prepared: Prepared) -> Iterator[Slot]:
+    """Yield the passages of a document and of its kinds."""
+    for part in prepared.parts:
+        for place in range(len(part.passages)):
+            yield Slot(prepared, part, place)
