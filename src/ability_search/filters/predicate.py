@@ -66,7 +66,9 @@ def _holds(condition: Exists | OneOf | Compare | Pattern | HasElement, value: An
         case Compare(_, order, wanted):
             return _ordered(order, value, wanted)
         case _:
-            return isinstance(value, str) and re.fullmatch(condition.regex, value) is not None
+            return (
+                isinstance(value, str) and re.compile(condition.regex).fullmatch(value) is not None
+            )
 
 
 def _value(field: Field, row: Mapping[str, Any]) -> Any:
