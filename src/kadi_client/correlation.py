@@ -40,7 +40,7 @@ class OpenCalls:
             The outcome of the call if it arrived earlier.
         """
         outcome = self._drop(request_id)
-        del self._key_of[self._request_of[key]]
+        self._forget(key)
         self._key_of[request_id] = key
         self._request_of[key] = request_id
         self._settle(key)
@@ -62,10 +62,14 @@ class OpenCalls:
     def end(self, key: int) -> str | None:
         """End a call and return its request id; ``None`` if the call is unknown."""
         self._settle(key)
-        request_id = self._request_of.pop(key, None)
-        if request_id is not None:
+        self._forget(key)
+        return self._request_of.pop(key, None)
+
+    def _forget(self, key: int) -> None:
+        """Forget the request id of a call, unless another call has been acknowledged under it."""
+        request_id = self._request_of.get(key, "")
+        if self._key_of.get(request_id) == key:
             del self._key_of[request_id]
-        return request_id
 
     def _settle(self, key: int) -> None:
         self._unacknowledged.discard(key)

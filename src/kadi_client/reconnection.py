@@ -111,6 +111,7 @@ class Reconnecting(ABC):
             raise RuntimeError("a connection can be opened only once: create a new one")
         if connect_timeout is not None:
             self._connect_timeout = connect_timeout
+        self._decided.clear()
         self._supervisor = asyncio.create_task(self._supervise())
         try:
             await self._decided.wait()
@@ -120,8 +121,7 @@ class Reconnecting(ABC):
         if self._closing:
             raise NotConnected("the connection was closed while opening")
         if self._failure is not None and not self.sessions:
-            failure, self._failure, self._supervisor = self._failure, None, None
-            self._decided.clear()
+            failure, self._failure = self._failure, None
             raise failure
 
     async def close(self) -> None:
@@ -160,9 +160,9 @@ class Reconnecting(ABC):
             NotConnected: if there will be none.
             TimeoutError: if there is none by the deadline, a time of the loop's clock.
         """
-        if self._supervisor is None:
-            raise NotConnected("the connection is not open: use it inside 'async with'")
         while self._session is None:
+            if self._supervisor is None:
+                raise NotConnected("the connection is not open: use it inside 'async with'")
             if self._closing or self._closed.is_set():
                 raise NotConnected("the connection is closed")
             async with asyncio.timeout_at(deadline):
@@ -179,6 +179,8 @@ class Reconnecting(ABC):
         finally:
             if self.sessions or self._closing:
                 self._finish()
+            else:
+                self._supervisor = None  # it may be opened again
             self._decided.set()
 
     def _finish(self) -> None:

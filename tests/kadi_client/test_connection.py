@@ -101,6 +101,22 @@ async def test_no_broker_fails_fast(broker: FakeBroker) -> None:
         await Connection(broker.url).open()
 
 
+async def test_who_waits_for_a_connection_learns_that_it_failed(broker: FakeBroker) -> None:
+    await broker.stop()
+    connection = Connection(broker.url)
+    opening = asyncio.create_task(connection.open())
+    await asyncio.sleep(0)
+    waiting = asyncio.create_task(connection.wait_connected())
+    async with asyncio.timeout(PATIENCE):
+        for task in (waiting, opening):
+            with pytest.raises(NotConnected):
+                await task
+    async with broker:
+        await connection.open()
+        await connection.wait_connected()
+        await connection.close()
+
+
 async def test_a_broker_that_comes_up_late_is_waited_for(broker: FakeBroker) -> None:
     await broker.stop()
     refused = asyncio.Event()

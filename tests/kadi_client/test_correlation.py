@@ -50,3 +50,10 @@ def test_a_call_that_has_ended_is_unknown() -> None:
     assert calls.end(0) == "its-own"
     assert calls.end(0) is None
     assert calls.key_of(outcome("its-own")) is None
+
+
+def test_two_calls_that_are_acknowledged_under_one_id_both_end() -> None:
+    calls = calling(2)
+    calls.acknowledge(0, "same")
+    calls.acknowledge(1, "same")
+    assert [calls.end(0), calls.end(1), len(calls)] == ["same", "same", 0]

@@ -195,3 +195,23 @@ async def test_large_messages_wait_in_order_while_other_brokers_are_behind(
     for number in range(3):
         asked = await provider.asked()
         assert asked["params"]["toolInput"]["number"] == number
+
+
+async def test_a_held_message_of_a_client_that_left_is_processed_once(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Cluster, "behind", True)
+    provider, caller = await Peer.join(broker.url, tools=["echo"]), await Peer.join(broker.url)
+    text = {"text": "x" * 100_000}
+    params = {"toolName": "echo", "toolInput": text, "targetAgent": provider.agent_id}
+    await caller.send({"id": 1, "method": "kadi.ability.request", "params": params})
+    async with asyncio.timeout(10):
+        while broker.stats()["memory_bytes"] < 100_000:
+            await provider.synchronise()
+        caller.vanish()
+        while broker.stats()["sessions"] > 1:
+            await provider.synchronise()
+    monkeypatch.setattr(Cluster, "behind", False)
+    calls = broker.stats()["outstanding_calls"]
+    broker._let_go_on()
+    assert broker.stats()["outstanding_calls"] == calls == 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from concurrent.futures import Future
 from pathlib import Path
 
 import httpx
@@ -107,6 +108,18 @@ async def test_what_the_engine_may_still_run_is_still_in_use(
     assert not await enters(use, SEARCH)
     async with asyncio.timeout(10), use.of("d", [SEARCH.text]):
         assert await enters(use, SEARCH)
+
+
+async def test_work_in_a_thread_uses_its_types_until_it_ends() -> None:
+    use = IndexUse()
+    ended: Future[None] = Future()
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.01), use.of("d", [DROP.text]) as dropping:
+            dropping.running = ended
+            await asyncio.Event().wait()
+    assert not await enters(use, SEARCH)
+    ended.set_result(None)
+    assert await enters(use, SEARCH)
 
 
 @pytest.mark.engine

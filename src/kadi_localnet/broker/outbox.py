@@ -45,6 +45,8 @@ class Outbox:
         self._max_bytes = max_bytes
         self._reader = reader
         self._replies: deque[tuple[int, bytes, Hashable]] = deque()
+        self._owned: dict[Hashable, tuple[int, int]] = {}
+        """Number and size of the replies of each owner that are queued."""
         self._events: deque[tuple[int, bytes]] = deque()
         self._reply_bytes = 0
         self.event_bytes = 0
@@ -56,13 +58,11 @@ class Outbox:
         """Return True if a frame of ``size`` bytes fits, if necessary by dropping all events."""
         if not self._replies:
             return True
-        owned: list[int] = []
+        frames, owned = self._owned.get(owner, (0, 0))
         free = self._max_bytes - self._reply_bytes - size
-        if owner is not None:
-            owned = [len(frame) for _, frame, each in self._replies if each == owner]
-            if size > self._max_bytes // self._max_frames:
-                free -= self._max_bytes // 4
-        return 0 < self._max_frames - len(self._replies) >= len(owned) and sum(owned) <= free
+        if owner is not None and size > self._max_bytes // self._max_frames:
+            free -= self._max_bytes // 4
+        return 0 < self._max_frames - len(self._replies) >= frames and owned <= free
 
     def put_reply(self, frame: bytes, owner: Hashable = None) -> bool:
         """Queue a frame that must not be dropped; return False if there is no room for it.
@@ -79,6 +79,9 @@ class Outbox:
         """Queue a reply, whether there is room or not."""
         self._serial += 1
         self._replies.append((self._serial, frame, owner))
+        if owner is not None:
+            frames, owned = self._owned.get(owner, (0, 0))
+            self._owned[owner] = frames + 1, owned + len(frame)
         self._reply_bytes += len(frame)
         self._memory.used += len(frame)
 
@@ -109,7 +112,11 @@ class Outbox:
             return self._pop_event()
         if not self._replies:
             return None
-        _, frame, _ = self._replies.popleft()
+        _, frame, owner = self._replies.popleft()
+        if owner is not None:
+            frames, owned = self._owned.pop(owner)
+            if frames > 1:
+                self._owned[owner] = frames - 1, owned - len(frame)
         self._reply_bytes -= len(frame)
         self._memory.used -= len(frame)
         return frame
@@ -124,6 +131,7 @@ class Outbox:
         """Remove all frames."""
         self._memory.used -= self.size
         self._replies.clear()
+        self._owned.clear()
         self._events.clear()
         self._reply_bytes = self.event_bytes = 0
 

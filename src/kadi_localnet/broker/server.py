@@ -275,8 +275,10 @@ class Broker:
         except ConnectionClosed as exc:
             log.info("session %s disconnected: %s", session.id, exc)
         finally:
-            for message in peer.waiting:
+            waiting, peer.waiting = peer.waiting, []
+            for message in waiting:
                 self._process(peer, message)
+            self._held_up = [each for each in self._held_up if each is not peer]
             del self._peers[session]
             if peer.cut is not None:
                 peer.cut.cancel()

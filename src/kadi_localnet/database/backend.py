@@ -23,7 +23,7 @@ import msgspec
 
 from kadi_client.backoff import Backoff
 from kadi_client.messages import Raw
-from kadi_localnet.database.index_use import IndexUse
+from kadi_localnet.database.index_use import IndexUse, Use
 
 T = TypeVar("T")
 
@@ -110,9 +110,9 @@ class Backend(ABC):
         self.counts.reads += 1
         async with (
             self._within(timeout, self.late_read) as limit,
-            self._indexes.of(database, [statement.text]),
+            self._indexes.of(database, [statement.text]) as use,
         ):
-            return await self._repeated(limit, lambda: self._read(database, statement))
+            return await self._repeated(limit, lambda: self._read(database, statement, use))
 
     async def write(
         self, database: str, statements: Sequence[Statement], *, timeout: float
@@ -124,9 +124,9 @@ class Backend(ABC):
         self.counts.writes += len(statements)
         async with (
             self._within(timeout, self.late_write) as limit,
-            self._indexes.of(database, [each.text for each in statements]),
+            self._indexes.of(database, [each.text for each in statements]) as use,
         ):
-            return await self._repeated(limit, lambda: self._write(database, statements))
+            return await self._repeated(limit, lambda: self._write(database, statements, use))
 
     async def databases(self, *, timeout: float) -> list[str]:
         """Return the names of the databases, sorted."""
@@ -137,22 +137,29 @@ class Backend(ABC):
         """Create a database; an existing one is an error."""
         async with self._within(timeout, self.late_write) as limit:
             await self._repeated(limit, lambda: self._create(name))
+            await self._repeated(limit, lambda: self._set_up(name))
 
     @abstractmethod
     async def close(self) -> None:
         """Stop running calls and close the databases; may be called again."""
 
     @abstractmethod
-    async def _read(self, database: str, statement: Statement) -> Rows: ...
+    async def _read(self, database: str, statement: Statement, use: Use) -> Rows: ...
 
     @abstractmethod
-    async def _write(self, database: str, statements: Sequence[Statement]) -> list[Rows]: ...
+    async def _write(
+        self, database: str, statements: Sequence[Statement], use: Use
+    ) -> list[Rows]: ...
 
     @abstractmethod
     async def _names(self) -> Iterable[str]: ...
 
     @abstractmethod
     async def _create(self, name: str) -> None: ...
+
+    @abstractmethod
+    async def _set_up(self, name: str) -> None:
+        """Set up a new database, unless :meth:`_create` has done so."""
 
     @asynccontextmanager
     async def _within(self, timeout: float, late: str) -> AsyncIterator[asyncio.Timeout]:

@@ -37,7 +37,7 @@ from kadi_localnet.database.bridge import wrap_classes
 from kadi_localnet.database.conversion import Parameters, ResultWriter
 from kadi_localnet.database.disk_space import DiskSpace
 from kadi_localnet.database.index_repair import open_repaired
-from kadi_localnet.database.index_use import dropped_types
+from kadi_localnet.database.index_use import Use, dropped_types
 from kadi_localnet.database.statement_guard import confine, statement_guard
 from kadi_localnet.database.tickets import Stopped, Ticket, messages, translate
 from kadi_localnet.database.vector_indexes import (
@@ -153,11 +153,13 @@ class EmbeddedDatabases(Backend):
             ticket.stop()
         await asyncio.to_thread(self._close)
 
-    async def _read(self, database: str, statement: Statement) -> Rows:
-        return await self._in_thread(lambda ticket: self._query(database, statement, ticket))
+    async def _read(self, database: str, statement: Statement, use: Use) -> Rows:
+        return await self._in_thread(lambda ticket: self._query(database, statement, ticket), use)
 
-    async def _write(self, database: str, statements: Sequence[Statement]) -> list[Rows]:
-        return await self._in_thread(lambda ticket: self._command(database, statements, ticket))
+    async def _write(self, database: str, statements: Sequence[Statement], use: Use) -> list[Rows]:
+        return await self._in_thread(
+            lambda ticket: self._command(database, statements, ticket), use
+        )
 
     async def _names(self) -> list[str]:
         return await self._in_thread(lambda _ticket: self._stored())
@@ -165,13 +167,18 @@ class EmbeddedDatabases(Backend):
     async def _create(self, name: str) -> None:
         await self._in_thread(lambda _ticket: self._add(name))
 
-    async def _in_thread(self, work: Callable[[Ticket], T]) -> T:
+    async def _set_up(self, name: str) -> None:
+        """Do nothing: a database is created with its settings."""
+
+    async def _in_thread(self, work: Callable[[Ticket], T], use: Use | None = None) -> T:
         """Run the work of a call in a thread, in the context of the call."""
         if self._closing.is_set():
             raise DatabaseError(_CLOSING)
         ticket = Ticket()
         self._tickets.add(ticket)
         future = self._pool.submit(copy_context().run, work, ticket)
+        if use is not None:
+            use.running = future
         future.add_done_callback(lambda future: self._ended(ticket, run=not future.cancelled()))
         try:
             return await asyncio.wrap_future(future)

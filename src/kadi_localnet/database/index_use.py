@@ -13,7 +13,10 @@ import threading
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Iterator
+from concurrent.futures import Future
 from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from typing import Any
 
 PATIENCE = 5.0
 """Seconds for which a drop waits for searches: one that takes longer builds a graph first, for
@@ -28,6 +31,14 @@ _Types = Counter[tuple[str, str]]
 """Types as ``(database, name)``, each with the number of calls that use it."""
 
 
+@dataclass(slots=True)
+class Use:
+    """The use of types by the statements of a call."""
+
+    running: Future[Any] | None = None
+    """The work of the call in a thread, which goes on if nobody waits for it any more."""
+
+
 class IndexUse:
     """The types whose vector indexes are being searched, or dropped."""
 
@@ -37,30 +48,32 @@ class IndexUse:
         self.dropped: _Types = Counter()
 
     @asynccontextmanager
-    async def of(self, database: str, texts: Iterable[str]) -> AsyncIterator[None]:
+    async def of(self, database: str, texts: Iterable[str]) -> AsyncIterator[Use]:
         """Use the types that statements search or drop, as soon as that is possible.
 
         A drop goes before searches that ask later. The engine may not notice at once that nobody
         waits for a statement any more, so after a timeout or a cancellation the types stay in use
-        for ``PATIENCE``.
+        until :attr:`Use.running` has ended, else for ``PATIENCE``.
         """
         text = " ".join(texts)
         searched = Counter({(database, name) for name in _SEARCHED.findall(text)})
         dropped = Counter({(database, name) for name in dropped_types(text)})
         while not self._begin(searched, dropped):  # noqa: ASYNC110 - a thread may use them, too
             await asyncio.sleep(_PAUSE)
-        given_up = False
+        use, given_up = Use(), False
         try:
             deadline = time.monotonic() + PATIENCE
             while self._is_searched(dropped) and time.monotonic() < deadline:  # noqa: ASYNC110
                 await asyncio.sleep(_PAUSE)
             try:
-                yield
+                yield use
             except (TimeoutError, asyncio.CancelledError):
                 given_up = True
                 raise
         finally:
-            if given_up:
+            if use.running is not None:
+                use.running.add_done_callback(lambda _: self._end(searched, dropped))
+            elif given_up:
                 asyncio.get_running_loop().call_later(PATIENCE, self._end, searched, dropped)
             else:
                 self._end(searched, dropped)

@@ -29,6 +29,7 @@ from kadi_localnet.database.backend import (
     too_many_bytes,
     too_many_rows,
 )
+from kadi_localnet.database.index_use import Use
 
 CONNECTIONS = 32
 """Number of threads; one agent alone gets half of them."""
@@ -205,11 +206,11 @@ class HttpDatabases(Backend):
         """Close the connections."""
         await self._client.aclose()
 
-    async def _read(self, database: str, statement: Statement) -> Rows:
+    async def _read(self, database: str, statement: Statement, _use: Use) -> Rows:
         request = _Request(path=f"/api/v1/query/{database}", again=True, reads=database)
         return await self._run(request, statement)
 
-    async def _write(self, database: str, statements: Sequence[Statement]) -> list[Rows]:
+    async def _write(self, database: str, statements: Sequence[Statement], _use: Use) -> list[Rows]:
         command = _Request(path=f"/api/v1/command/{database}", effect="; it took effect")
         if len(statements) == 1:
             return [await self._run(command, statements[0])]
@@ -247,9 +248,10 @@ class HttpDatabases(Backend):
     async def _create(self, name: str) -> None:
         command = {"command": f"create database {name}"}
         await self._send(_Request(path="/api/v1/server", body=command))
-        await self._write(
-            name, [Statement(f'ALTER DATABASE `arcadedb.dateTimeFormat` "{DATETIME_FORMAT}"')]
-        )
+
+    async def _set_up(self, name: str) -> None:
+        alter = Statement(f'ALTER DATABASE `arcadedb.dateTimeFormat` "{DATETIME_FORMAT}"')
+        await self._write(name, [alter], Use())
 
     async def _repeated(self, limit: asyncio.Timeout, attempt: Callable[[], Awaitable[T]]) -> T:
         """Repeat an attempt after conflicts, and until the deadline while there is no leader."""
