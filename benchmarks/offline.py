@@ -189,6 +189,7 @@ class MatrixStore(MemoryStore):
         columns: Columns,
         *,
         first: int = 0,
+        consistent: bool = True,
     ) -> Searched:
         """See :meth:`ability_search.store.port.SearchStore.search`."""
         generation = self._generation(collection.type)

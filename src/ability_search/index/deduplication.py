@@ -94,7 +94,7 @@ async def _stored_neighbours(
             Search(f"n{place}", chunk.embedding or (), _NEIGHBOURS)
             for place, (chunk, _) in enumerate(part)
         ]
-        rows = (await store.search(collection, searches, _COLUMNS)).rows
+        rows = (await store.search(collection, searches, _COLUMNS, consistent=False)).rows
         for search, (chunk, floor) in zip(searches, part, strict=True):
             near = [
                 row

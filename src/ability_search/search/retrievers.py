@@ -187,8 +187,9 @@ async def _search(
 
     There are no rows if it is on another generation.
     """
-    # Without the semantic retriever, compare nothing with its vector: that may be what failed.
-    columns = request.columns(request.vector if "semantic" in names else None)
+    # Without a search by its vector, compare nothing with it: that may be what failed.
+    compares = not set(names).isdisjoint(request.names("semantic"))
+    columns = request.columns(request.vector if compares else None)
 
     async def ask(known: Collection) -> Searched:
         searches = [each for each in request.searches() if each.name in names]

@@ -35,6 +35,7 @@ class MemorySearch(Tables):
         columns: Columns,
         *,
         first: int = 0,
+        consistent: bool = True,
     ) -> Searched:
         generation = self._generation(collection.type)
         hops: dict[str, Hops] = {}

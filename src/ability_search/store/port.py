@@ -90,6 +90,7 @@ class SearchStore(ReadStore, Protocol):
         columns: Columns,
         *,
         first: int = 0,
+        consistent: bool = True,
     ) -> Searched:
         """Run all searches of a query in one round trip.
 
@@ -100,11 +101,12 @@ class SearchStore(ReadStore, Protocol):
             columns: Columns to read of every row.
             first: Number of chunks of each search whose rows also get ``terms``, ``weights`` and
                 ``embedding``, in every search that finds them.
+            consistent: Whether a commit that is being indexed is waited for, so that an index finds
+                either what it replaces or the replacement.
 
         Returns:
             The rows of each search, equal ones by chunkId; with ``heads``, those of a head come
-            before those that only a greater limit finds. They are consistent: a commit that is
-            being indexed is waited for.
+            before those that only a greater limit finds.
 
         Raises:
             StatementRefused: if the store cannot run this combination; single searches may work.

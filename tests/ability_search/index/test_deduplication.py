@@ -33,8 +33,14 @@ class Neighbours:
         self.probes: list[int] = []
 
     async def search(
-        self, collection: Collection, searches: Sequence[Search], _columns: Columns
+        self,
+        collection: Collection,
+        searches: Sequence[Search],
+        _columns: Columns,
+        *,
+        consistent: bool,
     ) -> Searched:
+        assert not consistent
         self.probes.append(len(searches))
         return Searched(collection, {each.name: self.rows for each in searches})
 

@@ -16,10 +16,11 @@ from tests.contract.stored_records import record_row
 from ability_search.collection import Collection
 from ability_search.compute_turns import ComputeTurns
 from ability_search.errors import DatabaseUnavailable, NotFound, StatementRefused
+from ability_search.filters.tree import Exists, Field
 from ability_search.search.candidates import Candidate, Candidates
 from ability_search.search.retrievers import pooled, retrieve
 from ability_search.search.stage import Ports
-from ability_search.search.wants import SearchRequest
+from ability_search.search.wants import FurtherSearch, SearchRequest
 from ability_search.store.arcadedb.store import ArcadeStore
 from ability_search.store.records import Row
 from ability_search.store.registry import Registry
@@ -65,6 +66,7 @@ class Fake:
             "later": records,
             "semantic": [row("a", score=0.9)] if "semantic_v" in params else None,
             "keyword": [row("b", score=3.0)] if "keyword_i" in params else None,
+            "dated": [row("c", score=0.7)] if "dated_v" in params else None,
         }
 
     async def write(self, script: str, params: Mapping[str, Any]) -> Any:
@@ -161,6 +163,14 @@ async def test_retrievers_that_fail_only_together_are_kept() -> None:
     found = await find(Fake("ORDER BY score DESC LIMIT 10), $keyword = "), plan())
     assert [item.chunk_id for item in found.found] == ["a", "b"]
     assert found.failed == {}
+
+
+async def test_a_further_search_by_the_vector_has_its_cosine_alone_too() -> None:
+    wanted = replace(plan(), further=[FurtherSearch("dated", Exists(Field("title")), limit=5)])
+    found = await find(Fake("$keyword = "), wanted)
+    assert list(found.failed) == ["keyword"]
+    cosines = {item.chunk_id: item.cosine for item in found.found}
+    assert cosines == {"a": 0.9, "c": 0.7}
 
 
 async def test_search_fails_if_both_retrievers_are_refused() -> None:

@@ -159,8 +159,9 @@ class HistorySearch(Scope):
     )
     query: NonBlank = Field(description="What to search for.", examples=["when do backups run"])
     limit: Count = Field(10, ge=1, description="Maximum number of results.")
-    as_of: str | None = Field(
+    as_of: NonBlank | None = Field(
         None,
+        max_length=64,
         description="Time of the query, for words such as 'last week': YYYY-MM-DD or RFC 3339."
         " Default: now.",
     )
@@ -302,7 +303,7 @@ MEMORY: tuple[ToolRow, ...] = (
         result=QueryResult,
         lean=("agentId", "query", "limit"),
         read_only=True,
-        work=lambda value: value.limit,
+        work=lambda value: value.limit + len(value.query) // 10,
     ),
     ToolRow(
         name="memory-delete",

@@ -86,13 +86,15 @@ class ArcadeStore(GenerationSql, IndexSql):
         columns: Columns,
         *,
         first: int = 0,
+        consistent: bool = True,
     ) -> Searched:
         asked = SearchStatement(
             collection, searches, columns, first=first, beam=self._beam, scan_below=self._scan_below
         )
+        by_index = consistent and any(each.within is None for each in searches)
         for pause in (*_PAUSES, None):
             answer = await self.generation_read(collection.type, asked.statement)
-            if pause is None or complete(answer):
+            if pause is None or not by_index or complete(answer):
                 break
             await asyncio.sleep(pause)
         return asked.searched(answer)
