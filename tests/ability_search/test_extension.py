@@ -14,6 +14,7 @@ from tests.test_structure import STRUCTURE
 
 from ability_search import extension, extensions
 from ability_search.config.loader import chosen_extensions, load_settings
+from ability_search.config.plugins import installed_plugins
 from ability_search.config.settings_table import all_settings
 from ability_search.errors import ConfigurationError
 from ability_search.extension import Command, Extensions
@@ -116,6 +117,13 @@ class Shouting(Group):
 def register_settings():
     return [Shouting]
 """
+
+
+@pytest.fixture(autouse=True)
+def plugins_found_anew() -> Iterator[None]:
+    installed_plugins.cache_clear()
+    yield
+    installed_plugins.cache_clear()
 
 
 @pytest.fixture

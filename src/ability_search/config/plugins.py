@@ -10,6 +10,7 @@ import pkgutil
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from types import ModuleType
@@ -57,6 +58,7 @@ class InstalledPlugin:
             ) from exc
 
 
+@cache
 def installed_plugins() -> dict[str, InstalledPlugin]:
     """Return the plugins by name: those of this package, then those of other packages."""
     return {each.name: each for each in (*_built_in(), *_of_packages())}

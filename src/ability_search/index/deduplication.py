@@ -65,9 +65,7 @@ async def find_duplicates(
     if not chunks:
         return Duplicates()
     least = [thresholds.get(chunk.source, 2.0) - ROUNDING for chunk in chunks]
-    stored: dict[str, Row] = {}
-    if collection.chunks:
-        stored = await _stored_neighbours(store, collection, chunks, least)
+    stored = await _stored_neighbours(store, collection, chunks, least) if collection.chunks else {}
     vectors = _unit(np.array([chunk.embedding for chunk in chunks], dtype=np.float32))
     candidates = [n for n, chunk in enumerate(chunks) if chunk.chunk_id not in stored]
     repeated = await asyncio.to_thread(_repeated, vectors, candidates, least)

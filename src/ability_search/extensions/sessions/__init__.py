@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 from pydantic import Field
 
-from ability_search.search.options import FieldName, QueryInput
+from ability_search.search.options import ChunkId, FieldName, QueryInput
 from ability_search.wire import Input, NonBlank, Share
-
-ChunkId = Annotated[NonBlank, Field(max_length=4200)]
 
 
 class Decay(Input):

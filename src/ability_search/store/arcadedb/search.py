@@ -230,7 +230,7 @@ class SearchStatement:
         if isinstance(search.within, Linked) and not self._collection.links:
             return
         if search.within is not None:
-            self._compare_within(search)
+            self._compare_within(search, search.within)
         elif self._is_scan(search):
             self._queries[search.name] = self._scan(search)
         else:
@@ -307,14 +307,14 @@ class SearchStatement:
 
     # Searches within some chunks
 
-    def _compare_within(self, search: Search) -> None:
+    def _compare_within(self, search: Search, within: Chunks | Linked) -> None:
         """Add the queries that compare all chunks of a selection, or follow links."""
-        name, within = search.name, search.within
+        name = search.name
         if isinstance(within, Linked):
             near = self._walk(search, within)
         else:
             near = [f"{name}_near"]
-            self._queries[near[0]] = self._among(search, within or Chunks())
+            self._queries[near[0]] = self._among(search, within)
         every = ", ".join(f"${each}" for each in near)
         least = ""
         if search.least is not None:
