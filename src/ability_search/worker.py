@@ -33,12 +33,10 @@ from ability_search.ops.metrics.metric_table import BREAKER_OPEN, COLLECTIONS_KN
 from ability_search.ports import Chat, Embedder, Invoke, Providers, Reranker
 from ability_search.providers.chat import PacedChat
 from ability_search.providers.model_servers import ModelServers, metered_invoke
+from ability_search.search.limits import SCORE_FLOOR, SIGNAL_FLOOR, SOURCE_LIMIT
 from ability_search.search.pipeline import QueryPipeline
 from ability_search.search.similar import OTHERS
 from ability_search.search.stage import Ports, Stage
-from ability_search.search.stages.context_expansion import CONTEXT_EXPANSION, CONTEXTS
-from ability_search.search.stages.limits import SCORE_FLOOR, SIGNAL_FLOOR, SOURCE_LIMIT
-from ability_search.search.stages.token_budget import TOKEN_BUDGET
 from ability_search.store.arcadedb.client import BrokerScripts
 from ability_search.store.arcadedb.store import ArcadeStore
 from ability_search.store.memory import MemoryStore
@@ -67,15 +65,7 @@ LOGGED: Observe = partial(noted, level=logging.INFO)
 several per call."""
 
 
-CORE_STAGES: tuple[Stage, ...] = (
-    OTHERS,
-    SIGNAL_FLOOR,
-    SCORE_FLOOR,
-    SOURCE_LIMIT,
-    CONTEXT_EXPANSION,
-    CONTEXTS,
-    TOKEN_BUDGET,
-)
+CORE_STAGES: tuple[Stage, ...] = (OTHERS, SIGNAL_FLOOR, SCORE_FLOOR, SOURCE_LIMIT)
 
 
 @asynccontextmanager

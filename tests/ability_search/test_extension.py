@@ -66,7 +66,7 @@ def test_an_extension_with_a_minus_sign_adds_nothing() -> None:
 def test_what_is_added_is_in_the_order_of_the_extensions() -> None:
     names = [each.__name__ for each in Extensions().query_options]
     assert names == [
-        *("KindOptions", "GraphOptions", "RerankingOptions"),
+        *("ContextOptions", "KindOptions", "GraphOptions", "RerankingOptions"),
         *("DecayOptions", "UnderstandingOptions"),
     ]
 

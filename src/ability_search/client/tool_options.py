@@ -20,10 +20,10 @@ class QueryOptions(TypedDict, total=False):
     fusion: Mapping[str, Any]
     as_of: str
     max_per_source: int
-    expand: Mapping[str, Any] | str
-    max_result_tokens: int
     highlights: bool
     explain: bool
+    expand: Mapping[str, Any] | str
+    max_result_tokens: int
     extended: Sequence[str]
     graph: Mapping[str, Any]
     boost: Mapping[str, Any]

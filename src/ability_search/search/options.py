@@ -35,15 +35,6 @@ class Fusion(Input):
     )
 
 
-class Expand(Input):
-    """Context expansion: text around each hit."""
-
-    mode: Literal["neighbors", "section"] = Field(
-        "neighbors", description="Adjacent chunks, or the whole section (same headings)."
-    )
-    window: Count = Field(1, ge=1, le=10, description="Chunks on each side, for neighbors.")
-
-
 Collections = str | Annotated[list[str], Field(min_length=1, max_length=1000)]
 
 
@@ -126,19 +117,6 @@ class QueryInput(Input):
         ge=1,
         description="Maximum hits per source of a collection; other hits take their places.",
         examples=[2],
-    )
-    expand: Expand | Literal["neighbors", "section"] | None = Field(
-        None,
-        description="Context expansion: return the text around each hit; adjacent hits are merged.",
-        examples=["neighbors", {"mode": "neighbors", "window": 2}],
-    )
-    max_result_tokens: Count | None = Field(
-        None,
-        ge=1,
-        le=10_000_000,
-        description="Token budget for the whole answer; what does not fit is left out and named in"
-        " budget. The smallest answer has about 400 tokens.",
-        examples=[2000],
     )
     highlights: bool = Field(False, description="Return the matched places of each hit.")
     explain: bool = Field(False, description="Return how each score was computed.")

@@ -11,12 +11,12 @@ from ability_search.collection import Collection
 from ability_search.errors import NotFound
 from ability_search.filters.tree import Field, Filter, Not, OneOf, combine
 from ability_search.search.candidates import Answer, Candidates
+from ability_search.search.limits import SCORE_FLOOR
 from ability_search.search.options import QueryInput
 from ability_search.search.pipeline import QueryPipeline
 from ability_search.search.query import literal_query
 from ability_search.search.response import SimilarResult
 from ability_search.search.stage import Phase, Ports, Stage
-from ability_search.search.stages.limits import SCORE_FLOOR
 from ability_search.search.wants import Wants
 from ability_search.store.pages import read_all, read_page
 from ability_search.store.records import WITH_EMBEDDING, ChunkText

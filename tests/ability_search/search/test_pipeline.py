@@ -11,8 +11,8 @@ from tests.ability_search.search import values
 from tests.ability_search.search.values import candidates_of, chunk, query_of
 
 from ability_search.search.candidates import Answer, Candidate, Lane
+from ability_search.search.limits import above
 from ability_search.search.options import Fusion
-from ability_search.search.stages.limits import above
 from ability_search.search.wants import SearchRequest
 from ability_search.text.bm25 import QueryTerms
 

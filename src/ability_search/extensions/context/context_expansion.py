@@ -8,8 +8,8 @@ from typing import Any
 
 from ability_search.collection import Collection
 from ability_search.errors import DatabaseUnavailable
+from ability_search.extensions.context import ContextOptions, Expand
 from ability_search.search.candidates import Answer, Candidate, Candidates
-from ability_search.search.options import Expand, QueryInput
 from ability_search.search.query import Query
 from ability_search.search.response import HitContext
 from ability_search.search.stage import Phase, Ports, Stage
@@ -188,7 +188,7 @@ def _context(
     )
 
 
-def _expand(asked: QueryInput) -> Expand | None:
+def _expand(asked: ContextOptions) -> Expand | None:
     option = asked.expand
     return Expand(mode=option) if isinstance(option, str) else option
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ability_search.extensions.context.token_budget import beginning, fit_answer
 from ability_search.search.response import Highlight, Hit, QueryResult
-from ability_search.search.stages.token_budget import beginning, fit_answer
 from ability_search.text.token_counter import EstimatedTokens, TokenCounter, TokenizerTokens
 
 

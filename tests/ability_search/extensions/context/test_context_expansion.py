@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ability_search.search.stages.context_expansion import merged
+from ability_search.extensions.context.context_expansion import merged
 
 
 def test_adjacent_hits_are_merged_into_the_better_one() -> None:

@@ -1,1 +1,0 @@
-"""Stages of a query: one file for each option or signal, with its formula."""
