@@ -78,10 +78,10 @@ test: $(VENV)/.dev $(VENV)/.kadi-core ## lint, check the types and run the tests
 
 test-all: SELECTED := -m 'not long' $(COVER)
 test-all: TESTERS = $(shell expr $(CORES) + 1)
-test-all: lint tests ## the same with the tests of many processes and the coverage of the pure parts
+test-all: lint tests ## the same with the slow tests, those of many processes and the coverage of the pure parts
 
 # Tests of many processes share the machine with those beside them; a failure is one if it repeats alone.
-tests: $(VENV)/.dev $(VENV)/.kadi-core ## run the tests of one process
+tests: $(VENV)/.dev $(VENV)/.kadi-core ## run the quick tests of one process
 	@$(BIN)/python -m pytest --numprocesses $(TESTERS) --dist worksteal $(SELECTED) || { [ $$? -eq 1 ] && \
 		echo "==> what failed, once more and alone" && \
 		$(BIN)/python -m pytest -m 'not long' --last-failed --last-failed-no-failures none; }

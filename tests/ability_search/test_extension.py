@@ -252,6 +252,7 @@ def those_that_need(name: str) -> set[str]:
     return {name}.union(*map(those_that_need, needing))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [each.name for each in pkgutil.iter_modules(extensions.__path__)])
 def test_the_rest_works_without_an_extension_and_imports_its_settings_only(
     tmp_path: Path, name: str

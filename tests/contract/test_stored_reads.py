@@ -315,6 +315,7 @@ async def test_chunks_are_in_the_order_of_their_ids_keys_or_storage(store: Store
     assert await sources(order="stored", limit=2, descending=True) == ["none", "k"]
 
 
+@pytest.mark.slow
 async def test_chunks_of_sources_are_read_page_by_page(store: Store) -> None:
     parts = [chunk("b", n) for n in range(300)]
     stored = await filled(store, *parts, chunk("a"), chunk("a/t", of="a", kind="title"))

@@ -51,6 +51,7 @@ def registrations(text: str, size: int, number: int) -> Iterator[tuple[str, Any]
     yield "kadi.event.subscribe", {"channels": [f"{n}{text * 250}"[:256] for n in range(40)]}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("index", range(9))
 @settings(max_examples=3, deadline=None)
 @given(texts, st.integers(1000, 10_000), st.booleans())
@@ -83,6 +84,7 @@ def test_what_is_kept_for_sessions_is_counted(
     assert desk.router.memory.used == 0
 
 
+@pytest.mark.slow
 @settings(max_examples=3, deadline=None)
 @given(texts, st.integers(1, 250))
 def test_calls_in_flight_are_counted(text: str, length: int) -> None:

@@ -103,6 +103,7 @@ async def db(make_backend: MakeBackend) -> AsyncIterator[Abilities]:
         yield abilities
 
 
+@pytest.mark.slow
 async def test_every_kind_of_value_has_one_form(db: Abilities) -> None:
     for name, kind in {
         "at": "DATETIME",
@@ -153,6 +154,7 @@ async def test_numbers_that_json_cannot_write_stay_valid_json(db: Abilities) -> 
     assert await db.rows("SELECT 1e400 AS x, 1.0 AS y") == [{"x": "PosInfinity", "y": 1.0}]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("script", "expected"),
     [

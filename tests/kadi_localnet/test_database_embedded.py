@@ -174,6 +174,7 @@ def test_large_pages_are_asked_for_where_there_are_any(
     assert not jvm._large_pages()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("databases")
 async def test_collections_of_python_bring_about_none_of_java() -> None:
     before = full_collections()
@@ -270,6 +271,7 @@ async def test_a_cancelled_call_gives_its_thread_back(tmp_path: Path) -> None:
             assert await read(single, "SELECT count(*) AS n FROM T") == [{"n": 5000}]
 
 
+@pytest.mark.slow
 async def test_the_loop_stays_responsive_while_the_engine_works(
     databases: EmbeddedDatabases,
 ) -> None:

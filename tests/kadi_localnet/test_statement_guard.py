@@ -240,6 +240,7 @@ async def refused(backend: EmbeddedDatabases, tmp_path: Path, *statements: State
     assert await state(backend, tmp_path) == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", [*STATEMENTS_REFUSED, *QUERIES_REFUSED])
 async def test_a_statement_that_reaches_beyond_its_database_is_refused(
     databases: EmbeddedDatabases, tmp_path: Path, given: dict[str, str], text: str
@@ -247,6 +248,7 @@ async def test_a_statement_that_reaches_beyond_its_database_is_refused(
     await refused(databases, tmp_path, Statement(text.format(**given)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "text", [*SCRIPTS_REFUSED, *(f"SELECT 1; {text};" for text in STATEMENTS_REFUSED)]
 )
@@ -263,6 +265,7 @@ async def test_nothing_of_a_batch_runs_if_one_of_it_is_refused(
     await refused(databases, tmp_path, *first, Statement("BACKUP DATABASE"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", ALLOWED)
 @pytest.mark.parametrize("language", LANGUAGES)
 async def test_ordinary_statements_run(

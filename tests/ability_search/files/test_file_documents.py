@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from pydantic import ByteSize
 
 from ability_search.config.schema import Limits
@@ -60,6 +61,7 @@ def test_path_and_extension_replace_metadata_of_the_file(tmp_path: Path) -> None
     assert found.metadata == {"path": "a.md", "extension": "md", "tags": ["x"]}
 
 
+@pytest.mark.slow
 def test_the_hash_depends_on_bytes_and_format(tmp_path: Path) -> None:
     (tmp_path / "a.html").write_text("<h1>One</h1>")
     chosen = select(tmp_path, tmp_path)

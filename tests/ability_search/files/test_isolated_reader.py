@@ -142,6 +142,7 @@ def test_a_file_that_needs_too_much_memory_is_named_as_such_and_does_not_affect_
         assert extractor.extract("a.html", b"<p>small", "html").text == "small"
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems do not limit the memory")
 def test_a_sheet_whose_cells_lie_too_far_apart_does_not_affect_the_next_file(
     extractor: Extractor,

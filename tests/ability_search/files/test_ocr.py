@@ -20,6 +20,7 @@ needs_tesseract = pytest.mark.skipif(
 )
 
 
+@pytest.mark.slow
 @needs_tesseract
 def test_scanned_pages_are_read() -> None:
     with Extractor(BOUNDS, timeout=60) as extractor:
@@ -33,6 +34,7 @@ def test_scanned_pages_are_read() -> None:
     assert found.unread == ()
 
 
+@pytest.mark.slow
 @needs_tesseract
 def test_a_page_that_lies_on_its_side_is_read() -> None:
     lines = [f"The walrus number {n} sleeps while the pelicans drink" for n in range(9)]

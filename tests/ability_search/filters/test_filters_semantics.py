@@ -80,6 +80,7 @@ ROWS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("condition", "expected"),
     [

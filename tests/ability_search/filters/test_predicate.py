@@ -104,6 +104,7 @@ globs = st.lists(
 )  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.engine
 @settings(
     max_examples=examples(60),

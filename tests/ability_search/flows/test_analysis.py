@@ -113,6 +113,7 @@ async def test_an_empty_collection_is_analysed_and_a_missing_one_is_not(network:
     assert failure.value.code == "not_found"
 
 
+@pytest.mark.slow
 @pytest.mark.engine
 async def test_boost_prefers_central_chunks_and_is_off_by_default(network: Network) -> None:
     await index_star(network)

@@ -174,6 +174,7 @@ def assert_same_answers(found: list[Any], expected: list[Any]) -> None:
         )
 
 
+@pytest.mark.slow
 async def test_what_is_imported_is_what_was_exported(start: Start, tmp_path: Path) -> None:
     chance = random.Random(4)
     queries = [prose(chance, 1 + n % 4) for n in range(25)]
@@ -249,6 +250,7 @@ async def test_an_export_of_what_was_imported_is_the_same(start: Start, tmp_path
         assert named.revision == "v1.2"
 
 
+@pytest.mark.slow
 @pytest.mark.engine
 async def test_pages_become_as_small_as_the_answers_must_be(start: Start, tmp_path: Path) -> None:
     def narrow(tool: str, given: Mapping[str, Any]) -> None:
@@ -326,6 +328,7 @@ async def test_what_is_not_there_is_not_exported(network: Network, tmp_path: Pat
     assert listed(tmp_path) == []
 
 
+@pytest.mark.slow
 @pytest.mark.engine
 async def test_a_damaged_artifact_touches_nothing(start: Start, tmp_path: Path) -> None:
     async with start(**SMALL_GROUPS) as network:
@@ -395,6 +398,7 @@ async def test_an_import_continues_when_the_database_is_back(
         assert (await assert_consistent(network, "copy")).sources == manifest.counts.sources
 
 
+@pytest.mark.slow
 @pytest.mark.engine
 async def test_a_database_that_fails_leaves_what_there_was(start: Start, tmp_path: Path) -> None:
     async with start(**SMALL_GROUPS) as network:

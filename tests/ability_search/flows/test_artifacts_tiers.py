@@ -159,6 +159,7 @@ async def test_nothing_makes_no_artifact(start: Start, tmp_path: Path) -> None:
         assert not (tmp_path / "search").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.engine
 async def test_the_own_index_answers_only_if_it_fits(start: Start, base: Path) -> None:
     async with start(**SETTINGS) as network:

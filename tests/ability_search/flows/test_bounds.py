@@ -62,6 +62,7 @@ async def test_calls_are_counted_in_each_turn() -> None:
         assert turns.most >= 100_000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "further"),
     [
@@ -98,6 +99,7 @@ async def test_no_document_holds_the_loop(
     assert turns.most < _MOST_CALLS
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "query",
     [
@@ -122,6 +124,7 @@ async def test_no_query_holds_the_loop(network: Network, query: str) -> None:
     assert turns.most < _MOST_CALLS
 
 
+@pytest.mark.slow
 async def test_cancelled_queries_leave_nothing_to_the_garbage_collector(network: Network) -> None:
     documents = [document(f"d{n}", f"word{n % 7} and word{n % 13}") for n in range(300)]
     await network.call("search-index", collection="docs", documents=documents)

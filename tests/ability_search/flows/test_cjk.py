@@ -27,6 +27,7 @@ async def library(start: Start) -> AsyncIterator[tuple[Network, Dataset]]:
         yield network, dataset
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["keyword", "hybrid"])
 async def test_the_right_document_comes_first(library: tuple[Network, Dataset], mode: str) -> None:
     network, dataset = library

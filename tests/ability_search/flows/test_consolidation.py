@@ -89,6 +89,7 @@ async def test_the_report_names_findings_with_evidence_and_changes_nothing(
     assert await links_of(network) == set()
 
 
+@pytest.mark.slow
 @pytest.mark.engine
 async def test_apply_sets_duplicates_aside_and_undo_returns_them(network: Network) -> None:
     await indexed(network)
@@ -170,6 +171,7 @@ async def test_a_duplicate_that_has_returned_is_not_set_aside_with_the_note_that
     assert {"copy", "copy 2"} & {*found} == {"copy 2"}
 
 
+@pytest.mark.slow
 @pytest.mark.engine
 async def test_a_rebuild_keeps_what_was_applied_and_it_can_be_undone(network: Network) -> None:
     await indexed(network)
@@ -368,6 +370,7 @@ async def test_a_document_that_ends_is_stale_once_and_else_the_chunk_that_ends(
     }
 
 
+@pytest.mark.slow
 @pytest.mark.engine
 async def test_a_document_of_several_chunks_is_set_aside_and_returned_as_a_whole(
     network: Network,
@@ -428,6 +431,7 @@ async def test_chunks_that_deduplication_left_out_stay_out_when_links_are_added(
     assert (answer["results"][0]["content"], answer["results"][0]["source"]) == (TOPS[0], "second")
 
 
+@pytest.mark.slow
 @pytest.mark.model
 async def test_copies_are_found_by_a_real_model(network: Network, tmp_path: Path) -> None:
     encoder = Encoder.load(minilm.ensure_files(minilm.weights_directory(), tmp_path))

@@ -91,6 +91,7 @@ def every(value: float) -> Callable[[Answer], Any]:
     return rewrite
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "rewrite",
     [
@@ -285,6 +286,7 @@ def words_fail(request: dict[str, Any]) -> None:
         raise RuntimeError("batch size is larger than the maximum allowed batch size 8")
 
 
+@pytest.mark.slow
 async def test_the_document_of_a_refused_text_fails_alone_and_again_at_once(start: Start) -> None:
     """The rest of a call is indexed, and a long document needs no larger requests."""
     long = "\n\n".join(f"Paragraph {n} {'word ' * 30}" for n in range(40))

@@ -91,6 +91,7 @@ def running(
         runner.run(stack.aclose())
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(12))
 @pytest.mark.timeout(300)
 @given(changes)

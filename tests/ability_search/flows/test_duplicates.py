@@ -202,6 +202,7 @@ async def test_a_stand_in_deleted_while_a_duplicate_is_on_its_way_loses_no_text(
     assert await found(network) == everywhere("b")
 
 
+@pytest.mark.slow
 @pytest.mark.engine
 async def test_chunks_staged_in_parts_are_set_aside_too(start: Start) -> None:
     async with start(SEARCH_WRITE_GROUP_BYTES="65536") as network:

@@ -136,6 +136,7 @@ async def test_a_model_that_changed_under_its_name_gets_no_vectors_from_before(
     assert {len(vector) for _, vector in await vectors(network, "copy")} == {dimensions}
 
 
+@pytest.mark.slow
 async def test_a_new_generation_has_the_vectors_of_a_changed_model_throughout(
     start: Start,
 ) -> None:

@@ -41,6 +41,7 @@ STRATEGIES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.engine
 @pytest.mark.parametrize("strategy", STRATEGIES)
 @pytest.mark.parametrize("name", ["words", "JSON", "code", *MORE])

@@ -87,6 +87,7 @@ async def test_another_directory_of_the_same_name_is_said(network: Network, home
     assert ["notes holds other documents too" in each for each in indexed["warnings"]] == [True]
 
 
+@pytest.mark.slow
 @pytest.mark.engine
 async def test_letters_of_every_script_name_a_collection(network: Network, home: Path) -> None:
     for name in ("会议", "文档", "müller", "हिन्दी"):

@@ -171,6 +171,7 @@ def queries(library: Library, count: int) -> list[str]:
     return [" ".join(text[: chance.randint(1, 4)]) for text in texts]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize(
     ("condition", "share"),

@@ -52,6 +52,7 @@ def write(root: Path, **files: bytes) -> Path:
     return folder
 
 
+@pytest.mark.slow
 async def test_files_of_all_formats_are_found_and_a_broken_one_is_named(
     network: Network, tmp_path: Path
 ) -> None:
@@ -123,6 +124,7 @@ def letter(text: str, **attachments: bytes) -> bytes:
     return message.as_bytes()
 
 
+@pytest.mark.slow
 async def test_attachments_are_updated_and_deleted_with_their_message(
     network: Network, tmp_path: Path
 ) -> None:
@@ -210,6 +212,7 @@ async def test_a_list_of_documents_is_that_many_documents_with_their_sources(
     await assert_consistent(network, "docs")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "stored"),
     [("list_json", {"birds"}), ("a_eml", {"d/a.eml", "d/a.eml#attachment=b.txt"})],
@@ -266,6 +269,7 @@ async def test_a_message_is_not_stored_before_its_attachments(
     assert all(held)
 
 
+@pytest.mark.slow
 async def test_files_are_not_read_again_until_their_bytes_change(
     network: Network, tmp_path: Path, read: list[str]
 ) -> None:

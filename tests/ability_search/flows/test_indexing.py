@@ -344,6 +344,7 @@ async def test_a_text_of_nothing_but_punctuation_is_stored(network: Network) -> 
     await assert_consistent(network, "docs")
 
 
+@pytest.mark.slow
 @pytest.mark.engine
 async def test_a_thousand_tiny_documents_are_stored_in_few_transactions(network: Network) -> None:
     documents = [document(f"d{n}", f"tiny {n}") for n in range(1000)]

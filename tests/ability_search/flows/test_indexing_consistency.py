@@ -109,6 +109,7 @@ async def test_folding_the_log_of_terms_changes_no_statistics(
     await services.maintenance.close()
 
 
+@pytest.mark.slow
 async def test_two_workers_that_create_one_collection_leave_one(
     network: Network, tmp_path: Path
 ) -> None:
@@ -198,6 +199,7 @@ async def read_while_replacing(network: Network, read: Callable[[], Awaitable[li
     await assert_consistent(network, "docs")
 
 
+@pytest.mark.slow
 async def test_a_replacement_is_atomic_for_statements_that_read(network: Network) -> None:
     async def read() -> list[Any]:
         live = (await record(network, "docs")).type
@@ -436,6 +438,7 @@ async def test_deleting_a_collection_while_another_call_indexes_into_it_leaves_o
         assert await types(network) == {stored.type, source_type(stored.type)}
 
 
+@pytest.mark.slow
 async def test_a_worker_that_remembers_a_collection_recreated_elsewhere_goes_on(
     network: Network, tmp_path: Path
 ) -> None:

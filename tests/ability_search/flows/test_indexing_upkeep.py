@@ -93,6 +93,7 @@ async def test_an_interrupted_renewal_is_completed(network: Network, tmp_path: P
         np.testing.assert_allclose(after["weights"], before["weights"], atol=2e-5)
 
 
+@pytest.mark.slow
 async def test_weights_of_a_generation_are_all_made_with_the_settings_it_was_begun_with(
     start: Start, tmp_path: Path
 ) -> None:

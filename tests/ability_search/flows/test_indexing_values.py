@@ -111,6 +111,7 @@ async def test_metadata_that_cannot_be_stored_fails_its_document_alone(
     assert (await assert_consistent(network, "docs")).sources == 1
 
 
+@pytest.mark.slow
 @pytest.mark.engine
 @pytest.mark.parametrize(
     "content",

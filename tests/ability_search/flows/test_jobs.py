@@ -177,6 +177,7 @@ async def test_a_caller_who_is_lost_does_not_end_it(start: Start) -> None:
         await rebuilt_as_asked(network, 8)
 
 
+@pytest.mark.slow
 async def test_what_a_killed_worker_has_built_is_not_built_again(
     start: Start, tmp_path: Path
 ) -> None:
@@ -266,6 +267,7 @@ async def test_of_two_workers_one_goes_on(start: Start, tmp_path: Path) -> None:
         await rebuilt_as_asked(network, 8)
 
 
+@pytest.mark.slow
 @pytest.mark.engine
 async def test_a_worker_that_comes_back_after_another_took_over_changes_nothing(
     start: Start, tmp_path: Path
@@ -333,6 +335,7 @@ async def test_a_model_that_is_away_is_waited_for(start: Start) -> None:
         await rebuilt_as_asked(network, 8)
 
 
+@pytest.mark.slow
 @pytest.mark.engine
 @pytest.mark.parametrize(
     ("change", "told"),

@@ -86,6 +86,7 @@ async def test_only_so_many_calls_at_a_time(start: Start) -> None:
         await network.call("search-query", **query)
 
 
+@pytest.mark.slow
 async def test_a_burst_of_calls_is_worked_off(network: Network) -> None:
     await seeded(network)
     query = {"collection": "docs", "query": "words"}

@@ -76,6 +76,7 @@ async def test_a_worker_that_meets_the_earlier_layout_names_the_command(network:
     assert [(row["name"], row["type"]) for row in kinds] == [("Chunk", "document")]
 
 
+@pytest.mark.slow
 async def test_its_collections_answer_in_all_modes_with_their_own_embeddings(
     network: Network, tmp_path: Path
 ) -> None:
@@ -122,6 +123,7 @@ async def test_rows_that_do_not_fit_into_a_message_are_read_in_parts(
     assert (await assert_consistent(network, "docs")).chunks == 6
 
 
+@pytest.mark.slow
 async def test_what_was_moved_is_reindexed_and_indexed_like_anything_else(
     network: Network, tmp_path: Path
 ) -> None:
@@ -139,6 +141,7 @@ async def test_what_was_moved_is_reindexed_and_indexed_like_anything_else(
     await assert_consistent(network, "docs")
 
 
+@pytest.mark.slow
 async def test_a_survey_changes_nothing_and_says_what_cannot_be_moved_and_why(
     network: Network, tmp_path: Path
 ) -> None:
@@ -251,6 +254,7 @@ def rolled(answer: dict[str, Any]) -> dict[str, Any]:
     return answer
 
 
+@pytest.mark.slow
 async def test_each_collection_gets_the_model_that_made_its_embeddings(
     network: Network, tmp_path: Path
 ) -> None:
@@ -330,6 +334,7 @@ async def test_nothing_is_dropped_while_the_earlier_ability_still_writes(
     assert (await assert_consistent(network, "docs")).chunks == 4
 
 
+@pytest.mark.slow
 async def test_a_text_that_the_model_refuses_is_moved_and_named(
     network: Network, tmp_path: Path
 ) -> None:

@@ -57,6 +57,7 @@ def marginal(plain: Hits, trade_off: float, picks: int) -> list[tuple[str, float
     return [(hit["chunkId"], score) for hit, score in zip(chosen, scores, strict=True)]
 
 
+@pytest.mark.slow
 async def test_hits_are_picked_by_relevance_and_novelty(library: Network) -> None:
     for mode in MODES:
         plain = await search(library, mode=mode, limit=60)
@@ -89,6 +90,7 @@ async def test_a_repetition_gives_way(library: Network) -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.engine
 async def test_relevance_alone_changes_nothing_and_reads_nothing(library: Network) -> None:
     for mode in MODES:
@@ -99,6 +101,7 @@ async def test_relevance_alone_changes_nothing_and_reads_nothing(library: Networ
         assert not any("AS rid, embedding" in query for query in asked)
 
 
+@pytest.mark.slow
 async def test_pages_are_cut_from_one_list(library: Network) -> None:
     for options in ({}, {"minScore": 0.2}, {"maxPerSource": 1}):
         asked = {"diversity": 0.5, "mode": "hybrid", **options}
@@ -134,6 +137,7 @@ async def test_several_collections_are_diversified_each_by_itself(library: Netwo
         assert own == [hit["chunkId"] for hit in alone][: len(own)]
 
 
+@pytest.mark.slow
 @pytest.mark.engine
 async def test_where_vectors_cannot_be_read_the_order_stands(library: Network) -> None:
     def fail(tool: str, tool_input: Any) -> Any:

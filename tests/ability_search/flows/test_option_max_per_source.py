@@ -90,6 +90,7 @@ async def test_a_source_of_each_collection_counts_by_itself(library: Network) ->
     }
 
 
+@pytest.mark.slow
 @pytest.mark.engine
 async def test_it_searches_deeper_only_where_it_has_to(library: Network) -> None:
     def searches() -> int:
@@ -109,6 +110,7 @@ async def test_it_searches_deeper_only_where_it_has_to(library: Network) -> None
     assert searches() == 1
 
 
+@pytest.mark.slow
 @pytest.mark.engine
 async def test_it_does_not_search_below_the_floor(library: Network) -> None:
     for mode in MODES:

@@ -52,6 +52,7 @@ async def answer(network: Network, **asked: Any) -> dict[str, Any]:
     return {name: value for name, value in found.items() if name not in WITHOUT}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("collection", ["docs", ["docs", "more"]])
 async def test_what_asks_for_nothing_changes_nothing(network: Network, collection: Any) -> None:
     documents = [

@@ -170,6 +170,7 @@ async def library(
             yield Library(net)
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(60), derandomize=True)
 @given(
     request=requests(list(COLLECTIONS)) | requests(["alike", "large"], SELECTING, least=3),

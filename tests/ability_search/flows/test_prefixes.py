@@ -32,6 +32,7 @@ async def test_queries_and_passages_get_the_prefixes_of_the_model(start: Start) 
         assert await texts_of_query(network, hypotheticalAnswer="dogs") == ["passage: dogs"]
 
 
+@pytest.mark.slow
 @pytest.mark.engine
 async def test_prefixes_hold_for_the_generation_that_was_built_with_them(start: Start) -> None:
     async with start(database="prefixes") as network:

@@ -78,6 +78,7 @@ async def library(
         yield network, await Oracle.of(network, "docs", documents)
 
 
+@pytest.mark.slow
 async def test_a_filter_never_shortens_the_result(library: tuple[Network, Oracle]) -> None:
     network, oracle = library
     chance = random.Random(3)
@@ -118,6 +119,7 @@ def _scores(oracle: Oracle, mode: str, query: str) -> Scores:
     return oracle.semantic(query) if mode == "semantic" else oracle.default(query)
 
 
+@pytest.mark.slow
 async def test_everything_that_fits_is_found(library: tuple[Network, Oracle]) -> None:
     network, oracle = library
     rare = oracle.where(lambda d: d["metadata"]["rare"])

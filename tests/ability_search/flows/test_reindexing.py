@@ -142,6 +142,7 @@ async def rebuilt(services: Services, **options: Any) -> None:
     await services.generations.drop_due()
 
 
+@pytest.mark.slow
 async def test_queries_are_answered_while_a_generation_is_built(start: Start) -> None:
     async with start(**NO_GRACE) as network:
         await fill(network, 40)
@@ -338,6 +339,7 @@ async def test_what_is_not_in_a_collection_has_a_hint_of_its_own(network: Networ
     assert (job["code"], chunk["code"]) == ("not_found", "not_found")
 
 
+@pytest.mark.slow
 @pytest.mark.engine
 async def test_the_old_generation_stays_for_its_grace_period_and_any_worker_drops_it(
     start: Start, tmp_path: Path
@@ -390,6 +392,7 @@ async def test_a_worker_that_has_not_heard_of_a_rebuild_cuts_texts_the_new_way(
         assert 24 < after.tokens_max <= 32
 
 
+@pytest.mark.slow
 @pytest.mark.engine
 async def test_metadata_beyond_its_limit_is_rebuilt_or_its_source_named(
     start: Start, monkeypatch: pytest.MonkeyPatch

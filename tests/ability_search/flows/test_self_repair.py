@@ -52,6 +52,7 @@ async def found(network: Network, word: str) -> list[str]:
     return [hit["source"] for hit in answer["results"]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lost", [["c"], ["a", "b", "c"]])
 async def test_lost_words_are_brought_back_and_nothing_is_embedded(
     start: Start, tmp_path: Path, lost: list[str]

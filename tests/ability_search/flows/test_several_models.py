@@ -67,6 +67,7 @@ async def two_managers(
             yield network, first, second
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("refusal", REFUSALS)
 async def test_calls_go_to_the_agent_that_has_the_model(start: Start, refusal: Refusal) -> None:
     texts = [document(f"d{n}", f"cats and dogs, number {n}") for n in range(60)]

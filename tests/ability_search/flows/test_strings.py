@@ -68,6 +68,7 @@ async def library(network: Network) -> AsyncIterator[Network]:
     assert (info["chunks"], info["sources"]) == (2, ["a", "b"])
 
 
+@pytest.mark.slow
 async def test_as_a_query(library: Network) -> None:
     for name, text in STRINGS.items():
         for mode in ("semantic", "keyword", "hybrid"):
@@ -112,6 +113,7 @@ async def test_as_a_chunk_or_a_source(library: Network) -> None:
         assert refused or answer["deleted"] == 0, name
 
 
+@pytest.mark.slow
 async def test_as_a_value_and_a_key_of_a_filter(library: Network) -> None:
     for name, text in STRINGS.items():
         for condition in (
@@ -148,6 +150,7 @@ async def assert_nothing_or_refused(network: Network, name: str, **options: Any)
     assert answer.get("count") == 0 or answer.get("code") == "invalid_input", name
 
 
+@pytest.mark.slow
 async def test_as_a_source_with_metadata(network: Network) -> None:
     """What may be stored comes back as it was."""
     stored = []

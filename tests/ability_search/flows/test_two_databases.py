@@ -79,6 +79,7 @@ async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
         yield Bench(broker, engines, client, tmp_path)
 
 
+@pytest.mark.slow
 async def test_a_worker_stays_with_its_database_when_another_one_joins(bench: Bench) -> None:
     async with bench.database(0, FIRST), bench.worker():
         await bench.index("a")
@@ -167,6 +168,7 @@ async def test_replicas_share_the_calls(bench: Bench) -> None:
         assert await bench.sources() == list("abcd")
 
 
+@pytest.mark.slow
 async def test_the_id_of_a_database_survives_restarts_of_the_worker(bench: Bench) -> None:
     async with bench.database(0, FIRST):
         for source in "ab":

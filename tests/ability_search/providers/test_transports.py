@@ -347,6 +347,7 @@ def shaped(words: str) -> list[Any]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", range(len(shaped(""))))
 @pytest.mark.parametrize("status", [200, 400, 422, 429, 500])
 async def test_errors_of_any_shape_are_quoted_over_http(

@@ -191,6 +191,7 @@ def test_spans_are_offsets_in_the_original_text() -> None:
     assert found["bar"] == "Bar"
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(30)
 @pytest.mark.parametrize(
     "unit",

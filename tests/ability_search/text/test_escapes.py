@@ -19,6 +19,7 @@ VALUES = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(VALUES, st.sampled_from([None, 1]))
 def test_json_keeps_its_lines_and_its_values(value: Any, indent: int | None) -> None:
     text = json.dumps([value], indent=indent)

@@ -167,6 +167,7 @@ def estimated(text: str, start: int, end: int) -> list[int]:
     return np.repeat(np.arange(start, end), counts).tolist()
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(200), deadline=None)
 @given(text=st.text(alphabet=AWKWARD, max_size=40))
 def test_tokens_word_by_word_are_those_of_the_whole_text(

@@ -33,6 +33,7 @@ def token_vectors(encoder: Encoder, text: str) -> np.ndarray:
 
 @pytest.mark.model
 class TestMiniLM:
+    @pytest.mark.slow
     def test_gives_384_dimensions_of_norm_1(self, minilm_fp32: Encoder) -> None:
         texts = ["a cat", "", "数据库的索引"]
         vectors = embed(minilm_fp32, *texts)
@@ -78,6 +79,7 @@ class TestMiniLM:
         exact, quick = embed(minilm_fp32, *texts), embed(minilm_int8, *texts)
         assert np.sum(exact * quick, axis=1).min() > 0.97
 
+    @pytest.mark.slow
     def test_knows_that_only_fp32_may_be_batched(
         self, minilm_fp32: Encoder, minilm_int8: Encoder
     ) -> None:

@@ -214,6 +214,7 @@ async def test_minilm_is_served_under_both_names(graph_cache: Path) -> None:
         assert models.describe(FULL_NAME).tokenizer == models.describe(NAME).tokenizer
 
 
+@pytest.mark.slow
 @pytest.mark.model
 def test_a_built_graph_is_used_again_and_nothing_else_is_left(tmp_path: Path) -> None:
     source = minilm.weights_directory()

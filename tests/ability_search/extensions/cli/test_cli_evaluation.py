@@ -265,6 +265,7 @@ def test_runs_without_a_mode_in_common_ask_for_one(run: Run) -> None:
     assert json.loads(named.stdout)["metrics"]["nDCG@10"]["difference"] == -1
 
 
+@pytest.mark.slow
 def test_the_command_line_is_imported_without_what_eval_needs() -> None:
     script = (
         "import sys; from ability_search.extensions.cli.app import all_commands; all_commands();"

@@ -268,6 +268,7 @@ def started(ready: Any) -> Iterator[Callable[..., subprocess.Popen[str]]]:
         process.communicate()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_it_follows_until_it_is_told_to_stop(
     ready: Any, started: Callable[..., subprocess.Popen[str]], number: signal.Signals
@@ -288,6 +289,7 @@ def test_it_follows_until_it_is_told_to_stop(
     assert {sent["dedupThreshold"] for sent in ready.inputs("search-index")} == {0.9}
 
 
+@pytest.mark.slow
 def test_watching_the_root_itself_deletes_nothing_it_has_not_seen(
     ready: Any, started: Callable[..., subprocess.Popen[str]]
 ) -> None:

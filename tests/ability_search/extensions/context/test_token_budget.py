@@ -85,6 +85,7 @@ def answer_of(*contents: str) -> QueryResult:
     )
 
 
+@pytest.mark.slow
 def test_details_go_before_hits() -> None:
     counter = EstimatedTokens()
     whole = answer_of(*["Cats sit on the mat."] * 5)

@@ -110,6 +110,7 @@ def operations(described: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, 
             yield path, method, operation
 
 
+@pytest.mark.slow
 def test_openapi_document_has_every_tool_with_valid_schemas_and_examples() -> None:
     described = json.loads(json.dumps(openapi_document(secured=True)))
     assert described["openapi"].startswith("3.1")

@@ -140,6 +140,7 @@ async def use(client: Client) -> None:
         await client.get_prompt("explore-collection", {"collection": " "})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", MODES)
 async def test_assistant_works_over_http(network: Network, mode: str) -> None:
     async with over_http(profiled(network.settings, "full"), mode) as client:
@@ -249,6 +250,7 @@ def test_listed_schemas_state_what_is_required() -> None:
         assert not {"anyOf", "oneOf", "allOf", "not", "enum"} & schema.keys(), name
 
 
+@pytest.mark.slow
 async def test_assistant_works_over_stdio(network: Network, tmp_path: Path) -> None:
     async with over_stdio(network.url, tmp_path, "legacy") as client:
         await use(client)

@@ -133,6 +133,7 @@ def test_names_stay_where_they_can_and_never_collide() -> None:
     assert new_names(["docs"], "ts-") == {"docs": "ts-docs"}
 
 
+@pytest.mark.slow
 def test_the_command_is_there_without_those_of_artifacts() -> None:
     environ = {**os.environ, "SEARCH_EXTENSIONS": "-artifacts"}
     command = [sys.executable, "-m", "ability_search", "--help"]

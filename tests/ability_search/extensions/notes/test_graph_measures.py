@@ -98,6 +98,7 @@ def test_nodes_near_a_pivot_are_not_taken_for_bridges() -> None:
     assert max(np.abs(np.diff(each)).max() for each in sampled) < 0.02
 
 
+@pytest.mark.slow
 def test_long_paths_are_estimated_from_fewer_pivots(monkeypatch: pytest.MonkeyPatch) -> None:
     line, search = path(300), graph_measures._dependencies
     depths: list[int] = []

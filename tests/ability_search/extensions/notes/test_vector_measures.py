@@ -45,6 +45,7 @@ def test_nearest_neighbours_are_those_of_a_full_comparison() -> None:
     )
 
 
+@pytest.mark.slow
 def test_clusters_find_nearly_all_neighbours() -> None:
     vectors = clustered(4000)
     exact, found = nearest(vectors), nearest(vectors, exact=1000)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -63,6 +64,7 @@ def test_a_long_table_is_one_block() -> None:
     assert blocks[0].end == len(table.rstrip())
 
 
+@pytest.mark.slow
 def test_a_title_can_refer_to_a_definition_at_the_end_of_the_text() -> None:
     text = "# See [the *guide*][g]\n\n" + "words\n\n" * 40_000 + "[g]: /guide\n"
 

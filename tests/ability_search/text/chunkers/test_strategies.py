@@ -267,6 +267,7 @@ def test_auto_uses_windows_for_minified_text_only() -> None:
     assert all(one.end < two.start for one, two in zip(prose, prose[1:], strict=False))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("strategy", STRATEGIES)
 @pytest.mark.parametrize(
     "unit",
@@ -313,6 +314,7 @@ def test_a_word_unknown_to_the_tokenizer_is_bounded_in_characters(counter: Token
     assert len(passages) >= 80
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "text", "format"),
     [

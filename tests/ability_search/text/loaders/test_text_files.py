@@ -263,6 +263,7 @@ def test_front_matter_is_metadata_and_stays_in_the_text() -> None:
     assert facets_of(found.metadata)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "matter",
     [
