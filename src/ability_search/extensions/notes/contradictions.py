@@ -15,9 +15,8 @@ from functools import lru_cache
 from typing import Final
 
 from ability_search.extensions.notes.consolidation_report import Rule
-from ability_search.extensions.understanding.negation import is_negated
 from ability_search.extensions.understanding.written_dates import written_periods
-from ability_search.text.analyzer import Analyzer, analyzer_for
+from ability_search.text.analyzer import analyzer_for
 from ability_search.text.chunkers.boundaries import sentences
 
 SHARED: Final = 0.6
@@ -112,7 +111,7 @@ class _Read:
     words: frozenset[str]
     """Terms without stop words, dates and amounts."""
     denied: str
-    """First negated term, behind the word that negates if there is one; empty without."""
+    """First term behind a word that negates; empty without."""
     names: frozenset[str]
     amounts: tuple[tuple[str, str], ...]
     """Unit and number of each."""
@@ -301,12 +300,8 @@ def _read(text: str) -> _Read:
     bare = _NEGATION.sub(" ", left)
     words = frozenset(_ANALYZER.query_terms(bare)) if bare.strip() else frozenset()
     negation = _NEGATION.search(left)
-    negated = [
-        (start < (negation.end() if negation else 0), start, term)
-        for term, start, end in _ANALYZER.spans(left)
-        if term in words and is_negated(left, start, end)
-    ]
-    denied = min(negated)[2] if negated else ""
+    behind = _ANALYZER.spans(left[negation.end() :]) if negation else ()
+    denied = next((term for term, _, _ in behind if term in words), "")
     attribute = None
     if stated := _ATTRIBUTE.match(text):
         subject = frozenset(_ANALYZER.query_terms(stated["subject"]))
@@ -322,7 +317,7 @@ def _read(text: str) -> _Read:
     )
 
 
-_ANALYZER: Final[Analyzer] = analyzer_for("english")
+_ANALYZER: Final = analyzer_for("english")
 
 
 def _antonyms() -> dict[str, frozenset[str]]:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Literal
 from pydantic import BaseModel, Field, model_validator
 
 from ability_search.documents import instant
-from ability_search.extensions.notes.charts import CollectionGrowth, CollectionMap, TokenHistogram
 from ability_search.extensions.notes.consolidation_report import Consolidation, Judge
 from ability_search.extensions.notes.graph_analysis import GraphAnalysis
+from ability_search.extensions.notes.overview import CollectionGrowth, CollectionMap, TokenHistogram
 from ability_search.extensions.notes.source_paths import SourceConnection, connection
 from ability_search.store.values import Page, Put, Read, Records, of_collection
 from ability_search.tools import requests
