@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from dataclasses import field as dataclass_field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, get_args
 
 from ability_search.errors import InvalidInput
@@ -30,11 +29,11 @@ class Query:
     filter: Filter | None = None
     as_of: int | None = None
     """Time of the query, in epoch milliseconds; ``None`` is now."""
-    options: Mapping[str, Any] = dataclass_field(default_factory=dict)
+    options: Mapping[str, Any] = field(default_factory=dict)
     """The options that have an effect, by the name of the stage."""
     understood: Understood | None = None
     """The reading of its text; ``None`` if it is taken literally."""
-    explained: Mapping[str, Any] = dataclass_field(default_factory=dict)
+    explained: Mapping[str, Any] = field(default_factory=dict)
     """The understanding of the query, for ``explain``."""
     phrasing: int = 0
     """Place among the phrasings of the query, from 0."""

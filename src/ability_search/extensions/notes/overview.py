@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import count
+from itertools import accumulate, repeat
+from operator import mul
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -246,7 +247,8 @@ def bin_width(least: int, most: int, *, bins: int) -> int:
 
     Bins begin at multiples of the width, so there may be one more than ``bins``.
     """
-    widths = (step * 10**power for power in count() for step in _BIN_STEPS)
+    powers = accumulate(repeat(10), mul, initial=1)
+    widths = (step * power for power in powers for step in _BIN_STEPS)
     return next(width for width in widths if width * bins > most - least)
 
 

@@ -94,13 +94,10 @@ def _key(value: Scalar) -> _Key:
 
 def score_rules(rules: Sequence[Rule], items: Sequence[Candidate], _candidates: Candidates) -> None:
     """Multiply scores by the boosts of all rules, divided by the greatest possible boost."""
-    by_rule = [
-        boosts([_value(rule.field, item.columns) for item in items], rule.option) for rule in rules
-    ]
-    greatest = prod(
-        (1 + option.weight) ** len(option.rules.model_dump(exclude_none=True))
-        for _, _, option in rules
-    )
+    by_rule, greatest = [], 1.0
+    for _, field, option in rules:
+        by_rule.append(boosts([_value(field, item.columns) for item in items], option))
+        greatest *= (1 + option.weight) ** len(option.rules.model_dump(exclude_none=True))
     for item, own in zip(items, zip(*by_rule, strict=True), strict=True):
         by_field = dict.fromkeys((rule.name for rule in rules), 1.0)
         for rule, boost in zip(rules, own, strict=True):
