@@ -26,7 +26,6 @@ PURE = {
     "extensions.sessions.memory_tools",
     "extensions.understanding.exclusion_forms",
     "extensions.understanding.exclusions",
-    "extensions.understanding.intent",
     "extensions.understanding.periods",
     "extensions.understanding.requested_period",
     "extensions.understanding.sentence_types",

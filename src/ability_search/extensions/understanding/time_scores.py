@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from ability_search.documents import Floats
-from ability_search.extensions.understanding.intent import Order
+from ability_search.extensions.understanding import Order
 from ability_search.extensions.understanding.periods import (
     NEAR_DAYS,
     Period,
