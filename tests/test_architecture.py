@@ -16,7 +16,6 @@ PURE = {
     "extensions.kinds.chat_kinds",
     "extensions.kinds.extracted_kinds",
     "extensions.kinds.keyphrases",
-    "extensions.notes.collection_graph",
     "extensions.notes.consolidation",
     "extensions.notes.consolidation_report",
     "extensions.notes.contradictions",

@@ -14,19 +14,20 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, NamedTuple
 
 from ability_search.errors import InvalidInput
-from ability_search.extensions.understanding import (
-    Order,
-    Temporal,
-    UnderstandingOptions,
-    exclusion_penalty,
-    time_scores,
-)
+from ability_search.extensions.understanding import Order, Temporal, UnderstandingOptions
 from ability_search.extensions.understanding.exclusions import (
     TIME,
     Exclusions,
     find_exclusions,
     has_content,
     without,
+)
+from ability_search.extensions.understanding.intent_scores import (
+    CLOSENESS,
+    EXCLUSION,
+    ORDER,
+    RequestedOrder,
+    RequestedTime,
 )
 from ability_search.extensions.understanding.periods import Period, day_of, iso_day
 from ability_search.extensions.understanding.query_expansion import SHARE
@@ -36,7 +37,6 @@ from ability_search.extensions.understanding.sentence_types import (
     is_statement,
     masked,
 )
-from ability_search.extensions.understanding.time_scores import RequestedOrder, RequestedTime
 from ability_search.filters.operands import instants
 from ability_search.search.candidates import Answer
 from ability_search.search.query import Query
@@ -237,13 +237,13 @@ def understood(query: Query, option: UnderstandingOptions) -> Query:
         options[_WORDS] = intent.words
     if intent.excluded:
         phrases = {f"excluded{place}": text for place, text in enumerate(intent.excluded)}
-        options[exclusion_penalty.NAME] = phrases
+        options[EXCLUSION] = phrases
     if intent.period is not None:
-        options[time_scores.CLOSENESS] = RequestedTime(
+        options[CLOSENESS] = RequestedTime(
             intent.period, option.time_range is not None, temporal.weight, temporal.sigma_days
         )
     if intent.order is not None:
-        options[time_scores.ORDER] = RequestedOrder(intent.order, temporal.weight)
+        options[ORDER] = RequestedOrder(intent.order, temporal.weight)
     if not (intent.excluded or intent.period or intent.order):
         return replace(query, topic=intent.topic, options=options, understood=None)
     first, last = (intent.period.first, intent.period.last) if intent.period else (None, None)

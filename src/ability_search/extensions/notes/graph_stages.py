@@ -1,7 +1,11 @@
-"""The option ``graph``: graph expansion over links and chunk order.
+"""The options ``graph`` and ``boost``: links and the graph of a collection change the order.
 
-Neighbours of the first hits join the candidates. A neighbour is scored as if the retrievers had
-found it, by its own cosine, and then moved slightly towards the hit it is reached from.
+``graph``: neighbours of the first hits, over links and chunk order, join the candidates. A
+neighbour is scored as if the retrievers had found it, by its own cosine, and then moved slightly
+towards the hit it is reached from.
+
+``boost``: central or novel chunks score higher, by the values that the last analysis of the
+collection stored with its chunks.
 """
 
 from __future__ import annotations
@@ -10,14 +14,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import prod
 
 from ability_search.errors import DatabaseUnavailable
-from ability_search.extensions.notes import Graph
-from ability_search.search.candidates import Candidate, Candidates, Path, adjust
+from ability_search.extensions.notes import Graph, GraphOptions
+from ability_search.search.candidates import Candidate, Candidates, Path, adjust, scale
 from ability_search.search.retrievers import candidate_of
 from ability_search.search.stage import Phase, Ports, Stage, scorer
-from ability_search.search.wants import OWN
+from ability_search.search.wants import OWN, Wants
 from ability_search.store.records import Hops, Link, Linked, Row, Search
 from ability_search.store.values import Chunks
 
+GRAPH, BOOST = "graph", "boost"
+"""Names of the stages."""
 SHARE = 0.2
 """Greatest share of the difference to the hit's score that a neighbour gains."""
 HOP = 0.5
@@ -187,7 +193,7 @@ def _join(candidates: Candidates, neighbours: Iterable[Candidate]) -> None:
     present = {item.chunk_id for item in candidates.found}
     ordered = sorted(neighbours, key=lambda item: (-(item.cosine or 0.0), item.chunk_id))
     for rank, item in enumerate(ordered, start=1):
-        item.ranks[NAME] = rank
+        item.ranks[GRAPH] = rank
         if item.chunk_id not in present:
             candidates.found.append(item)
 
@@ -201,9 +207,53 @@ def score_neighbours(_option: Graph, items: Sequence[Candidate], _candidates: Ca
             strong = strength(path.weights)
             score = lifted(item.score, scores[path.start.chunk_id], strong)
             steps = {"from": path.start.chunk_id, "via": list(path.steps), "hops": len(path.steps)}
-            adjust(item, NAME, score, strength=strong, **steps)
+            adjust(item, GRAPH, score, strength=strong, **steps)
 
 
-NAME = "graph"
-GRAPH_EXPANSION = Stage(NAME, Phase.FIND, 30, add_neighbours, option=lambda asked: asked.graph)
-GRAPH_SCORES = scorer(NAME, 10, score_neighbours, option=lambda asked: asked.graph)
+def score_boost(
+    weights: Mapping[str, float], items: Sequence[Candidate], candidates: Candidates
+) -> None:
+    """Multiply scores by ``(1 + sum(w v)) / (1 + sum(w))``, which lies in [0, 1].
+
+    A chunk without a value has the mean of the others. If no candidate has a value, nothing is
+    changed, and a warning says so.
+
+    Args:
+        weights: Weight of each value, > 0.
+        items: The candidates to score.
+        candidates: All candidates of the collection; the mean is that of the first block.
+    """
+    means: dict[str, float] = {}
+    for name in weights:
+        stored = [item.columns.get(name) for item in candidates.blocks[0]]
+        known = [value for value in stored if value is not None]
+        if known:
+            means[name] = sum(known) / len(known)
+    if items and len(means) < len(weights):
+        name = candidates.collection.public_name
+        warning = f"boost: {name} was not analysed; call notes-analyze"
+        if warning not in candidates.warnings:
+            candidates.warnings.append(warning)
+        return
+    for item in items:
+        own = {name: item.columns.get(name) for name in weights}
+        values = {name: means[name] if at is None else at for name, at in own.items()}
+        gained = sum(weight * values[name] for name, weight in weights.items())
+        scale(item, BOOST, (1 + gained) / (1 + sum(weights.values())), **values)
+
+
+def _weights(asked: GraphOptions) -> Mapping[str, float] | None:
+    option = asked.boost
+    given = {} if option is None else option.model_dump()
+    return {name: weight for name, weight in given.items() if weight} or None
+
+
+GRAPH_BOOST = scorer(
+    BOOST,
+    80,
+    score_boost,
+    option=_weights,
+    wants=lambda weights, _: Wants(fields=tuple(weights)),
+)
+GRAPH_EXPANSION = Stage(GRAPH, Phase.FIND, 30, add_neighbours, option=lambda asked: asked.graph)
+GRAPH_SCORES = scorer(GRAPH, 10, score_neighbours, option=lambda asked: asked.graph)
