@@ -30,7 +30,7 @@ from ability_search.extensions.cli.upload import list_sources
 from ability_search.extensions.evaluation.evaluation_options import EvaluationOptions, Mode
 from ability_search.extensions.evaluation.judged_sets import Dataset, JudgedQuery
 from ability_search.extensions.evaluation.measurement import measured
-from ability_search.extensions.evaluation.runs import Indexing, Outcome, Run, SetDescription
+from ability_search.extensions.evaluation.runs import Indexing, Outcome, Run
 from ability_search.index.preparation import LAYOUT
 
 ShowProgress = Callable[[str, int], AbstractContextManager[Advance]]
@@ -92,7 +92,7 @@ async def evaluate(
         name=options.name or slug,
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         versions=_versions(),
-        dataset=_description(dataset),
+        dataset=dataset.description,
         collection={"name": collection} | {name: about[name] for name in _DESCRIBED},
         settings={"ranking": client.settings.ranking.model_dump(mode="json"), "recipe": known},
         options=fields,
@@ -268,17 +268,4 @@ async def run_query(
         scores=[round(score, 6) for score in best.values()][:limit],
         milliseconds=round(milliseconds, 3),
         warnings=answer.get("warnings") or [],
-    )
-
-
-def _description(dataset: Dataset) -> SetDescription:
-    return SetDescription(
-        name=dataset.directory.resolve().name,
-        digest=dataset.digest,
-        documents=len(dataset.sources) + dataset.blank,
-        blank=dataset.blank,
-        queries=len(dataset.queries),
-        negatives=len(dataset.negatives),
-        unjudged=dataset.unjudged,
-        dated=sum(query.as_of is not None for query in (*dataset.queries, *dataset.negatives)),
     )
