@@ -206,9 +206,7 @@ class NoteTools:
             **await self._last_reports(value.collection, value.include),
         )
         shown = self._services.may_read
-        if found.map is not None:
-            points = [each for each in found.map.points if shown(each.source)]
-            found.map = found.map.model_copy(update={"points": points})
+        found.map = found.map and found.map.of_sources(shown)
         found.graph = found.graph and found.graph.of_sources(shown)
         found.consolidation = found.consolidation and found.consolidation.of_sources(shown)
         return found

@@ -16,6 +16,7 @@ from pydantic import Field
 from ability_search.collection import Collection
 from ability_search.documents import KINDS, Floats, instant
 from ability_search.errors import NotFound
+from ability_search.extensions.notes.graph_analysis import Findings
 from ability_search.filters.tree import And, Compare, Exists, Not, OneOf, Or
 from ability_search.filters.tree import Field as Property
 from ability_search.store.pages import read_page
@@ -95,7 +96,7 @@ class MapPoint(Result):
     y: float
 
 
-class CollectionMap(Result):
+class CollectionMap(Findings):
     """Map of the chunks' vectors along their first two principal components."""
 
     points: list[MapPoint]
