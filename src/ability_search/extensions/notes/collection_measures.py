@@ -10,7 +10,7 @@ from itertools import combinations, pairwise
 
 import numpy as np
 import numpy.typing as npt
-from scipy import sparse
+from scipy import sparse, stats
 
 from ability_search.extensions.notes.graph_analysis import (
     ComponentSize,
@@ -50,6 +50,16 @@ _FITTED = 2000
 """Chunks that the axes of the drawing are fitted to."""
 _HUBS = 0.1
 """Share of the chunks with the most edges that may be hubs."""
+TAGS, SESSION, ORDER = 0.6, 0.5, 0.5
+"""Weights of edges; that of a link is its own, that of similar chunks their cosine."""
+SIMILAR = 0.8
+"""Minimum cosine of similar chunks."""
+_CLIQUE = 32
+"""Number of sources up to which each is connected with all others that share a tag or session."""
+_NEXT = 5
+"""Number of next sources that each is connected with in a larger group."""
+
+Edge = tuple[int, int, float]
 
 
 def measure(
@@ -101,7 +111,13 @@ def measure(
         drawing=_drawing(chunks, vectors, graph, rank, labels, sides),
         took_ms=0.0,
     )
-    return analysis, _scores(chunks, _percentiles(rank), new)
+    # The share of the other chunks with less, equal ones counting half.
+    centrality = (stats.rankdata(rank) - 1) / max(1, len(chunks) - 1)
+    scores = [
+        Patch(chunk.chunk_id, {"centrality": round(share, 4), "novelty": round(score, 4)})
+        for chunk, share, score in zip(chunks, centrality.tolist(), new.tolist(), strict=True)
+    ]
+    return analysis, scores
 
 
 def _ranked(
@@ -131,14 +147,6 @@ def _sizes(labels: npt.NDArray[np.int64]) -> list[ComponentSize]:
         ComponentSize(chunks=size, components=count)
         for size, count in zip(sizes[::-1].tolist(), counts[::-1].tolist(), strict=True)
     ]
-
-
-def _percentiles(values: Floats) -> Floats:
-    """Return the share of the other values that are less, equal ones counting half, shape (n,)."""
-    ordered = np.sort(values)
-    less = np.searchsorted(ordered, values, side="left")
-    up_to = np.searchsorted(ordered, values, side="right")
-    return np.asarray((less + up_to - 1) / 2 / max(1, len(values) - 1))
 
 
 def _drawing(
@@ -179,25 +187,6 @@ def _drawing(
         ],
         edges=edges[:_EDGES_DRAWN],
     )
-
-
-def _scores(chunks: Sequence[NoteChunk], centrality: Floats, novelty: Floats) -> list[Patch]:
-    return [
-        Patch(chunk.chunk_id, {"centrality": round(share, 4), "novelty": round(score, 4)})
-        for chunk, share, score in zip(chunks, centrality.tolist(), novelty.tolist(), strict=True)
-    ]
-
-
-TAGS, SESSION, ORDER = 0.6, 0.5, 0.5
-"""Weights of edges; that of a link is its own, that of similar chunks their cosine."""
-SIMILAR = 0.8
-"""Minimum cosine of similar chunks."""
-_CLIQUE = 32
-"""Number of sources up to which each is connected with all others that share a tag or session."""
-_NEXT = 5
-"""Number of next sources that each is connected with in a larger group."""
-
-Edge = tuple[int, int, float]
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final
+from typing import Final, NamedTuple
 
 from ability_search.extensions.notes.consolidation_report import Rule
 from ability_search.extensions.understanding.written_dates import written_periods
@@ -86,20 +86,12 @@ _THOUSANDS = re.compile(r",(?=\d{3}(?!\d))")
 _NEGATION = re.compile(r"\b(?:no|not|never|cannot|without|neither|nor|\w++n['’]t)\b", re.IGNORECASE)
 
 
-@dataclass(frozen=True, slots=True)
-class Contradiction:
-    """Two sentences that contradict each other.
-
-    Attributes:
-        rule: The rule that found it.
-        one: The sentence of the first text.
-        other: That of the second text.
-        differing: What the first and the second say differently.
-    """
+class Contradiction(NamedTuple):
+    """Two sentences that contradict each other, and what they say differently."""
 
     rule: Rule
-    one: str
-    other: str
+    statement: str
+    other_statement: str
     differing: tuple[str, str]
 
 

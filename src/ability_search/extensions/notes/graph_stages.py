@@ -10,7 +10,7 @@ collection stored with its chunks.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from math import prod
 
 from ability_search.errors import DatabaseUnavailable
@@ -19,7 +19,7 @@ from ability_search.search.candidates import Candidate, Candidates, Path, adjust
 from ability_search.search.retrievers import candidate_of
 from ability_search.search.stage import Phase, Ports, Stage, scorer
 from ability_search.search.wants import OWN, Wants
-from ability_search.store.records import Hops, Link, Linked, Row, Search
+from ability_search.store.records import Hops, Linked, Row, Search
 from ability_search.store.values import Chunks
 
 GRAPH, BOOST = "graph", "boost"
@@ -106,7 +106,7 @@ async def add_neighbours(option: Graph, candidates: Candidates, ports: Ports) ->
     linked = paths(
         {source: Path(item) for source, item in first.items()}, answer.hops.get("linked", ())
     )
-    _join(candidates, _neighbours(candidates, first, adjacent, linked, nearest, option))
+    _join(candidates, first, adjacent, linked, nearest, option)
 
 
 def paths(starts: Mapping[str, Path], hops: Hops) -> dict[str, Path]:
@@ -122,7 +122,10 @@ def paths(starts: Mapping[str, Path], hops: Hops) -> dict[str, Path]:
     here = dict(starts)
     for links in hops:
         new: dict[str, Path] = {}
-        for start, end, link in _steps(*links):
+        out, into = links
+        steps = [(each.source, each.target, each) for each in out]
+        steps += [(each.target, each.source, each) for each in into]
+        for start, end, link in steps:
             if start not in here or end in reached or end == start:
                 continue
             path = here[start].on(link.kind, link.weight)
@@ -132,13 +135,6 @@ def paths(starts: Mapping[str, Path], hops: Hops) -> dict[str, Path]:
         reached |= new
         here = {source: path for source, path in new.items() if source not in starts}
     return reached
-
-
-def _steps(out: Iterable[Link], into: Iterable[Link]) -> Iterator[tuple[str, str, Link]]:
-    for link in out:
-        yield link.source, link.target, link
-    for link in into:
-        yield link.target, link.source, link
 
 
 def _adjacent(starts: Sequence[Candidate], hops: int) -> dict[str, Path]:
@@ -156,28 +152,18 @@ def _adjacent(starts: Sequence[Candidate], hops: int) -> dict[str, Path]:
     return found
 
 
-def _neighbours(
+def _join(
     candidates: Candidates,
     first: Mapping[str, Candidate],
     adjacent: Mapping[str, Path],
     linked: Mapping[str, Path],
     rows: Iterable[Row],
     option: Graph,
-) -> list[Candidate]:
-    """Return the neighbours, each with its path.
-
-    Args:
-        candidates: All candidates.
-        first: The best hit of each start source, best first.
-        adjacent: Paths to adjacent chunks, by chunkId.
-        linked: Paths to sources.
-        rows: The chunks near the starts.
-        option: The option, with the minimum cosine of a neighbour.
-    """
+) -> None:
+    """Add the neighbours to the candidates, with their paths, and rank them, the nearest first."""
     known = {item.chunk_id: item for item in candidates.chunks}
-    depth = candidates.request.depths[0]
     for row in rows:
-        new = candidate_of(row, candidates.collection, depth=depth)
+        new = candidate_of(row, candidates.collection, depth=candidates.request.depths[0])
         item = known.setdefault(new.chunk_id, new)
         item.reach(new)
         item.reached = adjacent.get(item.chunk_id) or linked.get(item.source)
@@ -185,14 +171,10 @@ def _neighbours(
         near = item.cosine is not None and item.cosine >= option.min_similarity
         if item.reached is None and near:
             item.reached = linked.get(source)
-    return [item for item in known.values() if item.reached is not None]
-
-
-def _join(candidates: Candidates, neighbours: Iterable[Candidate]) -> None:
-    """Add the neighbours to the candidates, and rank them as neighbours, the nearest first."""
     present = {item.chunk_id for item in candidates.found}
-    ordered = sorted(neighbours, key=lambda item: (-(item.cosine or 0.0), item.chunk_id))
-    for rank, item in enumerate(ordered, start=1):
+    neighbours = [item for item in known.values() if item.reached is not None]
+    neighbours.sort(key=lambda item: (-(item.cosine or 0.0), item.chunk_id))
+    for rank, item in enumerate(neighbours, start=1):
         item.ranks[GRAPH] = rank
         if item.chunk_id not in present:
             candidates.found.append(item)
