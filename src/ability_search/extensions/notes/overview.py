@@ -120,8 +120,6 @@ async def measure(
     charts: Container[str],
     *,
     points: int,
-    counted: int = _COUNTED,
-    sample: int = _SAMPLE,
 ) -> Charts:
     """Measure a collection's live generation, without kinds.
 
@@ -133,8 +131,6 @@ async def measure(
         collection: The collection.
         charts: Names of the requested charts, at least one.
         points: Maximum number of chunks on the map.
-        counted: Number of chunks up to which all sizes are counted.
-        sample: Number of chunks to count in a larger collection.
 
     Raises:
         NotFound: if the collection is gone.
@@ -142,7 +138,7 @@ async def measure(
     """
 
     async def ask(current: Collection) -> _Measured:
-        return await _measure(store, current, charts, points, counted=counted, sample=sample)
+        return await _measure(store, current, charts, points)
 
     found = await registry.consult(collection, ask)
     if found is None:
@@ -158,20 +154,14 @@ class _Measured(NamedTuple):
 
 
 async def _measure(
-    store: ReadStore,
-    collection: Collection,
-    charts: Container[str],
-    points: int,
-    *,
-    counted: int,
-    sample: int,
+    store: ReadStore, collection: Collection, charts: Container[str], points: int
 ) -> _Measured:
     chunks = collection.chunks - collection.kind_chunks
     fitted = min(_FITTED, max(2, _FITTED_NUMBERS // collection.dimensions))
     width = bin_width(collection.tokens_min or 0, collection.tokens_max or 0, bins=_BINS)
     period = finest(collection.created_at, collection.updated_at)
-    sampled = chunks > counted
-    size = sample if sampled else None
+    sampled = chunks > _COUNTED
+    size = _SAMPLE if sampled else None
     of = Chunks(indexed=True if sampled else None)
     documents, vectors = Sources(filter=_DOCUMENTS), Columns(("embedding",))
     asks: dict[str, Read | Count] = {
