@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib.util
 import time
 
 import numpy as np
@@ -13,7 +14,6 @@ from ability_search.errors import InvalidInput, TooLarge
 from ability_search.extensions.notes.graph_analysis import GraphAnalysis, NoteChunk
 from ability_search.extensions.notes.note_links import read_sources
 from ability_search.index.index_calls import Progress, Report
-from ability_search.ops.extras import EXTRAS, install_command, missing_modules
 from ability_search.store.pages import read_pages
 from ability_search.store.port import Store
 from ability_search.store.values import Chunks, Columns, Patch, Read
@@ -67,11 +67,11 @@ def check_analysable(collection: Collection, tool: str) -> None:
         InvalidInput: if the extra ``analysis`` is not installed; it names ``tool``.
         TooLarge: if there are more than :data:`LIMIT` chunks.
     """
-    if missing_modules(EXTRAS["analysis"]):
+    if importlib.util.find_spec("scipy") is None:
         raise InvalidInput(
             tool,
             "the worker has no scipy, which analyses need",
-            hint=f"Run where the worker is installed: {install_command('analysis')}",
+            hint="Run where the worker is installed: pip install 'ability-search[analysis]'",
         )
     if collection.chunks > LIMIT:
         raise TooLarge(
