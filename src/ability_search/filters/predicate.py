@@ -51,7 +51,7 @@ def matches(filter: Filter, row: Mapping[str, Any]) -> bool:
         case HasFacet(facets):
             return not set(facets).isdisjoint(row.get("facets") or ())
         case _:
-            value = _value(filter.field, row)
+            value = value_of(filter.field, row)
             return value is not None and _holds(filter, value)
 
 
@@ -71,7 +71,8 @@ def _holds(condition: Exists | OneOf | Compare | Pattern | HasElement, value: An
             )
 
 
-def _value(field: Field, row: Mapping[str, Any]) -> Any:
+def value_of(field: Field, row: Mapping[str, Any]) -> Any:
+    """Return the value of a field of a row; ``None`` if it has none."""
     value = row.get(field.name)
     for key in field.path:
         if not isinstance(value, Mapping):

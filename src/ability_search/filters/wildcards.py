@@ -14,10 +14,14 @@ from dataclasses import dataclass, field
 from functools import cache
 
 _ALL = "(?s)"
-
-
 _ANYTHING = ".*?"
 _DIRECTORIES = "(?:.*?/)??"
+_GLOB = re.compile(
+    r"(?P<directories>(?:(?<=/)|\A)\*{2,}/)|(?P<anything>\*{2,})|(?P<star>\*)|(?P<one>\?)"
+    r"|\[(?P<negated>!?+)(?P<members>.[^\]]*)\]|(?P<open>\[.*)|[^*?\[]+",
+    re.DOTALL,
+)
+_MEMBERS = re.compile("(.)-(.)|(.)", re.DOTALL)
 
 
 @dataclass(slots=True)
@@ -69,22 +73,15 @@ class _Compiler:
 
 def _after_gap(block: _Block, *, last: bool) -> str:
     first, *rest = block.segments
-    if block.gap != _ANYTHING:
-        return block.gap + first + _starred(rest, last=last)
-    if not rest:
+    if block.gap == _ANYTHING and not rest:
         return (".*" if last else _ANYTHING) + first
+    end = f"[^/]*{rest.pop()}" if last and rest else ""
+    starred = "".join(f"(?>[^/]*?{segment})" for segment in rest) + end
+    if block.gap != _ANYTHING:
+        return block.gap + first + starred
     # A star stops at a slash, so the leftmost start may fail, but only up to the next slash:
     # one attempt per directory, instead of one per character, finds every match.
-    return f"{_DIRECTORIES}(?>[^/]*?{first})" + _starred(rest, last=last)
-
-
-def _starred(segments: list[str], *, last: bool) -> str:
-    if not segments:
-        return ""
-    if not last:
-        return "".join(f"(?>[^/]*?{segment})" for segment in segments)
-    *inner, end = segments
-    return _starred(inner, last=False) + f"[^/]*{end}"
+    return f"{_DIRECTORIES}(?>[^/]*?{first}){starred}"
 
 
 def glob_regex(glob: str) -> tuple[str, str]:
@@ -102,60 +99,34 @@ def glob_regex(glob: str) -> tuple[str, str]:
         ValueError: if a class is not closed, or a range in it is reversed.
     """
     compiler = _Compiler()
-    at = 0
-    while at < len(glob):
-        char = glob[at]
-        if char == "*":
-            at = _stars(compiler, glob, at)
-        elif char == "?":
-            compiler.one("[^/]")
-            at += 1
-        elif char == "[":
-            regex, at = _class(glob, at)
-            compiler.one(regex)
-        else:
-            compiler.literal(char)
-            at += 1
+    for token in _GLOB.finditer(glob):
+        match token.lastgroup:
+            case "directories":
+                compiler.gap(_DIRECTORIES)
+            case "anything":
+                compiler.gap(_ANYTHING)
+            case "star":
+                compiler.star()
+            case "one":
+                compiler.one("[^/]")
+            case "members":
+                compiler.one(_class(token["members"], negated=bool(token["negated"])))
+            case "open":
+                raise ValueError(
+                    f"the [ at position {token.start()} is not closed; write [[] for a literal ["
+                )
+            case _:
+                compiler.literal(token[0])
     return compiler.regex(), compiler.prefix
 
 
-def _stars(compiler: _Compiler, glob: str, start: int) -> int:
-    """Consume the run of stars at ``start``; return the position after it."""
-    end = start
-    while end < len(glob) and glob[end] == "*":
-        end += 1
-    if end - start == 1:
-        compiler.star()
-        return end
-    if glob[end : end + 1] == "/" and (start == 0 or glob[start - 1] == "/"):
-        compiler.gap(_DIRECTORIES)
-        return end + 1
-    compiler.gap(_ANYTHING)
-    return end
-
-
-def _class(glob: str, start: int) -> tuple[str, int]:
-    """Parse the class at ``start``; return its expression and the position after it."""
-    first = start + 1
-    negated = glob[first : first + 1] == "!"
-    if negated:
-        first += 1
-    end = glob.find("]", first + 1)
-    if end < 0:
-        raise ValueError(f"the [ at position {start} is not closed; write [[] for a literal [")
-    body = glob[first:end]
+def _class(members: str, *, negated: bool) -> str:
     ranges = []
-    at = 0
-    while at < len(body):
-        low = high = body[at]
-        if body[at + 1 : at + 2] == "-" and at + 2 < len(body):
-            high = body[at + 2]
-            at += 2
-        at += 1
+    for low, high, single in _MEMBERS.findall(members):
         if low > high:
             raise ValueError(f"the range {low}-{high} is reversed")
-        ranges.append(_member(low) if low == high else f"{_member(low)}-{_member(high)}")
-    return f"(?!/)[{'^' if negated else ''}{''.join(ranges)}]", end + 1
+        ranges.append(_member(single) if single else f"{_member(low)}-{_member(high)}")
+    return f"(?!/)[{'^' if negated else ''}{''.join(ranges)}]"
 
 
 def like_regex(pattern: str, *, ignore_case: bool = False) -> tuple[str, str]:

@@ -8,7 +8,8 @@ from typing import Any, Final, get_args
 
 from ability_search.errors import InvalidInput
 from ability_search.filters.operands import instants
-from ability_search.filters.tree import Filter
+from ability_search.filters.parser import key_path
+from ability_search.filters.tree import Field, Filter
 from ability_search.search.options import Fusion, QueryInput
 from ability_search.search.response import Understood
 from ability_search.search.wants import Retriever
@@ -89,11 +90,12 @@ def _check_weights(fusion: Fusion) -> None:
         raise InvalidInput("fusion.weights", "at least one must be greater than 0")
 
 
-def is_chunk_field(name: str) -> bool:
-    """Return whether a field is one of chunks themselves, not of their metadata."""
-    return name in _CHUNK_FIELDS
+def chunk_field(at: str, name: str) -> Field:
+    """Return a field of chunks; one that is not their own is in their metadata.
 
-
-def field_name(name: str) -> str:
-    """Return the full name of a field: fields that are not a chunk's are in its metadata."""
-    return name if is_chunk_field(name) or name.startswith(METADATA) else f"{METADATA}{name}"
+    Raises:
+        InvalidInput: for the field ``at`` of the request.
+    """
+    if name in _CHUNK_FIELDS:
+        return Field(name)
+    return Field("metadata", key_path(at, name.removeprefix(METADATA)))

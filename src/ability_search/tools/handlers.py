@@ -24,7 +24,7 @@ from ability_search.tools.tool_row import ToolRow
 from kadi_client import Raw
 from kadi_client.tools import Call, Tool, encoded
 
-_SHORT_RUN = 2.0
+SHORT_RUN = 2.0
 """Seconds up to which a search-index leaves no record: recording takes three round trips."""
 
 
@@ -74,7 +74,7 @@ class _Table:
         documents, refused = await asyncio.to_thread(
             requests.documents, value, self._limits, self._services.ports.added.read
         )
-        async with call.recorded(INDEX, value.collection, value.job_id, after=_SHORT_RUN) as job:
+        async with call.recorded(INDEX, value.collection, value.job_id, after=SHORT_RUN) as job:
             report = await self._services.indexing.index(
                 value.collection, documents, value, job.progress
             )

@@ -8,7 +8,7 @@ import pytest
 from tests.ability_search.flows.asking import Hits, hits_of
 from tests.ability_search.flows.conftest import Network, Start, document, down, word_vector
 
-from ability_search.extensions.notes.graph_expansion import SHARE, lifted
+from ability_search.extensions.notes.graph_stages import SHARE, lifted
 
 ANY = -1.0
 """Any cosine will do."""

@@ -11,8 +11,8 @@ import pytest
 from tests.ability_search.flows.conftest import Network, document
 from tests.ability_search.flows.stored import chunks, command, record, services_of
 
-from ability_search.extensions.notes.charts import CollectionMap, TokenHistogram
-from ability_search.extensions.notes.overview import measure
+from ability_search.extensions.notes import overview
+from ability_search.extensions.notes.overview import CollectionMap, TokenHistogram, measure
 from ability_search.store.arcadedb.core import source_type
 
 EVERYTHING = ["tokens", "growth", "map"]
@@ -123,8 +123,10 @@ async def test_what_has_no_shape_yet_is_told_all_the_same(network: Network) -> N
 
 @pytest.mark.engine
 async def test_many_chunks_are_sampled_with_keys_and_without(
-    network: Network, tmp_path: Path
+    network: Network, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(overview, "_COUNTED", 11)
+    monkeypatch.setattr(overview, "_SAMPLE", 7)
     await index(network, *about(SEA, 12))
     services = services_of(network, tmp_path)
     collection = await record(network, "docs")
@@ -134,8 +136,6 @@ async def test_many_chunks_are_sampled_with_keys_and_without(
         collection,
         {"tokens", "map"},
         points=5,
-        counted=11,
-        sample=7,
     )
     assert found.keys() == {"tokens", "map"}
     sizes, drawn = found["tokens"], found["map"]

@@ -121,15 +121,8 @@ async def _any_client(
 ) -> AsyncIterator[ToolClient]:
     """Yield a client of the usual target, or else of a temporary stack.
 
-    Args:
-        broker: Value of the option ``--broker``.
-        data_dir: Data directory of a temporary stack; ``None`` for one below ``cache_dir``.
-        temporary: Always start a temporary stack; otherwise only if no broker is configured, no
-            stack is running and nothing listens at the address of the local broker.
-
-    Raises:
-        ConfigurationError: if the settings are invalid, or the stack cannot be started.
-        KadiError: if the configured broker cannot be reached.
+    That is started if ``temporary``, or if no broker is configured, no stack is running and nothing
+    listens at the address of the local broker.
     """
     from ability_search.extensions.localstack.supervisor import temporary_stack
 

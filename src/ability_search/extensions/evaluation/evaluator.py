@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import importlib.metadata
 import json
-import math
 import platform
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -30,7 +29,7 @@ from ability_search.extensions.cli.upload import list_sources
 from ability_search.extensions.evaluation.evaluation_options import EvaluationOptions, Mode
 from ability_search.extensions.evaluation.judged_sets import Dataset, JudgedQuery
 from ability_search.extensions.evaluation.measurement import measured
-from ability_search.extensions.evaluation.runs import Indexing, Outcome, Run, SetDescription
+from ability_search.extensions.evaluation.runs import Indexing, Outcome, Run
 from ability_search.index.preparation import LAYOUT
 
 ShowProgress = Callable[[str, int], AbstractContextManager[Advance]]
@@ -70,29 +69,24 @@ async def evaluate(
     )
     about = await call("search-collection-info", {"collection": collection, "limit": 1})
     fields = options.query_fields(recipe)
-    # As many chunks as cover the documents if all of them have equally many.
-    cover = math.ceil(options.limit * about["chunks"] / max(1, about["sourceCount"]))
-    ask = partial(
-        run_query,
-        call,
-        limit=options.limit,
-        chunks=max(options.limit, cover),
-        most_chunks=client.settings.limits.limit,
-    )
+    limit = min(options.limit, client.settings.limits.limit)
     modes = {}
     queries = (*dataset.queries, *dataset.negatives)
     for mode in options.mode or Mode:
         request = {"collection": collection, **fields, "mode": mode.value}
         with progress(mode, len(queries)) as advance:
             outcomes = await run_queries(
-                partial(ask, request), queries, options.concurrency, advance
+                partial(run_query, call, request, limit=limit),
+                queries,
+                options.concurrency,
+                advance,
             )
         modes[mode.value] = measured(dataset, outcomes, limit=options.limit)
     return Run(
         name=options.name or slug,
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         versions=_versions(),
-        dataset=_description(dataset),
+        dataset=dataset.description,
         collection={"name": collection} | {name: about[name] for name in _DESCRIBED},
         settings={"ranking": client.settings.ranking.model_dump(mode="json"), "recipe": known},
         options=fields,
@@ -220,65 +214,36 @@ async def run_queries(
 
 
 async def run_query(
-    call: Call,
-    fields: Mapping[str, Any],
-    query: JudgedQuery,
-    *,
-    limit: int,
-    chunks: int,
-    most_chunks: int,
+    call: Call, fields: Mapping[str, Any], query: JudgedQuery, *, limit: int
 ) -> Outcome:
-    """Run one query; double the number of chunks until they cover the requested documents.
-
-    The latency is that of the last call.
+    """Run one query, and rank documents by their best chunk.
 
     Args:
         call: Calls a tool.
         fields: Fields of every query, including the collection and the mode.
         query: The query; its own fields take precedence.
         limit: Documents to rank.
-        chunks: Chunks to request at first, an estimate for ``limit`` documents.
-        most_chunks: Maximum number of chunks per call.
 
     Raises:
         SearchError: if it cannot be answered in this mode; also raises the tool's failures.
     """
     own = {"query": query.text} | ({} if query.as_of is None else {"asOf": query.as_of})
-    wanted = min(chunks, most_chunks)
-    while True:
-        started = time.perf_counter()
-        answer = await call("search-query", {**fields, **own, "limit": wanted})
-        milliseconds = (time.perf_counter() - started) * 1e3
-        if degraded := answer.get("degraded"):
-            raise SearchError(
-                f"query {query.id!r} was searched by {degraded['mode']} only: {degraded['reason']}",
-                hint="A run must not mix modes. Fix the cause, or use --mode keyword.",
-            )
-        best: dict[str, float] = {}
-        for hit in answer["results"]:
-            best.setdefault(hit["source"], hit["score"])
-        exhausted = len(answer["results"]) < wanted or wanted == most_chunks
-        if len(best) >= limit or exhausted:
-            break
-        wanted = min(2 * wanted, most_chunks)
+    started = time.perf_counter()
+    answer = await call("search-query", {"maxPerSource": 1, **fields, **own, "limit": limit})
+    milliseconds = (time.perf_counter() - started) * 1e3
+    if degraded := answer.get("degraded"):
+        raise SearchError(
+            f"query {query.id!r} was searched by {degraded['mode']} only: {degraded['reason']}",
+            hint="A run must not mix modes. Fix the cause, or use --mode keyword.",
+        )
+    best: dict[str, float] = {}
+    for hit in answer["results"]:
+        best.setdefault(hit["source"], hit["score"])
     return Outcome(
         text=query.text,
         category=query.category,
-        documents=list(best)[:limit],
-        scores=[round(score, 6) for score in best.values()][:limit],
+        documents=list(best),
+        scores=[round(score, 6) for score in best.values()],
         milliseconds=round(milliseconds, 3),
         warnings=answer.get("warnings") or [],
-    )
-
-
-def _description(dataset: Dataset) -> SetDescription:
-    return SetDescription(
-        name=dataset.directory.resolve().name,
-        digest=dataset.digest,
-        documents=len(dataset.sources) + dataset.blank,
-        blank=dataset.blank,
-        queries=len(dataset.queries),
-        negatives=len(dataset.negatives),
-        unjudged=dataset.unjudged,
-        dated=sum(query.as_of is not None for query in (*dataset.queries, *dataset.negatives)),
     )

@@ -24,6 +24,7 @@ from typing import Annotated, Any, TypeVar
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from ability_search.errors import InvalidInput
+from ability_search.extensions.evaluation.runs import SetDescription
 from ability_search.filters.operands import instants
 from kadi_client.tools import validation_text
 
@@ -84,19 +85,14 @@ class Dataset:
     directory: Path
     sources: frozenset[str]
     """Ids of the documents with text."""
-    blank: int
-    """Number of documents without text, which cannot be found."""
     queries: tuple[JudgedQuery, ...]
     """Queries with a relevant document, in the order of the file."""
     negatives: tuple[JudgedQuery, ...]
     """Queries without an answer."""
-    unjudged: int
-    """Number of queries without judgements, which are skipped."""
     qrels: Qrels
     corpus_digest: str
     """SHA-256 of corpus.jsonl, in hexadecimal."""
-    digest: str
-    """SHA-256 of all three files."""
+    description: SetDescription
 
     def documents(self) -> Iterator[dict[str, Any]]:
         """Yield the documents with text, as input of ``search-index``."""
@@ -127,17 +123,26 @@ def read_dataset(directory: Path) -> Dataset:
     judged = {query for query, grades in judgements.items() if max(grades.values()) > 0}
     if not judged:
         raise InvalidInput(str(qrels), "no query has a relevant document")
-    corpus_digest = _digest(corpus)
+    answered = tuple(query for query in by_id.values() if query.id in judged)
+    negatives = tuple(query for query in by_id.values() if query.negative)
+    corpus_digest, *others = map(_digest, (corpus, queries, qrels))
     return Dataset(
         directory=directory,
         sources=frozenset(id for id, has_text in texts.items() if has_text),
-        blank=sum(not has_text for has_text in texts.values()),
-        queries=tuple(query for query in by_id.values() if query.id in judged),
-        negatives=tuple(query for query in by_id.values() if query.negative),
-        unjudged=sum(not query.negative and query.id not in judged for query in by_id.values()),
+        queries=answered,
+        negatives=negatives,
         qrels={query: judgements[query] for query in sorted(judged)},
         corpus_digest=corpus_digest,
-        digest=sha256(f"{corpus_digest}{_digest(queries)}{_digest(qrels)}".encode()).hexdigest(),
+        description=SetDescription(
+            name=directory.resolve().name,
+            digest=sha256("".join([corpus_digest, *others]).encode()).hexdigest(),
+            documents=len(texts),
+            blank=sum(not has_text for has_text in texts.values()),
+            queries=len(answered),
+            negatives=len(negatives),
+            unjudged=len(by_id) - len({query.id for query in (*answered, *negatives)}),
+            dated=sum(query.as_of is not None for query in (*answered, *negatives)),
+        ),
     )
 
 

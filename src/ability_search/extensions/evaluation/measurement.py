@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from statistics import fmean
+from typing import Any, TypeVar
 
 import ir_measures
 import numpy as np
@@ -25,6 +26,7 @@ CUTOFFS = (1, 2, 3, 5, 7, 10, 15, 20, 30, 50, 70, 100, 200, 300, 500, 700, 1000)
 
 _MEASURES = {"nDCG": nDCG, "Recall": R, "MRR": RR, "Hit": Success}
 
+K = TypeVar("K")
 Rankings = Mapping[str, Sequence[str]]
 """Query -> its documents, best first, without duplicates."""
 
@@ -65,25 +67,25 @@ def per_query(qrels: Qrels, rankings: Rankings, *, limit: int) -> dict[str, dict
         kind, _, cutoff = name.partition("@")
         if int(cutoff) <= limit:
             measures[_MEASURES[kind] @ int(cutoff)] = name
-    found: dict[str, dict[str, float]] = {
-        query: dict.fromkeys(measures.values(), 0.0) for query in qrels
-    }
-    for value in ir_measures.iter_calc(list(measures), qrels, _scored(rankings)):
-        found[value.query_id][measures[value.measure]] = value.value
-    return found
+    return _values(measures, qrels, rankings)
 
 
 def recall_curve(qrels: Qrels, rankings: Rankings, *, limit: int) -> dict[int, float]:
     """Return rank -> mean recall at that rank, up to ``limit``."""
-    measures = {R @ rank: rank for rank in CUTOFFS if rank <= limit}
-    values: dict[int, list[float]] = {rank: [] for rank in measures.values()}
-    for value in ir_measures.iter_calc(list(measures), qrels, _scored(rankings)):
-        values[measures[value.measure]].append(value.value)
-    return {rank: fmean(found) for rank, found in values.items()}
+    ranks = [rank for rank in CUTOFFS if rank <= limit]
+    values = _values({R @ rank: rank for rank in ranks}, qrels, rankings).values()
+    return {rank: fmean(each[rank] for each in values) for rank in ranks}
 
 
-def _scored(rankings: Rankings) -> dict[str, dict[str, float]]:
-    return {
+def _values(
+    measures: Mapping[Any, K], qrels: Qrels, rankings: Rankings
+) -> dict[str, dict[K, float]]:
+    """Return the value of each measure by its name, for each judged query."""
+    found = {query: dict.fromkeys(measures.values(), 0.0) for query in qrels}
+    scored = {
         query: {document: -float(rank) for rank, document in enumerate(documents)}
         for query, documents in rankings.items()
     }
+    for value in ir_measures.iter_calc(list(measures), qrels, scored):
+        found[value.query_id][measures[value.measure]] = value.value
+    return found

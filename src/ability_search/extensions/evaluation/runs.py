@@ -71,11 +71,15 @@ class SetDescription(_Record):
 
     name: str
     digest: str
+    """SHA-256 of its three files."""
     documents: int
     blank: int
+    """Number of documents without text, which cannot be found."""
     queries: int
+    """Number of queries with a relevant document."""
     negatives: int
     unjudged: int
+    """Number of queries without judgements, which are skipped."""
     dated: int = 0
     """Number of queries with their own date."""
 

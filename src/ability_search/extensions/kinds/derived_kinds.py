@@ -69,7 +69,14 @@ class KindDerivation:
         if not kinds or not prepared.passages:
             return
         answers = await self._ask(prepared, kinds)
-        prepared.kinds = await asyncio.to_thread(self._prepared_kinds, prepared, kinds, answers)
+
+        def prepare_kinds() -> Iterator[Prepared]:
+            document, passages = prepared.document, prepared.passages
+            for kind in kinds:
+                if said := answers.get(kind) or extracted(kind, document, passages):
+                    yield self._prepared_kind(prepared, kind, said)
+
+        prepared.kinds = await asyncio.to_thread(lambda: [*prepare_kinds()])
         prepared.missing += sum(kind.missing for kind in prepared.kinds)
 
     async def _ask(self, prepared: Prepared, kinds: Sequence[str]) -> dict[str, list[Statement]]:
@@ -139,19 +146,13 @@ class KindDerivation:
         answer = await self._ports.chat.complete(
             PROMPTS[kind], text, model=settings.model, timeout=settings.timeout, enough=enough
         )
-        return [each for each in read_answer(kind, answer) if not self._repeats(each.text)]
-
-    def _repeats(self, text: str) -> bool:
-        """Return whether a text repeats itself, as those of small models do."""
-        terms = self._analyzer.terms(text)
-        return len(terms) > _LONG and len(set(terms)) < _DISTINCT * len(terms)
-
-    def _prepared_kinds(
-        self, prepared: Prepared, kinds: Sequence[str], answers: dict[str, list[Statement]]
-    ) -> list[Prepared]:
-        document, passages = prepared.document, prepared.passages
-        made = {kind: answers.get(kind) or extracted(kind, document, passages) for kind in kinds}
-        return [self._prepared_kind(prepared, kind, said) for kind, said in made.items() if said]
+        found = [(each, self._analyzer.terms(each.text)) for each in read_answer(kind, answer)]
+        # Those of small models repeat themselves.
+        return [
+            each
+            for each, terms in found
+            if len(terms) <= _LONG or len(set(terms)) >= _DISTINCT * len(terms)
+        ]
 
     def _prepared_kind(
         self, prepared: Prepared, kind: str, statements: Sequence[Statement]

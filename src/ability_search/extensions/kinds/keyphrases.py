@@ -19,8 +19,10 @@ import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from statistics import fmean
 
 from ability_search.text.characters import classify
+from ability_search.text.languages import STOP_WORDS
 
 Phrase = tuple[str, ...]
 """Units of a phrase, case-folded."""
@@ -39,26 +41,22 @@ _UNIT = re.compile(
 )
 """Matches units in the class letters of :func:`.classify`, after removal of hiragana."""
 _PARTICLES = frozenset("的了是在和与與及或等为為被把而也都就又其之这這那此该該们們着著吗呢吧啊")
-_FUNCTION_WORDS = """
-    a about above across after again against all almost along already also although always am
-    among an and another any are around as at away back be became because become been before
-    began behind being below between both but by came can cannot could did do does doing done
-    down during each either else enough etc even ever every far few first for found from full
-    further gave get gets give given gives go goes going got had has have having he hence her
-    here hers him his how however i if in indeed instead into is it its itself just keep kept
-    know known large last least less let like likely made mainly make makes making many may me
-    might mine more most mostly much must my namely near nearly need needs neither never new
-    next no nor not nothing now obtained of off often on once one only onto or other others
-    otherwise our ours out over own per perhaps possible presented put quite rather really same
-    say says see seem seems seen several shall she should show showed shown shows since small so
-    some still such take taken than that the their theirs them then there therefore these they
-    this those though three through thus to together too toward towards two under unless until
-    up upon us use used uses using usually various very via want was way we well went were what
-    when where whether which while who whole whom whose why will with within without would yes
-    yet you your yours
+_FURTHER_WORDS = """
+    above across after again against all almost along already also although always among another
+    around away back became because become before began behind below between both came cannot
+    doing done down during each either else enough etc even ever every far few first found full
+    further gave get gets give given gives go goes going got having hence here hers him however
+    indeed instead itself just keep kept know known large last least less let like likely made
+    mainly make makes making many may might mine more most mostly much must namely near nearly
+    need needs neither never new next nor nothing now obtained off often once one only onto other
+    others otherwise ours out over own per perhaps possible presented put quite rather really same
+    say says see seem seems seen several shall show showed shown shows since small still take
+    taken theirs therefore those though three through thus together too toward towards two under
+    unless until up upon us use used uses using usually various very via want way well went
+    whether while whole within without yes yet yours
 """
 """English words only; in other languages phrases are longer."""
-_SEPARATORS = frozenset(_FUNCTION_WORDS.split())
+_SEPARATORS = frozenset(f"{STOP_WORDS['english']} {_FURTHER_WORDS}".split())
 
 
 def keywords(text: str, *, most: int = 12) -> list[str]:
@@ -77,11 +75,9 @@ def keywords(text: str, *, most: int = 12) -> list[str]:
         units = tuple(map(str.casefold, shown))
         if len(units) <= _LONGEST_WHOLE:
             whole.add(units)
-        for start in range(len(units)):
-            for end in range(start + 1, min(start + limit, len(units)) + 1):
-                phrase = units[start:end]
-                frequency[phrase] += 1
-                written.setdefault(phrase, _joined(shown[start:end]))
+        for phrase, own in zip(_parts(units, limit), _parts(tuple(shown), limit), strict=True):
+            frequency[phrase] += 1
+            written.setdefault(phrase, _joined(own))
     candidates = {
         phrase: count
         for phrase, count in frequency.items()
@@ -92,7 +88,7 @@ def keywords(text: str, *, most: int = 12) -> list[str]:
     for phrase in sorted(candidates, key=lambda phrase: -scores[phrase]):
         if len(chosen) == most or scores[phrase] <= 0:
             break
-        if not any(_within(phrase, other) for other in chosen):
+        if not any(phrase in _parts(other, len(phrase)) for other in chosen):
             chosen.append(phrase)
     return [written[phrase] for phrase in chosen]
 
@@ -100,24 +96,26 @@ def keywords(text: str, *, most: int = 12) -> list[str]:
 def _c_values(candidates: Mapping[Phrase, int]) -> dict[Phrase, float]:
     containing: defaultdict[Phrase, list[int]] = defaultdict(list)
     for phrase, count in candidates.items():
-        parts = {
-            phrase[start:end]
-            for start in range(len(phrase))
-            for end in range(start + 1, len(phrase) + 1)
-            if end - start < len(phrase)
-        }
-        for part in parts & candidates.keys():
+        for part in set(_parts(phrase, len(phrase) - 1)):
             containing[part].append(count)
     return {
-        phrase: math.log2(len(phrase) + 1) * (count - _mean(containing.get(phrase, ())))
+        phrase: math.log2(len(phrase) + 1)
+        * (count - (fmean(within) if (within := containing.get(phrase)) else 0.0))
         for phrase, count in candidates.items()
     }
+
+
+def _parts(units: Phrase, limit: int) -> Iterator[Phrase]:
+    """Yield the runs of up to ``limit`` of these units."""
+    for start in range(len(units)):
+        for end in range(start + 1, min(start + limit, len(units)) + 1):
+            yield units[start:end]
 
 
 def _runs(text: str) -> Iterator[tuple[Sequence[str], int]]:
     """Yield runs of units as written, each with the maximum units of a phrase."""
     letters = zip(text, classify(text), strict=True)
-    classes = "".join(" " if _is_hiragana(char) else letter for char, letter in letters)
+    classes = "".join(" " if "\u3041" <= char <= "\u309f" else letter for char, letter in letters)
     units: list[str] = []
     limit, end = _MOST_WORDS, 0
     for match in _UNIT.finditer(classes):
@@ -136,10 +134,6 @@ def _runs(text: str) -> Iterator[tuple[Sequence[str], int]]:
         yield units, limit
 
 
-def _is_hiragana(char: str) -> bool:
-    return "\u3041" <= char <= "\u309f"
-
-
 def _separates(word: str) -> bool:
     """Return whether a unit separates phrases."""
     return (
@@ -155,14 +149,5 @@ def _has_meaning(phrase: Phrase) -> bool:
     return len(text) > 1 and not text.isdecimal()
 
 
-def _within(phrase: Phrase, other: Phrase) -> bool:
-    size = len(phrase)
-    return any(other[at : at + size] == phrase for at in range(len(other) - size + 1))
-
-
 def _joined(units: Sequence[str]) -> str:
     return (" " if classify(units[0])[0] not in "hk" else "").join(units)
-
-
-def _mean(values: Sequence[int]) -> float:
-    return sum(values) / len(values) if values else 0.0

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from ability_search.collection import Collection
 from ability_search.errors import DatabaseUnavailable
 from ability_search.extensions.kinds import Kind, KindOptions
 from ability_search.filters.tree import Field, OneOf, combine
-from ability_search.search.candidates import Candidate, Candidates
+from ability_search.search.candidates import Candidates
 from ability_search.search.query import Query
 from ability_search.search.retrievers import candidate_of
 from ability_search.search.stage import Phase, Ports, Stage
@@ -66,7 +65,12 @@ async def resolve_kinds(_kinds: Extended, candidates: Candidates, ports: Ports) 
     candidates.found = chunks
     kinds.sort(key=lambda item: (min(item.ranks.values()), item.chunk_id))
     request, collection = candidates.request, candidates.collection
-    origins = {item.chunk_id: origin for item in kinds if (origin := _origin(item, collection))}
+    # The chunks that kinds were made of, if each was made of one.
+    origins = {
+        item.chunk_id: f"{collection.public_name}:{item.columns['of']}:{item.columns['of_chunk']}"
+        for item in kinds
+        if item.columns.get("of_chunk") is not None
+    }
     within = {
         "best": Chunks(sources=list(dict.fromkeys(item.columns["of"] for item in kinds))),
         "made": Chunks(ids=list(dict.fromkeys(origins.values()))),
@@ -95,12 +99,6 @@ async def resolve_kinds(_kinds: Extended, candidates: Candidates, ports: Ports) 
             item.kinds = {} if raw is None else {item.columns["kind"]: raw}
             item.kind_cosine = item.cosine
             candidates.found.append(item)
-
-
-def _origin(item: Candidate, collection: Collection) -> str | None:
-    """Return the chunkId of the chunk that a kind was made of; ``None`` if it is not one chunk."""
-    index = item.columns.get("of_chunk")
-    return None if index is None else f"{collection.public_name}:{item.columns['of']}:{index}"
 
 
 KIND_SEARCH = Stage("extended", Phase.FIND, 20, resolve_kinds, option=extended, wants=kinds_wanted)

@@ -23,7 +23,6 @@ from ability_search.extensions.notes.consolidation_report import (
     StaleNote,
 )
 from ability_search.extensions.notes.contradictions import (
-    Contradiction,
     find_contradiction,
     same_facts,
     shared_words,
@@ -99,11 +98,25 @@ class Comparison:
             old, new = sorted(
                 (self.chunks[one], self.chunks[other]), key=lambda each: (each.day, each.source)
             )
-            contradiction = find_contradiction(new.text, old.text)
-            if contradiction is not None:
-                found.append(_contradicting(new, old, cosine, contradiction))
+            said: Mapping[str, Any]
+            if contradiction := find_contradiction(new.text, old.text):
+                said, suspected = contradiction._asdict(), found
             elif len(others) < limit and shared_words(new.text, old.text) >= SHARED_WORDS:
-                others.append(_contradicting(new, old, cosine, None))
+                texts = new.text[:MOST_STATED], old.text[:MOST_STATED]
+                said = dict(zip(("statement", "other_statement"), texts, strict=True))
+                suspected = others
+            else:
+                continue
+            suspected.append(
+                ContradictingNotes(
+                    source=new.source,
+                    other=old.source,
+                    chunk_id=new.chunk_id,
+                    other_chunk_id=old.chunk_id,
+                    cosine=cosine,
+                    **said,
+                )
+            )
         return [*found, *others]
 
     def report(
@@ -170,22 +183,6 @@ def _named_days(metadata: Mapping[str, Any], names: Iterable[str]) -> Iterator[i
         for written in written_periods(str(metadata.get(name, ""))[:40]):
             if written.period.last is not None:
                 yield written.period.last
-
-
-def _contradicting(
-    new: NoteChunk, old: NoteChunk, cosine: float, found: Contradiction | None
-) -> ContradictingNotes:
-    return ContradictingNotes(
-        source=new.source,
-        other=old.source,
-        chunk_id=new.chunk_id,
-        other_chunk_id=old.chunk_id,
-        rule=found and found.rule,
-        statement=found.one if found else new.text[:MOST_STATED],
-        other_statement=found.other if found else old.text[:MOST_STATED],
-        differing=list(found.differing) if found else None,
-        cosine=cosine,
-    )
 
 
 def _pairs(neighbours: Nearest) -> set[Pair]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Final, Literal
 
 from pydantic import Field
 
+from ability_search.extensions.notes.graph_analysis import Findings
 from ability_search.wire import Result
 
 LISTED: Final = 200
@@ -63,7 +63,7 @@ class NoteLink(Result):
     reason: str = Field(description="Cosine, rule or metadata field.")
 
 
-class Consolidation(Result):
+class Consolidation(Findings):
     """Findings on the notes of a collection, its documents.
 
     Each list has the 200 findings of greatest cosine; the others are counted only.
@@ -84,19 +84,6 @@ class Consolidation(Result):
     applied: int = Field(0, description="Notes changed by apply.")
     undone: int = Field(0, description="Notes restored by undo.")
     took_ms: float = 0.0
-
-    def of_sources(self, shown: Callable[[str], bool]) -> Consolidation:
-        """Return the findings that concern shown sources only."""
-        return self.model_copy(
-            update={
-                "duplicates": [e for e in self.duplicates if shown(e.source) and shown(e.kept)],
-                "contradictions": [
-                    e for e in self.contradictions if shown(e.source) and shown(e.other)
-                ],
-                "stale": [e for e in self.stale if shown(e.source) and shown(e.by or e.source)],
-                "links": [e for e in self.links if shown(e.source) and shown(e.target)],
-            }
-        )
 
     def listed(self) -> Consolidation:
         """Return the report with at most :data:`LISTED` findings in each list."""

@@ -12,12 +12,11 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final
+from typing import Final, NamedTuple
 
 from ability_search.extensions.notes.consolidation_report import Rule
-from ability_search.extensions.understanding.negation import is_negated
 from ability_search.extensions.understanding.written_dates import written_periods
-from ability_search.text.analyzer import Analyzer, analyzer_for
+from ability_search.text.analyzer import analyzer_for
 from ability_search.text.chunkers.boundaries import sentences
 
 SHARED: Final = 0.6
@@ -87,20 +86,12 @@ _THOUSANDS = re.compile(r",(?=\d{3}(?!\d))")
 _NEGATION = re.compile(r"\b(?:no|not|never|cannot|without|neither|nor|\w++n['’]t)\b", re.IGNORECASE)
 
 
-@dataclass(frozen=True, slots=True)
-class Contradiction:
-    """Two sentences that contradict each other.
-
-    Attributes:
-        rule: The rule that found it.
-        one: The sentence of the first text.
-        other: That of the second text.
-        differing: What the first and the second say differently.
-    """
+class Contradiction(NamedTuple):
+    """Two sentences that contradict each other, and what they say differently."""
 
     rule: Rule
-    one: str
-    other: str
+    statement: str
+    other_statement: str
     differing: tuple[str, str]
 
 
@@ -112,7 +103,7 @@ class _Read:
     words: frozenset[str]
     """Terms without stop words, dates and amounts."""
     denied: str
-    """First negated term, behind the word that negates if there is one; empty without."""
+    """First term behind a word that negates; empty without."""
     names: frozenset[str]
     amounts: tuple[tuple[str, str], ...]
     """Unit and number of each."""
@@ -301,12 +292,8 @@ def _read(text: str) -> _Read:
     bare = _NEGATION.sub(" ", left)
     words = frozenset(_ANALYZER.query_terms(bare)) if bare.strip() else frozenset()
     negation = _NEGATION.search(left)
-    negated = [
-        (start < (negation.end() if negation else 0), start, term)
-        for term, start, end in _ANALYZER.spans(left)
-        if term in words and is_negated(left, start, end)
-    ]
-    denied = min(negated)[2] if negated else ""
+    behind = _ANALYZER.spans(left[negation.end() :]) if negation else ()
+    denied = next((term for term, _, _ in behind if term in words), "")
     attribute = None
     if stated := _ATTRIBUTE.match(text):
         subject = frozenset(_ANALYZER.query_terms(stated["subject"]))
@@ -322,7 +309,7 @@ def _read(text: str) -> _Read:
     )
 
 
-_ANALYZER: Final[Analyzer] = analyzer_for("english")
+_ANALYZER: Final = analyzer_for("english")
 
 
 def _antonyms() -> dict[str, frozenset[str]]:

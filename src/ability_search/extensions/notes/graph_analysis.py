@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Self
 
 from pydantic import Field
 
@@ -27,6 +28,25 @@ class NoteChunk:
 def six_digits(value: float) -> float:
     """Round a value to six significant digits."""
     return float(f"{value:.6g}")
+
+
+_SOURCES = ("source", "other", "kept", "by", "target")
+"""Fields of a finding that name a source."""
+
+
+class Findings(Result):
+    """Lists of findings on sources."""
+
+    def of_sources(self, shown: Callable[[str], bool]) -> Self:
+        """Return the same without the findings that name a source that is not shown."""
+
+        def visible(found: object) -> bool:
+            sources = (getattr(found, name, None) for name in _SOURCES)
+            return all(source is None or shown(source) for source in sources)
+
+        lists = {name: value for name, value in self if isinstance(value, list)}
+        kept = {name: list(filter(visible, found)) for name, found in lists.items()}
+        return self.model_copy(update=kept)
 
 
 class RankedChunk(Result):
@@ -107,7 +127,7 @@ class Drawing(Result):
         )
 
 
-class GraphAnalysis(Result):
+class GraphAnalysis(Findings):
     """Analysis of the graph of a collection's chunks; each list has the greatest values first."""
 
     chunks: int
@@ -139,10 +159,7 @@ class GraphAnalysis(Result):
     drawing: Drawing
     took_ms: float
 
-    def of_sources(self, shown: Callable[[str], bool]) -> GraphAnalysis:
+    def of_sources(self, shown: Callable[[str], bool]) -> Self:
         """Return the analysis without the chunks of sources that are not shown."""
-        lists = {name: [e for e in getattr(self, name) if shown(e.source)] for name in _LISTS}
-        return self.model_copy(update={**lists, "drawing": self.drawing.of_sources(shown)})
-
-
-_LISTS = ("isolated", "central", "bridges", "hubs", "boundary", "novel", "surprising")
+        drawing = self.drawing.of_sources(shown)
+        return super().of_sources(shown).model_copy(update={"drawing": drawing})

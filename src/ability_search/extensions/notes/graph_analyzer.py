@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 import time
-from collections.abc import Sequence
 
 import numpy as np
 
@@ -17,7 +16,6 @@ from ability_search.extensions.notes.note_links import read_sources
 from ability_search.index.index_calls import Progress, Report
 from ability_search.store.pages import read_pages
 from ability_search.store.port import Store
-from ability_search.store.records import SourceRecord
 from ability_search.store.values import Chunks, Columns, Patch, Read
 
 LIMIT = 100_000
@@ -47,9 +45,14 @@ async def analyze(store: Store, collection: Collection, report: Report) -> Graph
     chunks, vectors = await read_chunks(store, collection, report)
     sources = await read_sources(store, collection)
     await report_progress(report, collection, len(chunks), "measuring")
-    analysis, scores = await asyncio.to_thread(
-        _measured, chunks, vectors, sources, collection.revision
-    )
+
+    def measured() -> tuple[GraphAnalysis, list[Patch]]:
+        # Loading scipy takes a moment, and workers may be without it.
+        from ability_search.extensions.notes.collection_measures import measure
+
+        return measure(chunks, vectors, sources, collection.revision)
+
+    analysis, scores = await asyncio.to_thread(measured)
     await report_progress(report, collection, len(chunks), "storing")
     for begin in range(0, len(chunks), _SCORES):
         await store.patch(collection, scores[begin : begin + _SCORES])
@@ -108,12 +111,3 @@ async def read_chunks(
 async def report_progress(report: Report, collection: Collection, done: int, stage: str) -> None:
     """Report the progress of an analysis, in chunks."""
     await report(Progress(collection.public_name, done, collection.chunks, stage))
-
-
-def _measured(
-    chunks: Sequence[NoteChunk], vectors: Vector, sources: Sequence[SourceRecord], revision: int
-) -> tuple[GraphAnalysis, list[Patch]]:
-    """Measure in a thread; loading scipy takes a moment too, and workers may be without it."""
-    from ability_search.extensions.notes.collection_measures import measure
-
-    return measure(chunks, vectors, sources, revision)

@@ -41,12 +41,12 @@ _EIGEN_BLOCK = 3
 _SMALL = 1e-300
 
 
-def pagerank(graph: sparse.csr_array, *, damping: float = DAMPING) -> Floats:
+def pagerank(graph: sparse.csr_array) -> Floats:
     """Return the PageRank of each node, shape (n,), of sum 1; empty for an empty graph.
 
-    A surfer follows an edge, chosen by weight, with probability ``damping``, and else goes to any
-    node. From a node without outgoing edges it goes to any node (Page, Brin, Motwani and Winograd,
-    The PageRank Citation Ranking, 1999).
+    A surfer follows an edge, chosen by weight, with probability :data:`DAMPING`, and else goes to
+    any node. From a node without outgoing edges it goes to any node (Page, Brin, Motwani and
+    Winograd, The PageRank Citation Ranking, 1999).
     """
     count = graph.shape[0]
     if not count:
@@ -56,8 +56,8 @@ def pagerank(graph: sparse.csr_array, *, damping: float = DAMPING) -> Floats:
     steps = sparse.csr_array(graph.T) @ sparse.diags_array(1 / np.where(dangling, 1.0, out))
     rank = np.full(count, 1 / count)
     for _ in range(_ITERATIONS):
-        anywhere = damping * rank[dangling].sum() + 1 - damping
-        new = damping * (steps @ rank) + anywhere / count
+        anywhere = DAMPING * rank[dangling].sum() + 1 - DAMPING
+        new = DAMPING * (steps @ rank) + anywhere / count
         change = np.abs(new - rank).sum()
         rank = new
         if change < _TOLERANCE:

@@ -188,13 +188,7 @@ def _replacement(
     new: Mapping[str, Sequence[ChunkRecord]],
     indexed: Mapping[str, ChunkRecord],
 ) -> Replacement:
-    """Return the replacement of notes, by source.
-
-    Args:
-        records: Their records.
-        new: Their chunks.
-        indexed: The chunks by chunkId that are in the indexes, of these notes and of others.
-    """
+    """Return the replacement of notes; ``indexed`` are their chunks in the indexes and others'."""
     chunks = [each for own in new.values() for each in own]
     used = {each.duplicate_of for each in chunks}
     return Replacement(
@@ -238,9 +232,7 @@ def _represented(
 def _represented_by(target: str | None, behind: Values[str | None]) -> str | None:
     """Return the source of the note that represents one; ``None`` if it is in the indexes.
 
-    Args:
-        target: Source of the note that represented it first.
-        behind: Sources of what represents its chunks, and ``None`` if one is in the indexes.
+    ``target`` represented it first, and what represents its chunks now is ``behind`` it.
     """
     return target if target in behind else next(iter(behind)) if len(behind) == 1 else None
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Literal
 from pydantic import BaseModel, Field, model_validator
 
 from ability_search.documents import instant
-from ability_search.extensions.notes.charts import CollectionGrowth, CollectionMap, TokenHistogram
 from ability_search.extensions.notes.consolidation_report import Consolidation, Judge
 from ability_search.extensions.notes.graph_analysis import GraphAnalysis
+from ability_search.extensions.notes.overview import CollectionGrowth, CollectionMap, TokenHistogram
 from ability_search.extensions.notes.source_paths import SourceConnection, connection
 from ability_search.store.values import Page, Put, Read, Records, of_collection
 from ability_search.tools import requests
@@ -206,9 +206,7 @@ class NoteTools:
             **await self._last_reports(value.collection, value.include),
         )
         shown = self._services.may_read
-        if found.map is not None:
-            points = [each for each in found.map.points if shown(each.source)]
-            found.map = found.map.model_copy(update={"points": points})
+        found.map = found.map and found.map.of_sources(shown)
         found.graph = found.graph and found.graph.of_sources(shown)
         found.consolidation = found.consolidation and found.consolidation.of_sources(shown)
         return found

@@ -3,31 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from typing import Any, NamedTuple
+from itertools import accumulate, repeat
+from operator import mul
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from pydantic import Field
 
 from ability_search.collection import Collection
 from ability_search.documents import KINDS, Floats, instant
 from ability_search.errors import NotFound
-from ability_search.extensions.notes.charts import (
-    CollectionGrowth,
-    CollectionMap,
-    GrowthPeriod,
-    MapPoint,
-    TokenBin,
-    TokenHistogram,
-    Unit,
-)
-from ability_search.filters.tree import And, Compare, Exists, Field, Not, OneOf, Or
+from ability_search.extensions.notes.graph_analysis import Findings
+from ability_search.filters.tree import And, Compare, Exists, Not, OneOf, Or
+from ability_search.filters.tree import Field as Property
 from ability_search.store.pages import read_page
 from ability_search.store.port import ReadStore
 from ability_search.store.registry import Registry
 from ability_search.store.values import Chunks, Columns, Count, Page, Read, Sources
+from ability_search.wire import Result
 
 _BINS = 24
 _BIN_STEPS = (1, 2, 5)
@@ -43,8 +39,8 @@ _SAMPLE = 20_000
 _INDEXED = Chunks(indexed=True)
 _DOCUMENTS = And(
     (
-        Compare(Field("chunks"), ">", 0),
-        Or((Not(Exists(Field("of"))), Not(OneOf(Field("kind"), KINDS)))),
+        Compare(Property("chunks"), ">", 0),
+        Or((Not(Exists(Property("of"))), Not(OneOf(Property("kind"), KINDS)))),
     )
 )
 """Filter on sources: documents, which are no derived kinds."""
@@ -55,6 +51,62 @@ HOUR = 60 * MINUTE
 DAY = 24 * HOUR
 _MINUTELY, _HOURLY = 2 * HOUR, 3 * DAY
 """Longest histories that are counted by the minute, and by the hour."""
+Unit = Literal["minute", "hour", "day", "week", "month", "year"]
+
+
+class TokenBin(Result):
+    """Number of chunks in a size range."""
+
+    min_tokens: int
+    max_tokens: int
+    chunks: int
+
+
+class TokenHistogram(Result):
+    """Histogram of chunk sizes of documents, without titles, summaries, ..."""
+
+    bins: list[TokenBin] = Field(description="Smallest first, including empty bins in between.")
+    counted: int = Field(description="Chunks in all bins.")
+    sampled: bool = Field(description="Whether only a sample of the chunks was counted.")
+
+
+class GrowthPeriod(Result):
+    """Counts of what was indexed in a period of time."""
+
+    start: str
+    sources: int
+    chunks: int
+
+
+class CollectionGrowth(Result):
+    """Times at which the stored documents were indexed, without titles, summaries, ..."""
+
+    unit: Unit
+    periods: list[GrowthPeriod] = Field(description="In UTC, oldest first, without empty periods.")
+
+
+class MapPoint(Result):
+    """A chunk on the map."""
+
+    chunk_id: str
+    source: str
+    title: str
+    excerpt: str = Field(description="Beginning of its content.")
+    x: float
+    y: float
+
+
+class CollectionMap(Findings):
+    """Map of the chunks' vectors along their first two principal components."""
+
+    points: list[MapPoint]
+    chunks: int = Field(
+        description="Chunks in the vector index. If there are fewer points, they are a sample,"
+        " always the same one."
+    )
+    explained_variance: list[float] = Field(
+        min_length=2, max_length=2, description="Share of the variance along x and y."
+    )
 
 
 Charts = dict[str, TokenHistogram | CollectionGrowth | CollectionMap]
@@ -68,8 +120,6 @@ async def measure(
     charts: Container[str],
     *,
     points: int,
-    counted: int = _COUNTED,
-    sample: int = _SAMPLE,
 ) -> Charts:
     """Measure a collection's live generation, without kinds.
 
@@ -81,8 +131,6 @@ async def measure(
         collection: The collection.
         charts: Names of the requested charts, at least one.
         points: Maximum number of chunks on the map.
-        counted: Number of chunks up to which all sizes are counted.
-        sample: Number of chunks to count in a larger collection.
 
     Raises:
         NotFound: if the collection is gone.
@@ -90,7 +138,7 @@ async def measure(
     """
 
     async def ask(current: Collection) -> _Measured:
-        return await _measure(store, current, charts, points, counted=counted, sample=sample)
+        return await _measure(store, current, charts, points)
 
     found = await registry.consult(collection, ask)
     if found is None:
@@ -106,20 +154,14 @@ class _Measured(NamedTuple):
 
 
 async def _measure(
-    store: ReadStore,
-    collection: Collection,
-    charts: Container[str],
-    points: int,
-    *,
-    counted: int,
-    sample: int,
+    store: ReadStore, collection: Collection, charts: Container[str], points: int
 ) -> _Measured:
     chunks = collection.chunks - collection.kind_chunks
     fitted = min(_FITTED, max(2, _FITTED_NUMBERS // collection.dimensions))
     width = bin_width(collection.tokens_min or 0, collection.tokens_max or 0, bins=_BINS)
     period = finest(collection.created_at, collection.updated_at)
-    sampled = chunks > counted
-    size = sample if sampled else None
+    sampled = chunks > _COUNTED
+    size = _SAMPLE if sampled else None
     of = Chunks(indexed=True if sampled else None)
     documents, vectors = Sources(filter=_DOCUMENTS), Columns(("embedding",))
     asks: dict[str, Read | Count] = {
@@ -196,12 +238,9 @@ def bin_width(least: int, most: int, *, bins: int) -> int:
 
     Bins begin at multiples of the width, so there may be one more than ``bins``.
     """
-    scale = 1
-    while True:
-        for step in _BIN_STEPS:
-            if step * scale * bins > most - least:
-                return step * scale
-        scale *= 10
+    powers = accumulate(repeat(10), mul, initial=1)
+    widths = (step * power for power in powers for step in _BIN_STEPS)
+    return next(width for width in widths if width * bins > most - least)
 
 
 # Growth
@@ -225,48 +264,38 @@ def grown(periods: Sequence[tuple[int, int, int]], *, period: int, most: int) ->
         period: That length: a minute, an hour or a day.
         most: Maximum number of periods; exceeded only if there are more years.
     """
-    for unit, beginning in _BEGINNINGS.items():
+    starts, *counted = np.array(periods, dtype=np.int64).reshape(-1, 3).T
+    for unit, (code, offset) in _UNITS.items():
         if period > _SHORTEST.get(unit, DAY):
             continue
-        merged = _merged(periods, beginning)
-        if len(merged) <= most:
+        moments = (starts + offset).astype("datetime64[ms]").astype(f"datetime64[{code}]")
+        begins, places = np.unique(moments.astype("datetime64[ms]"), return_inverse=True)
+        if len(begins) <= most:
             break
+    totals = [np.bincount(places, each, len(begins)).astype(int).tolist() for each in counted]
+    begun = (begins.astype(np.int64) - offset).tolist()
     return CollectionGrowth(
         unit=unit,
         periods=[
             GrowthPeriod(start=instant(start), sources=sources, chunks=chunks)
-            for start, (sources, chunks) in sorted(merged.items())
+            for start, sources, chunks in zip(begun, *totals, strict=True)
         ],
     )
 
 
-def _merged(
-    periods: Sequence[tuple[int, int, int]], beginning: Callable[[datetime], datetime]
-) -> Mapping[int, tuple[int, int]]:
-    merged: dict[int, tuple[int, int]] = {}
-    for start, sources, chunks in periods:
-        moment = datetime.fromtimestamp(start / 1000, tz=UTC)
-        begun = round(beginning(moment).timestamp() * 1000)
-        known = merged.get(begun, (0, 0))
-        merged[begun] = (known[0] + sources, known[1] + chunks)
-    return merged
-
-
-def _week(moment: datetime) -> datetime:
-    return moment.replace(hour=0, minute=0) - timedelta(days=moment.weekday())
-
-
-_BEGINNINGS: Mapping[Unit, Callable[[datetime], datetime]] = {
-    "minute": lambda moment: moment,
-    "hour": lambda moment: moment.replace(minute=0),
-    "day": lambda moment: moment.replace(hour=0, minute=0),
-    "week": _week,
-    "month": lambda moment: moment.replace(day=1, hour=0, minute=0),
-    "year": lambda moment: moment.replace(month=1, day=1, hour=0, minute=0),
+_UNITS: Mapping[Unit, tuple[str, int]] = {
+    "minute": ("m", 0),
+    "hour": ("h", 0),
+    "day": ("D", 0),
+    "week": ("W", 3 * DAY),  # those of numpy begin on Thursday
+    "month": ("M", 0),
+    "year": ("Y", 0),
 }
-"""Start of the unit that contains a minute, by unit, shortest first."""
+"""Units of numpy, and what is added to a time before it is cut, shortest unit first."""
 _SHORTEST: Mapping[Unit, int] = {"minute": MINUTE, "hour": HOUR}
 """Longest period that a unit can be counted from."""
+
+
 # Projection
 
 

@@ -50,8 +50,11 @@ def register_query_options() -> Sequence[type[QueryInput]]:
 @hookimpl
 def register_stages() -> Sequence[Stage]:
     """Return the stages of a query."""
-    from ability_search.extensions.notes.graph_boost import GRAPH_BOOST
-    from ability_search.extensions.notes.graph_expansion import GRAPH_EXPANSION, GRAPH_SCORES
+    from ability_search.extensions.notes.graph_stages import (
+        GRAPH_BOOST,
+        GRAPH_EXPANSION,
+        GRAPH_SCORES,
+    )
 
     return (GRAPH_EXPANSION, GRAPH_SCORES, GRAPH_BOOST)
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pydantic import Field
 
 from ability_search.collection import Collection
-from ability_search.extensions.notes.graph_expansion import strength
+from ability_search.extensions.notes.graph_stages import strength
 from ability_search.search.similar import start_chunk
 from ability_search.search.stage import Ports
 from ability_search.store.pages import read_all

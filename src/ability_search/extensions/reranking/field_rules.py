@@ -13,9 +13,10 @@ from typing import Any, NamedTuple
 from ability_search.documents import instant
 from ability_search.errors import InvalidInput
 from ability_search.extensions.reranking import FieldRule, RerankingOptions
-from ability_search.filters.parser import key_path
+from ability_search.filters.predicate import value_of
+from ability_search.filters.tree import Field
 from ability_search.search.candidates import Candidate, Candidates, scale
-from ability_search.search.query import METADATA, field_name, is_chunk_field
+from ability_search.search.query import CREATED_AT, METADATA, chunk_field
 from ability_search.search.stage import scorer
 from ability_search.search.wants import Wants
 from ability_search.store.records import metadata_column
@@ -25,43 +26,27 @@ _Key = tuple[int, float, str]
 
 
 class Rule(NamedTuple):
-    """A rule on a field of a chunk."""
+    """A rule on a field of a chunk, by its full name."""
 
-    field: str
-    """``source``, ``title``, ``content``, ``kind``, ``createdAt`` or ``metadata.<key>``."""
-    path: tuple[str, ...]
-    """Keys within the metadata, outermost first."""
+    name: str
+    field: Field
     option: FieldRule
 
 
-def boosts(
-    values: Sequence[Any],
-    *,
-    weight: float,
-    contains: str | None = None,
-    priority: Scalar | None = None,
-    descending: bool | None = None,
-) -> list[float]:
-    """Return the factor of the rules on one field for each score, >= 1, in the order of ``values``.
+def boosts(values: Sequence[Any], option: FieldRule) -> list[float]:
+    """Return the factor of the rules on one field for each of its values, >= 1.
 
     Each rule that matches multiplies by ``1 + weight``, the order by ``1 + weight r`` with ``r``
     from :func:`places`.
-
-    Args:
-        values: values of the field, one per candidate.
-        weight: >= 0; with 0 all factors are 1.
-        contains: as for :func:`holds_text`; ``None`` is no rule, also below.
-        priority: as for :func:`equals`.
-        descending: whether the greatest value comes first, or the least.
     """
-    factors = [1.0] * len(values)
-    if contains is not None:
-        factors = _raised(factors, [holds_text(value, contains) for value in values], weight)
-    if priority is not None:
-        factors = _raised(factors, [equals(value, priority) for value in values], weight)
-    if descending is not None:
-        factors = _raised(factors, places(values, descending=descending), weight)
-    return factors
+    rules, shares = option.rules, list[Sequence[float]]()
+    if rules.contains is not None:
+        shares.append([holds_text(value, rules.contains) for value in values])
+    if rules.priority is not None:
+        shares.append([equals(value, rules.priority) for value in values])
+    if rules.sort is not None:
+        shares.append(places(values, descending=rules.sort == "desc"))
+    return [prod(1 + option.weight * share for share in own) for own in zip(*shares, strict=True)]
 
 
 def holds_text(value: Any, text: str) -> bool:
@@ -94,10 +79,6 @@ def places(values: Sequence[Any], *, descending: bool) -> list[float]:
     return [0.0 if key is None else place[key] for key in keys]
 
 
-def _raised(factors: Sequence[float], shares: Sequence[float], weight: float) -> list[float]:
-    return [factor * (1 + weight * share) for factor, share in zip(factors, shares, strict=True)]
-
-
 def _scalars(value: Any) -> Iterator[Scalar]:
     for each in value if isinstance(value, list | tuple) else (value,):
         if isinstance(each, str | int | float):
@@ -113,45 +94,27 @@ def _key(value: Scalar) -> _Key:
 
 def score_rules(rules: Sequence[Rule], items: Sequence[Candidate], _candidates: Candidates) -> None:
     """Multiply scores by the boosts of all rules, divided by the greatest possible boost."""
-    by_rule = [_boosts(rule, items) for rule in rules]
-    greatest = prod((1 + rule.option.weight) ** _count(rule) for rule in rules)
+    by_rule, greatest = [], 1.0
+    for _, field, option in rules:
+        by_rule.append(boosts([_value(field, item.columns) for item in items], option))
+        greatest *= (1 + option.weight) ** len(option.rules.model_dump(exclude_none=True))
     for item, own in zip(items, zip(*by_rule, strict=True), strict=True):
-        by_field = dict.fromkeys((rule.field for rule in rules), 1.0)
+        by_field = dict.fromkeys((rule.name for rule in rules), 1.0)
         for rule, boost in zip(rules, own, strict=True):
-            by_field[rule.field] *= boost
+            by_field[rule.name] *= boost
         scale(item, NAME, prod(own) / greatest, boosts=by_field)
 
 
-def _boosts(rule: Rule, items: Sequence[Candidate]) -> list[float]:
-    rules = rule.option.rules
-    return boosts(
-        [_value(rule, item.columns) for item in items],
-        weight=rule.option.weight,
-        contains=rules.contains,
-        priority=rules.priority,
-        descending=None if rules.sort is None else rules.sort == "desc",
-    )
+def _column(field: Field) -> str:
+    if field.path:
+        return metadata_column(field.path[0])
+    return "created_at" if field.name == CREATED_AT else field.name
 
 
-def _count(rule: Rule) -> int:
-    rules = rule.option.rules
-    return sum(each is not None for each in (rules.contains, rules.priority, rules.sort))
-
-
-def _column(rule: Rule) -> str:
-    if rule.path:
-        return metadata_column(rule.path[0])
-    return {"createdAt": "created_at"}.get(rule.field, rule.field)
-
-
-def _value(rule: Rule, row: Mapping[str, Any]) -> Any:
-    """Return the value of a rule's field; ``createdAt`` as the text that hits show."""
-    value = row.get("metadata" if rule.path else _column(rule))
-    for key in rule.path:
-        value = value.get(key) if isinstance(value, Mapping) else None
-    if rule.field == "createdAt" and value is not None:
-        return instant(value)
-    return value
+def _value(field: Field, row: Mapping[str, Any]) -> Any:
+    """Return the value of a field; ``createdAt`` as the text that hits show."""
+    value = value_of(field if field.path else Field(_column(field)), row)
+    return instant(value) if field.name == CREATED_AT and value is not None else value
 
 
 def rules_of(asked: RerankingOptions) -> list[Rule] | None:
@@ -168,10 +131,9 @@ def _rule(name: str, option: FieldRule) -> Rule:
     rules = option.rules
     if rules.contains is rules.priority is rules.sort is None:
         raise InvalidInput(f"rerank.{name}.rules", "needs contains, priority or sort")
-    full = field_name(name)
-    if is_chunk_field(full):
-        return Rule(full, (), option)
-    return Rule(full, key_path(f"rerank.{name}", full.removeprefix(METADATA)), option)
+    field = chunk_field(f"rerank.{name}", name)
+    full = f"{METADATA}{name.removeprefix(METADATA)}" if field.path else name
+    return Rule(full, field, option)
 
 
 NAME = "rules"
@@ -180,5 +142,5 @@ FIELD_RULES = scorer(
     60,
     score_rules,
     option=rules_of,
-    wants=lambda rules, _: Wants(fields=tuple(map(_column, rules))),
+    wants=lambda rules, _: Wants(fields=tuple(_column(rule.field) for rule in rules)),
 )

@@ -11,9 +11,8 @@ from typing import Final, NamedTuple
 
 from ability_search.errors import InvalidInput
 from ability_search.extensions.reranking import RerankingOptions
-from ability_search.filters.parser import key_path
 from ability_search.search.candidates import Candidate, Candidates, blend
-from ability_search.search.query import METADATA, Query, field_name, is_chunk_field
+from ability_search.search.query import Query, chunk_field
 from ability_search.search.stage import scorer
 from ability_search.search.wants import Product, Wants
 from ability_search.text.term_ids import CONTENT, TITLE, metadata_field
@@ -46,14 +45,14 @@ def full_text(asked: RerankingOptions) -> FullTextSearch | None:
 
 def _text_field(path: str, name: str) -> str:
     """Return the name of a field under which its terms are indexed."""
-    full = field_name(name)
-    if full in (TITLE, CONTENT):
-        return full
-    if is_chunk_field(full):
+    field = chunk_field(path, name)
+    if field.path:
+        return metadata_field(field.path)
+    if name not in (TITLE, CONTENT):
         raise InvalidInput(
             path, "is not a text field", hint="Use title, content or metadata.<key>."
         )
-    return metadata_field(key_path(path, full.removeprefix(METADATA)))
+    return name
 
 
 def _wants(option: FullTextSearch, query: Query) -> Wants:

@@ -6,14 +6,15 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Final
+from typing import Final
 
 from ability_search.errors import DatabaseUnavailable, InvalidInput, SearchError
 from ability_search.extensions.sessions import Decay, DecayOptions
 from ability_search.filters.operands import instants
-from ability_search.filters.parser import key_path
+from ability_search.filters.predicate import value_of
+from ability_search.filters.tree import Field
 from ability_search.search.candidates import Answer, Candidate, Candidates, scale
-from ability_search.search.query import CREATED_AT, METADATA, Query, field_name, is_chunk_field
+from ability_search.search.query import CREATED_AT, Query, chunk_field
 from ability_search.search.stage import Phase, Ports, Stage, scorer
 from ability_search.search.wants import Wants
 from ability_search.store.port import RecordStore
@@ -76,13 +77,10 @@ def score_decay(option: Decay, items: Sequence[Candidate], candidates: Candidate
         scale(item, NAME, 1 - option.weight + option.weight * left, **detail)
 
 
-def _date(item: Candidate, path: Sequence[str], *, default: int) -> int:
+def _date(item: Candidate, path: tuple[str, ...], *, default: int) -> int:
     """Return the date that a candidate's age counts from, in epoch milliseconds."""
-    value: Any = item.columns.get("metadata")
-    for key in path:
-        value = value.get(key) if isinstance(value, Mapping) else None
     with suppress(InvalidInput):
-        return instants(NAME, value if path else None)[0]
+        return instants(NAME, value_of(Field("metadata", path), item.columns))[0]
     return int(item.columns.get("created_at", default))
 
 
@@ -117,12 +115,10 @@ def decay_of(asked: DecayOptions) -> Decay | None:
 
 def _date_path(option: Decay) -> tuple[str, ...]:
     """Return the keys within the metadata of the date; empty for ``createdAt``."""
-    name = field_name(option.field)
-    if name == CREATED_AT:
-        return ()
-    if is_chunk_field(name):
+    field = chunk_field("decay.field", option.field)
+    if not field.path and field.name != CREATED_AT:
         raise InvalidInput("decay.field", "is no date", hint="Use createdAt or metadata.<key>.")
-    return key_path("decay.field", name.removeprefix(METADATA))
+    return field.path
 
 
 def _agent(asked: DecayOptions) -> Decay | None:

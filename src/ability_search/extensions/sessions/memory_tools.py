@@ -12,6 +12,7 @@ from pydantic import AfterValidator, ConfigDict, Field, StringConstraints, model
 
 from ability_search.collection import is_collection_name
 from ability_search.search.response import QueryResult
+from ability_search.tools.inputs import JobId
 from ability_search.tools.results import FailedDocument
 from ability_search.tools.tool_row import ToolRow
 from ability_search.wire import Count, Input, NonBlank, Result
@@ -123,6 +124,7 @@ class SessionWrite(Scope):
         " history-<agentId> and searched there.",
         examples=[[{"role": "user", "content": "When do backups run?"}]],
     )
+    job_id: JobId = None
 
     @model_validator(mode="after")
     def _one_session(self) -> SessionWrite:
@@ -259,6 +261,7 @@ class SessionWritten(SessionState):
 
     chunks: int = Field(description="Chunks of the history that were stored.")
     failed: list[FailedDocument] = Field(description="Entries of the history that were not stored.")
+    job_id: str | None = Field(None, description="Job that indexed the history, if there is one.")
     warnings: list[str] | None = None
 
 

@@ -31,11 +31,11 @@ from ability_search.extensions.sessions.memory_tools import (
     Task,
 )
 from ability_search.filters.operands import instants
-from ability_search.index.index_calls import Progress
 from ability_search.index.index_fields import IndexFields
 from ability_search.index.preparation import restored_document
 from ability_search.search.response import QueryResult
 from ability_search.store.pages import count, read_all, source_texts
+from ability_search.store.records import INDEX
 from ability_search.store.values import (
     Add,
     Count,
@@ -49,8 +49,9 @@ from ability_search.store.values import (
     of_agent,
 )
 from ability_search.tools.calls import RunningCall, Services
-from ability_search.tools.handlers import answer_query
+from ability_search.tools.handlers import SHORT_RUN, answer_query
 from ability_search.tools.inputs import QueryInput
+from ability_search.tools.responses import index_record
 from ability_search.tools.results import FailedDocument
 
 SessionKind = Literal["scratch", "task"]
@@ -76,8 +77,8 @@ class Sessions:
         self._store = services.ports.store
         self._registry = services.ports.registry
 
-    async def write(self, value: SessionWrite, _call: RunningCall) -> SessionWritten:
-        """Write the scratchpad, then the tasks, then index the history.
+    async def write(self, value: SessionWrite, call: RunningCall) -> SessionWritten:
+        """Write the scratchpad, then the tasks, then index the history as a job.
 
         Raises:
             NotFound: if a task to change does not exist; tasks and history are unchanged then.
@@ -100,13 +101,16 @@ class Sessions:
                 replace(each, source=_source(value.session_id, number))
                 for number, each in enumerate(new, start=turn + 1)
             ]
-            report = await self._services.indexing.index(
-                value.collection, documents, IndexFields(), _unreported
-            )
+            job_of = call.recorded(INDEX, value.collection, value.job_id, after=SHORT_RUN)
+            async with job_of as job:
+                report = await self._services.indexing.index(
+                    value.collection, documents, IndexFields(), job.progress
+                )
+                job.end(report.documents, index_record(report))
             await self._services.maintenance.after_write(value.collection)
             failed = {each.source for each in report.failed}
             written.history = [_entry(each) for each in documents if each.source not in failed]
-            written.chunks = report.chunks
+            written.chunks, written.job_id = report.chunks, job.id
             written.failed = [FailedDocument(**each.recorded()) for each in report.failed]
             written.warnings = report.warnings or None
         return written
@@ -297,10 +301,6 @@ class Sessions:
         record = (await self._store.commit([add])).record
         assert record is not None
         return int(record.fields[counter])
-
-
-async def _unreported(_progress: Progress) -> None:
-    """Discard the progress of a call that has no job."""
 
 
 def _scope(value: Scope) -> dict[str, str]:

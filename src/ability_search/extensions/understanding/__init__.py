@@ -9,6 +9,8 @@ from pydantic import Field
 from ability_search.search.options import QueryInput
 from ability_search.wire import Input, NonBlank, Share
 
+Order = Literal["newest", "oldest"]
+
 
 class Temporal(Input):
     """Weight of dates if the query, timeRange or order asks for a time."""
@@ -24,7 +26,7 @@ class Temporal(Input):
         le=36_500,
         description="Standard deviation of closeness to the period, in days.",
     )
-    order: Literal["newest", "oldest"] | None = Field(
+    order: Order | None = Field(
         None,
         description="Which of equally relevant hits come first, like 'latest X' and 'oldest X' in a"
         " query. Compares the dates that texts name, else when they were stored.",

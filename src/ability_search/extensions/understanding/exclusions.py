@@ -24,6 +24,7 @@ from ability_search.extensions.understanding.sentence_types import (
     is_statement,
     masked,
 )
+from ability_search.text.languages import STOP_WORDS
 
 TIME: Final = "\ue000"
 """Replacement of each character of a time in a query; ends a phrase, counts as content."""
@@ -55,20 +56,17 @@ _KINDS = re.compile(
     re.IGNORECASE,
 )
 """Words for what is chosen from, with which ``without`` excludes."""
-_FUNCTION_WORDS = """
-    a about all also always am an and any are as at be because being both but by can could did do
-    does due each either else enough even every few for from get had has have having he her here him
-    his how i if in is it its just least like many me might more most much must my necessarily
-    neither never no none nor not now of often on once one only or other others our own same she
-    should since so some such than that the their them then there these they this those though to
-    too us very was we well were what when where whether which while who whom whose why will with
-    without would yet you your zero first second last rest empty current matter found true false
+_FURTHER_WORDS = """
+    all also always because both due each either else enough even every few get having here him
+    just least like many might more most much must necessarily neither never none nor now often
+    once one only other others own same since those though too us very well whether while without
+    yet zero first second last rest empty current matter found true false
     das dem den der des die ein eine einen einer es ich ihm ihn ihr ihre man mich mir sie sich und
-    oder wer wie wo wenn weil dass daß nicht nur noch zu ist sind fue fueron été wurde wurden
-    le la les un une du de et ou ce cela ça que qui il elle ne pas je tu nous vous
-    el los las uno una y o lo eso esto se su sus ni yo más
+    oder wer wie wo wenn weil dass daß nicht nur noch zu ist sind fue fueron été wurde wurden le
+    la les un une du de et ou ce cela ça que qui il elle ne pas je tu nous vous el los las uno una
+    y o lo eso esto se su sus ni yo más
 """
-_FUNCTION = frozenset(_FUNCTION_WORDS.split())
+_FUNCTION = frozenset(f"{STOP_WORDS['english']} {_FURTHER_WORDS}".split())
 """Words that neither begin nor end a topic, unless they belong to :data:`_OPENING`."""
 _REQUEST_WORDS = """
     anything articles docs documents everything find give i'm list looking need notes please show

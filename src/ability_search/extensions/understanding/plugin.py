@@ -24,13 +24,16 @@ def register_query_options() -> Sequence[type[QueryInput]]:
 @hookimpl
 def register_stages() -> Sequence[Stage]:
     """Return the stages of a query."""
-    from ability_search.extensions.understanding.exclusion_penalty import EXCLUSION_PENALTY
+    from ability_search.extensions.understanding.intent_scores import (
+        EXCLUSION_PENALTY,
+        TIME_CLOSENESS,
+        TIME_ORDER,
+    )
     from ability_search.extensions.understanding.query_expansion import (
         QUERY_EXPANSION,
         VAGUE_EXPANSION,
     )
     from ability_search.extensions.understanding.query_understanding import QUERY_UNDERSTANDING
-    from ability_search.extensions.understanding.time_scores import TIME_CLOSENESS, TIME_ORDER
 
     return (
         QUERY_UNDERSTANDING,

@@ -81,7 +81,7 @@ def test_options_reach_every_query(tools: Network, run: Run, directory: Path) ->
     assert done.exit_code == 0, done.stderr
     asked = tools.inputs("search-query")
     assert len(asked) == 3
-    common = {"collection": "mine", "mode": "hybrid", "limit": 7, "model": "m"}
+    common = {"maxPerSource": 1, "collection": "mine", "mode": "hybrid", "limit": 7, "model": "m"}
     for query in asked:
         del query["query"]
         assert query == {**common, "fusion": {"method": "rrf"}, "minScore": 0.1}

@@ -21,7 +21,7 @@ def test_a_set_is_read_with_its_judgements(tmp_path: Path, judgements: str) -> N
     assert dataset.negatives == (
         JudgedQuery(_id="q3", text="who won the race", category="none", negative=True),
     )
-    assert (dataset.blank, dataset.unjudged) == (0, 0)
+    assert (dataset.description.blank, dataset.description.unjudged) == (0, 0)
     assert list(dataset.documents())[1] == {
         "source": "d2",
         "title": "Bread",
@@ -34,7 +34,7 @@ def test_a_document_without_text_is_left_out_and_one_with_a_title_is_its_title(
     tmp_path: Path,
 ) -> None:
     dataset = read_dataset(write_set(tmp_path, [*CORPUS, BLANK, TITLE_ONLY]))
-    assert dataset.blank == 1
+    assert dataset.description.blank == 1
     assert dataset.sources == {"d1", "d2", "d3", "d5"}
     *_, last = dataset.documents()
     assert (last["source"], last["content"]) == ("d5", "A title")
@@ -46,7 +46,7 @@ def test_queries_without_a_relevant_document_are_counted_not_asked(tmp_path: Pat
     queries = [*QUERIES, graded_zero, unjudged]
     dataset = read_dataset(write_set(tmp_path, CORPUS, queries, [*QRELS, ("q4", "d1", 0)]))
     assert [query.id for query in dataset.queries] == ["q1", "q2"]
-    assert dataset.unjudged == 2
+    assert dataset.description.unjudged == 2
     assert "q4" not in dataset.qrels
 
 
@@ -63,7 +63,7 @@ def test_a_query_may_say_when_it_is_asked(tmp_path: Path) -> None:
     first, dated = read_dataset(write_set(tmp_path)), read_dataset(write_set(tmp_path, CORPUS, own))
     assert [query.as_of for query in dated.queries] == ["2026-03-25", None]
     assert dated.corpus_digest == first.corpus_digest
-    assert dated.digest != first.digest
+    assert dated.description.digest != first.description.digest
 
 
 def test_a_mark_of_the_byte_order_is_no_part_of_the_text(tmp_path: Path) -> None:
@@ -79,7 +79,7 @@ def test_the_digest_of_the_corpus_follows_it_alone(tmp_path: Path) -> None:
     first = read_dataset(write_set(tmp_path))
     judged_anew = read_dataset(write_set(tmp_path, qrels=[*QRELS, ("q1", "d2", 1)]))
     assert judged_anew.corpus_digest == first.corpus_digest
-    assert judged_anew.digest != first.digest
+    assert judged_anew.description.digest != first.description.digest
     other = read_dataset(write_set(tmp_path, CORPUS[::-1]))
     assert other.corpus_digest != first.corpus_digest
 

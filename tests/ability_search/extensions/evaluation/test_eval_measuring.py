@@ -37,16 +37,12 @@ class Tool:
         self.asked.append(tool_input)
         return {"results": self._found[: tool_input["limit"]], **self._further}
 
-    @property
-    def limits(self) -> list[int]:
-        return [each["limit"] for each in self.asked]
-
 
 async def asked(
-    call: Any, query: JudgedQuery = QUERY, *, fields: Mapping[str, Any] = FIELDS, most: int = 100
+    call: Any, query: JudgedQuery = QUERY, *, fields: Mapping[str, Any] = FIELDS
 ) -> Outcome:
     """Run a query for three documents."""
-    return await run_query(call, fields, query, limit=3, chunks=3, most_chunks=most)
+    return await run_query(call, fields, query, limit=3)
 
 
 def unseen(_done: int, _total: int, _stage: str) -> None:
@@ -54,14 +50,14 @@ def unseen(_done: int, _total: int, _stage: str) -> None:
 
 
 async def test_a_document_is_where_its_best_chunk_is() -> None:
-    outcome = await asked(Tool(hits("a", "b", "a", "c", "b")).call)
-    assert (outcome.documents, outcome.scores) == (["a", "b", "c"], [1.0, 0.99, 0.97])
+    outcome = await asked(Tool(hits("a", "b", "a")).call, fields={**FIELDS, "maxPerSource": 2})
+    assert (outcome.documents, outcome.scores) == (["a", "b"], [1.0, 0.99])
 
 
 async def test_a_query_carries_the_fields_and_the_mode() -> None:
     tool = Tool(hits("a", "b", "c", "d"))
     outcome = await asked(tool.call)
-    assert tool.asked == [{**FIELDS, "query": "text", "limit": 3}]
+    assert tool.asked == [{**FIELDS, "maxPerSource": 1, "query": "text", "limit": 3}]
     assert (outcome.documents, outcome.scores) == (["a", "b", "c"], [1.0, 0.99, 0.98])
 
 
@@ -71,22 +67,6 @@ async def test_a_query_is_asked_at_its_own_time_before_that_of_all() -> None:
     for query in (QUERY, JudgedQuery(_id="q", text="text", asOf="2025-01-01")):
         await asked(tool.call, query, fields=common)
     assert [each["asOf"] for each in tool.asked] == ["2026-03-25", "2025-01-01"]
-
-
-async def test_more_chunks_are_asked_for_until_they_fill_the_documents() -> None:
-    tool = Tool(hits(*"aaaaaaaabbbbc", *"ddd"))
-    outcome = await asked(tool.call)
-    assert tool.limits == [3, 6, 12, 24]
-    assert outcome.documents == ["a", "b", "c"]
-
-
-async def test_asking_ends_where_nothing_more_is_found_or_allowed() -> None:
-    exhausted = Tool(hits("a", "a"))
-    assert (await asked(exhausted.call)).documents == ["a"]
-    assert exhausted.limits == [3]
-    bounded = Tool(hits(*"a" * 50))
-    await asked(bounded.call, most=10)
-    assert bounded.limits == [3, 6, 10]
 
 
 async def test_an_answer_in_another_mode_is_refused() -> None:
@@ -138,7 +118,7 @@ async def test_negative_queries_are_asked_and_count_in_no_metric(tmp_path: Path)
         return {"results": answers[tool_input["query"]]}
 
     queries = (*dataset.queries, *dataset.negatives)
-    ask = partial(run_query, call, FIELDS, limit=100, chunks=100, most_chunks=100)
+    ask = partial(run_query, call, FIELDS, limit=100)
     found = measured(dataset, await run_queries(ask, queries, 1, unseen), limit=100)
     assert list(found.queries) == ["q1", "q2"]
     assert found.metrics["MRR@10"] == pytest.approx((1 + 1 / 2) / 2)

@@ -8,11 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ability_search.documents import instant
-from ability_search.extensions.notes.charts import CollectionGrowth, GrowthPeriod, Unit
 from ability_search.extensions.notes.overview import (
     DAY,
     HOUR,
     MINUTE,
+    CollectionGrowth,
+    GrowthPeriod,
+    Unit,
     bin_width,
     finest,
     grown,

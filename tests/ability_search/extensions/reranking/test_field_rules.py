@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ability_search.extensions.reranking import FieldRule, Rules
 from ability_search.extensions.reranking.field_rules import boosts, equals, holds_text, places
 
 
@@ -78,36 +79,40 @@ def test_first_element_of_a_list_counts() -> None:
     assert places([[1, 9], 5], descending=False) == [1, 0.5]
 
 
+def rule(weight: float, **rules: Any) -> FieldRule:
+    return FieldRule(weight=weight, rules=Rules.model_construct(**rules))
+
+
 def test_rules_on_one_field_stack() -> None:
     values = ["auth guide", "auth", "other"]
-    found = boosts(values, weight=0.5, contains="auth", priority="auth", descending=False)
+    found = boosts(values, rule(0.5, contains="auth", priority="auth", sort="asc"))
     assert found == pytest.approx([1.5 * (1 + 0.5 * 2 / 3), 1.5 * 1.5 * 1.5, 1 + 0.5 / 3])
 
 
 def test_empty_and_false_priorities_are_rules() -> None:
-    assert boosts([0, False, ""], weight=1, priority=False) == [1, 2, 1]
-    assert boosts([0, False, ""], weight=1, priority=0) == [2, 1, 1]
-    assert boosts([0, False, ""], weight=1, priority="") == [1, 1, 2]
+    assert boosts([0, False, ""], rule(1, priority=False)) == [1, 2, 1]
+    assert boosts([0, False, ""], rule(1, priority=0)) == [2, 1, 1]
+    assert boosts([0, False, ""], rule(1, priority="")) == [1, 1, 2]
 
 
 scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text()
+orders = st.none() | st.sampled_from(["asc", "desc"])
 values = st.lists(scalars | st.lists(scalars) | st.dictionaries(st.text(), scalars))
 
 
-@given(values, st.text(min_size=1), scalars, st.none() | st.booleans())
+@given(values, st.text(min_size=1), scalars, orders)
 def test_weight_zero_changes_nothing(
-    found: list[Any], text: str, wanted: Any, descending: bool | None
+    found: list[Any], text: str, wanted: Any, sort: str | None
 ) -> None:
-    assert boosts(found, weight=0, contains=text, priority=wanted, descending=descending) == [
-        1.0
-    ] * len(found)
+    every = rule(0, contains=text, priority=wanted, sort=sort)
+    assert boosts(found, every) == [1.0] * len(found)
 
 
-@given(values, st.text(min_size=1), scalars, st.none() | st.booleans(), st.floats(0, 100))
+@given(values, st.text(min_size=1), scalars, orders, st.floats(0, 100))
 def test_no_boost_is_above_that_of_all_rules_together(
-    found: list[Any], text: str, wanted: Any, descending: bool | None, weight: float
+    found: list[Any], text: str, wanted: Any, sort: str | None, weight: float
 ) -> None:
-    factors = boosts(found, weight=weight, contains=text, priority=wanted, descending=descending)
+    factors = boosts(found, rule(weight, contains=text, priority=wanted, sort=sort))
     most = (1 + weight) ** 3 * (1 + 1e-12)  # rounding
     assert all(1 <= factor <= most for factor in factors)
 

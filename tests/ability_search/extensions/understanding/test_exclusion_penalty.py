@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.ability_search.search import values
 from tests.ability_search.search.values import candidates_of, chunk
 
-from ability_search.extensions.understanding.exclusion_penalty import EXCLUSION_PENALTY, SHARE
+from ability_search.extensions.understanding.intent_scores import EXCLUSION_PENALTY, SHARE
 from ability_search.search.wants import SearchRequest
 from ability_search.text.bm25 import QueryTerms
 

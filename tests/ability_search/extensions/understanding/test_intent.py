@@ -1,23 +1,26 @@
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ability_search.extensions.understanding.intent import (
+from ability_search.extensions.understanding import UnderstandingOptions
+from ability_search.extensions.understanding.periods import Period, months, one_day
+from ability_search.extensions.understanding.query_understanding import (
     PHRASES_LIMIT,
     Intent,
     Recognized,
     understand,
 )
-from ability_search.extensions.understanding.periods import Period, months, one_day
 
 PLAIN_QUERIES = Path(__file__).parents[3] / "data" / "plain_queries.txt"
 NOW = (one_day(2026, 3, 25).first or 0) * 86_400_000 + 3_600_000
 
 
-def read(text: str) -> Intent:
-    return understand(text, now=NOW)
+def read(text: str, **options: Any) -> Intent:
+    asked = {"collection": "notes", "query": "words", **options}
+    return understand(text, UnderstandingOptions.model_validate(asked), now=NOW)
 
 
 def test_a_query_without_time_and_exclusions_is_its_own_topic() -> None:
@@ -55,11 +58,10 @@ def test_recognized_spans_are_in_order_of_position() -> None:
 
 
 def test_exclusions_of_the_caller_are_added_and_its_period_wins() -> None:
-    intent = understand(
+    intent = read(
         "caching in 2025 besides Redis",
-        now=NOW,
-        exclude=["redis", " memcached ", " "],
-        period=Period(1, 2),
+        exclude=["redis", " memcached "],
+        timeRange={"from": "1970-01-02", "to": "1970-01-03"},
     )
     assert intent.topic == "caching"
     assert intent.excluded == ("Redis", "memcached")
@@ -68,15 +70,13 @@ def test_exclusions_of_the_caller_are_added_and_its_period_wins() -> None:
 
 def test_exclusions_and_time_can_be_switched_off() -> None:
     query = "caching in 2025 besides Redis"
-    plain = understand(query, now=NOW, exclusion=False, temporal=False)
-    assert plain == Intent(query, query)
-    assert understand(query, now=NOW, exclusion=False).topic == "caching besides Redis"
-    assert understand(query, now=NOW, temporal=False).topic == "caching in 2025"
+    assert read(query, understand=False) == Intent(query, query)
+    assert read(query, temporal={"weight": 0.0}).topic == "caching in 2025"
 
 
 def test_the_number_of_excluded_phrases_is_limited() -> None:
     words = [f"word{chr(ord('a') + n)}" for n in range(PHRASES_LIMIT + 1)]
-    intent = understand(f"notes on caching {' '.join('-' + word for word in words)}", now=NOW)
+    intent = read(f"notes on caching {' '.join('-' + word for word in words)}")
     assert intent.topic == "notes on caching"
     assert list(intent.excluded) == words[:-1]
 
@@ -104,7 +104,7 @@ def test_plain_queries_are_not_changed() -> None:
     lines = PLAIN_QUERIES.read_text(encoding="utf-8").splitlines()
     plain = [line for line in lines if line and not line.startswith("#")]
     assert len(plain) > 200
-    read_as = [understand(query, now=1_774_400_000_000) for query in plain]
+    read_as = [read(query) for query in plain]
     assert [each for each in read_as if each.period or each.order] == []
     assert len([each for each in read_as if each.excluded]) <= 0.02 * len(plain)
 

@@ -1,6 +1,6 @@
 import pytest
 
-from ability_search.extensions.understanding.intent import find_order
+from ability_search.extensions.understanding.query_understanding import find_order
 
 
 @pytest.mark.parametrize(

@@ -20,13 +20,13 @@ from tests.ability_search.search.values import (
 )
 
 from ability_search.collection import Collection
-from ability_search.extensions.understanding.exclusion_penalty import EXCLUSION_PENALTY
-from ability_search.extensions.understanding.periods import Period, iso_day, months, one_day
-from ability_search.extensions.understanding.time_scores import (
+from ability_search.extensions.understanding.intent_scores import (
+    EXCLUSION_PENALTY,
     TIME_CLOSENESS,
     TIME_ORDER,
     time_weight,
 )
+from ability_search.extensions.understanding.periods import Period, iso_day, months, one_day
 from ability_search.filters.tree import And, Exists, Field, HasFacet
 from ability_search.search.candidates import Candidate
 from ability_search.search.query import Query

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ability_search.extensions.understanding.intent_scores import order_gains, proximity
 from ability_search.extensions.understanding.periods import Period
-from ability_search.extensions.understanding.time_scores import order_gains, proximity
 
 MARCH = Period(100, 130)
 

@@ -9,9 +9,9 @@ import pytest
 
 from ability_search.config.model_settings import Kinds
 from ability_search.errors import ChatUnavailable
-from ability_search.extensions.notes import contradiction_judge
+from ability_search.extensions.notes import consolidator
 from ability_search.extensions.notes.consolidation_report import ContradictingNotes
-from ability_search.extensions.notes.contradiction_judge import FAILURES, Judgement, judge_by_model
+from ability_search.extensions.notes.consolidator import FAILURES, Judgement, judge_by_model
 from ability_search.extensions.notes.graph_analysis import NoteChunk
 
 
@@ -86,7 +86,7 @@ async def test_a_model_that_fails_several_times_in_a_row_is_not_asked_again() ->
 async def test_the_rules_judge_what_is_left_when_the_time_is_over(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(contradiction_judge, "SECONDS", 0.2)
+    monkeypatch.setattr(consolidator, "SECONDS", 0.2)
 
     class Halting(Model):
         async def complete(self, system: str, user: str, **options: object) -> str:

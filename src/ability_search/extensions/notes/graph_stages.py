@@ -1,23 +1,29 @@
-"""The option ``graph``: graph expansion over links and chunk order.
+"""The options ``graph`` and ``boost``: links and the graph of a collection change the order.
 
-Neighbours of the first hits join the candidates. A neighbour is scored as if the retrievers had
-found it, by its own cosine, and then moved slightly towards the hit it is reached from.
+``graph``: neighbours of the first hits, over links and chunk order, join the candidates. A
+neighbour is scored as if the retrievers had found it, by its own cosine, and then moved slightly
+towards the hit it is reached from.
+
+``boost``: central or novel chunks score higher, by the values that the last analysis of the
+collection stored with its chunks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from math import prod
 
 from ability_search.errors import DatabaseUnavailable
-from ability_search.extensions.notes import Graph
-from ability_search.search.candidates import Candidate, Candidates, Path, adjust
+from ability_search.extensions.notes import Graph, GraphOptions
+from ability_search.search.candidates import Candidate, Candidates, Path, adjust, scale
 from ability_search.search.retrievers import candidate_of
 from ability_search.search.stage import Phase, Ports, Stage, scorer
-from ability_search.search.wants import OWN
-from ability_search.store.records import Hops, Link, Linked, Row, Search
+from ability_search.search.wants import OWN, Wants
+from ability_search.store.records import Hops, Linked, Row, Search
 from ability_search.store.values import Chunks
 
+GRAPH, BOOST = "graph", "boost"
+"""Names of the stages."""
 SHARE = 0.2
 """Greatest share of the difference to the hit's score that a neighbour gains."""
 HOP = 0.5
@@ -100,7 +106,7 @@ async def add_neighbours(option: Graph, candidates: Candidates, ports: Ports) ->
     linked = paths(
         {source: Path(item) for source, item in first.items()}, answer.hops.get("linked", ())
     )
-    _join(candidates, _neighbours(candidates, first, adjacent, linked, nearest, option))
+    _join(candidates, first, adjacent, linked, nearest, option)
 
 
 def paths(starts: Mapping[str, Path], hops: Hops) -> dict[str, Path]:
@@ -116,7 +122,10 @@ def paths(starts: Mapping[str, Path], hops: Hops) -> dict[str, Path]:
     here = dict(starts)
     for links in hops:
         new: dict[str, Path] = {}
-        for start, end, link in _steps(*links):
+        out, into = links
+        steps = [(each.source, each.target, each) for each in out]
+        steps += [(each.target, each.source, each) for each in into]
+        for start, end, link in steps:
             if start not in here or end in reached or end == start:
                 continue
             path = here[start].on(link.kind, link.weight)
@@ -126,13 +135,6 @@ def paths(starts: Mapping[str, Path], hops: Hops) -> dict[str, Path]:
         reached |= new
         here = {source: path for source, path in new.items() if source not in starts}
     return reached
-
-
-def _steps(out: Iterable[Link], into: Iterable[Link]) -> Iterator[tuple[str, str, Link]]:
-    for link in out:
-        yield link.source, link.target, link
-    for link in into:
-        yield link.target, link.source, link
 
 
 def _adjacent(starts: Sequence[Candidate], hops: int) -> dict[str, Path]:
@@ -150,28 +152,18 @@ def _adjacent(starts: Sequence[Candidate], hops: int) -> dict[str, Path]:
     return found
 
 
-def _neighbours(
+def _join(
     candidates: Candidates,
     first: Mapping[str, Candidate],
     adjacent: Mapping[str, Path],
     linked: Mapping[str, Path],
     rows: Iterable[Row],
     option: Graph,
-) -> list[Candidate]:
-    """Return the neighbours, each with its path.
-
-    Args:
-        candidates: All candidates.
-        first: The best hit of each start source, best first.
-        adjacent: Paths to adjacent chunks, by chunkId.
-        linked: Paths to sources.
-        rows: The chunks near the starts.
-        option: The option, with the minimum cosine of a neighbour.
-    """
+) -> None:
+    """Add the neighbours to the candidates, with their paths, and rank them, the nearest first."""
     known = {item.chunk_id: item for item in candidates.chunks}
-    depth = candidates.request.depths[0]
     for row in rows:
-        new = candidate_of(row, candidates.collection, depth=depth)
+        new = candidate_of(row, candidates.collection, depth=candidates.request.depths[0])
         item = known.setdefault(new.chunk_id, new)
         item.reach(new)
         item.reached = adjacent.get(item.chunk_id) or linked.get(item.source)
@@ -179,15 +171,11 @@ def _neighbours(
         near = item.cosine is not None and item.cosine >= option.min_similarity
         if item.reached is None and near:
             item.reached = linked.get(source)
-    return [item for item in known.values() if item.reached is not None]
-
-
-def _join(candidates: Candidates, neighbours: Iterable[Candidate]) -> None:
-    """Add the neighbours to the candidates, and rank them as neighbours, the nearest first."""
     present = {item.chunk_id for item in candidates.found}
-    ordered = sorted(neighbours, key=lambda item: (-(item.cosine or 0.0), item.chunk_id))
-    for rank, item in enumerate(ordered, start=1):
-        item.ranks[NAME] = rank
+    neighbours = [item for item in known.values() if item.reached is not None]
+    neighbours.sort(key=lambda item: (-(item.cosine or 0.0), item.chunk_id))
+    for rank, item in enumerate(neighbours, start=1):
+        item.ranks[GRAPH] = rank
         if item.chunk_id not in present:
             candidates.found.append(item)
 
@@ -201,9 +189,53 @@ def score_neighbours(_option: Graph, items: Sequence[Candidate], _candidates: Ca
             strong = strength(path.weights)
             score = lifted(item.score, scores[path.start.chunk_id], strong)
             steps = {"from": path.start.chunk_id, "via": list(path.steps), "hops": len(path.steps)}
-            adjust(item, NAME, score, strength=strong, **steps)
+            adjust(item, GRAPH, score, strength=strong, **steps)
 
 
-NAME = "graph"
-GRAPH_EXPANSION = Stage(NAME, Phase.FIND, 30, add_neighbours, option=lambda asked: asked.graph)
-GRAPH_SCORES = scorer(NAME, 10, score_neighbours, option=lambda asked: asked.graph)
+def score_boost(
+    weights: Mapping[str, float], items: Sequence[Candidate], candidates: Candidates
+) -> None:
+    """Multiply scores by ``(1 + sum(w v)) / (1 + sum(w))``, which lies in [0, 1].
+
+    A chunk without a value has the mean of the others. If no candidate has a value, nothing is
+    changed, and a warning says so.
+
+    Args:
+        weights: Weight of each value, > 0.
+        items: The candidates to score.
+        candidates: All candidates of the collection; the mean is that of the first block.
+    """
+    means: dict[str, float] = {}
+    for name in weights:
+        stored = [item.columns.get(name) for item in candidates.blocks[0]]
+        known = [value for value in stored if value is not None]
+        if known:
+            means[name] = sum(known) / len(known)
+    if items and len(means) < len(weights):
+        name = candidates.collection.public_name
+        warning = f"boost: {name} was not analysed; call notes-analyze"
+        if warning not in candidates.warnings:
+            candidates.warnings.append(warning)
+        return
+    for item in items:
+        own = {name: item.columns.get(name) for name in weights}
+        values = {name: means[name] if at is None else at for name, at in own.items()}
+        gained = sum(weight * values[name] for name, weight in weights.items())
+        scale(item, BOOST, (1 + gained) / (1 + sum(weights.values())), **values)
+
+
+def _weights(asked: GraphOptions) -> Mapping[str, float] | None:
+    option = asked.boost
+    given = {} if option is None else option.model_dump()
+    return {name: weight for name, weight in given.items() if weight} or None
+
+
+GRAPH_BOOST = scorer(
+    BOOST,
+    80,
+    score_boost,
+    option=_weights,
+    wants=lambda weights, _: Wants(fields=tuple(weights)),
+)
+GRAPH_EXPANSION = Stage(GRAPH, Phase.FIND, 30, add_neighbours, option=lambda asked: asked.graph)
+GRAPH_SCORES = scorer(GRAPH, 10, score_neighbours, option=lambda asked: asked.graph)

@@ -1,21 +1,22 @@
-"""Dates in the score, for periods and for queries like ``latest deployment``. Pure.
+"""Scores by what a query says of times, for periods and for the newest, and exclusions. Pure.
 
 Chunks of the requested period join the candidates, and closeness in time counts. For the newest or
 the oldest, relevant candidates are ordered in time: those that name a date by it, all others by
 when they were stored. Each of the two groups counts by its share of the relevance: dates count
-little if few candidates have any, and nothing changes if all are of one day.
+little if few candidates have any, and nothing changes if all are of one day. Candidates about what
+a query excludes lose a part of their score.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import exp
 from typing import Final, NamedTuple
 
 import numpy as np
 
 from ability_search.documents import Floats
-from ability_search.extensions.understanding.intent import Order
+from ability_search.extensions.understanding import Order
 from ability_search.extensions.understanding.periods import (
     NEAR_DAYS,
     Period,
@@ -24,11 +25,11 @@ from ability_search.extensions.understanding.periods import (
     from_numbers,
 )
 from ability_search.filters.tree import HasFacet, combine
-from ability_search.search.candidates import Candidate, Candidates, adjust, blend
-from ability_search.search.fusion import TAU
+from ability_search.search.candidates import Candidate, Candidates, adjust, blend, scale
+from ability_search.search.fusion import TAU, nearness
 from ability_search.search.query import Query
 from ability_search.search.stage import scorer
-from ability_search.search.wants import FurtherSearch, Wants
+from ability_search.search.wants import FurtherSearch, Product, Wants
 
 TIME_TERMS: Final = 2 / 3
 """Information of a time, in units of the rarest possible term."""
@@ -208,3 +209,64 @@ TIME_ORDER = scorer(
     score_order,
     wants=lambda _time, _query: Wants(fields=("dates", "created_at"), statistics=True),
 )
+
+
+EXCLUSION: Final = "exclusion"
+SHARE: Final = 0.3
+"""Share of its score that a candidate loses if it is about an excluded phrase only."""
+
+
+def phrases_wanted(phrases: Mapping[str, str], _query: Query) -> Wants:
+    """Return the columns with the cosine to each excluded phrase, and with the score by its words.
+
+    Args:
+        phrases: The excluded phrases by the column for the cosine.
+    """
+    words = {_words_column(column): Product(phrase) for column, phrase in phrases.items()}
+    return Wants(vectors=phrases, products=words)
+
+
+def score_exclusions(
+    columns: Mapping[str, str], items: Sequence[Candidate], candidates: Candidates
+) -> None:
+    """Scale scores by ``1 - SHARE (e + c) / 2``, with the phrase that has the greatest effect.
+
+    ``e``, in [0, 1], is how close a candidate is to the phrase, and ``c`` the BM25 of the phrase's
+    words divided by their information, at most 1. One that is unknown, without an embedder or
+    without words that tell something, leaves the other to count alone.
+    """
+    about = np.array(
+        [
+            (_cosines(items, column, candidates), _coverage(items, column, candidates))
+            for column in columns
+        ]
+    )
+    known = ~np.isnan(about)
+    about = np.where(known, about, 0.0)
+    evidence = (about.sum(axis=1) / np.maximum(known.sum(axis=1), 1)).max(axis=0)
+    closer, words = about.max(axis=0)
+    for place, item in enumerate(items):
+        detail = {"closer": float(closer[place]), "words": float(words[place])}
+        scale(item, EXCLUSION, 1 - SHARE * float(evidence[place]), **detail)
+
+
+def _words_column(column: str) -> str:
+    """Return the column with the raw score by a phrase's words, next to that with its cosine."""
+    return f"{column}Words"
+
+
+def _cosines(items: Sequence[Candidate], column: str, candidates: Candidates) -> Floats:
+    found = [item.columns.get(column) for item in items]
+    near = nearness([cosine or 0.0 for cosine in found], candidates.collection)
+    return np.where([cosine is None for cosine in found], np.nan, near)
+
+
+def _coverage(items: Sequence[Candidate], column: str, candidates: Candidates) -> Floats:
+    terms = candidates.request.products.get(_words_column(column))
+    if terms is None or not terms.information > 0:
+        return np.full(len(items), np.nan)
+    raw = np.array([item.columns.get(_words_column(column)) or 0.0 for item in items])
+    return np.minimum(1.0, raw / terms.information)
+
+
+EXCLUSION_PENALTY = scorer(EXCLUSION, 50, score_exclusions, wants=phrases_wanted)

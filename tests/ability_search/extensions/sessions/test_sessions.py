@@ -30,6 +30,19 @@ def said(*texts: str, time: str | None = None) -> list[dict[str, str]]:
     return [{"role": "user", "content": text} | when for text in texts]
 
 
+async def test_a_write_of_history_is_a_job_that_reports_its_progress(network: Network) -> None:
+    channels: list[str] = []
+    async with network.client.subscribe("search.index.*") as heard, asyncio.timeout(20):
+        written = await write(network, history=said("one", "two"), jobId="mine")
+        async for event in heard:
+            assert event.data["jobId"] == written["jobId"] == "mine"
+            channels.append(event.channel)
+            if event.channel == "search.index.completed":
+                break
+    assert set(channels) == {"search.index.progress", "search.index.completed"}
+    assert "jobId" not in await write(network, scratch={"focus": "tapes"})
+
+
 async def test_a_scratchpad_belongs_to_one_session_of_one_agent(network: Network) -> None:
     await write(network, scratch={"focus": "backup", "b": ""})
     await write(network, scratch={"focus": "the tapes of May"})

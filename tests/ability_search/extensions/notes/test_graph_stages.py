@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.ability_search.search.values import chunk
 
-from ability_search.extensions.notes.graph_expansion import HOP, SHARE, lifted, paths, strength
+from ability_search.extensions.notes.graph_stages import HOP, SHARE, lifted, paths, strength
 from ability_search.search.candidates import Path
 from ability_search.store.records import Link
 

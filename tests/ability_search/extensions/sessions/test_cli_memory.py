@@ -6,7 +6,10 @@ import json
 from typing import Any
 
 import pytest
+from tests.ability_search.extensions.cli import conftest
 from tests.ability_search.extensions.cli.conftest import Network, Run
+
+network, run = conftest.network, conftest.run
 
 MOMENT = "2026-05-01T10:30:00.000Z"
 SCOPE = {"agentId": "ada", "sessionId": "mon"}
