@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 from ability_search.client.tool_client import Target, ToolClient, client_target
 from ability_search.config.loader import load_settings
 from ability_search.config.schema import Settings
+from ability_search.extensions.cli import logs
 from ability_search.extensions.cli.progress import progress_bar
-from ability_search.ops import logs
 
 T = TypeVar("T")
 

@@ -22,10 +22,10 @@ from ability_search.client.tool_client import find_target, joined_environ, requi
 from ability_search.config.loader import load_settings, require_decrypted
 from ability_search.config.schema import Settings
 from ability_search.errors import ConfigurationError
+from ability_search.extensions.cli import logs
 from ability_search.extensions.cli.app import explain
+from ability_search.extensions.cli.extras import install_command
 from ability_search.extensions.cli.lifecycle import heartbeat, run_until_stopped, write_beat
-from ability_search.ops import logs
-from ability_search.ops.extras import install_command
 from ability_search.ops.metrics.meter import UNMETERED, Meter
 from ability_search.ops.metrics.metric_table import CALLS_WAITING, ComponentName
 from kadi_client import Brokers, Connection
@@ -144,7 +144,7 @@ def traced(settings: Settings, name: str) -> Iterator[None]:
         yield
         return
     try:
-        from ability_search.ops.traces import exporting
+        from ability_search.extensions.cli.traces import exporting
     except ModuleNotFoundError as exc:
         problem = f"the extra 'otel' is not installed ({exc.name} is missing)"
         if endpoint is not None:
@@ -203,7 +203,7 @@ async def metered(
     if own.port is None:
         yield UNMETERED, {}
         return
-    from ability_search.ops.metrics.prometheus_meter import PrometheusMeter, serve_metrics
+    from ability_search.extensions.cli.prometheus_meter import PrometheusMeter, serve_metrics
 
     meter = PrometheusMeter(component, __version__)
     token = own.token.get_secret_value() if own.token else None

@@ -17,6 +17,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ability_search.edges.tool_calls import report_of
 from ability_search.errors import Busy, DeadlineExceeded, SearchError, TooLarge
+from ability_search.extensions.cli.http_access import BrowserPolicy, check_bearer
 from ability_search.extensions.gateway.problems import (
     CLIENT_CLOSED_REQUEST,
     GATEWAY,
@@ -24,7 +25,6 @@ from ability_search.extensions.gateway.problems import (
     problem,
 )
 from ability_search.extensions.gateway.settings import Gateway
-from ability_search.ops.http_access import BrowserPolicy, check_bearer
 from ability_search.ops.metrics.meter import Meter
 from ability_search.ops.metrics.metric_table import (
     GATEWAY_IN_FLIGHT,

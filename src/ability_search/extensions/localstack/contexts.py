@@ -19,15 +19,15 @@ from ability_search.config.schema import Settings
 from ability_search.errors import ConfigurationError, first_failure
 from ability_search.extensions.cli.app import app, command
 from ability_search.extensions.cli.component_run import Component, metered, prepare, serve, traced
+from ability_search.extensions.cli.extras import (
+    install_command,
+    require_extra,
+)
 from ability_search.extensions.cli.lifecycle import run_until_stopped
 from ability_search.extensions.cli.parameters import SupervisedOption, WaitOption, port_option
 from ability_search.extensions.localstack.deployment import complete_settings
 from ability_search.extensions.localstack.settings import Arcadedb, LocalBroker
 from ability_search.network import component_key, part_connection
-from ability_search.ops.extras import (
-    install_command,
-    require_extra,
-)
 from ability_search.ops.locks import locked
 from ability_search.ops.metrics import metric_table
 from ability_search.ops.metrics.call_metrics import metered_tools

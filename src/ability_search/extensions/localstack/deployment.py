@@ -11,8 +11,8 @@ from ability_search.client.tool_client import joined_environ
 from ability_search.config.loader import complete_secrets, load_settings
 from ability_search.config.schema import Broker, Settings
 from ability_search.errors import ConfigurationError
+from ability_search.extensions.cli import logs
 from ability_search.network import worker_connection
-from ability_search.ops import logs
 from kadi_client import (
     Identity,
     KadiError,

@@ -25,18 +25,17 @@ from ability_search.config.schema import Broker, Settings
 from ability_search.config.trust import require_trusted
 from ability_search.edges.tool_calls import needed_tools
 from ability_search.errors import ConfigurationError, SearchError
-from ability_search.extensions.cli import output
+from ability_search.extensions.cli import logs, output
 from ability_search.extensions.cli.app import FAILED, app, command
 from ability_search.extensions.cli.clients import choose_target
-from ability_search.extensions.cli.output import counted
-from ability_search.extensions.cli.parameters import BrokerOption, JsonOption
-from ability_search.extensions.localstack.served_models import INSTALL_WEIGHTS, weights_installed
-from ability_search.ops import logs
-from ability_search.ops.extras import (
+from ability_search.extensions.cli.extras import (
     EXTRAS,
     install_command,
     missing_modules,
 )
+from ability_search.extensions.cli.output import counted
+from ability_search.extensions.cli.parameters import BrokerOption, JsonOption
+from ability_search.extensions.localstack.served_models import INSTALL_WEIGHTS, weights_installed
 from ability_search.providers.model_servers import ModelServers
 from ability_search.store.arcadedb.client import BrokerScripts
 from ability_search.store.arcadedb.provider_pin import SEPARATE, offers

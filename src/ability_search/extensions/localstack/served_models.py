@@ -24,6 +24,13 @@ from ability_search.extensions.cli.app import app, command, new_group
 from ability_search.extensions.cli.clients import client_settings
 from ability_search.extensions.cli.component_run import Component
 from ability_search.extensions.cli.component_run import serve as serve_component
+from ability_search.extensions.cli.extras import (
+    ENGINE_MODULES,
+    EXTRAS,
+    MODEL_MODULES,
+    install_command,
+    missing_modules,
+)
 from ability_search.extensions.cli.parameters import (
     JsonOption,
     SupervisedOption,
@@ -32,13 +39,6 @@ from ability_search.extensions.cli.parameters import (
 )
 from ability_search.extensions.localstack.settings import Arcadedb, Models
 from ability_search.network import part_connection
-from ability_search.ops.extras import (
-    ENGINE_MODULES,
-    EXTRAS,
-    MODEL_MODULES,
-    install_command,
-    missing_modules,
-)
 from ability_search.ops.metrics import metric_table
 from ability_search.ops.metrics.call_metrics import metered_tools
 from ability_search.ops.metrics.meter import UNMETERED, Meter
@@ -240,8 +240,8 @@ async def open_models(
         KadiError: if the broker cannot be reached.
     """
     configuration = models_config(settings)
-    from ability_search.ops.http_access import guarded
-    from ability_search.ops.http_server import serve_http
+    from ability_search.extensions.cli.http_access import guarded
+    from ability_search.extensions.cli.http_server import serve_http
     from kadi_localnet import models
 
     own = settings.of(Models)

@@ -16,7 +16,7 @@ import typer
 from ability_search.config.running_stack import RunningStack, read_running
 from ability_search.config.setting_fields import Url
 from ability_search.errors import InvalidInput
-from ability_search.extensions.cli import output
+from ability_search.extensions.cli import logs, output
 from ability_search.extensions.cli.app import FAILED, NOT_FOUND, app, command
 from ability_search.extensions.cli.clients import client_settings
 from ability_search.extensions.cli.component_run import prepare
@@ -25,7 +25,6 @@ from ability_search.extensions.cli.parameters import DataDirOption, JsonOption
 from ability_search.extensions.localstack.data_directory import released
 from ability_search.extensions.localstack.stack_plan import Plan, StackOptions, check_ports
 from ability_search.extensions.localstack.supervisor import new_stack
-from ability_search.ops import logs
 
 _DOWN_SECONDS = 90.0
 _RESTART_SECONDS = 60.0

@@ -15,11 +15,16 @@ from ability_search.config.schema import Settings
 from ability_search.errors import ConfigurationError
 from ability_search.extension import loaded
 from ability_search.extensions.cli import output
+from ability_search.extensions.cli.extras import (
+    EXTRAS,
+    install_command,
+    missing_modules,
+    require_extra,
+)
 from ability_search.extensions.cli.parameters import DataDirOption, port_option
 from ability_search.extensions.localstack.contexts import require_nats_server
 from ability_search.extensions.localstack.served_models import require_installed, served_names
 from ability_search.extensions.localstack.settings import LocalBroker, Models
-from ability_search.ops.extras import EXTRAS, install_command, missing_modules, require_extra
 
 _OWN = frozenset({"backplane", "broker", "database", "models", "worker"})
 """The components that a stack starts by itself; those of other extensions are added."""

@@ -11,16 +11,16 @@ from tests.ability_search.metric_readings import parse
 from tests.kadi_client.calls import PlainCall
 
 from ability_search.errors import ConfigurationError
-from ability_search.ops.metrics import metric_table
-from ability_search.ops.metrics.call_metrics import metered_rpc, metered_tools
-from ability_search.ops.metrics.meter import UNMETERED
-from ability_search.ops.metrics.metric_table import METRICS
-from ability_search.ops.metrics.prometheus_meter import (
+from ability_search.extensions.cli.prometheus_meter import (
     MOST_SERIES,
     OTHER,
     PrometheusMeter,
     serve_metrics,
 )
+from ability_search.ops.metrics import metric_table
+from ability_search.ops.metrics.call_metrics import metered_rpc, metered_tools
+from ability_search.ops.metrics.meter import UNMETERED
+from ability_search.ops.metrics.metric_table import METRICS
 from kadi_client import CallTimeout, NotConnected, Tool, ToolError
 
 LOCAL = "127.0.0.1"

@@ -19,7 +19,7 @@ from prometheus_client import (
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from ability_search.ops.http_access import (
+from ability_search.extensions.cli.http_access import (
     Receive,
     Scope,
     Send,
@@ -28,7 +28,7 @@ from ability_search.ops.http_access import (
     headers_of,
     send_text,
 )
-from ability_search.ops.http_server import serve_http
+from ability_search.extensions.cli.http_server import serve_http
 from ability_search.ops.metrics.meter import Read
 from ability_search.ops.metrics.metric_table import (
     COMPONENT_INFO,
