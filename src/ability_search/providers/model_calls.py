@@ -31,14 +31,6 @@ class ModelClient:
     """
 
     service: ClassVar[Service]
-    who: ClassVar[str]
-    """Name of the server in errors."""
-    held_back: ClassVar[type[SearchError] | None] = None
-    """The error if the circuit breaker is open; that of the service by default."""
-    late_hint: ClassVar[str | None] = None
-    """The hint if there is no answer in time; that of the error by default."""
-    patient: ClassVar[bool] = False
-    """True if a request waits for an open circuit breaker, within its timeout."""
 
     def __init__(
         self,
@@ -55,27 +47,37 @@ class ModelClient:
         self.breaker = CircuitBreaker(limit=breaker_failures, reset=breaker_reset)
 
     async def _ask(
-        self, request: Mapping[str, Any], *, timeout: float, model: str | None = None
+        self,
+        request: Mapping[str, Any],
+        *,
+        timeout: float,
+        model: str | None = None,
+        patience: float = 0.0,
     ) -> Any:
-        """Return the answer to ``request`` within ``timeout`` seconds, or the client's if less."""
-        chosen = model or self._model
+        """Return the answer to ``request`` within ``timeout`` seconds, or the client's if less.
+
+        For ``patience`` seconds it waits while the circuit breaker is open.
+        """
+        service, chosen = self.service, model or self._model
         if chosen:
             request = {**request, "model": chosen}
-        most = min(timeout, self._timeout)
-        patience = timeout if self.patient else 0.0
         started = time.perf_counter()
         async with self.breaker.watching(
-            chosen, self.service.unavailable, self.who, held_back=self.held_back, patience=patience
+            chosen,
+            service.unavailable,
+            service.who,
+            held_back=service.kind("held"),
+            patience=patience,
         ) as waited:
-            most = min(most, timeout - waited)
+            most = min(timeout - waited, self._timeout)
             try:
                 # A transport may apply the timeout to each of its steps, not to the whole request.
                 async with asyncio.timeout(most):
                     answer = await self._transport(request, timeout=most)
             except TimeoutError as exc:
-                late = f"{self.who} did not answer within {most:.3g} s"
-                raise self.service.unavailable(late, hint=self.late_hint) from exc
-        log.debug("%s took %.1f ms", self.service.tool, (time.perf_counter() - started) * 1e3)
+                late = f"{service.who} did not answer within {most:.3g} s"
+                raise service.unavailable(late, hint=service.hint("late")) from exc
+        log.debug("%s took %.1f ms", service.tool, (time.perf_counter() - started) * 1e3)
         return answer
 
 

@@ -41,17 +41,7 @@ class ModelServers:
         """Yield the embedder."""
         embedding = self.settings.embedding
         async with self._open(EMBEDDINGS, embedding) as transport:
-            yield RemoteEmbedder(
-                transport,
-                batch_texts=embedding.batch_texts,
-                batch_bytes=embedding.batch_bytes,
-                concurrency=embedding.concurrency,
-                timeout=embedding.timeout,
-                attempts=embedding.attempts,
-                breaker_failures=embedding.breaker_failures,
-                breaker_reset=embedding.breaker_reset,
-                meter=self.meter,
-            )
+            yield RemoteEmbedder(transport, embedding, self.meter)
 
     @asynccontextmanager
     async def reranker(self) -> AsyncIterator[RemoteReranker]:
