@@ -15,6 +15,8 @@ from ability_search.errors import ConfigurationError
 NAME = "ability-search"
 VAULT = "models"
 """The vault with the secrets of this ability."""
+API_KEY = "SEARCH_API_KEY"
+"""The key of the embedding API."""
 
 
 @dataclass(frozen=True, slots=True)

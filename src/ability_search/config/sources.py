@@ -13,15 +13,12 @@ from typing import Any, NamedTuple
 
 from ability_search.config.agent_card import VAULT
 from ability_search.config.config_files import FileKind, find_own, read_yaml
-from ability_search.config.schema import Broker, Deployment
 from ability_search.config.setting_fields import has_credentials
 from ability_search.config.settings_table import Spec, all_settings
 from ability_search.config.vault import SECRETS, is_encrypted, reveal, stored_secrets
 from ability_search.errors import ConfigurationError
 
 SECTION = "search"
-_NEEDED_TO_ASK = (Broker, Deployment)
-"""Groups of settings that the worker needs before it can reach the deployer."""
 _SHOWN_CHARS = 64
 _ELSEWHERE = {
     "broker": "set brokers in config.toml [broker.<name>] URL, or in agent.json brokers",
@@ -124,7 +121,9 @@ def from_deployer(secrets: Mapping[str, str], base: Base) -> tuple[Layer, tuple[
     Values are parsed as :func:`from_environment` parses variables.
     """
     known = all_settings().by_env
-    late = {name for name in secrets.keys() & known if known[name].group in _NEEDED_TO_ASK}
+    # Those of the broker, and of the deployment itself.
+    asking = {spec.group for spec in all_settings().specs if spec.home is not None}
+    late = {name for name in secrets.keys() & known if known[name].group in asking}
     usable = {name: secrets[name] for name in known if name in secrets and name not in late}
     layer = {
         key: replace(given, where=f"{given.where} from the deployer")
