@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ability_search import __version__
-from ability_search.config.config_files import FileKind, Found, read_json
+from ability_search.config.config_files import FileKind, Found
 from ability_search.errors import ConfigurationError
 
 NAME = "ability-search"
@@ -49,7 +49,6 @@ def _is_own(content: Mapping[str, Any]) -> bool:
 
 CARD = FileKind(
     "agent.json",
-    read_json,
     lambda content: _is_own(content) or isinstance(content.get("brokers"), Mapping),
     marker=re.compile(rb'"(brokers|search-query|ability-search)"'),
     lacks="it names no brokers and is not the card of this ability",

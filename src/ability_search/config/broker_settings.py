@@ -18,7 +18,7 @@ from dataclasses import replace
 from typing import Any
 
 from ability_search.config.agent_card import AgentCard, BrokerEntry, names
-from ability_search.config.config_files import FileKind, Found, read_toml
+from ability_search.config.config_files import FileKind, Found
 from ability_search.errors import ConfigurationError
 
 ORDER = ("remote", "default", "local")
@@ -37,7 +37,6 @@ def _names_brokers(content: Mapping[str, Any]) -> bool:
 
 CONNECTIONS = FileKind(
     "config.toml",
-    read_toml,
     _names_brokers,
     marker=re.compile(rb"^[ \t]*\[[ \t]*broker\b", re.MULTILINE),
     lacks="it has no table [broker.<name>] with URL, NETWORKS or MODE",

@@ -25,7 +25,6 @@ class FileKind:
     """A kind of configuration file, and how a file of this program is recognised."""
 
     name: str
-    read: Callable[[Path], Mapping[str, Any]]
     is_own: Callable[[Mapping[str, Any]], bool]
     marker: re.Pattern[bytes]
     """Regular expression of a line that marks an own file that cannot be parsed."""
@@ -55,7 +54,7 @@ def find_own(kind: FileKind, start: Path) -> Found:
         if not os.path.isfile(path):
             continue
         try:
-            content = kind.read(path)
+            content = read_file(path)
         except ConfigurationError:
             if _is_marked(path, kind.marker):
                 raise
@@ -76,61 +75,38 @@ def _is_marked(path: Path, marker: re.Pattern[bytes]) -> bool:
         return True
 
 
-def read_yaml(path: Path) -> dict[str, Any]:
-    """Return the mapping in a YAML file; an empty file is an empty mapping.
+def read_file(path: Path) -> dict[str, Any]:
+    """Return the mapping in a file, by the suffix of its name; an empty YAML file is an empty one.
 
     Raises:
-        ConfigurationError: if it cannot be read, or contains a duplicate key.
+        ConfigurationError: if it cannot be read, or if YAML contains a duplicate key.
     """
+    notation, parse = _NOTATIONS[path.suffix]
     try:
-        document = yaml.load(_read(path), Loader=_UniqueKeyLoader)
-    except yaml.MarkedYAMLError as exc:
-        mark = exc.problem_mark
-        where = f" (line {mark.line + 1}, column {mark.column + 1})" if mark else ""
-        raise ConfigurationError(f"{path}: not valid YAML{where}: {exc.problem}") from exc
-    except (yaml.YAMLError, ValueError) as exc:
-        raise ConfigurationError(f"{path}: not valid YAML") from exc
-    return _mapping(document if document is not None else {}, path)
-
-
-def read_toml(path: Path) -> dict[str, Any]:
-    """Return the tables of a TOML file.
-
-    Raises:
-        ConfigurationError: if it cannot be read.
-    """
-    try:
-        return tomllib.loads(_read(path))
-    except tomllib.TOMLDecodeError as exc:
-        raise ConfigurationError(f"{path}: not valid TOML: {exc}") from exc
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """Return the object in a JSON file.
-
-    Raises:
-        ConfigurationError: if it cannot be read.
-    """
-    try:
-        return _mapping(json.loads(_read(path)), path)
-    except json.JSONDecodeError as exc:
-        where = f"line {exc.lineno}, column {exc.colno}"
-        raise ConfigurationError(f"{path}: not valid JSON ({where}): {exc.msg}") from exc
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8-sig")
+        document = parse(path.read_text(encoding="utf-8-sig"))
     except OSError as exc:
         raise ConfigurationError(f"{path}: cannot be read: {exc.strerror}") from exc
     except UnicodeDecodeError as exc:
         raise ConfigurationError(f"{path}: not UTF-8 (byte {exc.start})") from exc
-
-
-def _mapping(document: object, path: Path) -> dict[str, Any]:
+    except (yaml.YAMLError, ValueError) as exc:
+        raise ConfigurationError(f"{path}: not valid {notation}{_problem(exc)}") from exc
     if not isinstance(document, dict):
         raise ConfigurationError(f"{path}: expected a mapping at the top level")
     return document
+
+
+def _problem(exc: yaml.YAMLError | ValueError) -> str:
+    """Return the place and the text of an error, without what the file contains there."""
+    match exc:
+        case yaml.MarkedYAMLError(problem_mark=mark, problem=problem):
+            place = f" (line {mark.line + 1}, column {mark.column + 1})" if mark else ""
+            return f"{place}: {problem}"
+        case json.JSONDecodeError():
+            return f" (line {exc.lineno}, column {exc.colno}): {exc.msg}"
+        case tomllib.TOMLDecodeError():
+            return f": {exc}"
+        case _:
+            return ""
 
 
 class _UniqueKeyLoader(yaml.SafeLoader):
@@ -147,3 +123,15 @@ class _UniqueKeyLoader(yaml.SafeLoader):
                 )
             seen.add(key.value)
         return super().construct_mapping(node, deep)
+
+
+def _from_yaml(text: str) -> Any:
+    document = yaml.load(text, Loader=_UniqueKeyLoader)
+    return {} if document is None else document
+
+
+_NOTATIONS: Mapping[str, tuple[str, Callable[[str], Any]]] = {
+    ".yml": ("YAML", _from_yaml),
+    ".toml": ("TOML", tomllib.loads),
+    ".json": ("JSON", json.loads),
+}

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ability_search.config.agent_card import VAULT
-from ability_search.config.config_files import FileKind, find_own, read_yaml
+from ability_search.config.config_files import FileKind, find_own
 from ability_search.config.setting_fields import has_credentials
 from ability_search.config.settings_table import Spec, all_settings
 from ability_search.config.vault import SECRETS, is_encrypted, reveal, stored_secrets
@@ -210,7 +210,6 @@ def _holds_settings(content: Mapping[str, Any]) -> bool:
 
 CONFIG = FileKind(
     "config.yml",
-    read_yaml,
     _holds_settings,
     marker=re.compile(rf"^{SECTION}[ \t]*:".encode(), re.MULTILINE),
     lacks=f"it has no section `{SECTION}` with settings of this program",

@@ -29,12 +29,11 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 from pydantic import SecretStr
 
-from ability_search.config.config_files import FileKind, read_toml
+from ability_search.config.config_files import FileKind
 from ability_search.errors import ConfigurationError
 
 SECRETS = FileKind(
     "secrets.toml",
-    read_toml,
     lambda content: not content.keys().isdisjoint(("vaults", "secrets")),
     marker=re.compile(rb"^[ \t]*\[[ \t]*(vaults|secrets)\b", re.MULTILINE),
     lacks="it has no table [secrets.<vault>]; values can be set in the environment",

@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 from pydantic import SecretStr
 from tomlkit.exceptions import TOMLKitError
 
-from ability_search.config.config_files import find_own, read_toml
+from ability_search.config.config_files import find_own, read_file
 from ability_search.config.sources import (
     base_of,
     from_config,
@@ -122,7 +122,7 @@ def read_vault(path: Path, vault: str) -> dict[str, str]:
     Raises:
         ConfigurationError: if the file cannot be read, or a value is not a string.
     """
-    return stored_secrets(read_toml(path), path, vault) if path.exists() else {}
+    return stored_secrets(read_file(path), path, vault) if path.exists() else {}
 
 
 def _check_names(vault: str, key: str) -> None:

@@ -48,7 +48,7 @@ from ability_search.extensions.localstack.stack_plan import (
     StackOptions,
     kind_of,
 )
-from ability_search.network import plain_connection
+from ability_search.network import client_connection
 from ability_search.tools.table import all_tools
 from kadi_client import Identity, KadiError, NotConnected
 
@@ -258,7 +258,8 @@ class Stack:
         try:
             async with (
                 asyncio.timeout(_VISIBLE_SECONDS),
-                plain_connection(
+                client_connection(
+                    self._plan.settings,
                     self.running.url,
                     self.running.networks,
                     name="ability-search up",
