@@ -9,7 +9,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from ability_search.ops.metrics.metric_table import METRICS, PROCESS, Metric
+from ability_search.extensions.gateway import middleware
+from ability_search.extensions.localstack import stack_metrics
+from ability_search.ops.metrics.metric_table import METRICS as OWN
+from ability_search.ops.metrics.metric_table import PROCESS, Metric
+
+METRICS = (*OWN, *stack_metrics.METRICS, *middleware.METRICS)
 
 DASHBOARD: dict[str, Any] = json.loads(
     (Path(__file__).resolve().parent.parent / "deploy" / "grafana-dashboard.json").read_text(

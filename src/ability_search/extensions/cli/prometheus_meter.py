@@ -59,16 +59,14 @@ class PrometheusMeter:
         disable_created_metrics()  # type: ignore[no-untyped-call]
         self._registry = CollectorRegistry()
         ProcessCollector(registry=self._registry)
-        self._instruments: dict[Metric, Any] = {
-            metric: _instrument(metric, self._registry)
-            for metric in METRICS
-            if component in metric.components and metric.kind != "gauge"
-        }
+        self._instruments: dict[Metric, Any] = {}
         self._children: dict[tuple[Metric, tuple[str, ...]], Any] = {}
         self._series: Multiset[Metric] = Multiset()
-        for metric in self._instruments:
-            for label in metric.expected:
-                self._new_child(metric, (label,))
+        for metric in METRICS:
+            if component in metric.components and metric.kind != "gauge":
+                self._instrument(metric)
+                for label in metric.expected:
+                    self._new_child(metric, (label,))
         self._watched = _Watched()
         self._registry.register(self._watched)
         self.watch(COMPONENT_INFO, lambda: {(component, version): 1.0})
@@ -83,9 +81,6 @@ class PrometheusMeter:
 
     def watch(self, metric: Metric, read: Read) -> None:
         """Call ``read`` at each scrape."""
-        counted = self._instruments.pop(metric, None)
-        if counted is not None:
-            self._registry.unregister(counted)
         self._watched.reads[metric].append(read)
 
     def text(self) -> bytes:
@@ -97,8 +92,18 @@ class PrometheusMeter:
         known = self._children.get((metric, labels))
         return self._new_child(metric, labels) if known is None else known
 
+    def _instrument(self, metric: Metric) -> Any:
+        if metric not in self._instruments:
+            given: dict[str, Any] = {"labelnames": metric.labels, "registry": self._registry}
+            self._instruments[metric] = (
+                Counter(metric.name, metric.about, **given)
+                if metric.kind == "counter"
+                else Histogram(metric.name, metric.about, buckets=metric.buckets, **given)
+            )
+        return self._instruments[metric]
+
     def _new_child(self, metric: Metric, labels: tuple[str, ...]) -> Any:
-        instrument = self._instruments[metric]
+        instrument = self._instrument(metric)
         if not metric.labels:
             child = instrument
         elif self._series[metric] < MOST_SERIES:
@@ -151,11 +156,3 @@ class _Watched(Collector):
                 for labels, value in read().items():
                     family.add_metric(labels, value)
             yield family
-
-
-def _instrument(metric: Metric, registry: CollectorRegistry) -> Any:
-    if metric.kind == "counter":
-        return Counter(metric.name, metric.about, metric.labels, registry=registry)
-    return Histogram(
-        metric.name, metric.about, metric.labels, buckets=metric.buckets, registry=registry
-    )
