@@ -44,7 +44,11 @@ class AgentCard:
 
 
 def _is_own(content: Mapping[str, Any]) -> bool:
-    return content.get("name") == NAME or "search-query" in _tool_names(content)
+    tools = content.get("tools")
+    return content.get("name") == NAME or any(
+        (tool.get("name") if isinstance(tool, Mapping) else tool) == "search-query"
+        for tool in (tools if isinstance(tools, list) else ())
+    )
 
 
 CARD = FileKind(
@@ -71,36 +75,18 @@ def read_agent_card(found: Found) -> AgentCard:
     brokers = tuple(_brokers(document, path, problems))
     own: dict[str, Any] = {}
     if _is_own(document):
-        own = {
-            name: _text(document, name, path, problems)
-            for name in ("name", "version")
-            if name in document
-        }
+        for name in document.keys() & {"name", "version"}:
+            own[name] = document[name]
+            if not isinstance(own[name], str) or not own[name].strip():
+                problems.append(f"{path}: {name}: expected a string")
         if "deploy" in document:
-            own["required_secrets"] = tuple(
-                dict.fromkeys(_required(document["deploy"], path, problems))
-            )
+            required = _required(document["deploy"], path, problems)
+            own["required_secrets"] = tuple(dict.fromkeys(required))
     if problems:
         raise ConfigurationError(*problems)
     if brokers:
         own["brokers"] = brokers
     return AgentCard(path=path, **own)
-
-
-def _tool_names(document: Mapping[str, Any]) -> list[str]:
-    tools = document.get("tools")
-    if not isinstance(tools, list):
-        return []
-    named = (tool.get("name") if isinstance(tool, Mapping) else tool for tool in tools)
-    return [name for name in named if isinstance(name, str)]
-
-
-def _text(document: Mapping[str, Any], name: str, path: Path, problems: list[str]) -> str:
-    value = document[name]
-    if isinstance(value, str) and value.strip():
-        return value
-    problems.append(f"{path}: {name}: expected a string")
-    return ""
 
 
 def _brokers(document: Mapping[str, Any], path: Path, problems: list[str]) -> Iterator[BrokerEntry]:

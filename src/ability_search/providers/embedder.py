@@ -6,8 +6,9 @@ import asyncio
 import base64
 import sys
 import time
+from collections import defaultdict
 from collections.abc import Sequence
-from contextlib import AsyncExitStack
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -139,7 +140,7 @@ class RemoteEmbedder(ModelClient):
         """Number of texts in a request that the server of a model accepts, if it refused more."""
         self._sizes: dict[str, int] = {}
         """Maximum number of texts in a request to a model that is too slow for more."""
-        self._suspecting: dict[str, asyncio.Lock] = {}
+        self._suspecting: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         """Held by model while texts are sent that may end the server, to tell whose fault it is."""
         self._refused = _RefusedTexts()
         self._dimensions: dict[str, int] = {}
@@ -221,10 +222,8 @@ class RemoteEmbedder(ModelClient):
         self, model: str, texts: Sequence[str], call: _Call, *, suspected: bool
     ) -> Vector:
         """Embed the first ``texts``; suspected ones when the server embeds another text again."""
-        async with AsyncExitStack() as stack:
+        async with self._suspecting[model] if suspected else nullcontext():
             if suspected:
-                lock = self._suspecting.setdefault(model, asyncio.Lock())
-                await stack.enter_async_context(lock)
                 await self._wait_for_server(model, call)
             try:
                 vectors = await self._request(model, texts, call)

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import ByteSize, SecretStr, model_validator
+from pydantic import AfterValidator, ByteSize, SecretStr, model_validator
 
 from ability_search.config.setting_fields import (
     KIB,
     MIB,
-    BackplaneUrl,
     Group,
     HttpUrl,
     NonEmpty,
-    Pair,
+    Url,
     WebSocketUrl,
+    begins_with,
     seconds,
     secret,
     setting,
@@ -22,6 +22,18 @@ from ability_search.config.setting_fields import (
 )
 
 _DEPLOYER = "set by `kadi deploy`"
+
+BackplaneUrl = Annotated[Url, begins_with("nats", "tls", several=True)]
+
+
+def _check_pair(value: str) -> str:
+    name, _, agent = value.rpartition("=")
+    if not name or not agent:
+        raise ValueError(f"{value!r} is not a pair NAME=AGENT_ID")
+    return value
+
+
+Pair = Annotated[str, AfterValidator(_check_pair)]
 
 
 class Deployment(Group):
