@@ -10,7 +10,6 @@ from typing import Any
 
 from ability_search import __version__
 from ability_search.config.config_files import FileKind, Found
-from ability_search.errors import ConfigurationError
 
 NAME = "ability-search"
 VAULT = "models"
@@ -59,21 +58,19 @@ CARD = FileKind(
 )
 
 
-def read_agent_card(found: Found) -> AgentCard:
+def read_agent_card(found: Found, problems: list[str]) -> AgentCard:
     """Return the card in an agent.json; the defaults if there is none.
 
     The file of another agent, which is found when working in that agent's directory, contributes
     only its brokers. This ability's own file has its name or lists ``search-query`` as a tool.
-
-    Raises:
-        ConfigurationError: listing every member of the wrong type.
+    Members of the wrong type add to ``problems``.
     """
-    path, document = found.path, found.content
+    path, document = found
     if path is None:
         return AgentCard()
-    problems: list[str] = []
-    brokers = tuple(_brokers(document, path, problems))
     own: dict[str, Any] = {}
+    if brokers := tuple(_brokers(document, path, problems)):
+        own["brokers"] = brokers
     if _is_own(document):
         for name in document.keys() & {"name", "version"}:
             own[name] = document[name]
@@ -82,10 +79,6 @@ def read_agent_card(found: Found) -> AgentCard:
         if "deploy" in document:
             required = _required(document["deploy"], path, problems)
             own["required_secrets"] = tuple(dict.fromkeys(required))
-    if problems:
-        raise ConfigurationError(*problems)
-    if brokers:
-        own["brokers"] = brokers
     return AgentCard(path=path, **own)
 
 

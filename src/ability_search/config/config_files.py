@@ -11,9 +11,9 @@ import os
 import re
 import tomllib
 from collections.abc import Callable, Hashable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 
@@ -32,39 +32,46 @@ class FileKind:
     """The contents that a file of another program lacks, for the warning."""
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(NamedTuple):
     """The nearest own file of a kind; no path and no content if there is none."""
 
     path: Path | None
     content: Mapping[str, Any]
-    warnings: tuple[str, ...]
-    """One for each nearer file of another program, unless it is empty."""
 
 
-def find_own(kind: FileKind, start: Path) -> Found:
+@dataclass(slots=True)
+class Report:
+    """The problems of the sources of settings, and the warnings."""
+
+    problems: list[str] = field(default_factory=list)
+    """Each prevents the start."""
+    warnings: list[str] = field(default_factory=list)
+    """Ignored values and files, and the reasons."""
+
+
+def find_own(kind: FileKind, start: Path, report: Report) -> Found:
     """Return the nearest own file of a kind in ``start`` or a directory above it.
 
-    Raises:
-        ConfigurationError: if that file cannot be read or parsed.
+    One that cannot be read or parsed is a problem and not returned; each nearer file of another
+    program is a warning, unless it is empty.
     """
-    foreign: list[str] = []
     for directory in (start, *start.parents):
         path = directory / kind.name
         if not os.path.isfile(path):
             continue
         try:
             content = read_file(path)
-        except ConfigurationError:
+        except ConfigurationError as exc:
             if _is_marked(path, kind.marker):
-                raise
+                report.problems += exc.problems
+                break
         else:
             if kind.is_own(content):
-                return Found(path, content, tuple(foreign))
+                return Found(path, content)
             if not content:
                 continue
-        foreign.append(f"{path} is ignored: {kind.lacks}")
-    return Found(None, {}, tuple(foreign))
+        report.warnings.append(f"{path} is ignored: {kind.lacks}")
+    return Found(None, {})
 
 
 def _is_marked(path: Path, marker: re.Pattern[bytes]) -> bool:

@@ -13,9 +13,9 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from ability_search.config.agent_card import CARD, AgentCard, BrokerEntry, read_agent_card
+from ability_search.config.agent_card import CARD, BrokerEntry, read_agent_card
 from ability_search.config.broker_settings import CONNECTIONS, choose_brokers, read_connections
-from ability_search.config.config_files import find_own
+from ability_search.config.config_files import Report, find_own
 from ability_search.config.schema import CORE_GROUPS, Broker, G, Loading, Settings
 from ability_search.config.setting_fields import Group
 from ability_search.config.settings_table import all_settings
@@ -24,7 +24,6 @@ from ability_search.config.sources import (
     Given,
     Layer,
     base_of,
-    collecting,
     from_config,
     from_defaults,
     from_deployer,
@@ -41,7 +40,11 @@ def own_files(cwd: Path) -> list[Path]:
     Raises:
         ConfigurationError: if one of them cannot be read.
     """
-    found = (find_own(kind, cwd).path for kind in (CONFIG, CONNECTIONS, CARD, SECRETS))
+    report = Report()
+    kinds = (CONFIG, CONNECTIONS, CARD, SECRETS)
+    found = [find_own(kind, cwd, report).path for kind in kinds]
+    if report.problems:
+        raise ConfigurationError(*report.problems)
     return [path for path in found if path is not None]
 
 
@@ -60,23 +63,23 @@ def load_settings(
     Raises:
         ConfigurationError: listing every problem, each with file and key.
     """
-    problems: list[str] = []
+    report = Report()
     base = base_of(environ, cwd.absolute())
     deployed = {name: text for name, text in (deployed or {}).items() if text.strip()}
-    from_deploy, unused = from_deployer(deployed, base)
-    given = from_deploy | from_environment(environ, base)
-    configured, passed_over = from_config(base, problems)
+    given = from_deployer(deployed, base, report) | from_environment(environ, base)
+    configured = from_config(base, report)
     files = from_defaults(environ, base) | configured
-    vault = from_vault(given, files, base, problems)
-    agent, connections, notes = _connections(base.directory, problems)
+    agent = read_agent_card(find_own(CARD, base.directory, report), report.problems)
+    connections = read_connections(find_own(CONNECTIONS, base.directory, report), report)
+    vault = from_vault(given, files, base, report)
     layer = files | vault.layer | given
     kinds = [kind for kind in all_settings().groups if kind is not Broker]
-    groups: dict[type[Group], Any] = {kind: _group(kind, layer, problems) for kind in kinds}
+    groups: dict[type[Group], Any] = {kind: _group(kind, layer, report.problems) for kind in kinds}
     url = layer["url"].value if "url" in layer else None
     entries = choose_brokers(agent, connections, url if isinstance(url, str) else None)
-    brokers = [_broker(entry, layer, problems) for entry in entries]
-    if problems:
-        lines = dict.fromkeys(problems)
+    brokers = [_broker(entry, layer, report.problems) for entry in entries]
+    if report.problems:
+        lines = dict.fromkeys(report.problems)
         raise ConfigurationError(*lines, hint="Fix every problem above and start again.")
     variables = frozenset(name for name, value in environ.items() if value.strip())
     return Settings(
@@ -87,7 +90,7 @@ def load_settings(
         present_secrets=variables.union(vault.names, deployed),
         undecrypted_secrets=vault.undecrypted,
         found_addresses=_found_addresses(entries[0], vault.layer | configured, given),
-        warnings=(*passed_over, *notes, *vault.warnings, *unused),
+        warnings=tuple(report.warnings),
     )
 
 
@@ -97,27 +100,9 @@ def chosen_extensions(environ: Mapping[str, str], cwd: Path) -> tuple[str, ...]:
     It is empty if the files are invalid, which :func:`load_settings` then reports.
     """
     base = base_of(environ, cwd.absolute())
-    layer = from_config(base, [])[0] | from_environment(environ, base)
+    layer = from_config(base, Report()) | from_environment(environ, base)
     chosen = _group(Loading, layer, [])
     return chosen.extensions if chosen is not None else ()
-
-
-def _connections(
-    cwd: Path, problems: list[str]
-) -> tuple[AgentCard, dict[str, BrokerEntry], tuple[str, ...]]:
-    """Return the contents of agent.json, the brokers of config.toml, and warnings."""
-    agent = AgentCard()
-    connections: dict[str, BrokerEntry] = {}
-    warnings: tuple[str, ...] = ()
-    with collecting(problems):
-        card = find_own(CARD, cwd)
-        warnings += card.warnings
-        agent = read_agent_card(card)
-    with collecting(problems):
-        table = find_own(CONNECTIONS, cwd)
-        connections, notes = read_connections(table)
-        warnings += (*table.warnings, *notes)
-    return agent, connections, warnings
 
 
 def _broker(entry: BrokerEntry, layer: Layer, problems: list[str]) -> Broker | None:

@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 from pydantic import SecretStr
 from tomlkit.exceptions import TOMLKitError
 
-from ability_search.config.config_files import find_own, read_file
+from ability_search.config.config_files import Report, find_own, read_file
 from ability_search.config.sources import (
     base_of,
     from_config,
@@ -54,13 +54,12 @@ def locate_secrets(environ: Mapping[str, str], cwd: Path) -> SecretFiles:
     Raises:
         ConfigurationError: if config.yml is invalid.
     """
-    problems: list[str] = []
+    report = Report()
     base = base_of(environ, cwd.absolute())
-    configured, _ = from_config(base, problems)
-    layer = from_defaults(environ, base) | configured
-    if problems:
-        raise ConfigurationError(*problems)
-    path = find_own(SECRETS, base.directory).path or base.directory / SECRETS.name
+    layer = from_defaults(environ, base) | from_config(base, report)
+    if report.problems:
+        raise ConfigurationError(*report.problems)
+    path = find_own(SECRETS, base.directory, report).path or base.directory / SECRETS.name
     return SecretFiles(path, key_file(layer | from_environment(environ, base)))
 
 
