@@ -9,10 +9,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from ability_search.extensions.cli.prometheus_meter import process_metrics
 from ability_search.extensions.gateway import middleware
 from ability_search.extensions.localstack import stack_metrics
 from ability_search.ops.metrics.metric_table import METRICS as OWN
-from ability_search.ops.metrics.metric_table import PROCESS, Metric
+from ability_search.ops.metrics.metric_table import Metric
 
 METRICS = (*OWN, *stack_metrics.METRICS, *middleware.METRICS)
 
@@ -21,7 +22,7 @@ DASHBOARD: dict[str, Any] = json.loads(
         encoding="utf-8"
     )
 )
-BY_NAME = {metric.name: metric for metric in (*METRICS, *PROCESS)}
+BY_NAME = {metric.name: metric for metric in (*METRICS, *process_metrics())}
 SCRAPED = {"job", "instance"}
 """Labels that Prometheus adds."""
 SELECTOR = re.compile(r"\b([a-z_]+)\{([^}]*)\}")

@@ -32,12 +32,14 @@ from ability_search.extensions.cli.http_server import serve_http
 from ability_search.ops.metrics.meter import Read
 from ability_search.ops.metrics.metric_table import (
     COMPONENT_INFO,
+    COMPONENTS,
     METRICS,
-    PATH,
     ComponentName,
     Metric,
 )
 
+PATH = "/metrics"
+"""Path at which each component serves its metrics."""
 MEDIA_TYPE = "text/plain"
 CONTENT_TYPE = f"{MEDIA_TYPE}; version=0.0.4; charset=utf-8"
 
@@ -113,6 +115,16 @@ class PrometheusMeter:
             return instrument.labels(*[OTHER] * len(metric.labels))
         self._children[metric, labels] = child
         return child
+
+
+def process_metrics() -> list[Metric]:
+    """Return the metrics of each process, which the library reads on Linux."""
+    return [
+        Metric(f"{each.name}_total", "counter", each.documentation, COMPONENTS)
+        if each.type == "counter"
+        else Metric(each.name, "gauge", each.documentation, COMPONENTS)
+        for each in ProcessCollector(registry=None).collect()
+    ]
 
 
 @asynccontextmanager

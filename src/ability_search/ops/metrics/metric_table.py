@@ -15,9 +15,6 @@ ComponentName = Literal["backplane", "broker", "database", "models", "worker", "
 
 COMPONENTS: tuple[ComponentName, ...] = get_args(ComponentName)
 
-PATH = "/metrics"
-"""Path at which each component serves its metrics."""
-
 SECONDS = (
     *(0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1),
     *(0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0, 300.0),
@@ -133,22 +130,3 @@ COLLECTIONS_KNOWN = _WORKER.gauge("collections_known", "Collections in the cache
 
 METRICS = metrics_in(globals())
 """The metrics of the worker, and those that several components have."""
-
-PROCESS_CPU_SECONDS = Metric(
-    "process_cpu_seconds_total", "counter", "CPU time of the process.", COMPONENTS
-)
-PROCESS_RESIDENT_MEMORY = Metric(
-    "process_resident_memory_bytes", "gauge", "Resident memory of the process.", COMPONENTS
-)
-PROCESS_OPEN_FILES = Metric("process_open_fds", "gauge", "Open file descriptors.", COMPONENTS)
-PROCESS_START_TIME = Metric(
-    "process_start_time_seconds", "gauge", "Start time of the process, as Unix time.", COMPONENTS
-)
-
-PROCESS: tuple[Metric, ...] = (
-    PROCESS_CPU_SECONDS,
-    PROCESS_RESIDENT_MEMORY,
-    PROCESS_OPEN_FILES,
-    PROCESS_START_TIME,
-)
-"""Metrics of each process on Linux."""
