@@ -23,7 +23,10 @@ from ability_search.config.setting_fields import KIB, MIB
 from ability_search.config.settings_table import Spec, all_settings
 from ability_search.extension import loaded
 from ability_search.extensions.cli.app import all_commands, argument_name
-from ability_search.ops.metrics.metric_table import COMPONENTS, METRICS, PROCESS, Metric
+from ability_search.extensions.cli.prometheus_meter import process_metrics
+from ability_search.extensions.gateway import middleware
+from ability_search.extensions.localstack import stack_metrics
+from ability_search.ops.metrics.metric_table import COMPONENTS, METRICS, Metric
 from ability_search.tools.table import TOOLS, all_tools
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -110,7 +113,10 @@ def client_reference() -> str:
 
 def metrics_table() -> str:
     """A table: each metric, its type and labels, which parts have it, what it means."""
-    rows = [_metric_row(metric) for metric in (*METRICS, *PROCESS)]
+    rows = [
+        _metric_row(metric)
+        for metric in (*METRICS, *stack_metrics.METRICS, *middleware.METRICS, *process_metrics())
+    ]
     header = ["| metric | type | labels | parts | meaning |", "|---|---|---|---|---|"]
     return "\n".join([*header, *rows]) + "\n"
 

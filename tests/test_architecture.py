@@ -195,7 +195,7 @@ def test_one_module_creates_connections() -> None:
 
 def test_only_the_exporter_of_traces_needs_the_sdk_of_opentelemetry() -> None:
     extra = offences(list(FILES), "opentelemetry.sdk", "opentelemetry.exporter")
-    assert extra.keys() == {"ability_search.ops.traces"}
+    assert extra.keys() == {"ability_search.extensions.cli.traces"}
     assert offences(list(FILES), *extra).keys() == {"ability_search.extensions.cli.component_run"}
 
 
@@ -211,6 +211,7 @@ def test_the_edges_reach_the_tools_over_the_network_only() -> None:
     further = (
         *own,
         f"{home}.answers.",
+        *(f"{home}.cli.{name}." for name in ("extras", "http_access", "prometheus_meter")),
         f"{home}.notes.graph_analysis.",
         "ability_search.search.options.",
     )
@@ -291,7 +292,7 @@ def test_imports_point_one_way() -> None:
 
 def test_one_module_knows_the_client_of_prometheus() -> None:
     assert set(offences(list(FILES), "prometheus_client")) == {
-        "ability_search.ops.metrics.prometheus_meter"
+        "ability_search.extensions.cli.prometheus_meter"
     }
 
 

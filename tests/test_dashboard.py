@@ -9,14 +9,20 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from ability_search.ops.metrics.metric_table import METRICS, PROCESS, Metric
+from ability_search.extensions.cli.prometheus_meter import process_metrics
+from ability_search.extensions.gateway import middleware
+from ability_search.extensions.localstack import stack_metrics
+from ability_search.ops.metrics.metric_table import METRICS as OWN
+from ability_search.ops.metrics.metric_table import Metric
+
+METRICS = (*OWN, *stack_metrics.METRICS, *middleware.METRICS)
 
 DASHBOARD: dict[str, Any] = json.loads(
     (Path(__file__).resolve().parent.parent / "deploy" / "grafana-dashboard.json").read_text(
         encoding="utf-8"
     )
 )
-BY_NAME = {metric.name: metric for metric in (*METRICS, *PROCESS)}
+BY_NAME = {metric.name: metric for metric in (*METRICS, *process_metrics())}
 SCRAPED = {"job", "instance"}
 """Labels that Prometheus adds."""
 SELECTOR = re.compile(r"\b([a-z_]+)\{([^}]*)\}")

@@ -74,8 +74,6 @@ class NotFound(SearchError):
         elif hint is None:
             hint = "Call search-collections to list the collections."
         super().__init__(f"no {what} named {name!r}", hint=hint)
-        self.what = what
-        self.name = name
         self.nearest = tuple(nearest)
 
 
@@ -89,9 +87,6 @@ class ModelMismatch(SearchError):
             f"collection {collection!r} was embedded with {recorded!r}, not {requested!r}",
             hint=f"Omit model to use {recorded!r}, or search-reindex with {requested!r}.",
         )
-        self.collection = collection
-        self.recorded = recorded
-        self.requested = requested
 
 
 class DimensionMismatch(SearchError):
@@ -105,8 +100,6 @@ class DimensionMismatch(SearchError):
             f" the embedder returned {received}",
             hint="The model behind this name has changed: search-reindex the collection.",
         )
-        self.collection = collection
-        self.recorded = recorded
         self.received = received
 
 

@@ -191,7 +191,8 @@ class Extensions:
         for name, each in found.items():
             if name in left_out:
                 continue
-            extension = Extension(name, each.origin, each.imported().module)
+            plugin, _ = each.imported()
+            extension = Extension(name, each.origin, plugin)
             self._plugins.register(extension.plugin, name=name)
             self.extensions.append(extension)
 

@@ -19,6 +19,7 @@ def client_connection(
     *,
     name: str,
     open_timeout: float = 5.0,
+    connect_timeout: float = 0.0,
     identity: Identity | None = None,
 ) -> Connection:
     """Return a connection of an agent; open it with ``async with``.
@@ -29,18 +30,16 @@ def client_connection(
         networks: Networks to join there.
         name: Display name.
         open_timeout: Seconds for one attempt to connect.
+        connect_timeout: Seconds that the broker may take to appear.
         identity: Key pair of the agent; a new one if not given.
     """
-    options = _options(settings, role="agent", open_timeout=open_timeout, grace=0.0)
-    return Connection(url, networks=networks, name=name, identity=identity, **options)
-
-
-def plain_connection(
-    url: str, networks: Sequence[str], *, name: str, connect_timeout: float, identity: Identity
-) -> Connection:
-    """Return a connection of an agent with default limits."""
     return Connection(
-        url, networks=networks, name=name, connect_timeout=connect_timeout, identity=identity
+        url,
+        networks=networks,
+        name=name,
+        identity=identity,
+        connect_timeout=connect_timeout,
+        **_options(settings, role="agent", open_timeout=open_timeout, grace=0.0),
     )
 
 

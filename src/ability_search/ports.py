@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from ability_search.documents import Vector
@@ -44,26 +44,6 @@ class Chat(Protocol):
 
         Raises:
             ChatUnavailable: if no usable answer came in time.
-        """
-
-
-class StreamingChat(Protocol):
-    """A language model whose answers arrive in parts."""
-
-    def stream(
-        self, system: str, user: str, *, model: str | None, timeout: float, tokens: int
-    ) -> AsyncGenerator[str]:
-        """Answer ``user`` as ``system`` instructs; yield the parts of the text as they arrive.
-
-        Args:
-            system: The instruction.
-            user: The text to process.
-            model: Name of the model; ``None`` for the default.
-            timeout: For the whole answer, in seconds.
-            tokens: Maximum length of the answer.
-
-        Raises:
-            ChatUnavailable: if the answer does not come, or not completely, in time.
         """
 
 

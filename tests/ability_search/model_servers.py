@@ -12,6 +12,7 @@ from typing import Any
 import httpx
 from pydantic import SecretStr
 
+from ability_search.config.model_settings import Embedding
 from ability_search.providers.embedder import RemoteEmbedder
 from ability_search.providers.transports import (
     OverBroker,
@@ -123,7 +124,7 @@ def embedder(transport: Transport, **options: Any) -> RemoteEmbedder:
         "breaker_failures": 100,
         "breaker_reset": 30.0,
     }
-    return RemoteEmbedder(transport, **{**defaults, **options})
+    return RemoteEmbedder(transport, Embedding.model_construct(**{**defaults, **options}))
 
 
 def raising(error: Exception) -> Answer:

@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from ability_search import __version__
-from ability_search.config.config_files import FileKind, Found, read_json
-from ability_search.errors import ConfigurationError
+from ability_search.config.config_files import FileKind, Found
 
 NAME = "ability-search"
 VAULT = "models"
 """The vault with the secrets of this ability."""
+API_KEY = "SEARCH_API_KEY"
+"""The key of the embedding API."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,64 +43,43 @@ class AgentCard:
 
 
 def _is_own(content: Mapping[str, Any]) -> bool:
-    return content.get("name") == NAME or "search-query" in _tool_names(content)
+    tools = content.get("tools")
+    return content.get("name") == NAME or any(
+        (tool.get("name") if isinstance(tool, Mapping) else tool) == "search-query"
+        for tool in (tools if isinstance(tools, list) else ())
+    )
 
 
 CARD = FileKind(
     "agent.json",
-    read_json,
     lambda content: _is_own(content) or isinstance(content.get("brokers"), Mapping),
     marker=re.compile(rb'"(brokers|search-query|ability-search)"'),
     lacks="it names no brokers and is not the card of this ability",
 )
 
 
-def read_agent_card(found: Found) -> AgentCard:
+def read_agent_card(found: Found, problems: list[str]) -> AgentCard:
     """Return the card in an agent.json; the defaults if there is none.
 
     The file of another agent, which is found when working in that agent's directory, contributes
     only its brokers. This ability's own file has its name or lists ``search-query`` as a tool.
-
-    Raises:
-        ConfigurationError: listing every member of the wrong type.
+    Members of the wrong type add to ``problems``.
     """
-    path, document = found.path, found.content
+    path, document = found
     if path is None:
         return AgentCard()
-    problems: list[str] = []
-    brokers = tuple(_brokers(document, path, problems))
     own: dict[str, Any] = {}
-    if _is_own(document):
-        own = {
-            name: _text(document, name, path, problems)
-            for name in ("name", "version")
-            if name in document
-        }
-        if "deploy" in document:
-            own["required_secrets"] = tuple(
-                dict.fromkeys(_required(document["deploy"], path, problems))
-            )
-    if problems:
-        raise ConfigurationError(*problems)
-    if brokers:
+    if brokers := tuple(_brokers(document, path, problems)):
         own["brokers"] = brokers
+    if _is_own(document):
+        for name in document.keys() & {"name", "version"}:
+            own[name] = document[name]
+            if not isinstance(own[name], str) or not own[name].strip():
+                problems.append(f"{path}: {name}: expected a string")
+        if "deploy" in document:
+            required = _required(document["deploy"], path, problems)
+            own["required_secrets"] = tuple(dict.fromkeys(required))
     return AgentCard(path=path, **own)
-
-
-def _tool_names(document: Mapping[str, Any]) -> list[str]:
-    tools = document.get("tools")
-    if not isinstance(tools, list):
-        return []
-    named = (tool.get("name") if isinstance(tool, Mapping) else tool for tool in tools)
-    return [name for name in named if isinstance(name, str)]
-
-
-def _text(document: Mapping[str, Any], name: str, path: Path, problems: list[str]) -> str:
-    value = document[name]
-    if isinstance(value, str) and value.strip():
-        return value
-    problems.append(f"{path}: {name}: expected a string")
-    return ""
 
 
 def _brokers(document: Mapping[str, Any], path: Path, problems: list[str]) -> Iterator[BrokerEntry]:

@@ -18,8 +18,7 @@ from dataclasses import replace
 from typing import Any
 
 from ability_search.config.agent_card import AgentCard, BrokerEntry, names
-from ability_search.config.config_files import FileKind, Found, read_toml
-from ability_search.errors import ConfigurationError
+from ability_search.config.config_files import FileKind, Found, Report
 
 ORDER = ("remote", "default", "local")
 _KEYS = ("URL", "NETWORKS", "MODE")
@@ -37,52 +36,43 @@ def _names_brokers(content: Mapping[str, Any]) -> bool:
 
 CONNECTIONS = FileKind(
     "config.toml",
-    read_toml,
     _names_brokers,
     marker=re.compile(rb"^[ \t]*\[[ \t]*broker\b", re.MULTILINE),
     lacks="it has no table [broker.<name>] with URL, NETWORKS or MODE",
 )
 
 
-def read_connections(found: Found) -> tuple[dict[str, BrokerEntry], tuple[str, ...]]:
-    """Return the entries of the ``[broker.<name>]`` tables of a config.toml, and warnings.
+def read_connections(found: Found, report: Report) -> dict[str, BrokerEntry]:
+    """Return the entries of the ``[broker.<name>]`` tables of a config.toml.
 
-    Keys are case-insensitive. Other tables of the file belong to other programs.
-
-    Raises:
-        ConfigurationError: listing every key of the wrong type.
+    Keys are case-insensitive. Other tables of the file belong to other programs. Keys of the wrong
+    type are problems, unknown ones warnings.
     """
-    problems: list[str] = []
-    warnings: list[str] = []
     entries: dict[str, BrokerEntry] = {}
     for name, table in found.content.get("broker", {}).items():
         where = f"{found.path}: [broker.{name}]"
-        if not isinstance(table, Mapping):
-            problems.append(f"{where}: expected a table with URL and NETWORKS")
-            continue
-        entries[name] = _entry(name, table, where, problems, warnings)
-    if problems:
-        raise ConfigurationError(*problems)
-    return entries, tuple(warnings)
+        if isinstance(table, Mapping):
+            entries[name] = _entry(name, table, where, report)
+        else:
+            report.problems.append(f"{where}: expected a table with URL and NETWORKS")
+    return entries
 
 
-def _entry(
-    name: str, table: Mapping[str, Any], where: str, problems: list[str], warnings: list[str]
-) -> BrokerEntry:
+def _entry(name: str, table: Mapping[str, Any], where: str, report: Report) -> BrokerEntry:
     keys = {key.upper(): value for key, value in table.items()}
     url = keys.pop("URL", None)
     if url is not None and not isinstance(url, str):
-        problems.append(f"{where} URL: expected an address")
+        report.problems.append(f"{where} URL: expected an address")
         url = None
     mode = keys.pop("MODE", "native")
     if not isinstance(mode, str):
-        problems.append(f"{where} MODE: expected a string")
+        report.problems.append(f"{where} MODE: expected a string")
     elif mode.lower() != "native":
-        warnings.append(f"{where} MODE: {mode} is not supported; using native")
-    networks = names(keys.pop("NETWORKS", None), f"{where} NETWORKS", problems)
+        report.warnings.append(f"{where} MODE: {mode} is not supported; using native")
+    networks = names(keys.pop("NETWORKS", None), f"{where} NETWORKS", report.problems)
     if keys:
         unknown = ", ".join(sorted(keys))
-        warnings.append(f"{where}: {unknown} ignored; valid keys are URL, NETWORKS, MODE")
+        report.warnings.append(f"{where}: {unknown} ignored; valid keys are URL, NETWORKS, MODE")
     return BrokerEntry(name, url, networks, f"{where} URL")
 
 

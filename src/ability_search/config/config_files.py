@@ -11,9 +11,9 @@ import os
 import re
 import tomllib
 from collections.abc import Callable, Hashable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 
@@ -25,7 +25,6 @@ class FileKind:
     """A kind of configuration file, and how a file of this program is recognised."""
 
     name: str
-    read: Callable[[Path], Mapping[str, Any]]
     is_own: Callable[[Mapping[str, Any]], bool]
     marker: re.Pattern[bytes]
     """Regular expression of a line that marks an own file that cannot be parsed."""
@@ -33,39 +32,46 @@ class FileKind:
     """The contents that a file of another program lacks, for the warning."""
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(NamedTuple):
     """The nearest own file of a kind; no path and no content if there is none."""
 
     path: Path | None
     content: Mapping[str, Any]
-    warnings: tuple[str, ...]
-    """One for each nearer file of another program, unless it is empty."""
 
 
-def find_own(kind: FileKind, start: Path) -> Found:
+@dataclass(slots=True)
+class Report:
+    """The problems of the sources of settings, and the warnings."""
+
+    problems: list[str] = field(default_factory=list)
+    """Each prevents the start."""
+    warnings: list[str] = field(default_factory=list)
+    """Ignored values and files, and the reasons."""
+
+
+def find_own(kind: FileKind, start: Path, report: Report) -> Found:
     """Return the nearest own file of a kind in ``start`` or a directory above it.
 
-    Raises:
-        ConfigurationError: if that file cannot be read or parsed.
+    One that cannot be read or parsed is a problem and not returned; each nearer file of another
+    program is a warning, unless it is empty.
     """
-    foreign: list[str] = []
     for directory in (start, *start.parents):
         path = directory / kind.name
         if not os.path.isfile(path):
             continue
         try:
-            content = kind.read(path)
-        except ConfigurationError:
+            content = read_file(path)
+        except ConfigurationError as exc:
             if _is_marked(path, kind.marker):
-                raise
+                report.problems += exc.problems
+                break
         else:
             if kind.is_own(content):
-                return Found(path, content, tuple(foreign))
+                return Found(path, content)
             if not content:
                 continue
-        foreign.append(f"{path} is ignored: {kind.lacks}")
-    return Found(None, {}, tuple(foreign))
+        report.warnings.append(f"{path} is ignored: {kind.lacks}")
+    return Found(None, {})
 
 
 def _is_marked(path: Path, marker: re.Pattern[bytes]) -> bool:
@@ -76,61 +82,38 @@ def _is_marked(path: Path, marker: re.Pattern[bytes]) -> bool:
         return True
 
 
-def read_yaml(path: Path) -> dict[str, Any]:
-    """Return the mapping in a YAML file; an empty file is an empty mapping.
+def read_file(path: Path) -> dict[str, Any]:
+    """Return the mapping in a file, by the suffix of its name; an empty YAML file is an empty one.
 
     Raises:
-        ConfigurationError: if it cannot be read, or contains a duplicate key.
+        ConfigurationError: if it cannot be read, or if YAML contains a duplicate key.
     """
+    notation, parse = _NOTATIONS[path.suffix]
     try:
-        document = yaml.load(_read(path), Loader=_UniqueKeyLoader)
-    except yaml.MarkedYAMLError as exc:
-        mark = exc.problem_mark
-        where = f" (line {mark.line + 1}, column {mark.column + 1})" if mark else ""
-        raise ConfigurationError(f"{path}: not valid YAML{where}: {exc.problem}") from exc
-    except (yaml.YAMLError, ValueError) as exc:
-        raise ConfigurationError(f"{path}: not valid YAML") from exc
-    return _mapping(document if document is not None else {}, path)
-
-
-def read_toml(path: Path) -> dict[str, Any]:
-    """Return the tables of a TOML file.
-
-    Raises:
-        ConfigurationError: if it cannot be read.
-    """
-    try:
-        return tomllib.loads(_read(path))
-    except tomllib.TOMLDecodeError as exc:
-        raise ConfigurationError(f"{path}: not valid TOML: {exc}") from exc
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """Return the object in a JSON file.
-
-    Raises:
-        ConfigurationError: if it cannot be read.
-    """
-    try:
-        return _mapping(json.loads(_read(path)), path)
-    except json.JSONDecodeError as exc:
-        where = f"line {exc.lineno}, column {exc.colno}"
-        raise ConfigurationError(f"{path}: not valid JSON ({where}): {exc.msg}") from exc
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8-sig")
+        document = parse(path.read_text(encoding="utf-8-sig"))
     except OSError as exc:
         raise ConfigurationError(f"{path}: cannot be read: {exc.strerror}") from exc
     except UnicodeDecodeError as exc:
         raise ConfigurationError(f"{path}: not UTF-8 (byte {exc.start})") from exc
-
-
-def _mapping(document: object, path: Path) -> dict[str, Any]:
+    except (yaml.YAMLError, ValueError) as exc:
+        raise ConfigurationError(f"{path}: not valid {notation}{_problem(exc)}") from exc
     if not isinstance(document, dict):
         raise ConfigurationError(f"{path}: expected a mapping at the top level")
     return document
+
+
+def _problem(exc: yaml.YAMLError | ValueError) -> str:
+    """Return the place and the text of an error, without what the file contains there."""
+    match exc:
+        case yaml.MarkedYAMLError(problem_mark=mark, problem=problem):
+            place = f" (line {mark.line + 1}, column {mark.column + 1})" if mark else ""
+            return f"{place}: {problem}"
+        case json.JSONDecodeError():
+            return f" (line {exc.lineno}, column {exc.colno}): {exc.msg}"
+        case tomllib.TOMLDecodeError():
+            return f": {exc}"
+        case _:
+            return ""
 
 
 class _UniqueKeyLoader(yaml.SafeLoader):
@@ -147,3 +130,15 @@ class _UniqueKeyLoader(yaml.SafeLoader):
                 )
             seen.add(key.value)
         return super().construct_mapping(node, deep)
+
+
+def _from_yaml(text: str) -> Any:
+    document = yaml.load(text, Loader=_UniqueKeyLoader)
+    return {} if document is None else document
+
+
+_NOTATIONS: Mapping[str, tuple[str, Callable[[str], Any]]] = {
+    ".yml": ("YAML", _from_yaml),
+    ".toml": ("TOML", tomllib.loads),
+    ".json": ("JSON", json.loads),
+}

@@ -14,7 +14,7 @@ from functools import cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from types import ModuleType
-from typing import Final, NamedTuple
+from typing import Final
 
 from ability_search.config.setting_fields import Group
 from ability_search.errors import ConfigurationError
@@ -23,14 +23,6 @@ ENTRY_POINTS: Final = "ability_search"
 """The group of entry points."""
 SETTING: Final = "SEARCH_EXTENSIONS"
 _HOME: Final = "ability_search.extensions"
-
-
-class ImportedPlugin(NamedTuple):
-    """A plugin, and what is read of it before it is loaded."""
-
-    module: ModuleType
-    groups: tuple[type[Group], ...]
-    """The groups of settings that it adds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,15 +34,15 @@ class InstalledPlugin:
     """``built in``, or the name and version of the package that it comes from."""
     entry: EntryPoint
 
-    def imported(self) -> ImportedPlugin:
-        """Import the plugin.
+    def imported(self) -> tuple[ModuleType, tuple[type[Group], ...]]:
+        """Import the plugin; return it, and the groups of settings that it adds.
 
         Raises:
             ConfigurationError: if that fails, with the remedy.
         """
         try:
             module: ModuleType = self.entry.load()
-            return ImportedPlugin(module, tuple(getattr(module, "register_settings", tuple)()))
+            return module, tuple(getattr(module, "register_settings", tuple)())
         except Exception as exc:
             raise ConfigurationError(
                 f"the extension {self.name} cannot be imported: {type(exc).__name__}: {exc}",
@@ -85,5 +77,5 @@ def added_groups() -> list[type[Group]]:
     groups: list[type[Group]] = []
     for plugin in installed_plugins().values():
         with suppress(ConfigurationError):
-            groups += plugin.imported().groups
+            groups += plugin.imported()[1]
     return groups

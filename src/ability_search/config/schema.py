@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_type_hints
 
-from pydantic import ByteSize, SecretStr, field_validator, model_validator
+from pydantic import ByteSize, model_validator
 
 from ability_search.config.agent_card import AgentCard
 from ability_search.config.model_settings import (
@@ -33,14 +33,12 @@ from ability_search.config.setting_fields import (
     Url,
     WebSocketUrl,
     seconds,
-    secret,
     setting,
     size,
 )
 from ability_search.text.chunkers import Strategy
 
 G = TypeVar("G", bound=Group)
-_DEPLOYER = "set by `kadi deploy`"
 
 
 class Broker(Group):
@@ -330,39 +328,6 @@ class Loading(Group):
     )
 
 
-class Logging(Group):
-    """Logging, on standard error."""
-
-    prefix = "log_"
-    level: Literal["debug", "info", "warning", "error"] = setting("info", about="Minimum severity.")
-    format: Literal["pretty", "json"] = setting(
-        "pretty", about="Log format: for people (`pretty`) or for log collectors (`json`)."
-    )
-
-    @field_validator("level", "format", mode="before")
-    @classmethod
-    def _ignore_case(cls, value: object) -> object:
-        return value.lower() if isinstance(value, str) else value
-
-
-class Metrics(Group):
-    """Metrics of each process, in Prometheus format."""
-
-    prefix = "metrics_"
-    host: NonEmpty = setting("127.0.0.1", about="Listen address of `/metrics`.")
-    port: int | None = setting(
-        None,
-        about="Port of `/metrics`; 0 picks a free port. `up` assigns each component its own,"
-        " counting up from it.",
-        ge=0,
-        le=65535,
-        default_text="not served",
-    )
-    token: SecretStr | None = secret(
-        about="Bearer token that clients must send; required unless it listens on loopback only."
-    )
-
-
 class Tracing(Group):
     """Tracing."""
 
@@ -376,44 +341,6 @@ class Tracing(Group):
         True,
         about="Propagate the call id and trace context to the calls made on its behalf.",
     )
-
-
-class Deployment(Group):
-    """Deployment: secrets that a worker requests from its deployer at startup."""
-
-    prefix = "deploy_"
-    secrets_timeout: float = seconds(60.0, about="Timeout for the deployer's answer.")
-    nonce: SecretStr | None = secret(
-        env=("KADI_DEPLOY_NONCE",),
-        home=_DEPLOYER,
-        about="Nonce that authenticates the request; if unset, no secrets are requested.",
-    )
-    required_secrets: tuple[str, ...] = setting(
-        (),
-        env=("KADI_REQUIRED_SECRETS",),
-        home=_DEPLOYER,
-        about="Secrets that the worker requires.",
-    )
-    optional_secrets: tuple[str, ...] = setting(
-        (),
-        env=("KADI_OPTIONAL_SECRETS",),
-        home=_DEPLOYER,
-        about="Secrets that the worker requests but does not require.",
-    )
-    rendezvous_broker: WebSocketUrl | None = setting(
-        None,
-        env=("KADI_RENDEZVOUS_BROKER",),
-        home=_DEPLOYER,
-        about="Broker where the deployer listens.",
-        default_text="the worker's broker",
-    )
-
-    @property
-    def awaited(self) -> tuple[str, ...]:
-        """Names of the secrets to request; none without a nonce."""
-        if self.nonce is None:
-            return ()
-        return tuple(dict.fromkeys((*self.required_secrets, *self.optional_secrets)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -432,18 +359,15 @@ class Settings:
     ranking: Ranking
     files: Files
     loading: Loading
-    logging: Logging
-    metrics: Metrics
     tracing: Tracing
-    deployment: Deployment
     brokers: tuple[Broker, ...]
     """The brokers that the worker joins, at least one."""
     added: Mapping[type[Group], Group]
     """The groups of installed extensions, by class."""
     agent: AgentCard
     """Identity, from agent.json."""
-    missing_secrets: tuple[str, ...] = ()
-    """Secrets that this machine lacks: the required ones, and the key of the embedding API."""
+    present_secrets: frozenset[str] = frozenset()
+    """Names of the secrets that this machine or the deployer has, and of all variables."""
     undecrypted_secrets: Mapping[str, str] = field(default_factory=dict)
     """Settings in secrets.toml that cannot be decrypted, and the problem of each."""
     found_addresses: Mapping[type[Group], str] = field(default_factory=dict)

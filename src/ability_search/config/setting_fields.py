@@ -30,7 +30,8 @@ def has_credentials(url: str) -> bool:
     return any("@" in urlsplit(each).netloc for each in split_addresses(url))
 
 
-def _begins_with(*schemes: str, several: bool = False) -> BeforeValidator:
+def begins_with(*schemes: str, several: bool = False) -> BeforeValidator:
+    """Return the check of an address, or of several that are separated by commas."""
     problem = f"expected an address that begins with {' or '.join(s + '://' for s in schemes)}"
 
     def usable(url: str) -> bool:
@@ -51,19 +52,11 @@ def _begins_with(*schemes: str, several: bool = False) -> BeforeValidator:
     return BeforeValidator(check)
 
 
-HttpUrl = Annotated[Url, _begins_with("http", "https")]
-WebSocketUrl = Annotated[Url, _begins_with("ws", "wss", several=True)]
-BackplaneUrl = Annotated[Url, _begins_with("nats", "tls", several=True)]
+HttpUrl = Annotated[Url, begins_with("http", "https")]
+WebSocketUrl = Annotated[Url, begins_with("ws", "wss", several=True)]
 ModelName = Annotated[str, Field(min_length=1, max_length=256)]
 NonEmpty = Annotated[str, Field(min_length=1)]
 DatabaseName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
-
-
-def _check_pair(value: str) -> str:
-    name, _, agent = value.rpartition("=")
-    if not name or not agent:
-        raise ValueError(f"{value!r} is not a pair NAME=AGENT_ID")
-    return value
 
 
 def _check_glob(value: str) -> str:
@@ -71,7 +64,6 @@ def _check_glob(value: str) -> str:
     return value
 
 
-Pair = Annotated[str, AfterValidator(_check_pair)]
 Glob = Annotated[str, AfterValidator(_check_glob)]
 
 

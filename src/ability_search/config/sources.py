@@ -5,23 +5,19 @@ from __future__ import annotations
 import difflib
 import os
 import re
-from collections.abc import Iterator, Mapping, MutableSequence
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from ability_search.config.agent_card import VAULT
-from ability_search.config.config_files import FileKind, find_own, read_yaml
-from ability_search.config.schema import Broker, Deployment
+from ability_search.config.config_files import FileKind, Report, find_own
 from ability_search.config.setting_fields import has_credentials
 from ability_search.config.settings_table import Spec, all_settings
 from ability_search.config.vault import SECRETS, is_encrypted, reveal, stored_secrets
 from ability_search.errors import ConfigurationError
 
 SECTION = "search"
-_NEEDED_TO_ASK = (Broker, Deployment)
-"""Groups of settings that the worker needs before it can reach the deployer."""
 _SHOWN_CHARS = 64
 _ELSEWHERE = {
     "broker": "set brokers in config.toml [broker.<name>] URL, or in agent.json brokers",
@@ -58,7 +54,6 @@ class Vault(NamedTuple):
     """Names of the secrets that it holds, without those that cannot be decrypted."""
     undecrypted: Mapping[str, str]
     """Names of settings that cannot be decrypted, and the problem of each."""
-    warnings: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,15 +72,6 @@ class Base:
 def base_of(environ: Mapping[str, str], cwd: Path) -> Base:
     """Return the base of paths in the environment: the working directory and the user's home."""
     return Base(cwd, cwd / environ["HOME"] if environ.get("HOME") else cwd)
-
-
-@contextmanager
-def collecting(problems: MutableSequence[str]) -> Iterator[None]:
-    """Append the problems of a configuration error to a list instead of raising it."""
-    try:
-        yield
-    except ConfigurationError as exc:
-        problems.extend(exc.problems)
 
 
 def from_defaults(environ: Mapping[str, str], base: Base) -> Layer:
@@ -118,27 +104,27 @@ def from_environment(environ: Mapping[str, str], base: Base) -> Layer:
     return layer
 
 
-def from_deployer(secrets: Mapping[str, str], base: Base) -> tuple[Layer, tuple[str, ...]]:
-    """Return the settings among the secrets of a deployment, and warnings that name the others.
+def from_deployer(secrets: Mapping[str, str], base: Base, report: Report) -> Layer:
+    """Return the settings among the secrets of a deployment; the others are warnings.
 
     Values are parsed as :func:`from_environment` parses variables.
     """
     known = all_settings().by_env
-    late = {name for name in secrets.keys() & known if known[name].group in _NEEDED_TO_ASK}
+    # Those of the broker, and of the deployment itself.
+    asking = {spec.group for spec in all_settings().specs if spec.home is not None}
+    late = {name for name in secrets.keys() & known if known[name].group in asking}
+    for names, problem in (
+        (secrets.keys() - known.keys(), "no setting has this name"),
+        (late, "the worker needs it to reach the deployer; set it in the environment"),
+    ):
+        if names:
+            shown = ", ".join(map(_shown, sorted(names)))
+            report.warnings.append(f"ignored from the deployer: {shown}; {problem}")
     usable = {name: secrets[name] for name in known if name in secrets and name not in late}
-    layer = {
+    return {
         key: replace(given, where=f"{given.where} from the deployer")
         for key, given in from_environment(usable, base).items()
     }
-    problems = (
-        (secrets.keys() - known.keys(), "no setting has this name"),
-        (late, "the worker needs it to reach the deployer; set it in the environment"),
-    )
-    return layer, tuple(
-        f"ignored from the deployer: {', '.join(map(_shown, sorted(names)))}; {problem}"
-        for names, problem in problems
-        if names
-    )
 
 
 def _shown(name: str) -> str:
@@ -159,24 +145,21 @@ def key_file(layer: Layer) -> Path:
     return given.value
 
 
-def from_vault(known: Layer, files: Layer, base: Base, problems: MutableSequence[str]) -> Vault:
+def from_vault(known: Layer, files: Layer, base: Base, report: Report) -> Vault:
     """Return the settings that vault ``models`` adds.
 
     Names of other abilities, and settings that are already ``known``, are not decrypted.
     ``files`` holds the settings of config.yml and the defaults.
     """
-    path: Path | None = None
-    stored: Mapping[str, str] = {}
-    warnings: list[str] = []
-    with collecting(problems):
-        found = find_own(SECRETS, base.directory)
-        path = found.path
-        warnings += found.warnings
-        if path is not None:
-            key = key_file(files | known)
-            stored = stored_secrets(found.content, path, VAULT)
+    path, content = find_own(SECRETS, base.directory, report)
     if path is None:
-        return Vault({}, frozenset(), {}, tuple(warnings))
+        return Vault({}, frozenset(), {})
+    try:
+        key = key_file(files | known)
+        stored = stored_secrets(content, path, VAULT)
+    except ConfigurationError as exc:
+        report.problems += exc.problems
+        return Vault({}, frozenset(), {})
     layer: Layer = {}
     undecrypted: dict[str, str] = {}
     for name, text in stored.items():
@@ -191,12 +174,12 @@ def from_vault(known: Layer, files: Layer, base: Base, problems: MutableSequence
         parsed = _parsed(spec, value, replace(base, directory=path.parent))
         layer[spec.key] = Given(parsed, f"{path}: {name}")
         if spec.kind == "secret" and not is_encrypted(text):
-            warnings.append(
+            report.warnings.append(
                 f"{path}: {name} is not encrypted; encrypt it with"
                 f" `ability-search secret set {name}`"
             )
-    names = frozenset(stored) - undecrypted.keys()
-    return Vault(layer, names, undecrypted, (*warnings, *undecrypted.values()))
+    report.warnings += undecrypted.values()
+    return Vault(layer, frozenset(stored) - undecrypted.keys(), undecrypted)
 
 
 def _holds_settings(content: Mapping[str, Any]) -> bool:
@@ -211,32 +194,26 @@ def _holds_settings(content: Mapping[str, Any]) -> bool:
 
 CONFIG = FileKind(
     "config.yml",
-    read_yaml,
     _holds_settings,
     marker=re.compile(rf"^{SECTION}[ \t]*:".encode(), re.MULTILINE),
     lacks=f"it has no section `{SECTION}` with settings of this program",
 )
 
 
-def from_config(base: Base, problems: MutableSequence[str]) -> tuple[Layer, tuple[str, ...]]:
-    """Return section ``search`` of config.yml, and warnings.
-
-    Unknown and secret keys are added to ``problems``.
-    """
+def from_config(base: Base, report: Report) -> Layer:
+    """Return section ``search`` of config.yml; unknown and secret keys are problems."""
+    path, content = find_own(CONFIG, base.directory, report)
+    if path is None:
+        return {}
     layer: Layer = {}
-    with collecting(problems):
-        found = find_own(CONFIG, base.directory)
-        if (path := found.path) is None:
-            return layer, found.warnings
-        base = replace(base, directory=path.parent)
-        for key, value in found.content[SECTION].items():
-            where = f"{path}: {SECTION}.{key}"
-            if problem := _refusal(key, value):
-                problems.append(f"{where}: {problem}")
-            else:
-                layer[key] = Given(_located(all_settings().by_key[key], value, base), where)
-        return layer, found.warnings
-    return layer, ()
+    base = replace(base, directory=path.parent)
+    for key, value in content[SECTION].items():
+        where = f"{path}: {SECTION}.{key}"
+        if problem := _refusal(key, value):
+            report.problems.append(f"{where}: {problem}")
+        else:
+            layer[key] = Given(_located(all_settings().by_key[key], value, base), where)
+    return layer
 
 
 def _parsed(spec: Spec, text: str, base: Base) -> object:

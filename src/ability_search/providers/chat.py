@@ -7,13 +7,11 @@ import re
 import time
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing, suppress
-from functools import partial
 from typing import Any
 
 from ability_search.errors import ChatUnavailable
 from ability_search.ports import Chat
 from ability_search.providers.model_calls import ModelClient
-from ability_search.providers.provider_errors import refused
 from ability_search.providers.transports import STREAM, Service
 
 _MOST_TOKENS = 256
@@ -39,6 +37,7 @@ _HINTS = {
     "model": "Choose a model that the server offers, or add this model to the server.",
     "texts": _LARGER,
     "key": "Check SEARCH_EXPANSION_API_KEY and SEARCH_EXPANSION_API_URL.",
+    "late": _FASTER,
 }
 
 
@@ -50,12 +49,14 @@ class _Cut(ChatUnavailable):
 
 CHAT = Service(
     tool="chat-completion",
-    answered="choices",
-    unavailable=ChatUnavailable,
-    failure=partial(refused, ChatUnavailable, what="answer", hints=_HINTS),
-    api="the chat API",
     route="chat/completions",
+    answered="choices",
     optional=("max_tokens", "temperature"),
+    who="the language model",
+    api="the chat API",
+    verb="answer",
+    unavailable=ChatUnavailable,
+    hints=_HINTS,
 )
 
 
@@ -63,8 +64,6 @@ class RemoteChat(ModelClient):
     """A :class:`~ability_search.ports.Chat` over a transport."""
 
     service = CHAT
-    who = "the language model"
-    late_hint = _FASTER
 
     async def complete(
         self, system: str, user: str, *, model: str | None, timeout: float, enough: int
@@ -108,7 +107,7 @@ class RemoteChat(ModelClient):
                     async with asyncio.timeout(ends - time.monotonic()):
                         chunk = await anext(answer, None)
                 except TimeoutError as exc:
-                    late = f"{self.who} took longer than {timeout:.3g} s"
+                    late = f"{CHAT.who} took longer than {timeout:.3g} s"
                     raise ChatUnavailable(late, hint=_FASTER) from exc
                 except ChatUnavailable as exc:
                     if begun:

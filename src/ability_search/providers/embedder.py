@@ -4,24 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import sys
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import AsyncExitStack
+from collections import defaultdict
+from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from ability_search.bounded_batches import batches, text_bytes
+from ability_search.config.model_settings import Embedding
 from ability_search.documents import Vector
 from ability_search.errors import EmbeddingUnavailable, TextsRefused, first_failure
 from ability_search.ops.metrics.meter import UNMETERED, Meter
 from ability_search.ops.metrics.metric_table import EMBEDDING_BATCHES, EMBEDDING_TEXTS
 from ability_search.providers.model_calls import ModelClient
-from ability_search.providers.provider_errors import TEMPORARY, WRONG_ADDRESS, Objection
 from ability_search.providers.transports import Service, Transport
 from ability_search.retry import growing, retry
-from kadi_client.errors import CallTimeout, FrameTooLarge
+from kadi_client.errors import CallTimeout
 from kadi_client.tracing import Value, span
 
 _QUICK = 0.25
@@ -39,6 +41,8 @@ _TWICE = 2
 _REMEMBERED = 600.0
 """Seconds in which a text is not sent again that left the server without an answer."""
 _MOST_REMEMBERED = 1000
+_MODEL, _TEXTS = "gen_ai.request.model", "ability_search.texts"
+"""Attributes of the span of a request."""
 
 Row = Vector | TextsRefused
 """The vector of a text, or the reason why it has none."""
@@ -46,7 +50,6 @@ Row = Vector | TextsRefused
 _HINTS = {
     "model": "Choose a model that the model manager serves, or add this model to it.",
     "key": "Check SEARCH_API_KEY and SEARCH_EMBEDDING_API_URL.",
-    "address": WRONG_ADDRESS,
     "request": "The server refuses every text. Check its address, and the model.",
 }
 
@@ -81,47 +84,23 @@ class Unanswered(EmbeddingUnavailable):
         self.late = late
 
 
-_Failure = TextsRefused | Unanswered
-_KINDS: Mapping[str, type[EmbeddingUnavailable]] = {"failed": RequestFailed, "lost": Unanswered}
-
-
-def _failure(objection: Objection, request: Mapping[str, Any]) -> EmbeddingUnavailable:
-    refusal = objection.refusal
-    if refusal == "texts":
-        return TextsRefused(_refused_texts(objection))
-    if refusal == "model":
-        problem = f"model {request['model']!r} is not served"
-    elif objection.status is not None:
-        problem = f"{objection.who} returned an error"
-    elif refusal == "key":
-        problem = "the model manager refused the key"
-    else:
-        problem = "the model manager could not embed"
-    kind = _KINDS.get(refusal, EmbeddingUnavailable)
-    error = kind(objection.quoted(problem), hint=_HINTS.get(refusal))
-    error.retryable = refusal in TEMPORARY
-    return error
-
-
-def _refused_texts(objection: Objection) -> str:
-    if isinstance(objection.cause, FrameTooLarge):
-        return f"the texts do not fit into a message: {objection.cause}"
-    if objection.cause is not None:
-        return "a text is not valid Unicode: it contains an unpaired surrogate"
-    if objection.status is not None:
-        return objection.quoted(f"{objection.who} refused the texts")
-    return objection.quoted("the model manager refused the texts: too long, or too many")
-
-
 EMBEDDINGS = Service(
     tool="create-embedding",
-    answered="data",
-    unavailable=EmbeddingUnavailable,
-    failure=_failure,
-    unanswered=Unanswered,
-    api="the embedding API",
     route="embeddings",
+    answered="data",
     optional=("encoding_format",),
+    who="the embedder",
+    api="the embedding API",
+    verb="embed",
+    unserved="model {model!r} is not served",
+    unavailable=EmbeddingUnavailable,
+    kinds={
+        "texts": TextsRefused,
+        "failed": RequestFailed,
+        "lost": Unanswered,
+        "held": BreakerOpen,
+    },
+    hints=_HINTS,
 )
 
 
@@ -141,53 +120,27 @@ class RemoteEmbedder(ModelClient):
 
     Args:
         transport: Sends requests to the server.
-        batch_texts: Maximum number of texts in a request.
-        batch_bytes: Maximum bytes of text in a request, unless a single text is longer.
-        concurrency: Maximum number of requests of one call in flight. Calls do not share this
-            limit, so that indexing does not delay queries.
-        timeout: Maximum time for one request in seconds.
-        attempts: Maximum attempts of a request that fails for a temporary reason; ``None`` for as
-            many as the deadline of the call allows.
-        breaker_failures: Consecutive failures of this kind after which the circuit breaker of a
-            model opens; its requests then wait, or fail if their deadline is earlier.
-        breaker_reset: Seconds until a request is let through again.
+        settings: The limits. Calls do not share that of concurrent requests, so that indexing does
+            not delay queries.
         meter: Counts requests, texts and retries.
     """
 
     service = EMBEDDINGS
-    who = "the embedder"
-    held_back = BreakerOpen
-    patient = True
 
-    def __init__(
-        self,
-        transport: Transport,
-        *,
-        batch_texts: int,
-        batch_bytes: int,
-        concurrency: int,
-        timeout: float,
-        attempts: int | None = None,
-        breaker_failures: int,
-        breaker_reset: float,
-        meter: Meter = UNMETERED,
-    ) -> None:
+    def __init__(self, transport: Transport, settings: Embedding, meter: Meter = UNMETERED) -> None:
         super().__init__(
             transport,
-            timeout=timeout,
-            breaker_failures=breaker_failures,
-            breaker_reset=breaker_reset,
+            timeout=settings.timeout,
+            breaker_failures=settings.breaker_failures,
+            breaker_reset=settings.breaker_reset,
         )
-        self._batch_texts = batch_texts
-        self._batch_bytes = batch_bytes
-        self._concurrency = concurrency
-        self._attempts = attempts
+        self._settings = settings
         self._meter = meter
         self._limits: dict[str, int] = {}
         """Number of texts in a request that the server of a model accepts, if it refused more."""
         self._sizes: dict[str, int] = {}
         """Maximum number of texts in a request to a model that is too slow for more."""
-        self._suspecting: dict[str, asyncio.Lock] = {}
+        self._suspecting: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         """Held by model while texts are sent that may end the server, to tell whose fault it is."""
         self._refused = _RefusedTexts()
         self._dimensions: dict[str, int] = {}
@@ -201,8 +154,10 @@ class RemoteEmbedder(ModelClient):
             return np.zeros((0, 0), dtype=np.float32)
         known = [self._refused.get(model, text) for text in texts]
         sent = [text for text, row in zip(texts, known, strict=True) if row is None]
-        runs = batches(sent, text_bytes, most=self._most(model), most_bytes=self._batch_bytes)
-        slots = asyncio.Semaphore(self._concurrency)
+        runs = batches(
+            sent, text_bytes, most=self._most(model), most_bytes=self._settings.batch_bytes
+        )
+        slots = asyncio.Semaphore(self._settings.concurrency)
         call = _Call(timeout)
 
         async def in_turn(run: Sequence[str]) -> list[Row]:
@@ -215,7 +170,8 @@ class RemoteEmbedder(ModelClient):
         except ExceptionGroup as failures:
             raise first_failure(failures) from failures
         rows = iter([row for part in parts for row in part.result()])
-        return self._joined(model, [next(rows) if row is None else row for row in known])
+        joined = [next(rows) if row is None else row for row in known]
+        return await self._joined(model, joined, call)
 
     async def _rows(
         self, model: str, texts: Sequence[str], call: _Call, *, unanswered: int = 0
@@ -234,7 +190,12 @@ class RemoteEmbedder(ModelClient):
         return rows
 
     async def _divided(
-        self, model: str, texts: Sequence[str], call: _Call, failure: _Failure, unanswered: int
+        self,
+        model: str,
+        texts: Sequence[str],
+        call: _Call,
+        failure: TextsRefused | Unanswered,
+        unanswered: int,
     ) -> list[Row]:
         """Return the rows of the texts of a failed request, from two with half of them.
 
@@ -261,10 +222,8 @@ class RemoteEmbedder(ModelClient):
         self, model: str, texts: Sequence[str], call: _Call, *, suspected: bool
     ) -> Vector:
         """Embed the first ``texts``; suspected ones when the server embeds another text again."""
-        async with AsyncExitStack() as stack:
+        async with self._suspecting[model] if suspected else nullcontext():
             if suspected:
-                lock = self._suspecting.setdefault(model, asyncio.Lock())
-                await stack.enter_async_context(lock)
                 await self._wait_for_server(model, call)
             try:
                 vectors = await self._request(model, texts, call)
@@ -302,13 +261,15 @@ class RemoteEmbedder(ModelClient):
 
         async def run() -> Vector:
             some = texts[: self._sizes.get(model)]
-            with span("embed", attributes=_notes(model, some)):
+            # The number of texts, never the texts.
+            notes: dict[str, Value] = {_MODEL: model, _TEXTS: len(some)}
+            with span("embed", attributes=notes):
                 return await self._try(model, some, call)
 
         return await retry(
             run,
             when=passing,
-            attempts=self._attempts,
+            attempts=self._settings.attempts,
             pause=growing(0.5, longest=5),
             within=call.left,
             meter=self._meter,
@@ -317,11 +278,10 @@ class RemoteEmbedder(ModelClient):
 
     async def _try(self, model: str, texts: Sequence[str], call: _Call) -> Vector:
         if not call.left:
-            raise EmbeddingUnavailable(f"{self.who} did not answer in time")
+            raise EmbeddingUnavailable(f"{EMBEDDINGS.who} did not answer in time")
         started = time.monotonic()
         try:
             vectors = await self._vectors(model, texts, call.left)
-            await self._check_dimensions(model, vectors, call)
         except EmbeddingUnavailable as exc:
             self._resize(model, len(texts), time.monotonic() - started, failed=True)
             raise await self._judged(exc, model, texts, call) from exc.__cause__
@@ -330,18 +290,9 @@ class RemoteEmbedder(ModelClient):
         self._meter.add(EMBEDDING_TEXTS, len(texts), "embedded")
         return vectors
 
-    async def _check_dimensions(self, model: str, vectors: Vector, call: _Call) -> None:
-        """Check that vectors have the dimensions of the model, which another text shows."""
-        usual = self._dimensions.setdefault(model, vectors.shape[1])
-        if vectors.shape[1] != usual:
-            known = await self._vectors(model, [_KNOWN_TEXT], call.left)
-            self._dimensions[model] = known.shape[1]
-            if vectors.shape[1] != known.shape[1]:
-                raise UnusableAnswer(_other_dimensions(vectors.shape[1], known.shape[1]))
-
     async def _vectors(self, model: str, texts: Sequence[str], timeout: float) -> Vector:
         request = {"model": model, "input": list(texts), "encoding_format": "base64"}
-        answer = await self._ask(request, model=model, timeout=timeout)
+        answer = await self._ask(request, model=model, timeout=timeout, patience=timeout)
         return unit_vectors(answer, expected=len(texts))
 
     async def _judged(
@@ -368,27 +319,31 @@ class RemoteEmbedder(ModelClient):
         result.retryable = exc.retryable
         return result
 
-    def _joined(self, model: str, rows: Sequence[Row]) -> Vector:
-        """Return the vectors of rows, of which those of other dimensions are refused."""
-        usual = self._dimensions.get(model)
+    async def _joined(self, model: str, rows: Sequence[Row], call: _Call) -> Vector:
+        """Return the vectors of rows; those of dimensions that the model does not have are refused.
+
+        If they differ, the vector of another text shows the dimensions of the model.
+        """
+        sizes = {len(row) for row in rows if not isinstance(row, TextsRefused)}
+        usual = self._dimensions.setdefault(model, min(sizes)) if sizes else 0
+        if sizes - {usual}:
+            usual = len((await self._vectors(model, [_KNOWN_TEXT], call.left))[0])
+            self._dimensions[model] = usual
         judged: list[Row] = []
-        vectors: list[Vector] = []
         for row in rows:
-            if isinstance(row, TextsRefused):
+            if isinstance(row, TextsRefused) or len(row) == usual:
                 judged.append(row)
-            elif len(row) != usual:
-                judged.append(TextsRefused(_other_dimensions(len(row), usual)))
             else:
-                judged.append(row)
-                vectors.append(row)
-        for row in judged:
-            if isinstance(row, TextsRefused):
-                raise TextsRefused(str(row), hint=row.hint, rows=judged)
-        return np.stack(vectors)
+                judged.append(_other_size(row, usual))
+        vectors = [row for row in judged if not isinstance(row, TextsRefused)]
+        if len(vectors) == len(judged):
+            return np.stack(vectors)
+        first = next(row for row in judged if isinstance(row, TextsRefused))
+        raise TextsRefused(str(first), hint=first.hint, rows=judged)
 
     def _most(self, model: str) -> int:
         """Return the maximum number of texts in a request to a model."""
-        return min(self._batch_texts, self._limits.get(model, self._batch_texts))
+        return min(self._settings.batch_texts, self._limits.get(model, sys.maxsize))
 
     def _resize(self, model: str, texts: int, seconds: float, *, failed: bool = False) -> None:
         """Adapt the number of texts in a request to the seconds that one of ``texts`` took."""
@@ -461,13 +416,10 @@ class _RefusedTexts:
         return TextsRefused(reason, unanswered=True)
 
 
-def _other_dimensions(received: int, usual: int | None) -> str:
-    return f"the embedder's vectors differ in dimensions: {received} for a text, {usual} for others"
-
-
-def _notes(model: str, texts: Sequence[str]) -> dict[str, Value]:
-    """Return the span attributes of a request: the number of texts, never the texts."""
-    return {"gen_ai.request.model": model, "ability_search.texts": len(texts)}
+def _other_size(row: Vector, usual: int) -> TextsRefused:
+    return TextsRefused(
+        f"the embedder's vectors differ in dimensions: {len(row)} for a text, {usual} for others"
+    )
 
 
 def unit_vectors(answer: Any, *, expected: int) -> Vector:

@@ -31,14 +31,6 @@ class ModelClient:
     """
 
     service: ClassVar[Service]
-    who: ClassVar[str]
-    """Name of the server in errors."""
-    held_back: ClassVar[type[SearchError] | None] = None
-    """The error if the circuit breaker is open; that of the service by default."""
-    late_hint: ClassVar[str | None] = None
-    """The hint if there is no answer in time; that of the error by default."""
-    patient: ClassVar[bool] = False
-    """True if a request waits for an open circuit breaker, within its timeout."""
 
     def __init__(
         self,
@@ -55,27 +47,31 @@ class ModelClient:
         self.breaker = CircuitBreaker(limit=breaker_failures, reset=breaker_reset)
 
     async def _ask(
-        self, request: Mapping[str, Any], *, timeout: float, model: str | None = None
+        self,
+        request: Mapping[str, Any],
+        *,
+        timeout: float,
+        model: str | None = None,
+        patience: float = 0.0,
     ) -> Any:
-        """Return the answer to ``request`` within ``timeout`` seconds, or the client's if less."""
-        chosen = model or self._model
+        """Return the answer to ``request`` within ``timeout`` seconds, or the client's if less.
+
+        For ``patience`` seconds it waits while the circuit breaker is open.
+        """
+        service, chosen = self.service, model or self._model
         if chosen:
             request = {**request, "model": chosen}
-        most = min(timeout, self._timeout)
-        patience = timeout if self.patient else 0.0
         started = time.perf_counter()
-        async with self.breaker.watching(
-            chosen, self.service.unavailable, self.who, held_back=self.held_back, patience=patience
-        ) as waited:
-            most = min(most, timeout - waited)
+        async with self.breaker.watching(chosen, service, patience=patience) as waited:
+            most = min(timeout - waited, self._timeout)
             try:
                 # A transport may apply the timeout to each of its steps, not to the whole request.
                 async with asyncio.timeout(most):
                     answer = await self._transport(request, timeout=most)
             except TimeoutError as exc:
-                late = f"{self.who} did not answer within {most:.3g} s"
-                raise self.service.unavailable(late, hint=self.late_hint) from exc
-        log.debug("%s took %.1f ms", self.service.tool, (time.perf_counter() - started) * 1e3)
+                late = f"{service.who} did not answer within {most:.3g} s"
+                raise service.unavailable(late, hint=service.hint("late")) from exc
+        log.debug("%s took %.1f ms", service.tool, (time.perf_counter() - started) * 1e3)
         return answer
 
 
@@ -128,38 +124,30 @@ class CircuitBreaker:
 
     @asynccontextmanager
     async def watching(
-        self,
-        model: str | None,
-        unavailable: type[SearchError],
-        who: str,
-        *,
-        held_back: type[SearchError] | None = None,
-        patience: float = 0.0,
+        self, model: str | None, service: Service, *, patience: float = 0.0
     ) -> AsyncIterator[float]:
         """Guard a request made in the block, and count its outcome.
 
-        Yield the seconds that the request waited for the breaker.
+        Yield the seconds that the request waited for the breaker. An error of the service that is
+        not retryable (the server rejected the model, the key or the texts) counts as success, since
+        the server responded.
 
         Args:
             model: The requested model; ``None`` is the server's choice of a model.
-            unavailable: The error that the block raises on failure. An error that is not retryable
-                (the server rejected the model, the key or the texts) counts as success, since the
-                server responded.
-            who: Name of the server, for the text of the error.
-            held_back: The error if the breaker is open; ``unavailable`` by default.
+            service: The service, whose error ``held`` is raised if the breaker is open.
             patience: Maximum seconds to wait until the request is let through. A request that
                 would have to wait longer fails at once.
         """
         started, waited = self._clock(), 0.0
         if self._tripped(model):
-            await self._admitted(model, started + patience, who, held_back or unavailable)
+            await self._admitted(model, started + patience, service)
             waited = self._clock() - started
         probed = self._tripped(model)
         if probed:
             probed.probing = True
         try:
             yield waited
-        except unavailable as exc:
+        except service.unavailable as exc:
             if exc.retryable:
                 self._failed(model, exc)
             else:
@@ -177,10 +165,8 @@ class CircuitBreaker:
         state = self._failing.get(model)
         return state if state and state.failures >= self._limit else None
 
-    async def _admitted(
-        self, model: str | None, deadline: float, who: str, refusal: type[SearchError]
-    ) -> None:
-        """Wait until a request is let through; raise ``refusal`` if that is not before a time."""
+    async def _admitted(self, model: str | None, deadline: float, service: Service) -> None:
+        """Wait until a request is let through; raise an error if that is not before a time."""
         while state := self._tripped(model):
             now = self._clock()
             left = max(state.closed_until - now, 0.0)
@@ -189,9 +175,9 @@ class CircuitBreaker:
             # The outcome of a probe may come at any time before the deadline.
             needed = 0.0 if state.probing else left
             if now + needed >= deadline:
-                raise refusal(
-                    f"{who} failed {state.failures} times in a row; next request in {left:.1f} s;"
-                    f" last: {state.last}",
+                raise service.kind("held")(
+                    f"{service.who} failed {state.failures} times in a row;"
+                    f" next request in {left:.1f} s; last: {state.last}",
                     hint=state.last.hint,
                     retry_after=left,
                 )

@@ -39,42 +39,29 @@ class ModelServers:
     @asynccontextmanager
     async def embedder(self) -> AsyncIterator[RemoteEmbedder]:
         """Yield the embedder."""
-        embedding = self.settings.embedding
-        async with self._open(EMBEDDINGS, embedding) as transport:
-            yield RemoteEmbedder(
-                transport,
-                batch_texts=embedding.batch_texts,
-                batch_bytes=embedding.batch_bytes,
-                concurrency=embedding.concurrency,
-                timeout=embedding.timeout,
-                attempts=embedding.attempts,
-                breaker_failures=embedding.breaker_failures,
-                breaker_reset=embedding.breaker_reset,
-                meter=self.meter,
-            )
+        chosen = self.settings.embedding
+        async with self._open(EMBEDDINGS, chosen) as transport:
+            yield RemoteEmbedder(transport, chosen, self.meter)
 
     @asynccontextmanager
     async def reranker(self) -> AsyncIterator[RemoteReranker]:
         """Yield the reranker."""
-        reranker = self.settings.reranker
-        async with self._open(RERANK, reranker) as transport:
-            yield RemoteReranker(
-                transport, model=reranker.model, timeout=reranker.timeout, **self._breaker
-            )
+        chosen = self.settings.reranker
+        async with self._open(RERANK, chosen) as transport:
+            yield RemoteReranker(transport, **self._limits(chosen.timeout), model=chosen.model)
 
     @asynccontextmanager
     async def chat(self, *, timeout: float = 0.0) -> AsyncIterator[RemoteChat]:
         """Yield the language model, for requests of up to ``timeout`` seconds or what is set."""
-        settings = self.settings
-        model, most = settings.expansion.model, settings.expansion.timeout
-        most = max(most, settings.kinds.timeout, timeout)
-        async with self._open(CHAT, settings.expansion) as transport:
-            yield RemoteChat(transport, model=model, timeout=most, **self._breaker)
+        chosen = self.settings.expansion
+        most = max(chosen.timeout, self.settings.kinds.timeout, timeout)
+        async with self._open(CHAT, chosen) as transport:
+            yield RemoteChat(transport, **self._limits(most), model=chosen.model)
 
-    @property
-    def _breaker(self) -> dict[str, Any]:
+    def _limits(self, timeout: float) -> dict[str, Any]:
         embedding = self.settings.embedding
         return {
+            "timeout": timeout,
             "breaker_failures": embedding.breaker_failures,
             "breaker_reset": embedding.breaker_reset,
         }

@@ -6,15 +6,12 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 from urllib.parse import urlsplit
 
 from pydantic import SecretStr
 
-from ability_search.errors import SearchError
 from kadi_client.errors import CallTimeout, KadiError, NotConnected, RemoteError
-
-E = TypeVar("E", bound=SearchError)
 
 Refusal = Literal["model", "texts", "key", "address", "passing", "lost", "failed"]
 """The reason of an error: the model name, the texts, the key, the path of the URL, a temporary
@@ -75,7 +72,6 @@ class Objection:
         refusal: The reason.
         api: Name of the HTTP API; ``None`` for the model manager of the network.
         status: HTTP status of the response.
-        cause: The exception if the request could not be sent.
         said: The words of the server, see :func:`words_of`.
         url: Address of the HTTP API.
     """
@@ -83,7 +79,6 @@ class Objection:
     refusal: Refusal
     api: str | None = None
     status: int | None = None
-    cause: Exception | None = None
     said: str = ""
     url: str = ""
 
@@ -127,34 +122,6 @@ def refusal_of_status(status: int, text: str) -> Refusal:
     if status == 400 and _REFUSED_KEY.search(text[:2000]):
         return "key"
     return "texts" if status in (400, 413, 422) else "key"
-
-
-def refused(
-    kind: type[E],
-    objection: Objection,
-    request: Mapping[str, Any],
-    *,
-    what: str,
-    hints: Mapping[str, str],
-) -> E:
-    """Return the error for an objection; it is retryable only if the reason is temporary.
-
-    Args:
-        kind: Class of the error.
-        objection: The objection.
-        request: The request; its ``model`` is named if that is the reason.
-        what: The verb for the request, as in "could not rerank".
-        hints: Hints by reason.
-    """
-    refusal = objection.refusal
-    if refusal in TEMPORARY:
-        return kind(objection.quoted(f"{objection.who} could not {what}"))
-    named = refusal == "model" and "model" in request
-    object_ = f"model {request['model']!r}" if named else refusal
-    problem = objection.quoted(f"{objection.who} refused the {object_}")
-    error = kind(problem, hint=hints.get(refusal, WRONG_ADDRESS))
-    error.retryable = False
-    return error
 
 
 def message_in(value: Any, *, error: bool = True) -> str:

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 from ability_search.errors import RerankerUnavailable
 from ability_search.providers.model_calls import ModelClient
-from ability_search.providers.provider_errors import refused
 from ability_search.providers.transports import Service
 
 # Tolerance by which scores in [0, 1] may exceed that range.
@@ -30,11 +28,13 @@ class UnusableScores(RerankerUnavailable):
 
 RERANK = Service(
     tool="rerank",
-    answered="results",
-    unavailable=RerankerUnavailable,
-    failure=partial(refused, RerankerUnavailable, what="rerank", hints=_HINTS),
-    api="the rerank API",
     route="rerank",
+    answered="results",
+    who="the reranker",
+    api="the rerank API",
+    verb="rerank",
+    unavailable=RerankerUnavailable,
+    hints=_HINTS,
 )
 
 
@@ -42,7 +42,6 @@ class RemoteReranker(ModelClient):
     """A :class:`~ability_search.ports.Reranker` over a transport."""
 
     service = RERANK
-    who = "the reranker"
 
     async def rerank(
         self, model: str | None, query: str, texts: Sequence[str], *, timeout: float

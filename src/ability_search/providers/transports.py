@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import aclosing, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 import httpx
@@ -14,6 +14,7 @@ from pydantic import SecretStr
 from ability_search.errors import SearchError
 from ability_search.ports import Invoke, Providers
 from ability_search.providers.provider_errors import (
+    TEMPORARY,
     UNREACHED,
     WRONG_ADDRESS,
     Objection,
@@ -66,23 +67,53 @@ class Service:
 
     Attributes:
         tool: Name of the tool of a model manager on the network.
-        answered: A field present in every answer.
-        unavailable: Class of the error if there is no answer.
-        failure: Returns the error for a refused or failed request.
-        unanswered: Class of the error if the server ended while it worked on the request.
-        api: Name of the API in errors.
         route: Path of the API after the version.
+        answered: A field present in every answer.
         optional: Fields of a request that are left out for a server that refuses them.
+        who: Name of the server in errors.
+        api: Name of the API in errors.
+        verb: What it is asked to do, as in "could not rerank".
+        unserved: Message if it refuses the model, over ``who`` and ``model``.
+        unavailable: Class of the errors.
+        kinds: Subclasses of it by reason; that of ``held`` is an open circuit breaker.
+        hints: Hints by reason; that of ``late`` is no answer in time.
     """
 
     tool: str
-    answered: str
-    unavailable: type[SearchError]
-    failure: Callable[[Objection, Mapping[str, Any]], SearchError]
-    unanswered: type[SearchError] | None = None
-    api: str
     route: str
+    answered: str
     optional: tuple[str, ...] = ()
+    who: str
+    api: str
+    verb: str
+    unserved: str = "{who} refused the model {model!r}"
+    unavailable: type[SearchError]
+    kinds: Mapping[str, type[SearchError]] = field(default_factory=dict)
+    hints: Mapping[str, str]
+
+    def failure(self, objection: Objection, request: Mapping[str, Any]) -> SearchError:
+        """Return the error for a request that was not fulfilled.
+
+        It is retryable only if the reason is temporary; it names the model if that is the reason.
+        """
+        refusal, who = objection.refusal, objection.who
+        if refusal in TEMPORARY:
+            problem = f"{who} could not {self.verb}"
+        elif refusal == "model" and "model" in request:
+            problem = self.unserved.format(who=who, model=request["model"])
+        else:
+            problem = f"{who} refused the {refusal}"
+        error = self.kind(refusal)(objection.quoted(problem), hint=self.hint(refusal))
+        error.retryable = refusal in TEMPORARY
+        return error
+
+    def kind(self, reason: str) -> type[SearchError]:
+        """Return the class of an error."""
+        return self.kinds.get(reason, self.unavailable)
+
+    def hint(self, reason: str) -> str | None:
+        """Return the hint of an error; ``None`` for that of its class."""
+        return self.hints.get(reason, WRONG_ADDRESS if reason == "address" else None)
 
 
 class OverBroker:
@@ -124,7 +155,7 @@ class OverBroker:
             if isinstance(answer, Objection) and self._api_key is None:
                 answer = await self._ask_others(request, agent, answer, timeout)
         except (FrameTooLarge, UnicodeEncodeError) as exc:
-            raise self._service.failure(Objection("texts", cause=exc), request) from exc
+            raise self._service.failure(Objection("texts", said=str(exc)), request) from exc
         except KadiError as exc:
             raise self._service.unavailable(no_answer(self._service.tool, exc)) from exc
         if isinstance(answer, Objection):
@@ -234,12 +265,13 @@ class OverHttp:
             async with aclosing(answer):
                 await answer.aread()
         except UnicodeEncodeError as exc:
-            raise service.failure(Objection("texts", service.api, cause=exc), request) from exc
+            refused = Objection("texts", service.api, said=str(exc))
+            raise service.failure(refused, request) from exc
         except httpx.HTTPError as exc:
-            lost = self._objection("passing", None, f"{type(exc).__name__}: {exc}", request)
-            kind = service.unanswered if isinstance(exc, _BROKEN_OFF) else None
+            reason: Refusal = "lost" if isinstance(exc, _BROKEN_OFF) else "passing"
+            lost = self._objection(reason, None, f"{type(exc).__name__}: {exc}", request)
             problem = f"{lost.who} did not answer: {lost.said}"
-            raise (kind or service.unavailable)(problem, hint=UNREACHED) from exc
+            raise service.kind(reason)(problem, hint=UNREACHED) from exc
         if answer.is_success:
             return self._result(answer, request)
         optional = (name for name in service.optional if name in fields)
@@ -264,7 +296,7 @@ class OverHttp:
         except ValueError as exc:
             failed = self._objection("failed", answer.status_code, answer.text, request)
             problem = failed.quoted(f"{failed.who} did not return JSON")
-            raise (service.unanswered or service.unavailable)(problem, hint=WRONG_ADDRESS) from exc
+            raise service.kind("lost")(problem, hint=WRONG_ADDRESS) from exc
         if text := _failure_in(service, result):
             refused = self._objection(refusal_of_text(text), answer.status_code, text, request)
             raise service.failure(refused, request)

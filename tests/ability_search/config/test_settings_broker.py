@@ -11,7 +11,7 @@ import pytest
 
 from ability_search import __version__
 from ability_search.config.agent_card import CARD, AgentCard, read_agent_card
-from ability_search.config.config_files import find_own
+from ability_search.config.config_files import Report, find_own
 from ability_search.config.loader import load_settings
 from ability_search.config.schema import Settings
 from ability_search.errors import ConfigurationError
@@ -258,7 +258,7 @@ def test_required_secrets_of_vault_models_only_in_both_spellings(tmp_path: Path)
 
 
 def test_own_manifest_agrees_with_the_package_and_the_built_in_one() -> None:
-    card = read_agent_card(find_own(CARD, ROOT))
+    card = read_agent_card(find_own(CARD, ROOT, Report()), [])
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     assert card.name == project["name"]
     assert card.version == __version__ == project["version"]

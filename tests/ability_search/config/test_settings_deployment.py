@@ -8,9 +8,12 @@ from typing import Any
 
 import pytest
 
-from ability_search.config.loader import load_settings, locate_secrets
-from ability_search.config.vault import set_secret
+from ability_search.config.loader import load_settings
 from ability_search.errors import ConfigurationError
+from ability_search.extensions.cli.secret_file import locate_secrets, set_secret
+from ability_search.extensions.cli.settings import Logging
+from ability_search.extensions.localstack.deployment import missing_secrets
+from ability_search.extensions.localstack.settings import Deployment
 
 SECRET = "sk-very-hidden"
 API = {"SEARCH_EMBEDDING_TRANSPORT": "api"}
@@ -29,7 +32,7 @@ def environ(tmp_path: Path) -> dict[str, str]:
 def test_the_variables_of_a_deployment_are_read(tmp_path: Path, environ: dict[str, str]) -> None:
     rendezvous = {"KADI_RENDEZVOUS_BROKER": "wss://ada:pw@broker.example/kadi"}
     settings = load_settings({**environ, **DEPLOYMENT, **rendezvous}, tmp_path)
-    deployment = settings.deployment
+    deployment = settings.of(Deployment)
     assert deployment.awaited == (
         "SEARCH_API_KEY",
         "SEARCH_EMBEDDING_API_URL",
@@ -54,7 +57,7 @@ def test_no_secrets_are_requested_without_a_nonce_or_names(
     tmp_path: Path, environ: dict[str, str], missing: tuple[str, ...]
 ) -> None:
     environ |= {**DEPLOYMENT, **dict.fromkeys(missing, " ")}
-    assert load_settings(environ, tmp_path).deployment.awaited == ()
+    assert load_settings(environ, tmp_path).of(Deployment).awaited == ()
 
 
 def test_an_invalid_rendezvous_address_is_reported(tmp_path: Path, environ: dict[str, str]) -> None:
@@ -76,7 +79,7 @@ def test_the_deployer_wins_over_the_vault_and_loses_to_the_environment(
     settings = load_settings({**environ, "SEARCH_CHUNK_SIZE": "100"}, tmp_path, deployed=deployed)
     assert settings.chunking.size == 100
     assert settings.database.name == "deployed"
-    assert settings.logging.level == "error"
+    assert settings.of(Logging).level == "error"
     assert settings.chunking.overlap == 30
     assert settings.embedding.api_key is not None
     assert settings.embedding.api_key.get_secret_value() == SECRET
@@ -88,7 +91,7 @@ def test_deployed_secrets_are_not_missing(tmp_path: Path, environ: dict[str, str
     document = {"name": "ability-search", "deploy": deploy}
     (tmp_path / "agent.json").write_text(json.dumps(document), encoding="utf-8")
     environ |= {**API, "SEARCH_RERANKER_TRANSPORT": "api"}
-    assert load_settings(environ, tmp_path).missing_secrets == (
+    assert missing_secrets(load_settings(environ, tmp_path)) == (
         "SEARCH_API_KEY",
         "EXTRA",
         "SEARCH_EMBEDDING_API_URL",
@@ -101,7 +104,7 @@ def test_deployed_secrets_are_not_missing(tmp_path: Path, environ: dict[str, str
         "EXTRA": "x",
     }
     settings = load_settings(environ, tmp_path, deployed=deployed)
-    assert settings.missing_secrets == ()
+    assert missing_secrets(settings) == ()
     assert settings.embedding.api_key is not None
     assert settings.embedding.api_key.get_secret_value() == SECRET
     assert str(settings.reranker.api_url) == "http://h:2"
@@ -110,7 +113,7 @@ def test_deployed_secrets_are_not_missing(tmp_path: Path, environ: dict[str, str
 def test_a_blank_deployed_secret_counts_as_missing(tmp_path: Path, environ: dict[str, str]) -> None:
     deployed = {"SEARCH_API_KEY": " \n", "SEARCH_EMBEDDING_API_URL": "http://h:1"}
     settings = load_settings({**environ, **API}, tmp_path, deployed=deployed)
-    assert settings.missing_secrets == ("SEARCH_API_KEY",)
+    assert missing_secrets(settings) == ("SEARCH_API_KEY",)
     assert settings.embedding.api_key is None
 
 
@@ -164,7 +167,7 @@ def test_deployed_values_needed_before_the_request_cause_warnings(
     assert settings.database.name == "used"
     assert str(settings.broker.url) == "ws://localhost:8080/kadi"
     assert settings.broker.networks == ("global",)
-    assert settings.deployment.secrets_timeout == 60
+    assert settings.of(Deployment).secrets_timeout == 60
     (warning,) = settings.warnings
     assert "BROKER_URL, KADI_BROKER_NETWORKS, SEARCH_DEPLOY_SECRETS_TIMEOUT;" in warning
     assert warning.endswith("set it in the environment")

@@ -10,16 +10,16 @@ from typing import Any
 
 import pytest
 
-from ability_search.config.loader import (
+from ability_search.config.loader import load_settings
+from ability_search.config.schema import Settings
+from ability_search.errors import ConfigurationError
+from ability_search.extensions.cli.component_run import require_decrypted
+from ability_search.extensions.cli.secret_file import locate_secrets, set_secret
+from ability_search.extensions.localstack.deployment import (
     complete_secrets,
-    load_settings,
-    locate_secrets,
-    require_decrypted,
+    missing_secrets,
     require_secrets,
 )
-from ability_search.config.schema import Settings
-from ability_search.config.vault import set_secret
-from ability_search.errors import ConfigurationError
 from kadi_client.errors import NotConnected, RemoteError
 
 SECRET = "sk-very-hidden"
@@ -181,7 +181,7 @@ def test_no_secret_is_required_with_the_model_manager(
     tmp_path: Path, environ: dict[str, str]
 ) -> None:
     settings = load_settings(environ, tmp_path)
-    assert settings.missing_secrets == ()
+    assert missing_secrets(settings) == ()
     require_secrets(settings)
 
 
@@ -217,15 +217,15 @@ def test_agent_json_lists_the_required_secrets(tmp_path: Path, environ: dict[str
     assert [problem.split()[0] for problem in caught.value.problems] == ["SEARCH_EMBEDDING_API_URL"]
     require(tmp_path, "EXTRA", "SEARCH_API_KEY")
     environ |= {**API, "SEARCH_EMBEDDING_API_URL": "http://h", "SEARCH_API_KEY": SECRET}
-    assert load_settings(environ, tmp_path).missing_secrets == ("EXTRA",)
+    assert missing_secrets(load_settings(environ, tmp_path)) == ("EXTRA",)
     store(tmp_path, environ, "EXTRA", "x")
-    assert load_settings(environ, tmp_path).missing_secrets == ()
+    assert missing_secrets(load_settings(environ, tmp_path)) == ()
 
 
 def test_an_address_in_config_counts_as_found(tmp_path: Path, environ: dict[str, str]) -> None:
     config = "search: {embedding_transport: api, embedding_api_url: 'http://h:1'}"
     (tmp_path / "config.yml").write_text(config, encoding="utf-8")
-    assert load_settings(environ, tmp_path).missing_secrets == ("SEARCH_API_KEY",)
+    assert missing_secrets(load_settings(environ, tmp_path)) == ("SEARCH_API_KEY",)
 
 
 async def test_an_api_without_a_key_needs_no_secret(
@@ -273,7 +273,7 @@ async def test_missing_secrets_are_fetched_from_the_network(
     settings = await complete_secrets(before, network.invoke)
     assert api_key(settings) == SECRET
     assert str(settings.embedding.api_url) == "http://h:1"
-    assert settings.missing_secrets == ()
+    assert missing_secrets(settings) == ()
     assert settings.embedding.batch_texts == before.embedding.batch_texts
     assert SECRET not in caplog.text
 
@@ -285,7 +285,7 @@ async def test_a_required_secret_that_is_not_a_setting_must_only_exist(
     environ |= {**API, "SEARCH_EMBEDDING_API_URL": "http://h:1"}
     network = Network({"EXTRA": {"value": "x"}})
     settings = await complete_secrets(load_settings(environ, tmp_path), network.invoke)
-    assert settings.missing_secrets == ("SEARCH_API_KEY",)
+    assert missing_secrets(settings) == ("SEARCH_API_KEY",)
 
 
 async def test_only_missing_secrets_are_requested(tmp_path: Path, environ: dict[str, str]) -> None:

@@ -310,17 +310,8 @@ def scripts_of(network: Network) -> BrokerScripts:
 def services_of(network: Network, base: Path) -> Services:
     """Return services in this process, over the network's store and model manager."""
     settings = network.settings
-    embedding = settings.embedding
-    embedder = RemoteEmbedder(
-        OverBroker(EMBEDDINGS, network.client.invoke, api_key=None),
-        batch_texts=embedding.batch_texts,
-        batch_bytes=embedding.batch_bytes,
-        concurrency=embedding.concurrency,
-        timeout=embedding.timeout,
-        attempts=1,
-        breaker_failures=embedding.breaker_failures,
-        breaker_reset=embedding.breaker_reset,
-    )
+    transport = OverBroker(EMBEDDINGS, network.client.invoke, api_key=None)
+    embedder = RemoteEmbedder(transport, settings.embedding.model_copy(update={"attempts": 1}))
     nobody: Any = None  # reranks or chats: no query is asked for that here
     return build_services(settings, network.store, embedder, nobody, nobody, base=base)
 

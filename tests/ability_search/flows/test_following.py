@@ -21,8 +21,8 @@ from websockets.asyncio.server import ServerConnection, serve
 from websockets.exceptions import ConnectionClosed
 
 from ability_search.config.setting_fields import Url
-from ability_search.ops import logs
-from ability_search.ops.traces import CALL_ID, exporting
+from ability_search.extensions.cli import logs
+from ability_search.extensions.cli.traces import CALL_ID, exporting
 from ability_search.worker import open_worker
 
 ID = "request-0123456789"

@@ -10,8 +10,8 @@ import pytest
 from tests.ability_search.flows.conftest import Network, Start, document, down
 from tests.ability_search.metric_readings import Reading, parse
 
+from ability_search.extensions.cli.prometheus_meter import PrometheusMeter, serve_metrics
 from ability_search.ops.metrics import metric_table
-from ability_search.ops.metrics.prometheus_meter import PrometheusMeter, serve_metrics
 
 pytestmark = pytest.mark.engine
 

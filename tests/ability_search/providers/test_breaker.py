@@ -7,6 +7,7 @@ import pytest
 
 from ability_search.errors import SearchError
 from ability_search.providers.model_calls import CircuitBreaker
+from ability_search.providers.transports import Service
 
 
 class Clock:
@@ -19,14 +20,27 @@ class Clock:
         return self.now
 
 
-class Refused(SearchError):
-    """The breaker is open."""
-
-
 class Failed(SearchError):
     """The server failed."""
 
     retryable = True
+
+
+class Refused(Failed):
+    """The breaker is open."""
+
+
+SERVICE = Service(
+    tool="answer",
+    route="answers",
+    answered="answer",
+    who="the server",
+    api="the API",
+    verb="answer",
+    unavailable=Failed,
+    kinds={"held": Refused},
+    hints={},
+)
 
 
 async def request(
@@ -37,7 +51,7 @@ async def request(
     patience: float = 0,
 ) -> None:
     """Make a request; ``answer`` may wait or raise."""
-    async with breaker.watching(model, Failed, "the server", held_back=Refused, patience=patience):
+    async with breaker.watching(model, SERVICE, patience=patience):
         if answer is not None:
             await answer()
 

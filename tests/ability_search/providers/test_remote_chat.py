@@ -14,9 +14,10 @@ from pydantic import SecretStr
 from tests.ability_search.extensions.answers.chat_server import chat_server
 from tests.ability_search.model_servers import KEY, Answer, asking, http_api, raising, telling
 
-from ability_search.config.loader import load_settings, require_secrets
+from ability_search.config.loader import load_settings
 from ability_search.config.schema import Settings
 from ability_search.errors import ChatUnavailable, ConfigurationError
+from ability_search.extensions.localstack.deployment import require_secrets
 from ability_search.ports import Invoke
 from ability_search.providers.chat import CHAT, RemoteChat, read_completion
 from ability_search.providers.model_servers import ModelServers

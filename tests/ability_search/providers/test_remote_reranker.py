@@ -23,8 +23,9 @@ from tests.ability_search.model_servers import (
     telling,
 )
 
-from ability_search.config.loader import load_settings, require_secrets
+from ability_search.config.loader import load_settings
 from ability_search.errors import ConfigurationError, RerankerUnavailable
+from ability_search.extensions.localstack.deployment import missing_secrets, require_secrets
 from ability_search.providers.model_servers import ModelServers
 from ability_search.providers.reranker import (
     RERANK,
@@ -366,7 +367,7 @@ async def test_an_api_needs_an_address() -> None:
         raise AssertionError("the broker is not asked")
 
     incomplete = settings(SEARCH_RERANKER_TRANSPORT="api")
-    assert incomplete.missing_secrets == ("SEARCH_RERANKER_API_URL",)
+    assert missing_secrets(incomplete) == ("SEARCH_RERANKER_API_URL",)
     with pytest.raises(ConfigurationError, match="required because reranker_transport is api"):
         require_secrets(incomplete)
     with pytest.raises(ConfigurationError, match="SEARCH_RERANKER_API_URL is missing"):

@@ -9,8 +9,8 @@ from typing import Any
 import httpx
 import pytest
 
-from ability_search.ops.http_access import guarded
-from ability_search.ops.http_server import serve_http
+from ability_search.extensions.cli.http_access import guarded
+from ability_search.extensions.cli.http_server import serve_http
 from kadi_localnet.models.errors import InvalidRequest, Overloaded
 from kadi_localnet.models.http import application
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 from tests.kadi_client.calls import PlainCall
 
-from ability_search.ops.http_server import serve_http
+from ability_search.extensions.cli.http_server import serve_http
 from kadi_localnet.models import (
     ModelDirectory,
     Models,

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from tests.kadi_client.calls import PlainCall
 
-from ability_search.ops.http_server import serve_http
+from ability_search.extensions.cli.http_server import serve_http
 from kadi_localnet.models import (
     ModelDirectory,
     Models,

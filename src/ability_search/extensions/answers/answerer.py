@@ -9,7 +9,7 @@ import time
 from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from pydantic import Field
 
@@ -22,7 +22,6 @@ from ability_search.extensions.answers.citations import (
     without_citations,
 )
 from ability_search.extensions.answers.settings import Answers
-from ability_search.ports import StreamingChat
 from ability_search.search.options import Collections
 from ability_search.search.response import Hit, QueryResult
 from ability_search.text.analyzer import analyzer_for
@@ -30,6 +29,9 @@ from ability_search.text.languages import detect_language, stemmer_of
 from ability_search.tools.inputs import QueryInput
 from ability_search.wire import NonBlank, Result
 from kadi_client import Connection
+
+if TYPE_CHECKING:
+    from ability_search.providers.chat import RemoteChat
 
 
 class AskInput(QueryInput):
@@ -121,7 +123,7 @@ class Answerer:
         settings: Its limits.
     """
 
-    def __init__(self, search: Search, chat: StreamingChat, settings: Answers) -> None:
+    def __init__(self, search: Search, chat: RemoteChat, settings: Answers) -> None:
         self._search = search
         self._chat = chat
         self._settings = settings

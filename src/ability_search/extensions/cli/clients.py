@@ -11,8 +11,9 @@ from typing import Any, TypeVar
 from ability_search.client.tool_client import Target, ToolClient, client_target
 from ability_search.config.loader import load_settings
 from ability_search.config.schema import Settings
+from ability_search.extensions.cli import logs
 from ability_search.extensions.cli.progress import progress_bar
-from ability_search.ops import logs
+from ability_search.extensions.cli.settings import Logging
 
 T = TypeVar("T")
 
@@ -28,10 +29,9 @@ def client_settings() -> Settings:
         ConfigurationError: with every problem of the settings.
     """
     settings = load_settings(os.environ, Path.cwd())
-    quiet = "SEARCH_LOG_LEVEL" not in os.environ
-    logs.configure(
-        "warning" if quiet else settings.logging.level, settings.logging.format, component="cli"
-    )
+    logging = settings.of(Logging)
+    level = logging.level if "SEARCH_LOG_LEVEL" in os.environ else "warning"
+    logs.configure(level, logging.format, component="cli")
     return settings
 
 

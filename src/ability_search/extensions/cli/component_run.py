@@ -19,13 +19,15 @@ import typer
 
 from ability_search import __version__
 from ability_search.client.tool_client import find_target, joined_environ, require_shared
-from ability_search.config.loader import load_settings, require_decrypted
+from ability_search.config.agent_card import API_KEY
+from ability_search.config.loader import load_settings
 from ability_search.config.schema import Settings
 from ability_search.errors import ConfigurationError
+from ability_search.extensions.cli import logs
 from ability_search.extensions.cli.app import explain
+from ability_search.extensions.cli.extras import install_command
 from ability_search.extensions.cli.lifecycle import heartbeat, run_until_stopped, write_beat
-from ability_search.ops import logs
-from ability_search.ops.extras import install_command
+from ability_search.extensions.cli.settings import Logging, Metrics
 from ability_search.ops.metrics.meter import UNMETERED, Meter
 from ability_search.ops.metrics.metric_table import CALLS_WAITING, ComponentName
 from kadi_client import Brokers, Connection
@@ -78,10 +80,27 @@ def prepare(name: str, *, join: bool = True) -> Settings:
         if name == "worker":
             require_shared(find_target(settings, os.environ, None))
         settings = load_settings(joined_environ(settings, os.environ), Path.cwd())
-    logs.configure(settings.logging.level, settings.logging.format, component=name)
+    logs.configure(settings.of(Logging).level, settings.of(Logging).format, component=name)
     for warning in settings.warnings:
         log.warning("%s", warning)
     return settings
+
+
+def require_decrypted(settings: Settings) -> None:
+    """Check that every secret of secrets.toml was decrypted, except those that a network provides.
+
+    Clients need no secrets; a component without its token would admit everyone.
+
+    Raises:
+        ConfigurationError: naming each secret that was not.
+    """
+    problems = [
+        problem
+        for name, problem in settings.undecrypted_secrets.items()
+        if name not in (API_KEY, *settings.agent.required_secrets)
+    ]
+    if problems:
+        raise ConfigurationError(*problems)
 
 
 async def run_component(
@@ -144,7 +163,7 @@ def traced(settings: Settings, name: str) -> Iterator[None]:
         yield
         return
     try:
-        from ability_search.ops.traces import exporting
+        from ability_search.extensions.cli.traces import exporting
     except ModuleNotFoundError as exc:
         problem = f"the extra 'otel' is not installed ({exc.name} is missing)"
         if endpoint is not None:
@@ -199,11 +218,11 @@ async def metered(
     Raises:
         ConfigurationError: if the port cannot be bound, or the settings do not allow serving it.
     """
-    own = settings.metrics
+    own = settings.of(Metrics)
     if own.port is None:
         yield UNMETERED, {}
         return
-    from ability_search.ops.metrics.prometheus_meter import PrometheusMeter, serve_metrics
+    from ability_search.extensions.cli.prometheus_meter import PrometheusMeter, serve_metrics
 
     meter = PrometheusMeter(component, __version__)
     token = own.token.get_secret_value() if own.token else None

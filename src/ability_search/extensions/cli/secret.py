@@ -10,10 +10,14 @@ from typing import Annotated
 
 import typer
 
-from ability_search.config.loader import locate_secrets
-from ability_search.config.vault import get_secret, list_secrets, set_secret
 from ability_search.extensions.cli import output
 from ability_search.extensions.cli.app import NOT_FOUND, app, command, new_group
+from ability_search.extensions.cli.secret_file import (
+    get_secret,
+    list_secrets,
+    locate_secrets,
+    set_secret,
+)
 
 group = new_group("Set, check and list the encrypted secrets in secrets.toml.")
 app.add_typer(group, name="secret")

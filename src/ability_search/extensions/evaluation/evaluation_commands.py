@@ -22,6 +22,7 @@ from ability_search.extensions.cli.clients import (
     client_settings,
     new_client,
 )
+from ability_search.extensions.cli.extras import require_extra
 from ability_search.extensions.cli.parameters import BrokerOption, JsonOption, tool_fields
 from ability_search.extensions.cli.progress import progress_bar
 from ability_search.extensions.evaluation.evaluation_options import EvaluationOptions, Mode
@@ -35,7 +36,6 @@ from ability_search.extensions.evaluation.runs import (
     write_run,
 )
 from ability_search.index.index_fields import RebuildFields
-from ability_search.ops.extras import require_extra
 from kadi_client import NotConnected
 
 if TYPE_CHECKING:

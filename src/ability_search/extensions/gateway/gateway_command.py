@@ -19,11 +19,11 @@ from ability_search.errors import InvalidInput
 from ability_search.extension import loaded
 from ability_search.extensions.cli.app import app, command
 from ability_search.extensions.cli.component_run import Component, serve
+from ability_search.extensions.cli.extras import require_extra
 from ability_search.extensions.cli.parameters import SupervisedOption, WaitOption, port_option
 from ability_search.extensions.gateway.network_state import Network
 from ability_search.extensions.gateway.settings import Gateway
 from ability_search.network import part_connection
-from ability_search.ops.extras import require_extra
 from ability_search.ops.metrics.meter import UNMETERED, Meter
 from ability_search.tools.table import all_tools
 
@@ -80,11 +80,11 @@ async def open_gateway(
         KadiError: if the broker cannot be reached.
     """
     require_extra("gateway")
+    from ability_search.extensions.cli.http_server import serve_http
+    from ability_search.extensions.cli.prometheus_meter import PrometheusMeter
     from ability_search.extensions.gateway.event_stream import Streams
     from ability_search.extensions.gateway.gateway import application
     from ability_search.extensions.gateway.operations import Handlers, call_observer
-    from ability_search.ops.http_server import serve_http
-    from ability_search.ops.metrics.prometheus_meter import PrometheusMeter
 
     own = settings.of(Gateway)
     host = own.host if host is None else host

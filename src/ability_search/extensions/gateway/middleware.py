@@ -17,6 +17,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ability_search.edges.tool_calls import report_of
 from ability_search.errors import Busy, DeadlineExceeded, SearchError, TooLarge
+from ability_search.extensions.cli.http_access import BrowserPolicy, check_bearer
 from ability_search.extensions.gateway.problems import (
     CLIENT_CLOSED_REQUEST,
     GATEWAY,
@@ -24,14 +25,8 @@ from ability_search.extensions.gateway.problems import (
     problem,
 )
 from ability_search.extensions.gateway.settings import Gateway
-from ability_search.ops.http_access import BrowserPolicy, check_bearer
 from ability_search.ops.metrics.meter import Meter
-from ability_search.ops.metrics.metric_table import (
-    GATEWAY_IN_FLIGHT,
-    GATEWAY_RATE_LIMITED,
-    GATEWAY_RESPONSES,
-    GATEWAY_STREAMS,
-)
+from ability_search.ops.metrics.metric_table import Components, metrics_in
 from kadi_client.context import REQUEST_ID, from_headers, handling
 from kadi_client.tracing import fail, span
 
@@ -50,6 +45,24 @@ _STREAMS = ("/events", "/mcp")
 """Paths whose responses to GET are streams of unlimited duration."""
 _LONGEST_PATH = 256
 _FAILED = 500
+
+_METRICS = Components("gateway")
+GATEWAY_CALLS = _METRICS.counter(
+    "gateway_tool_calls_total",
+    "Completed tool calls, by code: `ok` or an error code.",
+    "tool",
+    "code",
+)
+GATEWAY_CALL_SECONDS = _METRICS.histogram(
+    "gateway_tool_call_seconds", "Duration of tool calls.", "tool"
+)
+GATEWAY_RESPONSES = _METRICS.counter("gateway_responses_total", "Responses by status.", "status")
+GATEWAY_IN_FLIGHT = _METRICS.gauge("gateway_requests_in_flight", "Requests in progress.")
+GATEWAY_STREAMS = _METRICS.gauge("gateway_streams_open", "Open event streams.")
+GATEWAY_RATE_LIMITED = _METRICS.counter(
+    "gateway_rate_limited_total", "Requests refused by the rate limit of their address."
+)
+METRICS = metrics_in(globals())
 
 
 class Places:
@@ -181,6 +194,7 @@ class Guard:
         self._bodies = BodyReader(settings.request_bytes, settings.concurrency)
         self._requests = Places(settings.concurrency, "requests in progress")
         self._streams = Places(settings.streams, "event streams open")
+        meter.add(GATEWAY_RATE_LIMITED, 0)
         meter.watch(GATEWAY_IN_FLIGHT, lambda: {(): self._requests.taken})
         meter.watch(GATEWAY_STREAMS, lambda: {(): self._streams.taken})
 

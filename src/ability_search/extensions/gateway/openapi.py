@@ -12,8 +12,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ability_search import __version__
+from ability_search.extensions.cli.http_access import JSON
 from ability_search.extensions.gateway.problems import MEDIA_TYPE, STATUSES, Problem
-from ability_search.ops.http_access import JSON
 
 _SCHEMAS = "#/components/schemas/"
 _REFUSALS = ("misdirected", "rate_limited")

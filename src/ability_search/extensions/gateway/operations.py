@@ -19,7 +19,10 @@ from starlette.responses import Response
 from ability_search.edges.tool_calls import Caller, Observe, Unavailable
 from ability_search.errors import InvalidInput
 from ability_search.extension import loaded
+from ability_search.extensions.cli.http_access import JSON
+from ability_search.extensions.cli.prometheus_meter import CONTENT_TYPE, MEDIA_TYPE, PrometheusMeter
 from ability_search.extensions.gateway import event_stream
+from ability_search.extensions.gateway.middleware import GATEWAY_CALL_SECONDS, GATEWAY_CALLS
 from ability_search.extensions.gateway.network_state import (
     ComponentHealth,
     Health,
@@ -48,10 +51,7 @@ from ability_search.extensions.gateway.shortcuts import (
     searched,
     uploaded,
 )
-from ability_search.ops.http_access import JSON
 from ability_search.ops.metrics.meter import Meter
-from ability_search.ops.metrics.metric_table import GATEWAY_CALL_SECONDS, GATEWAY_CALLS
-from ability_search.ops.metrics.prometheus_meter import CONTENT_TYPE, MEDIA_TYPE, PrometheusMeter
 from ability_search.tools.table import BY_NAME, all_tools
 from ability_search.tools.tool_row import ToolRow
 

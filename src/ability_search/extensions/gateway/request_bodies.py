@@ -12,7 +12,7 @@ from starlette.datastructures import QueryParams
 from starlette.requests import ClientDisconnect, Request
 
 from ability_search.errors import InvalidInput, TooLarge
-from ability_search.ops.http_access import check_json
+from ability_search.extensions.cli.http_access import check_json
 from kadi_client import Raw
 from kadi_client.messages import has_more_values, without_halves
 

@@ -19,11 +19,12 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from ability_search.config.schema import Metrics, Tracing
+from ability_search.config.schema import Tracing
 from ability_search.config.setting_fields import Url, has_credentials
 from ability_search.config.settings_table import Spec, all_settings
 from ability_search.errors import SearchError
 from ability_search.extension import loaded
+from ability_search.extensions.cli.settings import Metrics
 from kadi_client.backoff import Backoff
 
 log = logging.getLogger(__name__)

@@ -19,17 +19,17 @@ from ability_search.config.schema import Settings
 from ability_search.errors import ConfigurationError, first_failure
 from ability_search.extensions.cli.app import app, command
 from ability_search.extensions.cli.component_run import Component, metered, prepare, serve, traced
-from ability_search.extensions.cli.lifecycle import run_until_stopped
-from ability_search.extensions.cli.parameters import SupervisedOption, WaitOption, port_option
-from ability_search.extensions.localstack.deployment import complete_settings
-from ability_search.extensions.localstack.settings import Arcadedb, LocalBroker
-from ability_search.network import component_key, part_connection
-from ability_search.ops.extras import (
+from ability_search.extensions.cli.extras import (
     install_command,
     require_extra,
 )
+from ability_search.extensions.cli.lifecycle import run_until_stopped
+from ability_search.extensions.cli.parameters import SupervisedOption, WaitOption, port_option
+from ability_search.extensions.localstack import stack_metrics
+from ability_search.extensions.localstack.deployment import complete_settings
+from ability_search.extensions.localstack.settings import Arcadedb, LocalBroker
+from ability_search.network import component_key, part_connection
 from ability_search.ops.locks import locked
-from ability_search.ops.metrics import metric_table
 from ability_search.ops.metrics.call_metrics import metered_tools
 from ability_search.ops.metrics.meter import UNMETERED, Meter
 from kadi_client import Identity, serve_stdio
@@ -42,23 +42,6 @@ _MIB = 1024 * 1024
 _STUCK = 70
 """Exit code of a database ability whose engine does not answer any more."""
 _TOKEN_BYTES = 32
-_BROKER_COUNTS: Mapping[metric_table.Metric, Mapping[tuple[str, ...], str]] = {
-    metric_table.BROKER_SESSIONS: {(): "sessions"},
-    metric_table.BROKER_TOOLS: {(): "tools"},
-    metric_table.BROKER_SUBSCRIPTIONS: {(): "subscriptions"},
-    metric_table.BROKER_CALLS_IN_FLIGHT: {(): "outstanding_calls"},
-    metric_table.BROKER_REFUSED: {(): "refused"},
-    metric_table.BROKER_OUTBOX_FRAMES: {(): "outbox_frames"},
-    metric_table.BROKER_OUTBOX_BYTES: {(): "outbox_bytes"},
-    metric_table.BROKER_MEMORY_BYTES: {(): "memory_bytes"},
-    metric_table.BROKER_EVENTS: {
-        ("published",): "events_published",
-        ("delivered",): "events_delivered",
-        ("dropped",): "events_dropped",
-    },
-    metric_table.BROKER_SESSIONS_ENDED: {("overflow",): "overflows", ("silent",): "silent"},
-}
-"""Metric -> its label values -> the broker's name of the count."""
 _FATES = ("completed", "failed", "timed_out", "cancelled", "provider_lost")
 
 
@@ -228,10 +211,10 @@ def _watch_broker(meter: Meter, broker: Broker) -> None:
         stats = broker.stats()
         return {labels: stats[name] for labels, name in names.items()}
 
-    for metric, names in _BROKER_COUNTS.items():
+    for metric, names in stack_metrics.BROKER_COUNTS.items():
         meter.watch(metric, partial(read, names))
     meter.watch(
-        metric_table.BROKER_CALLS,
+        stack_metrics.BROKER_CALLS,
         lambda: {
             (tool, fate): getattr(counts, fate)
             for tool, counts in broker.calls_by_tool().items()
@@ -302,15 +285,15 @@ async def open_database(
         if start is not None:
             from kadi_localnet.database.jvm import heap_bytes
 
-            meter.watch(metric_table.DATABASE_ENGINE_CALLS, lambda: {(): threads.calls})
-            meter.watch(metric_table.DATABASE_HEAP_USED, lambda: {(): heap_bytes()[0]})
-            meter.watch(metric_table.DATABASE_HEAP_MAX, lambda: {(): heap_bytes()[1]})
+            meter.watch(stack_metrics.DATABASE_ENGINE_CALLS, lambda: {(): threads.calls})
+            meter.watch(stack_metrics.DATABASE_HEAP_USED, lambda: {(): heap_bytes()[0]})
+            meter.watch(stack_metrics.DATABASE_HEAP_MAX, lambda: {(): heap_bytes()[1]})
         counts = backend.counts
         meter.watch(
-            metric_table.DATABASE_STATEMENTS,
+            stack_metrics.DATABASE_STATEMENTS,
             lambda: {("read",): counts.reads, ("write",): counts.writes},
         )
-        meter.watch(metric_table.DATABASE_CONFLICTS, lambda: {(): counts.conflicts})
+        meter.watch(stack_metrics.DATABASE_CONFLICTS, lambda: {(): counts.conflicts})
         # The worker makes all calls, so the turns of those it makes them for are those of threads.
         connection = part_connection(
             settings,

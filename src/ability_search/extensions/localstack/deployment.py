@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
+
+from pydantic import SecretStr, ValidationError
 
 from ability_search.client.tool_client import joined_environ
-from ability_search.config.loader import complete_secrets, load_settings
+from ability_search.config.agent_card import API_KEY, VAULT
+from ability_search.config.loader import errors_of, load_settings
+from ability_search.config.model_settings import Embedding, Expansion, ModelServer, Reranker
 from ability_search.config.schema import Broker, Settings
+from ability_search.config.settings_table import all_settings
+from ability_search.config.vault import is_encrypted
 from ability_search.errors import ConfigurationError
+from ability_search.extensions.cli import logs
+from ability_search.extensions.cli.settings import Logging
+from ability_search.extensions.localstack.settings import Deployment
 from ability_search.network import worker_connection
-from ability_search.ops import logs
 from kadi_client import (
     Identity,
     KadiError,
@@ -23,6 +34,18 @@ from kadi_client import (
 )
 
 log = logging.getLogger(__name__)
+
+Invoke = Callable[[str, dict[str, Any]], Awaitable[Any]]
+"""``invoke(tool, input)`` on a connected session."""
+
+_API_URLS: dict[str, type[ModelServer]] = {
+    "SEARCH_EMBEDDING_API_URL": Embedding,
+    "SEARCH_RERANKER_API_URL": Reranker,
+    "SEARCH_EXPANSION_API_URL": Expansion,
+}
+"""Addresses of APIs that are required if a group of settings chooses the API."""
+_TOOLS = ("secret-get", "get")
+"""Names that secret abilities in the field use for the tool ``{vault, key} -> {value}``."""
 
 
 async def complete_settings(settings: Settings, *, wait: float) -> Settings:
@@ -35,7 +58,7 @@ async def complete_settings(settings: Settings, *, wait: float) -> Settings:
         KadiError: if the broker cannot be reached.
     """
     settings = await add_deployed_secrets(settings, wait=wait)
-    if not settings.missing_secrets:
+    if not missing_secrets(settings):
         return settings
     identity = Identity.load_or_create(settings.files.identity_file)
     connection = worker_connection(settings, settings.broker, identity, connect_timeout=wait)
@@ -53,13 +76,14 @@ async def add_deployed_secrets(settings: Settings, *, wait: float) -> Settings:
     Raises:
         ConfigurationError: if the secrets are not received, or are invalid.
     """
-    if not settings.deployment.awaited:
+    if not settings.of(Deployment).awaited:
         return settings
     environ = joined_environ(load_settings(os.environ, Path.cwd()), os.environ)
     secrets = await _receive(settings, _rendezvous(settings, environ), wait)
     completed = load_settings(environ, Path.cwd(), deployed=secrets)
-    if completed.logging != settings.logging:
-        logs.configure(completed.logging.level, completed.logging.format, component="worker")
+    logging_now = completed.of(Logging)
+    if logging_now != settings.of(Logging):
+        logs.configure(logging_now.level, logging_now.format, component="worker")
     for warning in completed.warnings:
         if warning not in settings.warnings:
             log.warning("%s", warning)
@@ -68,7 +92,7 @@ async def add_deployed_secrets(settings: Settings, *, wait: float) -> Settings:
 
 def _rendezvous(settings: Settings, environ: Mapping[str, str]) -> Broker:
     """Return the broker where the deployer listens, with the networks configured for it."""
-    named = settings.deployment.rendezvous_broker
+    named = settings.of(Deployment).rendezvous_broker
     if named is None:
         return settings.broker
     url = {"BROKER_URL": named.get_secret_value()}
@@ -76,7 +100,7 @@ def _rendezvous(settings: Settings, environ: Mapping[str, str]) -> Broker:
 
 
 async def _receive(settings: Settings, broker: Broker, wait: float) -> dict[str, str]:
-    deployment = settings.deployment
+    deployment = settings.of(Deployment)
     assert deployment.nonce is not None
     identity = Identity.load_or_create(settings.files.identity_file)
     connection = worker_connection(settings, broker, identity, connect_timeout=wait)
@@ -115,3 +139,122 @@ def _hint(exc: KadiError, broker: Broker) -> str:
     if isinstance(exc, SecretsError):
         return "Deploy again: the nonce of a deployment can be used only once."
     return f"Check the broker {broker.url}, set by KADI_RENDEZVOUS_BROKER or BROKER_URL."
+
+
+def missing_secrets(settings: Settings) -> tuple[str, ...]:
+    """Return the secrets that this machine lacks: required ones, the key of the embedding API."""
+    embedding = settings.embedding.transport == "api"
+    required = (API_KEY, *settings.agent.required_secrets) if embedding else ()
+    names = {name: None for name in required if name not in settings.present_secrets}
+    for name, group in _API_URLS.items():
+        chosen = settings.of(group)
+        names.pop(name, None)
+        if chosen.transport == "api" and chosen.api_url is None:
+            names[name] = None
+    return tuple(names)
+
+
+def require_secrets(settings: Settings) -> None:
+    """Check that every required secret was found.
+
+    With ``embedding_transport`` ``api``, the secrets that the deploy blocks of agent.json list for
+    vault ``models`` and the address of the API are required; with ``reranker_transport`` or
+    ``expansion_transport`` ``api`` the address of that API. The key of the API is required only if
+    agent.json lists it, or if secrets.toml has one that cannot be decrypted.
+
+    Raises:
+        ConfigurationError: naming each missing secret and the three places to set it.
+    """
+    missing = [name for name in missing_secrets(settings) if is_required(settings, name)]
+    if missing:
+        source = settings.agent.path or "agent.json"
+        raise ConfigurationError(
+            *(
+                settings.undecrypted_secrets.get(name)
+                or f"{name} is missing, {_reason(name, source)}:"
+                f" set it in the environment (`kadi secret receive --vault {VAULT}`),"
+                f" or in secrets.toml (`ability-search secret set {name}`),"
+                f" or provide it in vault {VAULT} of a secret ability on the network"
+                for name in missing
+            ),
+            hint=f"For an API that needs no key, remove {API_KEY} from the required secrets in"
+            f" {source}."
+            if API_KEY in missing and API_KEY in settings.agent.required_secrets
+            else None,
+        )
+
+
+def is_required(settings: Settings, name: str) -> bool:
+    """Return False for the key of the embedding API, if nothing says that the API needs one."""
+    return (
+        name != API_KEY
+        or name in settings.agent.required_secrets
+        or name in settings.undecrypted_secrets
+    )
+
+
+def _reason(name: str, source: Path | str) -> str:
+    group = _API_URLS.get(name)
+    if group is not None:
+        return f"required because {group.prefix}transport is api"
+    return f"required by {source} because embedding_transport is api"
+
+
+async def complete_secrets(settings: Settings, invoke: Invoke, *, timeout: float = 5.0) -> Settings:
+    """Fetch the missing secrets from a secret ability on the network.
+
+    Makes no call if none is missing. ``timeout`` is in seconds, for all of them together.
+
+    Raises:
+        ConfigurationError: if a required secret is still missing, or one is invalid.
+    """
+    missing = missing_secrets(settings)
+    if not missing:
+        return settings
+    found = await _requested(missing, invoke, timeout=timeout)
+    for name, secret in found.items():
+        settings = _with_secret(settings, name, secret)
+    settings = replace(settings, present_secrets=settings.present_secrets.union(found))
+    require_secrets(settings)
+    return settings
+
+
+def _with_secret(settings: Settings, name: str, secret: SecretStr) -> Settings:
+    spec = all_settings().by_env.get(name)
+    if spec is None:
+        return settings
+    group = settings.of(spec.group)
+    values = dict(group) | {spec.attribute: secret.get_secret_value()}
+    try:
+        changed = type(group).model_validate(values)
+    except ValidationError as exc:
+        text = "; ".join(message for _, message in errors_of(exc))
+        raise ConfigurationError(f"{name} from the secret ability: {text}") from exc
+    return settings.with_group(changed)
+
+
+async def _requested(
+    names: Collection[str], invoke: Invoke, *, timeout: float
+) -> dict[str, SecretStr]:
+    """Request several secrets concurrently; those that are received in time are returned."""
+    found: dict[str, SecretStr] = {}
+    try:
+        async with asyncio.timeout(timeout), asyncio.TaskGroup() as tasks:
+            for name in names:
+                tasks.create_task(_fetch(name, invoke, found))
+    except TimeoutError:
+        log.warning("secret ability: %d of %d secrets received in time", len(found), len(names))
+    return found
+
+
+async def _fetch(name: str, invoke: Invoke, found: dict[str, SecretStr]) -> None:
+    for tool in _TOOLS:
+        try:
+            answer = await invoke(tool, {"vault": VAULT, "key": name})
+        except (KadiError, OSError, TimeoutError) as exc:
+            log.debug("no secret %s from %s: %s", name, tool, type(exc).__name__)
+            continue
+        value = answer.get("value") if isinstance(answer, Mapping) else answer
+        if isinstance(value, str) and value.strip() and not is_encrypted(value):
+            found[name] = SecretStr(value.strip())
+            return

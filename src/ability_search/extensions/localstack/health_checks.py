@@ -18,25 +18,26 @@ import httpx
 import typer
 
 from ability_search.client.tool_client import Target, ToolClient
-from ability_search.config.loader import is_required, load_settings, own_files
+from ability_search.config.loader import load_settings, own_files
 from ability_search.config.model_settings import Embedding, Reranker
 from ability_search.config.running_stack import RunningStack
 from ability_search.config.schema import Broker, Settings
 from ability_search.config.trust import require_trusted
 from ability_search.edges.tool_calls import needed_tools
 from ability_search.errors import ConfigurationError, SearchError
-from ability_search.extensions.cli import output
+from ability_search.extensions.cli import logs, output
 from ability_search.extensions.cli.app import FAILED, app, command
 from ability_search.extensions.cli.clients import choose_target
-from ability_search.extensions.cli.output import counted
-from ability_search.extensions.cli.parameters import BrokerOption, JsonOption
-from ability_search.extensions.localstack.served_models import INSTALL_WEIGHTS, weights_installed
-from ability_search.ops import logs
-from ability_search.ops.extras import (
+from ability_search.extensions.cli.extras import (
     EXTRAS,
     install_command,
     missing_modules,
 )
+from ability_search.extensions.cli.output import counted
+from ability_search.extensions.cli.parameters import BrokerOption, JsonOption
+from ability_search.extensions.cli.settings import Metrics
+from ability_search.extensions.localstack.deployment import is_required, missing_secrets
+from ability_search.extensions.localstack.served_models import INSTALL_WEIGHTS, weights_installed
 from ability_search.providers.model_servers import ModelServers
 from ability_search.store.arcadedb.client import BrokerScripts
 from ability_search.store.arcadedb.provider_pin import SEPARATE, offers
@@ -160,7 +161,7 @@ def check_settings() -> tuple[Settings | None, list[Check]]:
             f"Run `ability-search secret set {name}`, unless a secret ability provides it"
             + ("." if is_required(settings, name) else " or the API needs no key."),
         )
-        for name in settings.missing_secrets
+        for name in missing_secrets(settings)
     ]
     if not settings.warnings:
         found.append(Check("settings", "ok", "no problems"))
@@ -460,7 +461,7 @@ async def _check_search(client: ToolClient, failed: Set[str]) -> AsyncIterator[C
 
 async def _check_metrics(stack: RunningStack, settings: Settings) -> Check:
     served = {part.name: part.metrics for part in stack.parts if part.metrics}
-    token = settings.metrics.token
+    token = settings.of(Metrics).token
     headers = {"Authorization": f"Bearer {token.get_secret_value()}"} if token else {}
     async with httpx.AsyncClient(
         headers=headers, timeout=_METRICS_SECONDS, trust_env=False

@@ -14,9 +14,14 @@ if TYPE_CHECKING:
 @hookimpl
 def register_settings() -> Sequence[type[Group]]:
     """Return the settings."""
-    from ability_search.extensions.localstack.settings import Arcadedb, LocalBroker, Models
+    from ability_search.extensions.localstack.settings import (
+        Arcadedb,
+        Deployment,
+        LocalBroker,
+        Models,
+    )
 
-    return (LocalBroker, Models, Arcadedb)
+    return (Deployment, LocalBroker, Models, Arcadedb)
 
 
 @hookimpl
@@ -42,9 +47,14 @@ def register_commands() -> Sequence[Command]:
 def register_components() -> Sequence[StackComponent]:
     """Return the components of the stack."""
     from ability_search.config.model_settings import Embedding, Expansion, Reranker
-    from ability_search.config.schema import Broker, Deployment
+    from ability_search.config.schema import Broker
     from ability_search.edges.tool_calls import NEEDED_TOOLS
-    from ability_search.extensions.localstack.settings import Arcadedb, LocalBroker, Models
+    from ability_search.extensions.localstack.settings import (
+        Arcadedb,
+        Deployment,
+        LocalBroker,
+        Models,
+    )
 
     worker = (Broker, Deployment, Embedding, Reranker, Expansion)
     return (

@@ -24,22 +24,22 @@ from ability_search.extensions.cli.app import app, command, new_group
 from ability_search.extensions.cli.clients import client_settings
 from ability_search.extensions.cli.component_run import Component
 from ability_search.extensions.cli.component_run import serve as serve_component
-from ability_search.extensions.cli.parameters import (
-    JsonOption,
-    SupervisedOption,
-    WaitOption,
-    port_option,
-)
-from ability_search.extensions.localstack.settings import Arcadedb, Models
-from ability_search.network import part_connection
-from ability_search.ops.extras import (
+from ability_search.extensions.cli.extras import (
     ENGINE_MODULES,
     EXTRAS,
     MODEL_MODULES,
     install_command,
     missing_modules,
 )
-from ability_search.ops.metrics import metric_table
+from ability_search.extensions.cli.parameters import (
+    JsonOption,
+    SupervisedOption,
+    WaitOption,
+    port_option,
+)
+from ability_search.extensions.localstack import stack_metrics
+from ability_search.extensions.localstack.settings import Arcadedb, Models
+from ability_search.network import part_connection
 from ability_search.ops.metrics.call_metrics import metered_tools
 from ability_search.ops.metrics.meter import UNMETERED, Meter
 from kadi_client.provider import OK
@@ -240,8 +240,8 @@ async def open_models(
         KadiError: if the broker cannot be reached.
     """
     configuration = models_config(settings)
-    from ability_search.ops.http_access import guarded
-    from ability_search.ops.http_server import serve_http
+    from ability_search.extensions.cli.http_access import guarded
+    from ability_search.extensions.cli.http_server import serve_http
     from kadi_localnet import models
 
     own = settings.of(Models)
@@ -259,7 +259,7 @@ async def open_models(
             serve_http(app, host, port, token=token, prefix="model_http")
         )
         meter.watch(
-            metric_table.MODEL_QUEUED_TEXTS,
+            stack_metrics.MODEL_QUEUED_TEXTS,
             lambda: {(name,): count for name, count in served.queued.items()},
         )
         tools = metered_tools(served.tools, meter)
@@ -289,14 +289,14 @@ class _Observer:
 
     def answered(self, model: str, code: str, *, texts: int, seconds: float) -> None:
         """Record a request."""
-        self._meter.add(metric_table.MODEL_REQUESTS, 1, model, code)
-        self._meter.observe(metric_table.MODEL_REQUEST_SECONDS, seconds, model)
+        self._meter.add(stack_metrics.MODEL_REQUESTS, 1, model, code)
+        self._meter.observe(stack_metrics.MODEL_REQUEST_SECONDS, seconds, model)
         if code == OK:
-            self._meter.add(metric_table.MODEL_TEXTS, texts, model)
+            self._meter.add(stack_metrics.MODEL_TEXTS, texts, model)
 
     def ran(self, model: str, *, texts: int) -> None:
         """Record the size of a batch."""
-        self._meter.observe(metric_table.MODEL_BATCH_TEXTS, texts, model)
+        self._meter.observe(stack_metrics.MODEL_BATCH_TEXTS, texts, model)
 
 
 @command(group, "list")

@@ -1,24 +1,77 @@
-"""The settings of the local stack: broker, database ability and model manager."""
+"""The settings of a deployment, and of the local stack: broker, database ability and models."""
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import ByteSize, SecretStr, model_validator
+from pydantic import AfterValidator, ByteSize, SecretStr, model_validator
 
 from ability_search.config.setting_fields import (
     KIB,
     MIB,
-    BackplaneUrl,
     Group,
     HttpUrl,
     NonEmpty,
-    Pair,
+    Url,
+    WebSocketUrl,
+    begins_with,
     seconds,
     secret,
     setting,
     size,
 )
+
+_DEPLOYER = "set by `kadi deploy`"
+
+BackplaneUrl = Annotated[Url, begins_with("nats", "tls", several=True)]
+
+
+def _check_pair(value: str) -> str:
+    name, _, agent = value.rpartition("=")
+    if not name or not agent:
+        raise ValueError(f"{value!r} is not a pair NAME=AGENT_ID")
+    return value
+
+
+Pair = Annotated[str, AfterValidator(_check_pair)]
+
+
+class Deployment(Group):
+    """Deployment: secrets that a worker requests from its deployer at startup."""
+
+    prefix = "deploy_"
+    secrets_timeout: float = seconds(60.0, about="Timeout for the deployer's answer.")
+    nonce: SecretStr | None = secret(
+        env=("KADI_DEPLOY_NONCE",),
+        home=_DEPLOYER,
+        about="Nonce that authenticates the request; if unset, no secrets are requested.",
+    )
+    required_secrets: tuple[str, ...] = setting(
+        (),
+        env=("KADI_REQUIRED_SECRETS",),
+        home=_DEPLOYER,
+        about="Secrets that the worker requires.",
+    )
+    optional_secrets: tuple[str, ...] = setting(
+        (),
+        env=("KADI_OPTIONAL_SECRETS",),
+        home=_DEPLOYER,
+        about="Secrets that the worker requests but does not require.",
+    )
+    rendezvous_broker: WebSocketUrl | None = setting(
+        None,
+        env=("KADI_RENDEZVOUS_BROKER",),
+        home=_DEPLOYER,
+        about="Broker where the deployer listens.",
+        default_text="the worker's broker",
+    )
+
+    @property
+    def awaited(self) -> tuple[str, ...]:
+        """Names of the secrets to request; none without a nonce."""
+        if self.nonce is None:
+            return ()
+        return tuple(dict.fromkeys((*self.required_secrets, *self.optional_secrets)))
 
 
 class LocalBroker(Group):

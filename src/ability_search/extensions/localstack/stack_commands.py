@@ -16,16 +16,16 @@ import typer
 from ability_search.config.running_stack import RunningStack, read_running
 from ability_search.config.setting_fields import Url
 from ability_search.errors import InvalidInput
-from ability_search.extensions.cli import output
+from ability_search.extensions.cli import logs, output
 from ability_search.extensions.cli.app import FAILED, NOT_FOUND, app, command
 from ability_search.extensions.cli.clients import client_settings
 from ability_search.extensions.cli.component_run import prepare
 from ability_search.extensions.cli.lifecycle import stop_signals
 from ability_search.extensions.cli.parameters import DataDirOption, JsonOption
+from ability_search.extensions.cli.settings import Logging
 from ability_search.extensions.localstack.data_directory import released
 from ability_search.extensions.localstack.stack_plan import Plan, StackOptions, check_ports
 from ability_search.extensions.localstack.supervisor import new_stack
-from ability_search.ops import logs
 
 _DOWN_SECONDS = 90.0
 _RESTART_SECONDS = 60.0
@@ -62,9 +62,10 @@ def up(
         raise typer.BadParameter("--no-broker starts none", param_hint="--brokers")
     settings = prepare("up", join=False)
     # The log of the components is shown on request, or as JSON for a collector.
-    shown = verbose or "SEARCH_LOG_LEVEL" in os.environ or settings.logging.format == "json"
-    log_level = settings.logging.level if shown else "warning"
-    logs.configure(log_level, settings.logging.format, component="up")
+    logging = settings.of(Logging)
+    shown = verbose or "SEARCH_LOG_LEVEL" in os.environ or logging.format == "json"
+    log_level = logging.level if shown else "warning"
+    logs.configure(log_level, logging.format, component="up")
     asyncio.run(_up(Plan(settings, options, log_level=log_level), began))
     output.stdout().print("stopped")
 

@@ -15,11 +15,17 @@ from ability_search.config.schema import Settings
 from ability_search.errors import ConfigurationError
 from ability_search.extension import loaded
 from ability_search.extensions.cli import output
+from ability_search.extensions.cli.extras import (
+    EXTRAS,
+    install_command,
+    missing_modules,
+    require_extra,
+)
 from ability_search.extensions.cli.parameters import DataDirOption, port_option
+from ability_search.extensions.cli.settings import Metrics
 from ability_search.extensions.localstack.contexts import require_nats_server
 from ability_search.extensions.localstack.served_models import require_installed, served_names
 from ability_search.extensions.localstack.settings import LocalBroker, Models
-from ability_search.ops.extras import EXTRAS, install_command, missing_modules, require_extra
 
 _OWN = frozenset({"backplane", "broker", "database", "models", "worker"})
 """The components that a stack starts by itself; those of other extensions are added."""
@@ -154,7 +160,7 @@ class Plan:
     def metrics_port(self, name: str) -> int:
         """Return the metrics port of a component, 0 for a free one, see :func:`metrics_port`."""
         first = self.options.metrics_port
-        return metrics_port(name, (self.settings.metrics.port or 0) if first is None else first)
+        return metrics_port(name, (self.settings.of(Metrics).port or 0) if first is None else first)
 
     def of(self, *kinds: str) -> list[str]:
         """Return the components of some kinds."""
@@ -209,7 +215,7 @@ def check_ports(plan: Plan) -> None:
     ]
     for name in plan.ports:
         port = plan.metrics_port(name)
-        wanted.append((f"metrics of {name}", "--metrics-port", settings.metrics.host, port))
+        wanted.append((f"metrics of {name}", "--metrics-port", settings.of(Metrics).host, port))
     problems = [
         f"{what}: port {port} on {host} cannot be used: {problem}; choose another with {option}"
         for what, option, host, port in wanted

@@ -29,6 +29,7 @@ from ability_search.errors import ConfigurationError, first_failure
 from ability_search.extension import loaded
 from ability_search.extensions.cli import output
 from ability_search.extensions.cli.clients import CLIENT_NAME
+from ability_search.extensions.cli.settings import Logging
 from ability_search.extensions.localstack.component_process import (
     ComponentProcess,
     Notify,
@@ -47,7 +48,7 @@ from ability_search.extensions.localstack.stack_plan import (
     StackOptions,
     kind_of,
 )
-from ability_search.network import plain_connection
+from ability_search.network import client_connection
 from ability_search.tools.table import all_tools
 from kadi_client import Identity, KadiError, NotConnected
 
@@ -257,7 +258,8 @@ class Stack:
         try:
             async with (
                 asyncio.timeout(_VISIBLE_SECONDS),
-                plain_connection(
+                client_connection(
+                    self._plan.settings,
                     self.running.url,
                     self.running.networks,
                     name="ability-search up",
@@ -306,7 +308,7 @@ async def temporary_stack(
     Raises:
         ConfigurationError: if the stack cannot be started.
     """
-    level = settings.logging.level if "SEARCH_LOG_LEVEL" in os.environ else "warning"
+    level = settings.of(Logging).level if "SEARCH_LOG_LEVEL" in os.environ else "warning"
     options = StackOptions(data_dir=data_dir, port=0, metrics_port=0)
     plan = Plan(settings, options, log_level=level, alone=True, environ=environ or {})
     async with new_stack(plan) as stack:

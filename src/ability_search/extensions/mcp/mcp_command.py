@@ -19,10 +19,10 @@ from ability_search.extensions.cli import output
 from ability_search.extensions.cli.app import app, command
 from ability_search.extensions.cli.clients import choose_target, client_settings
 from ability_search.extensions.cli.component_run import traced
+from ability_search.extensions.cli.extras import require_extra
 from ability_search.extensions.cli.lifecycle import run_until_stopped
 from ability_search.extensions.cli.parameters import BrokerOption
 from ability_search.extensions.gateway.settings import Gateway, McpProfile
-from ability_search.ops.extras import require_extra
 
 _START_SECONDS = 150.0
 """Seconds that a call waits for the stack; the first start of the model builds its graph."""

@@ -28,11 +28,11 @@ from ability_search.client.tool_client import Call, ToolClient
 from ability_search.errors import SearchError
 from ability_search.extensions.cli import output
 from ability_search.extensions.cli.app import explain
+from ability_search.extensions.cli.extras import install_command
 from ability_search.extensions.cli.progress import counts_text, print_problems, progress_bar
 from ability_search.extensions.cli.trees import Root, Tree, count_files
 from ability_search.extensions.cli.upload import Outcome, Place, remove_sources, send_files
 from ability_search.files.selection import left_out, needs_consent, vanished
-from ability_search.ops.extras import install_command
 from kadi_client import KadiError, ToolError
 from kadi_client.errors import AuthenticationError, FrameTooLarge
 

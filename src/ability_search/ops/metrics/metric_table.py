@@ -1,4 +1,4 @@
-"""The table of metrics: name, type, labels, meaning, and the components that have each.
+"""Metrics: name, type, labels, meaning, and the components that have each; those of the worker.
 
 Names and units are those of Prometheus: counters end in ``_total``, times are in seconds, sizes in
 bytes. A label only has values of a bounded set: tools, codes, stages, served models; never a text
@@ -7,6 +7,7 @@ or a name that a user chose.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -14,15 +15,11 @@ ComponentName = Literal["backplane", "broker", "database", "models", "worker", "
 
 COMPONENTS: tuple[ComponentName, ...] = get_args(ComponentName)
 
-PATH = "/metrics"
-"""Path at which each component serves its metrics."""
-
 SECONDS = (
     *(0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1),
     *(0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0, 300.0),
 )
 """Upper bounds of buckets, from a stage of a query to the indexing of a large batch."""
-TEXTS = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -40,7 +37,7 @@ class Metric:
     """Values of the only label that start at 0, so that the first increase is visible."""
 
 
-class _Components:
+class Components:
     """Components, and the declaration of a metric that they all have."""
 
     def __init__(self, *names: ComponentName) -> None:
@@ -49,25 +46,29 @@ class _Components:
     def counter(
         self, name: str, about: str, *labels: str, expected: tuple[str, ...] = ()
     ) -> Metric:
+        """Return a counter; its name ends in ``_total``."""
         full = f"ability_search_{name}"
         return Metric(full, "counter", about, self._names, labels, expected=expected)
 
     def gauge(self, name: str, about: str, *labels: str) -> Metric:
+        """Return a gauge."""
         return Metric(f"ability_search_{name}", "gauge", about, self._names, labels)
 
     def histogram(
         self, name: str, about: str, *labels: str, buckets: tuple[float, ...] = SECONDS
     ) -> Metric:
+        """Return a histogram; its name ends in the unit of the values."""
         return Metric(f"ability_search_{name}", "histogram", about, self._names, labels, buckets)
 
 
-_ALL = _Components(*COMPONENTS)
-_OFFERING = _Components("database", "models", "worker")
-_BROKER = _Components("broker")
-_DATABASE = _Components("database")
-_MODELS = _Components("models")
-_WORKER = _Components("worker")
-_GATEWAY = _Components("gateway")
+def metrics_in(names: Mapping[str, object]) -> tuple[Metric, ...]:
+    """Return the metrics among the global names of a module, in the order of the documentation."""
+    return tuple(value for value in names.values() if isinstance(value, Metric))
+
+
+_ALL = Components(*COMPONENTS)
+_OFFERING = Components("database", "models", "worker")
+_WORKER = Components("worker")
 
 COMPONENT_INFO = _ALL.gauge(
     "part_info", "Always 1; the labels are the component and its version.", "part", "version"
@@ -127,103 +128,5 @@ CHUNKS_DELETED = _WORKER.counter(
 JOBS_RUNNING = _WORKER.gauge("jobs_running", "Reindex jobs in progress.")
 COLLECTIONS_KNOWN = _WORKER.gauge("collections_known", "Collections in the cache of the registry.")
 
-BROKER_SESSIONS = _BROKER.gauge("broker_sessions", "Open sessions.")
-BROKER_TOOLS = _BROKER.gauge("broker_tools", "Registered tools.")
-BROKER_SUBSCRIPTIONS = _BROKER.gauge("broker_subscriptions", "Subscriptions to events.")
-BROKER_CALLS = _BROKER.counter(
-    "broker_calls_total",
-    "Routed calls that ended, by outcome: `completed`, `failed`, `timed_out`,"
-    " `cancelled`, `provider_lost`.",
-    "tool",
-    "outcome",
-)
-BROKER_CALLS_IN_FLIGHT = _BROKER.gauge("broker_calls_in_flight", "Calls without a response yet.")
-BROKER_REFUSED = _BROKER.counter(
-    "broker_refused_total", "Refused requests, such as calls of an unknown tool."
-)
-BROKER_OUTBOX_FRAMES = _BROKER.gauge("broker_outbox_frames", "Frames queued for slow peers.")
-BROKER_OUTBOX_BYTES = _BROKER.gauge("broker_outbox_bytes", "Size of these frames.")
-BROKER_MEMORY_BYTES = _BROKER.gauge(
-    "broker_memory_bytes",
-    "Messages and registrations held for all sessions; see `local_broker_memory`.",
-)
-BROKER_EVENTS = _BROKER.counter(
-    "broker_events_total",
-    "Events by outcome: `published`, `delivered` (once per subscriber), `dropped` (unread).",
-    "outcome",
-)
-BROKER_SESSIONS_ENDED = _BROKER.counter(
-    "broker_sessions_ended_total",
-    "Sessions closed by the broker, by reason: `overflow` (the peer reads too slowly), `silent`.",
-    "reason",
-)
-
-DATABASE_STATEMENTS = _DATABASE.counter(
-    "database_statements_total", "Requested statements, by kind: `read`, `write`.", "kind"
-)
-DATABASE_CONFLICTS = _DATABASE.counter(
-    "database_conflicts_total",
-    "Transactions that conflicted with a concurrent one; most are retried.",
-)
-DATABASE_ENGINE_CALLS = _DATABASE.gauge(
-    "database_engine_calls", "Running and queued calls of the embedded engine."
-)
-DATABASE_HEAP_USED = _DATABASE.gauge("database_heap_used_bytes", "Java heap in use.")
-DATABASE_HEAP_MAX = _DATABASE.gauge("database_heap_max_bytes", "Maximum size of the Java heap.")
-
-MODEL_REQUESTS = _MODELS.counter(
-    "model_requests_total",
-    "Completed requests, over the network and over HTTP, by code: `ok` or an error code.",
-    "model",
-    "code",
-)
-MODEL_REQUEST_SECONDS = _MODELS.histogram(
-    "model_request_seconds", "Duration of these requests.", "model"
-)
-MODEL_TEXTS = _MODELS.counter("model_texts_total", "Embedded or scored texts.", "model")
-MODEL_BATCH_TEXTS = _MODELS.histogram(
-    "model_batch_texts", "Texts in one batch of a local model.", "model", buckets=TEXTS
-)
-MODEL_QUEUED_TEXTS = _MODELS.gauge(
-    "model_queued_texts", "Running and queued texts of a local model.", "model"
-)
-
-GATEWAY_CALLS = _GATEWAY.counter(
-    "gateway_tool_calls_total",
-    "Completed tool calls, by code: `ok` or an error code.",
-    "tool",
-    "code",
-)
-GATEWAY_CALL_SECONDS = _GATEWAY.histogram(
-    "gateway_tool_call_seconds", "Duration of tool calls.", "tool"
-)
-GATEWAY_RESPONSES = _GATEWAY.counter("gateway_responses_total", "Responses by status.", "status")
-GATEWAY_IN_FLIGHT = _GATEWAY.gauge("gateway_requests_in_flight", "Requests in progress.")
-GATEWAY_STREAMS = _GATEWAY.gauge("gateway_streams_open", "Open event streams.")
-GATEWAY_RATE_LIMITED = _GATEWAY.counter(
-    "gateway_rate_limited_total", "Requests refused by the rate limit of their address."
-)
-
-METRICS: tuple[Metric, ...] = tuple(
-    value for value in list(globals().values()) if isinstance(value, Metric)
-)
-"""The metrics of the components, in the order of the documentation."""
-
-PROCESS_CPU_SECONDS = Metric(
-    "process_cpu_seconds_total", "counter", "CPU time of the process.", COMPONENTS
-)
-PROCESS_RESIDENT_MEMORY = Metric(
-    "process_resident_memory_bytes", "gauge", "Resident memory of the process.", COMPONENTS
-)
-PROCESS_OPEN_FILES = Metric("process_open_fds", "gauge", "Open file descriptors.", COMPONENTS)
-PROCESS_START_TIME = Metric(
-    "process_start_time_seconds", "gauge", "Start time of the process, as Unix time.", COMPONENTS
-)
-
-PROCESS: tuple[Metric, ...] = (
-    PROCESS_CPU_SECONDS,
-    PROCESS_RESIDENT_MEMORY,
-    PROCESS_OPEN_FILES,
-    PROCESS_START_TIME,
-)
-"""Metrics of each process on Linux."""
+METRICS = metrics_in(globals())
+"""The metrics of the worker, and those that several components have."""

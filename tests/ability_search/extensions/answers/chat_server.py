@@ -15,7 +15,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
-from ability_search.ops.http_server import serve_http
+from ability_search.extensions.cli.http_server import serve_http
 
 
 def said(text: str) -> dict[str, Any]:

@@ -18,11 +18,11 @@ from tests.ability_search.extensions.cli.test_cli_indexing import answered, writ
 
 from ability_search.errors import SearchError
 from ability_search.extensions.cli.clients import new_client
+from ability_search.extensions.cli.extras import install_command
 from ability_search.extensions.cli.trees import Root, Tree, trees
 from ability_search.extensions.cli.upload import find_place
 from ability_search.extensions.watch import watcher
 from ability_search.extensions.watch.watcher import EDITORS, Watcher, WatchLog, changes_of
-from ability_search.ops.extras import install_command
 from kadi_client import ToolError
 
 SECONDS = 30.0

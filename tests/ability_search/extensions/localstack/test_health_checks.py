@@ -9,8 +9,8 @@ import pytest
 from ability_search.client.tool_client import Target
 from ability_search.config.loader import load_settings
 from ability_search.config.running_stack import RunningComponent, RunningStack
+from ability_search.extensions.cli.prometheus_meter import PrometheusMeter, serve_metrics
 from ability_search.extensions.localstack.health_checks import check_network
-from ability_search.ops.metrics.prometheus_meter import PrometheusMeter, serve_metrics
 from kadi_localnet.broker import serve_broker
 
 LOCAL = "127.0.0.1"

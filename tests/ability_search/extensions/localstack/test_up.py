@@ -19,6 +19,7 @@ import pytest
 from tests.ability_search.metric_readings import Reading, parse
 
 from ability_search.config.running_stack import CLIENT, RunningStack, identity_file, read_running
+from ability_search.extensions.localstack import stack_metrics
 from ability_search.extensions.localstack.data_directory import released
 from ability_search.ops.metrics import metric_table as table
 from ability_search.tools.table import all_tools
@@ -189,14 +190,14 @@ async def the_parts_count_what_was_done(machine: Machine) -> None:
     assert worker.total(table.CHUNKS_INDEXED) == 3
     assert worker.total(table.CHUNKS_DELETED) == 0
     assert worker.total(table.EMBEDDING_TEXTS, origin="embedded") == 3
-    assert parts["models"].by(table.MODEL_QUEUED_TEXTS, "model")["all-MiniLM-L6-v2"] == 0
+    assert parts["models"].by(stack_metrics.MODEL_QUEUED_TEXTS, "model")["all-MiniLM-L6-v2"] == 0
     embedded = parts["models"].total(table.TOOL_CALLS, tool="create-embedding")
     assert worker.total(table.RPC_CALLS, tool="create-embedding") == embedded > 0
-    heap = database.total(table.DATABASE_HEAP_USED)
-    assert 0 < heap < database.total(table.DATABASE_HEAP_MAX)
+    heap = database.total(stack_metrics.DATABASE_HEAP_USED)
+    assert 0 < heap < database.total(stack_metrics.DATABASE_HEAP_MAX)
     written = database.total(table.TOOL_CALLS, tool="arcade-command")
-    assert database.total(table.DATABASE_STATEMENTS) >= written > 0
-    assert parts["broker"].total(table.BROKER_SESSIONS) >= 4
+    assert database.total(stack_metrics.DATABASE_STATEMENTS) >= written > 0
+    assert parts["broker"].total(stack_metrics.BROKER_SESSIONS) >= 4
 
 
 async def metrics_of(running: RunningStack) -> dict[str, Reading]:

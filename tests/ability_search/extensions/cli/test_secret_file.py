@@ -15,14 +15,14 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from tests.examples import examples
 
-from ability_search.config.vault import (
+from ability_search.config.vault import is_encrypted
+from ability_search.errors import ConfigurationError
+from ability_search.extensions.cli.secret_file import (
     get_secret,
-    is_encrypted,
     list_secrets,
     read_vault,
     set_secret,
 )
-from ability_search.errors import ConfigurationError
 
 SECRET = "sk-very-hidden"
 

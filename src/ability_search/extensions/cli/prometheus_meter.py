@@ -19,7 +19,7 @@ from prometheus_client import (
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from ability_search.ops.http_access import (
+from ability_search.extensions.cli.http_access import (
     Receive,
     Scope,
     Send,
@@ -28,16 +28,18 @@ from ability_search.ops.http_access import (
     headers_of,
     send_text,
 )
-from ability_search.ops.http_server import serve_http
+from ability_search.extensions.cli.http_server import serve_http
 from ability_search.ops.metrics.meter import Read
 from ability_search.ops.metrics.metric_table import (
     COMPONENT_INFO,
+    COMPONENTS,
     METRICS,
-    PATH,
     ComponentName,
     Metric,
 )
 
+PATH = "/metrics"
+"""Path at which each component serves its metrics."""
 MEDIA_TYPE = "text/plain"
 CONTENT_TYPE = f"{MEDIA_TYPE}; version=0.0.4; charset=utf-8"
 
@@ -59,16 +61,14 @@ class PrometheusMeter:
         disable_created_metrics()  # type: ignore[no-untyped-call]
         self._registry = CollectorRegistry()
         ProcessCollector(registry=self._registry)
-        self._instruments: dict[Metric, Any] = {
-            metric: _instrument(metric, self._registry)
-            for metric in METRICS
-            if component in metric.components and metric.kind != "gauge"
-        }
+        self._instruments: dict[Metric, Any] = {}
         self._children: dict[tuple[Metric, tuple[str, ...]], Any] = {}
         self._series: Multiset[Metric] = Multiset()
-        for metric in self._instruments:
-            for label in metric.expected:
-                self._new_child(metric, (label,))
+        for metric in METRICS:
+            if component in metric.components and metric.kind != "gauge":
+                self._instrument(metric)
+                for label in metric.expected:
+                    self._new_child(metric, (label,))
         self._watched = _Watched()
         self._registry.register(self._watched)
         self.watch(COMPONENT_INFO, lambda: {(component, version): 1.0})
@@ -83,9 +83,6 @@ class PrometheusMeter:
 
     def watch(self, metric: Metric, read: Read) -> None:
         """Call ``read`` at each scrape."""
-        counted = self._instruments.pop(metric, None)
-        if counted is not None:
-            self._registry.unregister(counted)
         self._watched.reads[metric].append(read)
 
     def text(self) -> bytes:
@@ -97,8 +94,18 @@ class PrometheusMeter:
         known = self._children.get((metric, labels))
         return self._new_child(metric, labels) if known is None else known
 
+    def _instrument(self, metric: Metric) -> Any:
+        if metric not in self._instruments:
+            given: dict[str, Any] = {"labelnames": metric.labels, "registry": self._registry}
+            self._instruments[metric] = (
+                Counter(metric.name, metric.about, **given)
+                if metric.kind == "counter"
+                else Histogram(metric.name, metric.about, buckets=metric.buckets, **given)
+            )
+        return self._instruments[metric]
+
     def _new_child(self, metric: Metric, labels: tuple[str, ...]) -> Any:
-        instrument = self._instruments[metric]
+        instrument = self._instrument(metric)
         if not metric.labels:
             child = instrument
         elif self._series[metric] < MOST_SERIES:
@@ -108,6 +115,16 @@ class PrometheusMeter:
             return instrument.labels(*[OTHER] * len(metric.labels))
         self._children[metric, labels] = child
         return child
+
+
+def process_metrics() -> list[Metric]:
+    """Return the metrics of each process, which the library reads on Linux."""
+    return [
+        Metric(f"{each.name}_total", "counter", each.documentation, COMPONENTS)
+        if each.type == "counter"
+        else Metric(each.name, "gauge", each.documentation, COMPONENTS)
+        for each in ProcessCollector(registry=None).collect()
+    ]
 
 
 @asynccontextmanager
@@ -151,11 +168,3 @@ class _Watched(Collector):
                 for labels, value in read().items():
                     family.add_metric(labels, value)
             yield family
-
-
-def _instrument(metric: Metric, registry: CollectorRegistry) -> Any:
-    if metric.kind == "counter":
-        return Counter(metric.name, metric.about, metric.labels, registry=registry)
-    return Histogram(
-        metric.name, metric.about, metric.labels, buckets=metric.buckets, registry=registry
-    )

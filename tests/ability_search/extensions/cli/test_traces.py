@@ -18,10 +18,10 @@ from tests.ability_search.collector import collecting
 from ability_search.config.loader import load_settings
 from ability_search.config.schema import Settings
 from ability_search.errors import ConfigurationError
+from ability_search.extensions.cli import traces
 from ability_search.extensions.cli.component_run import traced
-from ability_search.ops import traces
-from ability_search.ops.http_server import serve_http
-from ability_search.ops.traces import CALL_ID, exporting
+from ability_search.extensions.cli.http_server import serve_http
+from ability_search.extensions.cli.traces import CALL_ID, exporting
 from ability_search.providers.model_servers import ModelServers
 from kadi_client.context import call_id, current, handling
 from kadi_client.tracing import TRACEPARENT, span, traceparent

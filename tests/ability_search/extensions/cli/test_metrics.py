@@ -11,18 +11,21 @@ from tests.ability_search.metric_readings import parse
 from tests.kadi_client.calls import PlainCall
 
 from ability_search.errors import ConfigurationError
-from ability_search.ops.metrics import metric_table
-from ability_search.ops.metrics.call_metrics import metered_rpc, metered_tools
-from ability_search.ops.metrics.meter import UNMETERED
-from ability_search.ops.metrics.metric_table import METRICS
-from ability_search.ops.metrics.prometheus_meter import (
+from ability_search.extensions.cli.prometheus_meter import (
     MOST_SERIES,
     OTHER,
     PrometheusMeter,
     serve_metrics,
 )
+from ability_search.extensions.gateway import middleware
+from ability_search.extensions.localstack import stack_metrics
+from ability_search.ops.metrics import metric_table
+from ability_search.ops.metrics.call_metrics import metered_rpc, metered_tools
+from ability_search.ops.metrics.meter import UNMETERED
+from ability_search.ops.metrics.metric_table import METRICS as OWN
 from kadi_client import CallTimeout, NotConnected, Tool, ToolError
 
+METRICS = (*OWN, *stack_metrics.METRICS, *middleware.METRICS)
 LOCAL = "127.0.0.1"
 
 
@@ -70,10 +73,10 @@ def test_a_component_has_only_its_metrics(part: metric_table.ComponentName) -> N
 def test_a_watched_counter_is_read_at_each_scrape() -> None:
     meter = PrometheusMeter("database", "1")
     kept: dict[tuple[str, ...], float] = {("read",): 3.0}
-    meter.watch(metric_table.DATABASE_STATEMENTS, lambda: kept)
-    assert parse(meter.text().decode()).total(metric_table.DATABASE_STATEMENTS, kind="read") == 3
+    meter.watch(stack_metrics.DATABASE_STATEMENTS, lambda: kept)
+    assert parse(meter.text().decode()).total(stack_metrics.DATABASE_STATEMENTS, kind="read") == 3
     kept["read",] = 5.0
-    assert parse(meter.text().decode()).total(metric_table.DATABASE_STATEMENTS) == 5
+    assert parse(meter.text().decode()).total(stack_metrics.DATABASE_STATEMENTS) == 5
 
 
 def test_the_number_of_series_is_bounded() -> None:

@@ -16,7 +16,7 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from ability_search.errors import ConfigurationError
-from ability_search.ops.http_access import App
+from ability_search.extensions.cli.http_access import App
 from kadi_client.addresses import is_loopback
 
 CONNECTIONS = 512

@@ -11,8 +11,8 @@ import httpx
 import pytest
 
 from ability_search.errors import ConfigurationError
-from ability_search.ops import http_server
-from ability_search.ops.http_access import (
+from ability_search.extensions.cli import http_server
+from ability_search.extensions.cli.http_access import (
     BrowserPolicy,
     ForbiddenOrigin,
     Receive,
@@ -20,8 +20,8 @@ from ability_search.ops.http_access import (
     Send,
     send_text,
 )
-from ability_search.ops.http_server import serve_http
-from ability_search.ops.metrics.prometheus_meter import serve_metrics
+from ability_search.extensions.cli.http_server import serve_http
+from ability_search.extensions.cli.prometheus_meter import serve_metrics
 
 SECONDS = 20.0
 LOCAL = "127.0.0.1"

@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from ability_search.ops import logs
+from ability_search.extensions.cli import logs
 from kadi_client.context import CALL_ID, LOG_FIELD, handling
 
 LOG = logging.getLogger("ability_search.some.place")
