@@ -9,10 +9,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar, Unpack
 
-from kadi_client.connection import BROKER_TIMEOUT, Connection
+from kadi_client.connection import BROKER_TIMEOUT, Connection, Invoker
 from kadi_client.errors import AuthenticationError, KadiError, NotConnected, RemoteError
 from kadi_client.identity import Identity
-from kadi_client.invoker import Invoker
 from kadi_client.messages import Raw
 from kadi_client.options import ConnectionOptions, Options
 from kadi_client.subscriptions import Subscription

@@ -11,14 +11,12 @@ from queue import SimpleQueue
 from typing import Any
 
 import jpype
-import msgspec
 import numpy as np
 
-from kadi_client.messages import encode
 from kadi_localnet.database.backend import (
-    DatabaseError,
     Rows,
     Statement,
+    encoded,
     rows_of,
     too_many_bytes,
     too_many_rows,
@@ -71,11 +69,7 @@ class Parameters:
                 ]
             else:
                 plain |= self._without_vectors({name: value}, None, vectors)
-        try:
-            text = encode(plain).decode()
-        except (TypeError, ValueError, OverflowError, msgspec.MsgspecError) as exc:
-            raise DatabaseError(f"params: not JSON: {exc}") from exc
-        result = self._json_object(text).toMap()
+        result = self._json_object(encoded(plain).decode()).toMap()
         for place, arrays in vectors.items():
             holder = result if place is None else result.get(place[0]).get(place[1])
             for key, array in arrays.items():
