@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from websockets.asyncio.client import connect
 from websockets.exceptions import WebSocketException
 
-from kadi_client.addresses import is_loopback, split_addresses
+from kadi_client.addresses import is_loopback, split_addresses, without_credentials
 from kadi_client.backoff import Backoff
 from kadi_client.errors import AuthenticationError, KadiError, NotConnected
 from kadi_client.options import Options
@@ -47,7 +47,7 @@ class Reconnecting(ABC):
         provider: Provider,
         options: Options,
     ) -> None:
-        self._brokers = [(each, *_parse(each)) for each in split_addresses(url) or [url]]
+        self._urls = split_addresses(url) or [url]
         self._new_session = new_session
         self._provider = provider
         self._registered: tuple[Tool, ...] = ()
@@ -56,11 +56,9 @@ class Reconnecting(ABC):
         """Number of attempts, which take turns among the brokers."""
         self._options = options
         self._connect_timeout = options.connect_timeout
-        max_backoff = options.max_backoff
-        if max_backoff is None:
-            local = all(is_loopback(host) for _, host, _ in self._brokers)
-            max_backoff = LOCAL_BACKOFF if local else REMOTE_BACKOFF
-        self._backoff = Backoff(cap=max_backoff)
+        local = set(map(_is_local, self._urls)) == {True}
+        longest = LOCAL_BACKOFF if local else REMOTE_BACKOFF
+        self._backoff = Backoff(cap=longest if options.max_backoff is None else options.max_backoff)
         self._supervisor: asyncio.Task[None] | None = None
         self._ready_at: float | None = None
         self._closing = False
@@ -204,7 +202,7 @@ class Reconnecting(ABC):
             if not established and isinstance(failure, AuthenticationError):
                 raise failure
             self._tried += 1
-            if not established and self._tried < len(self._brokers):
+            if not established and self._tried < len(self._urls):
                 continue
             if not established and clock() >= give_up:
                 raise failure
@@ -215,20 +213,19 @@ class Reconnecting(ABC):
             await asyncio.sleep(delay)
 
     @property
-    def _broker(self) -> tuple[str, str, str]:
-        """The URL, the host and the address for display of the current broker."""
-        return self._brokers[self._tried % len(self._brokers)]
+    def _url(self) -> str:
+        """The address of the current broker."""
+        return self._urls[self._tried % len(self._urls)]
 
     @property
     def _address(self) -> str:
-        return self._broker[2]
+        return without_credentials(self._url)
 
     async def _attempt(self) -> None:
         """Run one session, from connecting until it is lost; always raises."""
-        url, host, _ = self._broker
         async with asyncio.timeout(self._options.open_timeout) as opening:
             socket = await connect(
-                url,
+                self._url,
                 create_connection=ClientSocket,
                 compression=None,
                 max_size=self._options.max_message_bytes,
@@ -236,7 +233,7 @@ class Reconnecting(ABC):
                 ping_interval=None,  # the session has its own liveness
                 close_timeout=CLOSE_SECONDS,
                 write_limit=WRITE_BUFFER,
-                proxy=None if is_loopback(host) else True,
+                proxy=None if _is_local(self._url) else True,
             )
             session = self._new_session(cast(ClientSocket, socket))
             self._registered = self._provider.tools
@@ -288,15 +285,17 @@ class Reconnecting(ABC):
         return failure
 
 
-def _parse(url: str) -> tuple[str, str]:
-    """Return the host, and the address for display: without user, password and query."""
+def _is_local(url: str) -> bool:
+    """Return whether a broker's address is one of this machine.
+
+    Raises:
+        ValueError: if it is not the address of a broker.
+    """
     try:
         parts = urlsplit(url)
-        port = parts.port
+        host, _port = parts.hostname, parts.port
     except ValueError as exc:
         raise ValueError(f"url: {exc}") from exc
-    if parts.scheme not in ("ws", "wss") or not parts.hostname:
+    if parts.scheme not in ("ws", "wss") or not host:
         raise ValueError("url: give an address such as ws://localhost:8080/kadi")
-    host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
-    where = f"{host}:{port}" if port else host
-    return parts.hostname, f"{parts.scheme}://{where}{parts.path}"
+    return is_loopback(host)
