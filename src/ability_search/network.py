@@ -8,7 +8,7 @@ from typing import Unpack
 
 from ability_search.config.schema import Broker, Settings
 from kadi_client import Brokers, Connection, Endpoint, Identity, Tool
-from kadi_client.brokers import ConnectionOptions
+from kadi_client.options import ConnectionOptions
 from kadi_client.provider import Observe, OnBusy
 
 
@@ -33,14 +33,16 @@ def client_connection(
         connect_timeout: Seconds that the broker may take to appear.
         identity: Key pair of the agent; a new one if not given.
     """
-    return Connection(
-        url,
-        networks=networks,
+    options = _options(
+        settings,
+        role="agent",
         name=name,
         identity=identity,
+        open_timeout=open_timeout,
         connect_timeout=connect_timeout,
-        **_options(settings, role="agent", open_timeout=open_timeout, grace=0.0),
+        grace=0.0,
     )
+    return Connection(url, networks=networks, **options)
 
 
 def part_connection(
@@ -62,16 +64,16 @@ def part_connection(
         max_concurrent: Maximum number of calls that its tools handle at a time.
         patience: As ``provider_patience`` of :class:`kadi_client.Connection`.
     """
-    return Connection(
-        settings.broker.url.get_secret_value(),
-        networks=settings.broker.networks,
+    url, networks = settings.broker.url.get_secret_value(), settings.broker.networks
+    options = _options(
+        settings,
         identity=Identity.load_or_create(component_key(settings, component)),
         name=f"{settings.agent.name}-{component}",
-        tools=tools,
         connect_timeout=connect_timeout,
         max_concurrent=max_concurrent,
-        **_options(settings, provider_patience=patience or {}),
+        provider_patience=patience or {},
     )
+    return Connection(url, networks=networks, tools=tools, **options)
 
 
 def component_key(settings: Settings, component: str) -> Path:
@@ -84,14 +86,8 @@ def worker_connection(
     settings: Settings, broker: Broker, identity: Identity, *, connect_timeout: float
 ) -> Connection:
     """Return a connection of the worker, as that identity, to one broker."""
-    return Connection(
-        broker.url.get_secret_value(),
-        networks=broker.networks,
-        identity=identity,
-        name=settings.agent.name,
-        connect_timeout=connect_timeout,
-        **_options(settings),
-    )
+    options = _options(settings, identity=identity, connect_timeout=connect_timeout)
+    return Connection(broker.url.get_secret_value(), networks=broker.networks, **options)
 
 
 def worker_brokers(
@@ -102,25 +98,25 @@ def worker_brokers(
         broker.name: Endpoint(broker.url.get_secret_value(), broker.networks)
         for broker in settings.brokers
     }
-    return Brokers(
-        endpoints,
+    options = _options(
+        settings,
         identity=Identity.load_or_create(settings.files.identity_file),
-        name=settings.agent.name,
         connect_timeout=connect_timeout,
         max_concurrent=settings.limits.concurrent_calls,
         max_queued=settings.limits.waiting_calls,
         observe=observe,
         on_busy=on_busy,
-        **_options(settings),
     )
+    return Brokers(endpoints, **options)
 
 
 def _options(settings: Settings, **further: Unpack[ConnectionOptions]) -> ConnectionOptions:
     """Return the options of all components; ``further`` ones outrank them."""
-    own: ConnectionOptions = {
+    return {
+        "name": settings.agent.name,
         "version": settings.agent.version,
         "role": "ability",
         "max_message_bytes": settings.limits.message_bytes,
         "propagate": settings.tracing.propagate,
+        **further,
     }
-    return {**own, **further}

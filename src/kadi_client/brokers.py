@@ -7,14 +7,13 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Literal, TypedDict, TypeVar, Unpack
+from typing import Any, TypeVar, Unpack
 
-from kadi_client.connection import BROKER_TIMEOUT, Connection
+from kadi_client.connection import BROKER_TIMEOUT, Connection, Invoker
 from kadi_client.errors import AuthenticationError, KadiError, NotConnected, RemoteError
 from kadi_client.identity import Identity
-from kadi_client.invoker import Invoker
 from kadi_client.messages import Raw
-from kadi_client.provider import Observe, OnBusy, Provider, noted
+from kadi_client.options import ConnectionOptions, Options
 from kadi_client.subscriptions import Subscription
 from kadi_client.tools import Tool, agents_of
 
@@ -36,19 +35,6 @@ class Endpoint:
 
     url: str
     networks: Sequence[str] = ("global",)
-
-
-class ConnectionOptions(TypedDict, total=False):
-    """Options of :class:`Connection` that hold for each broker alike."""
-
-    version: str | None
-    role: Literal["agent", "ability"]
-    max_message_bytes: int
-    open_timeout: float
-    grace: float
-    max_backoff: float | None
-    provider_patience: Mapping[str, float]
-    propagate: bool
 
 
 class _Member:
@@ -98,20 +84,12 @@ class Brokers(Invoker):
 
     It serves its tools on all brokers, and publishes events on all of them. A call goes to the
     first broker, in the order given, that lists the tool, or lists it of the agent that must serve
-    the call. Entering needs one broker; the others
-    are connected as soon as they can be reached.
+    the call. Entering needs one broker; the others are connected as soon as they can be reached.
 
     Args:
         brokers: The brokers, each under a name for the log.
-        identity: Key pair of the agent; a new one if not given.
-        name: Display name; ``loadBroker`` of TypeScript agents finds an ability by it.
         tools: Tools to serve from the start; :meth:`serve` replaces them.
-        connect_timeout: Seconds to keep trying for the first broker; 0 tries each once.
-        max_concurrent: Handlers that run at a time, whichever broker the calls come from.
-        max_queued: Calls that may wait for a handler; more are refused.
-        observe: See :data:`kadi_client.provider.Observe`.
-        on_busy: See :class:`kadi_client.provider.Provider`.
-        options: Further options of each :class:`Connection`.
+        options: See :class:`kadi_client.options.Options`.
 
     Raises:
         ValueError: if there is no broker, or an argument is not usable; the message names it.
@@ -121,40 +99,16 @@ class Brokers(Invoker):
         self,
         brokers: Mapping[str, Endpoint],
         *,
-        identity: Identity | None = None,
-        name: str | None = None,
         tools: Iterable[Tool] = (),
-        connect_timeout: float = 0.0,
-        max_concurrent: int = 128,
-        max_queued: int = 1024,
-        observe: Observe = noted,
-        on_busy: OnBusy | None = None,
         **options: Unpack[ConnectionOptions],
     ) -> None:
         if not brokers:
             raise ValueError("brokers: give at least one")
-        identity = identity or Identity.generate()
-        self._provider = Provider(
-            tools,
-            max_concurrent=max_concurrent,
-            max_queued=max_queued,
-            observe=observe,
-            on_busy=on_busy,
-        )
+        identity = options["identity"] = options.get("identity") or Identity.generate()
+        self._provider = Options(**options).provider(tools)
         self._members = [
-            _Member(
-                member,
-                Connection(
-                    endpoint.url,
-                    networks=endpoint.networks,
-                    identity=identity,
-                    name=name,
-                    provider=self._provider,
-                    connect_timeout=connect_timeout,
-                    **options,
-                ),
-            )
-            for member, endpoint in brokers.items()
+            _Member(name, Connection(at.url, networks=at.networks, tools=self._provider, **options))
+            for name, at in brokers.items()
         ]
         self._offered: dict[tuple[str, str | None], _Member] = {}
         self._running: list[asyncio.Task[None]] = []

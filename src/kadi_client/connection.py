@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Protocol, Self, Unpack
 
 from opentelemetry.trace import SpanKind
 
@@ -19,14 +19,15 @@ from kadi_client.errors import (
     NoProvider,
     ProtocolError,
     RemoteError,
+    ToolError,
 )
 from kadi_client.identity import Identity
-from kadi_client.invoker import Invoker
 from kadi_client.messages import Raw, decode
+from kadi_client.options import ConnectionOptions, Options
 from kadi_client.params import CALLER_LOST, CancelParams, Invocation
-from kadi_client.provider import Observe, Provider, noted
+from kadi_client.provider import Provider
 from kadi_client.reconnection import Reconnecting
-from kadi_client.session import MAX_MESSAGE_BYTES, Received, Session, warn_of_dropped_networks
+from kadi_client.session import Received, Session, warn_of_dropped_networks
 from kadi_client.subscriptions import Event, Subscription, pattern_params
 from kadi_client.tools import Tool, agents_of
 from kadi_client.tracing import RPC, span
@@ -38,6 +39,76 @@ _PROVIDER_PAUSE = 0.1
 """Seconds between two attempts to find a provider."""
 BROKER_TIMEOUT = 10.0
 """Seconds for methods that the broker answers itself: publish, subscribe, list, register."""
+
+
+class Invoker(Protocol):
+    """Calls tools inside ``async with``: :meth:`invoke` over the :meth:`invoke_raw` of its kind."""
+
+    async def open(self) -> None:
+        """Connect; ``async with`` does so on entering."""
+
+    async def close(self) -> None:
+        """Close in order; ``async with`` does so on leaving."""
+
+    async def __aenter__(self) -> Self:
+        await self.open()
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.close()
+
+    async def invoke(
+        self,
+        tool: str,
+        tool_input: Any,
+        *,
+        timeout: float = 30.0,
+        target_agent: str | None = None,
+        check: bool = True,
+    ) -> Any:
+        """Call a tool and return its answer as plain Python values.
+
+        Example:
+            found = await broker.invoke("search-query", {"collection": "notes", "query": "backup"})
+            print(found["count"])
+
+        Cancelling gives up the call and cancels it at the provider.
+
+        Args:
+            tool: Name of the tool.
+            tool_input: Input of the tool, a JSON object.
+            timeout: Seconds for the whole call, including the wait for a lost session.
+            target_agent: Id of the agent that must serve the call; any provider if not given.
+            check: Raise :class:`ToolError` for an answer with ``success: false``; otherwise
+                return it like any other answer.
+
+        Raises:
+            ToolError: if the tool answered that it failed.
+            CallTimeout: if no answer came in time.
+            RemoteError: if the provider or the broker answered with an error.
+            NotConnected: if the session was lost during the call, or the connection is closed.
+                Whether the tool ran is not known then.
+            FrameTooLarge: if the input is too large to send.
+            TypeError, ValueError: if the input is not JSON, or holds half a surrogate pair.
+            ProtocolError: if the result cannot be decoded.
+        """
+        answer = decode(
+            await self.invoke_raw(tool, tool_input, timeout=timeout, target_agent=target_agent)
+        )
+        if check and isinstance(answer, dict) and answer.get("success") is False:
+            raise ToolError(tool, answer)
+        return answer
+
+    async def invoke_raw(
+        self, tool: str, tool_input: Any, *, timeout: float = 30.0, target_agent: str | None = None
+    ) -> Raw:
+        """Call a tool as :meth:`invoke` does, and return its answer as JSON, whatever it says."""
+
+    async def providers(self, tool: str, *, timeout: float = 30.0) -> frozenset[str]:
+        """Return the ids of the agents that offer a tool; empty if the broker lists none.
+
+        Raises as :meth:`invoke` does.
+        """
 
 
 class Connection(Reconnecting, Invoker):
@@ -58,27 +129,10 @@ class Connection(Reconnecting, Invoker):
     Args:
         url: ``ws://`` or ``wss://`` address of the broker, or those of several brokers that are one
             network, separated by commas: if one is lost, the next one is used.
-        identity: Key pair of the agent; generated if not given.
-        name: Display name; ``loadBroker`` of TypeScript agents finds an ability by it.
-        version: Version of the agent or ability.
-        role: ``"ability"`` for an agent that mainly serves tools.
         networks: Networks to join; tools and events are shared within a network.
-        tools: Tools to serve from the start; :meth:`serve` replaces them.
-        max_message_bytes: Maximum size of a message in either direction.
-        open_timeout: Seconds for one attempt: connecting, handshake, registration.
-        connect_timeout: Seconds to keep trying to get the first session; 0 tries once. Before the
-            first session, a refused identity is not tried again.
-        grace: Seconds for running handlers to finish on closing.
-        max_concurrent: Maximum number of handlers running at a time, half of them for one caller.
-        max_queued: Maximum number of calls waiting for a handler; more are refused.
-        provider: Provider that runs the handlers, shared by several connections of one agent;
-            ``tools``, ``max_concurrent``, ``max_queued`` and ``observe`` are then ignored.
-        max_backoff: Longest pause between two attempts to reconnect, in seconds; 30 if not given,
-            and 2 to a broker on this machine.
-        provider_patience: Tools, and the seconds that their calls wait for a restarting provider:
-            one that has answered on this connection before and is not connected now.
-        propagate: Send the call id and the trace with calls, see :mod:`kadi_client.context`.
-        observe: See :data:`kadi_client.provider.Observe`.
+        tools: Tools to serve from the start, which :meth:`serve` replaces; or a provider that
+            several connections of one agent share.
+        options: See :class:`kadi_client.options.Options`.
 
     Raises:
         ValueError: if an argument is invalid; the message names it.
@@ -88,54 +142,26 @@ class Connection(Reconnecting, Invoker):
         self,
         url: str = DEFAULT_URL,
         *,
-        identity: Identity | None = None,
-        name: str | None = None,
-        version: str | None = None,
-        role: Literal["agent", "ability"] = "agent",
         networks: Sequence[str] = ("global",),
-        tools: Iterable[Tool] = (),
-        max_message_bytes: int = MAX_MESSAGE_BYTES,
-        open_timeout: float = 10.0,
-        connect_timeout: float = 0.0,
-        grace: float = 10.0,
-        max_concurrent: int = 128,
-        max_queued: int = 1024,
-        max_backoff: float | None = None,
-        provider_patience: Mapping[str, float] | None = None,
-        propagate: bool = True,
-        observe: Observe = noted,
-        provider: Provider | None = None,
+        tools: Iterable[Tool] | Provider = (),
+        **options: Unpack[ConnectionOptions],
     ) -> None:
         if isinstance(networks, str) or not networks:
             raise ValueError("networks: give a list of at least one network")
-        if max_message_bytes < 1024:
-            raise ValueError("max_message_bytes must be at least 1024")
-        identity = identity or Identity.generate()
+        given = Options(**options)
+        identity = given.identity or Identity.generate()
         new_session = partial(
             Session,
             identity=identity,
-            role=role,
-            name=name,
-            version=version,
+            role=given.role,
+            name=given.name,
+            version=given.version,
             networks=networks,
-            max_message_bytes=max_message_bytes,
+            max_message_bytes=given.max_message_bytes,
         )
-        if provider is None:
-            provider = Provider(
-                tools, max_concurrent=max_concurrent, max_queued=max_queued, observe=observe
-            )
-        super().__init__(
-            url,
-            new_session,
-            provider,
-            grace=grace,
-            max_message_bytes=max_message_bytes,
-            open_timeout=open_timeout,
-            connect_timeout=connect_timeout,
-            max_backoff=max_backoff,
-        )
-        self._propagate = propagate
-        self._provider_patience = dict(provider_patience or {})
+        super().__init__(url, new_session, given.provider(tools), given)
+        self._propagate = given.propagate
+        self._provider_patience = dict(given.provider_patience or {})
         self._answered: set[str] = set()
         self._subscriptions: set[Subscription] = set()
         self.agent_id = identity.agent_id

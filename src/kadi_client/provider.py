@@ -116,12 +116,8 @@ class Caller(ABC):
         await self.drain()
 
 
-class _Refused(Exception):
+class _Refused(ProtocolError):
     """A call that fails outside its handler, with the code of the error response."""
-
-    def __init__(self, message: str, code: int) -> None:
-        super().__init__(message)
-        self.code = code
 
 
 class _Call:
@@ -335,7 +331,7 @@ class Provider:
         name = call.invocation.tool
         try:
             if tool is None:
-                raise _Refused(f"unknown tool: {name}", METHOD_NOT_FOUND)
+                raise _Refused(f"unknown tool: {name}", code=METHOD_NOT_FOUND)
             result = await self._run(call, tool, tool_input)
         except asyncio.CancelledError:
             call.fail(f"the call of {name} was cancelled")
@@ -368,7 +364,7 @@ class Provider:
             if not limit.expired():
                 raise
             text = f"{tool.name} did not finish within {call.invocation.timeout:g} s"
-            raise _Refused(text, SERVER_ERROR) from exc
+            raise _Refused(text, code=SERVER_ERROR) from exc
 
 
 def _given(
@@ -378,13 +374,13 @@ def _given(
     most = None if tool is None else tool.max_values
     if most is not None and has_more_values(bytes(invocation.input), most):
         text = f"toolInput: more than {most} objects and arrays in one call: send less at a time"
-        return _Refused(text, INVALID_PARAMS), {}
+        return _Refused(text, code=INVALID_PARAMS), {}
     try:
         return without_routing(decode(invocation.input))
     except ProtocolError as exc:
-        return _Refused(f"toolInput: {exc}", exc.code), {}
+        return _Refused(f"toolInput: {exc}", code=exc.code), {}
     except TypeError as exc:
-        return _Refused(str(exc), INVALID_PARAMS), {}
+        return _Refused(str(exc), code=INVALID_PARAMS), {}
 
 
 def outcome_of(result: Any) -> str:

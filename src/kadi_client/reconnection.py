@@ -12,9 +12,10 @@ from urllib.parse import urlsplit
 from websockets.asyncio.client import connect
 from websockets.exceptions import WebSocketException
 
-from kadi_client.addresses import is_loopback, split_addresses
+from kadi_client.addresses import is_loopback, split_addresses, without_credentials
 from kadi_client.backoff import Backoff
 from kadi_client.errors import AuthenticationError, KadiError, NotConnected
+from kadi_client.options import Options
 from kadi_client.provider import Provider
 from kadi_client.session import Received, Session
 from kadi_client.sockets import WRITE_BUFFER, ClientSocket
@@ -27,6 +28,7 @@ LOCAL_BACKOFF = 2.0
 """Longest pauses between attempts to reconnect: a broker on this machine is spared nothing."""
 CLOSE_SECONDS = 5.0
 """Timeout for the goodbye, and then for the closing handshake."""
+_NOT_OPEN = "the connection is not open: use it inside 'async with'"
 
 
 class Reconnecting(ABC):
@@ -34,8 +36,8 @@ class Reconnecting(ABC):
 
     ``url`` may name several brokers of one network, separated by commas. After a failure the next
     one is tried. ``new_session`` returns a session over a new connection. The calls that
-    ``provider`` runs for a session are cancelled when it is lost. On closing they have ``grace``
-    seconds to finish. Subclasses act on what happens; their methods must not raise.
+    ``provider`` runs for a session are cancelled when it is lost. Subclasses act on what happens;
+    their methods must not raise.
     """
 
     def __init__(
@@ -43,28 +45,20 @@ class Reconnecting(ABC):
         url: str,
         new_session: Callable[[ClientSocket], Session],
         provider: Provider,
-        *,
-        grace: float,
-        max_message_bytes: int,
-        open_timeout: float,
-        connect_timeout: float,
-        max_backoff: float | None,
+        options: Options,
     ) -> None:
-        self._brokers = [(each, *_parse(each)) for each in split_addresses(url) or [url]]
+        self._urls = split_addresses(url) or [url]
         self._new_session = new_session
         self._provider = provider
         self._registered: tuple[Tool, ...] = ()
         """Tools that the broker was last told of."""
-        self._grace = grace
         self._tried = 0
         """Number of attempts, which take turns among the brokers."""
-        self._max_message_bytes = max_message_bytes
-        self._open_timeout = open_timeout
-        self._connect_timeout = connect_timeout
-        if max_backoff is None:
-            local = all(is_loopback(host) for _, host, _ in self._brokers)
-            max_backoff = LOCAL_BACKOFF if local else REMOTE_BACKOFF
-        self._backoff = Backoff(cap=max_backoff)
+        self._options = options
+        self._connect_timeout = options.connect_timeout
+        local = set(map(_is_local, self._urls)) == {True}
+        longest = LOCAL_BACKOFF if local else REMOTE_BACKOFF
+        self._backoff = Backoff(cap=longest if options.max_backoff is None else options.max_backoff)
         self._supervisor: asyncio.Task[None] | None = None
         self._ready_at: float | None = None
         self._closing = False
@@ -72,7 +66,7 @@ class Reconnecting(ABC):
         self._session: Session | None = None
         self._closed = asyncio.Event()
         self._failure: Exception | None = None
-        """The error that ended the connection for good."""
+        """The error with which the last opening failed, or that ended the connection for good."""
         self.sessions = 0
         """Number of sessions so far; the visible tools may differ between sessions."""
 
@@ -111,6 +105,7 @@ class Reconnecting(ABC):
             raise RuntimeError("a connection can be opened only once: create a new one")
         if connect_timeout is not None:
             self._connect_timeout = connect_timeout
+        self._failure = None
         self._decided.clear()
         self._supervisor = asyncio.create_task(self._supervise())
         try:
@@ -121,8 +116,7 @@ class Reconnecting(ABC):
         if self._closing:
             raise NotConnected("the connection was closed while opening")
         if self._failure is not None and not self.sessions:
-            failure, self._failure = self._failure, None
-            raise failure
+            raise self._failure
 
     async def close(self) -> None:
         """Close in order; leaving ``async with`` does the same. Closing twice is allowed."""
@@ -133,7 +127,7 @@ class Reconnecting(ABC):
         self._decided.set()
         try:
             if self._supervisor is not None:
-                await self._provider.drain(self._grace)
+                await self._provider.drain(self._options.grace)
             if self._session is not None:
                 await self._session.goodbye(CLOSE_SECONDS)
         finally:
@@ -147,9 +141,13 @@ class Reconnecting(ABC):
     async def serve_forever(self) -> None:
         """Wait until another task closes the connection; cancel it to stop waiting.
 
-        Raises the error if the connection fails permanently.
+        Raises the error if the connection cannot be opened or fails permanently, and
+        :class:`NotConnected` if nobody has opened it.
         """
-        await self._closed.wait()
+        while not self._closed.is_set():
+            if self._supervisor is None:
+                raise self._failure or NotConnected(_NOT_OPEN)
+            await asyncio.wait({self._supervisor})
         if self._failure is not None:
             raise self._failure
 
@@ -162,7 +160,7 @@ class Reconnecting(ABC):
         """
         while self._session is None:
             if self._supervisor is None:
-                raise NotConnected("the connection is not open: use it inside 'async with'")
+                raise NotConnected(_NOT_OPEN)
             if self._closing or self._closed.is_set():
                 raise NotConnected("the connection is closed")
             async with asyncio.timeout_at(deadline):
@@ -204,7 +202,7 @@ class Reconnecting(ABC):
             if not established and isinstance(failure, AuthenticationError):
                 raise failure
             self._tried += 1
-            if not established and self._tried < len(self._brokers):
+            if not established and self._tried < len(self._urls):
                 continue
             if not established and clock() >= give_up:
                 raise failure
@@ -215,28 +213,27 @@ class Reconnecting(ABC):
             await asyncio.sleep(delay)
 
     @property
-    def _broker(self) -> tuple[str, str, str]:
-        """The URL, the host and the address for display of the current broker."""
-        return self._brokers[self._tried % len(self._brokers)]
+    def _url(self) -> str:
+        """The address of the current broker."""
+        return self._urls[self._tried % len(self._urls)]
 
     @property
     def _address(self) -> str:
-        return self._broker[2]
+        return without_credentials(self._url)
 
     async def _attempt(self) -> None:
         """Run one session, from connecting until it is lost; always raises."""
-        url, host, _ = self._broker
-        async with asyncio.timeout(self._open_timeout) as opening:
+        async with asyncio.timeout(self._options.open_timeout) as opening:
             socket = await connect(
-                url,
+                self._url,
                 create_connection=ClientSocket,
                 compression=None,
-                max_size=self._max_message_bytes,
+                max_size=self._options.max_message_bytes,
                 open_timeout=None,
                 ping_interval=None,  # the session has its own liveness
                 close_timeout=CLOSE_SECONDS,
                 write_limit=WRITE_BUFFER,
-                proxy=None if is_loopback(host) else True,
+                proxy=None if _is_local(self._url) else True,
             )
             session = self._new_session(cast(ClientSocket, socket))
             self._registered = self._provider.tools
@@ -279,7 +276,8 @@ class Reconnecting(ABC):
         if isinstance(exc, KadiError):
             return exc
         if isinstance(exc, TimeoutError):
-            text = f"the broker at {self._address} did not answer within {self._open_timeout:g} s"
+            limit = self._options.open_timeout
+            text = f"the broker at {self._address} did not answer within {limit:g} s"
         else:
             text = f"cannot reach the broker at {self._address}: {exc}"
         failure = NotConnected(text)
@@ -287,15 +285,17 @@ class Reconnecting(ABC):
         return failure
 
 
-def _parse(url: str) -> tuple[str, str]:
-    """Return the host, and the address for display: without user, password and query."""
+def _is_local(url: str) -> bool:
+    """Return whether a broker's address is one of this machine.
+
+    Raises:
+        ValueError: if it is not the address of a broker.
+    """
     try:
         parts = urlsplit(url)
-        port = parts.port
+        host, _port = parts.hostname, parts.port
     except ValueError as exc:
         raise ValueError(f"url: {exc}") from exc
-    if parts.scheme not in ("ws", "wss") or not parts.hostname:
+    if parts.scheme not in ("ws", "wss") or not host:
         raise ValueError("url: give an address such as ws://localhost:8080/kadi")
-    host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
-    where = f"{host}:{port}" if port else host
-    return parts.hostname, f"{parts.scheme}://{where}{parts.path}"
+    return is_loopback(host)

@@ -17,7 +17,8 @@ import asyncio
 import base64
 import json
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from kadi_client.connection import Connection
@@ -97,13 +98,7 @@ async def request_secrets(
             answer = await _first_answer(events)
     except TimeoutError as exc:
         raise SecretsTimeout(timeout) from exc
-    if answer["status"] == "rejected":
-        raise SecretsRejected(_reason(answer.get("reason")))
-    secrets = _values(_opened(answer.get("encrypted"), identity))
-    missing = [name for name in required if name not in secrets]
-    if missing:
-        raise SecretsMissing(missing)
-    return secrets
+    return _approved(answer, identity, required)
 
 
 async def _first_answer(events: Subscription) -> dict[str, Any]:
@@ -114,39 +109,39 @@ async def _first_answer(events: Subscription) -> dict[str, Any]:
     raise NotConnected("the connection was closed while waiting for secrets")
 
 
+def _approved(
+    answer: Mapping[str, Any], identity: Identity, required: Sequence[str]
+) -> dict[str, str]:
+    """Return the secrets in an answer; raises as :func:`request_secrets`."""
+    if answer["status"] == "rejected":
+        raise SecretsRejected(_reason(answer.get("reason")))
+    encrypted = answer.get("encrypted")
+    if not isinstance(encrypted, str) or not encrypted:
+        raise SecretsUnreadable("the deployer approved, but sent no secrets")
+    try:
+        plain = identity.unseal(base64.b64decode(encrypted))
+    except (DecryptionError, ValueError) as exc:
+        raise SecretsUnreadable(
+            "the deployer's answer cannot be decrypted: it was encrypted for another agent,"
+            " or is damaged"
+        ) from exc
+    # The parser's own error would contain all of the text.
+    secrets: object = None
+    with suppress(ValueError, RecursionError):
+        secrets = json.loads(plain)
+    if not isinstance(secrets, dict):
+        raise SecretsUnreadable("the deployer's answer is not a JSON object of names and values")
+    wrong = sorted(repr(name) for name, value in secrets.items() if not isinstance(value, str))
+    if wrong:
+        raise SecretsUnreadable(f"the deployer's answer has no text as value of {', '.join(wrong)}")
+    if missing := [name for name in required if name not in secrets]:
+        raise SecretsMissing(missing)
+    return secrets
+
+
 def _reason(given: object) -> str | None:
     """Return the deployer's reason, printable and truncated."""
     if not isinstance(given, str) or not given.strip():
         return None
     text = "".join(char if char.isprintable() else " " for char in given.strip())
     return text if len(text) <= _MAX_REASON_CHARS else f"{text[:_MAX_REASON_CHARS]}..."
-
-
-def _opened(encrypted: object, identity: Identity) -> bytes:
-    if not isinstance(encrypted, str) or not encrypted:
-        raise SecretsUnreadable("the deployer approved, but sent no secrets")
-    try:
-        return identity.unseal(base64.b64decode(encrypted))
-    except (DecryptionError, ValueError) as exc:
-        raise SecretsUnreadable(
-            "the deployer's answer cannot be decrypted: it was encrypted for another agent,"
-            " or is damaged"
-        ) from exc
-
-
-def _values(plain: bytes) -> dict[str, str]:
-    secrets = _parsed(plain)
-    if not isinstance(secrets, dict):
-        raise SecretsUnreadable("the deployer's answer is not a JSON object of names and values")
-    wrong = sorted(repr(name) for name, value in secrets.items() if not isinstance(value, str))
-    if wrong:
-        raise SecretsUnreadable(f"the deployer's answer has no text as value of {', '.join(wrong)}")
-    return secrets
-
-
-def _parsed(plain: bytes) -> object:
-    """Parse JSON, ``None`` if invalid: the parser's own error would contain all of the text."""
-    try:
-        return json.loads(plain)
-    except (ValueError, RecursionError):
-        return None

@@ -24,7 +24,7 @@ from kadi_client.framing import Message, MessageReader, frame
 from kadi_client.messages import Frame, decode_frame, notification
 from kadi_client.params import DEFAULT_BEAT_SECONDS, CancelParams, describe, read, read_invocation
 from kadi_client.pipes import PipeReader, PipeWriter
-from kadi_client.provider import Caller, Observe, Provider, noted
+from kadi_client.provider import Caller, Provider
 from kadi_client.session import MAX_MESSAGE_BYTES
 from kadi_client.tools import Tool
 
@@ -35,17 +35,14 @@ _LEAVING = frozenset({"kadi.session.goodbye", "shutdown"})
 
 
 async def serve_stdio(
-    tools: Iterable[Tool],
+    tools: Iterable[Tool] | Provider,
     *,
     name: str = "ability",
     version: str = "0.0.0",
     stdin: BinaryIO | None = None,
     stdout: BinaryIO | None = None,
     max_message_bytes: int = MAX_MESSAGE_BYTES,
-    max_concurrent: int = 128,
-    max_queued: int = 1024,
     grace: float = 10.0,
-    observe: Observe = noted,
 ) -> None:
     """Serve tools over standard input and output, without a broker.
 
@@ -60,23 +57,18 @@ async def serve_stdio(
     be pipes, files or terminals; none of them blocks the event loop.
 
     Args:
-        tools: Tools to serve.
+        tools: Tools to serve, or what runs their handlers.
         name: Name of the ability, returned by ``readAgentJson``.
         version: Version of the ability, returned by ``readAgentJson``.
         stdin: Stream to read requests from; the process's standard input if not given.
         stdout: Stream to write responses to; the process's standard output if not given.
         max_message_bytes: Maximum size of a message in either direction.
-        max_concurrent: Maximum number of handlers running at a time.
-        max_queued: Maximum number of calls waiting for a handler; more are refused.
         grace: Seconds for running handlers to finish at the end.
-        observe: See :data:`kadi_client.provider.Observe`.
 
     Raises:
         ValueError: if two tools share a name.
     """
-    provider = Provider(
-        tools, max_concurrent=max_concurrent, max_queued=max_queued, observe=observe
-    )
+    provider = tools if isinstance(tools, Provider) else Provider(tools)
     with _output(stdout) as output:
         reader = PipeReader((stdin or sys.stdin.buffer).fileno())
         writer = PipeWriter(output, reader.stop)

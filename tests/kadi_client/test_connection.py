@@ -107,14 +107,25 @@ async def test_who_waits_for_a_connection_learns_that_it_failed(broker: FakeBrok
     opening = asyncio.create_task(connection.open())
     await asyncio.sleep(0)
     waiting = asyncio.create_task(connection.wait_connected())
+    serving = asyncio.create_task(connection.serve_forever())
     async with asyncio.timeout(PATIENCE):
-        for task in (waiting, opening):
+        for task in (waiting, serving, opening):
             with pytest.raises(NotConnected):
                 await task
+        with pytest.raises(NotConnected, match="cannot reach"):
+            await connection.serve_forever()
     async with broker:
         await connection.open()
         await connection.wait_connected()
-        await connection.close()
+        async with running(connection.serve_forever()) as serving:
+            await connection.close()
+            await serving
+
+
+async def test_a_connection_that_nobody_opens_serves_nothing(broker: FakeBroker) -> None:
+    async with asyncio.timeout(PATIENCE):
+        with pytest.raises(NotConnected, match="not open"):
+            await Connection(broker.url).serve_forever()
 
 
 async def test_a_broker_that_comes_up_late_is_waited_for(broker: FakeBroker) -> None:

@@ -71,7 +71,6 @@ class Backplane:
         Raises:
             BackplaneLost: if the server cannot be reached.
         """
-        from nats.aio.msg import Msg
         from nats.errors import Error, NoServersError
 
         client = _nats_client()
@@ -81,18 +80,6 @@ class Backplane:
 
         async def failed(_error: Exception) -> None:
             """Ignore it: the loss of the server, or of a message, is noticed elsewhere."""
-
-        async def receive(message: Msg) -> None:
-            inbound.received(message.data)
-
-        joined = asyncio.Event()
-
-        async def returned(message: Msg) -> None:
-            other = message.subject.rpartition(".")[2]
-            if other == broker:
-                joined.set()
-            else:
-                inbound.unreachable(other)
 
         async def send(to: str, message: bytes) -> None:
             # The server answers at once if nobody listens to the subject.
@@ -112,18 +99,7 @@ class Backplane:
                 closed_cb=lost,
                 error_cb=failed,
             )
-            for to in (broker, EVERYONE):
-                await client.subscribe(
-                    f"{_SUBJECT}.to.{to}",
-                    cb=receive,
-                    pending_msgs_limit=_UNLIMITED,
-                    pending_bytes_limit=_UNLIMITED,
-                )
-            await client.subscribe(f"{_SUBJECT}.lost.{broker}.*", cb=returned)
-            # The client's flush() may overtake the subscriptions; its messages do not.
-            await client.publish(f"{_SUBJECT}.lost.{broker}.{broker}", b"")
-            async with asyncio.timeout(_CONNECT_SECONDS):
-                await joined.wait()
+            await _listen(client, broker, inbound)
         except (Error, NoServersError, OSError, TimeoutError) as exc:
             await _close(client)
             raise BackplaneLost(f"cannot reach NATS at {self._shown}: {exc}") from exc
@@ -131,6 +107,34 @@ class Backplane:
             yield send
         finally:
             await _close(client)
+
+
+async def _listen(client: Any, broker: str, inbound: Inbound) -> None:
+    """Receive messages for a broker from now on."""
+    joined = asyncio.Event()
+
+    async def receive(message: Any) -> None:
+        inbound.received(message.data)
+
+    async def returned(message: Any) -> None:
+        other = message.subject.rpartition(".")[2]
+        if other == broker:
+            joined.set()
+        else:
+            inbound.unreachable(other)
+
+    for to in (broker, EVERYONE):
+        await client.subscribe(
+            f"{_SUBJECT}.to.{to}",
+            cb=receive,
+            pending_msgs_limit=_UNLIMITED,
+            pending_bytes_limit=_UNLIMITED,
+        )
+    await client.subscribe(f"{_SUBJECT}.lost.{broker}.*", cb=returned)
+    # The client's flush() may overtake the subscriptions; its messages do not.
+    await client.publish(f"{_SUBJECT}.lost.{broker}.{broker}", b"")
+    async with asyncio.timeout(_CONNECT_SECONDS):
+        await joined.wait()
 
 
 def _nats_client() -> Any:

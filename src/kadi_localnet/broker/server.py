@@ -25,11 +25,12 @@ from websockets.typing import Origin
 from kadi_client.addresses import is_loopback
 from kadi_client.backoff import Backoff
 from kadi_client.messages import encode
-from kadi_client.sockets import WRITE_BUFFER, ServerSocket, Turns
+from kadi_client.sockets import WRITE_BUFFER
 from kadi_localnet.broker.access import Access
 from kadi_localnet.broker.backplane import Backplane, BackplaneLost, Send
 from kadi_localnet.broker.calls import CallCounts
 from kadi_localnet.broker.limits import Limits
+from kadi_localnet.broker.peer import Peer, Turns
 from kadi_localnet.broker.router import Router
 from kadi_localnet.broker.session import Session
 
@@ -57,54 +58,6 @@ SOCKET_PATHS = ("/kadi", "/")
 HEALTH_PATH = "/health"
 
 
-class _Peer:
-    """A connection and the sending of its outbox."""
-
-    def __init__(self, connection: ServerSocket, session: Session) -> None:
-        self.connection = connection
-        self.session = session
-        self.awake = asyncio.Event()
-        self.waiting: list[bytes] = []
-        """Messages that wait until the other brokers have taken theirs."""
-        self.cut: asyncio.TimerHandle | None = None
-
-    def flush(self) -> None:
-        """Send what the socket accepts at once; leave the rest to :meth:`write`.
-
-        Most frames are sent here, without a task switch.
-        """
-        outbox = self.session.outbox
-        self.connection.send_at_once(outbox.pop)
-        self.measure()
-        if outbox or self.session.closing is not None:
-            self.awake.set()
-
-    def measure(self) -> None:
-        """Note what is buffered."""
-        self.session.buffer(self.connection.buffered + sum(map(len, self.waiting)))
-
-    def overflows(self, most: int) -> bool:
-        """Return whether more than ``most`` bytes, and what is sent at once, wait to be read."""
-        return self.connection.unsent > most + WRITE_BUFFER
-
-    def pause(self) -> None:
-        """Read no more, unless a message has begun that takes more than one reading."""
-        if self.connection.begun <= WRITE_BUFFER:
-            self.connection.transport.pause_reading()
-
-    async def write(self) -> None:
-        """Send the rest at the pace of the peer; close the connection when the session ends."""
-        session = self.session
-        with contextlib.suppress(ConnectionClosed):
-            while True:
-                self.awake.clear()
-                await self.connection.send_all(session.outbox.pop)
-                if session.closing is not None:
-                    await self.connection.close(session.closing.code, session.closing.reason)
-                    return
-                await self.awake.wait()
-
-
 class Broker:
     """A running broker, created by :func:`serve_broker`."""
 
@@ -112,13 +65,13 @@ class Broker:
         self._limits = limits
         self._router = Router(limits, wall_clock=time.time, access=access)
         self._loop = asyncio.get_running_loop()
-        self._peers: dict[Session, _Peer] = {}
-        self._sockets: dict[ServerSocket, Session | None] = {}
+        self._peers: dict[Session, Peer] = {}
+        self._sockets: dict[Peer, Session | None] = {}
         """All connections, the oldest first; without a session those that are being opened."""
         self._turns = Turns()
         self._most_sockets = _most_connections(limits.connections)
-        self._held_up: list[_Peer] = []
-        """Connections that are read again when the other brokers have taken their messages."""
+        self._holds = False
+        """Whether connections are held until the other brokers have taken their messages."""
         self._unsent: dict[Session, None] = {}
         """Sessions whose output is sent in later turns of the loop."""
         self._outgoing = asyncio.Event()
@@ -168,7 +121,7 @@ class Broker:
             await asyncio.wait([closed], timeout=self._limits.handshake_timeout)
         finally:
             for peer in list(self._peers.values()):
-                peer.connection.transport.abort()
+                peer.transport.abort()
         await closed
         if self._timer is not None:
             self._timer[1].cancel()
@@ -229,7 +182,7 @@ class Broker:
             self._outgoing.clear()
             while (message := cluster.pop()) is not None:
                 await send(*message)
-                if self._held_up and not cluster.behind:
+                if self._holds and not cluster.behind:
                     self._let_go_on()
             if self._backplane_lost:
                 raise BackplaneLost("the connection to the backplane is lost")
@@ -262,23 +215,22 @@ class Broker:
             await asyncio.wait([exchange])
 
     async def _serve_connection(self, connection: ServerConnection) -> None:
-        socket = cast(ServerSocket, connection)
-        session = self._router.connect(self._loop.time())
-        peer = self._peers[session] = _Peer(socket, session)
-        self._sockets[socket] = session
-        socket.arrived = lambda: self._watch(peer)
+        peer = cast(Peer, connection)
+        peer.session = session = self._router.connect(self._loop.time())
+        self._peers[session] = peer
+        self._sockets[peer] = session
+        peer.arrived = lambda: self._watch(peer)
         log.info("session %s connected", session.id)
         self._arm()
         writer = asyncio.create_task(peer.write(), name=f"broker-write-{session.id}")
         try:
-            await socket.deliver(lambda message: self._take(peer, message))
+            await peer.deliver(lambda message: self._take(peer, message))
         except ConnectionClosed as exc:
             log.info("session %s disconnected: %s", session.id, exc)
         finally:
             waiting, peer.waiting = peer.waiting, []
             for message in waiting:
                 self._process(peer, message)
-            self._held_up = [each for each in self._held_up if each is not peer]
             del self._peers[session]
             if peer.cut is not None:
                 peer.cut.cancel()
@@ -286,7 +238,7 @@ class Broker:
             writer.cancel()
             await asyncio.wait([writer])
 
-    def _create_socket(self, *args: Any, **options: Any) -> ServerSocket:
+    def _create_socket(self, *args: Any, **options: Any) -> Peer:
         """Create a connection; if there are too many, another one is cut.
 
         That is the oldest that has not authenticated, or that of the agent with the most.
@@ -302,28 +254,26 @@ class Broker:
                 log.warning("there are %d connections: one is cut", len(self._sockets))
                 cut.transport.abort()
                 self._sockets.pop(cut)
-        created = ServerSocket(*args, turns=self._turns, **options)
+        created = Peer(*args, turns=self._turns, **options)
         created.ended = lambda: self._sockets.pop(created, None)
         self._sockets[created] = None
         return created
 
     def _let_go_on(self) -> None:
         """Read the connections again that were held up for other brokers."""
-        held, self._held_up = self._held_up, []
-        for peer in held:
-            peer.connection.held = False
+        self._holds = False
+        for peer in [each for each in self._peers.values() if each.held]:
+            peer.held = False
             waiting, peer.waiting = peer.waiting, []
             for message in waiting:
                 self._take(peer, message)
-            peer.connection.go_on()
+            peer.go_on()
 
-    def _hold(self, peer: _Peer) -> None:
+    def _hold(self, peer: Peer) -> None:
         """Read a connection no further until the other brokers have taken their messages."""
-        if not peer.connection.held:
-            peer.connection.held = True
-            self._held_up.append(peer)
+        peer.held = self._holds = True
 
-    def _take(self, peer: _Peer, message: bytes) -> None:
+    def _take(self, peer: Peer, message: bytes) -> None:
         """Process a message; a large one waits while other brokers are behind with theirs."""
         large = len(message) > WRITE_BUFFER
         if peer.waiting or (large and self._router.cluster.behind):
@@ -334,14 +284,14 @@ class Broker:
         if not peer.waiting:
             self._process(peer, message)
 
-    def _process(self, peer: _Peer, message: bytes) -> None:
+    def _process(self, peer: Peer, message: bytes) -> None:
         session, cluster = peer.session, self._router.cluster
         queued = cluster.queued
         ready = self._router.receive(session, message, self._loop.time())
         if cluster.queued > queued and cluster.behind:
             self._hold(peer)
         if session.agent_id is not None:
-            peer.connection.protocol.max_message_size = self._limits.max_message_bytes
+            peer.protocol.max_message_size = self._limits.max_message_bytes
         self._apply(ready)
 
     def _apply(self, ready: Iterable[Session]) -> None:
@@ -372,7 +322,7 @@ class Broker:
                 break
         return list(rest)
 
-    def _send(self, peer: _Peer) -> None:
+    def _send(self, peer: Peer) -> None:
         """Send the output of a session; if it ends, abort it unless it closes in time."""
         session = peer.session
         peer.flush()
@@ -380,13 +330,13 @@ class Broker:
             # What nobody counts any more, or is too much, is not held for a farewell.
             most = self._limits.outbox_bytes if session.buffered else 0
             delay = 0.0 if peer.overflows(most) else self._limits.handshake_timeout
-            peer.cut = self._loop.call_later(delay, peer.connection.transport.abort)
+            peer.cut = self._loop.call_later(delay, peer.transport.abort)
 
-    def _watch(self, peer: _Peer) -> None:
+    def _watch(self, peer: Peer) -> None:
         """Measure a connection on which data has arrived; raise an alarm if memory is short."""
         peer.measure()
-        if peer.session.closing is not None and peer.connection.begun > _MOST_AFTER_END:
-            peer.connection.transport.abort()  # nobody counts what arrives after the end
+        if peer.session.closing is not None and peer.begun > _MOST_AFTER_END:
+            peer.transport.abort()  # nobody counts what arrives after the end
         if peer.overflows(self._limits.outbox_bytes):
             peer.session.overflow()  # of answers to its pings, which are in no outbox
         used, most = self._router.memory.used, self._limits.memory_bytes
@@ -398,10 +348,10 @@ class Broker:
             log.warning("%d of %d bytes are held for sessions: large ones wait", used, most)
             self._guard(self._loop.time() + self._limits.patience)
 
-    def _hold_up(self, peer: _Peer) -> None:
+    def _hold_up(self, peer: Peer) -> None:
         """Let a session begin a message only if it may while memory is short."""
         if self._router.may_begin(peer.session):
-            peer.connection.transport.resume_reading()
+            peer.transport.resume_reading()
         else:
             peer.pause()
 
@@ -420,7 +370,7 @@ class Broker:
             return
         self._alarm = None
         for peer in self._peers.values():
-            peer.connection.transport.resume_reading()
+            peer.transport.resume_reading()
 
     def _arm(self) -> None:
         """Schedule the next tick of the router; an early tick does nothing."""

@@ -69,7 +69,7 @@ class Provider:
     @property
     def load(self) -> int:
         """Number of its calls in progress, whichever broker they come from."""
-        raise NotImplementedError
+        return len(self.serving)
 
     def has_room(self, size: int, caller: Session) -> bool:
         """Return True if a frame of ``size`` bytes can be sent to it.
@@ -103,11 +103,6 @@ class Absent(Provider):
         """The frames of the calls that wait here, or in other places with the same room."""
         self._limits = limits
         self._memory = memory
-
-    @property
-    def load(self) -> int:
-        """See :class:`Provider`."""
-        return len(self.serving)
 
     def has_room(self, size: int, caller: Session) -> bool:
         """See :class:`Provider`."""

@@ -22,7 +22,7 @@ from typing import Any, ClassVar, TypeVar
 import msgspec
 
 from kadi_client.backoff import Backoff
-from kadi_client.messages import Raw
+from kadi_client.messages import Raw, encode
 from kadi_localnet.database.index_use import IndexUse, Use
 
 T = TypeVar("T")
@@ -185,6 +185,18 @@ class Backend(ABC):
                         f" {exc}"
                     ) from exc
             await asyncio.sleep(backoff.delay(lived=0))
+
+
+def encoded(value: Any) -> bytes:
+    """Encode a value with the parameters of a statement as JSON.
+
+    Raises:
+        DatabaseError: if it cannot be represented in JSON.
+    """
+    try:
+        return encode(value)
+    except (TypeError, ValueError, OverflowError, msgspec.MsgspecError) as exc:
+        raise DatabaseError(f"params: not JSON: {exc}") from exc
 
 
 class _Wrapped(msgspec.Struct, forbid_unknown_fields=True):

@@ -11,14 +11,12 @@ from queue import SimpleQueue
 from typing import Any
 
 import jpype
-import msgspec
 import numpy as np
 
-from kadi_client.messages import encode
 from kadi_localnet.database.backend import (
-    DatabaseError,
     Rows,
     Statement,
+    encoded,
     rows_of,
     too_many_bytes,
     too_many_rows,
@@ -26,9 +24,6 @@ from kadi_localnet.database.backend import (
 
 SHORTEST_VECTOR = 8
 """Shorter lists of numbers are not converted to arrays."""
-
-_Place = tuple[str, int] | None
-"""The parameter and the position of a row in it; ``None`` for the parameters themselves."""
 
 _NUMBERS = {int, float}
 _OBJECTS = {dict}
@@ -61,37 +56,33 @@ class Parameters:
         return self._object_array([values.get(name) for name in names])
 
     def _to_map(self, params: Mapping[str, Any]) -> Any:
-        vectors: dict[_Place, dict[str, Any]] = {}
-        plain: dict[str, Any] = {}
-        for name, value in params.items():
+        vectors: list[tuple[list[Any], str, Any]] = []
+        plain = self._without_vectors(params, [], vectors)
+        for name, value in plain.items():
             if type(value) is list and value and set(map(type, value)) == _OBJECTS:
                 plain[name] = [
-                    self._without_vectors(row, (name, position), vectors)
+                    self._without_vectors(row, [name, position], vectors)
                     for position, row in enumerate(value)
                 ]
-            else:
-                plain |= self._without_vectors({name: value}, None, vectors)
-        try:
-            text = encode(plain).decode()
-        except (TypeError, ValueError, OverflowError, msgspec.MsgspecError) as exc:
-            raise DatabaseError(f"params: not JSON: {exc}") from exc
-        result = self._json_object(text).toMap()
-        for place, arrays in vectors.items():
-            holder = result if place is None else result.get(place[0]).get(place[1])
-            for key, array in arrays.items():
-                holder.put(key, array)
+        result = self._json_object(encoded(plain).decode()).toMap()
+        for place, name, array in vectors:
+            holder = result
+            for step in place:
+                holder = holder.get(step)
+            holder.put(name, array)
         return result
 
     def _without_vectors(
-        self, row: Mapping[str, Any], place: _Place, vectors: dict[_Place, dict[str, Any]]
+        self, row: Mapping[str, Any], place: list[Any], vectors: list[tuple[list[Any], str, Any]]
     ) -> dict[str, Any]:
+        """Return a row without its vectors, which are added as (place, name, array)."""
         plain = {}
-        for key, value in row.items():
+        for name, value in row.items():
             array = self._vector(value)
             if array is None:
-                plain[key] = value
+                plain[name] = value
             else:
-                vectors.setdefault(place, {})[key] = array
+                vectors.append((place, name, array))
         return plain
 
     def _vector(self, value: Any) -> Any:

@@ -19,10 +19,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-import msgspec
-
-from kadi_client.messages import encode
-from kadi_localnet.database.backend import DatabaseError, Statement
+from kadi_localnet.database.backend import DatabaseError, Statement, encoded
 
 log = logging.getLogger(__name__)
 
@@ -139,6 +136,6 @@ def _has_rows(statement: Statement) -> bool:
 def _size(statements: Sequence[Statement]) -> int:
     """Return the size of the parameters in bytes; unknown counts as large."""
     try:
-        return sum(len(encode(each.params)) for each in statements if each.params)
-    except (TypeError, ValueError, OverflowError, msgspec.MsgspecError):
+        return sum(len(encoded(each.params)) for each in statements if each.params)
+    except DatabaseError:
         return SMALL + 1

@@ -14,7 +14,7 @@ import httpx
 import msgspec
 
 from kadi_client.addresses import without_credentials
-from kadi_client.messages import Raw, encode
+from kadi_client.messages import Raw, decode
 from kadi_localnet.database.backend import (
     DATETIME_FORMAT,
     MAX_BYTES,
@@ -24,6 +24,7 @@ from kadi_localnet.database.backend import (
     DatabaseError,
     Rows,
     Statement,
+    encoded,
     engine_error,
     rows_of,
     too_many_bytes,
@@ -45,7 +46,7 @@ _COMMIT_INDEX = "X-ArcadeDB-Commit-Index"
 _CONFLICTS = frozenset(
     {"ConcurrentModificationException", "LockTimeoutException", "NeedRetryException"}
 )
-_NOT_LEADER = frozenset({"ServerIsNotTheLeaderException"})
+_NOT_LEADER = "ServerIsNotTheLeaderException"
 _NOT_SENT = re.compile(r"^Quorum \d++ not reached because only ")
 """A leader that has lost the other servers says so before it writes anything."""
 _MISSING = frozenset({"DatabaseNotAvailableException", "DatabaseNotFoundException"})
@@ -57,27 +58,22 @@ T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 
-class _Answer(msgspec.Struct):
-    result: list[Raw] = []
-    truncated: bool = False
-
-
-class _Failure(msgspec.Struct):
-    error: str = ""
-    detail: str = ""
-    exception: str = ""
-
-
-class _Names(msgspec.Struct):
-    result: list[str]
-
-
 class _Nodes(msgspec.Struct, frozen=True):
     leader: str = msgspec.field(name="leaderAddress", default="")
 
 
-class _Cluster(msgspec.Struct):
+class _Answer(msgspec.Struct):
+    """The members of answers: rows or names, a failure, or the state of a cluster."""
+
+    result: list[Raw] = []
+    truncated: bool = False
+    error: str = ""
+    detail: str = ""
+    exception: str = ""
     ha: _Nodes = _Nodes()
+
+
+_read_answer = msgspec.json.Decoder(_Answer).decode
 
 
 class _NotLeader(DatabaseError):
@@ -243,7 +239,7 @@ class HttpDatabases(Backend):
 
     async def _names(self) -> list[str]:
         response = await self._send(_Request(path="/api/v1/databases", method="GET", again=True))
-        return msgspec.json.decode(response.content, type=_Names).result
+        return list(map(decode, _read_answer(response.content).result))
 
     async def _create(self, name: str) -> None:
         command = {"command": f"create database {name}"}
@@ -276,7 +272,7 @@ class HttpDatabases(Backend):
         if request.reads is not None and _COMMIT_INDEX in response.headers:
             self._consistent.add(request.reads)
         try:
-            answer = msgspec.json.decode(response.content, type=_Answer)
+            answer = _read_answer(response.content)
         except msgspec.MsgspecError as exc:
             raise DatabaseError(f"the server's answer cannot be read: {exc}") from exc
         count = len(answer.result)
@@ -291,7 +287,7 @@ class HttpDatabases(Backend):
             Conflict: if the server wants it repeated.
             DatabaseError: if no server answers, or the server refused it.
         """
-        content = None if request.body is None else _encoded(request.body)
+        content = None if request.body is None else encoded(request.body)
         needs_leader = False
         if request.server is not None:
             candidates = [request.server]
@@ -347,7 +343,7 @@ class HttpDatabases(Backend):
             async with asyncio.timeout(CONNECT_TIMEOUT):
                 request = _Request(path=_CLUSTER, method="GET", again=True)
                 response = await self._attempt(url, request, None)
-            return msgspec.json.decode(response.content, type=_Cluster).ha.leader
+            return _read_answer(response.content).ha.leader
         except (_Unreachable, TimeoutError):
             return None
         except msgspec.MsgspecError:
@@ -379,20 +375,13 @@ class HttpDatabases(Backend):
         )
 
 
-def _encoded(body: Mapping[str, Any]) -> bytes:
-    try:
-        return encode(body)
-    except (TypeError, ValueError, OverflowError, msgspec.MsgspecError) as exc:
-        raise DatabaseError(f"params: not JSON: {exc}") from exc
-
-
 def _raise_for(response: httpx.Response) -> None:
     if response.is_success:
         return
     try:
-        failure = msgspec.json.decode(response.content, type=_Failure)
+        failure = _read_answer(response.content)
     except msgspec.MsgspecError:
-        failure = _Failure(error=f"HTTP {response.status_code}")
+        failure = _Answer(error=f"HTTP {response.status_code}")
     kind = failure.exception.rpartition(".")[2]
     detail = failure.detail or failure.error
     if response.status_code in (401, 403):
@@ -401,7 +390,7 @@ def _raise_for(response: httpx.Response) -> None:
         raise DatabaseError(detail[:1].lower() + detail[1:])
     if kind in _MISSING:
         raise DatabaseError(f"{detail}: create it with arcade-db-create")
-    if kind in _NOT_LEADER or _NOT_SENT.match(detail):
+    if kind == _NOT_LEADER or _NOT_SENT.match(detail):
         raise _NotLeader(detail)
     error = engine_error(kind or f"HTTP {response.status_code}", detail)
     raise Conflict(str(error)) if kind in _CONFLICTS else error

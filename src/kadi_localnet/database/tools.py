@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, Field, ValidationError
@@ -12,7 +12,7 @@ from pydantic import BaseModel, Field, ValidationError
 from kadi_client.context import incident
 from kadi_client.slots import FairSlots, Full
 from kadi_client.tools import Call, Tool, validation_text
-from kadi_localnet.database.backend import LANGUAGES, Backend, DatabaseError, Statement
+from kadi_localnet.database.backend import LANGUAGES, Backend, DatabaseError, Rows, Statement
 
 T = TypeVar("T")
 
@@ -118,14 +118,65 @@ def database_tools(
             A call that an agent makes on behalf of another counts as one of that other; calls
             without an agent count as calls of one agent.
     """
-    shared = threads or shared_threads(backend)
+    tools = _DatabaseTools(backend, timeout, longest, threads or shared_threads(backend))
+    return [
+        Tool.typed("arcade-query", _QUERY, QueryInput, tools.query, on_error=_failure),
+        Tool.typed("arcade-command", _COMMAND, CommandInput, tools.command, on_error=_failure),
+        Tool.typed("arcade-batch", _BATCH, BatchInput, tools.batch, on_error=_batch_failure),
+        Tool.typed("arcade-db-list", _LIST, ListInput, tools.names, on_error=_failure),
+        Tool.typed("arcade-db-create", _CREATE, CreateInput, tools.create, on_error=_failure),
+    ]
 
-    async def run(call: Call, work: Callable[[float], Awaitable[T]]) -> T:
-        seconds = min(_seconds(call, timeout), longest)
+
+class _DatabaseTools:
+    """The handlers of the tools."""
+
+    def __init__(
+        self, backend: Backend, timeout: float, longest: float, threads: FairSlots
+    ) -> None:
+        self._backend = backend
+        self._timeout = timeout
+        self._longest = longest
+        self._threads = threads
+
+    async def query(self, given: QueryInput, call: Call) -> Mapping[str, Any]:
+        read, asked = self._backend.read, given.statement(given.query)
+        rows = await self._run(call, lambda left: read(given.database, asked, timeout=left))
+        return {"success": True, "result": rows.json, "count": rows.count}
+
+    async def command(self, given: CommandInput, call: Call) -> Mapping[str, Any]:
+        [rows] = await self._write(given.database, [given.statement(given.command)], call)
+        return {"success": True, "result": rows.json, "count": rows.count}
+
+    async def batch(self, given: BatchInput, call: Call) -> Mapping[str, Any]:
+        asked = [
+            Statement(each) if isinstance(each, str) else each.statement(each.command)
+            for each in given.commands
+        ]
+        rows = await self._write(given.database, asked, call)
+        return {"success": True, "results": [each.json for each in rows], "committed": True}
+
+    async def names(self, _given: ListInput, call: Call) -> Mapping[str, Any]:
+        names = await self._run(call, lambda left: self._backend.databases(timeout=left))
+        return {"success": True, "databases": names}
+
+    async def create(self, given: CreateInput, call: Call) -> Mapping[str, Any]:
+        await self._run(call, lambda left: self._backend.create(given.name, timeout=left))
+        return {"success": True, "database": given.name}
+
+    async def _write(self, name: str, asked: Sequence[Statement], call: Call) -> list[Rows]:
+        return await self._run(call, lambda left: self._backend.write(name, asked, timeout=left))
+
+    async def _run(self, call: Call, work: Callable[[float], Awaitable[T]]) -> T:
+        """Run work, given its seconds, in a thread of the agent that it is for."""
+        seconds = self._timeout if call.remaining is None else call.remaining - _MARGIN
+        if seconds <= 0:
+            raise DatabaseError("the deadline has passed already")
+        seconds = min(seconds, self._longest)
         end = time.monotonic() + seconds
         agent = call.origin.on_behalf_of or call.origin.agent_id or ""
         try:
-            async with shared.slot(agent, timeout=seconds):
+            async with self._threads.slot(agent, timeout=seconds):
                 return await work(max(_SHORTEST, round(end - time.monotonic(), 3)))
         except Full as exc:
             raise DatabaseError(
@@ -138,52 +189,10 @@ def database_tools(
                 " nothing was executed: call again in a moment"
             ) from None
 
-    async def query(given: QueryInput, call: Call) -> Mapping[str, Any]:
-        asked = given.statement(given.query)
-        rows = await run(call, lambda left: backend.read(given.database, asked, timeout=left))
-        return {"success": True, "result": rows.json, "count": rows.count}
-
-    async def command(given: CommandInput, call: Call) -> Mapping[str, Any]:
-        asked = [given.statement(given.command)]
-        [rows] = await run(call, lambda left: backend.write(given.database, asked, timeout=left))
-        return {"success": True, "result": rows.json, "count": rows.count}
-
-    async def batch(given: BatchInput, call: Call) -> Mapping[str, Any]:
-        asked = [
-            Statement(each) if isinstance(each, str) else each.statement(each.command)
-            for each in given.commands
-        ]
-        rows = await run(call, lambda left: backend.write(given.database, asked, timeout=left))
-        return {"success": True, "results": [each.json for each in rows], "committed": True}
-
-    async def list_(_given: ListInput, call: Call) -> Mapping[str, Any]:
-        names = await run(call, lambda left: backend.databases(timeout=left))
-        return {"success": True, "databases": names}
-
-    async def create(given: CreateInput, call: Call) -> Mapping[str, Any]:
-        await run(call, lambda left: backend.create(given.name, timeout=left))
-        return {"success": True, "database": given.name}
-
-    return [
-        Tool.typed("arcade-query", _QUERY, QueryInput, query, on_error=_failure),
-        Tool.typed("arcade-command", _COMMAND, CommandInput, command, on_error=_failure),
-        Tool.typed("arcade-batch", _BATCH, BatchInput, batch, on_error=_batch_failure),
-        Tool.typed("arcade-db-list", _LIST, ListInput, list_, on_error=_failure),
-        Tool.typed("arcade-db-create", _CREATE, CreateInput, create, on_error=_failure),
-    ]
-
 
 def shared_threads(backend: Backend, *, max_waiting: int = MAX_WAITING) -> FairSlots:
     """Return the threads of a backend; one agent alone may use half of them."""
     return FairSlots(backend.concurrency, max_waiting=max_waiting, share=0.5, reserve=True)
-
-
-def _seconds(call: Call, timeout: float) -> float:
-    if call.remaining is None:
-        return timeout
-    if call.remaining <= _MARGIN:
-        raise DatabaseError("the deadline has passed already")
-    return call.remaining - _MARGIN
 
 
 def _failure(exc: Exception, tool: str) -> Mapping[str, Any]:

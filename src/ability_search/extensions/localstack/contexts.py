@@ -33,6 +33,7 @@ from ability_search.ops.locks import locked
 from ability_search.ops.metrics.call_metrics import metered_tools
 from ability_search.ops.metrics.meter import UNMETERED, Meter
 from kadi_client import Identity, serve_stdio
+from kadi_client.provider import Provider
 
 if TYPE_CHECKING:
     from kadi_localnet.broker import Broker
@@ -406,11 +407,10 @@ async def _serve_stdio(settings: Settings, wait: float, *, memory: bool) -> None
             open_tools(settings, base=Path.cwd(), connect_timeout=wait, meter=meter) as opened,
         ):
             await serve_stdio(
-                opened[1],
+                Provider(opened[1], observe=LOGGED),
                 name=settings.agent.name,
                 version=settings.agent.version,
                 max_message_bytes=settings.limits.message_bytes,
-                observe=LOGGED,
             )
 
 
