@@ -19,7 +19,7 @@ import numpy as np
 from ability_search.collection import Collection, public_name
 from ability_search.documents import Vector
 from ability_search.errors import GenerationGone, SearchError, TextsRefused
-from ability_search.index.index_ports import IndexPorts
+from ability_search.index.index_calls import IndexJob
 from ability_search.index.preparation import vector_key
 from ability_search.ops.metrics.metric_table import EMBEDDING_TEXTS
 from ability_search.store.pages import read_together
@@ -60,35 +60,23 @@ Place = tuple[Collection, str]
 
 
 class EmbeddingCache:
-    """The stored vectors of one model, for one call.
+    """The stored vectors of the model of a call.
 
     Vectors of other generations are reused only after a check of the model: the first text found
     there is embedded again and must give the stored vector. Otherwise another model now has this
     name, and vectors of both must not be mixed.
 
-    Args:
-        ports: The ports and settings of indexing.
-        model: The model.
-        record: Record of the generation to store the vectors in, which may be a new one.
-        dimensions: Dimensions of that generation; ``None`` if it does not exist yet.
-        enabled: Whether stored vectors are reused at all.
+    With force nothing is reused, except in a rebuild.
     """
 
-    def __init__(
-        self,
-        ports: IndexPorts,
-        model: str,
-        *,
-        record: str,
-        dimensions: int | None,
-        enabled: bool = True,
-    ) -> None:
-        self._ports = ports
-        self._store = ports.store
-        self._model = model
-        self._record = record
-        self._dimensions = dimensions
-        self._works = enabled
+    def __init__(self, job: IndexJob) -> None:
+        self._ports = job.ports
+        self._store = job.ports.store
+        self._model = job.recipe.model
+        self._record = job.record
+        self._dimensions = None if job.collection is None else job.collection.dimensions
+        reuse = job.ports.settings.embedding.reuse
+        self._works = reuse and (job.rebuild or not job.options.force)
         self._trusted = False
         self._own: Sequence[Place] | None = None
         self._others: Counter[Place] = Counter()

@@ -10,26 +10,31 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from ability_search.collection import Collection
+from ability_search.collection import Collection, new_collection
 from ability_search.documents import Document
 from ability_search.errors import Busy, DatabaseUnavailable, NotFound, SearchError, TooLarge
 from ability_search.index.generations import Generations, compared_sources
-from ability_search.index.index_calls import IndexReport, Progress, model_input, recipe_for
+from ability_search.index.index_calls import (
+    IndexReport,
+    Progress,
+    configured,
+    detected_language,
+    recipe_for,
+)
 from ability_search.index.index_fields import IndexFields, RebuildFields
 from ability_search.index.index_ports import IndexPorts
 from ability_search.index.jobs import Jobs, Publish, Run, new_record
 from ability_search.index.maintenance import Maintenance
 from ability_search.index.partial_vectors import NEUTRAL
-from ability_search.index.pipeline import IndexPipeline, detected_language
+from ability_search.index.pipeline import IndexPipeline
 from ability_search.index.preparation import prepare, restored_document
 from ability_search.index.sequences import with_preceding
 from ability_search.index.stored_sources import StoredSources
 from ability_search.index.verification import verify
-from ability_search.index.writer import expected_length, new_collection
+from ability_search.index.writer import expected_length
 from ability_search.store.pages import COUNTED, NAMES, read_all, read_page, source_texts
 from ability_search.store.records import REINDEX, Job
 from ability_search.store.values import Read, Sources
-from ability_search.text.analyzer import analyzer_for
 from kadi_client.backoff import Backoff
 from kadi_client.context import incident
 
@@ -107,11 +112,11 @@ class Reindexer:
         if self._closed:
             raise Busy("the worker is shutting down", retry_after=1.0)
         live = await self._registry.get(name, fresh=True)
-        options = self._rebuilding.resolved(live, chosen)
+        options = {name: getattr(chosen, name) for name in RebuildFields.model_fields}
         last = await self._jobs.find(name, REINDEX)
         if last is not None and last.running and not last.expired:
             raise _busy(last)
-        if last is not None and last.running and last.options == _recorded(options):
+        if last is not None and last.running and last.options == options:
             claimed = await self._jobs.claim(last)
             if claimed is None:
                 raise _busy(last)
@@ -153,7 +158,13 @@ class Reindexer:
             if job is not None and job.running:
                 await self._jobs.cancel(job)
             live = await self._registry.current(name)
-            empty = live.emptied(new_record(name), now=self._now())
+            empty = new_collection(
+                new_record(name),
+                live,
+                dimensions=live.dimensions,
+                average_length=live.average_length,
+                now=self._now(),
+            )
             built = await self._registry.create(empty)
             if await self._generations.switch(live, built) is not None:
                 return live.chunks
@@ -193,16 +204,16 @@ class Reindexer:
         await asyncio.gather(*(run.release() for run in self._runs.values()))
 
     async def _begin(
-        self, live: Collection, options: IndexFields, job_id: str, last: Job | None
+        self, live: Collection, options: dict[str, Any], job_id: str, last: Job | None
     ) -> Job:
         record = new_record(live.name)
-        built = await self._rebuilding.begin(live, record, options)
+        built = await self._rebuilding.begin(live, record, IndexFields(**options))
         job = Job(
             id=job_id,
             kind=REINDEX,
             collection=live.name,
             record=record,
-            options=_recorded(options),
+            options=options,
             stage="reindexing",
             total=live.sources,
         )
@@ -229,11 +240,10 @@ class Reindexer:
     async def _work(self, run: Run) -> None:
         """Build the generation, with retries, until the job has ended."""
         job = run.job
-        options = IndexFields.model_construct(**job.options)
         backoff, waited, best = Backoff(cap=_LONGEST_PAUSE), 0.0, 0
         while True:
             try:
-                await self._rebuilding.build(job, options, run.report)
+                await self._rebuilding.build(job, run.report)
                 return
             except SearchError as exc:
                 failure = exc
@@ -314,78 +324,46 @@ class Rebuilder:
         self._sources = sources
         self._maintenance = maintenance
 
-    def resolved(self, live: Collection, chosen: RebuildFields) -> IndexFields:
-        """Return the options with open ones filled in from the live generation.
-
-        Raises:
-            InvalidInput: if an option is invalid.
-        """
-        names = RebuildFields.model_fields
-        options = IndexFields.model_construct(**{name: getattr(chosen, name) for name in names})
-        language = options.language or live.language
-        recipe = recipe_for(options, replace(live, language=language), self._settings)
-        return options.model_copy(
-            update={
-                "model": options.model or live.model,
-                "chunk_strategy": recipe.chunk_strategy,
-                "max_tokens": options.max_tokens or recipe.chunk_size,
-                "overlap": recipe.chunk_overlap,
-                "language": recipe.language,
-                "context": recipe.context,
-                "kinds": list(recipe.kinds),
-                "kinds_by": recipe.kinds_by,
-                # The sources that differ are determined by comparing both generations.
-                "force": True,
-            }
-        )
-
     async def begin(self, live: Collection, record: str, options: IndexFields) -> Collection:
         """Create an empty generation and return its record, which is not stored yet.
 
         Args:
             live: The live generation.
             record: Name of the record.
-            options: Options as returned by :meth:`resolved`.
+            options: The options of the job; open ones are those of the live generation.
 
         Raises:
             EmbeddingUnavailable: if the model is not available.
             DatabaseUnavailable: if the database is not available.
         """
-        model, query_prefix, passage_prefix = model_input(
-            options.model or live.model, self._settings
-        )
-        vectors = await self._ports.embed(model, [NEUTRAL])
+        new = configured(options.model or live.model, self._settings)
+        vectors = await self._ports.embed(new.model, [NEUTRAL])
         page = await read_page(self._store, Read(Sources(filter=COUNTED), live, NAMES, _SAMPLE))
         first = [row["source"] for row in page.items]
         documents = [each async for some in self._restorable(live, first) for each in some]
-        detected = await detected_language(documents)
+        usual = replace(live, model=new.model, language=options.language or live.language)
         recipe = replace(
-            recipe_for(options, replace(live, language=options.language or ""), self._settings),
-            content_language=detected or live.content_language,
-            query_prefix=query_prefix,
-            passage_prefix=passage_prefix,
+            recipe_for(options, usual, self._settings),
+            content_language=await detected_language(documents) or live.content_language,
+            query_prefix=new.query_prefix,
+            passage_prefix=new.passage_prefix,
+            bm25_k1=new.bm25_k1,
+            bm25_b=new.bm25_b,
         )
-        analyzer = analyzer_for(recipe.language)
         sample = await asyncio.to_thread(
-            lambda: [
-                prepare(each, recipe, content_hash="", analyzer=analyzer, count=self._ports.counter)
-                for each in documents
-            ]
+            lambda: [prepare(each, recipe, count=self._ports.counter) for each in documents]
         )
         built = new_collection(
             record,
-            model=model,
+            recipe,
             dimensions=vectors.shape[1],
-            recipe=recipe,
             average_length=expected_length(sample),
-            k1=self._settings.ranking.bm25_k1,
-            b=self._settings.ranking.bm25_b,
             now=self._ports.now(),
         )
         await self._store.create_generation(built)
         return built
 
-    async def build(self, job: Job, options: IndexFields, advance: Advance) -> None:
+    async def build(self, job: Job, advance: Advance) -> None:
         """Complete the generation of a job and switch the collection to it, which ends the job.
 
         The generation may have been begun by any worker and be in any state. The switch happens
@@ -400,6 +378,8 @@ class Rebuilder:
         """
         name, record = job.collection, job.record or ""
         totals = IndexReport(name, 0, "")
+        # All else is in the record; which sources differ is found by comparing both generations.
+        options = IndexFields(max_tokens=job.options.get("max_tokens"), force=True)
         if (live := await self._current(name)).duplicates:
             # A stand-in that is not compared itself must be there before its duplicates.
             built = await self._current(record)
@@ -531,11 +511,6 @@ def _of_source(source: str, error: SearchError) -> SearchError:
     """Return the error with the name of the source that caused it."""
     error.args = (f"source {source!r}: {error}",)
     return error
-
-
-def _recorded(options: IndexFields) -> dict[str, Any]:
-    """Return options as recorded in the database."""
-    return options.model_dump(mode="json", by_alias=False)
 
 
 def _given_up(job: Job) -> SearchError:
