@@ -52,7 +52,7 @@ CALIBRATION: Final = Calibration(chance=0.0, near=0.5, agreement=1.0)
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """Parameters of chunking, analyzing and embedding documents, and of what is derived from them."""
+    """Parameters of chunking, analyzing and embedding documents, and of deriving kinds."""
 
     chunk_strategy: str
     chunk_size: int

@@ -175,10 +175,6 @@ class Jobs:
         fields = {**fields, "state": state, "owner": None, "record": None, "builds": None}
         return replace(self._changed(job, fields), where=self._own(job), lease=None)
 
-    def done(self, job: Job, count: int, result: Mapping[str, Any]) -> Put:
-        """Return the change that records the end of a job that built ``count`` sources."""
-        return self.ended(job, "done", stage="done", done=count, total=count, result=dict(result))
-
     async def end(self, job: Job, state: str, **fields: Any) -> bool:
         """Record the end of a job; return False if this worker does not own it or it has ended."""
         changes = [self.ended(job, state, **fields), *_discarded(job)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from hashlib import sha256
 from itertools import islice
 from typing import Any
@@ -36,6 +36,10 @@ LAYOUT = "1"
 TERMS_OF_A_FIELD = 128
 TERMS_OF_A_DOCUMENT = 256
 """Limited because every chunk of the document stores them."""
+_RECORDED = (
+    {each.name for each in fields(Document)} & {each.name for each in fields(SourceRecord)}
+) - {"content_hash", "origin"}
+"""Fields of a document that its record has unchanged, and gives back."""
 _FIELD_CHARACTERS = 4096
 _FIELD_DEPTH = 16
 
@@ -319,26 +323,15 @@ def source_record(prepared: Prepared, *, now: int) -> SourceRecord:
     end = prepared.passages[-1].end if prepared.passages else 0
     document = prepared.document
     return SourceRecord(
-        source=document.source,
-        title=document.title,
+        **{name: getattr(document, name) for name in _RECORDED},
         content_hash=document.content_hash,
         chunks=len(tokens),
         tokens=sum(tokens),
         tokens_min=min(tokens, default=None),
         tokens_max=max(tokens, default=None),
         indexed_at=now,
-        kind=document.kind,
-        metadata=document.metadata,
-        format=document.format,
-        language=document.language,
-        links=document.links,
-        of=document.of,
-        file=document.file,
-        file_hash=document.file_hash,
-        generated=document.generated,
         tail=document.content[end:],
         origin=document.origin,
-        dedup_threshold=document.dedup_threshold,
     )
 
 
@@ -361,21 +354,11 @@ def links_of(document: Document) -> list[Link]:
 def restored_document(record: SourceRecord, texts: Sequence[StoredText | ChunkRecord]) -> Document:
     """Restore a document from its record and its chunks, in order."""
     parts = [f"{each.lead}{each.content[each.overlap :]}" for each in texts]
+    kept = {name: getattr(record, name) for name in _RECORDED}
     return Document(
-        source=record.source,
-        title=record.title,
+        **kept | {"links": tuple(record.links)},
         content="".join(parts) + record.tail,
-        metadata=record.metadata,
-        kind=record.kind,
-        format=record.format,
-        language=record.language,
-        links=tuple(record.links),
-        of=record.of,
-        file=record.file,
-        file_hash=record.file_hash,
-        generated=record.generated,
         origin=record.content_hash,
-        dedup_threshold=record.dedup_threshold,
         created_at=min((each.created_at for each in texts if each.created_at), default=None),
     )
 

@@ -211,11 +211,7 @@ class Importer:
             built = await self._registry.reload(loaded.name)
             if built is None:
                 raise DatabaseUnavailable("the imported data was deleted", hint="Call again.")
-            imported = (
-                await self._generations.publish(built, created_at)
-                if live is None
-                else await self._generations.switch(live, built)
-            )
+            imported = await self._generations.switch(live, replace(built, created_at=created_at))
             if imported is not None:
                 log.info("imported %s with %d chunks", name, imported.chunks)
                 return imported
