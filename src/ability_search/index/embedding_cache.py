@@ -28,9 +28,6 @@ from ability_search.store.values import (
     KINDS_LAYER,
     Chunks,
     Columns,
-    Count,
-    Counted,
-    Page,
     Read,
     Records,
     of_collection,
@@ -90,7 +87,7 @@ class EmbeddingCache:
         try:
             if self._own is None:
                 self._own = await self._places()
-            own = await self._among(self._own or (), left)
+            own = await self._among(self._own, left)
             others = await self._among(list(self._others), left)
             if others and not self._trusted:
                 others = await self._confirmed(others)
@@ -104,24 +101,21 @@ class EmbeddingCache:
         self._ports.meter.add(EMBEDDING_TEXTS, len(own) + len(others), "reused")
         return {**own, **others}
 
-    async def _places(self) -> Sequence[Place] | None:
+    async def _places(self) -> Sequence[Place]:
         """Find the places that may have vectors; return those of the generation itself."""
-        same_model = Records(COLLECTION, where={"model": self._model})
-        asks = (
-            Read(replace(same_model, scope=of_collection(self._record))),
-            Read(same_model, limit=_READ, order="updated_at", descending=True),
-            Count(Records(COLLECTION)),
-        )
+        of = Records(COLLECTION, where={"model": self._model})
         async with asyncio.timeout(_PATIENCE):
-            *pages, stored = await self._store.read(asks)
-        records = (record for page in pages if isinstance(page, Page) for record in page.items)
-        same = {each.name: each for each in map(collection_of, records)}
-        live = public_name(self._record)
-        own, replaced = same.pop(self._record, None), same.pop(live, None)
+            pages = await read_together(
+                self._store,
+                Read(replace(of, scope=of_collection(self._record))),
+                Read(of, limit=_READ, order="updated_at", descending=True),
+            )
+        found = (collection_of(record) for page in pages for record in page.items)
+        same = {each.name: each for each in found}
+        own, replaced = same.pop(self._record, None), same.pop(public_name(self._record), None)
         others = [each for each in same.values() if each.chunks][:_COLLECTIONS]
         self._others = Counter(dict.fromkeys(self._layers([replaced, *others]), 0))
-        some = isinstance(stored, Counted) and stored.groups[None][0] > 0
-        return self._layers([own]) if some else None
+        return self._layers([own])
 
     def _layers(self, collections: Sequence[Collection | None]) -> list[Place]:
         """Return the places of collections with vectors of the wanted size."""
