@@ -55,16 +55,12 @@ class Flow:
         self._ports = job.ports
         self._computing = computing
         self._derivations = [derive(job.ports, job.recipe) for derive in job.ports.added.derive]
-        embedding, database = job.ports.settings.embedding, job.ports.settings.database
         self.embed: Embed = partial(job.ports.embed, job.recipe.model)
         self.find_vectors: FindVectors = EmbeddingCache(job).find
-        self._batch_texts = embedding.batch_texts
-        self._embedders = embedding.concurrency
-        self._group_chunks = database.write_group_chunks
-        self._group_bytes = database.write_group_bytes
-        self._lookups: asyncio.Queue[list[Slot] | None] = asyncio.Queue(self._embedders)
-        self._batches: asyncio.Queue[list[Slot] | None] = asyncio.Queue(self._embedders)
-        self._finished: asyncio.Queue[Prepared | None] = asyncio.Queue(self._group_chunks)
+        self._database = job.ports.settings.database
+        self._finished: asyncio.Queue[Prepared | None] = asyncio.Queue(
+            self._database.write_group_chunks
+        )
         self._broken: EmbeddingUnavailable | None = None
         self._ending = False
         """True if only the last batches are left for the embedder."""
@@ -86,17 +82,19 @@ class Flow:
         self._children = sources.intersection(
             child for document in documents for child in document.children or ()
         )
-        many = len(documents) > self._batch_texts
+        embedding = self._ports.settings.embedding
+        most, readers = embedding.batch_texts, embedding.concurrency
+        many = len(documents) > most
         # The first lookup of many documents covers the first two batches.
-        lookups = Batches(most=_LOOKED_UP, first=3 * _FEW if many else _LOOKED_UP, tapered=False)
-        batches = Batches(
-            most=self._batch_texts, first=_FEW if many else self._batch_texts, tapered=many
+        lookups = Batches(
+            readers, most=_LOOKED_UP, first=3 * _FEW if many else _LOOKED_UP, tapered=False
         )
+        batches = Batches(readers, most=most, first=_FEW if many else most, tapered=many)
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._prepare(documents, lookups))
-                group.create_task(self._reuse(batches))
-                group.create_task(self._embed())
+                group.create_task(self._reuse(lookups, batches, readers))
+                group.create_task(self._embed(batches, readers))
                 group.create_task(self._write())
         except ExceptionGroup as failures:
             raise first_failure(failures) from failures
@@ -117,11 +115,8 @@ class Flow:
                     await self._finished.put(prepared)
                     continue
                 for slot in slots_of(prepared) if prepared else ():
-                    for lookup in lookups.add(slot):
-                        await self._lookups.put(lookup)
-        for lookup in lookups.rest():
-            await self._lookups.put(lookup)
-        await self._lookups.put(None)
+                    await lookups.put(slot)
+        await lookups.close()
 
     async def _prepared(self, document: Document) -> Prepared | None:
         try:
@@ -172,33 +167,29 @@ class Flow:
 
     # Passages -> vectors
 
-    async def _reuse(self, batches: Batches) -> None:
+    async def _reuse(self, lookups: Batches, batches: Batches, readers: int) -> None:
         """Fill in stored vectors, and pass the other passages on in batches."""
-        while (lookup := await self._lookups.get()) is not None:
+        while (lookup := await lookups.queue.get()) is not None:
             stored = await self.find_vectors([slot.text for slot in lookup])
             for slot in lookup:
                 vector = stored.get(slot.text)
-                if vector is not None:
+                if vector is None:
+                    await batches.put(slot)
+                else:
                     self._job.report.reused += 1
                     await self._arrived(slot, vector)
-                    continue
-                for batch in batches.add(slot):
-                    await self._batches.put(batch)
         self._ending = True
-        for batch in batches.rest():
-            await self._batches.put(batch)
-        for _ in range(self._embedders):
-            await self._batches.put(None)
+        await batches.close(readers)
 
-    async def _embed(self) -> None:
+    async def _embed(self, batches: Batches, readers: int) -> None:
         """Embed the batches, several at the same time."""
         async with asyncio.TaskGroup() as group:
-            for _ in range(self._embedders):
-                group.create_task(self._embed_batches())
+            for _ in range(readers):
+                group.create_task(self._embed_batches(batches))
         await self._finished.put(None)
 
-    async def _embed_batches(self) -> None:
-        while (batch := await self._batches.get()) is not None:
+    async def _embed_batches(self, batches: Batches) -> None:
+        while (batch := await batches.queue.get()) is not None:
             if self._broken:
                 continue
             try:
@@ -259,9 +250,10 @@ class Flow:
     async def _group(self, first: Prepared) -> tuple[list[Prepared], bool]:
         """Return documents to store together; and False if they are the last ones."""
         group, chunks, size = [first], first.chunks, prepared_bytes(first)
+        most, most_bytes = self._database.write_group_chunks, self._database.write_group_bytes
         try:
             async with asyncio.timeout(0 if self._ending else _LINGER):
-                while chunks < self._group_chunks and size < self._group_bytes:
+                while chunks < most and size < most_bytes:
                     following = await self._finished.get()
                     if following is None:
                         return group, False
@@ -330,34 +322,40 @@ class Batches:
     suits a remote embedder.
 
     Args:
+        waiting: Number of batches that may wait in the queue.
         most: Maximum number of passages in a batch.
         first: Number of passages in the first batch.
         tapered: Whether the last batches are small, too.
     """
 
-    def __init__(self, *, most: int, first: int, tapered: bool) -> None:
+    def __init__(self, waiting: int, *, most: int, first: int, tapered: bool) -> None:
+        self.queue: asyncio.Queue[list[Slot] | None] = asyncio.Queue(waiting)
+        """The batches; ``None`` comes after the last one, once for each reader."""
         self._slots: list[Slot] = []
         self._most = most
         self._size = min(first, most)
         self._tapered = tapered
 
-    def add(self, slot: Slot) -> Iterator[list[Slot]]:
-        """Add a passage; yield a batch if one is full."""
+    async def put(self, slot: Slot) -> None:
+        """Add a passage, and put a batch into the queue if one is full."""
         self._slots.append(slot)
         # One full batch is kept back, to be split into the last, smaller ones.
         kept = self._size if self._tapered and self._size == self._most else 0
         if len(self._slots) == self._size + kept:
-            yield self._slots[: self._size]
-            self._slots = self._slots[self._size :]
+            await self._pass_on(self._size)
             self._size = min(2 * self._size, self._most)
 
-    def rest(self) -> Iterator[list[Slot]]:
-        """Yield the last batches."""
+    async def close(self, readers: int = 1) -> None:
+        """Put the last batches into the queue, and its end."""
         while left := len(self._slots):
             share = left // 2 if self._tapered and left > 2 * _FEW else left
-            size = min(share, self._most)
-            yield self._slots[:size]
-            self._slots = self._slots[size:]
+            await self._pass_on(min(share, self._most))
+        for _ in range(readers):
+            await self.queue.put(None)
+
+    async def _pass_on(self, size: int) -> None:
+        batch, self._slots = self._slots[:size], self._slots[size:]
+        await self.queue.put(batch)
 
 
 def slots_of(prepared: Prepared) -> Iterator[Slot]:
