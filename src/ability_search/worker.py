@@ -298,18 +298,14 @@ async def repeating(
 async def _repeat(name: str, check: Callable[[], Awaitable[None]], every: float) -> None:
     while True:
         with handling({}):
-            await _attempt(name, check)
+            try:
+                with span(name):
+                    await check()
+            except SearchError as exc:
+                log.debug("%s postponed: %s", name, exc)
+            except Exception:
+                log.exception("%s failed", name)
         await asyncio.sleep(every * random.uniform(0.75, 1.25))
-
-
-async def _attempt(name: str, check: Callable[[], Awaitable[None]]) -> None:
-    try:
-        with span(name):
-            await check()
-    except SearchError as exc:
-        log.debug("%s postponed: %s", name, exc)
-    except Exception:
-        log.exception("%s failed", name)
 
 
 def _busy(tool: str) -> Mapping[str, Any]:

@@ -102,7 +102,10 @@ async def _replacement(
     chunks, statistics = await asyncio.to_thread(_chunks, collection, parts, now)
     duplicates = await _duplicates(job, collection, parts, chunks)
     if duplicates.stand_ins:
-        chunks = [[_marked(chunk, duplicates) for chunk in own] for own in chunks]
+        chunks = [
+            [replace(each, duplicate_of=duplicates.stand_ins.get(each.chunk_id)) for each in own]
+            for own in chunks
+        ]
     made = {part.document.source for part in parts}
     # Kinds that an earlier version of a document had.
     kinds = generated_sources(item.document.source for item in group)
@@ -173,11 +176,6 @@ def _chunks(
         [chunk.terms for chunk in counted], [chunk.lengths for chunk in counted]
     )
     return chunks, statistics.to_bytes()
-
-
-def _marked(chunk: ChunkRecord, duplicates: Duplicates) -> ChunkRecord:
-    stand_in = duplicates.stand_ins.get(chunk.chunk_id)
-    return chunk if stand_in is None else replace(chunk, duplicate_of=stand_in)
 
 
 def expected_length(group: Sequence[Prepared]) -> float:
