@@ -408,19 +408,18 @@ class Reindexer:
         return changed
 
     async def _restorable(
-        self, live: Collection, sources: Sequence[str], *, most: int = _PART
+        self, live: Collection, sources: Sequence[str]
     ) -> AsyncIterator[list[Document]]:
-        """Yield the contents of ``most`` sources at a time, without deleted ones.
-
-        If they do not fit into a message, there are fewer at a time.
+        """Yield the contents of sources, as many at a time as fit into a message, if they exist.
 
         Raises:
             TooLarge: if one source does not fit into a message.
         """
-        for start in range(0, len(sources), most):
-            part = sources[start : start + most]
+        left = [sources[start : start + _PART] for start in range(0, len(sources), _PART)]
+        while left:
+            part = left.pop(0)
             try:
-                documents = await self._restored(live, part)
+                yield await self._restored(live, part)
             except TooLarge as exc:
                 if len(part) == 1:
                     exc.hint = (
@@ -428,11 +427,8 @@ class Reindexer:
                         " again with less metadata."
                     )
                     raise _of_source(part[0], exc) from exc.__cause__
-            else:
-                yield documents
-                continue
-            async for fewer in self._restorable(live, part, most=(len(part) + 1) // 2):
-                yield fewer
+                half = len(part) // 2
+                left[:0] = [part[:half], part[half:]]
 
     async def _restored(self, live: Collection, sources: Sequence[str]) -> list[Document]:
         """Restore the documents of sources, except those replaced in the meantime.
