@@ -31,6 +31,8 @@ from ability_search.text.chunkers.strategies import is_markdown
 
 FindVectors = Callable[[list[str]], Awaitable[Mapping[str, Vector]]]
 """Returns the stored vectors of texts, by text; never raises."""
+Write = Callable[[Sequence[Prepared]], Awaitable[None]]
+"""Stores documents with their vectors in one transaction, as :func:`.writer.write`."""
 
 _FEW = 8
 """Passages in the first batch of many documents, and minimum size of the last batches."""
@@ -57,6 +59,7 @@ class Flow:
         self._derivations = [derive(job.ports, job.recipe) for derive in job.ports.added.derive]
         self.embed: Embed = partial(job.ports.embed, job.recipe.model)
         self.find_vectors: FindVectors = EmbeddingCache(job).find
+        self.write: Write = partial(write, job)
         self._database = job.ports.settings.database
         self._finished: asyncio.Queue[Prepared | None] = asyncio.Queue(
             self._database.write_group_chunks
@@ -282,10 +285,6 @@ class Flow:
             self._job.stored |= sources
             self._children -= sources
             await self._job.progress("indexing")
-
-    async def write(self, group: Sequence[Prepared]) -> None:
-        """Store documents with their vectors in one transaction; as :func:`.writer.write`."""
-        await write(self._job, group)
 
     def _is_unfinished(self, holder: Document) -> bool:
         """Return whether a document in a file failed, so that the file is to be read again.

@@ -147,13 +147,10 @@ class Misbehaving(Flow):
     def __init__(self, job: IndexJob, stages: Stages) -> None:
         super().__init__(job, ComputeTurns())
         self._stages = stages
-        self.find_vectors, self.embed = stages.reuse, stages.embed
+        self.find_vectors, self.embed, self.write = stages.reuse, stages.embed, stages.write
 
     async def split(self, document: Document) -> Prepared:
         return await self._stages.split(document)
-
-    async def write(self, group: Sequence[Prepared]) -> None:
-        await self._stages.write(group)
 
 
 async def test_every_document_is_stored_with_its_own_vectors() -> None:
