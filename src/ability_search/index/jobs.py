@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, fields, replace
 from typing import Any
@@ -285,12 +285,16 @@ class Run:
     Args:
         jobs: The job records.
         job: The job, owned by this worker.
-        work: Executes the job and records its end; must not raise.
+        work: Executes the job and records its end.
         publish: Publishes the events of the job unless there is a ``listener``.
     """
 
     def __init__(
-        self, jobs: Jobs, job: Job, work: Callable[[Run], Awaitable[None]], publish: Publish
+        self,
+        jobs: Jobs,
+        job: Job,
+        work: Callable[[Run], Coroutine[Any, Any, None]],
+        publish: Publish,
     ) -> None:
         self.job = job
         self.progress = Progress(job.done, job.total, job.stage)
@@ -301,7 +305,7 @@ class Run:
         self._jobs = jobs
         self._publish = publish
         self._released = False
-        self._work = asyncio.create_task(self._guarded(work), name=f"job {job.id}")
+        self._work = asyncio.create_task(work(self), name=f"job {job.id}")
         self.ended = asyncio.create_task(self._run(), name=f"keep job {job.id}")
 
     async def report(self, done: int, total: int, stage: str) -> None:
@@ -332,12 +336,6 @@ class Run:
         self._work.cancel()
         await asyncio.gather(self.ended, return_exceptions=True)
 
-    async def _guarded(self, work: Callable[[Run], Awaitable[None]]) -> None:
-        try:
-            await work(self)
-        except Exception:
-            log.exception("job %s stopped", self.job.id)
-
     async def _run(self) -> Job:
         beat = asyncio.create_task(self._jobs.keep(self.job, self.progress))
         try:
@@ -345,7 +343,9 @@ class Run:
         finally:
             self._work.cancel()
             beat.cancel()
-            await asyncio.gather(self._work, beat, return_exceptions=True)
+            stopped, _ = await asyncio.gather(self._work, beat, return_exceptions=True)
+        if isinstance(stopped, Exception):
+            log.error("job %s stopped", self.job.id, exc_info=stopped)
         if self._released:
             await self._jobs.release(self.job, self.progress)
             raise Busy(

@@ -55,9 +55,10 @@ class LegacyArtifact(Importable):
         self._ports = ports
         self._loop = asyncio.get_running_loop()
         self._now = ports.now()
-        recipe = recipe_for(IndexFields(model=old.model), None, ports.settings)
+        recipe = recipe_for(IndexFields(), None, ports.settings)
         # Its vectors were made without prefixes.
-        self._recipe = recipe = replace(recipe, query_prefix="", passage_prefix="")
+        recipe = replace(recipe, model=old.model, query_prefix="", passage_prefix="")
+        self._recipe = recipe
         analyzer = analyzer_for(recipe.language)
         lengths = [len(analyzer.terms(text)) for text in old.texts]
         self.counts = Counts(chunks=old.chunks, sources=old.sources, tokens=0)
