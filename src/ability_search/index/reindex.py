@@ -292,19 +292,22 @@ class Reindexer:
         """
         settings = self._ports.settings
         new = configured(options.model or live.model, settings)
-        vectors = await self._ports.embed(new.model, [NEUTRAL])
-        page = await read_page(self._store, Read(Sources(filter=COUNTED), live, NAMES, _SAMPLE))
-        first = [row["source"] for row in page.items]
-        documents = [each async for some in self._restorable(live, first) for each in some]
-        usual = replace(live, model=new.model, language=options.language or live.language)
-        recipe = replace(
-            recipe_for(options, usual, settings),
-            content_language=await detected_language(documents) or live.content_language,
+        usual = replace(
+            live,
+            model=new.model,
             query_prefix=new.query_prefix,
             passage_prefix=new.passage_prefix,
             bm25_k1=new.bm25_k1,
             bm25_b=new.bm25_b,
+            language=options.language or live.language,
         )
+        recipe = recipe_for(options, usual, settings)
+        vectors = await self._ports.embed(new.model, [NEUTRAL])
+        page = await read_page(self._store, Read(Sources(filter=COUNTED), live, NAMES, _SAMPLE))
+        first = [row["source"] for row in page.items]
+        documents = [each async for some in self._restorable(live, first) for each in some]
+        language = await detected_language(documents) or live.content_language
+        recipe = replace(recipe, content_language=language)
         sample = await asyncio.to_thread(
             lambda: [prepare(each, recipe, count=self._ports.counter) for each in documents]
         )
