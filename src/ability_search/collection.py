@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import secrets
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields
 from hashlib import blake2b
 from typing import Final, Literal, NamedTuple
 from unicodedata import category, normalize
@@ -51,40 +51,54 @@ CALIBRATION: Final = Calibration(chance=0.0, near=0.5, agreement=1.0)
 
 
 @dataclass(frozen=True, slots=True)
-class Collection:
+class Recipe:
+    """Parameters of chunking, analyzing and embedding documents, and of deriving kinds."""
+
+    chunk_strategy: str
+    chunk_size: int
+    chunk_overlap: int
+    language: str
+    """Language of the full-text analysis."""
+    model: str
+    """Embedding model."""
+    content_language: str = ""
+    """Language of the first texts, as ISO 639 code; empty if it is not known."""
+    kinds: tuple[str, ...] = ()
+    """Kinds that are derived from each document."""
+    kinds_by: str = "local"
+    """The way to make them: ``local`` extraction, or a language model (``chat``)."""
+    context: Context | None = None
+    """Context of a chunk of prose, and turns before one of a conversation; ``None``: none for
+    prose, and the turns of the settings."""
+    dedup_threshold: float | None = None
+    """Minimum cosine of a near-duplicate, in (0, 1]; ``None`` if there are none. It does not
+    determine the chunks themselves."""
+    query_prefix: str = ""
+    """Prefix of each query for the model."""
+    passage_prefix: str = ""
+    """Prefix of each stored text for the model."""
+    bm25_k1: float = K1
+    """Term frequency saturation (k1) of the stored BM25 weights; fixed for a generation."""
+    bm25_b: float = B
+    """Length normalization (b) of those weights; fixed for a generation."""
+
+    @property
+    def model_input(self) -> ModelInput:
+        """The model of the vectors, and the prefixes of the texts."""
+        return ModelInput(self.model, self.query_prefix, self.passage_prefix)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Collection(Recipe):
     """The record of a collection. Times are epoch milliseconds."""
 
     name: str
     type: str
     """The chunk type of its live generation."""
     generation: int
-    model: str
     dimensions: int
-    language: str
     average_length: float
     """Average terms per chunk that the stored BM25 weights were computed with."""
-    chunk_strategy: str
-    chunk_size: int
-    chunk_overlap: int
-    bm25_k1: float = K1
-    """Term frequency saturation (k1) of the stored BM25 weights; fixed for a generation."""
-    bm25_b: float = B
-    """Length normalization (b) of those weights; fixed for a generation."""
-    kinds: tuple[str, ...] = ()
-    """Kinds that are derived from each document."""
-    context: Context | None = None
-    """Context of a chunk of prose, and turns before one of a conversation; ``None``: none for
-    prose, and the turns of the settings."""
-    kinds_by: str = "local"
-    """The way to make them: ``local`` extraction, or a language model (``chat``)."""
-    dedup_threshold: float | None = None
-    """Minimum cosine of a near-duplicate, in (0, 1]; ``None`` if there are none."""
-    query_prefix: str = ""
-    """Prefix of each query for the model."""
-    passage_prefix: str = ""
-    """Prefix of each stored text for the model."""
-    content_language: str = ""
-    """Language of its first texts, as ISO 639 code; empty if it is not known."""
     revision: int = 0
     """Incremented with every change of the stored data."""
     chunks: int = 0
@@ -115,43 +129,10 @@ class Collection:
     created_at: int = 0
     updated_at: int = 0
 
-    def emptied(self, name: str, *, now: int) -> Collection:
-        """Return the record ``name`` of an empty generation with the same settings.
-
-        ``now`` is in epoch milliseconds.
-        """
-        return replace(
-            self,
-            name=name,
-            type=new_type(name, now=now),
-            revision=0,
-            chunks=0,
-            sources=0,
-            tokens=0,
-            tokens_min=None,
-            tokens_max=None,
-            duplicates=0,
-            links=0,
-            kind_chunks=0,
-            nested=False,
-            graph=False,
-            kind_graph=False,
-            chance=CALIBRATION.chance,
-            near=CALIBRATION.near,
-            agreement=CALIBRATION.agreement,
-            calibrated=0,
-            updated_at=now,
-        )
-
     @property
     def public_name(self) -> str:
         """Name without ``@token``, which the record of a generation under construction carries."""
         return public_name(self.name)
-
-    @property
-    def model_input(self) -> ModelInput:
-        """The model of its vectors, and the prefixes of the texts."""
-        return ModelInput(self.model, self.query_prefix, self.passage_prefix)
 
     @property
     def may_have_children(self) -> bool:
@@ -175,6 +156,34 @@ class Collection:
     def average_tokens(self) -> float:
         """Mean tokens per chunk; 0 if the collection is empty."""
         return self.tokens / self.chunks if self.chunks else 0.0
+
+
+def new_collection(
+    name: str, recipe: Recipe, *, dimensions: int, average_length: float, now: int
+) -> Collection:
+    """Return the record of a new, empty generation.
+
+    Args:
+        name: Name of the record.
+        recipe: How its texts are chunked and embedded.
+        dimensions: Dimensions of the vectors.
+        average_length: Average number of terms of a chunk.
+        now: Time in epoch milliseconds.
+
+    Raises:
+        InvalidInput: if the name of the model is empty or too long.
+    """
+    checked_model(recipe.model)
+    return Collection(
+        **{each.name: getattr(recipe, each.name) for each in fields(Recipe)},
+        name=name,
+        type=new_type(name, now=now),
+        generation=1,
+        dimensions=dimensions,
+        average_length=average_length,
+        created_at=now,
+        updated_at=now,
+    )
 
 
 def new_type(name: str, *, now: int) -> str:

@@ -60,6 +60,8 @@ class Document:
     """Whether the indexer derived it from the document :attr:`of` and updates both together."""
     origin: str | None = None
     """Content hash in the generation that it was restored from."""
+    content_hash: str = ""
+    """Hash of everything that determines its chunks and their vectors."""
     children: tuple[str, ...] | None = None
     """Sources of the documents in the same file, such as attachments. Other stored documents of
     this one that were read from its file (their metadata ``path``) are deleted. ``None``: none is

@@ -23,7 +23,7 @@ from ability_search.index.index_ports import AddedSteps, IndexPorts
 from ability_search.index.jobs import Jobs, Publish
 from ability_search.index.maintenance import Maintenance
 from ability_search.index.pipeline import IndexPipeline
-from ability_search.index.reindex import Rebuilder, Reindexer
+from ability_search.index.reindex import Reindexer
 from ability_search.index.stored_sources import StoredSources
 from ability_search.index.verification import SelfRepair
 from ability_search.network import worker_brokers
@@ -235,8 +235,9 @@ def build_services(
     sources = StoredSources(ports)
     indexing = IndexPipeline(ports, sources)
     maintenance = Maintenance(ports, statistics_cache, generations)
-    rebuilding = Rebuilder(ports, generations, jobs, indexing, sources, maintenance)
-    reindexing = Reindexer(ports, generations, jobs, rebuilding, publish=publish or _unheard)
+    reindexing = Reindexer(
+        ports, generations, jobs, indexing, sources, maintenance, publish=publish or _unheard
+    )
     return Services(
         ports=ports,
         indexing=indexing,
@@ -287,18 +288,14 @@ async def repeating(
 async def _repeat(name: str, check: Callable[[], Awaitable[None]], every: float) -> None:
     while True:
         with handling({}):
-            await _attempt(name, check)
+            try:
+                with span(name):
+                    await check()
+            except SearchError as exc:
+                log.debug("%s postponed: %s", name, exc)
+            except Exception:
+                log.exception("%s failed", name)
         await asyncio.sleep(every * random.uniform(0.75, 1.25))
-
-
-async def _attempt(name: str, check: Callable[[], Awaitable[None]]) -> None:
-    try:
-        with span(name):
-            await check()
-    except SearchError as exc:
-        log.debug("%s postponed: %s", name, exc)
-    except Exception:
-        log.exception("%s failed", name)
 
 
 def _busy(tool: str) -> Mapping[str, Any]:

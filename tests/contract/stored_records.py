@@ -176,13 +176,13 @@ async def change(store: Store, changed: Collection, **fields: Any) -> None:
 
 async def switch(
     store: Store,
-    old: Collection,
+    old: Collection | None,
     built: Collection,
     *,
     grace: float = HOUR,
     ended: Put | None = None,
 ) -> Collection | None:
-    """Switch a collection to another generation; nothing is dropped."""
+    """Switch a collection, or a new one, to another generation; nothing is dropped."""
     ports = index_ports(store, now=0)
     database = ports.settings.database.model_copy(update={"grace_period": grace})
     settings = replace(ports.settings, database=database)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from tests.ability_search.index.ports_of import index_ports
 from tests.contract.stored_records import (
     HOUR,
     NOTHING,
@@ -24,7 +23,6 @@ from tests.contract.stored_records import (
 )
 
 from ability_search.collection import Collection
-from ability_search.index.generations import Generations
 from ability_search.index.jobs import Jobs, jobs_of, records_under_construction
 from ability_search.store.pages import read_all
 from ability_search.store.port import Store
@@ -200,20 +198,19 @@ async def test_nothing_is_switched_if_a_record_has_changed(store: Store, moved: 
     assert (running.state, running.record, running.owner) == ("running", built.name, job.owner)
 
 
-async def test_published_generation_is_a_collection(store: Store) -> None:
+async def test_generation_becomes_a_new_collection(store: Store) -> None:
     built = await filled(store, chunk("a"), name="notes@1")
-    new = await Generations(index_ports(store, now=0)).publish(built, 5)
+    new = await switch(store, None, replace(built, created_at=5))
     assert new == replace(built, name="notes", revision=built.revision + 1, created_at=5)
     assert await read_collections(store) == [new]
     assert await found_ids(store, new, by_vector()) == ["notes:a:0"]
-    with gone(built.type):
-        await Generations(index_ports(store, now=0)).publish(built, 6)
+    assert await switch(store, None, built) is None
 
 
-async def test_generation_is_not_published_under_a_taken_name(store: Store) -> None:
+async def test_generation_does_not_become_a_collection_of_a_taken_name(store: Store) -> None:
     stored = await filled(store)
     built = await filled(store, chunk("a"), name="notes@1")
-    assert await Generations(index_ports(store, now=0)).publish(built, 5) is None
+    assert await switch(store, None, built) is None
     assert await read_collections(store) == [stored, built]
 
 

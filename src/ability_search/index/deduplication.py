@@ -66,7 +66,7 @@ async def find_duplicates(
         return Duplicates()
     least = [thresholds.get(chunk.source, 2.0) - ROUNDING for chunk in chunks]
     stored = await _stored_neighbours(store, collection, chunks, least) if collection.chunks else {}
-    vectors = _unit(np.array([chunk.embedding for chunk in chunks], dtype=np.float32))
+    vectors = np.array([chunk.embedding for chunk in chunks], dtype=np.float32)
     candidates = [n for n, chunk in enumerate(chunks) if chunk.chunk_id not in stored]
     repeated = await asyncio.to_thread(_repeated, vectors, candidates, least)
     stand_ins = {chunk_id: found.chunk_id for chunk_id, found in stored.items()} | {
@@ -124,8 +124,3 @@ def _repeated(vectors: Vector, candidates: Sequence[int], least: Sequence[float]
             standing[count], kept[count] = place, vectors[place]
             count += 1
     return found
-
-
-def _unit(vectors: Vector) -> Vector:
-    norms = np.linalg.norm(vectors, axis=1, keepdims=True)
-    return np.asarray(vectors / np.maximum(norms, np.finfo(np.float32).tiny), dtype=np.float32)

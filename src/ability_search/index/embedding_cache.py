@@ -19,7 +19,7 @@ import numpy as np
 from ability_search.collection import Collection, public_name
 from ability_search.documents import Vector
 from ability_search.errors import GenerationGone, SearchError, TextsRefused
-from ability_search.index.index_ports import IndexPorts
+from ability_search.index.index_calls import IndexJob
 from ability_search.index.preparation import vector_key
 from ability_search.ops.metrics.metric_table import EMBEDDING_TEXTS
 from ability_search.store.pages import read_together
@@ -28,9 +28,6 @@ from ability_search.store.values import (
     KINDS_LAYER,
     Chunks,
     Columns,
-    Count,
-    Counted,
-    Page,
     Read,
     Records,
     of_collection,
@@ -60,35 +57,23 @@ Place = tuple[Collection, str]
 
 
 class EmbeddingCache:
-    """The stored vectors of one model, for one call.
+    """The stored vectors of the model of a call.
 
     Vectors of other generations are reused only after a check of the model: the first text found
     there is embedded again and must give the stored vector. Otherwise another model now has this
     name, and vectors of both must not be mixed.
 
-    Args:
-        ports: The ports and settings of indexing.
-        model: The model.
-        record: Record of the generation to store the vectors in, which may be a new one.
-        dimensions: Dimensions of that generation; ``None`` if it does not exist yet.
-        enabled: Whether stored vectors are reused at all.
+    With force nothing is reused, except in a rebuild.
     """
 
-    def __init__(
-        self,
-        ports: IndexPorts,
-        model: str,
-        *,
-        record: str,
-        dimensions: int | None,
-        enabled: bool = True,
-    ) -> None:
-        self._ports = ports
-        self._store = ports.store
-        self._model = model
-        self._record = record
-        self._dimensions = dimensions
-        self._works = enabled
+    def __init__(self, job: IndexJob) -> None:
+        self._ports = job.ports
+        self._store = job.ports.store
+        self._model = job.recipe.model
+        self._record = job.record
+        self._dimensions = None if job.collection is None else job.collection.dimensions
+        reuse = job.ports.settings.embedding.reuse
+        self._works = reuse and (job.rebuild or not job.options.force)
         self._trusted = False
         self._own: Sequence[Place] | None = None
         self._others: Counter[Place] = Counter()
@@ -102,7 +87,7 @@ class EmbeddingCache:
         try:
             if self._own is None:
                 self._own = await self._places()
-            own = await self._among(self._own or (), left)
+            own = await self._among(self._own, left)
             others = await self._among(list(self._others), left)
             if others and not self._trusted:
                 others = await self._confirmed(others)
@@ -116,24 +101,21 @@ class EmbeddingCache:
         self._ports.meter.add(EMBEDDING_TEXTS, len(own) + len(others), "reused")
         return {**own, **others}
 
-    async def _places(self) -> Sequence[Place] | None:
+    async def _places(self) -> Sequence[Place]:
         """Find the places that may have vectors; return those of the generation itself."""
-        same_model = Records(COLLECTION, where={"model": self._model})
-        asks = (
-            Read(replace(same_model, scope=of_collection(self._record))),
-            Read(same_model, limit=_READ, order="updated_at", descending=True),
-            Count(Records(COLLECTION)),
-        )
+        of = Records(COLLECTION, where={"model": self._model})
         async with asyncio.timeout(_PATIENCE):
-            *pages, stored = await self._store.read(asks)
-        records = (record for page in pages if isinstance(page, Page) for record in page.items)
-        same = {each.name: each for each in map(collection_of, records)}
-        live = public_name(self._record)
-        own, replaced = same.pop(self._record, None), same.pop(live, None)
+            pages = await read_together(
+                self._store,
+                Read(replace(of, scope=of_collection(self._record))),
+                Read(of, limit=_READ, order="updated_at", descending=True),
+            )
+        found = (collection_of(record) for page in pages for record in page.items)
+        same = {each.name: each for each in found}
+        own, replaced = same.pop(self._record, None), same.pop(public_name(self._record), None)
         others = [each for each in same.values() if each.chunks][:_COLLECTIONS]
         self._others = Counter(dict.fromkeys(self._layers([replaced, *others]), 0))
-        some = isinstance(stored, Counted) and stored.groups[None][0] > 0
-        return self._layers([own]) if some else None
+        return self._layers([own])
 
     def _layers(self, collections: Sequence[Collection | None]) -> list[Place]:
         """Return the places of collections with vectors of the wanted size."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from ability_search.documents import Document
@@ -53,8 +53,7 @@ class FileIndexing:
     def __init__(
         self, ports: IndexPorts, indexing: IndexPipeline, sources: StoredSources, *, base: Path
     ) -> None:
-        self._store = ports.store
-        self._registry = ports.registry
+        self._ports = ports
         self._settings = ports.settings
         self._indexing = indexing
         self._sources = sources
@@ -73,7 +72,8 @@ class FileIndexing:
             InvalidInput: if there is nothing there, or a pattern is wrong.
         """
         selection = await asyncio.to_thread(self._select, request)
-        run = _FileRun(self._indexing, self._sources, name, options, report, len(selection.files))
+        result = IndexReport(name, len(selection.files), options.model or "")
+        run = _FileRun(self._indexing, self._sources, options, report, result)
         limits = self._settings.limits
         await send_changed(
             [selection],
@@ -83,15 +83,12 @@ class FileIndexing:
             most_bytes=limits.batch_bytes,
             format=request.format,
         )
-        result = run.result
         unread = [*selection.skipped, *run.skipped]
         removed = await self._sources.discard(name, [each.path for each in unread if each.stale])
         kept = await self._sources.stored(name, [each.path for each in unread if not each.stale])
         result.warnings += kept_texts(kept)
         if request.sweep:
-            removed += await self._sweep(
-                name, selection, result.warnings, confirmed=request.sweep_all
-            )
+            removed += await self._sweep(selection, result, confirmed=request.sweep_all)
         taken = len(selection.files) - sum(not each.part for each in run.skipped)
         return FileReport(result, taken, unread, removed)
 
@@ -109,20 +106,19 @@ class FileIndexing:
         unmatched = unmatched_patterns([selection])
         return replace(selection, skipped=(*selection.skipped, *unmatched))
 
-    async def _sweep(
-        self, name: str, selection: Selection, warnings: list[str], *, confirmed: bool
-    ) -> int:
+    async def _sweep(self, selection: Selection, result: IndexReport, *, confirmed: bool) -> int:
         """Remove the sources below the selection that are gone; return their number.
 
         What :meth:`.Selection.swept` doubts is kept, unless it was confirmed.
         """
-        collection = await self._registry.reload(name)
+        name = result.collection
+        collection = await self._ports.registry.reload(name)
         if collection is None:
             return 0
         stored: list[str] = []
         of = Sources(filter=OneOf(Field("file"), (True,)))
         ask = Read(of, collection, NAMES, _PAGE, after=selection.prefix)
-        async for page in read_pages(self._store, ask):
+        async for page in read_pages(self._ports.store, ask):
             names = (row["source"] for row in page.items)
             below = [source for source in names if source.startswith(selection.prefix)]
             stored += below
@@ -134,7 +130,7 @@ class FileIndexing:
             if confirmed:
                 gone += sources
                 continue
-            warnings.append(
+            result.warnings.append(
                 f"{directory or name} lacks or excludes the files of {len(sources)} of"
                 f" {len(stored)} sources; they are kept, because its drive may not be mounted"
                 " (sweepAll deletes them)"
@@ -143,25 +139,17 @@ class FileIndexing:
         return sum([await self._sources.discard(name, part) for part in parts])
 
 
+@dataclass(slots=True)
 class _FileRun:
     """One run: indexes the documents of files, and sums up the reports of their parts."""
 
-    def __init__(
-        self,
-        indexing: IndexPipeline,
-        sources: StoredSources,
-        name: str,
-        options: IndexFields,
-        report: Report,
-        files: int,
-    ) -> None:
-        self.result = IndexReport(name, files, options.model or "")
-        self.skipped: list[Skipped] = []
-        self._indexing = indexing
-        self._sources = sources
-        self._options = options
-        self._report = report
-        self._loop = asyncio.get_running_loop()
+    indexing: IndexPipeline
+    sources: StoredSources
+    options: IndexFields
+    publish: Report
+    result: IndexReport
+    skipped: list[Skipped] = field(default_factory=list)
+    loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
 
     def skip(self, files: Sequence[Skipped]) -> None:
         """Record files that cannot be read."""
@@ -170,18 +158,18 @@ class _FileRun:
     def reading(self, file: str) -> None:
         """Report what is being read, from any thread."""
         progress = Progress(self.result.collection, 0, self.result.documents, f"reading {file}")
-        asyncio.run_coroutine_threadsafe(self.report(progress), self._loop)
+        asyncio.run_coroutine_threadsafe(self.report(progress), self.loop)
 
     async def send(self, documents: Sequence[Document]) -> Collection[str]:
         """Index documents; return the sources of those whose text is needed."""
         total = self.result
         total.documents += sum(each.of is not None for each in documents)
         total.documents -= sum(each.container for each in documents)
-        part = await self._indexing.index(total.collection, documents, self._options, self.report)
+        part = await self.indexing.index(total.collection, documents, self.options, self.report)
         total.add(part)
         # The documents in a file that is unchanged are neither read nor compared.
         unchanged = {each.source for each in documents if each.unread}.difference(part.wanted)
-        inside = await self._sources.inside(total.collection, sorted(unchanged))
+        inside = await self.sources.inside(total.collection, sorted(unchanged))
         total.documents += inside
         total.unchanged += inside
         return part.wanted
@@ -190,4 +178,4 @@ class _FileRun:
         """Report the progress of a part as that of the whole."""
         total = self.result
         done = total.done + progress.done + sum(not each.part for each in self.skipped)
-        await self._report(Progress(total.collection, done, total.documents, progress.stage))
+        await self.publish(Progress(total.collection, done, total.documents, progress.stage))

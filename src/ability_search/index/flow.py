@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
+from functools import partial
 from itertools import islice
 from typing import NamedTuple
 
-from ability_search.config.schema import Settings
+from ability_search.compute_turns import ComputeTurns
 from ability_search.documents import Document, Vector
 from ability_search.errors import (
     EmbeddingUnavailable,
@@ -21,160 +22,177 @@ from ability_search.errors import (
     TextsRefused,
     first_failure,
 )
-from ability_search.index.index_calls import IndexCall, WrittenGroup
-from ability_search.index.partial_vectors import every_vector, vectors_or_refusals
-from ability_search.index.preparation import Prepared
-from ability_search.index.writer import prepared_bytes
+from ability_search.index.embedding_cache import EmbeddingCache
+from ability_search.index.index_calls import IndexJob
+from ability_search.index.partial_vectors import Embed, every_vector, vectors_or_refusals
+from ability_search.index.preparation import Prepared, prepare, text_length
+from ability_search.index.writer import prepared_bytes, write
+from ability_search.text.chunkers.strategies import is_markdown
+
+FindVectors = Callable[[list[str]], Awaitable[Mapping[str, Vector]]]
+"""Returns the stored vectors of texts, by text; never raises."""
+Write = Callable[[Sequence[Prepared]], Awaitable[None]]
+"""Stores documents with their vectors in one transaction, as :func:`.writer.write`."""
 
 _FEW = 8
 """Passages in the first batch of many documents, and minimum size of the last batches."""
 _LOOKED_UP = 64
 """Passages per lookup of stored vectors."""
+_CHARACTERS = 10
+"""Characters whose chunking takes as long as the work on a candidate of a query."""
 _LINGER = 1.0
 """Seconds that a finished document waits for others to share a transaction."""
-
-
-class HashedDocument(NamedTuple):
-    """A document to store, with its content hash."""
-
-    document: Document
-    content_hash: str
-
-
-@dataclass(frozen=True, slots=True)
-class Steps:
-    """The steps of a document that is new or changed.
-
-    Attributes:
-        split: Chunks and analyzes a document and derives its kinds. A :class:`SearchError` fails
-            the document.
-        splitters: Number of documents to split at the same time.
-        find_vectors: Returns the stored vectors of texts, by text; never raises.
-        embed: Returns the vectors of texts.
-        write: Stores documents with their vectors in one transaction.
-        keep_refused: Whether documents with texts that the embedder refuses are stored all the
-            same, see :mod:`.partial_vectors`.
-    """
-
-    split: Callable[[HashedDocument], Awaitable[Prepared]]
-    splitters: int
-    find_vectors: Callable[[list[str]], Awaitable[Mapping[str, Vector]]]
-    embed: Callable[[list[str]], Awaitable[Vector]]
-    write: Callable[[list[Prepared]], Awaitable[WrittenGroup]]
-    keep_refused: bool = False
 
 
 class Flow:
     """The way of the documents of one call; the failure of one does not affect the others.
 
     Args:
-        call: Receives the results, the failures and the progress.
-        steps: What is done with documents.
-        settings: Sizes of batches and transactions, and how many calls the embedder gets.
+        job: The call; it receives the results, the failures and the progress.
+        computing: Where long documents wait for their turn.
     """
 
-    def __init__(self, call: IndexCall, steps: Steps, settings: Settings) -> None:
-        self._call = call
-        self._steps = steps
-        self._batch_texts = settings.embedding.batch_texts
-        self._embedders = settings.embedding.concurrency
-        self._group_chunks = settings.database.write_group_chunks
-        self._group_bytes = settings.database.write_group_bytes
-        self._lookups: asyncio.Queue[list[Slot] | None] = asyncio.Queue(self._embedders)
-        self._batches: asyncio.Queue[list[Slot] | None] = asyncio.Queue(self._embedders)
-        self._finished: asyncio.Queue[Prepared | None] = asyncio.Queue(self._group_chunks)
+    def __init__(self, job: IndexJob, computing: ComputeTurns) -> None:
+        self._job = job
+        self._ports = job.ports
+        self._computing = computing
+        self._derivations = [derive(job.ports, job.recipe) for derive in job.ports.added.derive]
+        self.embed: Embed = partial(job.ports.embed, job.recipe.model)
+        self.find_vectors: FindVectors = EmbeddingCache(job).find
+        self.write: Write = partial(write, job)
+        self._database = job.ports.settings.database
+        self._finished: asyncio.Queue[Prepared | None] = asyncio.Queue(
+            self._database.write_group_chunks
+        )
         self._broken: EmbeddingUnavailable | None = None
         self._ending = False
         """True if only the last batches are left for the embedder."""
         self._children: set[str] = set()
         """Documents in files of the call that are not stored yet."""
-        self.stored: set[str] = set()
-        """The sources that are stored."""
 
-    async def run(self, tasks: Sequence[HashedDocument]) -> None:
+    def marks(self, document: Document) -> tuple[object, ...]:
+        """Return what the derived parts of a document depend on, for its content hash."""
+        return tuple(mark for each in self._derivations for mark in each.marks(document))
+
+    async def run(self, documents: Sequence[Document]) -> None:
         """Store the documents.
 
         Raises:
             EmbeddingUnavailable: if the embedder failed; documents embedded until then are stored.
             DatabaseUnavailable: if storing failed.
         """
-        sources = {task.document.source for task in tasks}
+        sources = {document.source for document in documents}
         self._children = sources.intersection(
-            child for task in tasks for child in task.document.children or ()
+            child for document in documents for child in document.children or ()
         )
-        many = len(tasks) > self._batch_texts
+        embedding = self._ports.settings.embedding
+        most, readers = embedding.batch_texts, embedding.concurrency
+        many = len(documents) > most
         # The first lookup of many documents covers the first two batches.
-        lookups = Batches(most=_LOOKED_UP, first=3 * _FEW if many else _LOOKED_UP, tapered=False)
-        batches = Batches(
-            most=self._batch_texts, first=_FEW if many else self._batch_texts, tapered=many
+        lookups = Batches(
+            readers, most=_LOOKED_UP, first=3 * _FEW if many else _LOOKED_UP, tapered=False
         )
+        batches = Batches(readers, most=most, first=_FEW if many else most, tapered=many)
         try:
             async with asyncio.TaskGroup() as group:
-                group.create_task(self._prepare(tasks, lookups))
-                group.create_task(self._reuse(batches))
-                group.create_task(self._embed())
+                group.create_task(self._prepare(documents, lookups))
+                group.create_task(self._reuse(lookups, batches, readers))
+                group.create_task(self._embed(batches, readers))
                 group.create_task(self._write())
         except ExceptionGroup as failures:
             raise first_failure(failures) from failures
         if self._broken:
             raise self._broken
+        for each in self._derivations:
+            self._job.report.warnings += each.warnings
 
     # Documents -> passages
 
-    async def _prepare(self, tasks: Sequence[HashedDocument], lookups: Batches) -> None:
+    async def _prepare(self, documents: Sequence[Document], lookups: Batches) -> None:
         """Chunk and analyze the documents, and derive their kinds."""
-        waiting = iter(tasks)
-        while not self._broken and (some := list(islice(waiting, self._steps.splitters))):
+        waiting = iter(documents)
+        splitters = max((each.concurrency for each in self._derivations), default=1)
+        while not self._broken and (some := list(islice(waiting, splitters))):
             for prepared in await asyncio.gather(*map(self._prepared, some)):
                 if prepared is not None and not prepared.missing:
                     await self._finished.put(prepared)
                     continue
                 for slot in slots_of(prepared) if prepared else ():
-                    for lookup in lookups.add(slot):
-                        await self._lookups.put(lookup)
-        for lookup in lookups.rest():
-            await self._lookups.put(lookup)
-        await self._lookups.put(None)
+                    await lookups.put(slot)
+        await lookups.close()
 
-    async def _prepared(self, task: HashedDocument) -> Prepared | None:
+    async def _prepared(self, document: Document) -> Prepared | None:
         try:
-            return await self._steps.split(task)
+            return await self.split(document)
         except EmbeddingUnavailable as exc:
             self._broken = exc
             return None
         except SearchError as exc:
-            self._call.failed(task.document, exc)
+            self._job.report.fail(document, exc)
             return None
+
+    async def split(self, document: Document) -> Prepared:
+        """Return a document as it is stored, without its vectors.
+
+        Raises:
+            SearchError: if it cannot be stored.
+            EmbeddingUnavailable: if its turns could not be embedded.
+        """
+        recipe, added = self._job.recipe, self._ports.added
+        split, cuts = added.split.get(recipe.chunk_strategy), None
+        if split is not None:
+            cuts = await split(self._ports, recipe.model, self._computing, document)
+
+        def compute() -> tuple[Prepared, list[str]]:
+            prepared = prepare(
+                document,
+                recipe,
+                count=self._ports.counter,
+                limits=self._ports.settings.limits,
+                cuts=cuts,
+                turns=self._job.turns,
+                label=added.label,
+            )
+            warnings: list[str] = []
+            if is_markdown(document.content, document.format, document.language):
+                for check in added.check_markdown:
+                    warnings += check(document.source, document.content)
+            return prepared, warnings
+
+        work = text_length(document) // _CHARACTERS
+        prepared, warnings = await self._computing.run(compute, work=work)
+        self._job.report.warnings += warnings
+        if not prepared.passages and not document.container:
+            raise InvalidInput("content", "is blank; nothing is stored of it", hint="Send a text.")
+        for each in self._derivations:
+            await each.derive(prepared)
+        return prepared
 
     # Passages -> vectors
 
-    async def _reuse(self, batches: Batches) -> None:
+    async def _reuse(self, lookups: Batches, batches: Batches, readers: int) -> None:
         """Fill in stored vectors, and pass the other passages on in batches."""
-        while (lookup := await self._lookups.get()) is not None:
-            stored = await self._steps.find_vectors([slot.text for slot in lookup])
+        while (lookup := await lookups.queue.get()) is not None:
+            stored = await self.find_vectors([slot.text for slot in lookup])
             for slot in lookup:
                 vector = stored.get(slot.text)
-                if vector is not None:
-                    self._call.result.reused += 1
+                if vector is None:
+                    await batches.put(slot)
+                else:
+                    self._job.report.reused += 1
                     await self._arrived(slot, vector)
-                    continue
-                for batch in batches.add(slot):
-                    await self._batches.put(batch)
         self._ending = True
-        for batch in batches.rest():
-            await self._batches.put(batch)
-        for _ in range(self._embedders):
-            await self._batches.put(None)
+        await batches.close(readers)
 
-    async def _embed(self) -> None:
+    async def _embed(self, batches: Batches, readers: int) -> None:
         """Embed the batches, several at the same time."""
         async with asyncio.TaskGroup() as group:
-            for _ in range(self._embedders):
-                group.create_task(self._embed_batches())
+            for _ in range(readers):
+                group.create_task(self._embed_batches(batches))
         await self._finished.put(None)
 
-    async def _embed_batches(self) -> None:
-        while (batch := await self._batches.get()) is not None:
+    async def _embed_batches(self, batches: Batches) -> None:
+        while (batch := await batches.queue.get()) is not None:
             if self._broken:
                 continue
             try:
@@ -189,11 +207,11 @@ class Flow:
         out; its document is kept.
         """
         texts = list(dict.fromkeys(slot.text for slot in batch))
-        if self._steps.keep_refused:
-            vectors, refused = await every_vector(self._steps.embed, texts)
+        if self._job.rebuild:
+            vectors, refused = await every_vector(self.embed, texts)
             rows: Mapping[str, Vector | TextsRefused] = dict(zip(texts, vectors, strict=True))
         else:
-            found = await vectors_or_refusals(self._steps.embed, texts)
+            found = await vectors_or_refusals(self.embed, texts)
             rows, refused = dict(zip(texts, found, strict=True)), {}
         errors = {texts[place]: error for place, error in refused.items()}
         for slot in batch:
@@ -202,13 +220,13 @@ class Flow:
             if not isinstance(row, TextsRefused):
                 if error := errors.get(slot.text):
                     slot.part.partial.add(slot.place)
-                    self._call.kept(slot.part.document, error.of(f"kept, but {what}"))
+                    self._job.report.keep(slot.part.document, error.of(f"kept, but {what}"))
                 await self._arrived(slot, row)
             elif slot.part is slot.whole:
-                self._call.failed(slot.whole.document, row.of(what))
+                self._job.report.fail(slot.whole.document, row.of(what))
             else:
                 source = slot.part.document.source
-                self._call.result.warnings.append(f"{source} is left out: {what}: {row}")
+                self._job.report.warnings.append(f"{source} is left out: {what}: {row}")
                 await self._arrived(slot, None)
 
     async def _arrived(self, slot: Slot, vector: Vector | None) -> None:
@@ -235,9 +253,10 @@ class Flow:
     async def _group(self, first: Prepared) -> tuple[list[Prepared], bool]:
         """Return documents to store together; and False if they are the last ones."""
         group, chunks, size = [first], first.chunks, prepared_bytes(first)
+        most, most_bytes = self._database.write_group_chunks, self._database.write_group_bytes
         try:
             async with asyncio.timeout(0 if self._ending else _LINGER):
-                while chunks < self._group_chunks and size < self._group_bytes:
+                while chunks < most and size < most_bytes:
                     following = await self._finished.get()
                     if following is None:
                         return group, False
@@ -251,7 +270,7 @@ class Flow:
     def _awaits(self, holder: Prepared) -> bool:
         """Return whether documents in the same file are neither stored nor failed yet."""
         awaited = self._children.intersection(holder.document.children or ())
-        return bool(awaited.difference(each.source for each in self._call.result.failed))
+        return bool(awaited.difference(each.source for each in self._job.report.failed))
 
     async def _store(self, group: Sequence[Prepared]) -> None:
         """Store documents, files without a text of their own apart."""
@@ -260,19 +279,19 @@ class Flow:
             for prepared in part:
                 if self._is_unfinished(prepared.document):
                     for each in prepared.parts:
-                        each.content_hash = ""
-            written = await self._steps.write(part)
+                        each.document = replace(each.document, content_hash="")
+            await self.write(part)
             sources = {each.document.source for each in part}
-            self.stored |= sources
+            self._job.stored |= sources
             self._children -= sources
-            await self._call.stored(written)
+            await self._job.progress("indexing")
 
     def _is_unfinished(self, holder: Document) -> bool:
         """Return whether a document in a file failed, so that the file is to be read again.
 
         A document that is invalid stays so until its file changes.
         """
-        failed = self._call.result.failed if holder.children else ()
+        failed = self._job.report.failed if holder.children else ()
         again = {each.source for each in failed if not isinstance(each.error, InvalidInput)}
         return not again.isdisjoint(holder.children or ())
 
@@ -302,34 +321,40 @@ class Batches:
     suits a remote embedder.
 
     Args:
+        waiting: Number of batches that may wait in the queue.
         most: Maximum number of passages in a batch.
         first: Number of passages in the first batch.
         tapered: Whether the last batches are small, too.
     """
 
-    def __init__(self, *, most: int, first: int, tapered: bool) -> None:
+    def __init__(self, waiting: int, *, most: int, first: int, tapered: bool) -> None:
+        self.queue: asyncio.Queue[list[Slot] | None] = asyncio.Queue(waiting)
+        """The batches; ``None`` comes after the last one, once for each reader."""
         self._slots: list[Slot] = []
         self._most = most
         self._size = min(first, most)
         self._tapered = tapered
 
-    def add(self, slot: Slot) -> Iterator[list[Slot]]:
-        """Add a passage; yield a batch if one is full."""
+    async def put(self, slot: Slot) -> None:
+        """Add a passage, and put a batch into the queue if one is full."""
         self._slots.append(slot)
         # One full batch is kept back, to be split into the last, smaller ones.
         kept = self._size if self._tapered and self._size == self._most else 0
         if len(self._slots) == self._size + kept:
-            yield self._slots[: self._size]
-            self._slots = self._slots[self._size :]
+            await self._pass_on(self._size)
             self._size = min(2 * self._size, self._most)
 
-    def rest(self) -> Iterator[list[Slot]]:
-        """Yield the last batches."""
+    async def close(self, readers: int = 1) -> None:
+        """Put the last batches into the queue, and its end."""
         while left := len(self._slots):
             share = left // 2 if self._tapered and left > 2 * _FEW else left
-            size = min(share, self._most)
-            yield self._slots[:size]
-            self._slots = self._slots[size:]
+            await self._pass_on(min(share, self._most))
+        for _ in range(readers):
+            await self.queue.put(None)
+
+    async def _pass_on(self, size: int) -> None:
+        batch, self._slots = self._slots[:size], self._slots[size:]
+        await self.queue.put(batch)
 
 
 def slots_of(prepared: Prepared) -> Iterator[Slot]:

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from dataclasses import replace
 
 from ability_search.collection import Collection, type_created_at
-from ability_search.errors import GenerationGone, SearchError
+from ability_search.errors import SearchError
 from ability_search.filters.tree import Not
 from ability_search.index.index_ports import IndexPorts
 from ability_search.index.jobs import records_under_construction
@@ -20,7 +20,7 @@ from ability_search.store.stored_collections import (
     put_collection,
     retire,
 )
-from ability_search.store.values import Change, Columns, Put, Read, Sources
+from ability_search.store.values import Change, Columns, Put, Read, Scalar, Sources
 
 log = logging.getLogger(__name__)
 
@@ -42,60 +42,45 @@ class Generations:
         self._dropping: set[asyncio.Task[None]] = set()
 
     async def switch(
-        self, old: Collection, built: Collection, *, ended: Put | None = None
+        self, old: Collection | None, built: Collection, *, ended: Put | None = None
     ) -> Collection | None:
         """Switch a collection to the generation built under the record of ``built``.
 
         Args:
-            old: The collection as it is.
-            built: Its replacement.
+            old: The collection as it is; ``None`` if there is none yet.
+            built: Its replacement, under the record ``name@token``.
             ended: The change of the record of the job that built it, if there is one.
 
         Returns:
             The collection after the switch; ``None`` if either record changed meanwhile.
         """
-        self._registry.forget(old.name)
+        name = built.public_name
+        self._registry.forget(name)
         self._registry.forget(built.name)
-        new = replace(
-            built,
-            name=old.name,
-            generation=old.generation + 1,
-            revision=max(old.revision, built.revision) + 1,
-            created_at=old.created_at,
-        )
-        changes: list[Change] = [
-            # Gone, if another worker has taken over the job.
-            delete_collection(built, revision=built.revision),
-            put_collection(new, where={"type": old.type, "revision": old.revision}),
-            retire(old.type, grace=round(self._grace * 1000)),
-            *([] if ended is None else [ended]),
-        ]
+        new = replace(built, name=name, revision=built.revision + 1)
+        # Gone, if another worker has taken over the job.
+        changes: list[Change] = [delete_collection(built, revision=built.revision)]
+        if old is None:
+            changes.append(put_collection(new))
+        else:
+            new = replace(
+                new,
+                generation=old.generation + 1,
+                revision=max(old.revision, built.revision) + 1,
+                created_at=old.created_at,
+            )
+            where: dict[str, Scalar | None] = {"type": old.type, "revision": old.revision}
+            changes += [
+                put_collection(new, where=where),
+                retire(old.type, grace=round(self._grace * 1000)),
+            ]
+        if ended is not None:
+            changes.append(ended)
         if not (await self._store.commit(changes)).done:
             return None
-        self.drop_soon(after=self._grace)
+        if old is not None:
+            self.drop_soon(after=self._grace)
         return new
-
-    async def publish(self, built: Collection, created_at: int) -> Collection | None:
-        """Turn a generation built under its own record into a new collection.
-
-        Args:
-            built: The record it was built under, ``name@token``.
-            created_at: Creation time of the collection, in epoch milliseconds.
-
-        Returns:
-            The collection; ``None`` if one of that name exists by now.
-
-        Raises:
-            GenerationGone: if the record it was built under is gone.
-        """
-        new = replace(
-            built, name=built.public_name, revision=built.revision + 1, created_at=created_at
-        )
-        self._registry.forget(built.name)
-        committed = await self._store.commit([delete_collection(built), put_collection(new)])
-        if committed.refused == 0:
-            raise GenerationGone(built.type)
-        return new if committed.done else None
 
     async def drop_due(self) -> None:
         """Drop the generations that are due."""

@@ -1,19 +1,20 @@
-"""Index calls: their options, their progress and their reports."""
+"""Index calls: what they write to, their progress and their reports."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from ability_search.collection import Collection, ModelInput
+from ability_search.collection import Collection, Recipe
 from ability_search.config.schema import Settings
 from ability_search.documents import KINDS, Document
-from ability_search.errors import InvalidInput, ModelMismatch, SearchError
+from ability_search.errors import DatabaseUnavailable, InvalidInput, ModelMismatch, SearchError
 from ability_search.index.index_fields import IndexFields
-from ability_search.index.preparation import Recipe
+from ability_search.index.index_ports import IndexPorts
 from ability_search.index.sequences import CONTEXT
 from ability_search.text.analyzer import DEFAULT_LANGUAGE, analyzer_for
-from ability_search.text.languages import language_of, stemmer_of
+from ability_search.text.languages import detect_language, language_of, stemmer_of
 
 
 def recipe_for(
@@ -27,89 +28,67 @@ def recipe_for(
     Raises:
         InvalidInput: if the overlap is not less than the chunk size, or the language is unknown
             or not that of the collection.
+        ModelMismatch: if the collection is embedded with another model than the options name.
     """
-    chunking = settings.chunking
-    size = options.max_tokens or (collection.chunk_size if collection else chunking.size)
-    longest = settings.embedding.max_tokens
-    context = options.context
-    if context is None and collection is not None:
-        context = collection.context
-    if longest:
+    usual: Recipe = collection or configured(options.model, settings, detected=detected)
+    if collection is not None and options.model and options.model != collection.model:
+        raise ModelMismatch(
+            collection.public_name, recorded=collection.model, requested=options.model
+        )
+    context = usual.context if options.context is None else options.context
+    size = options.max_tokens or usual.chunk_size
+    if longest := settings.embedding.max_tokens:
         size = min(size, max(longest // 2, longest - CONTEXT) if context else longest)
-    overlap = options.overlap
-    if overlap is None:
-        usual = collection.chunk_overlap if collection else chunking.overlap
-        overlap = min(usual, size // 4)
-    elif overlap >= size:
+    overlap = min(usual.chunk_overlap, size // 4) if options.overlap is None else options.overlap
+    if overlap >= size:
         raise InvalidInput("overlap", f"must be less than maxTokens ({size}), not {overlap}")
-    first = stemmer_of(detected) if detected else DEFAULT_LANGUAGE
-    language = options.language or (collection.language if collection else first)
+    language = options.language or usual.language
     if collection is not None and language != collection.language:
         raise InvalidInput(
             "language",
             f"collection {collection.public_name!r} is analyzed as {collection.language!r}",
             hint="Omit language, or change it for the whole collection with search-reindex.",
         )
-    model = collection.model_input if collection else None
-    _, query_prefix, passage_prefix = model or model_input(options.model, settings)
-    return Recipe(
-        chunk_strategy=options.chunk_strategy
-        or (collection.chunk_strategy if collection else chunking.strategy),
+    kinds = usual.kinds if options.kinds is None else options.kinds
+    return replace(
+        usual,
+        chunk_strategy=options.chunk_strategy or usual.chunk_strategy,
         chunk_size=size,
         chunk_overlap=overlap,
         language=analyzer_for(language).language,
-        content_language=language_of(options.language or "")
-        or (collection.content_language if collection else detected),
-        kinds=_kinds(options, collection, settings),
-        kinds_by=options.kinds_by or (collection.kinds_by if collection else settings.kinds.by),
-        turns=context if isinstance(context, int) else chunking.context,
+        content_language=language_of(options.language or "") or usual.content_language,
+        kinds=tuple(kind for kind in KINDS if kind in kinds),
+        kinds_by=options.kinds_by or usual.kinds_by,
         context=context,
-        dedup_threshold=options.dedup_threshold
-        or (collection.dedup_threshold if collection else None),
-        query_prefix=query_prefix,
-        passage_prefix=passage_prefix,
+        dedup_threshold=options.dedup_threshold or usual.dedup_threshold,
     )
 
 
-def model_input(model: str | None, settings: Settings) -> ModelInput:
-    """Return the model of a new generation, the configured one by default, and its prefixes."""
+def configured(model: str | None, settings: Settings, *, detected: str = "") -> Recipe:
+    """Return the recipe of the settings for a model and texts of a detected language."""
+    chunking, kinds, ranking = settings.chunking, settings.kinds, settings.ranking
     name = model or settings.embedding.model
-    return ModelInput(name, *settings.embedding.prefixes_of(name))
+    query_prefix, passage_prefix = settings.embedding.prefixes_of(name)
+    return Recipe(
+        chunk_strategy=chunking.strategy,
+        chunk_size=chunking.size,
+        chunk_overlap=chunking.overlap,
+        language=stemmer_of(detected) if detected else DEFAULT_LANGUAGE,
+        model=name,
+        content_language=detected,
+        kinds=tuple(kinds.kinds),
+        kinds_by=kinds.by,
+        query_prefix=query_prefix,
+        passage_prefix=passage_prefix,
+        bm25_k1=ranking.bm25_k1,
+        bm25_b=ranking.bm25_b,
+    )
 
 
-def chosen_model(options: IndexFields, collection: Collection | None, settings: Settings) -> str:
-    """Return the model to embed with: that of the collection, or of the call for a new one.
-
-    Raises:
-        ModelMismatch: if the call names another one than that of the collection.
-    """
-    if collection is None:
-        return options.model or settings.embedding.model
-    if options.model and options.model != collection.model:
-        raise ModelMismatch(
-            collection.public_name, recorded=collection.model, requested=options.model
-        )
-    return collection.model
-
-
-def _kinds(
-    options: IndexFields, collection: Collection | None, settings: Settings
-) -> tuple[str, ...]:
-    chosen: Sequence[str] | None = options.kinds
-    if chosen is None:
-        chosen = collection.kinds if collection else settings.kinds.kinds
-    return tuple(kind for kind in KINDS if kind in chosen)
-
-
-@dataclass(frozen=True, slots=True)
-class WrittenGroup:
-    """The result of one transaction."""
-
-    sources: int
-    """Number of sources, without derived kinds; ``replaced`` counts likewise."""
-    chunks: int
-    replaced: int
-    deduplicated: int
+async def detected_language(documents: Sequence[Document]) -> str:
+    """Return the language of documents, in a thread; code does not count."""
+    texts = [document.content for document in documents if document.format != "code"]
+    return await asyncio.to_thread(detect_language, texts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +152,31 @@ class IndexReport:
         if warning not in self.warnings:
             self.warnings.append(warning)
 
+    def fail(self, document: Document, error: SearchError) -> None:
+        """Record a document that is not indexed; the first reason is kept."""
+        _add_first(self.failed, Failure(document.source, error))
+
+    def keep(self, document: Document, error: SearchError) -> None:
+        """Record a document that is stored with a refused text; the first reason is kept."""
+        _add_first(self.kept, Failure(document.source, error))
+
+    def distinct(self, documents: Sequence[Document]) -> Iterator[Document]:
+        """Yield the documents; of several with the same source, all but the last fail."""
+        last = {document.source: place for place, document in enumerate(documents)}
+        for place, document in enumerate(documents):
+            if last[document.source] == place:
+                yield document
+            else:
+                error = InvalidInput(
+                    "source", "appears again later in the call", hint="Name it once."
+                )
+                self.fail(document, error)
+
+
+def _add_first(failures: list[Failure], failure: Failure) -> None:
+    if all(each.source != failure.source for each in failures):
+        failures.append(failure)
+
 
 @dataclass(frozen=True, slots=True)
 class Progress:
@@ -187,47 +191,76 @@ class Progress:
 Report = Callable[[Progress], Awaitable[None]]
 
 
-class IndexCall:
-    """A running call: fills its report and publishes its progress."""
+@dataclass(slots=True)
+class IndexJob:
+    """One call, and the generation that it writes to.
 
-    def __init__(self, result: IndexReport, report: Report) -> None:
-        self.result = result
-        self._report = report
+    Attributes:
+        ports: The ports and settings of indexing.
+        record: Record of the generation, which may be new.
+        documents: All documents of the call.
+        options: The options of the call.
+        rebuild: Whether the documents were restored from another generation: all are stored, with
+            their stored vectors, and even if the embedder refuses texts of them, see
+            :mod:`.partial_vectors`.
+        report: The results.
+        publish: Takes the progress.
+        collection: The generation; ``None`` if it does not exist yet.
+        recipe: How documents are chunked and embedded in this generation.
+        detected: Language of the texts, if the generation does not say it.
+        stored: Sources that were stored by this call.
+    """
 
-    def distinct(self, documents: Sequence[Document]) -> Iterator[Document]:
-        """Yield the documents; of several with the same source, all but the last fail."""
-        last = {document.source: place for place, document in enumerate(documents)}
-        for place, document in enumerate(documents):
-            if last[document.source] == place:
-                yield document
-            else:
-                self.failed(
-                    document,
-                    InvalidInput("source", "appears again later in the call", hint="Name it once."),
-                )
+    ports: IndexPorts
+    record: str
+    documents: Sequence[Document]
+    options: IndexFields
+    rebuild: bool
+    report: IndexReport
+    publish: Report
+    recipe: Recipe = field(init=False)
+    collection: Collection | None = None
+    detected: str = ""
+    stored: set[str] = field(default_factory=set)
 
-    def failed(self, document: Document, error: SearchError) -> None:
-        """Record a document that is not indexed; the first reason is kept."""
-        _add_first(self.result.failed, Failure(document.source, error))
+    async def follow(self, collection: Collection | None) -> None:
+        """Write to this generation from now on, as it is chunked and embedded.
 
-    def kept(self, document: Document, error: SearchError) -> None:
-        """Record a document that is stored with a refused text; the first reason is kept."""
-        _add_first(self.result.kept, Failure(document.source, error))
+        Raises:
+            DatabaseUnavailable: if it was being built and is gone.
+            InvalidInput: if an option does not fit it.
+            ModelMismatch: if it is embedded with another model than the options name.
+        """
+        if collection is None and (self.rebuild or (self.stored and not self.is_public)):
+            # A newly created generation would lack what was stored before.
+            raise DatabaseUnavailable(
+                "the generation being built no longer exists", hint="Try again."
+            )
+        if collection is None or not collection.content_language:
+            self.detected = self.detected or await detected_language(self.documents)
+        self.collection = collection
+        self.recipe = recipe_for(
+            self.options, collection, self.ports.settings, detected=self.detected
+        )
+        self.report.model, size = self.recipe.model, self.recipe.chunk_size
+        if (self.options.max_tokens or 0) > size:
+            self.report.warn(
+                f"chunks have at most {size} tokens, not {self.options.max_tokens}:"
+                f" {self.recipe.model} reads no more (embedding_max_tokens)"
+            )
 
-    async def stored(self, written: WrittenGroup) -> None:
-        """Record the result of a transaction and publish the progress."""
-        self.result.updated += written.replaced
-        self.result.added += written.sources - written.replaced
-        self.result.chunks += written.chunks
-        self.result.deduplicated += written.deduplicated
-        await self.publish("indexing")
+    @property
+    def is_public(self) -> bool:
+        """Whether the generation is live, or will be from its first document on."""
+        return self.record == self.report.collection
 
-    async def publish(self, stage: str) -> None:
+    @property
+    def turns(self) -> int:
+        """Maximum number of turns that a turn of a conversation is embedded with."""
+        context = self.recipe.context
+        return context if isinstance(context, int) else self.ports.settings.chunking.context
+
+    async def progress(self, stage: str) -> None:
         """Publish the progress of the call."""
-        result = self.result
-        await self._report(Progress(result.collection, result.done, result.documents, stage))
-
-
-def _add_first(failures: list[Failure], failure: Failure) -> None:
-    if all(each.source != failure.source for each in failures):
-        failures.append(failure)
+        report = self.report
+        await self.publish(Progress(report.collection, report.done, report.documents, stage))

@@ -16,52 +16,6 @@ FileFormat = (
     | Literal["notebook"]
 )
 
-ChunkStrategy = Annotated[
-    Strategy | None,
-    Field(description="Chunking strategy. Default: the collection's, or auto if it is new."),
-]
-MaxTokens = Annotated[
-    Count | None,
-    Field(ge=16, le=8192, description="Maximum tokens per chunk.", examples=[500]),
-]
-Language = Annotated[
-    str | None,
-    Field(
-        description="Language for keyword search (english, german, none, ...). Default: the"
-        " collection's; for a new collection detected from the first documents."
-    ),
-]
-Kinds = Annotated[
-    list[Literal["title", "summary", "keywords", "propositions"]] | None,
-    Field(
-        max_length=4,
-        description="Kinds of texts made of each document, searched by the option extended of"
-        " search-query. Default: the collection's, or none if it is new.",
-        examples=[["title", "summary"]],
-    ),
-]
-KindsBy = Annotated[
-    Literal["local", "chat"] | None,
-    Field(
-        description="How kinds are made: extracted from the text (local), or written by a language"
-        " model (chat), with extraction as fallback. Default: the collection's, or local if it is"
-        " new."
-    ),
-]
-Overlap = Annotated[
-    Count | None,
-    Field(ge=0, le=4096, description="Overlap of consecutive sliding windows, in tokens."),
-]
-ChunkContext = Annotated[
-    Annotated[Count, Field(ge=0, le=8)] | Literal["section"] | None,
-    Field(
-        description="Context that each chunk of prose is embedded and searched with: as many chunks"
-        " before and after it (for a turn of a conversation: turns before it), or the beginning of"
-        " its section. Default: the collection's; if it is new, that of the settings for turns and"
-        " none for prose.",
-        examples=[1, "section"],
-    ),
-]
 DedupThreshold = Annotated[
     float | None,
     Field(
@@ -82,19 +36,47 @@ class RebuildFields(Input):
     These are the settings of a collection, which a rebuild may change.
     """
 
-    chunk_strategy: ChunkStrategy = None
-    max_tokens: MaxTokens = None
-    context: ChunkContext = None
+    chunk_strategy: Strategy | None = Field(
+        None, description="Chunking strategy. Default: the collection's, or auto if it is new."
+    )
+    max_tokens: Count | None = Field(
+        None, ge=16, le=8192, description="Maximum tokens per chunk.", examples=[500]
+    )
+    context: Annotated[Count, Field(ge=0, le=8)] | Literal["section"] | None = Field(
+        None,
+        description="Context that each chunk of prose is embedded and searched with: as many chunks"
+        " before and after it (for a turn of a conversation: turns before it), or the beginning of"
+        " its section. Default: the collection's; if it is new, that of the settings for turns and"
+        " none for prose.",
+        examples=[1, "section"],
+    )
     model: Model = None
-    language: Language = None
-    kinds: Kinds = None
-    kinds_by: KindsBy = None
+    language: str | None = Field(
+        None,
+        description="Language for keyword search (english, german, none, ...). Default: the"
+        " collection's; for a new collection detected from the first documents.",
+    )
+    kinds: list[Literal["title", "summary", "keywords", "propositions"]] | None = Field(
+        None,
+        max_length=4,
+        description="Kinds of texts made of each document, searched by the option extended of"
+        " search-query. Default: the collection's, or none if it is new.",
+        examples=[["title", "summary"]],
+    )
+    kinds_by: Literal["local", "chat"] | None = Field(
+        None,
+        description="How kinds are made: extracted from the text (local), or written by a language"
+        " model (chat), with extraction as fallback. Default: the collection's, or local if it is"
+        " new.",
+    )
 
 
 class IndexFields(RebuildFields):
     """The options of an index call."""
 
-    overlap: Overlap = None
+    overlap: Count | None = Field(
+        None, ge=0, le=4096, description="Overlap of consecutive sliding windows, in tokens."
+    )
     force: bool = Field(
         False, description="Index unchanged documents too, and embed every text again."
     )

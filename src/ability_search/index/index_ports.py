@@ -6,11 +6,11 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from ability_search.collection import Collection
+from ability_search.collection import Collection, Recipe
 from ability_search.compute_turns import ComputeTurns
 from ability_search.config.schema import Settings
 from ability_search.documents import Document, Vector
-from ability_search.index.preparation import Labelling, Prepared, Recipe
+from ability_search.index.preparation import Labelling, Prepared
 from ability_search.ops.metrics.meter import UNMETERED, Meter
 from ability_search.ports import Chat, Embedder
 from ability_search.store.port import Store

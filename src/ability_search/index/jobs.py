@@ -6,7 +6,7 @@ import asyncio
 import logging
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -102,7 +102,7 @@ class Jobs:
         """
         job = replace(job, owner=self._worker, builds=None if built is None else built.type)
         new = {name: getattr(job, name) for name in _FIELDS}
-        put = replace(self._changed(job, new), merge=False, fresh=True, lease=self._lease)
+        put = replace(_put(job, new, lease=self._lease), merge=False, fresh=True)
         if built is None:
             await self._store.commit([put])
             return job
@@ -131,12 +131,8 @@ class Jobs:
             lost=job.losses,
             lost_at=job.done,
         )
-        names = ("owner", "record", "lost", "lost_at")
-        taken = replace(
-            self._changed(claimed, {name: getattr(claimed, name) for name in names}),
-            revision=job.revision,
-            lease=self._lease,
-        )
+        taken = {name: getattr(claimed, name) for name in ("owner", "record", "lost", "lost_at")}
+        put = _put(claimed, taken, revision=job.revision, lease=self._lease)
         while True:
             built = await read_collection(self._store, job.record)
             moved: list[Change] = []
@@ -145,7 +141,7 @@ class Jobs:
                     delete_collection(built, type=built.type, revision=built.revision),
                     put_collection(replace(built, name=record)),
                 ]
-            committed = await self._store.commit([taken, *moved])
+            committed = await self._store.commit([put, *moved])
             if committed.done:
                 return claimed
             if committed.refused == 0:
@@ -153,31 +149,24 @@ class Jobs:
 
     async def renew(self, job: Job, progress: Progress) -> bool:
         """Renew the lease of a job; return False if this worker no longer owns it."""
-        return await self._renew(job, progress, self._lease)
+        return await self._progressed(job, progress, lease=self._lease)
 
     async def release(self, job: Job, progress: Progress) -> None:
         """Release a job, so that another worker can claim it."""
-        await self._renew(job, progress, _RELEASED, owner=None)
+        await self._progressed(job, progress, lease=_RELEASED, owner=None)
 
-    async def _renew(self, job: Job, progress: Progress, lease: int, **fields: Any) -> bool:
+    async def _progressed(self, job: Job, progress: Progress, lease: int, **fields: Any) -> bool:
         fields |= {"done": progress.done, "total": progress.total, "stage": progress.stage}
-        put = replace(self._changed(job, fields), where=self._own(job), lease=lease)
+        put = _put(job, fields, where=self._own(job), lease=lease)
         return (await self._store.commit([put])).done
 
     def _own(self, job: Job) -> dict[str, Scalar | None]:
         return {"id": job.id, "owner": self._worker, **_RUNNING}
 
-    def _changed(self, job: Job, fields: Mapping[str, Any]) -> Put:
-        return Put(_JOB, of_collection(job.collection), (job.kind,), fields, merge=True)
-
     def ended(self, job: Job, state: str, **fields: Any) -> Put:
         """Return the change that records the end of a job; refused if this worker lost it."""
-        fields = {**fields, "state": state, "owner": None, "record": None, "builds": None}
-        return replace(self._changed(job, fields), where=self._own(job), lease=None)
-
-    def done(self, job: Job, count: int, result: Mapping[str, Any]) -> Put:
-        """Return the change that records the end of a job that built ``count`` sources."""
-        return self.ended(job, "done", stage="done", done=count, total=count, result=dict(result))
+        fields |= {"state": state, "owner": None, "record": None, "builds": None}
+        return _put(job, fields, where=self._own(job), lease=None)
 
     async def end(self, job: Job, state: str, **fields: Any) -> bool:
         """Record the end of a job; return False if this worker does not own it or it has ended."""
@@ -222,40 +211,55 @@ class Jobs:
             job: The new job.
             after: Seconds; a block that ends sooner is not recorded and costs no round trip.
         """
-        progress = Progress()
-        ready = asyncio.Event()
-        begun: asyncio.Task[None] | None = None
-
-        async def record() -> None:
-            nonlocal begun
-            await asyncio.sleep(after)
-            begun = self._attempt(self._begin_run(job))
-            await asyncio.wait({begun}, timeout=_RECORDED_WITHIN)
-            ready.set()
-            await self.keep(job, progress)
-
-        recording = asyncio.create_task(record(), name=f"job {job.id}")
-        state = "done"
-        fields: dict[str, Any] = {}
+        progress, begun = Progress(), asyncio.Event()
+        end: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
+        recording = asyncio.create_task(
+            self._record(job, progress, after, begun, end), name=f"job {job.id}"
+        )
+        self._recording.add(recording)
+        recording.add_done_callback(self._recording.discard)
+        fields: dict[str, Any] = {"state": "done"}
         try:
             if not after:
-                await ready.wait()
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(_RECORDED_WITHIN):
+                        await begun.wait()
             yield progress
+            fields["stage"] = "done"
         except asyncio.CancelledError:
-            state = "cancelled"
+            fields["state"] = "cancelled"
             raise
         except Exception as exc:
-            state, fields = "failed", {"error": failure_record(exc)}
+            fields |= {"state": "failed", "error": failure_record(exc)}
             raise
         finally:
-            recording.cancel()
-            if begun is not None:
-                stage = state if state == "done" else progress.stage
-                fields |= {"done": progress.done, "total": progress.total, "stage": stage}
-                if progress.result is not None:
-                    fields["result"] = progress.result
-                end = self._attempt(self._end_run(begun, job, state, fields))
-                await asyncio.wait({end}, timeout=_RECORDED_WITHIN)
+            end.set_result(fields)
+            await asyncio.wait({recording}, timeout=_RECORDED_WITHIN)
+
+    async def _record(
+        self,
+        job: Job,
+        progress: Progress,
+        after: float,
+        begun: asyncio.Event,
+        end: asyncio.Future[dict[str, Any]],
+    ) -> None:
+        """Record a run unless it ends within ``after`` seconds; the task outlives the run."""
+        await asyncio.wait({end}, timeout=after)
+        if end.done():
+            return
+        await _logged(self._begin_run(job))
+        begun.set()
+        keeping = asyncio.create_task(self.keep(job, progress))
+        try:
+            await asyncio.wait({end})
+        finally:
+            keeping.cancel()
+        found: dict[str, Any] = {"done": progress.done, "total": progress.total}
+        found |= {"stage": progress.stage, **end.result()}
+        if progress.result is not None:
+            found["result"] = progress.result
+        await _logged(self.end(job, **found))
 
     async def close(self) -> None:
         """Stop recording."""
@@ -272,19 +276,6 @@ class Jobs:
         history = () if last is None else [_outcome(last), *last.options.get(HISTORY, ())]
         await self.begin(replace(job, options={HISTORY: list(history)[:_HISTORY]}))
 
-    async def _end_run(
-        self, begun: asyncio.Task[None], job: Job, state: str, fields: Mapping[str, Any]
-    ) -> None:
-        await begun
-        await self.end(job, state, **fields)
-
-    def _attempt(self, change: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Change a record; the task outlives the block, and logs a failure."""
-        task = asyncio.create_task(_logged(change))
-        self._recording.add(task)
-        task.add_done_callback(self._recording.discard)
-        return task
-
 
 class Run:
     """A job that this worker executes.
@@ -294,12 +285,16 @@ class Run:
     Args:
         jobs: The job records.
         job: The job, owned by this worker.
-        work: Executes the job and records its end; must not raise.
+        work: Executes the job and records its end.
         publish: Publishes the events of the job unless there is a ``listener``.
     """
 
     def __init__(
-        self, jobs: Jobs, job: Job, work: Callable[[Run], Awaitable[None]], publish: Publish
+        self,
+        jobs: Jobs,
+        job: Job,
+        work: Callable[[Run], Coroutine[Any, Any, None]],
+        publish: Publish,
     ) -> None:
         self.job = job
         self.progress = Progress(job.done, job.total, job.stage)
@@ -310,7 +305,7 @@ class Run:
         self._jobs = jobs
         self._publish = publish
         self._released = False
-        self._work = asyncio.create_task(self._guarded(work), name=f"job {job.id}")
+        self._work = asyncio.create_task(work(self), name=f"job {job.id}")
         self.ended = asyncio.create_task(self._run(), name=f"keep job {job.id}")
 
     async def report(self, done: int, total: int, stage: str) -> None:
@@ -341,12 +336,6 @@ class Run:
         self._work.cancel()
         await asyncio.gather(self.ended, return_exceptions=True)
 
-    async def _guarded(self, work: Callable[[Run], Awaitable[None]]) -> None:
-        try:
-            await work(self)
-        except Exception:
-            log.exception("job %s stopped", self.job.id)
-
     async def _run(self) -> Job:
         beat = asyncio.create_task(self._jobs.keep(self.job, self.progress))
         try:
@@ -354,7 +343,9 @@ class Run:
         finally:
             self._work.cancel()
             beat.cancel()
-            await asyncio.gather(self._work, beat, return_exceptions=True)
+            stopped, _ = await asyncio.gather(self._work, beat, return_exceptions=True)
+        if isinstance(stopped, Exception):
+            log.error("job %s stopped", self.job.id, exc_info=stopped)
         if self._released:
             await self._jobs.release(self.job, self.progress)
             raise Busy(
@@ -408,6 +399,12 @@ def job_of(record: Record) -> Job:
     )
 
 
+def _put(job: Job, fields: Mapping[str, Any], **conditions: Any) -> Put:
+    """Return a change of fields of the record of a job."""
+    scope = of_collection(job.collection)
+    return Put(_JOB, scope, (job.kind,), fields, merge=True, **conditions)
+
+
 def _discarded(job: Job | None) -> list[Change]:
     """Return the changes that discard what a job was building."""
     if job is None or job.record is None or job.builds is None:
@@ -447,7 +444,7 @@ def _outcome(job: Job) -> dict[str, Any]:
     }
 
 
-async def _logged(change: Coroutine[Any, Any, None]) -> None:
+async def _logged(change: Awaitable[object]) -> None:
     try:
         await change
     except SearchError as exc:

@@ -140,31 +140,26 @@ class Maintenance:
         state = (collection.type, collection.average_length)
         if self._inspected.get(collection.name) == state:
             return collection
-        renewed = await self._renew(collection, kinds=False)
-        if collection.kind_chunks:
-            renewed += await self._renew(collection, kinds=True)
-        if renewed:
+        layers = ("", KINDS_LAYER) if collection.kind_chunks else ("",)
+        if renewed := sum([await self._renew(collection, layer) for layer in layers]):
             log.info("recomputed the term weights of %d chunks in %s", renewed, collection.name)
         self._inspected[collection.name] = state
         return collection
 
-    async def _renew(self, collection: Collection, *, kinds: bool) -> int:
+    async def _renew(self, collection: Collection, layer: str) -> int:
         """Recompute outdated term weights; return the number of chunks.
 
         Once more if there were any, for those that could not be written.
         """
-        average = collection.average_length
-        of = Chunks(
-            KINDS_LAYER if kinds else "",
-            filter=Not(OneOf(Field("average_length"), (average,))),
-        )
+        current = OneOf(Field("average_length"), (collection.average_length,))
+        of = Chunks(layer, filter=Not(current))
         renewed, before = 0, -1
         while renewed != before:
             before = renewed
             ask = Read(of, collection, _WEIGHTED, _PAGE)
             async for page in read_pages(self._store, ask):
                 chunks = [WeightedChunk(**row) for row in page.items]
-                patches = await asyncio.to_thread(_reweighted, chunks, collection, of.layer)
+                patches = await asyncio.to_thread(_reweighted, chunks, collection, layer)
                 await self._store.patch(collection, patches)
                 renewed += len(chunks)
         return renewed

@@ -63,7 +63,7 @@ async def every_vector(
         (neutral,) = await embed([NEUTRAL])
         sums |= dict.fromkeys(refused.keys() - sums.keys(), neutral)
     vectors = [
-        _unit(sums[place]) if isinstance(row, TextsRefused) else row
+        sums[place] / np.linalg.norm(sums[place]) if isinstance(row, TextsRefused) else row
         for place, row in enumerate(rows)
     ]
     return vectors, refused
@@ -78,7 +78,3 @@ def _halves(text: str) -> list[str]:
         return []
     cut = cut or middle
     return [text[:cut], text[cut:]]
-
-
-def _unit(vector: Vector) -> Vector:
-    return vector / np.linalg.norm(vector)

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ability_search.bounded_batches import text_bytes
-from ability_search.collection import Collection, Context
+from ability_search.collection import Collection, Recipe
 from ability_search.config.schema import Limits
 from ability_search.documents import GENERATED, KINDS, Document, Labels, Passage, Vector, is_kind
 from ability_search.errors import InvalidInput, TooLarge
@@ -21,7 +21,7 @@ from ability_search.filters.facets import check_size, facets_of
 from ability_search.index.sequences import in_context
 from ability_search.store.pages import StoredText
 from ability_search.store.records import ChunkRecord, Link, SourceRecord
-from ability_search.text.analyzer import Analyzer
+from ability_search.text.analyzer import Analyzer, analyzer_for
 from ability_search.text.bm25 import counted_length, document_vector
 from ability_search.text.chunkers.strategies import Turns, chunk
 from ability_search.text.model_traits import embedded_text
@@ -36,45 +36,12 @@ LAYOUT = "1"
 TERMS_OF_A_FIELD = 128
 TERMS_OF_A_DOCUMENT = 256
 """Limited because every chunk of the document stores them."""
+_RECORDED = (
+    {each.name for each in fields(Document)} & {each.name for each in fields(SourceRecord)}
+) - {"content_hash", "origin"}
+"""Fields of a document that its record has unchanged, and gives back."""
 _FIELD_CHARACTERS = 4096
 _FIELD_DEPTH = 16
-
-
-@dataclass(frozen=True, slots=True)
-class Recipe:
-    """Parameters for chunking and analyzing documents and for deriving kinds."""
-
-    chunk_strategy: str
-    chunk_size: int
-    chunk_overlap: int
-    language: str
-    """Language of the full-text analysis."""
-    content_language: str = ""
-    """Language of the texts, as ISO 639 code; empty if it is not known."""
-    kinds: tuple[str, ...] = ()
-    """Kinds derived from each document."""
-    kinds_by: str = "local"
-    """The method of deriving kinds: ``local`` extraction, or a language model (``chat``)."""
-    turns: int = 2
-    """Maximum number of turns that a turn of a conversation is embedded and searched with."""
-    context: Context | None = None
-    """The same for chunks that are no turns; ``None`` for no context."""
-    dedup_threshold: float | None = None
-    """Minimum cosine of a near-duplicate; it does not determine the chunks themselves."""
-    query_prefix: str = ""
-    """Prefix of each query for the model."""
-    passage_prefix: str = ""
-    """Prefix of each stored text for the model."""
-
-    @property
-    def recorded(self) -> dict[str, Any]:
-        """The parameters that the record of a collection has, too."""
-        names = (each.name for each in fields(self))
-        return {name: getattr(self, name) for name in names if name != "turns"}
-
-    def kinds_of(self, document: Document) -> tuple[str, ...]:
-        """Return the kinds to derive from a document; none if it is itself of such a kind."""
-        return () if document.kind in KINDS else self.kinds
 
 
 @dataclass(slots=True)
@@ -82,7 +49,6 @@ class Prepared:
     """A chunked and analyzed document; its vectors are added later."""
 
     document: Document
-    content_hash: str
     passages: Sequence[Passage]
     title_terms: Sequence[str]
     terms: Sequence[Sequence[str]]
@@ -103,7 +69,6 @@ class Prepared:
     """Passages that the embedder refuses, with vectors as of :mod:`.partial_vectors`."""
     missing: int = 0
     """Number of vectors not yet added, including those of derived kinds."""
-    warnings: Sequence[str] = ()
     kinds: Sequence[Prepared] = ()
     """The derived kinds, which are stored with the document."""
 
@@ -124,19 +89,13 @@ class Prepared:
 
 
 def content_hash(
-    document: Document,
-    recipe: Recipe,
-    *,
-    model: str,
-    counter: str,
-    marks: tuple[object, ...] = (),
+    document: Document, recipe: Recipe, *, counter: str, marks: tuple[object, ...] = ()
 ) -> str:
     """Return the SHA-256 of everything that determines a document's chunks and their vectors.
 
     Args:
         document: The document.
-        recipe: How the document is chunked and analyzed.
-        model: The embedding model.
+        recipe: How the document is chunked and embedded.
         counter: Name of the token counter.
         marks: What its derived parts depend on besides it.
     """
@@ -157,7 +116,7 @@ def content_hash(
         recipe.chunk_size,
         recipe.chunk_overlap,
         recipe.language,
-        model,
+        recipe.model,
         counter,
         *marks,
     )
@@ -167,21 +126,31 @@ def content_hash(
     return sha256(text.encode()).hexdigest()
 
 
+def text_length(document: Document) -> int:
+    """Return the characters of the text and, roughly, of the metadata."""
+    return len(document.content) + sum(len(str(value)) for value in document.metadata.values())
+
+
 def prepare(
     document: Document,
     recipe: Recipe,
     *,
-    content_hash: str,
-    analyzer: Analyzer,
     count: TokenCounter,
     limits: Limits | None = None,
-    turns: Turns | None = None,
+    cuts: Turns | None = None,
+    turns: int = 2,
     label: Sequence[Labelling] = (),
 ) -> Prepared:
     """Chunk a document and analyze its chunks; a blank document has none.
 
-    ``turns`` are for the strategy ``semantic``; without them it is ``auto``. ``label`` is as for
-    :func:`analyzed`.
+    Args:
+        document: The document.
+        recipe: How it is chunked and analyzed.
+        count: Counts tokens.
+        limits: Limits of a document; ``None`` for none.
+        cuts: Where the strategy ``semantic`` cuts; without them it is ``auto``.
+        turns: Maximum number of turns that a turn of a conversation is embedded with.
+        label: Functions that say more about a passage.
 
     Raises:
         InvalidInput: if the document cannot be chunked this way, its metadata cannot be stored,
@@ -191,7 +160,7 @@ def prepare(
     check_kind(document.source, document.of)
     passages = chunk(
         document.content,
-        strategy=recipe.chunk_strategy if turns is None else turns,
+        strategy=recipe.chunk_strategy if cuts is None else cuts,
         max_tokens=recipe.chunk_size,
         overlap=recipe.chunk_overlap,
         count=count,
@@ -204,23 +173,15 @@ def prepare(
             # A document that was migrated may exceed the limit, and is not lost.
             check_size(document.metadata)
         _check_stored(document, passages, limits.stored_bytes)
-    return analyzed(
-        document,
-        in_context(passages, document, count, turns=recipe.turns, context=recipe.context),
-        content_hash=content_hash,
-        analyzer=analyzer,
-        prefix=recipe.passage_prefix,
-        label=label,
-    )
+    placed = in_context(passages, document, count, turns=turns, context=recipe.context)
+    return analyzed(document, placed, recipe, label=label)
 
 
 def analyzed(
     document: Document,
     passages: Sequence[Passage],
+    recipe: Recipe,
     *,
-    content_hash: str,
-    analyzer: Analyzer,
-    prefix: str = "",
     label: Sequence[Labelling] = (),
 ) -> Prepared:
     """Return a chunked document with everything that is stored except the vectors.
@@ -228,17 +189,15 @@ def analyzed(
     Args:
         document: The document.
         passages: Its passages.
-        content_hash: Its content hash.
-        analyzer: The analyzer of the collection.
-        prefix: Prefix of each text for the model.
+        recipe: How they are analyzed and embedded.
         label: Functions that say more about a passage.
 
     Raises:
         InvalidInput: if the metadata cannot be stored.
     """
+    analyzer = analyzer_for(recipe.language)
     return Prepared(
         document=document,
-        content_hash=content_hash,
         passages=passages,
         title_terms=analyzer.terms(document.title),
         terms=[analyzer.terms(passage.content) for passage in passages],
@@ -246,7 +205,7 @@ def analyzed(
             analyzer.terms(f"{passage.breadcrumb}\n{passage.context}") for passage in passages
         ],
         texts=[
-            prefix
+            recipe.passage_prefix
             + embedded_text(
                 document.title,
                 passage.content,
@@ -364,26 +323,15 @@ def source_record(prepared: Prepared, *, now: int) -> SourceRecord:
     end = prepared.passages[-1].end if prepared.passages else 0
     document = prepared.document
     return SourceRecord(
-        source=document.source,
-        title=document.title,
-        content_hash=prepared.content_hash,
+        **{name: getattr(document, name) for name in _RECORDED},
+        content_hash=document.content_hash,
         chunks=len(tokens),
         tokens=sum(tokens),
         tokens_min=min(tokens, default=None),
         tokens_max=max(tokens, default=None),
         indexed_at=now,
-        kind=document.kind,
-        metadata=document.metadata,
-        format=document.format,
-        language=document.language,
-        links=document.links,
-        of=document.of,
-        file=document.file,
-        file_hash=document.file_hash,
-        generated=document.generated,
         tail=document.content[end:],
         origin=document.origin,
-        dedup_threshold=document.dedup_threshold,
     )
 
 
@@ -406,21 +354,11 @@ def links_of(document: Document) -> list[Link]:
 def restored_document(record: SourceRecord, texts: Sequence[StoredText | ChunkRecord]) -> Document:
     """Restore a document from its record and its chunks, in order."""
     parts = [f"{each.lead}{each.content[each.overlap :]}" for each in texts]
+    kept = {name: getattr(record, name) for name in _RECORDED}
     return Document(
-        source=record.source,
-        title=record.title,
+        **kept | {"links": tuple(record.links)},
         content="".join(parts) + record.tail,
-        metadata=record.metadata,
-        kind=record.kind,
-        format=record.format,
-        language=record.language,
-        links=tuple(record.links),
-        of=record.of,
-        file=record.file,
-        file_hash=record.file_hash,
-        generated=record.generated,
         origin=record.content_hash,
-        dedup_threshold=record.dedup_threshold,
         created_at=min((each.created_at for each in texts if each.created_at), default=None),
     )
 

@@ -10,31 +10,38 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from ability_search.collection import Collection
+from ability_search.collection import Collection, new_collection
 from ability_search.documents import Document
 from ability_search.errors import Busy, DatabaseUnavailable, NotFound, SearchError, TooLarge
 from ability_search.index.generations import Generations, compared_sources
-from ability_search.index.index_calls import IndexReport, Progress, model_input, recipe_for
+from ability_search.index.index_calls import (
+    IndexReport,
+    Progress,
+    configured,
+    detected_language,
+    recipe_for,
+)
 from ability_search.index.index_fields import IndexFields, RebuildFields
 from ability_search.index.index_ports import IndexPorts
 from ability_search.index.jobs import Jobs, Publish, Run, new_record
 from ability_search.index.maintenance import Maintenance
 from ability_search.index.partial_vectors import NEUTRAL
-from ability_search.index.pipeline import IndexPipeline, detected_language
+from ability_search.index.pipeline import IndexPipeline
 from ability_search.index.preparation import prepare, restored_document
 from ability_search.index.sequences import with_preceding
 from ability_search.index.stored_sources import StoredSources
 from ability_search.index.verification import verify
-from ability_search.index.writer import expected_length, new_collection
+from ability_search.index.writer import expected_length
+from ability_search.retry import growing, retry
 from ability_search.store.pages import COUNTED, NAMES, read_all, read_page, source_texts
 from ability_search.store.records import REINDEX, Job
 from ability_search.store.values import Read, Sources
-from ability_search.text.analyzer import analyzer_for
 from kadi_client.backoff import Backoff
 from kadi_client.context import incident
 
 log = logging.getLogger(__name__)
 
+_FIRST_PAUSE = 0.25
 _LONGEST_PAUSE = 15.0
 """Maximum seconds between retries while the database or model is unavailable."""
 _MOST_LOST = 5
@@ -57,13 +64,15 @@ class Reindexer:
 
     A new generation is built under a separate record, so that it is not visible before it is
     complete, and then replaces the live one in a single update. The job is recorded, and any
-    worker can continue a job whose worker is lost.
+    worker can continue a job whose worker is lost: the state of a build is in the database only.
 
     Args:
         ports: The ports and settings of indexing.
-        generations: Drops abandoned generations.
+        generations: Switches a collection to a new generation, and drops abandoned ones.
         jobs: The job records.
-        rebuilding: Builds generations.
+        indexing: The index service.
+        sources: Deletes the sources that the live generation does not have.
+        maintenance: Builds the vector graph before the generation goes live.
         publish: Publishes the events of jobs without a waiting caller.
     """
 
@@ -72,17 +81,20 @@ class Reindexer:
         ports: IndexPorts,
         generations: Generations,
         jobs: Jobs,
-        rebuilding: Rebuilder,
+        indexing: IndexPipeline,
+        sources: StoredSources,
+        maintenance: Maintenance,
         *,
         publish: Publish,
     ) -> None:
+        self._ports = ports
         self._store = ports.store
         self._registry = ports.registry
-        self._patience = ports.settings.jobs.patience
-        self._now = ports.now
         self._generations = generations
         self._jobs = jobs
-        self._rebuilding = rebuilding
+        self._indexing = indexing
+        self._sources = sources
+        self._maintenance = maintenance
         self._publish = publish
         self._runs: dict[str, Run] = {}
         self._ending: set[asyncio.Task[None]] = set()
@@ -107,16 +119,32 @@ class Reindexer:
         if self._closed:
             raise Busy("the worker is shutting down", retry_after=1.0)
         live = await self._registry.get(name, fresh=True)
-        options = self._rebuilding.resolved(live, chosen)
+        options = {name: getattr(chosen, name) for name in RebuildFields.model_fields}
         last = await self._jobs.find(name, REINDEX)
-        if last is not None and last.running and not last.expired:
-            raise _busy(last)
-        if last is not None and last.running and last.options == _recorded(options):
-            claimed = await self._jobs.claim(last)
-            if claimed is None:
+        if last is not None and last.running:
+            begun = last.expired and last.options == options
+            claimed = await self._jobs.claim(last) if begun else None
+            if claimed is not None:
+                return self._run(claimed)
+            if begun or not last.expired:
                 raise _busy(last)
-            return self._run(claimed)
-        new = await self._begin(live, options, job_id or secrets.token_hex(8), last)
+        record = new_record(name)
+        built = await self._begin(live, record, IndexFields(**options))
+        job = Job(
+            id=job_id or secrets.token_hex(8),
+            kind=REINDEX,
+            collection=name,
+            record=record,
+            options=options,
+            stage="reindexing",
+            total=live.sources,
+        )
+        new = await self._jobs.begin(job, built, last=last)
+        if new is None:
+            await self._generations.drop(built.type)
+            raise Busy(f"another worker is rebuilding {name!r}")
+        # The generation of the previous job is now marked to be dropped.
+        self._generations.drop_soon()
         return self._run(new)
 
     async def cancel(self, name: str) -> Job:
@@ -153,7 +181,13 @@ class Reindexer:
             if job is not None and job.running:
                 await self._jobs.cancel(job)
             live = await self._registry.current(name)
-            empty = live.emptied(new_record(name), now=self._now())
+            empty = new_collection(
+                new_record(name),
+                live,
+                dimensions=live.dimensions,
+                average_length=live.average_length,
+                now=self._ports.now(),
+            )
             built = await self._registry.create(empty)
             if await self._generations.switch(live, built) is not None:
                 return live.chunks
@@ -192,28 +226,6 @@ class Reindexer:
                 task.cancel()
         await asyncio.gather(*(run.release() for run in self._runs.values()))
 
-    async def _begin(
-        self, live: Collection, options: IndexFields, job_id: str, last: Job | None
-    ) -> Job:
-        record = new_record(live.name)
-        built = await self._rebuilding.begin(live, record, options)
-        job = Job(
-            id=job_id,
-            kind=REINDEX,
-            collection=live.name,
-            record=record,
-            options=_recorded(options),
-            stage="reindexing",
-            total=live.sources,
-        )
-        begun = await self._jobs.begin(job, built, last=last)
-        if begun is None:
-            await self._generations.drop(built.type)
-            raise Busy(f"another worker is rebuilding {live.name!r}")
-        # The generation of the previous job is now marked to be dropped.
-        self._generations.drop_soon()
-        return begun
-
     def _run(self, job: Job) -> Run:
         run = Run(self._jobs, job, self._work, self._publish)
         self._runs[job.collection] = run
@@ -228,164 +240,88 @@ class Reindexer:
 
     async def _work(self, run: Run) -> None:
         """Build the generation, with retries, until the job has ended."""
-        job = run.job
-        options = IndexFields.model_construct(**job.options)
         backoff, waited, best = Backoff(cap=_LONGEST_PAUSE), 0.0, 0
-        while True:
-            try:
-                await self._rebuilding.build(job, options, run.report)
-                return
-            except SearchError as exc:
-                failure = exc
-            except Exception:
-                name = incident()
-                log.exception("incident %s in job %s", name, job.id)
-                failure = SearchError(f"internal error, incident {name}")
+        while (failure := await self._failure(run)) is not None:
             if run.progress.done > best:
                 backoff, waited, best = Backoff(cap=_LONGEST_PAUSE), 0.0, run.progress.done
-            if await self._is_over(run, failure, waited):
-                return
+            patient = waited < self._ports.settings.jobs.patience
+            try:
+                if not (patient and failure.retryable):
+                    # If it is refused, another worker has the job.
+                    run.failure = failure if await self._jobs.fail(run.job, failure) else None
+                    self._generations.drop_soon()
+                    return
+                run.progress.stage = f"waiting: {failure.code}"
+                if not await self._jobs.renew(run.job, run.progress):
+                    return
+                log.warning("job %s of %s waits: %s", run.job.id, run.job.collection, failure)
+                await run.report(run.progress.done, run.progress.total, run.progress.stage)
+            except SearchError as exc:
+                log.warning("the database is unavailable for job %s: %s", run.job.id, exc)
+                if not patient:
+                    run.failure = failure
+                    return
             pause = backoff.delay(0.0)
             await asyncio.sleep(pause)
             waited += pause
 
-    async def _is_over(self, run: Run, failure: SearchError, waited: float) -> bool:
-        """Handle a failure; return True if the work must stop, False to retry."""
-        progress = run.progress
-        patient = failure.retryable and waited < self._patience
-        if patient:
-            progress.stage = f"waiting: {failure.code}"
+    async def _failure(self, run: Run) -> SearchError | None:
+        """Build the generation of a job; return why it failed, if it did."""
         try:
-            if not await self._jobs.renew(run.job, progress):
-                return True
-            if patient:
-                log.warning("job %s of %s waits: %s", run.job.id, run.job.collection, failure)
-                await run.report(progress.done, progress.total, progress.stage)
-                return False
-            run.failure = failure
-            await self._jobs.fail(run.job, failure)
+            await self._build(run.job, run.report)
         except SearchError as exc:
-            log.warning("the database is unavailable for job %s: %s", run.job.id, exc)
-            return waited >= self._patience
-        self._generations.drop_soon()
-        return True
+            return exc
+        except Exception:
+            name = incident()
+            log.exception("incident %s in job %s", name, run.job.id)
+            return SearchError(f"internal error, incident {name}")
+        return None
 
     async def _cancel(self, run: Run) -> None:
         """Cancel a job, retrying until the database responds, so that no worker continues it."""
-        backoff = Backoff(cap=_LONGEST_PAUSE)
-        while True:
-            try:
-                await run.cancel()
-                await self._generations.drop_due()
-                return
-            except SearchError as exc:
-                log.warning("could not cancel job %s, will retry: %s", run.job.id, exc)
-            await asyncio.sleep(backoff.delay(0.0))
+        pause = growing(_FIRST_PAUSE, longest=_LONGEST_PAUSE)
+        await retry(run.cancel, when=_is_known, attempts=None, pause=pause)
+        await retry(self._generations.drop_due, when=_is_known, attempts=None, pause=pause)
 
+    # Building a generation
 
-class Rebuilder:
-    """Builds generations; the state of a build is kept in the database only.
-
-    Args:
-        ports: The ports and settings of indexing.
-        generations: Switches a collection to a new generation.
-        jobs: The job records.
-        indexing: The index service.
-        sources: Deletes the sources that the live generation does not have.
-        maintenance: Builds the vector graph before the generation goes live.
-    """
-
-    def __init__(
-        self,
-        ports: IndexPorts,
-        generations: Generations,
-        jobs: Jobs,
-        indexing: IndexPipeline,
-        sources: StoredSources,
-        maintenance: Maintenance,
-    ) -> None:
-        self._ports = ports
-        self._store = ports.store
-        self._settings = ports.settings
-        self._current = ports.registry.current
-        self._generations = generations
-        self._jobs = jobs
-        self._indexing = indexing
-        self._sources = sources
-        self._maintenance = maintenance
-
-    def resolved(self, live: Collection, chosen: RebuildFields) -> IndexFields:
-        """Return the options with open ones filled in from the live generation.
-
-        Raises:
-            InvalidInput: if an option is invalid.
-        """
-        names = RebuildFields.model_fields
-        options = IndexFields.model_construct(**{name: getattr(chosen, name) for name in names})
-        language = options.language or live.language
-        recipe = recipe_for(options, replace(live, language=language), self._settings)
-        return options.model_copy(
-            update={
-                "model": options.model or live.model,
-                "chunk_strategy": recipe.chunk_strategy,
-                "max_tokens": options.max_tokens or recipe.chunk_size,
-                "overlap": recipe.chunk_overlap,
-                "language": recipe.language,
-                "context": recipe.context,
-                "kinds": list(recipe.kinds),
-                "kinds_by": recipe.kinds_by,
-                # The sources that differ are determined by comparing both generations.
-                "force": True,
-            }
-        )
-
-    async def begin(self, live: Collection, record: str, options: IndexFields) -> Collection:
+    async def _begin(self, live: Collection, record: str, options: IndexFields) -> Collection:
         """Create an empty generation and return its record, which is not stored yet.
 
-        Args:
-            live: The live generation.
-            record: Name of the record.
-            options: Options as returned by :meth:`resolved`.
-
-        Raises:
-            EmbeddingUnavailable: if the model is not available.
-            DatabaseUnavailable: if the database is not available.
+        Open options are those of the live generation. Errors as for :meth:`start`.
         """
-        model, query_prefix, passage_prefix = model_input(
-            options.model or live.model, self._settings
+        settings = self._ports.settings
+        new = configured(options.model or live.model, settings)
+        usual = replace(
+            live,
+            model=new.model,
+            query_prefix=new.query_prefix,
+            passage_prefix=new.passage_prefix,
+            bm25_k1=new.bm25_k1,
+            bm25_b=new.bm25_b,
+            language=options.language or live.language,
         )
-        vectors = await self._ports.embed(model, [NEUTRAL])
+        recipe = recipe_for(options, usual, settings)
+        vectors = await self._ports.embed(new.model, [NEUTRAL])
         page = await read_page(self._store, Read(Sources(filter=COUNTED), live, NAMES, _SAMPLE))
         first = [row["source"] for row in page.items]
         documents = [each async for some in self._restorable(live, first) for each in some]
-        detected = await detected_language(documents)
-        recipe = replace(
-            recipe_for(options, replace(live, language=options.language or ""), self._settings),
-            content_language=detected or live.content_language,
-            query_prefix=query_prefix,
-            passage_prefix=passage_prefix,
-        )
-        analyzer = analyzer_for(recipe.language)
+        language = await detected_language(documents) or live.content_language
+        recipe = replace(recipe, content_language=language)
         sample = await asyncio.to_thread(
-            lambda: [
-                prepare(each, recipe, content_hash="", analyzer=analyzer, count=self._ports.counter)
-                for each in documents
-            ]
+            lambda: [prepare(each, recipe, count=self._ports.counter) for each in documents]
         )
         built = new_collection(
             record,
-            model=model,
+            recipe,
             dimensions=vectors.shape[1],
-            recipe=recipe,
             average_length=expected_length(sample),
-            k1=self._settings.ranking.bm25_k1,
-            b=self._settings.ranking.bm25_b,
             now=self._ports.now(),
         )
         await self._store.create_generation(built)
         return built
 
-    async def build(self, job: Job, options: IndexFields, advance: Advance) -> None:
+    async def _build(self, job: Job, advance: Advance) -> None:
         """Complete the generation of a job and switch the collection to it, which ends the job.
 
         The generation may have been begun by any worker and be in any state. The switch happens
@@ -400,15 +336,17 @@ class Rebuilder:
         """
         name, record = job.collection, job.record or ""
         totals = IndexReport(name, 0, "")
-        if (live := await self._current(name)).duplicates:
+        # All else is in the record; which sources differ is found by comparing both generations.
+        options = IndexFields(max_tokens=job.options.get("max_tokens"), force=True)
+        if (live := await self._registry.current(name)).duplicates:
             # A stand-in that is not compared itself must be there before its duplicates.
-            built = await self._current(record)
+            built = await self._registry.current(record)
             await self._catch_up(live, built, options, advance, totals, compared=False)
         verified = False
         carried: int | None = None  # revision of the live generation that extensions carried over
         passes = 0
         while passes < _PASSES:
-            live, built = await self._current(name), await self._current(record)
+            live, built = await self._registry.current(name), await self._registry.current(record)
             if await self._catch_up(live, built, options, advance, totals):
                 passes += 1
             elif carried != live.revision:
@@ -420,12 +358,14 @@ class Rebuilder:
                 await advance(total, total, "building the graph")
                 await self._maintenance.maintain(record)
                 await advance(total, total, "verifying")
-                built = await self._current(record)
+                built = await self._registry.current(record)
                 await verify(self._store, built)
                 verified = True
             else:
-                result = _result(live, built, totals)
-                ended = self._jobs.done(job, built.sources, result)
+                done, result = built.sources, _result(live, built, totals)
+                ended = self._jobs.ended(
+                    job, "done", stage="done", done=done, total=done, result=result
+                )
                 if await self._generations.switch(live, built, ended=ended):
                     self._maintenance.schedule(name)
                     return
@@ -471,19 +411,18 @@ class Rebuilder:
         return changed
 
     async def _restorable(
-        self, live: Collection, sources: Sequence[str], *, most: int = _PART
+        self, live: Collection, sources: Sequence[str]
     ) -> AsyncIterator[list[Document]]:
-        """Yield the contents of ``most`` sources at a time, without deleted ones.
-
-        If they do not fit into a message, there are fewer at a time.
+        """Yield the contents of sources, as many at a time as fit into a message, if they exist.
 
         Raises:
             TooLarge: if one source does not fit into a message.
         """
-        for start in range(0, len(sources), most):
-            part = sources[start : start + most]
+        left = [sources[start : start + _PART] for start in range(0, len(sources), _PART)]
+        while left:
+            part = left.pop(0)
             try:
-                documents = await self._restored(live, part)
+                yield await self._restored(live, part)
             except TooLarge as exc:
                 if len(part) == 1:
                     exc.hint = (
@@ -491,11 +430,8 @@ class Rebuilder:
                         " again with less metadata."
                     )
                     raise _of_source(part[0], exc) from exc.__cause__
-            else:
-                yield documents
-                continue
-            async for fewer in self._restorable(live, part, most=(len(part) + 1) // 2):
-                yield fewer
+                half = len(part) // 2
+                left[:0] = [part[:half], part[half:]]
 
     async def _restored(self, live: Collection, sources: Sequence[str]) -> list[Document]:
         """Restore the documents of sources, except those replaced in the meantime.
@@ -509,7 +445,7 @@ class Rebuilder:
             for record in records
             if len(texts[record.source]) == record.chunks
         ]
-        count = self._settings.chunking.context
+        count = self._ports.settings.chunking.context
         return await with_preceding(documents, live, self._store, count=count)
 
 
@@ -533,9 +469,8 @@ def _of_source(source: str, error: SearchError) -> SearchError:
     return error
 
 
-def _recorded(options: IndexFields) -> dict[str, Any]:
-    """Return options as recorded in the database."""
-    return options.model_dump(mode="json", by_alias=False)
+def _is_known(exc: BaseException) -> bool:
+    return isinstance(exc, SearchError)
 
 
 def _given_up(job: Job) -> SearchError:

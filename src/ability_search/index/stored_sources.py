@@ -77,17 +77,15 @@ class StoredSources:
             NotFound: if there is no such collection. A missing source is not an error.
         """
         for _ in range(_DELETE_ATTEMPTS):
-            collection = await self._registry.get(name)
-            if sources is None:
-                current = await self._registry.reload(name) or collection
-                if await self._registry.drop(current):
-                    self._meter.add(CHUNKS_DELETED, current.chunks)
-                    return current.chunks
-            else:
+            collection = await self._registry.get(name, fresh=sources is None)
+            if sources is not None:
                 deleted = await self.remove(collection, sources)
                 if deleted is not None:
                     return deleted
-            await self._registry.reload(name)
+            elif await self._registry.drop(collection):
+                self._meter.add(CHUNKS_DELETED, collection.chunks)
+                return collection.chunks
+            self._registry.forget(name)
         return 0
 
     async def stored(self, name: str, sources: Sequence[str]) -> list[str]:
@@ -99,18 +97,15 @@ class StoredSources:
 
     async def discard(self, name: str, sources: Sequence[str]) -> int:
         """Delete sources, if they are stored; return how many were."""
-        collection = await self._registry.reload(name) if sources else None
-        for _ in range(_DELETE_ATTEMPTS):
-            if collection is None:
+        for _ in range(_DELETE_ATTEMPTS if sources else 0):
+            known = await self._registry.reload(name)
+            if known is None:
                 break
-            collection, stored = await stored_hashes(
-                self._store, self._registry, collection, sources
-            )
+            collection, stored = await stored_hashes(self._store, self._registry, known, sources)
             if collection is None or not stored:
                 break
             if await self.remove(collection, list(stored)) is not None:
                 return len(stored)
-            collection = await self._registry.reload(name)
         return 0
 
     async def remove(

@@ -52,8 +52,8 @@ async def verify(store: Store, built: Collection) -> None:
     _require("chunks", kinds[0], built.kind_chunks)
     if bad := sum(each for (each,) in unfit):
         raise Unverified(f"the vectors of {bad} chunks are unusable")
-    for chunk in await sampled(store, built, _SAMPLE):
-        await _verify_found(store, built, chunk)
+    for lost in await not_found(store, built, await sampled(store, built, _SAMPLE)):
+        raise Unverified(lost)
 
 
 async def sampled(store: ReadStore, collection: Collection, size: int) -> list[WeightedChunk]:
@@ -64,16 +64,30 @@ async def sampled(store: ReadStore, collection: Collection, size: int) -> list[W
     return [WeightedChunk(**row) for row in page.items]
 
 
-async def found_by_terms(store: Store, collection: Collection, chunk: WeightedChunk) -> bool:
-    """Return True if keyword search finds a chunk, or an equal one, by its own terms.
+async def not_found(
+    store: Store, collection: Collection, chunks: Sequence[WeightedChunk]
+) -> list[str]:
+    """Return which of the chunks are not found by their own terms, or by their vectors if given.
 
-    Without terms the result is True.
+    An equal chunk counts, too.
     """
-    if not chunk.terms:
-        return True
-    search = Search("words", SparseVector(chunk.terms, chunk.weights), _NEIGHBOURS)
-    found = await store.search(collection, [search], Columns())
-    return _reaches(found.rows["words"], sum(weight * weight for weight in chunk.weights))
+    searches: list[Search] = []
+    expected: list[tuple[str, float]] = []
+    for number, chunk in enumerate(chunks):
+        if chunk.embedding is not None:
+            searches.append(Search(f"semantic{number}", chunk.embedding, _NEIGHBOURS))
+            expected.append((f"chunk {chunk.chunk_id} is not found by semantic search", 1.0))
+        if chunk.terms:
+            own = SparseVector(chunk.terms, chunk.weights)
+            searches.append(Search(f"keyword{number}", own, _NEIGHBOURS))
+            score = sum(weight * weight for weight in chunk.weights)
+            expected.append((f"chunk {chunk.chunk_id} is not found by keyword search", score))
+    rows = (await store.search(collection, searches, Columns())).rows if searches else {}
+    return [
+        lost
+        for search, (lost, score) in zip(searches, expected, strict=True)
+        if not _reaches(rows[search.name], score)
+    ]
 
 
 class SelfRepair:
@@ -116,11 +130,9 @@ class SelfRepair:
         of, columns = Chunks(indexed=True), Columns(("chunk_id", "terms", "weights"))
         newest = Read(of, collection, columns, _NEWEST, order="stored", descending=True)
         others = Read(of, collection, columns, _OTHERS, "vector_key", after=secrets.token_hex(16))
-        for page in await read_together(self._store, newest, others):
-            for row in page.items:
-                if not await found_by_terms(self._store, collection, WeightedChunk(**row)):
-                    return True
-        return False
+        pages = await read_together(self._store, newest, others)
+        chunks = [WeightedChunk(**row) for page in pages for row in page.items]
+        return bool(await not_found(self._store, collection, chunks))
 
     async def _repair(self, collection: Collection) -> None:
         log.error(
@@ -134,16 +146,6 @@ class SelfRepair:
             log.warning("could not start the reindex of %s yet: %s", collection.name, exc)
         else:
             self._repaired.add(collection.type)
-
-
-async def _verify_found(store: Store, built: Collection, chunk: WeightedChunk) -> None:
-    """Search for a chunk by its own vector and its own terms; an equal chunk counts, too."""
-    search = Search("vector", chunk.embedding or (), _NEIGHBOURS)
-    found = await store.search(built, [search], Columns())
-    if not _reaches(found.rows["vector"], 1.0):
-        raise Unverified(f"chunk {chunk.chunk_id} is not found by semantic search")
-    if not await found_by_terms(store, built, chunk):
-        raise Unverified(f"chunk {chunk.chunk_id} is not found by keyword search")
 
 
 def _reaches(rows: Sequence[Row], score: float) -> bool:

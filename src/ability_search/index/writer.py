@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
-from ability_search.collection import Collection, checked_model, new_type
+from ability_search.collection import Collection, new_collection
 from ability_search.errors import (
     DatabaseUnavailable,
     DimensionMismatch,
@@ -15,11 +15,9 @@ from ability_search.errors import (
     StatementRefused,
 )
 from ability_search.index.deduplication import Duplicates, find_duplicates
-from ability_search.index.index_calls import WrittenGroup
-from ability_search.index.index_ports import IndexPorts
+from ability_search.index.index_calls import IndexJob
 from ability_search.index.preparation import (
     Prepared,
-    Recipe,
     chunk_records,
     generated_sources,
     links_of,
@@ -40,142 +38,115 @@ _LABEL_BYTES = 20
 """Size of a number of a date, or of a key for filters."""
 
 
-class Writer:
-    """Writes groups of documents to one collection; the first write creates it if it is missing.
+async def write(job: IndexJob, group: Sequence[Prepared]) -> None:
+    """Replace the sources of ``group`` by the prepared documents, in one transaction.
 
-    Args:
-        ports: The ports and settings of indexing.
-        name: Name of the collection's record.
-        collection: The collection, if it exists.
-        model: Model of the vectors.
-        recipe: Recipe recorded in a new collection.
+    The first group creates the collection if it is missing. A group of files without a text of
+    their own, which only hold documents, does not count, and creates none.
+
+    Raises:
+        DatabaseUnavailable: if the store remains unavailable; whether the transaction was
+            committed is then unknown.
+        DimensionMismatch: if the vectors do not fit the collection.
+        GenerationGone: if the generation is gone, or another worker created it meanwhile for
+            another model or language; nothing is stored.
     """
-
-    def __init__(
-        self,
-        ports: IndexPorts,
-        *,
-        name: str,
-        collection: Collection | None,
-        model: str,
-        recipe: Recipe,
-    ) -> None:
-        self._store = ports.store
-        self._registry = ports.registry
-        self._ranking = ports.settings.ranking
-        self._now = ports.now
-        self._meter = ports.meter
-        self.name = name
-        self.collection = collection
-        self._model = model
-        self._recipe = recipe
-
-    async def write(self, group: Sequence[Prepared]) -> WrittenGroup:
-        """Replace the sources of ``group`` by the prepared documents.
-
-        A group of files without a text of their own, which only hold documents, does not count.
-
-        Raises:
-            DatabaseUnavailable: if the store remains unavailable; whether the transaction was
-                committed is then unknown.
-            DimensionMismatch: if the vectors do not fit the collection.
-            GenerationGone: if the generation is gone, or another worker created it meanwhile for
-                another model or language; nothing is stored.
-        """
-        holds_only = group[0].document.container
-        if self.collection is None:
-            if holds_only:
-                return WrittenGroup(0, 0, 0, 0)
-            self.collection = await self._create(group)
-        for received in _dimensions(group):
-            if received != self.collection.dimensions:
-                raise DimensionMismatch(
-                    self.collection.public_name,
-                    recorded=self.collection.dimensions,
-                    received=received,
-                )
-        written = await self._replace(self.collection, group)
-        self._meter.add(CHUNKS_INDEXED, written.chunks)
-        return WrittenGroup(0, 0, 0, 0) if holds_only else written
-
-    async def _create(self, group: Sequence[Prepared]) -> Collection:
-        created = await self._registry.create(
-            new_collection(
-                self.name,
-                model=self._model,
-                dimensions=next(iter(_dimensions(group))),
-                recipe=self._recipe,
-                average_length=expected_length(group),
-                k1=self._ranking.bm25_k1,
-                b=self._ranking.bm25_b,
-                now=self._now(),
+    holds_only = group[0].document.container
+    if job.collection is None:
+        if holds_only:
+            return
+        job.collection = await _created(job, group)
+    collection = job.collection
+    for received in _dimensions(group):
+        if received != collection.dimensions:
+            raise DimensionMismatch(
+                collection.public_name, recorded=collection.dimensions, received=received
             )
+    parts = [part for item in group for part in item.parts if part.complete]
+    replacement, duplicates = await _replacement(job, collection, group, parts)
+    with _named(group):
+        replaced = await job.ports.store.replace(collection, replacement)
+    if replaced is None:
+        raise GenerationGone(collection.type)
+    # The next group needs the record as it is after this transaction.
+    job.collection = job.ports.registry.learn(job.record, replaced.collection)
+    job.ports.meter.add(CHUNKS_INDEXED, replaced.inserted)
+    if not holds_only:
+        sources = sum(not part.document.generated for part in parts)
+        job.report.updated += replaced.replaced
+        job.report.added += sources - replaced.replaced
+        job.report.chunks += replaced.inserted
+        job.report.deduplicated += duplicates
+
+
+async def _created(job: IndexJob, group: Sequence[Prepared]) -> Collection:
+    created = await job.ports.registry.create(
+        new_collection(
+            job.record,
+            job.recipe,
+            dimensions=next(iter(_dimensions(group))),
+            average_length=expected_length(group),
+            now=job.ports.now(),
         )
-        if (created.model, created.language) != (self._model, self._recipe.language):
-            raise GenerationGone(created.type)
-        return created
+    )
+    if (created.model, created.language) != (job.recipe.model, job.recipe.language):
+        raise GenerationGone(created.type)
+    return created
 
-    async def _replace(self, collection: Collection, group: Sequence[Prepared]) -> WrittenGroup:
-        """Write a group in one transaction."""
-        now = self._now()
-        parts = [part for item in group for part in item.parts if part.complete]
-        chunks, statistics = await asyncio.to_thread(_chunks, collection, parts, now)
-        duplicates = await self._duplicates(collection, parts, chunks)
-        if duplicates.stand_ins:
-            chunks = [[_marked(chunk, duplicates) for chunk in own] for own in chunks]
-        made = {part.document.source for part in parts}
-        # Kinds that an earlier version of a document had.
-        kinds = generated_sources(item.document.source for item in group)
-        gone = [source for source in kinds if source not in made] if collection.kind_chunks else []
-        with _named(group):
-            replaced = await self._store.replace(
-                collection,
-                Replacement(
-                    sources=[*(part.document.source for part in parts), *gone],
-                    records=[source_record(part, now=now) for part in parts],
-                    chunks=chunks,
-                    links=[link for item in group for link in links_of(item.document)],
-                    term_statistics=statistics,
-                    stand_ins=duplicates.stored,
-                ),
-            )
-        if replaced is None:
-            raise GenerationGone(collection.type)
-        # The next group needs the record as it is after this transaction.
-        self.collection = self._registry.learn(self.name, replaced.collection)
-        return WrittenGroup(
-            sources=sum(not part.document.generated for part in parts),
-            chunks=replaced.inserted,
-            replaced=replaced.replaced,
-            deduplicated=len(duplicates.stand_ins),
-        )
 
-    async def _duplicates(
-        self,
-        collection: Collection,
-        parts: Sequence[Prepared],
-        chunks: Sequence[Sequence[ChunkRecord]],
-    ) -> Duplicates:
-        """Return the duplicates among the chunks of parts except kinds.
+async def _replacement(
+    job: IndexJob, collection: Collection, group: Sequence[Prepared], parts: Sequence[Prepared]
+) -> tuple[Replacement, int]:
+    """Return the new contents of the sources of a group, and the number of duplicates."""
+    now = job.ports.now()
+    chunks, statistics = await asyncio.to_thread(_chunks, collection, parts, now)
+    duplicates = await _duplicates(job, collection, parts, chunks)
+    if duplicates.stand_ins:
+        chunks = [
+            [replace(each, duplicate_of=duplicates.stand_ins.get(each.chunk_id)) for each in own]
+            for own in chunks
+        ]
+    made = {part.document.source for part in parts}
+    # Kinds that an earlier version of a document had.
+    kinds = generated_sources(item.document.source for item in group)
+    gone = [source for source in kinds if source not in made] if collection.kind_chunks else []
+    replacement = Replacement(
+        sources=[*(part.document.source for part in parts), *gone],
+        records=[source_record(part, now=now) for part in parts],
+        chunks=chunks,
+        links=[link for item in group for link in links_of(item.document)],
+        term_statistics=statistics,
+        stand_ins=duplicates.stored,
+    )
+    return replacement, len(duplicates.stand_ins)
 
-        Partial vectors say too little to call a text a duplicate.
-        """
-        thresholds = {
-            part.document.source: part.document.dedup_threshold
-            for part in parts
-            if part.document.dedup_threshold is not None and not part.partial
-        }
-        if not thresholds:
-            return Duplicates()
-        own = [chunk for each in chunks for chunk in each if chunk.of is None]
-        try:
-            return await find_duplicates(self._store, collection, own, thresholds)
-        except StatementRefused as exc:
-            # The errors for a generation that is being dropped vary, so the record decides.
-            current = await self._registry.reload(self.name)
-            if current is not None and current.type == collection.type:
-                raise
-            raise GenerationGone(collection.type) from exc
+
+async def _duplicates(
+    job: IndexJob,
+    collection: Collection,
+    parts: Sequence[Prepared],
+    chunks: Sequence[Sequence[ChunkRecord]],
+) -> Duplicates:
+    """Return the duplicates among the chunks of parts except kinds.
+
+    Partial vectors say too little to call a text a duplicate.
+    """
+    thresholds = {
+        part.document.source: part.document.dedup_threshold
+        for part in parts
+        if part.document.dedup_threshold is not None and not part.partial
+    }
+    if not thresholds:
+        return Duplicates()
+    own = [chunk for each in chunks for chunk in each if chunk.of is None]
+    try:
+        return await find_duplicates(job.ports.store, collection, own, thresholds)
+    except StatementRefused as exc:
+        # The errors for a generation that is being dropped vary, so the record decides.
+        current = await job.ports.registry.reload(job.record)
+        if current is not None and current.type == collection.type:
+            raise
+        raise GenerationGone(collection.type) from exc
 
 
 @contextmanager
@@ -205,52 +176,6 @@ def _chunks(
         [chunk.terms for chunk in counted], [chunk.lengths for chunk in counted]
     )
     return chunks, statistics.to_bytes()
-
-
-def _marked(chunk: ChunkRecord, duplicates: Duplicates) -> ChunkRecord:
-    stand_in = duplicates.stand_ins.get(chunk.chunk_id)
-    return chunk if stand_in is None else replace(chunk, duplicate_of=stand_in)
-
-
-def new_collection(
-    name: str,
-    *,
-    model: str,
-    dimensions: int,
-    recipe: Recipe,
-    average_length: float,
-    k1: float,
-    b: float,
-    now: int,
-) -> Collection:
-    """Return the record of a new, empty collection.
-
-    Args:
-        name: Name of the record.
-        model: Model of the vectors.
-        dimensions: Dimensions of the vectors.
-        recipe: How texts are chunked.
-        average_length: Average number of terms of a chunk.
-        k1: BM25 term frequency saturation.
-        b: BM25 length normalisation.
-        now: Time in epoch milliseconds.
-
-    Raises:
-        InvalidInput: if the name of the model is empty or too long.
-    """
-    return Collection(
-        name=name,
-        type=new_type(name, now=now),
-        generation=1,
-        model=checked_model(model),
-        dimensions=dimensions,
-        average_length=average_length,
-        bm25_k1=k1,
-        bm25_b=b,
-        **recipe.recorded,
-        created_at=now,
-        updated_at=now,
-    )
 
 
 def expected_length(group: Sequence[Prepared]) -> float:

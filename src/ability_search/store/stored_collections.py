@@ -30,7 +30,7 @@ _FIELDS = tuple(each.name for each in fields(Collection) if each.name != "name")
 def collection_of(record: Record) -> Collection:
     """Return the collection that a record holds."""
     known = {name: record.fields[name] for name in _FIELDS if name in record.fields}
-    return Collection(record.key[0], **{**known, "kinds": tuple(known.get("kinds", ()))})
+    return Collection(name=record.key[0], **{**known, "kinds": tuple(known.get("kinds", ()))})
 
 
 def collection_fields(collection: Collection) -> dict[str, Any]:

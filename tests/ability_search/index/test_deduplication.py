@@ -8,19 +8,15 @@ from typing import cast
 
 import numpy as np
 
-from ability_search.collection import Collection
+from ability_search.collection import Collection, Recipe, new_collection
 from ability_search.index.deduplication import Duplicates, find_duplicates
-from ability_search.index.preparation import Recipe
-from ability_search.index.writer import new_collection
 from ability_search.store.arcadedb.rows import chunk_row
 from ability_search.store.port import SearchStore
 from ability_search.store.records import ChunkRecord, Row, Search, Searched
 from ability_search.store.values import Columns
 
-RECIPE = Recipe("paragraph", 32, 8, "english")
-EMPTY = new_collection(
-    "docs", model="m", dimensions=2, recipe=RECIPE, average_length=9.0, k1=1.2, b=0.75, now=1
-)
+RECIPE = Recipe("paragraph", 32, 8, "english", "m")
+EMPTY = new_collection("docs", RECIPE, dimensions=2, average_length=9.0, now=1)
 FILLED = replace(EMPTY, chunks=5)
 THRESHOLDS = dict.fromkeys("abc", 0.95)
 

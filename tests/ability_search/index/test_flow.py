@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.ability_search.index.ports_of import index_ports, job_of
 
-from ability_search.config.loader import load_settings
+from ability_search.collection import Recipe
+from ability_search.compute_turns import ComputeTurns
 from ability_search.documents import Document, Passage, Vector
 from ability_search.errors import (
     DatabaseUnavailable,
@@ -19,11 +20,13 @@ from ability_search.errors import (
     SearchError,
     TextsRefused,
 )
-from ability_search.index.flow import Flow, HashedDocument, Steps
-from ability_search.index.index_calls import IndexCall, IndexReport, Progress, WrittenGroup
+from ability_search.index.flow import Flow
+from ability_search.index.index_calls import IndexJob
 from ability_search.index.preparation import Prepared
+from ability_search.store.memory import MemoryStore
 
 PATIENCE = 10.0
+RECIPE = Recipe("auto", 500, 0, "english", "m")
 
 
 def vector_of(text: str) -> Vector:
@@ -33,7 +36,6 @@ def vector_of(text: str) -> Vector:
 def prepared_of(document: Document, words: list[str]) -> Prepared:
     return Prepared(
         document=document,
-        content_hash="hash",
         passages=[Passage(word, 0, len(word), 1, 1, 1) for word in words],
         title_terms=[],
         terms=[[word] for word in words],
@@ -42,10 +44,6 @@ def prepared_of(document: Document, words: list[str]) -> Prepared:
         vectors=[None] * len(words),
         missing=len(words),
     )
-
-
-async def unheard(_progress: Progress) -> None:
-    """Discard the progress."""
 
 
 @dataclass
@@ -66,15 +64,15 @@ class Stages:
     left_out: list[str] = field(default_factory=list)
     reused: int = 0
 
-    async def prepare(self, task: HashedDocument) -> Prepared:
-        words = task.document.content.split()
+    async def split(self, document: Document) -> Prepared:
+        words = document.content.split()
         if "uncut" in words:
             raise InvalidInput("content", "cannot be cut")
         self.in_flight += 1
         self.most_in_flight = max(self.most_in_flight, self.in_flight)
-        prepared = prepared_of(task.document, words)
+        prepared = prepared_of(document, words)
         if "described" in words:
-            prepared.kinds = [prepared_of(task.document, [f"{word}!" for word in words])]
+            prepared.kinds = [prepared_of(document, [f"{word}!" for word in words])]
             prepared.missing *= 2
         return prepared
 
@@ -100,7 +98,7 @@ class Stages:
             raise TextsRefused("no", rows=rows)
         return np.array(rows)
 
-    async def write(self, group: list[Prepared]) -> WrittenGroup:
+    async def write(self, group: Sequence[Prepared]) -> None:
         for item in group:
             for part in item.parts:
                 for text, vector in zip(part.texts, part.vectors, strict=True):
@@ -110,7 +108,6 @@ class Stages:
                         assert vector.tolist() == vector_of(text).tolist()
         self.in_flight -= len(group)
         self.groups.append([item.document.source for item in group])
-        return WrittenGroup(len(group), sum(item.chunks for item in group), 0, 0)
 
     async def run(
         self,
@@ -119,34 +116,41 @@ class Stages:
         group_chunks: int = 10,
         group_bytes: int = 10**9,
     ) -> None:
-        settings = load_settings({"HOME": "/nowhere"}, Path("/nowhere"))
-        call = IndexCall(IndexReport("docs", len(texts), "m"), unheard)
-        flow = Flow(
-            call,
-            Steps(self.prepare, 2, self.reuse, self.embed, self.write),
-            replace(
-                settings,
-                embedding=settings.embedding.model_copy(
-                    update={"batch_texts": batch_texts, "concurrency": 2}
-                ),
-                database=settings.database.model_copy(
-                    update={"write_group_chunks": group_chunks, "write_group_bytes": group_bytes}
-                ),
+        ports = index_ports(MemoryStore(), now=0)
+        settings = replace(
+            ports.settings,
+            embedding=ports.settings.embedding.model_copy(
+                update={"batch_texts": batch_texts, "concurrency": 2}
+            ),
+            database=ports.settings.database.model_copy(
+                update={"write_group_chunks": group_chunks, "write_group_bytes": group_bytes}
             ),
         )
-        tasks = [
-            HashedDocument(Document(f"d{n}", "", text), str(n)) for n, text in enumerate(texts)
-        ]
+        job = job_of(replace(ports, settings=settings), None, RECIPE)
+        flow = Misbehaving(job, self)
+        documents = [Document(f"d{n}", "", text) for n, text in enumerate(texts)]
         try:
             async with asyncio.timeout(PATIENCE):
-                await flow.run(tasks)
+                await flow.run(documents)
         finally:
-            self.reused = call.result.reused
-            self.failed = {each.source: each.error for each in call.result.failed}
+            self.reused = job.report.reused
+            self.failed = {each.source: each.error for each in job.report.failed}
 
     @property
     def stored(self) -> list[str]:
         return sorted(source for group in self.groups for source in group)
+
+
+class Misbehaving(Flow):
+    """A flow through these stages."""
+
+    def __init__(self, job: IndexJob, stages: Stages) -> None:
+        super().__init__(job, ComputeTurns())
+        self._stages = stages
+        self.find_vectors, self.embed, self.write = stages.reuse, stages.embed, stages.write
+
+    async def split(self, document: Document) -> Prepared:
+        return await self._stages.split(document)
 
 
 async def test_every_document_is_stored_with_its_own_vectors() -> None:
@@ -222,7 +226,7 @@ async def test_an_embedder_that_gives_out_ends_the_run_after_storing_what_was_co
 async def test_a_database_that_gives_out_ends_the_run_at_once() -> None:
     stages = Stages()
 
-    async def broken(group: list[Prepared]) -> WrittenGroup:
+    async def broken(group: Sequence[Prepared]) -> None:
         raise DatabaseUnavailable("gone")
 
     stages.write = broken  # type: ignore[method-assign]

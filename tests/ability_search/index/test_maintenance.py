@@ -11,12 +11,11 @@ import pytest
 from tests.ability_search.index.ports_of import index_ports
 from tests.contract.stored_records import change, chunk, filled, outdated, put, record_rows
 
+from ability_search.collection import Recipe, new_collection
 from ability_search.errors import DatabaseUnavailable, StatementRefused
 from ability_search.index import maintenance as maintenance_module
 from ability_search.index.generations import Generations
 from ability_search.index.maintenance import Maintenance
-from ability_search.index.preparation import Recipe
-from ability_search.index.writer import new_collection
 from ability_search.store.arcadedb import store as arcade
 from ability_search.store.arcadedb.core import Scripts
 from ability_search.store.arcadedb.store import ArcadeStore
@@ -26,16 +25,8 @@ from ability_search.store.statistics_cache import StatisticsCache
 from ability_search.store.values import Count, Counted, Page, Read
 
 PATIENCE = 10.0
-DOCS = new_collection(
-    "docs",
-    model="m",
-    dimensions=4,
-    recipe=Recipe("auto", 64, 0, "english"),
-    average_length=50.0,
-    k1=1.2,
-    b=0.75,
-    now=1,
-)
+RECIPE = Recipe("auto", 64, 0, "english", "m")
+DOCS = new_collection("docs", RECIPE, dimensions=4, average_length=50.0, now=1)
 
 
 class Held:

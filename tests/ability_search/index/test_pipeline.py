@@ -9,6 +9,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
+from ability_search.collection import Recipe
 from ability_search.config.loader import load_settings
 from ability_search.documents import NO_TEXT, Document, Labels, Passage, Vector
 from ability_search.errors import ModelMismatch, TextsRefused
@@ -16,12 +17,11 @@ from ability_search.index.index_calls import IndexReport, Progress
 from ability_search.index.index_fields import IndexFields, RebuildFields
 from ability_search.index.index_ports import AddedSteps, IndexPorts
 from ability_search.index.pipeline import IndexPipeline
-from ability_search.index.preparation import Prepared, Recipe, analyzed
+from ability_search.index.preparation import Prepared, analyzed
 from ability_search.index.stored_sources import StoredSources
 from ability_search.store.memory import MemoryStore
 from ability_search.store.pages import read_all
 from ability_search.store.values import Chunks, Read
-from ability_search.text.analyzer import analyzer_for
 from ability_search.text.token_counter import EstimatedTokens
 from ability_search.tools.calls import Services
 from ability_search.worker import build_services
@@ -152,13 +152,11 @@ class Shouting:
 
     async def derive(self, prepared: Prepared) -> None:
         passage = Passage(prepared.document.content.upper(), 0, 1, 1, 1, 1)
-        document = Document("loud", "loud", passage.content, of=prepared.document.source)
-        part = analyzed(
-            document,
-            [passage],
-            content_hash=prepared.content_hash,
-            analyzer=analyzer_for("english"),
+        whole = prepared.document
+        document = Document(
+            "loud", "loud", passage.content, of=whole.source, content_hash=whole.content_hash
         )
+        part = analyzed(document, [passage], Recipe("auto", 500, 0, "english", "m"))
         prepared.kinds = [part]
         prepared.missing += part.missing
 

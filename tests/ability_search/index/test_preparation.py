@@ -14,26 +14,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.examples import examples
 
-from ability_search.collection import Collection
+from ability_search.collection import Collection, Recipe, new_collection
 from ability_search.documents import Document
 from ability_search.errors import InvalidInput
 from ability_search.index.preparation import (
     Prepared,
-    Recipe,
     chunk_records,
     content_hash,
     prepare,
     restored_document,
     source_record,
 )
-from ability_search.index.writer import new_collection
 from ability_search.store.arcadedb import rows
-from ability_search.text.analyzer import analyzer_for
 from ability_search.text.chunkers.strategies import STRATEGIES
 from ability_search.text.model_traits import embedded_text
 from ability_search.text.token_counter import EstimatedTokens, TokenCounter, TokenizerTokens
 
-RECIPE = Recipe("auto", 32, 8, "english")
+RECIPE = Recipe("auto", 32, 8, "english", "m")
 
 
 @cache
@@ -62,21 +59,13 @@ FORMATS = st.sampled_from([None, "markdown", "text", "code", "json", "html"])
 
 
 def prepared_of(document: Document, recipe: Recipe, count: TokenCounter) -> Prepared:
-    prepared = prepare(
-        document,
-        recipe,
-        content_hash="h",
-        analyzer=analyzer_for(recipe.language),
-        count=count,
-    )
+    prepared = prepare(replace(document, content_hash="h"), recipe, count=count)
     prepared.vectors = [np.full(4, 0.5, dtype=np.float32) for _ in prepared.passages]
     return prepared
 
 
 def collection_of(recipe: Recipe) -> Collection:
-    return new_collection(
-        "docs", model="m", dimensions=4, recipe=recipe, average_length=50.0, k1=1.2, b=0.75, now=1
-    )
+    return new_collection("docs", recipe, dimensions=4, average_length=50.0, now=1)
 
 
 @pytest.mark.parametrize("counter", COUNTERS)
@@ -86,7 +75,7 @@ def collection_of(recipe: Recipe) -> Collection:
 def test_a_document_is_restored_from_its_rows_to_the_last_character(
     strategy: str, counter: str, text: str, format_: str | None, size: int
 ) -> None:
-    recipe = Recipe(strategy, size, size // 4, "english")
+    recipe = Recipe(strategy, size, size // 4, "english", "m")
     document = Document(
         "s",
         "t",
@@ -131,19 +120,19 @@ BASE = Document("s", "title", "content", {"b": 1, "a": [2]})
 )
 def test_everything_that_decides_what_is_stored_decides_the_hash(changed: Document) -> None:
     def of(document: Document) -> str:
-        return content_hash(document, RECIPE, model="m", counter="c")
+        return content_hash(document, RECIPE, counter="c")
 
     assert of(changed) != of(BASE)
 
 
 def test_the_hash_depends_on_recipe_model_and_counter_but_not_on_the_order_of_keys() -> None:
-    def of(document: Document = BASE, recipe: Recipe = RECIPE, model: str = "m") -> str:
-        return content_hash(document, recipe, model=model, counter="c")
+    def of(document: Document = BASE, recipe: Recipe = RECIPE) -> str:
+        return content_hash(document, recipe, counter="c")
 
     hashes = {
         of(),
-        of(model="other"),
-        content_hash(BASE, RECIPE, model="m", counter="other"),
+        of(recipe=replace(RECIPE, model="other")),
+        content_hash(BASE, RECIPE, counter="other"),
         of(recipe=replace(RECIPE, chunk_size=33)),
         of(recipe=replace(RECIPE, chunk_overlap=9)),
         of(recipe=replace(RECIPE, chunk_strategy="paragraph")),

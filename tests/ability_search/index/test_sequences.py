@@ -6,19 +6,20 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.ability_search.index.ports_of import index_ports, job_of
 
-from ability_search.collection import Context
+from ability_search.collection import Context, Recipe
 from ability_search.config.loader import load_settings
 from ability_search.documents import Document
 from ability_search.index.index_calls import recipe_for
 from ability_search.index.index_fields import IndexFields
-from ability_search.index.preparation import Recipe, prepare
+from ability_search.index.preparation import prepare
 from ability_search.index.sequences import CONTEXT, SHORT, preceding_sources, with_preceding
 from ability_search.store.memory import MemoryStore
 from ability_search.text.analyzer import analyzer_for
 from ability_search.text.token_counter import EstimatedTokens
 
-RECIPE = Recipe("auto", 500, 50, "english")
+RECIPE = Recipe("auto", 500, 50, "english", "m")
 
 
 def turn(source: str, content: str = "Yes, in May!", title: str = "") -> Document:
@@ -26,13 +27,7 @@ def turn(source: str, content: str = "Yes, in May!", title: str = "") -> Documen
 
 
 def prepared(document: Document) -> tuple[str, list[str]]:
-    found = prepare(
-        document,
-        RECIPE,
-        content_hash="",
-        analyzer=analyzer_for("english"),
-        count=EstimatedTokens(),
-    )
+    found = prepare(document, RECIPE, count=EstimatedTokens())
     return found.texts[0], list(found.context_terms[0])
 
 
@@ -101,13 +96,8 @@ SECTIONS = replace(
 
 def contexts(document: Document, context: Context | None) -> dict[str, str]:
     """Return the context of each passage by its last line, of chunks of one paragraph each."""
-    found = prepare(
-        document,
-        Recipe("auto", 8, 0, "english", context=context),
-        content_hash="",
-        analyzer=analyzer_for("english"),
-        count=EstimatedTokens(),
-    )
+    recipe = Recipe("auto", 8, 0, "english", "m", context=context)
+    found = prepare(document, recipe, count=EstimatedTokens())
     return {each.content.splitlines()[-1]: each.context for each in found.passages}
 
 
@@ -135,9 +125,7 @@ def test_of_long_neighbours_the_nearest_text_is_the_context() -> None:
     text = "\n\n".join(f"{word} " * 300 for word in ("far", "near", "close"))
     found = prepare(
         Document("long", "", text, format="text"),
-        Recipe("auto", 400, 0, "english", context=1),
-        content_hash="",
-        analyzer=analyzer_for("english"),
+        Recipe("auto", 400, 0, "english", "m", context=1),
         count=EstimatedTokens(),
     )
     before, after = found.passages[1].context.splitlines()
@@ -158,9 +146,12 @@ def test_a_number_of_neighbours_applies_to_turns_too() -> None:
 
 def test_a_number_is_also_that_of_turns_and_leaves_room_in_the_model(tmp_path: Path) -> None:
     settings = load_settings({"SEARCH_EMBEDDING_MAX_TOKENS": "256"}, tmp_path)
-    recipe = recipe_for(IndexFields(context=1), None, settings)
-    assert (recipe.turns, recipe.context, recipe.chunk_size) == (1, 1, 256 - CONTEXT)
-    recipe = recipe_for(IndexFields(context="section"), None, settings)
-    assert (recipe.turns, recipe.context, recipe.chunk_size) == (2, "section", 256 - CONTEXT)
-    recipe = recipe_for(IndexFields(), None, settings)
-    assert (recipe.turns, recipe.context, recipe.chunk_size) == (2, None, 256)
+    ports = replace(index_ports(MemoryStore(), now=0), settings=settings)
+
+    def chosen(context: Context | None) -> tuple[int, Context | None, int]:
+        recipe = recipe_for(IndexFields(context=context), None, settings)
+        return job_of(ports, None, recipe).turns, recipe.context, recipe.chunk_size
+
+    assert chosen(1) == (1, 1, 256 - CONTEXT)
+    assert chosen("section") == (2, "section", 256 - CONTEXT)
+    assert chosen(None) == (2, None, 256)

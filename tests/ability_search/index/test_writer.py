@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 from tenacity import wait_none
-from tests.ability_search.index.ports_of import index_ports
+from tests.ability_search.index.ports_of import index_ports, job_of
 from tests.contract.stored_records import record_row, record_rows
 
-from ability_search.collection import Collection
+from ability_search.collection import Collection, Recipe, new_collection
 from ability_search.documents import Document
 from ability_search.errors import (
     DatabaseUnavailable,
@@ -21,29 +21,22 @@ from ability_search.errors import (
     SearchError,
     StatementRefused,
 )
-from ability_search.index.preparation import Prepared, Recipe, chunk_records, prepare
-from ability_search.index.writer import Writer, expected_length, new_collection, prepared_bytes
+from ability_search.index.index_calls import IndexReport
+from ability_search.index.preparation import Prepared, chunk_records, prepare
+from ability_search.index.writer import expected_length, prepared_bytes, write
 from ability_search.store.arcadedb import database, rows
 from ability_search.store.arcadedb.store import ArcadeStore
 from ability_search.store.records import chunk_bytes
-from ability_search.text.analyzer import analyzer_for
 from ability_search.text.token_counter import EstimatedTokens
 from kadi_client.messages import encode
 
-RECIPE = Recipe("paragraph", 32, 8, "english")
-DOCS = new_collection(
-    "docs", model="m", dimensions=4, recipe=RECIPE, average_length=50.0, k1=1.2, b=0.75, now=1
-)
+RECIPE = Recipe("paragraph", 32, 8, "english", "m")
+DOCS = new_collection("docs", RECIPE, dimensions=4, average_length=50.0, now=1)
 
 
 def prepared_of(text: str, *, dimensions: int = 4, **fields: Any) -> Prepared:
-    item = prepare(
-        Document("s", "t", text, **fields),
-        RECIPE,
-        content_hash="h",
-        analyzer=analyzer_for("english"),
-        count=EstimatedTokens(),
-    )
+    document = Document("s", "t", text, content_hash="h", **fields)
+    item = prepare(document, RECIPE, count=EstimatedTokens())
     item.vectors = [np.ones(dimensions, dtype=np.float32) for _ in item.passages]
     return item
 
@@ -87,17 +80,16 @@ def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(database, "_LONG_PAUSE", wait_none())
 
 
-def writer_of(
-    store: Scripted, collection: Collection | None = DOCS, *, message_bytes: int = 10**6
-) -> Writer:
-    given: dict[str, Any] = {
-        "name": "docs",
-        "collection": collection,
-        "model": "m",
-        "recipe": RECIPE,
-    }
-    arcade = ArcadeStore(store, message_bytes=message_bytes, now=lambda: 1)
-    return Writer(index_ports(arcade, now=1), **given)
+async def written(
+    store: Scripted,
+    *group: Prepared,
+    into: Collection | None = DOCS,
+    message_bytes: int = 10**6,
+) -> IndexReport:
+    ports = index_ports(ArcadeStore(store, message_bytes=message_bytes, now=lambda: 1), now=1)
+    job = job_of(ports, into, RECIPE)
+    await write(job, group)
+    return job.report
 
 
 @pytest.mark.parametrize(
@@ -111,15 +103,15 @@ def writer_of(
 )
 async def test_a_transaction_is_tried_again_after_a_passing_failure(failure: SearchError) -> None:
     store = Scripted(DOCS, failure, failure)
-    written = await writer_of(store).write([prepared_of("words")])
-    assert (written.sources, written.chunks) == (1, 1)
+    report = await written(store, prepared_of("words"))
+    assert (report.added, report.chunks) == (1, 1)
     assert len(store.written) == 3
 
 
 async def test_a_refusal_of_the_live_generation_is_not_tried_again() -> None:
     store = Scripted(DOCS, StatementRefused("other", "no"))
     with pytest.raises(StatementRefused):
-        await writer_of(store).write([prepared_of("words")])
+        await written(store, prepared_of("words"))
     assert len(store.written) == 1
 
 
@@ -129,7 +121,7 @@ async def test_what_is_for_another_generation_is_not_stored(failures: list[Searc
     store = Scripted(DOCS if failures else moved, *failures)
     store.after_failure = lambda: setattr(store, "record", moved)
     with pytest.raises(GenerationGone):
-        await writer_of(store).write([prepared_of("words")])
+        await written(store, prepared_of("words"))
     assert [params["type"] for params in store.written] == [DOCS.type]
 
 
@@ -141,14 +133,14 @@ async def test_a_collection_that_another_worker_created_otherwise_is_not_written
     taken = {"refused": 0, "at": 1, "record": [record_row(created)]}
     store = Scripted(created, None, taken)
     with pytest.raises(GenerationGone):
-        await writer_of(store, None).write([prepared_of("words")])
+        await written(store, prepared_of("words"), into=None)
     assert all("sources" not in params for params in store.written)
 
 
 async def test_one_vector_of_another_length_refuses_the_group() -> None:
     store = Scripted(DOCS)
     with pytest.raises(DimensionMismatch) as caught:
-        await writer_of(store).write([prepared_of("words"), prepared_of("more", dimensions=3)])
+        await written(store, prepared_of("words"), prepared_of("more", dimensions=3))
     assert caught.value.received == 3
     assert store.written == []
 
@@ -156,12 +148,12 @@ async def test_one_vector_of_another_length_refuses_the_group() -> None:
 async def test_what_does_not_fit_into_the_message_is_staged_in_parts_that_do() -> None:
     text = "\n\n".join(f"paragraph {n} " + "word " * 20 for n in range(40))
     store = Scripted(DOCS)
-    written = await writer_of(store, message_bytes=8000).write([prepared_of(text)])
+    report = await written(store, prepared_of(text), message_bytes=8000)
     *parts, last = store.written
     assert len(parts) > 3
     assert all(len(encode(part)) <= 8000 for part in parts)
     assert last["chunks"] == []
-    assert last["stagedRows"] == sum(len(part["rows"]) for part in parts) == written.chunks
+    assert last["stagedRows"] == sum(len(part["rows"]) for part in parts) == report.chunks
     assert {row["token"] for part in parts for row in part["rows"]} == set(last["staged"])
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.ability_search.search.values import candidates_of, query_of
 from tests.contract.stored_records import record_row
 
-from ability_search.collection import Collection
+from ability_search.collection import Collection, Recipe, new_collection
 from ability_search.compute_turns import ComputeTurns
 from ability_search.errors import DatabaseUnavailable, NotFound, StatementRefused
 from ability_search.filters.tree import Exists, Field
@@ -26,7 +26,9 @@ from ability_search.store.records import Row
 from ability_search.store.registry import Registry
 from ability_search.text.bm25 import QueryTerms
 
-DOCS = Collection("docs", "Chunk_docs_1", 1, "m", 2, "english", 10.0, "auto", 500, 0)
+DOCS = new_collection(
+    "docs", Recipe("auto", 500, 0, "english", "m"), dimensions=2, average_length=10.0, now=1
+)
 
 
 def row(name: str, **scores: float) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
-from ability_search.collection import Collection
+from ability_search.collection import Recipe, new_collection
 from ability_search.compute_turns import ComputeTurns
 from ability_search.config.schema import Ranking
 from ability_search.extension import loaded
@@ -27,7 +27,9 @@ from ability_search.search.wants import SearchRequest
 from ability_search.tools.inputs import QueryInput
 from ability_search.worker import CORE_STAGES
 
-DOCS = Collection("docs", "Chunk_docs_1", 1, "m", 1, "english", 10.0, "auto", 500, 0)
+DOCS = new_collection(
+    "docs", Recipe("auto", 500, 0, "english", "m"), dimensions=1, average_length=10.0, now=1
+)
 NO_PORTS = cast(Ports, None)
 """For stages that reach for nothing."""
 PIPELINE = QueryPipeline(

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.virtual_time import elapsed, without_waiting
 
-from ability_search.collection import Collection
+from ability_search.collection import Recipe, new_collection
 from ability_search.documents import SparseVector
 from ability_search.errors import DatabaseUnavailable, StatementRefused, TooLarge
 from ability_search.store.arcadedb.client import BrokerScripts, refusal
@@ -202,7 +203,9 @@ async def test_the_engine_words_its_refusals_as_expected(engine: Ability) -> Non
     assert await reason(again) == "duplicate"
     missing = database.read("SELECT FROM `Chunk_y_1` WHERE @rid IN :rids", {"rids": ["#1:0"]})
     assert await reason(missing) == "missing_type"
-    collection = Collection("a", kind, 1, "m", 8, "english", 9.0, "auto", 500, 0, graph=True)
+    recipe = Recipe("auto", 500, 0, "english", "m")
+    new = new_collection("a", recipe, dimensions=8, average_length=9.0, now=1)
+    collection = replace(new, type=kind, graph=True)
     for vector in ([1.0] * 8, [1.0] * 3):
         searches = [
             Search("semantic", vector, 3),

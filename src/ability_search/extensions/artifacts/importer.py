@@ -12,7 +12,7 @@ from itertools import islice
 from typing import TypeVar
 
 from ability_search.bounded_batches import batches
-from ability_search.collection import Collection, checked_model, checked_name
+from ability_search.collection import Collection, checked_model, checked_name, new_collection
 from ability_search.errors import (
     DatabaseUnavailable,
     EmbeddingUnavailable,
@@ -142,7 +142,14 @@ class Importer:
         begun = await self._registry.reload(record)
         if begun is None:
             now = self._now()
-            new = replace(artifact.collection.emptied(record, now=now), model=model, created_at=now)
+            was = artifact.collection
+            new = new_collection(
+                record,
+                replace(was, model=model),
+                dimensions=was.dimensions,
+                average_length=was.average_length,
+                now=now,
+            )
             collection = await self._registry.create(new)
         else:
             collection = begun
@@ -204,11 +211,7 @@ class Importer:
             built = await self._registry.reload(loaded.name)
             if built is None:
                 raise DatabaseUnavailable("the imported data was deleted", hint="Call again.")
-            imported = (
-                await self._generations.publish(built, created_at)
-                if live is None
-                else await self._generations.switch(live, built)
-            )
+            imported = await self._generations.switch(live, replace(built, created_at=created_at))
             if imported is not None:
                 log.info("imported %s with %d chunks", name, imported.chunks)
                 return imported

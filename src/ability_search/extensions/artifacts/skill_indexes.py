@@ -18,7 +18,7 @@ import msgspec
 import numpy as np
 from msgspec import Meta
 
-from ability_search.collection import Collection
+from ability_search.collection import Collection, Recipe, new_collection
 from ability_search.config.schema import Settings
 from ability_search.documents import Document
 from ability_search.extensions.artifacts.artifact_files import opened
@@ -32,21 +32,20 @@ from ability_search.extensions.artifacts.manifest import Counts, Damaged, Skills
 from ability_search.index.preparation import (
     Labelling,
     Prepared,
-    Recipe,
     chunk_records,
     content_hash,
     prepare,
     source_record,
     vector_key,
 )
-from ability_search.index.writer import expected_length, new_collection
-from ability_search.text.analyzer import DEFAULT_LANGUAGE, analyzer_for
+from ability_search.index.writer import expected_length
+from ability_search.text.analyzer import DEFAULT_LANGUAGE
 from ability_search.text.token_counter import TokenCounter
 
 NAME = "skills"
 FILE = "SKILL.md"
 
-_RECIPE = Recipe("paragraph", 1_000_000, 0, DEFAULT_LANGUAGE)
+_WHOLE = ("paragraph", 1_000_000, 0, DEFAULT_LANGUAGE)
 """One chunk for each skill, as there is one vector."""
 
 _Text = Annotated[str, Meta(min_length=1)]
@@ -102,19 +101,18 @@ def read_skills(
     Raises:
         Damaged: if the index is invalid.
     """
+    ranking = settings.ranking
+    recipe = Recipe(*_WHOLE, manifest.model_id, bm25_k1=ranking.bm25_k1, bm25_b=ranking.bm25_b)
     prepared = [
-        _prepared(line, vector, manifest.model_id, counter, label)
+        _prepared(line, vector, recipe, counter, label)
         for line, vector in zip(*_read(directory, manifest), strict=True)
     ]
     prepared.sort(key=lambda skill: skill.document.source)
     collection = new_collection(
         NAME,
-        model=manifest.model_id,
+        recipe,
         dimensions=manifest.dim,
-        recipe=_RECIPE,
         average_length=expected_length(prepared),
-        k1=settings.ranking.bm25_k1,
-        b=settings.ranking.bm25_b,
         now=time.time_ns() // 1_000_000,
     )
     counted: Counter[str] = Counter(dict.fromkeys(Counts.model_fields, 0))
@@ -123,7 +121,7 @@ def read_skills(
         item = _item(skill, collection)
         count_contents(counted, [item.record], item.chunks)
         # These manifests have no hashes of their files.
-        digest.update(repr((skill.content_hash, skill.vectors)).encode())
+        digest.update(repr((skill.document.content_hash, skill.vectors)).encode())
     return SkillsArtifact(manifest, collection, Counts(**counted), digest.hexdigest(), prepared)
 
 
@@ -149,7 +147,7 @@ def _read(
 def _prepared(
     line: SkillLine,
     vector: Sequence[float],
-    model: str,
+    recipe: Recipe,
     counter: TokenCounter,
     label: Sequence[Labelling],
 ) -> Prepared:
@@ -163,14 +161,8 @@ def _prepared(
         metadata=metadata,
         format="text",
     )
-    prepared = prepare(
-        document,
-        _RECIPE,
-        content_hash=content_hash(document, _RECIPE, model=model, counter=counter.name),
-        analyzer=analyzer_for(_RECIPE.language),
-        count=counter,
-        label=label,
-    )
+    hash_ = content_hash(document, recipe, counter=counter.name)
+    prepared = prepare(replace(document, content_hash=hash_), recipe, count=counter, label=label)
     prepared.vectors = [np.array(vector) for _ in prepared.passages]
     return prepared
 

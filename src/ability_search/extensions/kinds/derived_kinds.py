@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence, Set
 from dataclasses import replace
 
 from ability_search.bounded_batches import batches
-from ability_search.documents import Document, Passage
+from ability_search.collection import Recipe
+from ability_search.documents import KINDS, Document, Passage
 from ability_search.errors import ChatUnavailable
 from ability_search.extensions.kinds.chat_kinds import (
     ENOUGH,
@@ -20,7 +21,7 @@ from ability_search.extensions.kinds.chat_kinds import (
 )
 from ability_search.extensions.kinds.extracted_kinds import Statement, extracted
 from ability_search.index.index_ports import IndexPorts
-from ability_search.index.preparation import Prepared, Recipe, analyzed, generated_source
+from ability_search.index.preparation import Prepared, analyzed, generated_source
 from ability_search.text.analyzer import analyzer_for
 from ability_search.text.chunkers.strategies import chunk
 
@@ -60,12 +61,16 @@ class KindDerivation:
 
     def marks(self, document: Document) -> tuple[object, ...]:
         """Return the kinds of a document and how they are made; empty if it has none."""
-        kinds = self._recipe.kinds_of(document)
+        kinds = self._kinds_of(document)
         return (kinds, self._recipe.kinds_by) if kinds else ()
+
+    def _kinds_of(self, document: Document) -> Sequence[str]:
+        """Return the kinds to derive; none from a document that is itself of such a kind."""
+        return () if document.kind in KINDS else self._recipe.kinds
 
     async def derive(self, prepared: Prepared) -> None:
         """Add the derived kinds to a document, in place; a failure of the model never fails it."""
-        kinds = self._recipe.kinds_of(prepared.document)
+        kinds = self._kinds_of(prepared.document)
         if not kinds or not prepared.passages:
             return
         answers = await self._ask(prepared, kinds)
@@ -171,14 +176,8 @@ class KindDerivation:
             file_hash=None,
             generated=True,
         )
-        return analyzed(
-            document,
-            list(self._passages(statements)),
-            content_hash=prepared.content_hash,
-            analyzer=self._analyzer,
-            prefix=self._recipe.passage_prefix,
-            label=self._ports.added.label,
-        )
+        passages = list(self._passages(statements))
+        return analyzed(document, passages, self._recipe, label=self._ports.added.label)
 
     def _passages(self, statements: Sequence[Statement]) -> Iterator[Passage]:
         """Yield a passage for each statement, or several if it is longer than a chunk may be."""

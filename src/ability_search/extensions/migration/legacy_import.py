@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from ability_search.bounded_batches import batches
-from ability_search.collection import Collection
+from ability_search.collection import Collection, new_collection
 from ability_search.documents import Vector
 from ability_search.errors import DatabaseUnavailable
 from ability_search.extensions.artifacts.artifact_reader import Importable, Item
@@ -25,7 +25,6 @@ from ability_search.index.index_fields import IndexFields
 from ability_search.index.index_ports import IndexPorts
 from ability_search.index.partial_vectors import every_vector
 from ability_search.index.preparation import analyzed, chunk_records, source_record
-from ability_search.index.writer import new_collection
 from ability_search.text.analyzer import analyzer_for
 
 T = TypeVar("T")
@@ -58,19 +57,17 @@ class LegacyArtifact(Importable):
         self._now = ports.now()
         recipe = recipe_for(IndexFields(), None, ports.settings)
         # Its vectors were made without prefixes.
-        recipe = replace(recipe, query_prefix="", passage_prefix="")
-        self._analyzer = analyzer_for(recipe.language)
-        lengths = [len(self._analyzer.terms(text)) for text in old.texts]
+        recipe = replace(recipe, model=old.model, query_prefix="", passage_prefix="")
+        self._recipe = recipe
+        analyzer = analyzer_for(recipe.language)
+        lengths = [len(analyzer.terms(text)) for text in old.texts]
         self.counts = Counts(chunks=old.chunks, sources=old.sources, tokens=0)
         self.fingerprint = old.fingerprint
         self.collection = new_collection(
             old.becomes,
-            model=old.model,
+            recipe,
             dimensions=old.dimensions,
-            recipe=recipe,
             average_length=round(max(1.0, sum(lengths) / max(1, len(lengths))), 2),
-            k1=ports.settings.ranking.bm25_k1,
-            b=ports.settings.ranking.bm25_b,
             now=old.created_at or self._now,
         )
 
@@ -111,13 +108,8 @@ class LegacyArtifact(Importable):
         tokens = [self._ports.counter.count(piece.content) for piece in pieces]
         vectors, refused = self._vectors(pieces)
         document, passages = assembled(pieces, tokens)
-        prepared = analyzed(
-            document,
-            passages,
-            content_hash=_hash(pieces, vectors),
-            analyzer=self._analyzer,
-            label=self._ports.added.label,
-        )
+        document = replace(document, content_hash=_hash(pieces, vectors))
+        prepared = analyzed(document, passages, self._recipe, label=self._ports.added.label)
         prepared.vectors = list(vectors)
         prepared.partial = refused
         moment = max(piece.created_at for piece in pieces) or self._now

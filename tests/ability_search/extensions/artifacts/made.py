@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from ability_search.collection import Recipe, new_collection
 from ability_search.documents import Document
 from ability_search.extensions.artifacts.exporter import ArtifactWriter
 from ability_search.extensions.artifacts.manifest import (
@@ -22,24 +23,13 @@ from ability_search.extensions.artifacts.manifest import (
     ChunksManifest,
     origin_of,
 )
-from ability_search.index.preparation import Recipe, chunk_records, prepare, source_record
-from ability_search.index.writer import new_collection
+from ability_search.index.preparation import chunk_records, prepare, source_record
 from ability_search.store.records import ChunkRecord, SourceRecord
-from ability_search.text.analyzer import analyzer_for
 from ability_search.text.token_counter import EstimatedTokens
 
 DIMENSIONS = 4
-RECIPE = Recipe("paragraph", 16, 0, "english")
-COLLECTION = new_collection(
-    "docs",
-    model="m",
-    dimensions=DIMENSIONS,
-    recipe=RECIPE,
-    average_length=9.5,
-    k1=1.2,
-    b=0.75,
-    now=7,
-)
+RECIPE = Recipe("paragraph", 16, 0, "english", "m")
+COLLECTION = new_collection("docs", RECIPE, dimensions=DIMENSIONS, average_length=9.5, now=7)
 TEXTS = {
     "a": "Foxes run through the wood at night, as every hunter knows.\n\nHares stay at home.",
     "b": "Whales sing.",
@@ -81,14 +71,10 @@ def made(directory: Path, texts: dict[str, str] = TEXTS, **recipe: Any) -> Chunk
 
 def stored(source: str, text: str, **recipe: Any) -> tuple[SourceRecord, list[ChunkRecord]]:
     """A document as a store holds it."""
-    fields: dict[str, Any] = {"chunk_strategy": "paragraph", "chunk_size": 16, "chunk_overlap": 0}
+    links = ({"target": "b", "kind": "k", "weight": 1.0},)
     prepared = prepare(
-        Document(
-            source, source.upper(), text, links=({"target": "b", "kind": "k", "weight": 1.0},)
-        ),
-        Recipe(**(fields | recipe), language="english"),
-        content_hash="h",
-        analyzer=analyzer_for("english"),
+        Document(source, source.upper(), text, links=links, content_hash="h"),
+        replace(RECIPE, **recipe),
         count=EstimatedTokens(),
     )
     chance = np.random.default_rng(len(text))
