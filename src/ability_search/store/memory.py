@@ -27,7 +27,7 @@ from ability_search.store.values import Patch, of_generation
 
 
 class _Generations(Tables):
-    """See :class:`ability_search.store.port.GenerationStore`."""
+    """See :class:`ability_search.store.port.Store`."""
 
     async def create_generation(self, collection: Collection) -> None:
         self._generations.setdefault(collection.type, Generation())
@@ -41,7 +41,7 @@ class _Generations(Tables):
 
 
 class MemoryDocuments(Tables):
-    """See :class:`ability_search.store.port.IndexStore`."""
+    """See :class:`ability_search.store.port.Store`."""
 
     async def replace(self, collection: Collection, replacement: Replacement) -> Replaced | None:
         record = self._current(collection)

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-import numpy as np
-
 from ability_search.collection import Collection
 from ability_search.filters.predicate import matches
 from ability_search.store.memory_records import record_page
@@ -34,13 +32,11 @@ from ability_search.store.values import (
     Sources,
 )
 
-_UNIT = 0.01
-"""Tolerance for the length of a unit vector."""
 Stored = StoredChunk | StoredSource
 
 
 class MemoryReads(Tables):
-    """See :class:`ability_search.store.port.ReadStore`."""
+    """See :class:`ability_search.store.port.Store`."""
 
     async def read(self, asks: Sequence[Read | Count]) -> list[Page | Counted]:
         return [self._answer(ask) for ask in asks]
@@ -78,8 +74,6 @@ class MemoryReads(Tables):
         chosen = _selected(self._generation(collection.type), ask.of)
         if ask.sample is not None:
             chosen = sorted(filter(_vector_key, chosen), key=_vector_key)[: ask.sample]
-        if ask.unfit is not None:
-            chosen = [each for each in chosen if not _fit(each, ask.unfit)]
         empty = (0,) * (1 + len(ask.sums))
         groups: dict[int | None, tuple[int, ...]] = {} if ask.by else {None: empty}
         for record in (each.record for each in chosen):
@@ -155,10 +149,3 @@ def _item(stored: Stored, columns: Columns | None) -> Any:
     row |= {name: cosine(stored, vector) for name, vector in columns.cosines.items()}
     row |= {name: product(stored.record, by) or 0.0 for name, by in columns.products.items()}
     return row
-
-
-def _fit(stored: Stored, dimensions: int) -> bool:
-    vector = stored.vector if isinstance(stored, StoredChunk) else None
-    if vector is None or len(vector) != dimensions:
-        return False
-    return bool(abs(float(np.linalg.norm(vector)) - 1) < _UNIT)

@@ -48,7 +48,7 @@ class _Refused(Exception):
 
 
 class MemoryRecords:
-    """The small records of a store; see :class:`ability_search.store.port.RecordStore`.
+    """The small records of a store; see :class:`ability_search.store.port.Store`.
 
     Args:
         now: The clock of the store, in epoch milliseconds.

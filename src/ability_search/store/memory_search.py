@@ -26,7 +26,7 @@ Scored = list[tuple[StoredChunk, float]]
 
 
 class MemorySearch(Tables):
-    """See :class:`ability_search.store.port.SearchStore`."""
+    """See :class:`ability_search.store.port.Store`."""
 
     async def search(
         self,

@@ -32,6 +32,8 @@ Vector = npt.NDArray[np.float32]
 Scores = npt.NDArray[np.float32]
 
 _serials = count(1)
+_UNIT = 0.01
+"""Tolerance for the length of a unit vector."""
 
 
 @dataclass(slots=True)
@@ -256,6 +258,9 @@ def value_of(chunk: StoredChunk, column: str) -> Any:
     """Return a copy of the value of a column of :attr:`.Columns.fields`."""
     if column in ("handle", "embedding"):
         return chunk.rid if column == "handle" else chunk.embedding
+    if column == "dimensions":
+        unit = chunk.vector is not None and abs(np.linalg.norm(chunk.vector) - 1) < _UNIT
+        return len(chunk.vector) if chunk.vector is not None and unit else 0
     return field_of(chunk.record, column)
 
 

@@ -15,7 +15,7 @@ from typing import Final
 
 from ability_search.collection import Collection
 from ability_search.store.pages import read_all
-from ability_search.store.port import RecordStore
+from ability_search.store.port import Store
 from ability_search.store.values import Delete, Key, Put, Read, Record, Records, of_generation
 from ability_search.text.term_statistics import TermStatistics
 
@@ -62,9 +62,7 @@ def put_entry(generation: str, entry: TermStatisticsEntry) -> Put:
 _REMOVED = ("removed", "removed_lengths")
 
 
-async def term_log(
-    store: RecordStore, generation: str, *, after: int = 0
-) -> list[TermStatisticsEntry]:
+async def term_log(store: Store, generation: str, *, after: int = 0) -> list[TermStatisticsEntry]:
     """Return the log of a generation after a revision, in order; none if it was dropped."""
     of = Records(TERMS, of_generation(generation))
     ask = Read(of, after=revision_key(after))
@@ -91,7 +89,7 @@ EMPTY = Snapshot(TermStatistics.empty(), 0)
 class StatisticsCache:
     """Cache of the term statistics of collections."""
 
-    def __init__(self, store: RecordStore) -> None:
+    def __init__(self, store: Store) -> None:
         self._store = store
         self._known: dict[str, Snapshot] = {}
         self._reading: dict[str, asyncio.Lock] = {}

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from ability_search.collection import Collection
 from ability_search.store.pages import read_all
-from ability_search.store.port import RecordStore
+from ability_search.store.port import Store
 from ability_search.store.values import (
     Delete,
     Put,
@@ -74,13 +74,13 @@ def records_named(name: str) -> Records:
     return Records(COLLECTION, of_collection(name), keys=[(name,)])
 
 
-async def read_collection(store: RecordStore, name: str) -> Collection | None:
+async def read_collection(store: Store, name: str) -> Collection | None:
     """Return the record of that name; ``name@token`` is one under construction."""
     found = await read_all(store, Read(records_named(name)))
     return collection_of(found[0]) if found else None
 
 
-async def read_collections(store: RecordStore) -> list[Collection]:
+async def read_collections(store: Store) -> list[Collection]:
     """Return all records by name, those under construction included."""
     found = map(collection_of, await read_all(store, Read(Records(COLLECTION))))
     return sorted(found, key=lambda each: each.name)
@@ -92,7 +92,7 @@ def retire(generation: str, *, grace: int) -> Put:
     return Put(_RETIRED, of_generation(generation), (), fields, lease=grace)
 
 
-async def due_generations(store: RecordStore) -> list[str]:
+async def due_generations(store: Store) -> list[str]:
     """Return the retired generations whose grace is over."""
     found = await read_all(store, Read(Records(_RETIRED, expired=True)))
     return [record.fields["type"] for record in found]

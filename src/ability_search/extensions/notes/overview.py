@@ -25,7 +25,7 @@ from ability_search.extensions.notes.charts import (
 )
 from ability_search.filters.tree import And, Compare, Exists, Field, Not, OneOf, Or
 from ability_search.store.pages import read_page
-from ability_search.store.port import ReadStore
+from ability_search.store.port import Store
 from ability_search.store.registry import Registry
 from ability_search.store.values import Chunks, Columns, Count, Page, Read, Sources
 
@@ -62,7 +62,7 @@ Charts = dict[str, TokenHistogram | CollectionGrowth | CollectionMap]
 
 
 async def measure(
-    store: ReadStore,
+    store: Store,
     registry: Registry,
     collection: Collection,
     charts: Container[str],
@@ -106,7 +106,7 @@ class _Measured(NamedTuple):
 
 
 async def _measure(
-    store: ReadStore,
+    store: Store,
     collection: Collection,
     charts: Container[str],
     points: int,
@@ -157,7 +157,7 @@ def _histogram(found: Mapping[int, int], width: int, *, sampled: bool) -> TokenH
 
 
 async def _map(
-    store: ReadStore, collection: Collection, most: int, sample: Page
+    store: Store, collection: Collection, most: int, sample: Page
 ) -> tuple[Collection | None, CollectionMap]:
     """Return the map of a collection, whose axes fit a sample of its vectors, and its record."""
     if not sample.items:

@@ -16,7 +16,7 @@ from ability_search.search.candidates import Answer, Candidate, Candidates, scal
 from ability_search.search.query import CREATED_AT, METADATA, Query, field_name, is_chunk_field
 from ability_search.search.stage import Phase, Ports, Stage, scorer
 from ability_search.search.wants import Wants
-from ability_search.store.port import RecordStore
+from ability_search.store.port import Store
 from ability_search.store.records import metadata_column
 from ability_search.store.usage import Use, count_uses, read_uses, write_uses
 
@@ -150,7 +150,7 @@ class UseCounter:
         now: Returns the time in epoch milliseconds.
     """
 
-    def __init__(self, store: RecordStore, *, now: Callable[[], int]) -> None:
+    def __init__(self, store: Store, *, now: Callable[[], int]) -> None:
         self._store = store
         self._now = now
         self._turn = asyncio.Lock()

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from itertools import chain, count
 from typing import Any
 
 from ability_search.collection import Collection
 from ability_search.documents import SparseVector
 from ability_search.filters.tree import Filter
-from ability_search.store.arcadedb.commit_visibility import NOTES
 from ability_search.store.arcadedb.core import (
-    Predicate,
+    NOTES,
     Statement,
     kind_type,
     link_type,
@@ -46,8 +44,6 @@ _TERMS = "`vector.sparseCreate`(terms, weights)"
 _SPARE_TERMS = "`vector.sparseCreate`(spareTerms, spareWeights)"
 _COPIES = "Copies"
 """Suffix of the name of a search, for the duplicates that it finds."""
-_PREFIXES = "fghijkl"
-"""Prefixes of the parameters of the first filters in one statement."""
 _LINKS_READ = 1000
 """Links to read for those that are followed."""
 _CHUNKS_OF_HOP = 2000
@@ -72,7 +68,7 @@ class SearchStatement:
 
     Args:
         collection: The collection; its generation is searched.
-        searches: As for :meth:`.SearchStore.search`, as all others.
+        searches: As for :meth:`.Store.search`, as all others.
         columns: Columns of every row.
         first: Number of rows of each search that have further columns.
         beam: Minimum beam width of searches of a graph.
@@ -105,7 +101,7 @@ class SearchStatement:
             for place, key in enumerate(filter(None, map(metadata_key, columns.fields)))
         }
         self._compared = self._bind_columns()
-        self._predicates = self._bind_filters()
+        self._conditions = self._bind_filters()
         self._allowed = self._select_allowed()
         for search in self._searches:
             self._add(search)
@@ -178,23 +174,20 @@ class SearchStatement:
 
     # Filters
 
-    def _bind_filters(self) -> Mapping[Filter, Predicate]:
+    def _bind_filters(self) -> Mapping[Filter, str]:
         """Return the conditions of the filters, each with parameters of its own."""
         filters = dict.fromkeys(each.filter for each in self._searches if each.filter is not None)
-        prefixes = chain(_PREFIXES, (f"f{number}_" for number in count()))
-        found = {
-            filter: Predicate(*to_sql(filter, prefix=prefix))
-            for prefix, filter in zip(prefixes, filters, strict=False)
-        }
-        for predicate in found.values():
-            self._params |= predicate.params
-        return found
+        conditions = {}
+        for place, filter in enumerate(filters):
+            conditions[filter], bound = to_sql(filter, prefix=f"f{place}_")
+            self._params |= bound
+        return conditions
 
     def _condition(self, search: Search) -> str:
         """Return the condition of a search on the chunks that it compares."""
         if search.filter is None:
             return _HAS_EMBEDDING
-        return f"{_HAS_EMBEDDING} AND ({self._predicates[search.filter].text})"
+        return f"{_HAS_EMBEDDING} AND ({self._conditions[search.filter]})"
 
     def _select_allowed(self) -> dict[tuple[str, Filter], str]:
         """Add the queries for the rows that indexes are searched within; return their names.
@@ -209,8 +202,7 @@ class SearchStatement:
         )
         names = {each: f"allowed{place}" for place, each in enumerate(wanted)}
         for (searched, filter), name in names.items():
-            text = self._predicates[filter].text
-            self._queries[name] = f"SELECT @rid FROM `{searched}` WHERE {text}"
+            self._queries[name] = f"SELECT @rid FROM `{searched}` WHERE {self._conditions[filter]}"
         return names
 
     # Searches
@@ -389,10 +381,10 @@ class SearchStatement:
         if not self._collection.duplicates:
             return
         copied = [each for each in self._searches if not each.kinds and each.within is None]
-        for place, (filter, predicate) in enumerate(self._predicates.items()):
+        for place, (filter, condition) in enumerate(self._conditions.items()):
             searches = [each for each in copied if each.filter == filter]
             if searches:
-                self._select_copies(predicate.text, f"{place}")
+                self._select_copies(condition, f"{place}")
             for search in searches:
                 terms = isinstance(search.by, SparseVector)
                 score = _score(search.by, search.name, _SPARE_TERMS, spare=True)

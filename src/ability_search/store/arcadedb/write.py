@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from ability_search.collection import Collection
-from ability_search.store.arcadedb.commit_visibility import COMMIT, commit_params
 from ability_search.store.arcadedb.core import (
+    COMMIT,
     Statement,
+    commit_params,
     kind_type,
     link_type,
     rows_together,
