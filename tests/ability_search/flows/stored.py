@@ -133,7 +133,7 @@ def _memory_table(store: MemoryStore, kind: str) -> list[Any]:
         if kind == kind_type(name):
             return [chunk_row(chunk.whole()) for chunk in generation.kinds.values()]
         if kind == source_type(name):
-            return [source_row(source.record) for source in generation.sources.values()]
+            return [source_row(source) for source in generation.sources.values()]
         if kind == link_type(name):
             return [link_row(link) for link in generation.links]
     return []
