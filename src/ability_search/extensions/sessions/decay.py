@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from ability_search.errors import DatabaseUnavailable, InvalidInput, SearchError
 from ability_search.extensions.sessions import Decay, DecayOptions
+from ability_search.extensions.sessions.uses import Use, count_uses, read_uses, write_uses
 from ability_search.filters.operands import instants
 from ability_search.filters.parser import key_path
 from ability_search.search.candidates import Answer, Candidate, Candidates, scale
@@ -18,7 +19,6 @@ from ability_search.search.stage import Phase, Ports, Stage, scorer
 from ability_search.search.wants import Wants
 from ability_search.store.port import Store
 from ability_search.store.records import metadata_column
-from ability_search.store.usage import Use, count_uses, read_uses, write_uses
 
 log = logging.getLogger(__name__)
 
