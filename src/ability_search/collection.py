@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 import secrets
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from hashlib import blake2b
-from typing import Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 from unicodedata import category, normalize
 
 from ability_search.errors import InvalidInput
@@ -86,7 +86,7 @@ class Collection:
     content_language: str = ""
     """Language of its first texts, as ISO 639 code; empty if it is not known."""
     revision: int = 0
-    """Incremented with every change of the stored data."""
+    """Incremented with every change of the stored data, as all that follows is of that data."""
     chunks: int = 0
     sources: int = 0
     tokens: int = 0
@@ -120,28 +120,11 @@ class Collection:
 
         ``now`` is in epoch milliseconds.
         """
-        return replace(
-            self,
-            name=name,
-            type=new_type(name, now=now),
-            revision=0,
-            chunks=0,
-            sources=0,
-            tokens=0,
-            tokens_min=None,
-            tokens_max=None,
-            duplicates=0,
-            links=0,
-            kind_chunks=0,
-            nested=False,
-            graph=False,
-            kind_graph=False,
-            chance=CALIBRATION.chance,
-            near=CALIBRATION.near,
-            agreement=CALIBRATION.agreement,
-            calibrated=0,
-            updated_at=now,
-        )
+        names = [each.name for each in fields(self)]
+        measured = fields(self)[names.index("revision") : names.index("created_at")]
+        initial: dict[str, Any] = {each.name: each.default for each in measured}
+        chunk_type = new_type(name, now=now)
+        return replace(self, **initial, name=name, type=chunk_type, updated_at=now)
 
     @property
     def public_name(self) -> str:

@@ -293,7 +293,6 @@ def _renew_stand_ins(
             left.setdefault(chunk.record.duplicate_of, []).append(chunk)
     groups = [
         Represented(
-            before.chunk_id,
             before.vector_key,
             [each.record.chunk_id for each in left[before.chunk_id]],
             generation.sources[left[before.chunk_id][0].record.source].dedup_threshold,

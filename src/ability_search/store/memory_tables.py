@@ -225,20 +225,16 @@ def row_of(
         by: Vector or terms that the score is by.
         whole: Whether to add terms, weights and embedding.
     """
-    record = chunk.record
-    keys = {name: metadata_key(name) for name in columns.fields}
-    values: dict[str, Any] = {
-        name: _value(chunk, name) for name, key in keys.items() if key is None
-    }
-    if any(keys.values()):
-        values["metadata"] = {key: _value(chunk, name) for name, key in keys.items() if key}
-    for name, vector in columns.cosines.items():
-        values[name] = score if vector is by else cosine(chunk, vector)
-    for name, terms in columns.products.items():
-        values[name] = score if terms is by else product(record, terms) or 0.0
+    values = item(chunk, columns)
+    keys = {name: key for name in columns.fields if (key := metadata_key(name)) is not None}
+    if keys:
+        values["metadata"] = {key: values.pop(name) for name, key in keys.items()}
+    compared = {**columns.cosines, **columns.products}
+    values |= {name: score for name, other in compared.items() if other is by}
     if whole:
+        record = chunk.record
         values |= {"terms": record.terms, "weights": record.weights, "embedding": chunk.embedding}
-    return Row(chunk.rid, record.chunk_id, score, values)
+    return Row(chunk.rid, chunk.record.chunk_id, score, values)
 
 
 def item(stored: Stored, columns: Columns | None) -> Any:

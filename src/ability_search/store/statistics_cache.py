@@ -100,25 +100,16 @@ class StatisticsCache:
         Raises:
             DatabaseUnavailable: if they have to be read and cannot be.
         """
-        return (await self.snapshot(collection)).statistics
-
-    async def snapshot(self, collection: Collection) -> Snapshot:
-        """Return the same as :meth:`of`, with the revision."""
-        known = self._known.get(collection.type, EMPTY)
-        if known.revision >= collection.revision:
-            return known
-        async with self._reading.setdefault(collection.type, asyncio.Lock()):
-            known = self._known.get(collection.type, EMPTY)
-            if known.revision < collection.revision:
-                known = await self._current(collection)
-                self._known[collection.type] = known
-        return known
-
-    async def _current(self, collection: Collection) -> Snapshot:
-        """Return the statistics of a collection, read as far as they are not known."""
-        known = self._known.get(collection.type, EMPTY)
-        entries = await term_log(self._store, collection.type, after=known.revision)
-        return await asyncio.to_thread(advanced, known, entries, collection.revision)
+        generation, revision = collection.type, collection.revision
+        known = self._known.get(generation, EMPTY)
+        if known.revision < revision:
+            async with self._reading.setdefault(generation, asyncio.Lock()):
+                known = self._known.get(generation, EMPTY)
+                if known.revision < revision:
+                    entries = await term_log(self._store, generation, after=known.revision)
+                    known = await asyncio.to_thread(advanced, known, entries, revision)
+                    self._known[generation] = known
+        return known.statistics
 
     async def fold(self, collection: Collection) -> bool:
         """Fold the log of a collection if it is long enough; return whether it was folded.

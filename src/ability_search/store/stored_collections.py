@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import fields, replace
 from typing import Any, Final
 
@@ -35,7 +34,7 @@ def collection_of(record: Record) -> Collection:
 
 def collection_fields(collection: Collection) -> dict[str, Any]:
     """Return the fields of the record of a collection."""
-    return {name: _json(getattr(collection, name)) for name in _FIELDS}
+    return {name: getattr(collection, name) for name in _FIELDS}
 
 
 def put_collection(collection: Collection, *, where: dict[str, Scalar | None] | None = None) -> Put:
@@ -54,9 +53,8 @@ def put_collection(collection: Collection, *, where: dict[str, Scalar | None] | 
 
 def change_collection(collection: Collection, changes: dict[str, Any]) -> Put:
     """Return the change of some fields of a record, if it is on this generation."""
-    name, kept = collection.name, {key: _json(value) for key, value in changes.items()}
-    where = {"type": collection.type}
-    return Put(COLLECTION, of_collection(name), (name,), kept, merge=True, where=where)
+    name, where = collection.name, {"type": collection.type}
+    return Put(COLLECTION, of_collection(name), (name,), changes, merge=True, where=where)
 
 
 def delete_collection(collection: Collection, **where: Scalar) -> Delete:
@@ -96,7 +94,3 @@ async def due_generations(store: Store) -> list[str]:
     """Return the retired generations whose grace is over."""
     found = await read_all(store, Read(Records(_RETIRED, expired=True)))
     return [record.fields["type"] for record in found]
-
-
-def _json(value: Any) -> Any:
-    return list(value) if isinstance(value, Iterable) and not isinstance(value, str) else value

@@ -190,9 +190,7 @@ class BrokerScripts:
         except ToolError as exc:
             self._answered = True
             refused = refusal(str(exc))
-            if refused.reason == "too_large":
-                raise _too_large() from exc
-            raise refused from exc
+            raise _too_large() if refused.reason == "too_large" else refused from exc
         except RemoteError as exc:
             log.debug("%s failed: %s", tool, exc)
             if _RESULT_TOO_LARGE.search(str(exc)):

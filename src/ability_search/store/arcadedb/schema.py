@@ -63,8 +63,6 @@ def create_generation(chunk_type: str, *, dimensions: int) -> Statement:
         CREATE DOCUMENT TYPE `{sources}` IF NOT EXISTS EXTENDS Source BUCKETS 1;
         CREATE INDEX IF NOT EXISTS ON `{sources}` (source) UNIQUE;
         CREATE VERTEX TYPE `{chunk_type}` IF NOT EXISTS EXTENDS Chunk BUCKETS 1;
-        CREATE INDEX IF NOT EXISTS ON `{chunk_type}` (chunkId) UNIQUE;
-        CREATE INDEX IF NOT EXISTS ON `{chunk_type}` (source) NOTUNIQUE;
         CREATE INDEX IF NOT EXISTS ON `{chunk_type}` (duplicateOf) NOTUNIQUE;
         {_indexed(chunk_type, dimensions)}
         """
@@ -97,8 +95,6 @@ def create_kinds(chunk_type: str, *, dimensions: int) -> Statement:
     return Statement(
         f"""
         CREATE VERTEX TYPE `{kinds}` IF NOT EXISTS EXTENDS Chunk BUCKETS 1;
-        CREATE INDEX IF NOT EXISTS ON `{kinds}` (chunkId) UNIQUE;
-        CREATE INDEX IF NOT EXISTS ON `{kinds}` (source) NOTUNIQUE;
         {_indexed(kinds, dimensions)}
         """
     )
@@ -147,6 +143,8 @@ def _indexed(chunk_type: str, dimensions: int) -> str:
     their scores.
     """
     return f"""
+        CREATE INDEX IF NOT EXISTS ON `{chunk_type}` (chunkId) UNIQUE;
+        CREATE INDEX IF NOT EXISTS ON `{chunk_type}` (source) NOTUNIQUE;
         CREATE INDEX IF NOT EXISTS ON `{chunk_type}` (vectorKey) NOTUNIQUE;
         CREATE INDEX IF NOT EXISTS ON `{chunk_type}` (facets BY ITEM) NOTUNIQUE;
         CREATE INDEX IF NOT EXISTS ON `{chunk_type}` (terms, weights)

@@ -132,7 +132,8 @@ class ArcadeStore(RecordSql):
         now = self._now()
         if now >= self._next_sweep:
             self._next_sweep = now + _SWEEP_EVERY
-            await self.write_first(write.discard_staged(before=now - _STALE_AFTER))
+            old = "BEGIN; DELETE FROM Staging WHERE createdAt < :cutoff; COMMIT;"
+            await self.write_first(Statement(old, {"cutoff": now - _STALE_AFTER}))
         return collection
 
     async def _build_graph(self, collection: Collection, chunk_type: str) -> None:
@@ -176,17 +177,12 @@ class ArcadeStore(RecordSql):
             return None
         if answer["revision"] is None:
             return None
-        inserted, stored = int(answer["inserted"] or 0), chunks.count + kinds.count
+        inserted, stored = answer["inserted"], chunks.count + kinds.count
         if inserted != stored:
             raise StatementRefused("other", f"{inserted} of {stored} chunks were stored")
         changed = collection_in(answer["collection"])
         assert changed is not None
-        return Replaced(
-            changed,
-            deleted=int(answer["deleted"] or 0),
-            inserted=inserted,
-            replaced=int(answer["replaced"] or 0),
-        )
+        return Replaced(changed, answer["deleted"], inserted, answer["replaced"])
 
     async def _copies(
         self, collection: Collection, replacement: Replacement
@@ -205,7 +201,6 @@ class ArcadeStore(RecordSql):
             first = firsts.get(row["first"], {})
             groups.append(
                 Represented(
-                    row["duplicateOf"],
                     old[row["duplicateOf"]],
                     [row["first"], *(each for each in row["copies"] if each != row["first"])],
                     rules.get(first.get("source")),
