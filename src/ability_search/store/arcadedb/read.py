@@ -99,6 +99,8 @@ class ReadSql(Database):
         statement, asked = _asked(asks)
         types = [ask.collection.type for ask in asks if ask.collection]
         found = await self.fetch(statement, *types)
+        if isinstance(found, list):
+            found = dict.fromkeys(asked, found)
         records = (collection_of(record_of(row)) for row in found.get("collections", ()))
         current = {record.name: record for record in records}
         now = found["clock"][0]["ms"] if "clock" in found else 0
@@ -135,7 +137,9 @@ def _asked(asks: Sequence[Read | Count]) -> tuple[Statement, Mapping[str, AskSql
     for each in asked.values():
         queries |= each.queries
         params |= each.params
-    return Statement(rows_together(queries, names), params), asked
+    # The rows of one query alone come sooner without a map.
+    text = rows_together(queries, names) if len(queries) > 1 else queries[names[0]]
+    return Statement(text, params), asked
 
 
 def _collection(ask: Read | Count) -> Collection:
