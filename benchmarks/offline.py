@@ -191,7 +191,7 @@ class MatrixStore(MemoryStore):
         first: int = 0,
         consistent: bool = True,
     ) -> Searched:
-        """See :meth:`ability_search.store.port.SearchStore.search`."""
+        """See :meth:`ability_search.store.port.Store.search`."""
         generation = self._generation(collection.type)
         matrices = self._matrices.get(collection.type)
         if matrices is None or matrices.size != len(generation.chunks):

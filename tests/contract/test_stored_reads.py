@@ -411,7 +411,7 @@ async def test_a_sample_has_the_least_keys(store: Store) -> None:
     assert await counted(store, ask) == {0: (1,), 3: (1,), 6: (1,)}
 
 
-async def test_unusable_vectors_are_counted(store: Store) -> None:
+async def test_unusable_vectors_have_no_dimensions(store: Store) -> None:
     stored = await filled(
         store,
         chunk("a"),
@@ -420,14 +420,9 @@ async def test_unusable_vectors_are_counted(store: Store) -> None:
         chunk("d", embedding=None, terms=(), weights=(), duplicate_of="notes:a:0"),
         chunk("a/t", of="a", kind="title"),
     )
-    answers = await count(
-        store,
-        Count(Chunks(), stored, unfit=DIMENSIONS),
-        Count(Chunks(), stored),
-        Count(Chunks(), stored, unfit=4),
-        Count(Chunks(KINDS_LAYER), stored, unfit=DIMENSIONS),
-    )
-    assert [each.groups[None] for each in answers] == [(2,), (4,), (4,), (0,)]
+    for layer, expected in (("", [DIMENSIONS, 0, DIMENSIONS, 0]), (KINDS_LAYER, [DIMENSIONS])):
+        ask = Read(Chunks(layer), stored, Columns(("dimensions",)))
+        assert [row["dimensions"] for row in await read_all(store, ask)] == expected
 
 
 # Records and generations
@@ -440,7 +435,7 @@ async def test_answers_have_the_record_as_it_is_now_if_it_is_asked_for(store: St
     first, second, third, fourth = await store.read(
         [
             Read(Sources(), old, current=True),
-            Count(Chunks(), old, unfit=DIMENSIONS, current=True),
+            Count(Chunks(), old, current=True),
             Read(Chunks(), other, ID, current=True),
             Count(Chunks(), old),
         ]
@@ -458,9 +453,8 @@ async def test_reads_of_a_generation_that_is_gone_say_so(store: Store) -> None:
     for of in (Chunks(), Sources(), Links(["a"]), Chunks(KINDS_LAYER)):
         with gone(stored.type):
             await store.read([Read(of, stored)])
-    for each in (Count(Chunks(), stored), Count(Chunks(), stored, unfit=4)):
-        with gone(stored.type):
-            await store.read([each])
+    with gone(stored.type):
+        await store.read([Count(Chunks(), stored)])
     with gone(stored.type):
         await store.read([Read(Sources(), other), Read(Sources(), stored)])
 

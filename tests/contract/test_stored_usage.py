@@ -7,9 +7,7 @@ from dataclasses import replace
 
 from tests.contract.stored_records import filled
 
-from ability_search.store.pages import read_all
-from ability_search.store.port import Store
-from ability_search.store.usage import (
+from ability_search.extensions.sessions.uses import (
     Use,
     count_uses,
     put_use,
@@ -18,6 +16,8 @@ from ability_search.store.usage import (
     uses_of,
     write_uses,
 )
+from ability_search.store.pages import read_all
+from ability_search.store.port import Store
 from ability_search.store.values import Delete, Read
 
 

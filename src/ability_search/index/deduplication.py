@@ -15,7 +15,7 @@ import numpy as np
 
 from ability_search.collection import Collection
 from ability_search.documents import Vector
-from ability_search.store.port import SearchStore
+from ability_search.store.port import Store
 from ability_search.store.records import ROUNDING, ChunkRecord, Row, Search
 from ability_search.store.values import Columns
 
@@ -40,7 +40,7 @@ class Duplicates:
 
 
 async def find_duplicates(
-    store: SearchStore,
+    store: Store,
     collection: Collection,
     chunks: Sequence[ChunkRecord],
     thresholds: Mapping[str, float],
@@ -77,7 +77,7 @@ async def find_duplicates(
 
 
 async def _stored_neighbours(
-    store: SearchStore,
+    store: Store,
     collection: Collection,
     chunks: Sequence[ChunkRecord],
     least: Sequence[float],

@@ -13,7 +13,7 @@ from ability_search.filters.tree import Not
 from ability_search.index.index_ports import IndexPorts
 from ability_search.index.jobs import records_under_construction
 from ability_search.store.pages import GENERATED, read_together
-from ability_search.store.port import ReadStore
+from ability_search.store.port import Store
 from ability_search.store.stored_collections import (
     delete_collection,
     due_generations,
@@ -132,7 +132,7 @@ class Generations:
 
 
 async def compared_sources(
-    store: ReadStore, live: Collection, built: Collection
+    store: Store, live: Collection, built: Collection
 ) -> AsyncIterator[tuple[dict[str, str], dict[str, str | None]]]:
     """Yield the sources of two generations page by page, without generated kinds.
 

@@ -13,7 +13,7 @@ from typing import Any
 from ability_search.collection import Collection
 from ability_search.errors import Busy, Cancelled, SearchError
 from ability_search.store.pages import read_all
-from ability_search.store.port import RecordStore
+from ability_search.store.port import Store
 from ability_search.store.records import FILES, HISTORY, INDEX, Job
 from ability_search.store.stored_collections import (
     delete_collection,
@@ -68,7 +68,7 @@ class Jobs:
         lease: Seconds after which another worker may claim a job that is not renewed.
     """
 
-    def __init__(self, store: RecordStore, *, lease: float) -> None:
+    def __init__(self, store: Store, *, lease: float) -> None:
         self._store = store
         self._worker = secrets.token_hex(8)
         self._lease = round(lease * 1000)
@@ -412,7 +412,7 @@ def _discarded(job: Job | None) -> list[Change]:
     return [discard_record(job.record), retire(job.builds, grace=0)]
 
 
-async def records_under_construction(store: RecordStore) -> set[str]:
+async def records_under_construction(store: Store) -> set[str]:
     """Return the names of the records that running jobs build."""
     found = await read_all(store, Read(Records(_JOB, where=_RUNNING)))
     return {job.record for job in map(job_of, found) if job.record is not None}

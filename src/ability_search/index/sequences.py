@@ -19,7 +19,7 @@ import numpy as np
 from ability_search.collection import SECTION, Collection, Context
 from ability_search.documents import Document, Passage
 from ability_search.store.pages import read_all
-from ability_search.store.port import ReadStore
+from ability_search.store.port import Store
 from ability_search.store.values import Chunks, Columns, Read
 from ability_search.text.token_counter import TokenCounter
 
@@ -56,7 +56,7 @@ def preceding_sources(document: Document, count: int) -> list[str]:
 async def with_preceding(
     documents: Sequence[Document],
     collection: Collection | None,
-    store: ReadStore,
+    store: Store,
     *,
     count: int,
     others: Sequence[Document] = (),

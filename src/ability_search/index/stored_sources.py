@@ -25,7 +25,7 @@ from ability_search.store.pages import (
     read_whole,
     source_names,
 )
-from ability_search.store.port import ReadStore
+from ability_search.store.port import Store
 from ability_search.store.records import Replacement, metadata_column
 from ability_search.store.registry import Registry
 from ability_search.store.values import Columns, Count, Page, Read, Sources
@@ -196,7 +196,7 @@ class StoredSources:
 
 
 async def stored_hashes(
-    store: ReadStore, registry: Registry, collection: Collection, sources: Sequence[str]
+    store: Store, registry: Registry, collection: Collection, sources: Sequence[str]
 ) -> tuple[Collection | None, Mapping[str, str]]:
     """Return a collection as it is now, and the content hashes of its sources among these."""
 

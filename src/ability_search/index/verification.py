@@ -11,12 +11,14 @@ from ability_search.documents import SparseVector
 from ability_search.errors import SearchError, Unverified
 from ability_search.index.index_fields import RebuildFields
 from ability_search.index.index_ports import IndexPorts
-from ability_search.store.pages import COUNTED, count, read_page, read_together
-from ability_search.store.port import ReadStore, Store
+from ability_search.store.pages import COUNTED, count, read_page, read_pages, read_together
+from ability_search.store.port import Store
 from ability_search.store.records import Row, Search, WeightedChunk
 from ability_search.store.values import KINDS_LAYER, Chunks, Columns, Count, Read, Sources
 
 _SAMPLE = 5
+_CHECKED = 2000
+"""Chunks whose vectors are checked at once."""
 _NEIGHBOURS = 10
 _NEAR = 0.001
 """Tolerance by which the best score may fall below a chunk's score with itself."""
@@ -36,27 +38,36 @@ async def verify(store: Store, built: Collection) -> None:
         Unverified: if the generation does not match its record.
         DatabaseUnavailable: if the store did not answer.
     """
-    sources, chunks, own, kinds, *unfit = (
+    sources, chunks, own, kinds = (
         answer.groups[None]
         for answer in await count(
             store,
             Count(Sources(filter=COUNTED), built),
             Count(Sources(), built, sums=["chunks"]),
             *(Count(Chunks(layer), built) for layer in ("", KINDS_LAYER)),
-            *(Count(Chunks(layer), built, unfit=built.dimensions) for layer in ("", KINDS_LAYER)),
         )
     )
     _require("sources", sources[0], built.sources)
     _require("chunks", chunks[1], built.chunks)
     _require("chunks", own[0], built.chunks - built.kind_chunks)
     _require("chunks", kinds[0], built.kind_chunks)
-    if bad := sum(each for (each,) in unfit):
+    if bad := await _unusable(store, built):
         raise Unverified(f"the vectors of {bad} chunks are unusable")
     for lost in await not_found(store, built, await sampled(store, built, _SAMPLE)):
         raise Unverified(lost)
 
 
-async def sampled(store: ReadStore, collection: Collection, size: int) -> list[WeightedChunk]:
+async def _unusable(store: Store, built: Collection) -> int:
+    """Count the chunks whose vector has not the size of the model or not unit length."""
+    unusable = 0
+    for layer in ("", KINDS_LAYER):
+        ask = Read(Chunks(layer), built, Columns(("dimensions",)), _CHECKED)
+        async for page in read_pages(store, ask):
+            unusable += sum(row["dimensions"] != built.dimensions for row in page.items)
+    return unusable
+
+
+async def sampled(store: Store, collection: Collection, size: int) -> list[WeightedChunk]:
     """Return a random choice of indexed chunks, always the same, with their vectors."""
     columns = Columns(("chunk_id", "terms", "weights", "embedding"))
     of = Chunks(indexed=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any, Protocol
+from typing import Any
 
 from ability_search.compute_turns import ComputeTurns
 from ability_search.config.schema import Settings
@@ -13,21 +13,17 @@ from ability_search.ports import Chat, Embedder, Reranker
 from ability_search.search.candidates import Candidate, Candidates
 from ability_search.search.query import Query
 from ability_search.search.wants import Wants
-from ability_search.store.port import RecordStore, SearchStore
+from ability_search.store.port import Store
 from ability_search.store.registry import Registry
 from ability_search.store.statistics_cache import StatisticsCache
 from ability_search.text.token_counter import TokenCounter
-
-
-class QueryStore(SearchStore, RecordStore, Protocol):
-    """The parts of the store that a query uses."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ports:
     """Ports and settings that stages use."""
 
-    store: QueryStore
+    store: Store
     embedder: Embedder
     reranker: Reranker
     chat: Chat

@@ -6,28 +6,95 @@ event loop. What is stored and what is returned are copies, or cannot be changed
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
 from typing import Any
 
 from ability_search.collection import Collection
-from ability_search.store.memory_read import MemoryReads
-from ability_search.store.memory_search import MemorySearch
+from ability_search.errors import GenerationGone
+from ability_search.store import memory_records
+from ability_search.store.memory_search import Scored, find
 from ability_search.store.memory_tables import (
     Generation,
     StoredChunk,
-    Tables,
+    chosen,
+    item,
+    name_of,
+    record_in,
+    row_of,
+    source_copy,
+    vector_key,
 )
-from ability_search.store.records import ChunkRecord, Replaced, Replacement
+from ability_search.store.records import (
+    ChunkRecord,
+    Hops,
+    Replaced,
+    Replacement,
+    Search,
+    Searched,
+    strongest,
+)
 from ability_search.store.stand_ins import Represented, moved
 from ability_search.store.statistics_cache import TermStatisticsEntry, put_entry
-from ability_search.store.stored_collections import change_collection, collection_fields
-from ability_search.store.values import Patch, of_generation
+from ability_search.store.stored_collections import (
+    COLLECTION,
+    change_collection,
+    collection_fields,
+    collection_of,
+)
+from ability_search.store.values import (
+    Change,
+    Columns,
+    Committed,
+    Count,
+    Counted,
+    Links,
+    Page,
+    Patch,
+    Read,
+    Records,
+    of_collection,
+    of_generation,
+)
 
 
-class _Generations(Tables):
-    """See :class:`ability_search.store.port.GenerationStore`."""
+class MemoryStore:
+    """A complete :class:`ability_search.store.port.Store`.
+
+    Args:
+        now: The clock of the store, in epoch milliseconds.
+        scan_below: Number of chunks from which a generation counts as having a vector graph.
+    """
+
+    def __init__(
+        self,
+        now: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+        *,
+        scan_below: int = 1,
+    ) -> None:
+        self._now = now
+        self._scan_below = scan_below
+        self._table: memory_records.Table = {}
+        self._generations: dict[str, Generation] = {}
+
+    def _generation(self, name: str) -> Generation:
+        try:
+            return self._generations[name]
+        except KeyError:
+            raise GenerationGone(name) from None
+
+    def _collection(self, name: str) -> Collection | None:
+        """Return the record of a collection."""
+        record = self._table.get((COLLECTION, of_collection(name), (name,)))
+        return None if record is None else collection_of(record)
+
+    # Records and generations
+
+    async def commit(self, changes: Sequence[Change]) -> Committed:
+        self._table, committed = memory_records.changed(self._table, changes, self._now())
+        return committed
 
     async def create_generation(self, collection: Collection) -> None:
         self._generations.setdefault(collection.type, Generation())
@@ -37,15 +104,58 @@ class _Generations(Tables):
 
     async def drop_generation(self, generation: str) -> None:
         self._generations.pop(generation, None)
-        self._clear(of_generation(generation))
+        scope = of_generation(generation)
+        self._table = {key: record for key, record in self._table.items() if key[1] != scope}
 
+    # Reads
 
-class MemoryDocuments(Tables):
-    """See :class:`ability_search.store.port.IndexStore`."""
+    async def read(self, asks: Sequence[Read | Count]) -> list[Page | Counted]:
+        return [self._answer(ask) for ask in asks]
+
+    def _answer(self, ask: Read | Count) -> Page | Counted:
+        if isinstance(ask.of, Records):
+            return memory_records.record_page(self._table, ask, self._now())
+        assert ask.collection is not None
+        generation = self._generation(ask.collection.type)
+        current = self._collection(ask.collection.name) if ask.current else None
+        if isinstance(ask, Count):
+            return Counted(_groups(generation, ask), current)
+        if isinstance(ask.of, Links):
+            ends = set(ask.of.sources)
+            links = [each for each in generation.links if ends & {each.source, each.target}]
+            return Page(strongest(links, ask.limit or len(links)), None, current)
+        return replace(_page(generation, ask), current=current)
+
+    async def search(
+        self,
+        collection: Collection,
+        searches: Sequence[Search],
+        columns: Columns,
+        *,
+        first: int = 0,
+        consistent: bool = True,
+    ) -> Searched:
+        generation = self._generation(collection.type)
+        found: dict[str, Scored] = {}
+        hops: dict[str, Hops] = {}
+        for search in searches:
+            found[search.name], links = find(generation, search)
+            hops |= {} if links is None else {search.name: links}
+        whole = {chunk.rid for ranking in found.values() for chunk, _ in ranking[:first]}
+        rows = {
+            search.name: [
+                row_of(chunk, score, columns, by=search.by, whole=chunk.rid in whole)
+                for chunk, score in found[search.name]
+            ]
+            for search in searches
+        }
+        return Searched(self._collection(collection.name), rows, hops)
+
+    # Documents
 
     async def replace(self, collection: Collection, replacement: Replacement) -> Replaced | None:
-        record = self._current(collection)
-        if record is None:
+        record = self._collection(collection.name)
+        if record is None or record.type != collection.type:
             return None
         if replacement.chunks and record.average_length != collection.average_length:
             return None
@@ -55,36 +165,21 @@ class MemoryDocuments(Tables):
         concerned = set(replacement.sources)
         old = [each for name in concerned if (each := stored.sources.pop(name, None))]
         gone = stored.delete_chunks(concerned, kinds=False)
-        gone_kinds = stored.delete_chunks(concerned, kinds=True)
-        kept_links = [link for link in stored.links if link.source not in concerned]
-        gone_links = len(stored.links) - len(kept_links)
+        stored.delete_chunks(concerned, kinds=True)
         inserted = [chunk for chunks in replacement.chunks for chunk in chunks]
         for source in replacement.records:
-            stored.add_source(source)
+            stored.sources[source.source] = source_copy(source)
         for chunk in inserted:
             stored.add_chunk(chunk)
-        returned = _renew_stand_ins(stored, gone, concerned)
+        _renew_stand_ins(stored, gone, concerned)
+        kept_links = [link for link in stored.links if link.source not in concerned]
         stored.links = [*kept_links, *replacement.links]
-        sources = [each.record for each in stored.sources.values()]
-        left = sum(not chunk.indexed for chunk in gone)
         new = replace(
             record,
             revision=record.revision + 1,
             updated_at=self._now(),
-            chunks=sum(source.chunks for source in sources),
-            sources=sum(source.counted for source in sources),
-            tokens=sum(source.tokens for source in sources),
-            tokens_min=min(_known(source.tokens_min for source in sources), default=None),
-            tokens_max=max(_known(source.tokens_max for source in sources), default=None),
-            duplicates=record.duplicates
-            - left
-            - returned
-            + sum(chunk.duplicate_of is not None for chunk in inserted),
-            links=record.links - gone_links + len(replacement.links),
-            kind_chunks=record.kind_chunks
-            - len(gone_kinds)
-            + sum(chunk.of is not None for chunk in inserted),
             nested=record.nested or replacement.nested,
+            **_totals(stored),
         )
         entry = TermStatisticsEntry(
             revision=new.revision,
@@ -98,9 +193,9 @@ class MemoryDocuments(Tables):
         )
         return Replaced(
             collection=new,
-            deleted=sum(each.record.chunks for each in old),
+            deleted=sum(each.chunks for each in old),
             inserted=len(inserted),
-            replaced=sum(each.record.counted for each in old),
+            replaced=sum(each.counted for each in old),
         )
 
     async def patch(self, collection: Collection, patches: Sequence[Patch]) -> None:
@@ -121,13 +216,60 @@ class MemoryDocuments(Tables):
         return replace(collection, **flags)
 
 
-class MemoryStore(_Generations, MemorySearch, MemoryReads, MemoryDocuments):
-    """A complete :class:`ability_search.store.port.Store`.
+# Pages and counts
 
-    Args:
-        now: The clock of the store, in epoch milliseconds.
-        scan_below: Number of chunks from which a generation counts as having a vector graph.
-    """
+
+def _page(generation: Generation, ask: Read) -> Page:
+    """Return a page of chunks or sources."""
+    found = chosen(generation, ask.of)
+    key = vector_key if ask.order == "vector_key" else name_of
+    if ask.order != "stored":
+        found = sorted(filter(key, found), key=key)
+    if ask.descending:
+        found.reverse()
+    if (after := ask.after) is not None:
+        assert isinstance(after, str)
+        down = ask.descending
+        found = [each for each in found if (key(each) < after if down else key(each) > after)]
+    page = found[: ask.limit]
+    more = ask.limit is not None and len(page) == ask.limit and ask.order != "stored"
+    items = [item(each, ask.columns) for each in page]
+    return Page(items, key(page[-1]) if more else None, None)
+
+
+def _groups(generation: Generation, ask: Count) -> Mapping[int | None, tuple[int, ...]]:
+    found = chosen(generation, ask.of)
+    if ask.sample is not None:
+        found = sorted(filter(vector_key, found), key=vector_key)[: ask.sample]
+    empty = (0,) * (1 + len(ask.sums))
+    groups: dict[int | None, tuple[int, ...]] = {} if ask.by else {None: empty}
+    for record in map(record_in, found):
+        least = getattr(record, ask.by) // ask.width * ask.width if ask.by else None
+        more = (1, *(getattr(record, field) for field in ask.sums))
+        groups[least] = tuple(map(sum, zip(groups.get(least, empty), more, strict=True)))
+    return groups
+
+
+# Replacement
+
+
+def _totals(generation: Generation) -> dict[str, Any]:
+    """Return the counts of a generation in the collection's record."""
+    sources = generation.sources.values()
+    return {
+        "chunks": sum(source.chunks for source in sources),
+        "sources": sum(source.counted for source in sources),
+        "tokens": sum(source.tokens for source in sources),
+        "tokens_min": min(_known(source.tokens_min for source in sources), default=None),
+        "tokens_max": max(_known(source.tokens_max for source in sources), default=None),
+        "duplicates": sum(not chunk.indexed for chunk in generation.chunks.values()),
+        "links": len(generation.links),
+        "kind_chunks": len(generation.kinds),
+    }
+
+
+def _known(values: Iterable[int | None]) -> Iterator[int]:
+    return (value for value in values if value is not None)
 
 
 def _stand_ins_unchanged(generation: Generation, stand_ins: Mapping[str, int]) -> bool:
@@ -140,38 +282,26 @@ def _stand_ins_unchanged(generation: Generation, stand_ins: Mapping[str, int]) -
 
 def _renew_stand_ins(
     generation: Generation, gone: Sequence[StoredChunk], replaced: Container[str]
-) -> int:
-    """Give the duplicates of chunks that are gone another stand-in; return how many it indexed."""
+) -> None:
+    """Give the duplicates of chunks that are gone another stand-in, or index the first of them."""
     new: list[ChunkRecord] = []
     left: dict[str, list[StoredChunk]] = {}
-    for chunk in _by_id(generation.chunks.values()):
+    for chunk in sorted(generation.chunks.values(), key=name_of):
         if chunk.record.source in replaced:
             new.append(chunk.whole())
         elif chunk.record.duplicate_of:
             left.setdefault(chunk.record.duplicate_of, []).append(chunk)
     groups = [
         Represented(
-            before.chunk_id,
             before.vector_key,
             [each.record.chunk_id for each in left[before.chunk_id]],
-            generation.sources[left[before.chunk_id][0].record.source].record.dedup_threshold,
+            generation.sources[left[before.chunk_id][0].record.source].dedup_threshold,
             left[before.chunk_id][0].embedding,
         )
         for before in (chunk.record for chunk in gone)
         if before.chunk_id in left
     ]
-    next_ones = moved(groups, new)
-    for standing, copies in next_ones.items():
+    for standing, copies in moved(groups, new).items():
         for chunk in (generation.chunks[each] for each in copies):
             other = None if chunk.record.chunk_id == standing else standing
             chunk.record = replace(chunk.record, duplicate_of=other)
-    return sum(standing in copies for standing, copies in next_ones.items())
-
-
-def _known(values: Iterable[int | None]) -> Iterator[int]:
-    return (value for value in values if value is not None)
-
-
-def _by_id(chunks: Iterable[StoredChunk], *, after: str = "") -> list[StoredChunk]:
-    found = [chunk for chunk in chunks if chunk.record.chunk_id > after]
-    return sorted(found, key=lambda chunk: chunk.record.chunk_id)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
 from typing import Any
@@ -30,11 +29,6 @@ Identity = tuple[str, str, Key]
 Table = dict[Identity, Record]
 
 
-def clock() -> int:
-    """Return the time in epoch milliseconds."""
-    return time.time_ns() // 1_000_000
-
-
 class _Refused(Exception):
     """A condition of a change does not hold.
 
@@ -47,31 +41,16 @@ class _Refused(Exception):
         self.record = record
 
 
-class MemoryRecords:
-    """The small records of a store; see :class:`ability_search.store.port.RecordStore`.
-
-    Args:
-        now: The clock of the store, in epoch milliseconds.
-    """
-
-    def __init__(self, now: Callable[[], int] = clock) -> None:
-        self._now = now
-        self._table: Table = {}
-
-    def _clear(self, scope: str) -> None:
-        self._table = {key: record for key, record in self._table.items() if key[1] != scope}
-
-    async def commit(self, changes: Sequence[Change]) -> Committed:
-        now = self._now()
-        table = dict(self._table)
-        record: Record | None = None
-        for place, change in enumerate(changes):
-            try:
-                record = _changed(table, change, now)
-            except _Refused as exc:
-                return Committed(False, now, place, _copy(exc.record, now))
-        self._table = table
-        return Committed(True, now, record=_copy(record, now))
+def changed(table: Table, changes: Sequence[Change], now: int) -> tuple[Table, Committed]:
+    """Return the table after all changes, or as it is if one is refused; and the outcome."""
+    new = dict(table)
+    record: Record | None = None
+    for place, change in enumerate(changes):
+        try:
+            record = _changed(new, change, now)
+        except _Refused as exc:
+            return table, Committed(False, now, place, _copy(exc.record, now))
+    return new, Committed(True, now, record=_copy(record, now))
 
 
 def record_page(table: Table, ask: Read | Count, now: int) -> Page | Counted:

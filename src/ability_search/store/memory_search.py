@@ -4,76 +4,46 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Sequence
 
-from ability_search.collection import Collection
 from ability_search.documents import SparseVector
 from ability_search.filters.predicate import matches
 from ability_search.filters.tree import Filter
 from ability_search.store.memory_tables import (
     Generation,
     StoredChunk,
-    Tables,
-    nearest_chunks,
+    cosines,
+    product,
     properties,
-    row_of,
     selected,
-    weighed_chunks,
 )
-from ability_search.store.records import Hops, Link, Linked, Search, Searched, strongest
-from ability_search.store.values import Chunks, Columns
+from ability_search.store.records import Hops, Link, Linked, Search, strongest
+from ability_search.store.values import Chunks
 
 Scored = list[tuple[StoredChunk, float]]
 """Chunks with their scores."""
 
 
-class MemorySearch(Tables):
-    """See :class:`ability_search.store.port.SearchStore`."""
-
-    async def search(
-        self,
-        collection: Collection,
-        searches: Sequence[Search],
-        columns: Columns,
-        *,
-        first: int = 0,
-        consistent: bool = True,
-    ) -> Searched:
-        generation = self._generation(collection.type)
-        hops: dict[str, Hops] = {}
-        found: dict[str, Scored] = {}
-        for search in searches:
-            if isinstance(search.within, Linked):
-                every, hops[search.name] = _walk(generation, search, search.within)
-            elif search.within is not None:
-                every = _within(generation, search, search.within)
-            else:
-                every = _found(generation, search)
-            found[search.name] = _best(every, search)
-        whole = {chunk.rid for ranking in found.values() for chunk, _ in ranking[:first]}
-        rows = {
-            search.name: [
-                row_of(chunk, score, columns, by=search.by, whole=chunk.rid in whole)
-                for chunk, score in found[search.name]
-            ]
-            for search in searches
-        }
-        return Searched(self._collection(collection.name), rows, hops)
-
-
-def _best(every: Scored, search: Search) -> Scored:
-    least = search.least
-    kept = every if least is None else [each for each in every if each[1] >= least]
-    return sorted(kept, key=lambda each: (-each[1], each[0].record.chunk_id))[: search.limit]
+def find(generation: Generation, search: Search) -> tuple[Scored, Hops | None]:
+    """Return the chunks that a search finds, best first, and the links if it follows some."""
+    hops: Hops | None = None
+    if isinstance(search.within, Linked):
+        found, hops = _walk(generation, search, search.within)
+    elif search.within is not None:
+        found = _within(generation, search, search.within)
+    else:
+        found = _found(generation, search)
+    if search.least is not None:
+        found = [each for each in found if each[1] >= search.least]
+    ranked = sorted(found, key=lambda each: (-each[1], each[0].record.chunk_id))
+    return ranked[: search.limit], hops
 
 
 def _scored(chunks: Sequence[StoredChunk], search: Search, *, every: bool = False) -> Scored:
     """Return chunks with their scores; without a term only if ``every`` one is to be returned."""
     if not isinstance(search.by, SparseVector):
-        return nearest_chunks(chunks, search.by)
-    scored = weighed_chunks(chunks, search.by)
-    if not every:
-        return scored
-    scores = {chunk.rid: score for chunk, score in scored}
-    return [(chunk, scores.get(chunk.rid, 0.0)) for chunk in chunks]
+        embedded = [chunk for chunk in chunks if chunk.vector is not None]
+        return list(zip(embedded, cosines(embedded, search.by).tolist(), strict=True))
+    scored = [(chunk, product(chunk.record, search.by)) for chunk in chunks]
+    return [(chunk, score or 0.0) for chunk, score in scored if every or score is not None]
 
 
 def _found(generation: Generation, search: Search) -> Scored:

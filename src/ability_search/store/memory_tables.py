@@ -11,12 +11,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ability_search.collection import Collection
 from ability_search.documents import SparseVector
-from ability_search.errors import GenerationGone
 from ability_search.filters.predicate import matches
 from ability_search.filters.tree import Filter
-from ability_search.store.memory_records import MemoryRecords, clock
 from ability_search.store.records import (
     VALUE_LENGTH,
     ChunkRecord,
@@ -25,13 +22,14 @@ from ability_search.store.records import (
     SourceRecord,
     metadata_key,
 )
-from ability_search.store.stored_collections import COLLECTION, collection_of
-from ability_search.store.values import Columns, of_collection
+from ability_search.store.values import Chunks, Columns, Sources
 
 Vector = npt.NDArray[np.float32]
 Scores = npt.NDArray[np.float32]
 
 _serials = count(1)
+_UNIT = 0.01
+"""Tolerance for the length of a unit vector."""
 
 
 @dataclass(slots=True)
@@ -61,24 +59,13 @@ class StoredChunk:
 
 
 @dataclass(slots=True)
-class StoredSource:
-    """A source record."""
-
-    record: SourceRecord
-
-    def copy(self) -> SourceRecord:
-        """Return a copy of the record."""
-        return _source_copy(self.record)
-
-
-@dataclass(slots=True)
 class Generation:
     """One build of a collection's index; its rows are in the order of insertion."""
 
     chunks: dict[str, StoredChunk] = field(default_factory=dict)
     """By chunkId."""
     kinds: dict[str, StoredChunk] = field(default_factory=dict)
-    sources: dict[str, StoredSource] = field(default_factory=dict)
+    sources: dict[str, SourceRecord] = field(default_factory=dict)
     """By name."""
     links: list[Link] = field(default_factory=list)
 
@@ -93,10 +80,6 @@ class Generation:
         for chunk in gone:
             del table[chunk.record.chunk_id]
         return gone
-
-    def add_source(self, record: SourceRecord) -> None:
-        """Store a source record."""
-        self.sources[record.source] = StoredSource(_source_copy(record))
 
     def add_chunk(self, record: ChunkRecord) -> None:
         """Store a chunk; if it is of a kind, among those of kinds."""
@@ -116,7 +99,11 @@ class Generation:
         self.table(kinds=record.of is not None)[record.chunk_id] = chunk
 
 
-def _source_copy(record: SourceRecord) -> SourceRecord:
+Stored = StoredChunk | SourceRecord
+
+
+def source_copy(record: SourceRecord) -> SourceRecord:
+    """Return a copy of a source."""
     return replace(
         record,
         metadata=deepcopy(dict(record.metadata)),
@@ -124,41 +111,20 @@ def _source_copy(record: SourceRecord) -> SourceRecord:
     )
 
 
-class Tables(MemoryRecords):
-    """Tables of the store and what all its parts need.
+def record_in(stored: Stored) -> ChunkRecord | SourceRecord:
+    """Return the record of a chunk or a source."""
+    return stored.record if isinstance(stored, StoredChunk) else stored
 
-    Args:
-        now: The clock of the store, in epoch milliseconds.
-        scan_below: Number of chunks from which a generation counts as having a vector graph.
-    """
 
-    def __init__(self, now: Callable[[], int] = clock, *, scan_below: int = 1) -> None:
-        super().__init__(now)
-        self._scan_below = scan_below
-        self._generations: dict[str, Generation] = {}
+def name_of(stored: Stored) -> str:
+    """Return the chunkId of a chunk, or the name of a source."""
+    return stored.record.chunk_id if isinstance(stored, StoredChunk) else stored.source
 
-    def _generation(self, name: str) -> Generation:
-        try:
-            return self._generations[name]
-        except KeyError:
-            raise GenerationGone(name) from None
 
-    def _collection(self, name: str) -> Collection | None:
-        """Return the record of a collection."""
-        record = self._table.get((COLLECTION, of_collection(name), (name,)))
-        return None if record is None else collection_of(record)
-
-    def _collections(self) -> list[Collection]:
-        return [
-            collection_of(record)
-            for (kind, _, _), record in self._table.items()
-            if kind == COLLECTION
-        ]
-
-    def _current(self, collection: Collection) -> Collection | None:
-        """Return the record if it is still on this generation."""
-        record = self._collection(collection.name)
-        return record if record is not None and record.type == collection.type else None
+def vector_key(stored: Stored) -> str:
+    """Return the vector key of a chunk; empty if it has none."""
+    assert isinstance(stored, StoredChunk)
+    return stored.record.vector_key or ""
 
 
 # Selecting and scoring
@@ -168,6 +134,45 @@ def selected(chunks: Iterable[StoredChunk], filter: Filter | None) -> list[Store
     """Return the indexed chunks that a filter matches, in their order."""
     found = [chunk for chunk in chunks if chunk.indexed]
     return found if filter is None else [c for c in found if matches(filter, properties(c.record))]
+
+
+def chosen(generation: Generation, of: object) -> list[Stored]:
+    """Return what :class:`Chunks` or :class:`Sources` select, in the order of insertion."""
+    found: Sequence[Stored]
+    if isinstance(of, Sources):
+        sources = generation.sources.values()
+        found = [each for each in sources if of.names is None or each.source in of.names]
+    else:
+        assert isinstance(of, Chunks)
+        found = _chosen_chunks(generation.table(kinds=bool(of.layer)).values(), of)
+    filter = of.filter
+    return [
+        each for each in found if filter is None or matches(filter, properties(record_in(each)))
+    ]
+
+
+def _chosen_chunks(chunks: Iterable[StoredChunk], of: Chunks) -> list[StoredChunk]:
+    values = of.handles, of.ids, of.sources, of.vector_keys
+    fields: Sequence[Callable[[StoredChunk], str]] = (
+        lambda chunk: chunk.rid,
+        name_of,
+        lambda chunk: chunk.record.source,
+        vector_key,
+    )
+    for wanted, field_of in zip(values, fields, strict=True):
+        if wanted is not None:
+            keys = set(wanted)
+            chunks = [chunk for chunk in chunks if field_of(chunk) in keys]
+    if of.vector_keys is not None:
+        last_first = sorted(chunks, key=name_of, reverse=True)
+        chunks = {vector_key(chunk): chunk for chunk in last_first}.values()
+    return [
+        chunk
+        for chunk in chunks
+        if of.indexed in (None, chunk.indexed)
+        and of.first <= chunk.record.chunk_index
+        and (of.end is None or chunk.record.chunk_index < of.end)
+    ]
 
 
 def properties(record: ChunkRecord | SourceRecord) -> dict[str, Any]:
@@ -203,22 +208,6 @@ def product(record: ChunkRecord, terms: SparseVector) -> float | None:
     return sum(shared) if shared else None
 
 
-def nearest_chunks(
-    chunks: Iterable[StoredChunk], vector: Sequence[float]
-) -> list[tuple[StoredChunk, float]]:
-    """Return the chunks that have an embedding, in order, with their cosines to a vector."""
-    embedded = [chunk for chunk in chunks if chunk.vector is not None]
-    return list(zip(embedded, cosines(embedded, vector).tolist(), strict=True))
-
-
-def weighed_chunks(
-    chunks: Iterable[StoredChunk], terms: SparseVector
-) -> list[tuple[StoredChunk, float]]:
-    """Return the chunks that share a term, in order, with their dot products with the terms."""
-    scored = [(chunk, product(chunk.record, terms)) for chunk in chunks]
-    return [(chunk, score) for chunk, score in scored if score is not None]
-
-
 def row_of(
     chunk: StoredChunk,
     score: float,
@@ -236,35 +225,40 @@ def row_of(
         by: Vector or terms that the score is by.
         whole: Whether to add terms, weights and embedding.
     """
-    record = chunk.record
-    keys = {name: metadata_key(name) for name in columns.fields}
-    values: dict[str, Any] = {
-        name: value_of(chunk, name) for name, key in keys.items() if key is None
-    }
-    if any(keys.values()):
-        values["metadata"] = {key: value_of(chunk, name) for name, key in keys.items() if key}
-    for name, vector in columns.cosines.items():
-        values[name] = score if vector is by else cosine(chunk, vector)
-    for name, terms in columns.products.items():
-        values[name] = score if terms is by else product(record, terms) or 0.0
+    values = item(chunk, columns)
+    keys = {name: key for name in columns.fields if (key := metadata_key(name)) is not None}
+    if keys:
+        values["metadata"] = {key: values.pop(name) for name, key in keys.items()}
+    compared = {**columns.cosines, **columns.products}
+    values |= {name: score for name, other in compared.items() if other is by}
     if whole:
+        record = chunk.record
         values |= {"terms": record.terms, "weights": record.weights, "embedding": chunk.embedding}
-    return Row(chunk.rid, record.chunk_id, score, values)
+    return Row(chunk.rid, chunk.record.chunk_id, score, values)
 
 
-def value_of(chunk: StoredChunk, column: str) -> Any:
+def item(stored: Stored, columns: Columns | None) -> Any:
+    """Return a copy of the record, or a row of its columns."""
+    if columns is None:
+        return stored.whole() if isinstance(stored, StoredChunk) else source_copy(stored)
+    row = {name: _value(stored, name) for name in columns.fields}
+    if isinstance(stored, StoredChunk):
+        row |= {name: cosine(stored, vector) for name, vector in columns.cosines.items()}
+        row |= {name: product(stored.record, by) or 0.0 for name, by in columns.products.items()}
+    return row
+
+
+def _value(stored: Stored, column: str) -> Any:
     """Return a copy of the value of a column of :attr:`.Columns.fields`."""
-    if column in ("handle", "embedding"):
-        return chunk.rid if column == "handle" else chunk.embedding
-    return field_of(chunk.record, column)
-
-
-def field_of(record: ChunkRecord | SourceRecord, column: str) -> Any:
-    """Return a copy of the value of a column of a record."""
-    key = metadata_key(column)
+    record, key = record_in(stored), metadata_key(column)
     if key is not None:
         value = record.metadata.get(key)
         return None if len(str(value)) > VALUE_LENGTH else deepcopy(value)
+    if isinstance(stored, StoredChunk) and column in ("handle", "embedding", "dimensions"):
+        vector = stored.vector
+        unit = vector is not None and abs(np.linalg.norm(vector) - 1) < _UNIT
+        size = len(vector) if vector is not None and unit else 0
+        return {"handle": stored.rid, "embedding": stored.embedding, "dimensions": size}[column]
     name, cut, length = column.partition("[:")
     value = getattr(record, name)
     return value[: int(length[:-1])] if cut else deepcopy(value)

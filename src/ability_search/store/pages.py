@@ -13,7 +13,7 @@ from ability_search.bounded_batches import batches
 from ability_search.collection import Collection
 from ability_search.documents import is_kind
 from ability_search.filters.tree import And, Compare, Field, Not, OneOf
-from ability_search.store.port import ReadStore
+from ability_search.store.port import Store
 from ability_search.store.records import ChunkRecord, SourceRecord
 from ability_search.store.values import (
     KINDS_LAYER,
@@ -55,18 +55,18 @@ _CHUNKS = 256
 """Chunks read at a time."""
 
 
-async def read_together(store: ReadStore, *asks: Read) -> list[Page]:
+async def read_together(store: Store, *asks: Read) -> list[Page]:
     """Read a page of each ask in one round trip."""
     return [answer for answer in await store.read(asks) if isinstance(answer, Page)]
 
 
-async def read_page(store: ReadStore, ask: Read) -> Page:
+async def read_page(store: Store, ask: Read) -> Page:
     """Read one page."""
     (page,) = await read_together(store, ask)
     return page
 
 
-async def read_pages(store: ReadStore, ask: Read) -> AsyncIterator[Page]:
+async def read_pages(store: Store, ask: Read) -> AsyncIterator[Page]:
     """Yield a selection in pages of at most :attr:`.Read.limit` items, at least one page."""
     while True:
         page = await read_page(store, ask)
@@ -77,29 +77,29 @@ async def read_pages(store: ReadStore, ask: Read) -> AsyncIterator[Page]:
         ask = replace(ask, after=page.next, limit=len(page.items))
 
 
-async def read_whole(store: ReadStore, ask: Read) -> Page:
+async def read_whole(store: Store, ask: Read) -> Page:
     """Read a whole selection as one page."""
     pages = [page async for page in read_pages(store, ask)]
     return replace(pages[-1], items=[item for page in pages for item in page.items])
 
 
-async def read_all(store: ReadStore, ask: Read) -> list[Any]:
+async def read_all(store: Store, ask: Read) -> list[Any]:
     """Read the items of a whole selection."""
     return list((await read_whole(store, ask)).items)
 
 
-async def count(store: ReadStore, *asks: Count) -> list[Counted]:
+async def count(store: Store, *asks: Count) -> list[Counted]:
     """Count in one round trip."""
     return [answer for answer in await store.read(asks) if isinstance(answer, Counted)]
 
 
-async def source_names(store: ReadStore, collection: Collection, of: Sources) -> list[str]:
+async def source_names(store: Store, collection: Collection, of: Sources) -> list[str]:
     """Read the names of some sources, in order."""
     return [row["source"] for row in await read_all(store, Read(of, collection, NAMES))]
 
 
 async def chunk_pages(
-    store: ReadStore, collection: Collection, records: Iterable[SourceRecord]
+    store: Store, collection: Collection, records: Iterable[SourceRecord]
 ) -> AsyncIterator[list[ChunkRecord]]:
     """Yield the whole chunks of some sources, in their order, page by page.
 
@@ -111,7 +111,7 @@ async def chunk_pages(
 
 
 async def source_texts(
-    store: ReadStore, collection: Collection, records: Iterable[SourceRecord]
+    store: Store, collection: Collection, records: Iterable[SourceRecord]
 ) -> Mapping[str, Sequence[StoredText]]:
     """Read the texts of some sources: their chunks in order, by source.
 
@@ -127,7 +127,7 @@ async def source_texts(
 
 
 async def _sliced(
-    store: ReadStore,
+    store: Store,
     collection: Collection,
     records: Iterable[SourceRecord],
     columns: Columns | None,

@@ -14,12 +14,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from ability_search.collection import Collection
-from ability_search.store.records import (
-    Replaced,
-    Replacement,
-    Search,
-    Searched,
-)
+from ability_search.store.records import Replaced, Replacement, Search, Searched
 from ability_search.store.values import (
     Change,
     Columns,
@@ -32,8 +27,8 @@ from ability_search.store.values import (
 )
 
 
-class ReadStore(Protocol):
-    """Reads of what is stored."""
+class Store(Protocol):
+    """Everything that a worker stores: records, generations, documents and chunks."""
 
     async def read(self, asks: Sequence[Read | Count]) -> list[Page | Counted]:
         """Answer several asks in one round trip: pages of selections, and counts.
@@ -45,10 +40,6 @@ class ReadStore(Protocol):
             GenerationGone: if the generation of one of the collections was dropped.
             TooLarge: if a single item does not fit into a message.
         """
-
-
-class RecordStore(ReadStore, Protocol):
-    """Small records, and transactions of changes to them."""
 
     async def commit(self, changes: Sequence[Change]) -> Committed:
         """Make all changes in one transaction, in order, or none.
@@ -66,10 +57,6 @@ class RecordStore(ReadStore, Protocol):
             TooLarge: if the changes do not fit into a message.
         """
 
-
-class GenerationStore(Protocol):
-    """Generations of collections."""
-
     async def create_generation(self, collection: Collection) -> None:
         """Create an empty generation; harmless if it exists."""
 
@@ -78,10 +65,6 @@ class GenerationStore(Protocol):
 
     async def drop_generation(self, generation: str) -> None:
         """Drop a generation with everything in it, and the records of its scope."""
-
-
-class SearchStore(ReadStore, Protocol):
-    """Retrieval of candidates and of what surrounds them."""
 
     async def search(
         self,
@@ -112,10 +95,6 @@ class SearchStore(ReadStore, Protocol):
             StatementRefused: if the store cannot run this combination; single searches may work.
         """
 
-
-class IndexStore(ReadStore, Protocol):
-    """Documents and chunks of generations."""
-
     async def replace(self, collection: Collection, replacement: Replacement) -> Replaced | None:
         """Replace the contents of some sources in one transaction.
 
@@ -142,13 +121,3 @@ class IndexStore(ReadStore, Protocol):
 
         It may take minutes, and may be repeated at any time.
         """
-
-
-class Store(
-    RecordStore,
-    GenerationStore,
-    SearchStore,
-    IndexStore,
-    Protocol,
-):
-    """Everything that a worker stores."""

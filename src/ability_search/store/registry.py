@@ -15,7 +15,7 @@ from typing import Any, Protocol, TypeVar
 from ability_search.collection import Collection, checked_name, public_name
 from ability_search.errors import DatabaseUnavailable, GenerationGone, NotFound, StatementRefused
 from ability_search.store.pages import read_all
-from ability_search.store.port import GenerationStore, RecordStore
+from ability_search.store.port import Store
 from ability_search.store.stored_collections import (
     COLLECTION,
     change_collection,
@@ -45,14 +45,10 @@ _MOVES = 5
 """Generations that a query follows a collection to."""
 
 
-class RegistryStore(RecordStore, GenerationStore, Protocol):
-    """The parts of the store that the registry uses."""
-
-
 class Registry:
     """The collections of one store, with the records that this worker has read so far."""
 
-    def __init__(self, store: RegistryStore) -> None:
+    def __init__(self, store: Store) -> None:
         self._store = store
         self._known: dict[str, Collection] = {}
 

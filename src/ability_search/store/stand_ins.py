@@ -15,14 +15,12 @@ class Represented:
     """Duplicates in other sources of a chunk that is replaced.
 
     Attributes:
-        stand_in: The chunkId of the chunk.
         vector_key: Its vector key.
         copies: The chunkIds of the duplicates.
         threshold: Minimum cosine of the first of them and a stand-in, ``None`` without one.
         embedding: The embedding of the first of them; ``None`` if it is not to be compared.
     """
 
-    stand_in: str
     vector_key: str | None
     copies: Sequence[str]
     threshold: float | None = None

@@ -15,7 +15,7 @@ from typing import Final
 
 from ability_search.collection import Collection
 from ability_search.store.pages import read_all
-from ability_search.store.port import RecordStore
+from ability_search.store.port import Store
 from ability_search.store.values import Delete, Key, Put, Read, Record, Records, of_generation
 from ability_search.text.term_statistics import TermStatistics
 
@@ -62,9 +62,7 @@ def put_entry(generation: str, entry: TermStatisticsEntry) -> Put:
 _REMOVED = ("removed", "removed_lengths")
 
 
-async def term_log(
-    store: RecordStore, generation: str, *, after: int = 0
-) -> list[TermStatisticsEntry]:
+async def term_log(store: Store, generation: str, *, after: int = 0) -> list[TermStatisticsEntry]:
     """Return the log of a generation after a revision, in order; none if it was dropped."""
     of = Records(TERMS, of_generation(generation))
     ask = Read(of, after=revision_key(after))
@@ -91,7 +89,7 @@ EMPTY = Snapshot(TermStatistics.empty(), 0)
 class StatisticsCache:
     """Cache of the term statistics of collections."""
 
-    def __init__(self, store: RecordStore) -> None:
+    def __init__(self, store: Store) -> None:
         self._store = store
         self._known: dict[str, Snapshot] = {}
         self._reading: dict[str, asyncio.Lock] = {}
@@ -102,25 +100,16 @@ class StatisticsCache:
         Raises:
             DatabaseUnavailable: if they have to be read and cannot be.
         """
-        return (await self.snapshot(collection)).statistics
-
-    async def snapshot(self, collection: Collection) -> Snapshot:
-        """Return the same as :meth:`of`, with the revision."""
-        known = self._known.get(collection.type, EMPTY)
-        if known.revision >= collection.revision:
-            return known
-        async with self._reading.setdefault(collection.type, asyncio.Lock()):
-            known = self._known.get(collection.type, EMPTY)
-            if known.revision < collection.revision:
-                known = await self._current(collection)
-                self._known[collection.type] = known
-        return known
-
-    async def _current(self, collection: Collection) -> Snapshot:
-        """Return the statistics of a collection, read as far as they are not known."""
-        known = self._known.get(collection.type, EMPTY)
-        entries = await term_log(self._store, collection.type, after=known.revision)
-        return await asyncio.to_thread(advanced, known, entries, collection.revision)
+        generation, revision = collection.type, collection.revision
+        known = self._known.get(generation, EMPTY)
+        if known.revision < revision:
+            async with self._reading.setdefault(generation, asyncio.Lock()):
+                known = self._known.get(generation, EMPTY)
+                if known.revision < revision:
+                    entries = await term_log(self._store, generation, after=known.revision)
+                    known = await asyncio.to_thread(advanced, known, entries, revision)
+                    self._known[generation] = known
+        return known.statistics
 
     async def fold(self, collection: Collection) -> bool:
         """Fold the log of a collection if it is long enough; return whether it was folded.

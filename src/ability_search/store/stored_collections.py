@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import fields, replace
 from typing import Any, Final
 
 from ability_search.collection import Collection
 from ability_search.store.pages import read_all
-from ability_search.store.port import RecordStore
+from ability_search.store.port import Store
 from ability_search.store.values import (
     Delete,
     Put,
@@ -35,7 +34,7 @@ def collection_of(record: Record) -> Collection:
 
 def collection_fields(collection: Collection) -> dict[str, Any]:
     """Return the fields of the record of a collection."""
-    return {name: _json(getattr(collection, name)) for name in _FIELDS}
+    return {name: getattr(collection, name) for name in _FIELDS}
 
 
 def put_collection(collection: Collection, *, where: dict[str, Scalar | None] | None = None) -> Put:
@@ -54,9 +53,8 @@ def put_collection(collection: Collection, *, where: dict[str, Scalar | None] | 
 
 def change_collection(collection: Collection, changes: dict[str, Any]) -> Put:
     """Return the change of some fields of a record, if it is on this generation."""
-    name, kept = collection.name, {key: _json(value) for key, value in changes.items()}
-    where = {"type": collection.type}
-    return Put(COLLECTION, of_collection(name), (name,), kept, merge=True, where=where)
+    name, where = collection.name, {"type": collection.type}
+    return Put(COLLECTION, of_collection(name), (name,), changes, merge=True, where=where)
 
 
 def delete_collection(collection: Collection, **where: Scalar) -> Delete:
@@ -74,13 +72,13 @@ def records_named(name: str) -> Records:
     return Records(COLLECTION, of_collection(name), keys=[(name,)])
 
 
-async def read_collection(store: RecordStore, name: str) -> Collection | None:
+async def read_collection(store: Store, name: str) -> Collection | None:
     """Return the record of that name; ``name@token`` is one under construction."""
     found = await read_all(store, Read(records_named(name)))
     return collection_of(found[0]) if found else None
 
 
-async def read_collections(store: RecordStore) -> list[Collection]:
+async def read_collections(store: Store) -> list[Collection]:
     """Return all records by name, those under construction included."""
     found = map(collection_of, await read_all(store, Read(Records(COLLECTION))))
     return sorted(found, key=lambda each: each.name)
@@ -92,11 +90,7 @@ def retire(generation: str, *, grace: int) -> Put:
     return Put(_RETIRED, of_generation(generation), (), fields, lease=grace)
 
 
-async def due_generations(store: RecordStore) -> list[str]:
+async def due_generations(store: Store) -> list[str]:
     """Return the retired generations whose grace is over."""
     found = await read_all(store, Read(Records(_RETIRED, expired=True)))
     return [record.fields["type"] for record in found]
-
-
-def _json(value: Any) -> Any:
-    return list(value) if isinstance(value, Iterable) and not isinstance(value, str) else value

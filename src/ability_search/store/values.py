@@ -95,7 +95,8 @@ class Columns:
 
     fields: Sequence[str] = ()
     """Names of fields, or of :func:`metadata_column`. In a :class:`Read` also ``handle``, which
-    another one may ask for, and ``<text>[:n]``, its first ``n`` characters."""
+    another one may ask for; ``dimensions``, those of the vector if it has unit length (1 %), or
+    else 0; and ``<text>[:n]``, its first ``n`` characters."""
     cosines: Mapping[str, Sequence[float]] = field(default_factory=dict)
     """Vectors, by the column for the cosine to them; ``None`` for a chunk without an embedding."""
     products: Mapping[str, SparseVector] = field(default_factory=dict)
@@ -141,9 +142,6 @@ class Count:
     """Count so many chunks only, those of the least vector keys."""
     current: bool = False
     """As that of :class:`Read`."""
-    unfit: int | None = None
-    """Only chunks whose vector is not finite, has no unit length (1 %), or has not this size. All
-    chunks are read for it, in several statements."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from typing import Any
 from tests.ability_search.flows.conftest import PATIENCE, Network
 
 from ability_search.collection import Collection
+from ability_search.extensions.sessions.uses import Use, use_of, uses_of
 from ability_search.index.jobs import job_of, jobs_of
 from ability_search.providers.embedder import EMBEDDINGS, RemoteEmbedder
 from ability_search.providers.transports import OverBroker
@@ -29,7 +30,6 @@ from ability_search.store.statistics_cache import (
     term_log,
 )
 from ability_search.store.stored_collections import read_collection, read_collections
-from ability_search.store.usage import Use, use_of, uses_of
 from ability_search.store.values import Read, Records
 from ability_search.text.term_statistics import TermStatistics
 from ability_search.tools.calls import Services
@@ -133,7 +133,7 @@ def _memory_table(store: MemoryStore, kind: str) -> list[Any]:
         if kind == kind_type(name):
             return [chunk_row(chunk.whole()) for chunk in generation.kinds.values()]
         if kind == source_type(name):
-            return [source_row(source.record) for source in generation.sources.values()]
+            return [source_row(source) for source in generation.sources.values()]
         if kind == link_type(name):
             return [link_row(link) for link in generation.links]
     return []

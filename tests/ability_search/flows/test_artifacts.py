@@ -34,8 +34,8 @@ from ability_search.extensions.artifacts.artifact_reader import Artifact, read_m
 from ability_search.extensions.artifacts.exporter import Exporter
 from ability_search.extensions.artifacts.importer import Importer
 from ability_search.extensions.artifacts.manifest import ChunksManifest, Damaged
+from ability_search.extensions.sessions.uses import Use, put_use
 from ability_search.index.index_calls import Progress
-from ability_search.store.usage import Use, put_use
 from ability_search.store.values import Delete
 from kadi_client import RemoteError
 

@@ -11,7 +11,7 @@ import numpy as np
 from ability_search.collection import Collection, Recipe, new_collection
 from ability_search.index.deduplication import Duplicates, find_duplicates
 from ability_search.store.arcadedb.rows import chunk_row
-from ability_search.store.port import SearchStore
+from ability_search.store.port import Store
 from ability_search.store.records import ChunkRecord, Row, Search, Searched
 from ability_search.store.values import Columns
 
@@ -75,7 +75,7 @@ async def duplicates_of(
     chunks: list[ChunkRecord],
     thresholds: Mapping[str, float] = THRESHOLDS,
 ) -> Duplicates:
-    return await find_duplicates(cast(SearchStore, store), collection, chunks, thresholds)
+    return await find_duplicates(cast(Store, store), collection, chunks, thresholds)
 
 
 async def test_of_several_rows_the_first_stands_in_and_duplicates_never_do() -> None:

@@ -11,8 +11,9 @@ from tests.contract.stored_records import chunk, filled, sources
 from ability_search.store.arcadedb.client import BrokerScripts
 from ability_search.store.arcadedb.schema import schema
 from ability_search.store.arcadedb.store import ArcadeStore
+from ability_search.store.pages import read_together
 from ability_search.store.stored_collections import read_collections
-from ability_search.store.usage import Use, count_uses, read_uses
+from ability_search.store.values import Put, Read, Records, of_collection
 from kadi_client import Connection
 from kadi_localnet.broker import serve_broker
 from kadi_localnet.database.embedded import EmbeddedDatabases
@@ -39,8 +40,8 @@ async def test_a_schema_that_was_cut_off_is_completed_by_the_first_write(tmp_pat
             store = ArcadeStore(scripts)
             assert await read_collections(store) == []
             created = await filled(store, chunk("a"), chunk("a/t", of="a", kind="title"))
-            await store.commit(count_uses("agent", ["notes:a:0"], {}, now=1))
+            scope = of_collection("notes")
+            await store.commit([Put("note", scope, ("a",), {"n": 1})])
             assert await sources(store, created) == ["a", "a/t"], cut
-            assert await read_uses(store, "agent", ["notes:a:0"]) == {
-                "notes:a:0": Use("agent", "notes", "notes:a:0", 1, 1)
-            }
+            (page,) = await read_together(store, Read(Records("note", scope)))
+            assert [record.fields for record in page.items] == [{"n": 1}]

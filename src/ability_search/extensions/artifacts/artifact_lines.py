@@ -27,10 +27,10 @@ from ability_search.extensions.artifacts.manifest import (
     SHORTEST_AVERAGE,
     Damaged,
 )
+from ability_search.extensions.sessions.uses import Use
 from ability_search.filters.facets import check_size, facets_of
 from ability_search.index.preparation import check_kind, generated_source
 from ability_search.store.records import ChunkRecord, SourceRecord
-from ability_search.store.usage import Use
 
 R = TypeVar("R", SourceRecord, ChunkRecord, Use)
 

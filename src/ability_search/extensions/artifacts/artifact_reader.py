@@ -38,9 +38,9 @@ from ability_search.extensions.artifacts.manifest import (
     parsed_manifest,
     recorded_collection,
 )
+from ability_search.extensions.sessions.uses import Use
 from ability_search.index.preparation import links_of, restored_document
 from ability_search.store.records import ChunkRecord, SourceRecord
-from ability_search.store.usage import Use
 
 _LARGEST_MANIFEST = 1024 * 1024
 _UNIT = 1e-3

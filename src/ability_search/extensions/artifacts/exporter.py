@@ -36,11 +36,11 @@ from ability_search.extensions.artifacts.manifest import (
     FileDigest,
     origin_of,
 )
+from ability_search.extensions.sessions.uses import Use, use_of, uses_of
 from ability_search.index.index_calls import Progress, Report
 from ability_search.index.index_ports import IndexPorts
 from ability_search.store.pages import chunk_pages, read_pages
 from ability_search.store.records import ChunkRecord, SourceRecord
-from ability_search.store.usage import Use, use_of, uses_of
 from ability_search.store.values import Read, Sources
 
 log = logging.getLogger(__name__)

@@ -21,6 +21,7 @@ from ability_search.errors import (
 )
 from ability_search.extensions.artifacts.artifact_reader import Importable, Item, moved
 from ability_search.extensions.artifacts.manifest import Counts
+from ability_search.extensions.sessions.uses import put_use, uses_of
 from ability_search.index.generations import Generations
 from ability_search.index.index_calls import Progress, Report
 from ability_search.index.index_ports import IndexPorts
@@ -29,7 +30,6 @@ from ability_search.index.preparation import LAYOUT, links_of, restored_document
 from ability_search.retry import growing, retry
 from ability_search.store.pages import HASHES, read_all
 from ability_search.store.records import Replacement, chunk_bytes
-from ability_search.store.usage import put_use, uses_of
 from ability_search.store.values import Delete, Read, Sources
 from ability_search.text.term_statistics import TermStatistics
 

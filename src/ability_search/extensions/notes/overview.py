@@ -20,7 +20,7 @@ from ability_search.extensions.notes.graph_analysis import Findings
 from ability_search.filters.tree import And, Compare, Exists, Not, OneOf, Or
 from ability_search.filters.tree import Field as Property
 from ability_search.store.pages import read_page
-from ability_search.store.port import ReadStore
+from ability_search.store.port import Store
 from ability_search.store.registry import Registry
 from ability_search.store.values import Chunks, Columns, Count, Page, Read, Sources
 from ability_search.wire import Result
@@ -114,7 +114,7 @@ Charts = dict[str, TokenHistogram | CollectionGrowth | CollectionMap]
 
 
 async def measure(
-    store: ReadStore,
+    store: Store,
     registry: Registry,
     collection: Collection,
     charts: Container[str],
@@ -154,7 +154,7 @@ class _Measured(NamedTuple):
 
 
 async def _measure(
-    store: ReadStore, collection: Collection, charts: Container[str], points: int
+    store: Store, collection: Collection, charts: Container[str], points: int
 ) -> _Measured:
     chunks = collection.chunks - collection.kind_chunks
     fitted = min(_FITTED, max(2, _FITTED_NUMBERS // collection.dimensions))
@@ -199,7 +199,7 @@ def _histogram(found: Mapping[int, int], width: int, *, sampled: bool) -> TokenH
 
 
 async def _map(
-    store: ReadStore, collection: Collection, most: int, sample: Page
+    store: Store, collection: Collection, most: int, sample: Page
 ) -> tuple[Collection | None, CollectionMap]:
     """Return the map of a collection, whose axes fit a sample of its vectors, and its record."""
     if not sample.items:

@@ -12,7 +12,7 @@ from ability_search.extensions.notes.graph_stages import strength
 from ability_search.search.similar import start_chunk
 from ability_search.search.stage import Ports
 from ability_search.store.pages import read_all
-from ability_search.store.port import ReadStore
+from ability_search.store.port import Store
 from ability_search.store.records import Link
 from ability_search.store.values import Links, Read
 from ability_search.wire import Result
@@ -85,7 +85,7 @@ async def connection(
 
 
 async def _read(
-    store: ReadStore, collection: Collection, sources: Sequence[str], shown: Callable[[str], bool]
+    store: Store, collection: Collection, sources: Sequence[str], shown: Callable[[str], bool]
 ) -> list[Link]:
     if not sources:
         return []

@@ -10,6 +10,7 @@ from typing import Final
 
 from ability_search.errors import DatabaseUnavailable, InvalidInput, SearchError
 from ability_search.extensions.sessions import Decay, DecayOptions
+from ability_search.extensions.sessions.uses import Use, count_uses, read_uses, write_uses
 from ability_search.filters.operands import instants
 from ability_search.filters.predicate import value_of
 from ability_search.filters.tree import Field
@@ -17,9 +18,8 @@ from ability_search.search.candidates import Answer, Candidate, Candidates, scal
 from ability_search.search.query import CREATED_AT, Query, chunk_field
 from ability_search.search.stage import Phase, Ports, Stage, scorer
 from ability_search.search.wants import Wants
-from ability_search.store.port import RecordStore
+from ability_search.store.port import Store
 from ability_search.store.records import metadata_column
-from ability_search.store.usage import Use, count_uses, read_uses, write_uses
 
 log = logging.getLogger(__name__)
 
@@ -146,7 +146,7 @@ class UseCounter:
         now: Returns the time in epoch milliseconds.
     """
 
-    def __init__(self, store: RecordStore, *, now: Callable[[], int]) -> None:
+    def __init__(self, store: Store, *, now: Callable[[], int]) -> None:
         self._store = store
         self._now = now
         self._turn = asyncio.Lock()

@@ -97,7 +97,7 @@ class BrokerScripts:
 
         async def run() -> Any:
             left = max(0.001, deadline - time.monotonic())
-            return await self._run("arcade-query", "query", script, params, left)
+            return await self._run(Statement(script, params), left, write=False)
 
         return await retry(
             run,
@@ -110,50 +110,17 @@ class BrokerScripts:
 
     async def write(self, script: str, params: Mapping[str, Any]) -> Any:
         """Run a script once; if the database is missing, create it first."""
-        try:
-            return await self._run("arcade-command", "command", script, params, self._timeout)
-        except StatementRefused as exc:
-            if exc.reason != "missing_database":
-                raise
-            agent = await self._agent()
-            await self._create_database(agent)
-            if self._pin is not None:
-                await self._pin.created(agent)
-            return await self._run("arcade-command", "command", script, params, self._timeout)
+        return await self._run(Statement(script, params), self._timeout, write=True)
 
-    async def _create_database(self, agent: str | None) -> None:
-        try:
-            await self._call("arcade-db-create", {"name": self._database}, self._timeout, agent)
-        except StatementRefused as exc:
-            if "exist" not in exc.detail:
-                raise
-        log.info("created database %s", self._database)
-
-    async def _agent(self) -> str | None:
-        return None if self._pin is None else await self._pin.agent()
-
-    async def _run_on(self, statement: Statement, *, agent: str, write: bool) -> Any:
-        """Run a statement on the database of one agent; a write creates it if it is missing."""
-        tool, key = ("arcade-command", "command") if write else ("arcade-query", "query")
-        try:
-            return await self._execute(tool, key, *statement, self._timeout, agent)
-        except StatementRefused as exc:
-            if exc.reason != "missing_database" or not write:
-                raise
-            await self._create_database(agent)
-            return await self._execute(tool, key, *statement, self._timeout, agent)
-
-    async def _run(
-        self, tool: str, key: str, script: str, params: Mapping[str, Any], timeout: float
-    ) -> Any:
+    async def _run(self, statement: Statement, timeout: float, *, write: bool) -> Any:
         """Run a statement; wait for a database that has answered before and is restarting."""
         started = time.monotonic()
         patience = min(timeout, self._patience) if self._answered else 0.0
         while True:
             left = max(0.001, started + timeout - time.monotonic())
             try:
-                agent = await self._agent()
-                return await self._execute(tool, key, script, params, left, agent)
+                agent = None if self._pin is None else await self._pin.agent()
+                return await self._run_on(statement, agent, write, left)
             except DatabaseUnavailable as exc:
                 # Without a provider, nothing was executed.
                 waited = time.monotonic() - started
@@ -161,21 +128,38 @@ class BrokerScripts:
                     raise
                 await asyncio.sleep(_PAUSE)
 
+    async def _run_on(
+        self, statement: Statement, agent: str | None, write: bool, timeout: float | None = None
+    ) -> Any:
+        """Run a statement on the database of one agent; a write creates it if it is missing."""
+        timeout = timeout or self._timeout
+        try:
+            return await self._execute(statement, agent, write, timeout)
+        except StatementRefused as exc:
+            if exc.reason != "missing_database" or not write:
+                raise
+        try:
+            await self._call("arcade-db-create", {"name": self._database}, timeout, agent)
+        except StatementRefused as exc:
+            if "exist" not in exc.detail:
+                raise
+        log.info("created database %s", self._database)
+        if self._pin is not None:
+            await self._pin.created(agent)
+        return await self._execute(statement, agent, write, timeout)
+
     async def _execute(
-        self,
-        tool: str,
-        key: str,
-        script: str,
-        params: Mapping[str, Any],
-        timeout: float,
-        agent: str | None,
+        self, statement: Statement, agent: str | None, write: bool, timeout: float
     ) -> Any:
         started = time.perf_counter()
+        script, params = statement
+        key = "command" if write else "query"
+        tool = f"arcade-{key}"
         request = {
             "database": self._database,
             key: script,
             # The engine caches parsed queries, but parses a script each time.
-            "language": "sql" if key == "query" and ";" not in script else "sqlscript",
+            "language": "sqlscript" if write or ";" in script else "sql",
             "params": params,
         }
         with span(f"database {key}", attributes=_NOTES):
@@ -184,9 +168,14 @@ class BrokerScripts:
         result = answer.get("result", [])
         if not isinstance(result, list):
             raise DatabaseUnavailable(f"{tool} returned a result that is not a list of rows")
-        if len(result) == 1 and isinstance(result[0], dict) and set(result[0]) == {"value"}:
+        if len(result) != 1:
+            return result
+        if isinstance(result[0], dict) and set(result[0]) == {"value"}:
             return result[0]["value"]
-        return result[0] if _is_returned_map(script, result) else result
+        # The result is the map of a RETURN, or of a query of variables: the scripts used here end
+        # in RETURN {...} or in a SELECT, never in another RETURN.
+        mapped = script.rstrip().endswith("};") or script.startswith("SELECT $")
+        return result[0] if mapped else result
 
     async def _call(
         self, tool: str, tool_input: Mapping[str, Any], timeout: float, agent: str | None
@@ -201,9 +190,7 @@ class BrokerScripts:
         except ToolError as exc:
             self._answered = True
             refused = refusal(str(exc))
-            if refused.reason == "too_large":
-                raise _too_large() from exc
-            raise refused from exc
+            raise _too_large() if refused.reason == "too_large" else refused from exc
         except RemoteError as exc:
             log.debug("%s failed: %s", tool, exc)
             if _RESULT_TOO_LARGE.search(str(exc)):
@@ -240,12 +227,3 @@ def _passing(exc: BaseException) -> bool:
         return exc.reason in ("conflict", "busy")
     # If the tool has no provider, the attempt has waited already.
     return isinstance(exc, DatabaseUnavailable) and not isinstance(exc.__cause__, NoProvider)
-
-
-def _is_returned_map(script: str, result: list[Any]) -> bool:
-    """Return True if the result is the map of the script's RETURN, or of a query of variables.
-
-    The scripts used here end in ``RETURN {...}`` or in a SELECT, never in another RETURN.
-    """
-    mapped = script.rstrip().endswith("};") or script.startswith("SELECT $")
-    return len(result) == 1 and mapped

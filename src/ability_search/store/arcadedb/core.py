@@ -1,20 +1,17 @@
-"""Statements, the port that runs them, and names of types."""
+"""Statements, the port that runs them, names of types, and what ends a transaction on chunks."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from hashlib import blake2b
 from typing import Any, NamedTuple, Protocol
-
-CLOCK = "LET clock = SELECT `date.currentTimestamp`() AS ms;"
-"""Sets ``$clock[0].ms`` to the time of the database."""
 
 
 class Statement(NamedTuple):
     """A script, or a single query, and its bound parameters."""
 
     text: str
-    params: dict[str, Any]
+    params: Mapping[str, Any] = {}
 
 
 class Scripts(Protocol):
@@ -38,12 +35,18 @@ class Scripts(Protocol):
         """
 
 
-@dataclass(frozen=True, slots=True)
-class Predicate:
-    """A condition on chunks: SQL for a WHERE clause, with the parameters it binds."""
+class Parameters(dict[str, Any]):
+    """The parameters of a statement; the names of those that are bound begin with a prefix."""
 
-    text: str
-    params: Mapping[str, Any] = field(default_factory=dict)
+    def __init__(self, prefix: str = "") -> None:
+        super().__init__()
+        self._prefix = prefix
+
+    def bind(self, value: Any) -> str:
+        """Return the SQL of a value."""
+        name = f"{self._prefix}p{len(self)}"
+        self[name] = value
+        return f":{name}"
 
 
 def rows_together(queries: Mapping[str, str], answer: Iterable[str]) -> str:
@@ -72,3 +75,34 @@ def link_type(chunk_type: str) -> str:
 def kind_type(chunk_type: str) -> str:
     """Return the type of the derived kinds of a generation; it exists if there are any."""
     return "Aspect" + chunk_type.removeprefix("Chunk")
+
+
+# The engine makes the records of a transaction visible first and adds them to the vector and sparse
+# indexes afterwards, one posting after the other; the commit returns when all are added. In
+# between, some milliseconds for a small group, a search finds neither what was replaced nor its
+# replacement. So such a transaction leaves a note that is deleted after it, and a search that sees
+# a note is repeated. An old note is one that a crash has left behind.
+
+_PATIENCE = 30_000
+"""Milliseconds after which a note is old."""
+
+COMMIT = f"""
+        INSERT INTO Unindexed SET type = :type, token = :commit, at = `date.currentTimestamp`();
+        COMMIT;
+        BEGIN;
+        DELETE FROM Unindexed
+            WHERE token = :commit OR at < `date.currentTimestamp`() - {_PATIENCE};
+        COMMIT RETRY 10;
+"""
+"""Ends a transaction on chunks of ``:type``, with what :func:`commit_params` binds."""
+
+NOTES = (
+    "SELECT at FROM Unindexed"
+    f" WHERE type = :type AND at >= `date.currentTimestamp`() - {_PATIENCE} LIMIT 1"
+)
+"""A row if what is searched next of ``:type`` may be incomplete."""
+
+
+def commit_params(*written: object) -> dict[str, Any]:
+    """Return the parameters of :data:`COMMIT` except ``:type``; ``written`` names the commit."""
+    return {"commit": blake2b(repr(written).encode(), digest_size=16).hexdigest()}

@@ -11,9 +11,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from itertools import cycle, repeat
-from typing import Any, Protocol
+from typing import Any
 
 from ability_search.errors import DatabaseUnavailable, StatementRefused
 from ability_search.ports import Providers
@@ -23,13 +23,12 @@ from kadi_client.errors import KadiError, NoProvider
 log = logging.getLogger(__name__)
 
 _TOOL = "arcade-query"
-_SELECT = Statement("SELECT id FROM DatabaseId", {})
-_OURS = Statement("SELECT name FROM schema:types WHERE name = 'Collection'", {})
+_SELECT = Statement("SELECT id FROM DatabaseId")
+_OURS = Statement("SELECT name FROM schema:types WHERE name = 'Collection'")
 _TYPE = Statement(
     "CREATE DOCUMENT TYPE DatabaseId IF NOT EXISTS BUCKETS 1;"
     " CREATE PROPERTY DatabaseId.single IF NOT EXISTS BOOLEAN;"
-    " CREATE INDEX IF NOT EXISTS ON DatabaseId (single) UNIQUE;",
-    {},
+    " CREATE INDEX IF NOT EXISTS ON DatabaseId (single) UNIQUE;"
 )
 _INSERT = """
     BEGIN;
@@ -48,15 +47,8 @@ def offers(ids: Mapping[str, str | None]) -> str:
     return ", ".join(f"agent {agent} offers {id_ or 'none'}" for agent, id_ in ids.items())
 
 
-class Run(Protocol):
-    """Runs a statement on the database of one agent."""
-
-    async def __call__(self, statement: Statement, *, agent: str, write: bool) -> Any:
-        """Run a statement.
-
-        Raises:
-            DatabaseUnavailable: if it failed.
-        """
+Run = Callable[[Statement, str, bool], Awaitable[Any]]
+"""Runs a statement on the database of the named agent, as a write if it is true."""
 
 
 class ProviderPin:
@@ -64,7 +56,7 @@ class ProviderPin:
 
     Args:
         providers: Lists the agents.
-        run: Runs a statement on one of them.
+        run: Runs a statement on one of them; raises DatabaseUnavailable if it failed.
     """
 
     def __init__(self, providers: Providers, run: Run) -> None:
@@ -119,57 +111,41 @@ class ProviderPin:
             return
         if not ids:
             return  # the call says that there is none, or waits for the agent that was chosen
-        if len(ids) > 1 or any(id_ == "" for id_ in ids.values()):
+        if len(ids) > 1 or "" in ids.values():
             ids = {agent: id_ or await self._identify(agent) for agent, id_ in ids.items()}
-        fitting = self._fitting(ids)
-        self._agents = cycle(fitting)
-        self._database = ids[fitting[0]]
-        self._chosen = True
-
-    def _fitting(self, ids: Mapping[str, str | None]) -> list[str]:
-        """Return the agents that offer the database of this worker.
-
-        Raises:
-            DatabaseUnavailable: if there is none, or it is not clear which database that is.
-        """
-        known = set(ids.values())
-        if len(known) == 1 and (self._database in known or self._database is None):
-            return list(ids)
-        if self._database is not None:
-            found = [agent for agent, id_ in ids.items() if id_ == self._database]
-            if found:
-                return found
-        offered = offers(ids)
-        if self._database is not None:
+        known = self._database or next(iter(ids.values()))
+        fitting = [agent for agent, id_ in ids.items() if id_ == known]
+        if self._database is not None and not fitting:
             raise DatabaseUnavailable(
                 f"this worker has worked with the database {self._database}, which no agent on its"
-                f" networks offers: {offered}",
+                f" networks offers: {offers(ids)}",
                 hint="Bring the database back, or restart the worker to use another one.",
             ) from NoProvider(f"no provider of database {self._database}")
-        raise DatabaseUnavailable(
-            f"several databases are offered on the networks of this worker: {offered}",
-            hint=SEPARATE,
-        )
+        if self._database is None and len(fitting) < len(ids):
+            raise DatabaseUnavailable(
+                f"several databases are offered on the networks of this worker: {offers(ids)}",
+                hint=SEPARATE,
+            )
+        self._agents, self._database, self._chosen = cycle(fitting), known, True
 
     async def _id(self, agent: str) -> str | None:
         """Return the id of an agent's database, as :meth:`ids`."""
-        try:
-            rows = await self._run(_SELECT, agent=agent, write=False)
-            if not rows:
-                rows = await self._run(_OURS, agent=agent, write=False)
-        except StatementRefused as exc:
-            if exc.reason == "missing_database":
-                return None
-            if exc.reason != "missing_type":
-                raise
-            rows = await self._run(_OURS, agent=agent, write=False)
-        return str(rows[0].get("id", "")) if rows else None
+        for statement in (_SELECT, _OURS):
+            try:
+                rows = await self._run(statement, agent, False)
+            except StatementRefused as exc:
+                if exc.reason not in ("missing_database", "missing_type"):
+                    raise
+                rows = []
+            if rows:
+                return str(rows[0].get("id", ""))
+        return None
 
     async def _identify(self, agent: str) -> str:
         """Give an agent's database an id unless it has one; return its id."""
         for statement in (_TYPE, Statement(_INSERT, {"id": secrets.token_hex(8)})):
             try:
-                await self._run(statement, agent=agent, write=True)
+                await self._run(statement, agent, True)
             except StatementRefused as exc:
                 # Another worker is giving it one at the same time.
                 if exc.reason not in ("duplicate", "conflict"):

@@ -5,17 +5,13 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Callable, Sequence
-from functools import partial
 from itertools import groupby
 from typing import Any
 
-from ability_search.errors import StatementRefused
-from ability_search.retry import growing, retry
-from ability_search.store.arcadedb.core import CLOCK, Statement
-from ability_search.store.arcadedb.database import Attempts, outlast
+from ability_search.store.arcadedb.core import Parameters, Statement
+from ability_search.store.arcadedb.database import Attempts
 from ability_search.store.arcadedb.read import ReadSql
 from ability_search.store.arcadedb.record_rows import (
-    Parameters,
     condition_of,
     encoded,
     equal_to,
@@ -36,32 +32,21 @@ from ability_search.store.values import (
     Require,
 )
 
-_ATTEMPTS = 12
-"""Attempts of a commit that is in conflict with others."""
+_CLOCK = "LET clock = SELECT `date.currentTimestamp`() AS ms;"
+"""Sets ``$clock[0].ms`` to the time of the database."""
 
 
 class RecordSql(ReadSql):
-    """Records, see :class:`ability_search.store.port.RecordStore`."""
+    """Commits, see :meth:`.Store.commit`."""
 
     async def commit(self, changes: Sequence[Change]) -> Committed:
-        """Commit; repeat on conflicts, and unless something is added if the answer is lost."""
-        attempts = Attempts()
-        run: Callable[[], Any] = partial(
-            retry,
-            partial(self._scripts.write, *committed(changes)),
-            when=_in_conflict,
-            attempts=_ATTEMPTS,
-            pause=growing(0.05, longest=1),
-        )
-        if not any(isinstance(change, Add) for change in changes):
-            run = partial(outlast, run, attempts=attempts)
-        answer = await self.with_schema(run)
-        rows = answer["record"]
-        record = record_of(rows[0], answer["at"]) if rows else None
-        refused = answer["refused"]
+        attempts = Attempts(idempotent=not any(isinstance(change, Add) for change in changes))
+        answer = await self.write_first(_committed(changes), attempts)
+        rows, at, refused = answer["record"], answer["at"], answer["refused"]
         if refused is not None and attempts.lost and await self._holds(changes):
-            return Committed(True, answer["at"], record=record)
-        return Committed(refused is None, answer["at"], refused, record)
+            refused = None
+        record = record_of(rows[0], at) if rows else None
+        return Committed(refused is None, at, refused, record)
 
     async def _holds(self, changes: Sequence[Change]) -> bool:
         """Return whether an attempt without an answer has made these changes."""
@@ -72,11 +57,6 @@ class RecordSql(ReadSql):
             for change, page in zip(kept, pages, strict=True)
             if isinstance(page, Page)
         )
-
-
-def _in_conflict(exc: BaseException) -> bool:
-    # In both cases the transaction was rolled back.
-    return isinstance(exc, StatementRefused) and exc.reason in ("conflict", "duplicate")
 
 
 def _concerned(change: Put | Delete) -> Records:
@@ -92,7 +72,7 @@ def _is_made(change: Put | Delete, stored: Sequence[Record]) -> bool:
     return all(stored[0].fields.get(name) == value for name, value in fields.items())
 
 
-def committed(changes: Sequence[Change]) -> Statement:
+def _committed(changes: Sequence[Change]) -> Statement:
     """Make changes in one transaction, in order.
 
     Returns one map: ``refused`` (the place of the change that was refused, after which nothing was
@@ -112,7 +92,7 @@ def committed(changes: Sequence[Change]) -> Statement:
         )
         record = "$last"
     return Statement(
-        f"BEGIN; {CLOCK} {' '.join(steps)} COMMIT;"
+        f"BEGIN; {_CLOCK} {' '.join(steps)} COMMIT;"
         f" RETURN {{'refused': null, 'at': $clock[0].ms, 'record': {record}}};",
         params,
     )

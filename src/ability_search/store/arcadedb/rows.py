@@ -6,7 +6,7 @@ A duplicate keeps its embedding, terms and weights in *spare* columns, which hav
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, asdict, fields
 from functools import cache
 from typing import Any
 
@@ -87,12 +87,7 @@ def source_record(row: Row) -> SourceRecord:
 
 def link_row(link: Link) -> dict[str, Any]:
     """Return the row of a link to store."""
-    return {
-        "source": link.source,
-        "target": link.target,
-        "kind": link.kind,
-        "weight": link.weight,
-    }
+    return asdict(link)
 
 
 def link(row: Row) -> Link:

@@ -36,8 +36,7 @@ def schema() -> Statement:
         CREATE VERTEX TYPE Chunk IF NOT EXISTS;
         {_properties("Chunk", **_OF_CHUNKS)}
         CREATE PROPERTY Chunk.facets IF NOT EXISTS LIST OF STRING;
-        """,
-        {},
+        """
     )
 
 
@@ -52,9 +51,8 @@ _OF_CHUNKS = {
 """Names of properties by type."""
 
 
-def base_type() -> Statement:
-    """Select the kind of the base type of all chunks: no row, or one with ``type``."""
-    return Statement("SELECT type FROM schema:types WHERE name = 'Chunk'", {})
+BASE_TYPE = Statement("SELECT type FROM schema:types WHERE name = 'Chunk'")
+"""Selects the kind of the base type of all chunks: no row, or one with ``type``."""
 
 
 def create_generation(chunk_type: str, *, dimensions: int) -> Statement:
@@ -65,12 +63,9 @@ def create_generation(chunk_type: str, *, dimensions: int) -> Statement:
         CREATE DOCUMENT TYPE `{sources}` IF NOT EXISTS EXTENDS Source BUCKETS 1;
         CREATE INDEX IF NOT EXISTS ON `{sources}` (source) UNIQUE;
         CREATE VERTEX TYPE `{chunk_type}` IF NOT EXISTS EXTENDS Chunk BUCKETS 1;
-        CREATE INDEX IF NOT EXISTS ON `{chunk_type}` (chunkId) UNIQUE;
-        CREATE INDEX IF NOT EXISTS ON `{chunk_type}` (source) NOTUNIQUE;
         CREATE INDEX IF NOT EXISTS ON `{chunk_type}` (duplicateOf) NOTUNIQUE;
         {_indexed(chunk_type, dimensions)}
-        """,
-        {},
+        """
     )
 
 
@@ -82,8 +77,7 @@ def create_links(chunk_type: str) -> Statement:
         CREATE DOCUMENT TYPE `{links}` IF NOT EXISTS EXTENDS Link BUCKETS 1;
         CREATE INDEX IF NOT EXISTS ON `{links}` (source) NOTUNIQUE;
         CREATE INDEX IF NOT EXISTS ON `{links}` (target) NOTUNIQUE;
-        """,
-        {},
+        """
     )
 
 
@@ -91,8 +85,7 @@ def create_child_index(chunk_type: str) -> Statement:
     """Create the index by which the documents of others are found; harmless if it exists."""
     return Statement(
         f"CREATE INDEX IF NOT EXISTS ON `{source_type(chunk_type)}` (aspectOf)"
-        " NOTUNIQUE NULL_STRATEGY SKIP",
-        {},
+        " NOTUNIQUE NULL_STRATEGY SKIP"
     )
 
 
@@ -102,11 +95,8 @@ def create_kinds(chunk_type: str, *, dimensions: int) -> Statement:
     return Statement(
         f"""
         CREATE VERTEX TYPE `{kinds}` IF NOT EXISTS EXTENDS Chunk BUCKETS 1;
-        CREATE INDEX IF NOT EXISTS ON `{kinds}` (chunkId) UNIQUE;
-        CREATE INDEX IF NOT EXISTS ON `{kinds}` (source) NOTUNIQUE;
         {_indexed(kinds, dimensions)}
-        """,
-        {},
+        """
     )
 
 
@@ -153,6 +143,8 @@ def _indexed(chunk_type: str, dimensions: int) -> str:
     their scores.
     """
     return f"""
+        CREATE INDEX IF NOT EXISTS ON `{chunk_type}` (chunkId) UNIQUE;
+        CREATE INDEX IF NOT EXISTS ON `{chunk_type}` (source) NOTUNIQUE;
         CREATE INDEX IF NOT EXISTS ON `{chunk_type}` (vectorKey) NOTUNIQUE;
         CREATE INDEX IF NOT EXISTS ON `{chunk_type}` (facets BY ITEM) NOTUNIQUE;
         CREATE INDEX IF NOT EXISTS ON `{chunk_type}` (terms, weights)

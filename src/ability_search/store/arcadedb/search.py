@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from itertools import chain, count
 from typing import Any
 
 from ability_search.collection import Collection
 from ability_search.documents import SparseVector
 from ability_search.filters.tree import Filter
-from ability_search.store.arcadedb.commit_visibility import NOTES
 from ability_search.store.arcadedb.core import (
-    Predicate,
+    NOTES,
     Statement,
     kind_type,
     link_type,
@@ -46,8 +44,6 @@ _TERMS = "`vector.sparseCreate`(terms, weights)"
 _SPARE_TERMS = "`vector.sparseCreate`(spareTerms, spareWeights)"
 _COPIES = "Copies"
 """Suffix of the name of a search, for the duplicates that it finds."""
-_PREFIXES = "fghijkl"
-"""Prefixes of the parameters of the first filters in one statement."""
 _LINKS_READ = 1000
 """Links to read for those that are followed."""
 _CHUNKS_OF_HOP = 2000
@@ -72,7 +68,7 @@ class SearchStatement:
 
     Args:
         collection: The collection; its generation is searched.
-        searches: As for :meth:`.SearchStore.search`, as all others.
+        searches: As for :meth:`.Store.search`, as all others.
         columns: Columns of every row.
         first: Number of rows of each search that have further columns.
         beam: Minimum beam width of searches of a graph.
@@ -104,8 +100,14 @@ class SearchStatement:
             f"metadata{place}": key
             for place, key in enumerate(filter(None, map(metadata_key, columns.fields)))
         }
-        self._compared = self._bind_columns()
-        self._predicates = self._bind_filters()
+        self._params |= {f"{name}_k": key for name, key in self._metadata.items()}
+        self._bound: dict[int, str] = {}
+        for search in self._searches:
+            self._bind(search.name, search.by)
+        for column, by in self._by_column.items():
+            if id(by) not in self._bound:
+                self._bind(f"{column}_c", by)
+        self._conditions = self._bind_filters()
         self._allowed = self._select_allowed()
         for search in self._searches:
             self._add(search)
@@ -127,27 +129,26 @@ class SearchStatement:
 
     # Columns
 
-    def _bind_columns(self) -> Mapping[str, str]:
-        """Bind what columns need; return the parameters of the vectors and terms by column.
-
-        Those that searches bind are not sent twice. Of terms it is the parameter without the ends
-        ``_i`` and ``_w`` of those with the ids and the weights.
-        """
-        self._params |= {f"{name}_k": key for name, key in self._metadata.items()}
-        names: dict[str, str] = {}
-        for column, by in self._by_column.items():
-            searched = (each.name for each in self._searches if each.by is by)
-            name = names[column] = next(searched, f"{column}_c")
-            self._bind(name, by)
-        for search in self._searches:
-            self._bind(search.name, search.by)
-        return names
-
     def _bind(self, name: str, by: Sequence[float] | SparseVector) -> None:
+        """Bind a vector (``_v``), or the ids (``_i``) and weights (``_w``) of terms."""
+        self._bound.setdefault(id(by), name)
         if isinstance(by, SparseVector):
             self._params |= {f"{name}_i": list(by.ids), f"{name}_w": list(by.weights)}
         else:
             self._params[f"{name}_v"] = list(by)
+
+    def _score(
+        self, by: Sequence[float] | SparseVector, *, spare: bool = False, terms: str = ""
+    ) -> str:
+        """Return the SQL of the score of a chunk by a vector or terms.
+
+        ``terms`` is the sparse vector of the chunk, if it is known; ``spare`` is for duplicates.
+        """
+        name = self._bound[id(by)]
+        if isinstance(by, SparseVector):
+            own = terms or (_SPARE_TERMS if spare else _TERMS)
+            return f"vectorSparseDot({own}, `vector.sparseCreate`(:{name}_i, :{name}_w))"
+        return f"vectorCosineSimilarity({SPARE['embedding'] if spare else 'embedding'}, :{name}_v)"
 
     @property
     def _by_column(self) -> Mapping[str, Sequence[float] | SparseVector]:
@@ -166,35 +167,34 @@ class SearchStatement:
             f"{shorter(f'metadata[:{name}_k]', VALUE_LENGTH)} AS {name}" for name in self._metadata
         ]
         computed = [
-            f"{_score(by, self._compared[name], '$terms', spare=spare)} AS {name}"
+            f"{self._score(by, spare=spare, terms='$terms')} AS {name}"
             for name, by in self._by_column.items()
             if by is not search.by
         ]
         return "".join(f", {each}" for each in (*fields, *values, *computed))
 
-    def _variables(self, terms: str = _TERMS) -> str:
+    def _variables(self, *, spare: bool = False) -> str:
         """Return what is computed once for each row, as it follows the target of the query."""
-        return f" LET $terms = {terms}" if self._columns.products else ""
+        return (
+            f" LET $terms = {_SPARE_TERMS if spare else _TERMS}" if self._columns.products else ""
+        )
 
     # Filters
 
-    def _bind_filters(self) -> Mapping[Filter, Predicate]:
+    def _bind_filters(self) -> Mapping[Filter, str]:
         """Return the conditions of the filters, each with parameters of its own."""
         filters = dict.fromkeys(each.filter for each in self._searches if each.filter is not None)
-        prefixes = chain(_PREFIXES, (f"f{number}_" for number in count()))
-        found = {
-            filter: Predicate(*to_sql(filter, prefix=prefix))
-            for prefix, filter in zip(prefixes, filters, strict=False)
-        }
-        for predicate in found.values():
-            self._params |= predicate.params
-        return found
+        conditions = {}
+        for place, filter in enumerate(filters):
+            conditions[filter], bound = to_sql(filter, prefix=f"f{place}_")
+            self._params |= bound
+        return conditions
 
     def _condition(self, search: Search) -> str:
         """Return the condition of a search on the chunks that it compares."""
         if search.filter is None:
             return _HAS_EMBEDDING
-        return f"{_HAS_EMBEDDING} AND ({self._predicates[search.filter].text})"
+        return f"{_HAS_EMBEDDING} AND ({self._conditions[search.filter]})"
 
     def _select_allowed(self) -> dict[tuple[str, Filter], str]:
         """Add the queries for the rows that indexes are searched within; return their names.
@@ -209,8 +209,7 @@ class SearchStatement:
         )
         names = {each: f"allowed{place}" for place, each in enumerate(wanted)}
         for (searched, filter), name in names.items():
-            text = self._predicates[filter].text
-            self._queries[name] = f"SELECT @rid FROM `{searched}` WHERE {text}"
+            self._queries[name] = f"SELECT @rid FROM `{searched}` WHERE {self._conditions[filter]}"
         return names
 
     # Searches
@@ -232,17 +231,22 @@ class SearchStatement:
         if search.within is not None:
             self._compare_within(search, search.within)
         elif self._is_scan(search):
-            self._queries[search.name] = self._scan(search)
+            found = self._best(search, self._condition(search))
+            self._queries[search.name] = self._shown(search, found)
         else:
             for name, limit in self._steps(search).items():
                 self._search_index(name, replace(search, limit=limit))
         self._answer += self._steps(search)
+        self._add_first(search.name, "terms, weights, embedding")
+
+    def _add_first(self, name: str, columns: str) -> None:
+        """Add the query for the further columns of the first rows of a search."""
         if self._first:
-            self._queries[f"first_{search.name}"] = (
-                "SELECT @rid AS rid, terms, weights, embedding FROM (SELECT expand(rid) FROM"
-                f" (SELECT expand(${search.name})) LIMIT {self._first:d})"
+            self._queries[f"first_{name}"] = (
+                f"SELECT @rid AS rid, {columns} FROM (SELECT expand(rid) FROM"
+                f" (SELECT expand(${name})) LIMIT {self._first:d})"
             )
-            self._answer.append(f"first_{search.name}")
+            self._answer.append(f"first_{name}")
 
     def _steps(self, search: Search) -> dict[str, int]:
         """Return the limits of the queries of a search by their names, in ascending order.
@@ -256,27 +260,28 @@ class SearchStatement:
         names = [search.name, *(f"{search.name}_{place}" for place in range(1, len(limits)))]
         return dict(zip(names, limits, strict=True))
 
-    def _scan(self, search: Search) -> str:
-        """Return the query that compares all chunks."""
-        score = _score(search.by, search.name)
-        found = _best(self._type(search), score, self._condition(search), search.limit)
-        return self._shown(search, found)
+    def _best(self, search: Search, condition: str, *, spare: bool = False) -> str:
+        """Return the query that compares all chunks that match a condition."""
+        return (
+            f"SELECT @rid AS rid, chunkId, {self._score(search.by, spare=spare)} AS score"
+            f" FROM `{self._type(search)}` WHERE {condition}"
+            f" ORDER BY score DESC, chunkId LIMIT {search.limit:d}"
+        )
 
     def _shown(self, search: Search, found: str, *, spare: bool = False) -> str:
         """Return the query for the rows of chunks that another one found.
 
         Columns are computed for these only, not for all that are compared.
         """
-        score = _score(search.by, search.name, _SPARE_TERMS if spare else _TERMS, spare=spare)
-        variables = self._variables(_SPARE_TERMS if spare else _TERMS)
+        score = self._score(search.by, spare=spare)
         return (
             f"SELECT @rid AS rid, chunkId, {score} AS score{self._further(search, spare=spare)}"
-            f" FROM (SELECT expand(rid) FROM ({found})){variables}"
+            f" FROM (SELECT expand(rid) FROM ({found})){self._variables(spare=spare)}"
         )
 
     def _search_index(self, name: str, search: Search) -> None:
         """Add the query of an index, and if need be a second one."""
-        chunk_type, limit = self._type(search), search.limit
+        chunk_type, limit, bound = self._type(search), search.limit, self._bound[id(search.by)]
         allowed = self._allowed[chunk_type, search.filter] if search.filter is not None else ""
         within = [f"filter: ${allowed}"] if allowed else []
         further = f"{self._further(search)} FROM (SELECT expand("
@@ -284,7 +289,7 @@ class SearchStatement:
             options = ", ".join([f"efSearch: {max(self._beam, limit):d}", *within])
             self._queries[name] = (
                 f"SELECT @rid AS rid, chunkId, 1 - distance AS score{further}"
-                f"vectorNeighbors('{chunk_type}[embedding]', :{search.name}_v, {limit:d},"
+                f"vectorNeighbors('{chunk_type}[embedding]', :{bound}_v, {limit:d},"
                 f" {{{options}}}))){self._variables()}"
             )
             return
@@ -293,7 +298,7 @@ class SearchStatement:
             given = f", {{{', '.join(options)}}}" if options else ""
             return (
                 f"SELECT @rid AS rid, chunkId, score{further}`vector.sparseNeighbors`("
-                f"'{chunk_type}[terms,weights]', :{search.name}_i, :{search.name}_w, {limit:d}"
+                f"'{chunk_type}[terms,weights]', :{bound}_i, :{bound}_w, {limit:d}"
                 f"{given}))){self._variables()}"
             )
 
@@ -334,7 +339,7 @@ class SearchStatement:
             return self._best_of_sources(search, f"source IN :{name}", _CHUNKS_OF_SOURCES)
         self._params[name] = list(within.ids)
         return (
-            f"SELECT @rid AS rid, {_score(search.by, search.name)} AS score FROM"
+            f"SELECT @rid AS rid, {self._score(search.by)} AS score FROM"
             f" `{self._type(search)}` WHERE chunkId IN :{name} AND {self._condition(search)}"
         )
 
@@ -343,7 +348,7 @@ class SearchStatement:
         # The engine treats first() as an aggregate only together with max().
         return (
             "SELECT source, first(rid) AS rid, max(score) AS score FROM"
-            f" (SELECT source, @rid AS rid, chunkIndex, {_score(search.by, search.name)} AS score"
+            f" (SELECT source, @rid AS rid, chunkIndex, {self._score(search.by)} AS score"
             f" FROM (SELECT FROM `{self._type(search)}` WHERE {sources}"
             f" AND {self._condition(search)} LIMIT {most:d})"
             " ORDER BY score DESC, chunkIndex) GROUP BY source"
@@ -389,26 +394,20 @@ class SearchStatement:
         if not self._collection.duplicates:
             return
         copied = [each for each in self._searches if not each.kinds and each.within is None]
-        for place, (filter, predicate) in enumerate(self._predicates.items()):
+        for place, (filter, condition) in enumerate(self._conditions.items()):
             searches = [each for each in copied if each.filter == filter]
             if searches:
-                self._select_copies(predicate.text, f"{place}")
+                self._select_copies(condition, f"{place}")
             for search in searches:
-                terms = isinstance(search.by, SparseVector)
-                score = _score(search.by, search.name, _SPARE_TERMS, spare=True)
-                condition = f"chunkId IN $copies{place}.chunkId"
-                condition += f" AND {score} > 0" if terms else ""
-                found = _best(self._collection.type, score, condition, search.limit)
+                matching = f"chunkId IN $copies{place}.chunkId"
+                if isinstance(search.by, SparseVector):
+                    matching += f" AND {self._score(search.by, spare=True)} > 0"
                 name = f"{search.name}{_COPIES}"
+                found = self._best(search, matching, spare=True)
                 self._queries[name] = self._shown(search, found, spare=True)
                 self._answer.append(name)
-                if self._first:
-                    self._queries[f"first_{name}"] = (
-                        "SELECT @rid AS rid, spareTerms AS terms, spareWeights AS weights,"
-                        " spareEmbedding AS embedding FROM (SELECT expand(rid) FROM"
-                        f" (SELECT expand(${name})) LIMIT {self._first:d})"
-                    )
-                    self._answer.append(f"first_{name}")
+                spare = ", ".join(f"{column} AS {name}" for name, column in SPARE.items())
+                self._add_first(name, spare)
 
     def _select_copies(self, condition: str, place: str) -> None:
         """Add the queries for the duplicates to search, ``copies`` and ``place``."""
@@ -504,24 +503,3 @@ def complete(answer: Mapping[str, Any]) -> bool:
     """Return whether no commit was in progress, of which the searches may have seen only half."""
     before, after = ({row["revision"] for row in answer[name]} for name in ("collection", "later"))
     return not answer["unindexed"] and before <= after
-
-
-def _score(
-    by: Sequence[float] | SparseVector, name: str, terms: str = _TERMS, *, spare: bool = False
-) -> str:
-    """Return the SQL of the score of a chunk by the vector or the terms of the parameter ``name``.
-
-    ``terms`` is the sparse vector of the chunk; ``spare`` is for duplicates.
-    """
-    if isinstance(by, SparseVector):
-        return f"vectorSparseDot({terms}, `vector.sparseCreate`(:{name}_i, :{name}_w))"
-    vector = SPARE["embedding"] if spare else "embedding"
-    return f"vectorCosineSimilarity({vector}, :{name}_v)"
-
-
-def _best(chunk_type: str, score: str, condition: str, limit: int) -> str:
-    """Return a query that compares all chunks that match a condition: ``rid, chunkId, score``."""
-    return (
-        f"SELECT @rid AS rid, chunkId, {score} AS score FROM `{chunk_type}` WHERE {condition}"
-        f" ORDER BY score DESC, chunkId LIMIT {limit:d}"
-    )

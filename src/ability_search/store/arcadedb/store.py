@@ -5,25 +5,37 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
+import secrets
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
+from ability_search.bounded_batches import batches
 from ability_search.collection import Collection
 from ability_search.errors import DatabaseUnavailable, GenerationGone, StatementRefused
 from ability_search.ops.metrics.meter import UNMETERED, Meter
-from ability_search.store.arcadedb import write
+from ability_search.store.arcadedb import rows, schema, write
 from ability_search.store.arcadedb.core import Scripts, Statement, kind_type
-from ability_search.store.arcadedb.database import Database
-from ability_search.store.arcadedb.index import MESSAGE_BYTES, IndexSql
-from ability_search.store.arcadedb.schema import create_generation, drop_generation
+from ability_search.store.arcadedb.database import generation_gone
+from ability_search.store.arcadedb.record_rows import collection_in
+from ability_search.store.arcadedb.record_sql import RecordSql
 from ability_search.store.arcadedb.search import SearchStatement, complete
-from ability_search.store.records import Search, Searched
-from ability_search.store.stored_collections import change_collection
-from ability_search.store.values import Columns
+from ability_search.store.records import (
+    ChunkRecord,
+    Replaced,
+    Replacement,
+    Search,
+    Searched,
+    chunk_bytes,
+)
+from ability_search.store.stand_ins import Represented, moved
+from ability_search.store.stored_collections import change_collection, read_collection
+from ability_search.store.values import Columns, Patch
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 _BESIDE_CHUNKS = re.compile(r"^(Source|Link|Aspect)(?=_)")
 """The other types of a generation; it is named after the type of its chunks."""
@@ -35,24 +47,12 @@ _BUILD_PAUSE = 60.0
 _STALE_AFTER = 6 * 3600 * 1000
 """Milliseconds after which staged chunks count as left behind."""
 _SWEEP_EVERY = 600 * 1000
+_FEW = 16
+"""Chunks that are converted to rows without a thread."""
+_MESSAGE_BYTES = 4 << 20
 
 
-class GenerationSql(Database):
-    """Generations, see :class:`.port.GenerationStore`."""
-
-    async def create_generation(self, new: Collection) -> None:
-        await self.write(create_generation(new.type, dimensions=new.dimensions), idempotent=True)
-
-    async def generations(self) -> list[str]:
-        rows = await self.rows(Statement("SELECT name FROM schema:types", {}))
-        names = dict.fromkeys(_BESIDE_CHUNKS.sub("Chunk", row["name"]) for row in rows)
-        return [name for name in names if name.startswith("Chunk_")]
-
-    async def drop_generation(self, generation: str) -> None:
-        await self.write(drop_generation(generation), idempotent=True)
-
-
-class ArcadeStore(GenerationSql, IndexSql):
+class ArcadeStore(RecordSql):
     """A :class:`~ability_search.store.port.Store` in an ArcadeDB database.
 
     Args:
@@ -61,23 +61,42 @@ class ArcadeStore(GenerationSql, IndexSql):
         beam: Minimum beam width of searches of a vector graph.
         scan_below: Number of chunks from which a vector graph is built; fewer are compared.
         now: Returns the time in epoch milliseconds.
-        meter: Counts retried replacements.
+        meter: Counts repeated writes.
     """
 
     def __init__(
         self,
         scripts: Scripts,
         *,
-        message_bytes: int = MESSAGE_BYTES,
+        message_bytes: int = _MESSAGE_BYTES,
         beam: int = 0,
         scan_below: int = 1,
         now: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
         meter: Meter = UNMETERED,
     ) -> None:
-        super().__init__(scripts, message_bytes=message_bytes, now=now, meter=meter)
+        super().__init__(scripts, meter=meter)
+        self._message_bytes = message_bytes
         self._beam = beam
         self._scan_below = scan_below
+        self._now = now
         self._next_sweep = 0
+
+    # Generations
+
+    async def create_generation(self, collection: Collection) -> None:
+        await self.write_first(
+            schema.create_generation(collection.type, dimensions=collection.dimensions)
+        )
+
+    async def generations(self) -> list[str]:
+        rows = await self.fetch(Statement("SELECT name FROM schema:types"))
+        names = dict.fromkeys(_BESIDE_CHUNKS.sub("Chunk", row["name"]) for row in rows)
+        return [name for name in names if name.startswith("Chunk_")]
+
+    async def drop_generation(self, generation: str) -> None:
+        await self.write_first(schema.drop_generation(generation))
+
+    # Searches
 
     async def search(
         self,
@@ -93,7 +112,7 @@ class ArcadeStore(GenerationSql, IndexSql):
         )
         by_index = consistent and any(each.within is None for each in searches)
         for pause in (*_PAUSES, None):
-            answer = await self.generation_read(collection.type, asked.statement)
+            answer = await self.fetch(asked.statement, collection.type)
             if pause is None or not by_index or complete(answer):
                 break
             await asyncio.sleep(pause)
@@ -113,22 +132,144 @@ class ArcadeStore(GenerationSql, IndexSql):
         now = self._now()
         if now >= self._next_sweep:
             self._next_sweep = now + _SWEEP_EVERY
-            await self.write(write.discard_staged(before=now - _STALE_AFTER))
+            old = "BEGIN; DELETE FROM Staging WHERE createdAt < :cutoff; COMMIT;"
+            await self.write_first(Statement(old, {"cutoff": now - _STALE_AFTER}))
         return collection
 
     async def _build_graph(self, collection: Collection, chunk_type: str) -> None:
         """Build a vector graph now, so that no query has to wait for it."""
         any_vector = [1.0] + [0.0] * (collection.dimensions - 1)
         nearest = f"vectorNeighbors('{chunk_type}[embedding]', :vector, 1)"
-        statement = Statement(
-            f"SELECT chunkId FROM (SELECT expand({nearest}))", {"vector": any_vector}
-        )
+        text = f"SELECT chunkId FROM (SELECT expand({nearest}))"
+        statement = Statement(text, {"vector": any_vector})
         for left in reversed(range(_BUILDS)):
             try:
-                await self.generation_read(collection.type, statement)
+                await self.fetch(statement, collection.type)
                 return
             except DatabaseUnavailable as exc:
                 refused = isinstance(exc, StatementRefused) and exc.reason != "timeout"
                 if refused or isinstance(exc, GenerationGone) or not left:
                     raise
             await asyncio.sleep(_BUILD_PAUSE)
+
+    # Replacement
+
+    async def replace(self, collection: Collection, replacement: Replacement) -> Replaced | None:
+        chunks, kinds = await self._parts(replacement.chunks)
+        await self._create_types(collection, replacement, kinds=kinds.count > 0)
+        try:
+            copies = await self._copies(collection, replacement) if collection.duplicates else {}
+            answer = await self.write(
+                write.replace_sources(
+                    collection,
+                    replacement,
+                    chunks=chunks,
+                    kinds=kinds,
+                    copies=copies,
+                    now=self._now(),
+                )
+            )
+        except (StatementRefused, GenerationGone):
+            # The errors for types being dropped vary, so the record decides.
+            current = await read_collection(self, collection.name)
+            if current is not None and current.type == collection.type:
+                raise
+            return None
+        if answer["revision"] is None:
+            return None
+        inserted, stored = answer["inserted"], chunks.count + kinds.count
+        if inserted != stored:
+            raise StatementRefused("other", f"{inserted} of {stored} chunks were stored")
+        changed = collection_in(answer["collection"])
+        assert changed is not None
+        return Replaced(changed, answer["deleted"], inserted, answer["replaced"])
+
+    async def _copies(
+        self, collection: Collection, replacement: Replacement
+    ) -> Mapping[str, Sequence[str]]:
+        """Return the duplicates of chunks that are replaced, by their next stand-in."""
+        new = [each for own in replacement.chunks for each in own if each.of is None]
+        keys = list({each.vector_key for each in new if each.vector_key})
+        found = await self.fetch(
+            write.represented(collection.type, replacement.sources, keys), collection.type
+        )
+        old = {row["chunkId"]: row.get("vectorKey") for row in found["old"]}
+        firsts = {row["chunkId"]: row for row in found["firsts"]}
+        rules = {row["source"]: row.get("dedupThreshold") for row in found["rules"]}
+        groups = []
+        for row in found["kept"]:
+            first = firsts.get(row["first"], {})
+            groups.append(
+                Represented(
+                    old[row["duplicateOf"]],
+                    [row["first"], *(each for each in row["copies"] if each != row["first"])],
+                    rules.get(first.get("source")),
+                    first.get("embedding"),
+                )
+            )
+        return moved(groups, new)
+
+    async def _parts(
+        self, per_source: Sequence[Sequence[ChunkRecord]]
+    ) -> tuple[write.Rows, write.Rows]:
+        """Return ordinary chunks and chunks of kinds; stage what does not fit in the statement."""
+        inline: dict[bool, list[ChunkRecord]] = {False: [], True: []}
+        tokens: dict[bool, list[str]] = {False: [], True: []}
+        staged = {False: 0, True: 0}
+        room = self._message_bytes
+        for own in per_source:
+            size = await _of_chunks(_bytes, own)
+            of_kind = bool(own and own[0].of)
+            if size <= room:
+                inline[of_kind] += own
+                room -= size
+            else:
+                tokens[of_kind].append(await self._stage(own))
+                staged[of_kind] += len(own)
+        chunks, kinds = [
+            write.Rows(await _of_chunks(_rows, inline[of_kind]), tokens[of_kind], staged[of_kind])
+            for of_kind in (False, True)
+        ]
+        return chunks, kinds
+
+    async def _stage(self, own: Sequence[ChunkRecord]) -> str:
+        """Stage the chunks of a source in messages of bounded size; return their token."""
+        token = secrets.token_hex(8)
+        sized = batches(own, chunk_bytes, most=len(own), most_bytes=self._message_bytes)
+        for part in sized:
+            await self.write(write.stage_rows(token, await _of_chunks(_rows, part)))
+        return token
+
+    async def _create_types(
+        self, collection: Collection, replacement: Replacement, *, kinds: bool
+    ) -> None:
+        """Create what links, kinds and documents of others need and does not exist yet."""
+        wanted = []
+        if replacement.links and not collection.links:
+            wanted.append(schema.create_links(collection.type))
+        if replacement.nested and not collection.nested:
+            wanted.append(schema.create_child_index(collection.type))
+        if kinds and not collection.kind_chunks:
+            wanted.append(schema.create_kinds(collection.type, dimensions=collection.dimensions))
+        for types in wanted:
+            await self.write(types)
+
+    async def patch(self, collection: Collection, patches: Sequence[Patch]) -> None:
+        if patches:
+            with generation_gone(collection.type):
+                await self.write(write.patch(collection.type, patches))
+
+
+async def _of_chunks(
+    compute: Callable[[Sequence[ChunkRecord]], T], chunks: Sequence[ChunkRecord]
+) -> T:
+    """Return what is computed of chunks; of many in a thread, as 500 take some 10 ms."""
+    return compute(chunks) if len(chunks) <= _FEW else await asyncio.to_thread(compute, chunks)
+
+
+def _rows(chunks: Sequence[ChunkRecord]) -> list[dict[str, Any]]:
+    return list(map(rows.chunk_row, chunks))
+
+
+def _bytes(chunks: Sequence[ChunkRecord]) -> int:
+    return sum(map(chunk_bytes, chunks))

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from ability_search.collection import Collection
-from ability_search.store.arcadedb.commit_visibility import COMMIT, commit_params
 from ability_search.store.arcadedb.core import (
+    COMMIT,
     Statement,
+    commit_params,
     kind_type,
     link_type,
     rows_together,
@@ -135,7 +136,7 @@ def replace_sources(
         LET now = SELECT FROM Collection WHERE key = :name;
         {COMMIT}
         RETURN {{'revision': $c[0].fields.revision, 'deleted': ifnull($old[0].chunks, 0),
-                 'inserted': $new[0].chunks, 'replaced': ifnull($old[0].sources, 0),
+                 'inserted': ifnull($new[0].chunks, 0), 'replaced': ifnull($old[0].sources, 0),
                  'collection': $now}};
         """
     params = _parameters(collection, replacement, chunks, kinds, now)
@@ -297,13 +298,6 @@ def stage_rows(token: str, rows: Sequence[Mapping[str, Any]]) -> Statement:
     return Statement(
         "BEGIN; INSERT INTO Staging CONTENT :rows; COMMIT;",
         {"rows": [{**row, "token": token} for row in rows]},
-    )
-
-
-def discard_staged(*, before: int) -> Statement:
-    """Delete chunks that were staged before ``before`` (epoch milliseconds)."""
-    return Statement(
-        "BEGIN; DELETE FROM Staging WHERE createdAt < :cutoff; COMMIT;", {"cutoff": before}
     )
 
 

@@ -43,9 +43,9 @@ from ability_search.extensions.artifacts.manifest import (
     ChunksManifest,
     Damaged,
 )
+from ability_search.extensions.sessions.uses import Use
 from ability_search.index.preparation import restored_document
 from ability_search.store.records import ChunkRecord, SourceRecord
-from ability_search.store.usage import Use
 
 
 @pytest.fixture

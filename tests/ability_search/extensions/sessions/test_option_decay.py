@@ -13,7 +13,7 @@ from tests.ability_search.flows.asking import MODES, hits_of, scores_of
 from tests.ability_search.flows.conftest import Network, Start, document
 from tests.ability_search.flows.stored import backdate, chunks, uses
 
-from ability_search.store.usage import put_use
+from ability_search.extensions.sessions.uses import put_use
 
 DAY = 86_400_000
 AGES = [800, 90, 0, 180, 10]

@@ -13,7 +13,7 @@ import pytest
 from ability_search.errors import StatementRefused
 from ability_search.extensions.sessions import Decay, decay
 from ability_search.extensions.sessions.decay import UseCounter
-from ability_search.store.arcadedb.record_sql import RecordSql
+from ability_search.store.arcadedb.store import ArcadeStore
 
 HITS = [f"docs:{n}:0" for n in range(2)]
 
@@ -44,7 +44,7 @@ def rows_of(params: Mapping[str, Any]) -> list[Any]:
 
 
 def counting(database: Fake) -> UseCounter:
-    return UseCounter(RecordSql(database), now=lambda: 7)
+    return UseCounter(ArcadeStore(database), now=lambda: 7)
 
 
 async def count(use: UseCounter, agent: str, shown: Sequence[str]) -> None:

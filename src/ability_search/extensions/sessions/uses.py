@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from ability_search.store.port import RecordStore
+from ability_search.store.port import Store
 from ability_search.store.stored_collections import records_named
 from ability_search.store.values import (
     Add,
@@ -78,11 +78,11 @@ def count_uses(
     ]
 
 
-async def write_uses(store: RecordStore, changes: Sequence[Add]) -> None:
+async def write_uses(store: Store, changes: Sequence[Add]) -> None:
     """Commit counts and marks; those of collections that are gone are left out.
 
     Raises:
-        DatabaseUnavailable: as from :meth:`.RecordStore.commit`; not idempotent.
+        DatabaseUnavailable: as from :meth:`.Store.commit`; not idempotent.
     """
     left = {change.scope: change.key[1] for change in changes}
     while left:
@@ -96,7 +96,7 @@ async def write_uses(store: RecordStore, changes: Sequence[Add]) -> None:
         del left[list(left)[committed.refused]]
 
 
-async def read_uses(store: RecordStore, agent: str, chunk_ids: Sequence[str]) -> dict[str, Use]:
+async def read_uses(store: Store, agent: str, chunk_ids: Sequence[str]) -> dict[str, Use]:
     """Return the use of chunks by an agent, by chunkId; those without use are left out."""
     keys: dict[str, list[tuple[str, str]]] = {}
     for chunk_id in chunk_ids:
