@@ -33,8 +33,8 @@ from ability_search.extensions.formats.conversation_turns import (
     is_conversation,
 )
 from ability_search.extensions.formats.document_lists import read_document_list
-from ability_search.text.loaders import read_plain
-from ability_search.text.loaders.extracts import Bounds, Extracted, Unreadable
+from ability_search.extensions.formats.escapes import read_plain
+from ability_search.text.formats import Bounds, Extracted, Unreadable
 
 _SPEAKERS = ("speaker", "role", "author", "sender", "from", "name")
 _TEXTS = ("content", "text", "message", "parts")

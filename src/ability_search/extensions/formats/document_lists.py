@@ -13,9 +13,9 @@ from typing import Any
 import msgspec
 
 from ability_search.documents import NO_TEXT
-from ability_search.text.escapes import unescaped
-from ability_search.text.loaders import read_markdown
-from ability_search.text.loaders.extracts import EMPTY, Bounds, Extracted, too_much_text
+from ability_search.extensions.formats.escapes import unescaped
+from ability_search.extensions.formats.front_matter import read_markdown
+from ability_search.text.formats import EMPTY, Bounds, Extracted, too_much_text
 from ability_search.text.loaders.file_types import named_format
 
 _BEGINNING = re.compile(r"\A\ufeff?\s*+\[\s*+\{")

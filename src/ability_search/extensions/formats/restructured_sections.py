@@ -6,11 +6,12 @@ import re
 from collections.abc import Iterator
 
 from ability_search.documents import Passage
+from ability_search.extensions.formats.foreign_files import known
 from ability_search.text.chunkers import boundaries
 from ability_search.text.chunkers.chunk_packing import Ruler, Unstructured, clipped
 from ability_search.text.chunkers.markdown_blocks import MOST_BLOCKS, Block
 from ability_search.text.chunkers.markdown_sections import chunk_sections
-from ability_search.text.loaders.extracts import Bounds, Extracted, known
+from ability_search.text.formats import Bounds, Extracted
 
 _ADORNMENT = re.compile(r"([!-/:-@[-`{-~])\1*[ \t]*")
 _HEAD = 8192

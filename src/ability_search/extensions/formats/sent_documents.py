@@ -14,10 +14,9 @@ from ability_search.extensions.formats.conversation_turns import (
     is_conversation,
 )
 from ability_search.extensions.formats.conversations import conversations_of
+from ability_search.extensions.formats.escapes import unescaped
+from ability_search.extensions.formats.front_matter import markdown_metadata, markdown_title
 from ability_search.text.chunkers.strategies import is_markdown
-from ability_search.text.escapes import unescaped
-from ability_search.text.front_matter import markdown_metadata
-from ability_search.text.loaders import markdown_title
 from ability_search.text.loaders.file_types import language_of, named_format
 
 

@@ -12,8 +12,14 @@ from pathlib import PurePath
 import msgspec
 
 from ability_search.text.chunkers import boundaries
-from ability_search.text.front_matter import CODE
+from ability_search.text.formats import Bounds, Extracted
+from ability_search.text.loaders.file_types import language_of
 
+CODE = (
+    r"^ {0,3}(?P<mark>```++|~~~++)[^\n]*+\n.*?(?:^ {0,3}(?P=mark)[`~]*[ \t]*$|\Z)"
+    r"|(?<!`)(?P<ticks>`++)[^\n]*?(?P=ticks)|<!--.*?(?:-->|\Z)|^(?: {4}|\t)[^\n]*$"
+)
+"""Pattern of the code and comments of Markdown, for ``MULTILINE`` and ``DOTALL``."""
 JSON_FORMATS = frozenset({"json", "jsonl", "ndjson", "geojson"})
 _CLOSING = {"[": "]", "{": "}"}
 _READ_TWICE = 1 << 20
@@ -35,6 +41,18 @@ _ENTITY = re.compile(
 _BLANKS = frozenset("nrt")
 _KEPT = frozenset({"Cc", "Cn", "Cs", "Zl", "Zp"})
 """Categories of characters that stay escaped: controls, line ends and lone surrogates."""
+
+
+def read_plain(name: str, text: str, _bounds: Bounds, *, format: str | None) -> Extracted:
+    """Read text, its escapes decoded; chunking cuts it by ``format``, else by its content."""
+    language = language_of(name) if format == "code" else None
+    text = unescaped(text, name=name, format=format, language=language)
+    return Extracted(text, format, language=language)
+
+
+def read_code(name: str, text: str, bounds: Bounds) -> Extracted:
+    """Read source code, as :func:`read_plain` does."""
+    return read_plain(name, text, bounds, format="code")
 
 
 def unescaped(

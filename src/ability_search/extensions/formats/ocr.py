@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 
 from ability_search.ops.locks import replace_file
-from ability_search.text.loaders import OUT_OF_TIME, Unreadable
+from ability_search.text.formats import OUT_OF_TIME, Unreadable
 
 _TESSERACT = "tesseract"
 _ORIENTATION = "osd"
