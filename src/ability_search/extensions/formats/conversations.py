@@ -20,6 +20,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
+from functools import partial
 from itertools import chain, pairwise
 from typing import Any
 
@@ -32,7 +33,6 @@ from ability_search.extensions.formats.conversation_turns import (
     conversation_text,
     is_conversation,
 )
-from ability_search.extensions.formats.document_lists import read_document_list
 from ability_search.extensions.formats.escapes import read_plain
 from ability_search.text.formats import Bounds, Extracted, Unreadable
 
@@ -58,9 +58,7 @@ _FEW = 2
 
 
 def read_json(name: str, text: str, bounds: Bounds) -> Extracted:
-    """Read JSON or JSON Lines: documents, a conversation, or else the text unchanged."""
-    if (documents := read_document_list(text, bounds)) is not None:
-        return documents
+    """Read JSON or JSON Lines: a conversation, or else the text unchanged."""
     found = _conversation(text, _json_conversations) if _begins(text, _MESSAGE.search) else None
     return found or read_plain(name, text, bounds, format="json")
 
@@ -71,9 +69,8 @@ def read_text(name: str, text: str, bounds: Bounds, *, format: str | None = "tex
     return found or read_plain(name, text, bounds, format=format)
 
 
-def read_unknown(name: str, text: str, bounds: Bounds) -> Extracted:
-    """Read a text of unknown format, as :func:`read_text` does."""
-    return read_text(name, text, bounds, format=None)
+read_unknown = partial(read_text, format=None)
+"""Reads a text of unknown format, as :func:`read_text` does."""
 
 
 def _begins(text: str, sign: Callable[[str], object]) -> bool:

@@ -12,11 +12,10 @@ from typing import Any
 
 import msgspec
 
-from ability_search.documents import NO_TEXT
-from ability_search.extensions.formats.escapes import unescaped
-from ability_search.extensions.formats.front_matter import read_markdown
+from ability_search.documents import NO_TEXT, Document
+from ability_search.extensions.formats.conversations import read_json
+from ability_search.extensions.formats.sent_documents import read_document
 from ability_search.text.formats import EMPTY, Bounds, Extracted, too_much_text
-from ability_search.text.loaders.file_types import named_format
 
 _BEGINNING = re.compile(r"\A\ufeff?\s*+\[\s*+\{")
 _SOURCE = '"source"'
@@ -25,16 +24,15 @@ _LONGEST_SOURCE = 1024
 _FIELDS = frozenset({"source", "title", "content", "metadata"})
 
 
-def read_document_list(text: str, bounds: Bounds) -> Extracted | None:
+def read_json_file(name: str, text: str, bounds: Bounds) -> Extracted:
     """Read a list of documents, which become the children of a file without text of its own.
 
-    Returns:
-        ``None`` if the text is no such list; so it is if a source is repeated, because a document
-        would be lost.
+    Other JSON is read by :func:`.read_json`, also a list in which a source is repeated, because a
+    document would be lost.
     """
     values = _objects(text)
     if not values or len({each["source"] for each in values}) < len(values):
-        return None
+        return read_json(name, text, bounds)
     children: list[tuple[str, Extracted]] = []
     unread: list[tuple[str, str]] = []
     for place, value in enumerate(values):
@@ -42,7 +40,7 @@ def read_document_list(text: str, bounds: Bounds) -> Extracted | None:
         if problem := _problem(value, bounds):
             unread.append((part, problem))
         else:
-            children.append((part, _document(value, bounds)))
+            children.append((part, _document(value)))
     return Extracted(NO_TEXT, "json", unread=tuple(unread), children=tuple(children))
 
 
@@ -78,19 +76,12 @@ def _problem(value: Mapping[str, Any], bounds: Bounds) -> str:
     return str(too_much_text(bounds)) if size > bounds.text else ""
 
 
-def _document(value: Mapping[str, Any], bounds: Bounds) -> Extracted:
-    source, content = value["source"], value["content"]
-    format, language = named_format(source)
-    text = unescaped(content, name=source, format=format, language=language)
-    markdown = Extracted(text, format)
-    if not language and (format or "markdown") == "markdown":
-        markdown = read_markdown(source, text, bounds)
+def _document(value: Mapping[str, Any]) -> Extracted:
+    source, title = value["source"], value.get("title") or ""
     others = {name: each for name, each in value.items() if name not in _FIELDS}
+    metadata = {**others, **(value.get("metadata") or {})}
+    document = Document(source, title, value["content"], metadata=metadata)
+    read = read_document(document, bool(title), "content")
     return Extracted(
-        text,
-        format,
-        title=value.get("title") or markdown.title or source,
-        language=language,
-        metadata={**markdown.metadata, **others, **(value.get("metadata") or {})},
-        source=source,
+        *(read.content, read.format, read.title, read.language, dict(read.metadata)), source=source
     )

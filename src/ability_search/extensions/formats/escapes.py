@@ -7,12 +7,14 @@ import json
 import re
 import unicodedata
 from contextlib import suppress
+from functools import partial
 from pathlib import PurePath
+from urllib.parse import urlsplit
 
 import msgspec
 
 from ability_search.text.chunkers import boundaries
-from ability_search.text.formats import Bounds, Extracted
+from ability_search.text.formats import Bounds, Extracted, table
 from ability_search.text.loaders.file_types import language_of
 
 CODE = (
@@ -21,6 +23,7 @@ CODE = (
 )
 """Pattern of the code and comments of Markdown, for ``MULTILINE`` and ``DOTALL``."""
 JSON_FORMATS = frozenset({"json", "jsonl", "ndjson", "geojson"})
+_TEXTS = frozenset({"csv", "json", "markdown", "rst", "text"})
 _CLOSING = {"[": "]", "{": "}"}
 _READ_TWICE = 1 << 20
 """Characters; a text up to this length may have literals of :mod:`json` such as NaN."""
@@ -50,9 +53,21 @@ def read_plain(name: str, text: str, _bounds: Bounds, *, format: str | None) -> 
     return Extracted(text, format, language=language)
 
 
-def read_code(name: str, text: str, bounds: Bounds) -> Extracted:
-    """Read source code, as :func:`read_plain` does."""
-    return read_plain(name, text, bounds, format="code")
+read_code = partial(read_plain, format="code")
+"""Reads source code, as :func:`read_plain` does."""
+
+
+def named_format(source: str) -> tuple[str | None, str | None]:
+    """Return the format and the language of a text by the suffix of its source, a path or URL.
+
+    Without a suffix of text both are ``None``: the text may have been extracted from a PDF.
+    """
+    name = urlsplit(source).path if "://" in source else source
+    suffix = PurePath(name).suffix.lower()
+    if language := language_of(name):
+        return "code", language
+    format = table().by_suffix.get(suffix)
+    return (format if format in _TEXTS else None), None
 
 
 def unescaped(

@@ -14,10 +14,10 @@ from ability_search.extensions.formats.conversation_turns import (
     is_conversation,
 )
 from ability_search.extensions.formats.conversations import conversations_of
-from ability_search.extensions.formats.escapes import unescaped
+from ability_search.extensions.formats.escapes import named_format, unescaped
 from ability_search.extensions.formats.front_matter import markdown_metadata, markdown_title
 from ability_search.text.chunkers.strategies import is_markdown
-from ability_search.text.loaders.file_types import language_of, named_format
+from ability_search.text.loaders.file_types import language_of
 
 
 def read_document(document: Document, titled: bool, field: str) -> Document:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from pathlib import PurePath
-from urllib.parse import urlsplit
 
 from ability_search.text.formats import EMPTY, NOT_TEXT, Unreadable, named, table
 
@@ -37,7 +36,6 @@ LANGUAGES = {
     suffix: language for language, suffixes in _SUFFIXES.items() for suffix in suffixes.split()
 }
 """Programming languages by the suffixes of files."""
-_TEXTS = frozenset({"csv", "json", "markdown", "rst", "text"})
 _PDF = b"%PDF-"
 _ZIP = b"PK\x03\x04"
 _OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
@@ -123,19 +121,6 @@ def format_of(name: str, data: bytes) -> str | None:
     if what:
         raise Unreadable(what + NOT_TEXT)
     return by_name
-
-
-def named_format(source: str) -> tuple[str | None, str | None]:
-    """Return the format and the language of a text by the suffix of its source, a path or URL.
-
-    Without a suffix of text both are ``None``: the text may have been extracted from a PDF.
-    """
-    name = urlsplit(source).path if "://" in source else source
-    suffix = PurePath(name).suffix.lower()
-    if language := language_of(name):
-        return "code", language
-    format = table().by_suffix.get(suffix)
-    return (format if format in _TEXTS else None), None
 
 
 def language_of(name: str) -> str | None:
