@@ -199,13 +199,10 @@ def _attachments(
         return
     kind = part.get_content_maintype()
     version = alternative and kind == "text" and not part.get_filename()
-    inline = kind == "image" and _is_inline(part)
+    within = part.get_content_disposition() == "inline" or part["Content-ID"] is not None
+    inline = kind == "image" and within
     if not (part is body or version or inline or part.get_content_type() in _SIGNATURES):
         yield part
-
-
-def _is_inline(part: MIMEPart) -> bool:
-    return part.get_content_disposition() == "inline" or part["Content-ID"] is not None
 
 
 def _suffix(part: MIMEPart) -> str:

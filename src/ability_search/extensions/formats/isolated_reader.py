@@ -20,6 +20,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
+from hashlib import sha256
 from itertools import count
 from pathlib import Path
 from typing import Any, BinaryIO, cast
@@ -27,7 +28,7 @@ from typing import Any, BinaryIO, cast
 import msgspec
 
 from ability_search.extensions.formats.foreign_files import OutOfTime, Reading, is_spent, read_file
-from ability_search.extensions.formats.ocr import PageTexts, image_key, recognizer
+from ability_search.extensions.formats.ocr import PageTexts, recognizer
 from ability_search.files.file_documents import Extractor
 from ability_search.text.formats import OUT_OF_TIME, Format, table, too_much_memory, use
 from ability_search.text.loaders import Bounds, Extracted, Unreadable, is_foreign
@@ -48,7 +49,7 @@ class Request(msgspec.Struct, frozen=True):
     bounds: Bounds
     timeout: float
     known: dict[str, str] = {}
-    """Texts of its images that were recognised before, by :func:`.image_key`."""
+    """Texts of its images that were recognised before, by the hashes of the images."""
 
 
 class Reply(msgspec.Struct, frozen=True):
@@ -61,7 +62,7 @@ class Reply(msgspec.Struct, frozen=True):
     busy: bool = False
     """The file is still being read: the recognition of another image begins."""
     texts: dict[str, str] = {}
-    """Texts of its images, by :func:`.image_key`, if some were left unread for lack of time."""
+    """Texts of its images, by their hashes, if some were left unread for lack of time."""
 
 
 def write_frame(stream: BinaryIO, message: Request | Reply) -> None:
@@ -239,7 +240,7 @@ def answer(
             problem = f"not read within {most:g} seconds; the next indexing goes on {OUT_OF_TIME}"
             raise OutOfTime(problem)
         send(Reply(busy=True))
-        key = image_key(image)
+        key = sha256(image).hexdigest()
         if key in request.known:
             texts[key] = request.known[key]
         else:
@@ -256,7 +257,10 @@ def answer(
 
 def main() -> None:
     """Answer requests from standard input until it ends."""
-    _limit_memory(int(sys.argv[1]))
+    with suppress(ImportError, ValueError, OSError):
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_AS, (int(sys.argv[1]), int(sys.argv[1])))
     use(msgspec.json.decode(sys.argv[2], type=tuple[Format, ...]))
     if sys.platform != "win32":
         threading.Thread(target=_end_with_parent, daemon=True).start()
@@ -273,13 +277,6 @@ def _end_with_parent() -> None:
     poll.register(0, select.POLLHUP)
     poll.poll()
     os.killpg(0, signal.SIGKILL)
-
-
-def _limit_memory(most: int) -> None:
-    with suppress(ImportError, ValueError, OSError):
-        import resource
-
-        resource.setrlimit(resource.RLIMIT_AS, (most, most))
 
 
 if __name__ == "__main__":

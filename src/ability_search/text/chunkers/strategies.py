@@ -232,7 +232,7 @@ def chunk_markdown(ruler: Ruler, _language: str | None = None) -> list[Passage]:
     blocks, fences = read_blocks(ruler.text)
     in_fences = sum(fence.end - fence.start for fence in fences)
     if len(fences) >= _SEVERAL_FENCES and in_fences >= _MOSTLY_FENCES * len(ruler.text.strip()):
-        return chunk_fences(ruler, blocks, fences)
+        return list(chunk_fences(ruler, blocks, fences))
     return chunk_sections(ruler, blocks, fences)
 
 
@@ -308,7 +308,7 @@ def _repeat_from(ruler: Ruler, window: Packed) -> int:
 
 _CHUNKERS: Mapping[str, Callable[[Ruler], list[Passage]]] = {
     "markdown-headers": lambda ruler: chunk_sections(ruler, *read_blocks(ruler.text)),
-    "code-blocks": lambda ruler: chunk_fences(ruler, *read_blocks(ruler.text)),
+    "code-blocks": lambda ruler: list(chunk_fences(ruler, *read_blocks(ruler.text))),
     "paragraph": lambda ruler: chunk_by(ruler, _PARAGRAPHS),
     "sliding-window": lambda ruler: list(map(ruler.passage, _windows(ruler))),
 }
