@@ -18,7 +18,9 @@ from ability_search.config.plugins import installed_plugins
 from ability_search.config.settings_table import all_settings
 from ability_search.errors import ConfigurationError
 from ability_search.extension import Command, Extensions
-from ability_search.files.isolated_reader import Extractor
+from ability_search.extensions.formats.isolated_reader import IsolatedReader
+from ability_search.files.file_documents import hashed
+from ability_search.files.selection import select
 from ability_search.text.chunkers.strategies import chunk
 from ability_search.text.loaders import Bounds, Unreadable, extract, format_of
 
@@ -312,10 +314,79 @@ def test_without_the_extension_of_formats_plain_texts_are_read_and_others_are_na
     assert format_of("a.json", b"{}") is None
     assert [each.content for each in chunk("a = 1\n", format="code")] == ["a = 1"]
     assert [each.content for each in chunk('{"a": 1}', format="json")] == ['{"a": 1}']
-    with pytest.raises(Unreadable, match="a PDF file, which the extension formats reads"):
-        format_of("a.pdf", b"%PDF-1.7\n")
+    with pytest.raises(Unreadable, match="the extension formats reads other encodings"):
+        extract("a.txt", "Größe".encode("cp1252"), None, BOUNDS)
     with pytest.raises(Unreadable, match="no extension reads the format pdf; loaded are markdown"):
         extract("a.pdf", b"%PDF-1.7\n", "pdf", BOUNDS)
+
+
+@pytest.mark.parametrize(
+    ("name", "data"),
+    [
+        ("a.pdf", b"%PDF-1.7\n"),
+        ("a", b"%PDF-1.7\n"),
+        ("a.html", b"<p>Text."),
+        ("a.XHTML", b"<html/>"),
+        ("a.eml", b"From: ann\n\nText."),
+        ("1234.host", b"Return-Path: <ann>\nFrom: ann\n\nText."),
+        ("a.mbox", b"From ann Mon Mar  2 10:00:00 2026\nFrom: ann\n\nText."),
+        ("a.docx", b"PK\3\4[Content_Types].xml word/"),
+        ("a", b"PK\3\4[Content_Types].xml word/"),
+        ("a.xlsx", b"PK\3\4"),
+        ("a.odt", b"PK\3\4"),
+        ("a.epub", b"PK\3\4"),
+        ("a.rtf", b"{\\rtf1 Text."),
+        ("a.svg", b"<svg/>"),
+        ("a.png", b"\x89PNG\r\n"),
+    ],
+)
+def test_without_the_extension_of_formats_its_files_are_not_read_as_text(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str, data: bytes
+) -> None:
+    monkeypatch.setattr(extension, "_loaded", Extensions(["-formats"]))
+    (tmp_path / name).write_bytes(data)
+    (tmp_path / "b.txt").write_text("Text.")
+    documents, (skipped,) = hashed(select(tmp_path, tmp_path), max_bytes=1000)
+    assert [each.source for each in documents.values()] == ["b.txt"]
+    assert skipped.path == name
+    assert skipped.reason.endswith("which the extension formats reads; it is left out")
+
+
+SIGNED_PLUGIN = """
+from ability_search.extension import hookimpl
+from ability_search.text.formats import Format
+from ability_search.text.loaders import Extracted
+
+@hookimpl
+def register_formats():
+    return [
+        Format(name="comic", suffixes=(".cbz",), binary="shouting:read", begins=(b"PK\\3\\4",)),
+        Format(name="sound", suffixes=(".wav",), binary="shouting:read", begins=(b"RIFF",)),
+    ]
+
+def read(name, data, bounds):
+    return Extracted(f"{len(data)} bytes", "text")
+"""
+
+
+def test_a_format_of_another_package_may_begin_with_bytes_that_are_refused_otherwise(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install(tmp_path, monkeypatch, SIGNED_PLUGIN)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setattr(extension, "_loaded", Extensions())
+    assert format_of("a.cbz", b"PK\3\4") == "comic"
+    assert format_of("a.wav", b"RIFF....WAVE") == "sound"
+    with IsolatedReader(BOUNDS, timeout=30) as extractor:
+        assert extractor.extract("a.cbz", b"PK\3\4", "comic").text == "4 bytes"
+    for name, data in (("a.wav", b"ID3\3"), ("a.wav", b"text"), ("a.wav", b"PK\3\4")):
+        with pytest.raises(Unreadable, match="not a SOUND file, though its name says so"):
+            format_of(name, data)
+    with pytest.raises(Unreadable, match="a ZIP archive, not text"):
+        format_of("a.zip", b"PK\3\4")
+    monkeypatch.setattr(extension, "_loaded", Extensions(["-shouting"]))
+    with pytest.raises(Unreadable, match="a ZIP archive, not text"):
+        format_of("a.cbz", b"PK\3\4")
 
 
 FORMAT_PLUGIN = """
@@ -342,11 +413,11 @@ def test_a_format_of_another_package_is_read_in_the_process_for_foreign_ones(
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     monkeypatch.setattr(extension, "_loaded", Extensions())
     assert format_of("a.shout", b"hello") == "shouted"
-    with Extractor(BOUNDS, timeout=30) as extractor:
+    with IsolatedReader(BOUNDS, timeout=30) as extractor:
         shouted, process, loads_all = extractor.extract("a.shout", b"hello", "shouted").text.split()
     assert (shouted, loads_all) == ("HELLO", "False")
     assert process != str(os.getpid())
     monkeypatch.setattr(extension, "_loaded", Extensions(["-shouting"]))
     missing = pytest.raises(Unreadable, match="no extension reads the format shouted")
-    with Extractor(BOUNDS, timeout=30) as extractor, missing:
+    with IsolatedReader(BOUNDS, timeout=30) as extractor, missing:
         extractor.extract("a.shout", b"hello", "shouted")

@@ -8,14 +8,12 @@ from collections.abc import AsyncIterator, Callable, Collection, Iterable, Itera
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path, PurePath
-from typing import Protocol
+from typing import Protocol, Self
 
 from ability_search.bounded_batches import batches, text_bytes
 from ability_search.config.schema import Limits, Settings
 from ability_search.documents import Document
 from ability_search.files.credentials import holds_credentials
-from ability_search.files.isolated_reader import Extractor
-from ability_search.files.ocr import is_installed
 from ability_search.files.regular_files import open_beneath
 from ability_search.files.selection import (
     SECRET,
@@ -23,9 +21,9 @@ from ability_search.files.selection import (
     Skipped,
     is_secret,
     shown,
-    slices,
 )
 from ability_search.text import loaders
+from ability_search.text.formats import function, named, table
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,13 +57,14 @@ class File:
                 document = self._document(source, child, child.source or name)
                 documents.append(replace(document, of=self.source))
         children = tuple(each.source for each in documents)
+        kind = named(self.format)
         # With another hash than that of its bytes, the next indexing reads the file again.
         text_hash = sha256(f"{self.hash} {found.text}".encode()).hexdigest()
         own = replace(
             self._document(self.source, found, self.source),
             file=True,
             file_hash=text_hash if found.late else self.hash,
-            children=children if loaders.may_hold_documents(self.format) else None,
+            children=children if kind is not None and kind.holds_documents else None,
         )
         return [*documents, own], skipped
 
@@ -90,6 +89,38 @@ class Reading:
     skipped: list[Skipped] = field(default_factory=list)
 
 
+class Extractor:
+    """A reader of text files; one that an extension opens reads foreign formats too.
+
+    Args:
+        bounds: Limits for one file.
+    """
+
+    def __init__(self, bounds: loaders.Bounds) -> None:
+        self._bounds = bounds
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def extract(self, name: str, data: bytes, format: str | None) -> loaders.Extracted:
+        """Read the text of a file, as :func:`ability_search.text.loaders.extract` does.
+
+        Raises:
+            Unreadable: if the file has no readable text, or is in a foreign format.
+        """
+        if loaders.is_foreign(format):
+            raise loaders.Unreadable(
+                f"{format} is read in a process of its own, which needs the extension formats"
+            )
+        return loaders.extract(name, data, format, self._bounds)
+
+    def close(self) -> None:
+        """End a read in progress."""
+
+
 def open_extractor(
     settings: Settings, advance: Callable[[str], None] = lambda _: None
 ) -> Extractor:
@@ -97,8 +128,12 @@ def open_extractor(
     limits = settings.limits
     bounds = loaders.Bounds(int(limits.document_bytes), int(limits.unpacked_bytes))
     files = settings.files
+    isolate = table().isolate
+    if isolate is None:
+        return Extractor(bounds)
     kept = files.cache_dir / "recognised"
-    return Extractor(bounds, timeout=files.timeout, kept=kept, advance=advance)
+    opened: Extractor = function(isolate)(bounds, timeout=files.timeout, kept=kept, advance=advance)
+    return opened
 
 
 class FileTarget(Protocol):
@@ -154,7 +189,8 @@ async def _changed(
 ) -> AsyncIterator[Selection]:
     """Yield the files of which the text is needed, in batches of about ``most``."""
     changed: list[Path] = []
-    for part in slices(selection, most=most):
+    for start in range(0, len(selection.files), most):
+        part = replace(selection, files=selection.files[start : start + most])
         documents, skipped = await asyncio.to_thread(
             hashed, part, max_bytes=max_bytes, format=format
         )
@@ -204,8 +240,6 @@ def open_files(
         try:
             data = _read(path, selection, max_bytes)
             kind = format or loaders.format_of(source, data)
-            if kind == "image" and not is_installed():
-                raise loaders.Unreadable(f"an image; {loaders.NO_RECOGNITION}")
         except (OSError, loaders.Unreadable) as exc:
             reason = exc.strerror if isinstance(exc, OSError) and exc.strerror else str(exc)
             yield path, _unread(source, reason)

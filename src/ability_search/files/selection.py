@@ -118,7 +118,7 @@ class Selection:
         known: dict[Path, bool] = {}
         found: dict[str, list[str]] = {}
         for source in missing:
-            above = (each for each in (self.root / source).parents if _exists(each))
+            above = filter(os.path.exists, (self.root / source).parents)
             directory = next(above)
             below = directory != self.root and directory.is_relative_to(self.root)
             place = f"{directory.relative_to(self.root).as_posix()}/" if below else ""
@@ -161,7 +161,7 @@ def allowed(path: str, roots: Sequence[Path], *, base: Path) -> tuple[Path, Path
     for root in roots:
         resolved = root.resolve()
         if real.is_relative_to(resolved):
-            if not _exists(real):
+            if not os.path.exists(real):
                 raise InvalidInput("path", "no such file or directory on the worker's machine")
             if is_secret(Path(path).name) or is_secret(real.relative_to(resolved).as_posix()):
                 raise ForbiddenPath(f"path: {SECRET}", hint="Choose another file.")
@@ -213,16 +213,12 @@ def select(
         return Selection(base, (path,), prefix, root, secrets=frozenset(secrets))
     skipped: list[Skipped] = []
 
-    def unreadable(exc: OSError) -> None:
-        where = Path(exc.filename).relative_to(base).as_posix()
-        skipped.append(Skipped(shown(where), exc.strerror or "cannot be read"))
-
     def leave_out(left: Path, reason: str, stale: bool = False) -> None:
         skipped.append(Skipped(shown(left.relative_to(base).as_posix()), reason, stale=stale))
 
     rules = _Rules(path, include, exclude, temporary, gitignore=gitignore)
     files: dict[Path, Path] = {}
-    for file in _walk(path, rules, unreadable, leave_out):
+    for file in _walk(path, rules, leave_out):
         secret = is_secret(file.relative_to(path).as_posix())
         if secret:
             secrets.update(_identity(file))
@@ -282,12 +278,6 @@ def named_once(selections: Sequence[Selection], real: Mapping[Path, Path]) -> li
         skipped = (*selection.skipped, *links)
         found.append(replace(selection, files=tuple(kept), skipped=skipped))
     return found
-
-
-def slices(selection: Selection, *, most: int) -> Iterator[Selection]:
-    """Cut a selection into parts of at most ``most`` files."""
-    for start in range(0, len(selection.files), most):
-        yield replace(selection, files=selection.files[start : start + most])
 
 
 def real_path(file: Path) -> Path | None:
@@ -353,13 +343,6 @@ def _is_empty(directory: Path, known: dict[Path, bool]) -> bool:
         except OSError:
             known[directory] = False
     return known[directory]
-
-
-def _exists(path: Path) -> bool:
-    try:
-        return path.exists()
-    except OSError:
-        return False
 
 
 def shown(name: str) -> str:
@@ -499,13 +482,16 @@ def _identity(file: Path) -> Iterator[Identity]:
 def _walk(
     top: Path,
     rules: _Rules,
-    unreadable: Callable[[OSError], None],
     leave_out: Callable[[Path, str], None],
 ) -> Iterator[Path]:
     """Yield what is below a directory and is no directory.
 
-    ``leave_out`` is called with each directory of secrets or link to a directory, and the reason.
+    ``leave_out`` is called with each directory that is not read, and the reason.
     """
+
+    def unreadable(exc: OSError) -> None:
+        leave_out(Path(exc.filename), exc.strerror or "cannot be read")
+
     for walked, names, files in os.walk(top, onerror=unreadable):
         here = Path(walked)
         if rules.ignored is not None:

@@ -142,14 +142,10 @@ def _kinds() -> npt.NDArray[np.uint8]:
             kinds[code] = _SPACE
         elif char.isdecimal():
             kinds[code] = _DIGIT if code < 0x80 else _SINGLE
-        elif char.isalpha() and _is_latin(char):
+        elif char.isalpha() and unicodedata.name(char, "").startswith("LATIN "):
             kinds[code] = _UPPER if char.isupper() else _LOWER
     kinds[0xAC00:0xD7A4] = _HANGUL
     return kinds
-
-
-def _is_latin(char: str) -> bool:
-    return unicodedata.name(char, "").startswith("LATIN ")
 
 
 _SURROGATE = re.compile("[\ud800-\udfff]")

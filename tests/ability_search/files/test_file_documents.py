@@ -10,8 +10,8 @@ from pydantic import ByteSize
 
 from ability_search.config.schema import Limits
 from ability_search.documents import Document
+from ability_search.extensions.formats.isolated_reader import IsolatedReader
 from ability_search.files.file_documents import File, Reading, hashed, open_files, read_files
-from ability_search.files.isolated_reader import Extractor
 from ability_search.files.selection import Skipped, select, vanished
 from ability_search.text.loaders import Bounds, Extracted
 
@@ -29,7 +29,7 @@ def test_a_file_that_vanished_is_skipped_with_the_reason(tmp_path: Path) -> None
 def readings(root: Path, *, format: str | None = None, most_bytes: int = 1000) -> list[Reading]:
     bounds = Bounds(text=1000, unpacked=100_000)
     limits = Limits(file_bytes=ByteSize(100_000))
-    with Extractor(bounds, timeout=60) as extractor:
+    with IsolatedReader(bounds, timeout=60) as extractor:
         chosen = select(root, root)
         return [
             *read_files(chosen, extractor, limits, most=100, most_bytes=most_bytes, format=format)

@@ -25,7 +25,7 @@ from tests.ability_search.text.loaders.samples import (
     workbook,
 )
 
-from ability_search.files.isolated_reader import Extractor
+from ability_search.extensions.formats.isolated_reader import IsolatedReader
 from ability_search.files.selection import SECRET
 from kadi_client import RemoteError
 
@@ -34,13 +34,13 @@ from kadi_client import RemoteError
 def read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Names of the files whose text is read."""
     names: list[str] = []
-    extract = Extractor.extract
+    extract = IsolatedReader.extract
 
-    def noted(self: Extractor, name: str, data: bytes, format: str | None) -> object:
+    def noted(self: IsolatedReader, name: str, data: bytes, format: str | None) -> object:
         names.append(name)
         return extract(self, name, data, format)
 
-    monkeypatch.setattr(Extractor, "extract", noted)
+    monkeypatch.setattr(IsolatedReader, "extract", noted)
     return names
 
 

@@ -44,7 +44,7 @@ from ability_search.extensions.cli.upload import (
     send_files,
 )
 from ability_search.index.index_fields import IndexFields
-from ability_search.text.loaders.encodings import decoded
+from ability_search.text.loaders import decoded
 
 _STDIN = Path("-")
 _PATIENCE = 60.0

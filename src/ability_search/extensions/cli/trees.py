@@ -11,8 +11,7 @@ from ability_search.client.tool_client import BATCH_BYTES, BATCH_DOCUMENTS
 from ability_search.collection import proposed_name
 from ability_search.config.schema import Limits
 from ability_search.errors import InvalidInput
-from ability_search.files.file_documents import Reading, read_files
-from ability_search.files.isolated_reader import Extractor
+from ability_search.files.file_documents import Extractor, Reading, read_files
 from ability_search.files.selection import (
     Identity,
     Selection,

@@ -20,6 +20,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
+from functools import partial
 from itertools import chain, pairwise
 from typing import Any
 
@@ -32,9 +33,8 @@ from ability_search.extensions.formats.conversation_turns import (
     conversation_text,
     is_conversation,
 )
-from ability_search.extensions.formats.document_lists import read_document_list
-from ability_search.text.loaders import read_plain
-from ability_search.text.loaders.extracts import Bounds, Extracted, Unreadable
+from ability_search.extensions.formats.escapes import read_plain
+from ability_search.text.formats import Bounds, Extracted, Unreadable
 
 _SPEAKERS = ("speaker", "role", "author", "sender", "from", "name")
 _TEXTS = ("content", "text", "message", "parts")
@@ -58,28 +58,21 @@ _FEW = 2
 
 
 def read_json(name: str, text: str, bounds: Bounds) -> Extracted:
-    """Read JSON or JSON Lines: documents, a conversation, or else the text unchanged."""
-    if (documents := read_document_list(text, bounds)) is not None:
-        return documents
-    found = _conversation(text, _json_conversations) if _begins(text, _MESSAGE.search) else None
+    """Read JSON or JSON Lines: a conversation, or else the text unchanged."""
+    begins = is_conversation(text) or _MESSAGE.search(text[:_SEARCHED])
+    found = _conversation(text, _json_conversations) if begins else None
     return found or read_plain(name, text, bounds, format="json")
 
 
 def read_text(name: str, text: str, bounds: Bounds, *, format: str | None = "text") -> Extracted:
     """Read a text: a conversation exported from WhatsApp, or else the text unchanged."""
-    found = _conversation(text, _whatsapp_conversations) if _begins(text, _WHATSAPP.match) else None
+    begins = is_conversation(text) or _WHATSAPP.match(text[:_SEARCHED])
+    found = _conversation(text, _whatsapp_conversations) if begins else None
     return found or read_plain(name, text, bounds, format=format)
 
 
-def read_unknown(name: str, text: str, bounds: Bounds) -> Extracted:
-    """Read a text of unknown format, as :func:`read_text` does."""
-    return read_text(name, text, bounds, format=None)
-
-
-def _begins(text: str, sign: Callable[[str], object]) -> bool:
-    """Return whether the beginning of a file has the sign of a conversation."""
-    head = text[:_SEARCHED]
-    return is_conversation(head) or bool(sign(head))
+read_unknown = partial(read_text, format=None)
+"""Reads a text of unknown format, as :func:`read_text` does."""
 
 
 def read_conversation(name: str, text: str, bounds: Bounds) -> Extracted:
@@ -271,7 +264,9 @@ def _slack_turns(messages: Iterable[Mapping[str, Any]]) -> list[Turn]:
 
     return [
         Turn(
-            names.get(str(each.get("user"))) or _slack_name(each) or _slack_bot(each),
+            names.get(str(each.get("user")))
+            or _slack_name(each)
+            or str(_first(each, ("user", "username", "bot_id")) or "unknown"),
             _MENTION.sub(named, text),
             _moment(each["ts"]),
         )
@@ -285,10 +280,6 @@ def _slack_name(message: Mapping[str, Any]) -> str:
     if "user" not in message or not isinstance(profile, Mapping):
         return ""
     return str(_first(profile, ("display_name", "real_name", "name")) or "")
-
-
-def _slack_bot(message: Mapping[str, Any]) -> str:
-    return str(_first(message, ("user", "username", "bot_id")) or "unknown")
 
 
 def _whatsapp_conversations(text: str) -> list[Conversation]:

@@ -4,24 +4,19 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from email import message_from_bytes, policy
 from email.message import EmailMessage, MIMEPart
 from mimetypes import guess_extension
 from typing import Any, NamedTuple
 
+from ability_search.extensions.formats.encodings import read_as
+from ability_search.extensions.formats.foreign_files import known, read_attachment
 from ability_search.extensions.formats.html import read_html
 from ability_search.extensions.formats.markdown_writer import Composer
-from ability_search.text.loaders.encodings import decoded, read_as
-from ability_search.text.loaders.extracts import (
-    EMPTY,
-    Bounds,
-    Extracted,
-    Unreadable,
-    known,
-    too_much_text,
-)
+from ability_search.text.formats import EMPTY, Bounds, Extracted, Unreadable, too_much_text
+from ability_search.text.loaders import decoded
 
 _SHOWN = ("From", "To", "Cc", "Date")
 _SIGNATURES = frozenset(
@@ -36,10 +31,8 @@ _MOST_ATTACHMENTS = 1000
 _MOST_MESSAGES = 10_000
 _LONGEST_NAME = 120
 
-Reader = Callable[[str, bytes], Extracted]
 
-
-def read_email(name: str, data: bytes, bounds: Bounds, *, read: Reader) -> Extracted:
+def read_email(name: str, data: bytes, bounds: Bounds) -> Extracted:
     """Read a message: the subject, the addresses and the text; the attachments are its children.
 
     The text is that of the plain version if there is one, else of the HTML version. Images within
@@ -50,7 +43,6 @@ def read_email(name: str, data: bytes, bounds: Bounds, *, read: Reader) -> Extra
         name: Name of the file.
         data: The message (RFC 5322).
         bounds: Limits for the text of the message and all attachments.
-        read: Reads an attachment by its name.
 
     Raises:
         Unreadable: if it is no message.
@@ -87,15 +79,15 @@ def read_email(name: str, data: bytes, bounds: Bounds, *, read: Reader) -> Extra
         for file, part in named
     )
     found = Extracted(composer.text, "markdown", subject or None)
-    names, found = _with_parts(found, "attachment", parts, _MOST_ATTACHMENTS, bounds, read)
+    names, found = _with_parts(found, "attachment", parts, _MOST_ATTACHMENTS, bounds)
     return replace(found, metadata={**metadata, "attachments": names} if names else metadata)
 
 
-def read_mbox(name: str, data: bytes, bounds: Bounds, *, read: Reader) -> Extracted:
+def read_mbox(name: str, data: bytes, bounds: Bounds) -> Extracted:
     """Read a mailbox (RFC 4155): a text with the number of messages, which are its children.
 
     A message is named by its Message-ID, or without one by its number. Arguments and errors are as
-    for :func:`read_email`; ``read`` reads a message.
+    for :func:`read_email`.
     """
     starts = list(_SEPARATOR.finditer(data))
     if not starts:
@@ -109,7 +101,7 @@ def read_mbox(name: str, data: bytes, bounds: Bounds, *, read: Reader) -> Extrac
         for number, (start, end) in enumerate(zip(starts, ends, strict=True), start=1)
     )
     found = Extracted(composer.text, "markdown", metadata={"messages": len(starts)})
-    return _with_parts(found, "message", parts, _MOST_MESSAGES, bounds, read)[1]
+    return _with_parts(found, "message", parts, _MOST_MESSAGES, bounds)[1]
 
 
 class _Part(NamedTuple):
@@ -134,7 +126,7 @@ def _message(quoted: bytes, number: int) -> _Part:
 
 
 def _with_parts(
-    file: Extracted, kind: str, parts: Iterable[_Part], most: int, bounds: Bounds, read: Reader
+    file: Extracted, kind: str, parts: Iterable[_Part], most: int, bounds: Bounds
 ) -> tuple[list[str], Extracted]:
     """Return the names of the documents in a file, and the file with them, within its bounds.
 
@@ -155,7 +147,7 @@ def _with_parts(
             break
         names.append(name)
         try:
-            found = read(each.file, each.data)
+            found = read_attachment(each.file, each.data, bounds)
         except Unreadable as exc:
             unread.append((part, str(exc)))
             continue
@@ -207,13 +199,10 @@ def _attachments(
         return
     kind = part.get_content_maintype()
     version = alternative and kind == "text" and not part.get_filename()
-    inline = kind == "image" and _is_inline(part)
+    within = part.get_content_disposition() == "inline" or part["Content-ID"] is not None
+    inline = kind == "image" and within
     if not (part is body or version or inline or part.get_content_type() in _SIGNATURES):
         yield part
-
-
-def _is_inline(part: MIMEPart) -> bool:
-    return part.get_content_disposition() == "inline" or part["Content-ID"] is not None
 
 
 def _suffix(part: MIMEPart) -> str:

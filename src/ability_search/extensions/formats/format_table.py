@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ability_search.text.escapes import JSON_FORMATS
-from ability_search.text.formats import TEXT, UNKNOWN, Format
+from ability_search.extensions.formats.escapes import JSON_FORMATS
+from ability_search.text.formats import MARKDOWN, TEXT, UNKNOWN, Format
 
 _HOME = "ability_search.extensions.formats"
 
 FORMATS = (
     Format(
         name="code",
+        text=f"{_HOME}.escapes:read_code",
         cut=f"{_HOME}.symbols:chunk_code",
         language=f"{_HOME}.symbols:is_code_language",
     ),
@@ -32,7 +33,7 @@ FORMATS = (
         name="email",
         suffixes=(".eml",),
         binary=f"{_HOME}.email_messages:read_email",
-        holds="files",
+        holds_documents=True,
     ),
     Format(name="epub", suffixes=(".epub",), binary=f"{_HOME}.html:read_epub"),
     Format(
@@ -42,21 +43,27 @@ FORMATS = (
         binary=f"{_HOME}.html:read_html",
         cut=f"{_HOME}.html:chunk_html",
     ),
-    Format(name="image", binary=f"{_HOME}.pdf:read_image", recognizes=True),
+    Format(name="image", binary=f"{_HOME}.pdf:read_image"),
     Format(
         name="json",
         suffixes=tuple(f".{name}" for name in sorted(JSON_FORMATS)),
         others=tuple(sorted(JSON_FORMATS - {"json"})),
-        text=f"{_HOME}.conversations:read_json",
-        holds="documents",
+        text=f"{_HOME}.sent_documents:read_json_file",
+        holds_documents=True,
         cut=f"{_HOME}.json_members:chunk_json",
-        sign="ability_search.text.escapes:looks_like_json",
+        sign=f"{_HOME}.escapes:looks_like_json",
+    ),
+    replace(
+        MARKDOWN,
+        text=f"{_HOME}.front_matter:read_markdown",
+        front=f"{_HOME}.front_matter:front_of",
+        sign=f"{_HOME}.front_matter:begins_markdown",
     ),
     Format(
         name="mbox",
         suffixes=(".mbox",),
         binary=f"{_HOME}.email_messages:read_mbox",
-        holds="files",
+        holds_documents=True,
     ),
     Format(
         name="notebook",
@@ -68,7 +75,12 @@ FORMATS = (
         suffixes=(".fodp", ".fods", ".fodt", ".odp", ".ods", ".odt"),
         binary=f"{_HOME}.office_documents:read_odf",
     ),
-    Format(name="pdf", suffixes=(".pdf",), binary=f"{_HOME}.pdf:read_pdf", recognizes=True),
+    Format(
+        name="pdf",
+        suffixes=(".pdf",),
+        binary=f"{_HOME}.pdf:read_pdf",
+        isolate=f"{_HOME}.isolated_reader:IsolatedReader",
+    ),
     Format(name="pptx", suffixes=(".pptm", ".pptx"), binary=f"{_HOME}.office_documents:read_pptx"),
     Format(
         name="rst",
@@ -80,7 +92,11 @@ FORMATS = (
     Format(name="rtf", suffixes=(".rtf",), binary=f"{_HOME}.office_documents:read_rtf"),
     Format(name="svg", suffixes=(".svg",), binary=f"{_HOME}.html:read_svg"),
     replace(TEXT, text=f"{_HOME}.conversations:read_text"),
-    replace(UNKNOWN, text=f"{_HOME}.conversations:read_unknown"),
+    replace(
+        UNKNOWN,
+        text=f"{_HOME}.conversations:read_unknown",
+        decode=f"{_HOME}.encodings:detected",
+    ),
     Format(name="xlsx", suffixes=(".xlsm", ".xlsx"), binary=f"{_HOME}.office_documents:read_xlsx"),
 )
 """The formats, in order of their names."""

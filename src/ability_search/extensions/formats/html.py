@@ -11,23 +11,20 @@ from typing import Any
 from urllib.parse import unquote, urldefrag
 
 from ability_search.documents import Passage
+from ability_search.extensions.formats.foreign_files import (
+    checked_archive,
+    known,
+    library,
+    xml_parser,
+)
 from ability_search.extensions.formats.markdown_writer import Composer
 from ability_search.extensions.formats.merged_cells import spread
 from ability_search.text.chunkers import boundaries
 from ability_search.text.chunkers.boundaries import Span
 from ability_search.text.chunkers.chunk_packing import BLOCK, PROSE, Cut, Ruler
 from ability_search.text.chunkers.strategies import chunk_by
-from ability_search.text.loaders.encodings import decoded
-from ability_search.text.loaders.extracts import (
-    EMPTY,
-    Bounds,
-    Extracted,
-    Unreadable,
-    checked_archive,
-    known,
-    library,
-    xml_parser,
-)
+from ability_search.text.formats import EMPTY, Bounds, Extracted, Unreadable
+from ability_search.text.loaders import decoded
 
 _BLOCK_TAG = re.compile(
     r"<(?:address|article|aside|blockquote|body|details|div|dl|dt|fieldset|figure|footer|form"

@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterable, Sequence
 from itertools import chain, islice, repeat
 
-from ability_search.text.loaders.extracts import PAGE_END, Bounds, too_much_text
+from ability_search.extensions.formats.foreign_files import PAGE_END
+from ability_search.text.formats import Bounds, too_much_text
 
 _BLOCK_MARK = re.compile(r"(?=#{1,6}(?:\s|$)|```|~~~|(?:---|===)\s*$)", re.MULTILINE)
 _TICKS = re.compile(r"`{3,}")

@@ -13,18 +13,16 @@ from contextlib import suppress
 from datetime import date, datetime, time
 from typing import Any
 
-from ability_search.extensions.formats.markdown_writer import Composer, described, flat
-from ability_search.extensions.formats.merged_cells import MOST_REPEATED, Range, unmerged
-from ability_search.text.loaders.extracts import (
+from ability_search.extensions.formats.foreign_files import (
     PAGE_END,
-    Bounds,
-    Extracted,
-    Unreadable,
     checked_archive,
     known,
     library,
     xml_parser,
 )
+from ability_search.extensions.formats.markdown_writer import Composer, described, flat
+from ability_search.extensions.formats.merged_cells import MOST_REPEATED, Range, spread, unmerged
+from ability_search.text.formats import Bounds, Extracted, Unreadable
 
 _W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
 _BLOCKS = (f"{_W}p", f"{_W}tbl")
@@ -485,16 +483,17 @@ def _add_shape(composer: Composer, shape: Any) -> None:
 
 def _slide_rows(table: Any) -> Iterable[list[object]]:
     """Return the rows of a table of a slide; the text of merged cells is that of each of them."""
-    rows: list[list[object]] = []
-    ranges: list[Range] = []
-    for number, row in enumerate(table.rows, start=1):
-        rows.append([])
-        for first, cell in enumerate(row.cells, start=1):
-            rows[-1].append(cell.text or None)
-            if cell.is_merge_origin:
-                last = first - 1 + min(cell.span_width, MOST_REPEATED)
-                ranges.append((first, number, last, number - 1 + cell.span_height))
-    return unmerged(rows, ranges)
+    return spread(
+        [
+            [
+                (cell.text, cell.span_width, cell.span_height)
+                for cell in row.cells
+                if not cell.is_spanned
+            ]
+            for row in table.rows
+        ],
+        names=None,
+    )
 
 
 def _add_chart(composer: Composer, chart: Any) -> None:

@@ -7,18 +7,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
-from ability_search.text.loaders.extracts import (
+from ability_search.extensions.formats.foreign_files import (
     NO_RECOGNITION,
     PAGE_END,
-    Bounds,
-    Extracted,
     OutOfTime,
+    Reading,
     Recognize,
-    Unreadable,
     known,
     library,
-    too_much_text,
 )
+from ability_search.text.formats import Bounds, Extracted, Unreadable, too_much_text
 
 _PASSWORD = 4
 _IMAGE = 3
@@ -30,14 +28,13 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\uffff]")
 _DATE = re.compile(r"(?:D:)?(\d{4})(\d\d)?(\d\d)?")
 
 
-def read_image(
-    _name: str, data: bytes, _bounds: Bounds, *, recognize: Recognize | None
-) -> Extracted:
+def read_image(_name: str, data: bytes, bounds: Bounds) -> Extracted:
     """Read the text in an image.
 
     Raises:
         Unreadable: if it has none, or images cannot be read.
     """
+    recognize = Reading.within(bounds).recognize
     if recognize is None:
         raise Unreadable(f"an image; {NO_RECOGNITION}")
     text = recognize(data)
@@ -46,14 +43,14 @@ def read_image(
     return Extracted(text, "text")
 
 
-def read_pdf(_name: str, data: bytes, bounds: Bounds, *, recognize: Recognize | None) -> Extracted:
+def read_pdf(_name: str, data: bytes, bounds: Bounds) -> Extracted:
     """Read the text of a PDF, with a form feed after each page.
 
     Args:
         _name: Name of the file.
         data: The file.
-        bounds: Limits for the text.
-        recognize: Reads pages that have images but no text; ``None`` if they cannot be read.
+        bounds: Limits for the text; what is in a :class:`.Reading` reads pages that have images but
+            no text.
 
     Raises:
         Unreadable: if it is corrupt or encrypted, or has no text.
@@ -63,7 +60,7 @@ def read_pdf(_name: str, data: bytes, bounds: Bounds, *, recognize: Recognize | 
     try:
         document = pdfium.PdfDocument(data)
         document.init_forms()
-        pages = list(_pages(pdfium, document, bounds, recognize, unread))
+        pages = list(_pages(pdfium, document, Reading.within(bounds), unread))
         about: Mapping[str, str] = document.get_metadata_dict()
     except pdfium.PdfiumError as exc:
         # The code may be that of an earlier failure; this entry is never compressed.
@@ -91,13 +88,12 @@ def read_pdf(_name: str, data: bytes, bounds: Bounds, *, recognize: Recognize | 
 def _pages(
     pdfium: Any,
     document: Any,
-    bounds: Bounds,
-    recognize: Recognize | None,
+    bounds: Reading,
     unread: list[tuple[int, str]],
 ) -> Iterator[str]:
     """Yield the text of each page; add the numbers of unreadable ones, with the reason."""
     room = bounds.text
-    read = recognize or Unreadable(f"scanned; {NO_RECOGNITION}")
+    read = bounds.recognize or Unreadable(f"scanned; {NO_RECOGNITION}")
     for number in range(len(document)):
         page = _flattened(pdfium, document, number)
         text = _cleaned(page.get_textpage().get_text_bounded())

@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 @hookimpl
 def register_steps() -> AddedSteps:
     """Return the steps of indexing."""
+    from ability_search.extensions.formats.front_matter import front_matter_warnings
     from ability_search.extensions.formats.semantic import turning_points
     from ability_search.extensions.formats.sent_documents import read_document
     from ability_search.index.index_ports import AddedSteps
     from ability_search.text.chunkers.strategies import SEMANTIC
-    from ability_search.text.front_matter import front_matter_warnings
 
     return AddedSteps(
         read=[read_document],

@@ -6,11 +6,12 @@ import re
 from collections.abc import Iterator
 
 from ability_search.documents import Passage
+from ability_search.extensions.formats.foreign_files import known
 from ability_search.text.chunkers import boundaries
 from ability_search.text.chunkers.chunk_packing import Ruler, Unstructured, clipped
 from ability_search.text.chunkers.markdown_blocks import MOST_BLOCKS, Block
 from ability_search.text.chunkers.markdown_sections import chunk_sections
-from ability_search.text.loaders.extracts import Bounds, Extracted, known
+from ability_search.text.formats import Bounds, Extracted
 
 _ADORNMENT = re.compile(r"([!-/:-@[-`{-~])\1*[ \t]*")
 _HEAD = 8192
@@ -107,7 +108,8 @@ def _titles(text: str, start: int, end: int) -> Iterator[tuple[int, int, str, tu
             continue
         under = _adornment(text, here)
         title = text[slice(*lines[index])]
-        if under and not over and title[0] not in " \t" and _long_enough(under, title):
+        long_enough = len(under) >= min(len(title.rstrip()), _SHORTEST)
+        if under and not over and title[0] not in " \t" and long_enough:
             yield lines[index][0], here[1], title.strip(), (under[0], False)
             index += 2
             continue
@@ -118,7 +120,3 @@ def _adornment(text: str, line: tuple[int, int]) -> str:
     """Return the line if it is one repeated character, else an empty string."""
     words = text[slice(*line)]
     return words.rstrip() if _ADORNMENT.fullmatch(words) else ""
-
-
-def _long_enough(adornment: str, title: str) -> bool:
-    return len(adornment) >= min(len(title.rstrip()), _SHORTEST)

@@ -16,15 +16,15 @@ import numpy as np
 from ability_search.compute_turns import ComputeTurns
 from ability_search.documents import Document, Vector
 from ability_search.errors import TextsRefused
+from ability_search.extensions.formats.escapes import looks_like_json
+from ability_search.extensions.formats.front_matter import read_front_matter
 from ability_search.index.index_ports import IndexPorts
 from ability_search.text.chunkers import boundaries
 from ability_search.text.chunkers.boundaries import Span
 from ability_search.text.chunkers.chunk_packing import Unstructured
 from ability_search.text.chunkers.markdown_blocks import VERBATIM_KINDS, read_blocks
 from ability_search.text.chunkers.strategies import is_markdown, looks_like_markdown
-from ability_search.text.escapes import looks_like_json
 from ability_search.text.formats import TEXT
-from ability_search.text.front_matter import read_front_matter
 
 _CHARACTERS = 10
 """Characters that are read in the time of a candidate of a query."""

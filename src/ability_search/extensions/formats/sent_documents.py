@@ -1,24 +1,37 @@
-"""Documents that callers send: read as files of their names would be."""
+"""Documents that callers send, and those in JSON files: read as files of their names would be.
+
+The value of such a file is a list of objects with the texts ``source`` and ``content``, and
+optionally ``title`` and the object ``metadata``; other fields are metadata too.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from ability_search.documents import Document
+import msgspec
+
+from ability_search.documents import NO_TEXT, Document
 from ability_search.errors import InvalidInput
 from ability_search.extensions.formats.conversation_turns import (
     CONVERSATION,
     conversation_text,
     is_conversation,
 )
-from ability_search.extensions.formats.conversations import conversations_of
+from ability_search.extensions.formats.conversations import conversations_of, read_json
+from ability_search.extensions.formats.escapes import named_format, unescaped
+from ability_search.extensions.formats.front_matter import markdown_metadata, markdown_title
 from ability_search.text.chunkers.strategies import is_markdown
-from ability_search.text.escapes import unescaped
-from ability_search.text.front_matter import markdown_metadata
-from ability_search.text.loaders import markdown_title
-from ability_search.text.loaders.file_types import language_of, named_format
+from ability_search.text.formats import EMPTY, Bounds, Extracted, too_much_text
+from ability_search.text.loaders.file_types import language_of
+
+_BEGINNING = re.compile(r"\A\ufeff?\s*+\[\s*+\{")
+_SOURCE = '"source"'
+_MOST = 100_000
+_LONGEST_SOURCE = 1024
+_FIELDS = frozenset({"source", "title", "content", "metadata"})
 
 
 def read_document(document: Document, titled: bool, field: str) -> Document:
@@ -35,20 +48,19 @@ def read_document(document: Document, titled: bool, field: str) -> Document:
         InvalidInput: if a conversation is none.
     """
     if document.file_hash is None:
-        document = _with_format(document)
+        given: tuple[str | None, str | None] = document.format, document.language
+        format, language = given if any(given) else named_format(document.source)
+        text = unescaped(document.content, name=document.source, format=format, language=language)
+        document = replace(document, content=text, format=format, language=language)
+    own = {}
+    if is_markdown(document.content, document.format, document.language):
+        own = markdown_metadata(document.content)
     return replace(
         document,
         title=document.title if titled else _title(document),
         content=_content(document, field),
-        metadata=_metadata(document),
+        metadata={**own, **document.metadata},
     )
-
-
-def _with_format(document: Document) -> Document:
-    given: tuple[str | None, str | None] = document.format, document.language
-    format, language = given if any(given) else named_format(document.source)
-    text = unescaped(document.content, name=document.source, format=format, language=language)
-    return replace(document, content=text, format=format, language=language)
 
 
 def _title(document: Document) -> str:
@@ -74,8 +86,63 @@ def _content(document: Document, field: str) -> str:
     return text
 
 
-def _metadata(document: Document) -> Mapping[str, Any]:
-    """Return the metadata of a document: that of the caller, and that in the text of Markdown."""
-    if not is_markdown(document.content, document.format, document.language):
-        return document.metadata
-    return {**markdown_metadata(document.content), **document.metadata}
+class _Listed(msgspec.Struct):
+    """The fields that make an object a document; it may have others."""
+
+    source: str
+    content: str
+    title: str | None = None
+    metadata: dict[str, Any] | None = None
+
+
+def read_json_file(name: str, text: str, bounds: Bounds) -> Extracted:
+    """Read a list of documents, which become the children of a file without text of its own.
+
+    Other JSON is read by :func:`.read_json`, also a list in which a source is repeated, because a
+    document would be lost.
+    """
+    values = _objects(text)
+    if not values or len({each["source"] for each in values}) < len(values):
+        return read_json(name, text, bounds)
+    children: list[tuple[str, Extracted]] = []
+    unread: list[tuple[str, str]] = []
+    for place, value in enumerate(values):
+        part = f"document={place + 1}"
+        if problem := _problem(value, bounds):
+            unread.append((part, problem))
+        else:
+            children.append((part, _document(value)))
+    return Extracted(NO_TEXT, "json", unread=tuple(unread), children=tuple(children))
+
+
+def _objects(text: str) -> list[dict[str, Any]]:
+    """Return the objects of a list of documents; none if the text is no such list."""
+    if not _BEGINNING.match(text) or _SOURCE not in text:
+        return []
+    try:
+        values = msgspec.json.decode(text.removeprefix("\ufeff"), type=list[dict[str, Any]])
+        listed = msgspec.convert(values, list[_Listed])
+    except (msgspec.DecodeError, RecursionError):
+        return []
+    return values if len(values) <= _MOST and all(each.source.strip() for each in listed) else []
+
+
+def _problem(value: Mapping[str, Any], bounds: Bounds) -> str:
+    """Return why a document cannot be read; empty if it can."""
+    if not value["content"].strip():
+        return EMPTY
+    if len(value["source"]) > _LONGEST_SOURCE:
+        return f"its source is longer than {_LONGEST_SOURCE} characters"
+    size = len(value["content"].encode())
+    return str(too_much_text(bounds)) if size > bounds.text else ""
+
+
+def _document(value: Mapping[str, Any]) -> Extracted:
+    source, title = value["source"], value.get("title") or ""
+    others = {name: each for name, each in value.items() if name not in _FIELDS}
+    metadata = {**others, **(value.get("metadata") or {})}
+    document = Document(source, title, value["content"], metadata=metadata)
+    read = read_document(document, bool(title), "content")
+    return Extracted(
+        *(read.content, read.format, read.title, read.language, dict(read.metadata)), source=source
+    )

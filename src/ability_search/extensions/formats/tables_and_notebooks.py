@@ -11,6 +11,8 @@ from itertools import islice
 from typing import Any
 
 from ability_search.documents import Passage
+from ability_search.extensions.formats.foreign_files import known
+from ability_search.extensions.formats.front_matter import read_markdown
 from ability_search.extensions.formats.markdown_writer import (
     FIRST_ROWS,
     Composer,
@@ -21,8 +23,7 @@ from ability_search.extensions.formats.markdown_writer import (
 )
 from ability_search.text.chunkers.chunk_packing import VERBATIM, Ruler
 from ability_search.text.chunkers.strategies import chunk_by
-from ability_search.text.loaders import read_markdown
-from ability_search.text.loaders.extracts import Bounds, Extracted, Unreadable, known, too_much_text
+from ability_search.text.formats import Bounds, Extracted, Unreadable, too_much_text
 
 _HEAD = 8192
 """Characters searched for the delimiter."""

@@ -29,7 +29,7 @@ from ability_search.tools.table import all_tools
 
 if TYPE_CHECKING:
     from ability_search.extensions.gateway.shortcuts import FileParts
-    from ability_search.files.isolated_reader import Extractor
+    from ability_search.files.file_documents import Extractor
 
 _WORKER_SECONDS = 10.0
 """Seconds that a request to the gateway waits for a restarting worker."""

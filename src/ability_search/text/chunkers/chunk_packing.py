@@ -65,9 +65,13 @@ class Ruler:
         overlap: int = 0,
         turns: Sequence[int] = (),
         max_passages: int | None = None,
+        above: str = "",
     ) -> None:
         self.text = text
+        self._origin = len(above)
+        """Offset of the text in the document, below what is in no passage."""
         self._lines = Lines(text)
+        self._lines_above = Lines(above).number(len(above)) - 1
         self._most_passages = max_passages
         self._passages = 0
         self.max_tokens = max_tokens
@@ -166,11 +170,11 @@ class Ruler:
         preface, _ = self.preface(packed.start)
         return Passage(
             content=preface + self.text[packed.start : packed.end],
-            start=packed.start,
-            end=packed.end,
+            start=self._origin + packed.start,
+            end=self._origin + packed.end,
             tokens=packed.tokens,
-            start_line=self._lines.number(packed.start),
-            end_line=self._lines.number(packed.end - 1),
+            start_line=self._lines_above + self._lines.number(packed.start),
+            end_line=self._lines_above + self._lines.number(packed.end - 1),
             breadcrumb=clipped(breadcrumb, _LONGEST_BREADCRUMB),
             context=context,
             language=language,

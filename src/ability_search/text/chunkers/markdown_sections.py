@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from operator import attrgetter
 
@@ -120,7 +120,9 @@ def _following(ruler: Ruler, start: int, unit: Unit) -> list[Unit]:
     return [*_following(ruler, start, first), *rest]
 
 
-def chunk_fences(ruler: Ruler, blocks: Sequence[Block], fences: Sequence[Fence]) -> list[Passage]:
+def chunk_fences(
+    ruler: Ruler, blocks: Sequence[Block], fences: Sequence[Fence]
+) -> Iterator[Passage]:
     """Cut a Markdown text into its fences and the prose between them.
 
     A passage keeps the markers of its fence and has its ``language``. Its ``context`` is the last
@@ -128,22 +130,16 @@ def chunk_fences(ruler: Ruler, blocks: Sequence[Block], fences: Sequence[Fence])
     quarter of the maximum tokens (not counted in ``tokens``). A fence that exceeds a chunk is cut
     at blank lines; every part has the language and the context. Prose is cut into paragraphs.
     """
-    return list(_by_fence(ruler, _sections(blocks), fences))
-
-
-def _by_fence(
-    ruler: Ruler, sections: Iterable[Section], fences: Sequence[Fence]
-) -> Iterator[Passage]:
     coming = iter((*fences, None))
     fence = next(coming)
-    for breadcrumb, section in sections:
+    for breadcrumb, section in _sections(blocks):
         at, end = section[0].start, section[-1].end
-        blocks = iter(section)
-        block, prose = next(blocks, None), None
+        rest = iter(section)
+        block, prose = next(rest, None), None
         while fence is not None and fence.start < end:
             while block is not None and block.start < fence.start:
                 prose = block if block.kind not in _NO_CONTEXT else prose
-                block = next(blocks, None)
+                block = next(rest, None)
             for packed in pack(ruler, _prose(ruler, at, fence.start)):
                 yield ruler.passage(packed, breadcrumb=breadcrumb)
             context = _context(ruler, prose, at, fence.start) if prose else ""

@@ -5,13 +5,11 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, get_args
 
 from ability_search.documents import Passage
 from ability_search.errors import InvalidInput
 from ability_search.text.chunkers import Strategy, boundaries
-from ability_search.text.chunkers.boundaries import Lines
 from ability_search.text.chunkers.chunk_packing import (
     BY_BLANK_LINES,
     BY_PARAGRAPH,
@@ -26,7 +24,6 @@ from ability_search.text.chunkers.chunk_packing import (
 from ability_search.text.chunkers.markdown_blocks import read_blocks
 from ability_search.text.chunkers.markdown_sections import chunk_fences, chunk_sections
 from ability_search.text.formats import MARKDOWN, Format, function, named, table
-from ability_search.text.front_matter import FRONT_MATTER, FrontMatter, read_front_matter
 from ability_search.text.token_counter import EstimatedTokens, TokenCounter
 
 log = logging.getLogger(__name__)
@@ -47,6 +44,9 @@ _UNBROKEN = 2_000
 """Characters per sentence end or newline, on average; a text with more is not prose."""
 _MARKDOWN = frozenset({MARKDOWN.name, *MARKDOWN.others})
 _OF_MARKDOWN = frozenset({"markdown-headers", "code-blocks"})
+_PARAGRAPHS = (BY_PARAGRAPH, *PROSE)
+"""Paragraphs that fit into one chunk together are merged; one that is too long is cut into
+sentences, then lines, words and characters."""
 _MOSTLY_FENCES = 0.6
 _SEVERAL_FENCES = 2
 
@@ -69,8 +69,8 @@ def chunk(
 ) -> list[Passage]:
     """Cut a text into passages.
 
-    The front matter of Markdown is in no passage, unless it is the whole text; the first passage
-    begins with its description.
+    The metadata at the beginning of Markdown are in no passage, unless they are the whole text, see
+    :attr:`.Format.front`.
 
     Args:
         text: Any string; a byte order mark at its beginning is dropped.
@@ -101,12 +101,12 @@ def chunk(
         turns, strategy = strategy, SEMANTIC
     repeated = _checked_overlap(strategy, max_tokens, overlap)
     format = (format or "").lower().lstrip(".")
-    matter = FrontMatter()
+    end, preface = 0, ""
     if is_markdown(text, format, language) or (strategy in _OF_MARKDOWN and not format):
-        matter = read_front_matter(text)
-    if matter.end and not text[matter.end :].strip():
-        matter, strategy = FrontMatter(), "paragraph"
-    mark = matter.end or (len(_BYTE_ORDER_MARK) if text.startswith(_BYTE_ORDER_MARK) else 0)
+        end, preface = _front(text)
+    if end and not text[end:].strip():
+        end, preface, strategy = 0, "", "paragraph"
+    mark = end or (len(_BYTE_ORDER_MARK) if text.startswith(_BYTE_ORDER_MARK) else 0)
     body = text[mark:]
     if not body or body.isspace():
         return []
@@ -117,39 +117,33 @@ def chunk(
         overlap=repeated,
         turns=[offset - mark for offset in turns],
         max_passages=max_passages,
+        above=text[:mark],
     )
-    if matter.description:
+    if preface:
         first = boundaries.skip_space(body, 0, len(body))
-        ruler.add_preface(0, first + 1, f"{matter.description}\n\n")
+        ruler.add_preface(0, first + 1, preface)
     try:
         if strategy in ("auto", SEMANTIC):
-            passages = _chunk_auto(ruler, format, language)
-        else:
-            passages = _CHUNKERS[strategy](ruler)
+            return _chunk_auto(ruler, format, language)
+        return _CHUNKERS[strategy](ruler)
     except Unstructured as exc:
         log.warning("a text of %d characters is cut at its paragraphs: %s", len(body), exc)
-        passages = chunk_plain(ruler)
-    if not mark:
-        return passages
-    lines = Lines(text[:mark]).number(mark) - 1
-    return [
-        replace(
-            each,
-            start=each.start + mark,
-            end=each.end + mark,
-            start_line=each.start_line + lines,
-            end_line=each.end_line + lines,
-        )
-        for each in passages
-    ]
+        return chunk_plain(ruler)
 
 
 def is_markdown(text: str, format: str | None, language: str | None) -> bool:
-    """Return whether a text is Markdown: by its format, or else because of its front matter."""
+    """Return whether a text is Markdown: by its format, or else by the sign of Markdown."""
     if format or language:
         return (format or "").lower().lstrip(".") in _MARKDOWN
-    matter = FRONT_MATTER.match(text)
-    return matter is not None and _has_markdown(text[matter.end() :])
+    sign = table().by_name[MARKDOWN.name].sign
+    return sign is not None and bool(function(sign)(text))
+
+
+def _front(text: str) -> tuple[int, str]:
+    """Return where the metadata of Markdown end, and the text to begin the first passage with."""
+    front = table().by_name[MARKDOWN.name].front
+    found: tuple[int, str] = function(front)(text) if front else (0, "")
+    return found
 
 
 def joined(chunks: Sequence[Mapping[str, Any]]) -> str:
@@ -217,10 +211,10 @@ def _of_language(name: str) -> Format | None:
 
 def looks_like_markdown(text: str) -> bool:
     """Return whether a text of unknown format has a heading or a fence of Markdown."""
-    return _has_markdown("\n" + text)
+    return has_markdown("\n" + text)
 
 
-def _has_markdown(text: str) -> bool:
+def has_markdown(text: str) -> bool:
     """Return whether a line that follows a newline is a heading or opens a fence."""
     start = end = 0
     while end < len(text):
@@ -238,7 +232,7 @@ def chunk_markdown(ruler: Ruler, _language: str | None = None) -> list[Passage]:
     blocks, fences = read_blocks(ruler.text)
     in_fences = sum(fence.end - fence.start for fence in fences)
     if len(fences) >= _SEVERAL_FENCES and in_fences >= _MOSTLY_FENCES * len(ruler.text.strip()):
-        return chunk_fences(ruler, blocks, fences)
+        return list(chunk_fences(ruler, blocks, fences))
     return chunk_sections(ruler, blocks, fences)
 
 
@@ -249,17 +243,8 @@ def chunk_plain(ruler: Ruler, _language: str | None = None) -> list[Passage]:
         breaks = sum(1 for _ in _NEWLINE.finditer(text))
         breaks += sum(1 for _ in boundaries.sentences(text, 0, len(text)))
         if len(text) > _UNBROKEN * breaks:
-            return _chunk_windows(ruler)
-    return _chunk_paragraphs(ruler)
-
-
-def _chunk_paragraphs(ruler: Ruler) -> list[Passage]:
-    """Cut a text at blank lines.
-
-    Paragraphs that fit into one chunk together are merged; a paragraph that is too long is cut
-    into sentences, then lines, words and characters.
-    """
-    return chunk_by(ruler, (BY_PARAGRAPH, *PROSE))
+            return list(map(ruler.passage, _windows(ruler)))
+    return chunk_by(ruler, _PARAGRAPHS)
 
 
 def chunk_by(ruler: Ruler, cuts: tuple[Cut, ...]) -> list[Passage]:
@@ -277,17 +262,13 @@ def chunk_lines(ruler: Ruler, _language: str | None = None) -> list[Passage]:
     return chunk_by(ruler, BY_BLANK_LINES)
 
 
-def _chunk_windows(ruler: Ruler) -> list[Passage]:
+def _windows(ruler: Ruler) -> Iterator[Packed]:
     """Cut a text into windows of equal length, each repeating the end of the previous one.
 
     Windows begin and end between words if possible, else at the edges of words and punctuation,
     else between characters. At most ``ruler.overlap`` tokens are repeated; each window has text
     that the previous one does not have.
     """
-    return [ruler.passage(window) for window in _windows(ruler)]
-
-
-def _windows(ruler: Ruler) -> Iterator[Packed]:
     start, last = boundaries.trim(ruler.text, 0, len(ruler.text))
     if start == last:
         return
@@ -327,7 +308,7 @@ def _repeat_from(ruler: Ruler, window: Packed) -> int:
 
 _CHUNKERS: Mapping[str, Callable[[Ruler], list[Passage]]] = {
     "markdown-headers": lambda ruler: chunk_sections(ruler, *read_blocks(ruler.text)),
-    "code-blocks": lambda ruler: chunk_fences(ruler, *read_blocks(ruler.text)),
-    "paragraph": _chunk_paragraphs,
-    "sliding-window": _chunk_windows,
+    "code-blocks": lambda ruler: list(chunk_fences(ruler, *read_blocks(ruler.text))),
+    "paragraph": lambda ruler: chunk_by(ruler, _PARAGRAPHS),
+    "sliding-window": lambda ruler: list(map(ruler.passage, _windows(ruler))),
 }

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import re
 from pathlib import PurePath
-from urllib.parse import urlsplit
 
-from ability_search.text.formats import named, table
-from ability_search.text.loaders.extracts import EMPTY, NOT_TEXT, Unreadable
+from ability_search.text.formats import EMPTY, NOT_TEXT, Unreadable, named, table
 
 _SUFFIXES = {
     "bash": ".sh",
@@ -38,7 +36,6 @@ LANGUAGES = {
     suffix: language for language, suffixes in _SUFFIXES.items() for suffix in suffixes.split()
 }
 """Programming languages by the suffixes of files."""
-_TEXTS = frozenset({"csv", "json", "markdown", "rst", "text"})
 _PDF = b"%PDF-"
 _ZIP = b"PK\x03\x04"
 _OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
@@ -47,6 +44,7 @@ _MIMETYPES = {
     b"application/epub+zip": "epub",
     b"application/vnd.oasis.opendocument.": "odf",
 }
+_ARCHIVES = frozenset({*_OFFICE.values(), *_MIMETYPES.values()})
 _MIMETYPE = 30, b"mimetype"
 """Place and name of the first member of an archive that names its type."""
 _MAILBOX = re.compile(rb"From \S++ [^\n:]*+:\d\d[^\n]*+\n[A-Za-z-]++: ")
@@ -54,6 +52,15 @@ _MESSAGE = (b"Return-Path: ", b"Received: ", b"Delivered-To: ")
 _FLAT_ODF = re.compile(rb"(?:\xef\xbb\xbf)?<\?xml[^>]*+>\s*+<office:document\b")
 _HEAD = 1024
 _LONGEST_MIMETYPE = 80
+_LEFT_OUT = "a {} file, which the extension formats reads; it is left out"
+_OF_FORMATS = frozenset(
+    re.findall(
+        r"\S+",
+        ".docm .docx .eml .epub .fodp .fods .fodt .htm .html .ipynb .mbox .odp .ods .odt .pdf .pptm"
+        " .pptx .rtf .svg .xhtml .xlsm .xlsx",
+    )
+)
+"""Suffixes of files of the extension ``formats``, which without it are not read as text either."""
 _CHECKED = frozenset({"docx", "epub", "odf", "pdf", "pptx", "rtf", "xlsx"})
 """Formats that the first bytes must confirm."""
 _MAGIC = (
@@ -96,6 +103,12 @@ def format_of(name: str, data: bytes) -> str | None:
     """
     suffix = PurePath(name).suffix.lower()
     by_name = table().by_suffix.get(suffix) or ("code" if suffix in LANGUAGES else None)
+    if by_name is None and suffix in _OF_FORMATS:
+        raise Unreadable(_LEFT_OUT.format(suffix[1:].upper()))
+    if by_name and (begins := table().by_name[by_name].begins):
+        if not data.startswith(begins):
+            _refuse(by_name, data)
+        return by_name
     found, what = _detect(data)
     if by_name in _CHECKED:
         if found != by_name:
@@ -103,24 +116,11 @@ def format_of(name: str, data: bytes) -> str | None:
         return by_name
     if found is not None and by_name is None:
         if named(found) is None:
-            raise Unreadable(f"{what or found}, which the extension formats reads; it is left out")
+            raise Unreadable(_LEFT_OUT.format(found))
         return found
     if what:
         raise Unreadable(what + NOT_TEXT)
     return by_name
-
-
-def named_format(source: str) -> tuple[str | None, str | None]:
-    """Return the format and the language of a text by the suffix of its source, a path or URL.
-
-    Without a suffix of text both are ``None``: the text may have been extracted from a PDF.
-    """
-    name = urlsplit(source).path if "://" in source else source
-    suffix = PurePath(name).suffix.lower()
-    if language := language_of(name):
-        return "code", language
-    format = table().by_suffix.get(suffix)
-    return (format if format in _TEXTS else None), None
 
 
 def language_of(name: str) -> str | None:
@@ -169,6 +169,6 @@ def _refuse(named: str, data: bytes) -> None:
         raise Unreadable(EMPTY)
     if data.startswith(_OLE) and named in ("docx", "pptx", "xlsx"):
         raise Unreadable("encrypted, or from before Office 2007")
-    if data.startswith(_ZIP) and named not in ("pdf", "rtf"):
+    if data.startswith(_ZIP) and named in _ARCHIVES:
         return
     raise Unreadable(f"not a {named.upper()} file, though its name says so")

@@ -14,7 +14,7 @@ from ability_search.extensions.cli.trees import (
     sweepable,
     trees,
 )
-from ability_search.files.isolated_reader import Extractor
+from ability_search.extensions.formats.isolated_reader import IsolatedReader
 from ability_search.text.loaders import Bounds
 
 
@@ -36,7 +36,7 @@ def write(*names: str, text: str = "Some words.") -> None:
 def read(chosen: list[Tree], limits: Limits) -> list[list[str]]:
     """The sources of the documents in each part."""
     bounds = Bounds(limits.document_bytes, limits.unpacked_bytes)
-    with Extractor(bounds, timeout=60) as extractor:
+    with IsolatedReader(bounds, timeout=60) as extractor:
         found = [reading.documents for reading in read_trees(chosen, limits, extractor)]
     return [[each.source for each in documents] for documents in found if documents]
 

@@ -9,8 +9,8 @@ import pytest
 from tests.ability_search.text.chunkers.invariants import assert_sound
 
 from ability_search.documents import Passage
+from ability_search.extensions.formats.escapes import looks_like_json
 from ability_search.text.chunkers.strategies import chunk
-from ability_search.text.escapes import looks_like_json
 from ability_search.text.token_counter import EstimatedTokens
 
 

@@ -15,11 +15,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ability_search.extensions.formats.encodings import detected
+from ability_search.extensions.formats.front_matter import markdown_metadata
 from ability_search.filters.facets import facets_of
 from ability_search.text.chunkers.strategies import chunk
-from ability_search.text.front_matter import markdown_metadata
 from ability_search.text.loaders import Bounds, Extracted, Unreadable, decoded, extract, format_of
-from ability_search.text.loaders.encodings import detected
 
 
 @pytest.mark.parametrize(

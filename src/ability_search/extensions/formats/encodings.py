@@ -12,7 +12,8 @@ from itertools import pairwise
 
 import chardet
 
-from ability_search.text.loaders.extracts import NOT_TEXT, Unreadable
+from ability_search.text.formats import NOT_TEXT, Unreadable
+from ability_search.text.loaders import Doubt
 
 _WINDOWS = ("cp1250", "cp1251", "cp1253", "cp1254", "cp1255", "cp1256", "cp1257", "cp1258", "cp874")
 _CHINESE_JAPANESE_KOREAN = ("gb18030", "big5", "cp932", "euc-jp", "cp949")
@@ -73,13 +74,6 @@ _PLAIN = bytes(range(32, 127)) + b"\t\r\n"
 _LATIN = "LATIN"
 _EAST_ASIAN = frozenset(("CJK", "HIRAGANA", "KATAKANA", "HANGUL", "KATAKANA-HIRAGANA", "FULLWIDTH"))
 _QUOTES = "‘’“”"
-Doubt = tuple[tuple[str, str], ...]
-"""The encoding that is assumed, as ``encoding=cp1250``, with the reason; empty without doubt."""
-
-
-def decoded(data: bytes) -> str:
-    """Return the text that :func:`detected` returns."""
-    return detected(data)[0]
 
 
 def detected(data: bytes) -> tuple[str, Doubt]:

@@ -14,9 +14,13 @@ from typing import Any
 import yaml
 
 from ability_search.errors import InvalidInput
+from ability_search.extensions.formats.escapes import CODE, unescaped
 from ability_search.filters.facets import facets_of
+from ability_search.text.chunkers.strategies import has_markdown
+from ability_search.text.formats import Bounds, Extracted
+from ability_search.text.loaders import first_heading
 
-FRONT_MATTER = re.compile(
+_FRONT_MATTER = re.compile(
     r"\ufeff?(?P<fence>---|\+\+\+)[ \t]*(?:\r\n?|\n)"
     r"\s*+(?:#|[\w\"'][^:=\r\n]*[:=]).*?(?<=[\r\n])"
     r"(?:(?P=fence)|\.\.\.)[ \t]*(?=\r|\n|\Z)",
@@ -33,11 +37,6 @@ _NO_TEXT = re.compile(r"\[(?!.*\]\()|\{(?!\{)|[&!|>]|\*\w+$")
 _WIKI_LINKS = re.compile(r"\[\[[^\[\]]+\]\](?:[ \t]*,[ \t]*\[\[[^\[\]]+\]\])*")
 _UNREADABLE = (yaml.YAMLError, ValueError, AttributeError, RecursionError)
 _MOST_TAGS = 100
-CODE = (
-    r"^ {0,3}(?P<mark>```++|~~~++)[^\n]*+\n.*?(?:^ {0,3}(?P=mark)[`~]*[ \t]*$|\Z)"
-    r"|(?<!`)(?P<ticks>`++)[^\n]*?(?P=ticks)|<!--.*?(?:-->|\Z)|^(?: {4}|\t)[^\n]*$"
-)
-"""Pattern of the code and comments of Markdown, for ``MULTILINE`` and ``DOTALL``."""
 _NO_TAGS = re.compile(CODE, re.MULTILINE | re.DOTALL)
 _TAG = re.compile(r"(?<!\S)#([^\W\d_][\w/-]*)")
 _COLOUR = re.compile(r"(?=\D*\d)(?:[\da-f]{3,4}|[\da-f]{6}|[\da-f]{8})", re.IGNORECASE)
@@ -62,6 +61,34 @@ class FrontMatter:
     malformed: tuple[int, ...] = ()
 
 
+def read_markdown(_name: str, text: str, _bounds: Bounds) -> Extracted:
+    """Read Markdown, with its front matter and its tags as metadata.
+
+    The title is that of the front matter, else the first heading of level 1.
+    """
+    text = unescaped(text, format="markdown")
+    metadata = markdown_metadata(text)
+    return Extracted(text, "markdown", title=markdown_title(text), metadata=metadata)
+
+
+def markdown_title(text: str) -> str | None:
+    """Return the title in the front matter of Markdown, else its first heading of level 1."""
+    matter = read_front_matter(text)
+    return matter.title or first_heading(text[matter.end :])
+
+
+def front_of(text: str) -> tuple[int, str]:
+    """Return where the front matter of Markdown ends, and its description as a paragraph."""
+    matter = read_front_matter(text)
+    return matter.end, f"{matter.description}\n\n" if matter.description else ""
+
+
+def begins_markdown(text: str) -> bool:
+    """Return whether a text of unknown format is Markdown because of its front matter."""
+    matter = _FRONT_MATTER.match(text)
+    return matter is not None and has_markdown(text[matter.end() :])
+
+
 def read_front_matter(text: str) -> FrontMatter:
     """Parse the front matter (YAML or TOML) at the beginning of a Markdown text.
 
@@ -69,7 +96,7 @@ def read_front_matter(text: str) -> FrontMatter:
     each entry is read alone; a malformed one of YAML is read as strings if its lines allow that.
     Values that cannot be metadata are dropped.
     """
-    match = FRONT_MATTER.match(text)
+    match = _FRONT_MATTER.match(text)
     if match is None or match.end() > _LONGEST:
         return FrontMatter()
     body = "\n".join(match[0].splitlines()[1:-1])
@@ -101,13 +128,12 @@ def front_matter_warnings(source: str, text: str) -> list[str]:
     return [f"{source}: malformed front matter at line {lines}; quote its values"] if lines else []
 
 
-def markdown_metadata(text: str, matter: FrontMatter | None = None) -> dict[str, Any]:
+def markdown_metadata(text: str) -> dict[str, Any]:
     """Return the metadata of a Markdown text: its front matter, with ``#tags`` of the text added.
 
-    ``matter`` is what ``read_front_matter`` returned for the text, if known. Tags in code, and
-    numbers and colours with a number sign, are left out.
+    Tags in code, and numbers and colours with a number sign, are left out.
     """
-    matter = matter or read_front_matter(text)
+    matter = read_front_matter(text)
     inline = _TAG.findall(_NO_TAGS.sub(" ", text[matter.end :])) if "#" in text else []
     if tags := [tag.rstrip("/-") for tag in inline if not _COLOUR.fullmatch(tag)]:
         own = matter.metadata.get("tags")

@@ -7,14 +7,23 @@ import json
 import re
 import unicodedata
 from contextlib import suppress
+from functools import partial
 from pathlib import PurePath
+from urllib.parse import urlsplit
 
 import msgspec
 
 from ability_search.text.chunkers import boundaries
-from ability_search.text.front_matter import CODE
+from ability_search.text.formats import Bounds, Extracted, table
+from ability_search.text.loaders.file_types import language_of
 
+CODE = (
+    r"^ {0,3}(?P<mark>```++|~~~++)[^\n]*+\n.*?(?:^ {0,3}(?P=mark)[`~]*[ \t]*$|\Z)"
+    r"|(?<!`)(?P<ticks>`++)[^\n]*?(?P=ticks)|<!--.*?(?:-->|\Z)|^(?: {4}|\t)[^\n]*$"
+)
+"""Pattern of the code and comments of Markdown, for ``MULTILINE`` and ``DOTALL``."""
 JSON_FORMATS = frozenset({"json", "jsonl", "ndjson", "geojson"})
+_TEXTS = frozenset({"csv", "json", "markdown", "rst", "text"})
 _CLOSING = {"[": "]", "{": "}"}
 _READ_TWICE = 1 << 20
 """Characters; a text up to this length may have literals of :mod:`json` such as NaN."""
@@ -35,6 +44,30 @@ _ENTITY = re.compile(
 _BLANKS = frozenset("nrt")
 _KEPT = frozenset({"Cc", "Cn", "Cs", "Zl", "Zp"})
 """Categories of characters that stay escaped: controls, line ends and lone surrogates."""
+
+
+def read_plain(name: str, text: str, _bounds: Bounds, *, format: str | None) -> Extracted:
+    """Read text, its escapes decoded; chunking cuts it by ``format``, else by its content."""
+    language = language_of(name) if format == "code" else None
+    text = unescaped(text, name=name, format=format, language=language)
+    return Extracted(text, format, language=language)
+
+
+read_code = partial(read_plain, format="code")
+"""Reads source code, as :func:`read_plain` does."""
+
+
+def named_format(source: str) -> tuple[str | None, str | None]:
+    """Return the format and the language of a text by the suffix of its source, a path or URL.
+
+    Without a suffix of text both are ``None``: the text may have been extracted from a PDF.
+    """
+    name = urlsplit(source).path if "://" in source else source
+    suffix = PurePath(name).suffix.lower()
+    if language := language_of(name):
+        return "code", language
+    format = table().by_suffix.get(suffix)
+    return (format if format in _TEXTS else None), None
 
 
 def unescaped(

@@ -27,9 +27,9 @@ from tests.ability_search.text.loaders.samples import (
     word,
 )
 
-from ability_search.files import isolated_reader, ocr
-from ability_search.files.isolated_reader import (
-    Extractor,
+from ability_search.extensions.formats import isolated_reader, ocr
+from ability_search.extensions.formats.isolated_reader import (
+    IsolatedReader,
     Reply,
     Request,
     answer,
@@ -42,12 +42,12 @@ BOUNDS = Bounds(text=1 << 20, unpacked=1 << 24)
 
 
 @pytest.fixture
-def extractor() -> Iterator[Extractor]:
-    with Extractor(BOUNDS, timeout=60) as extractor:
+def extractor() -> Iterator[IsolatedReader]:
+    with IsolatedReader(BOUNDS, timeout=60) as extractor:
         yield extractor
 
 
-def test_one_process_reads_many_files(extractor: Extractor) -> None:
+def test_one_process_reads_many_files(extractor: IsolatedReader) -> None:
     assert extractor.extract("a.pdf", pdf("one"), "pdf").text == "one\n\f\n"
     first = extractor._running().pid
     with pytest.raises(Unreadable, match="corrupt"):
@@ -80,17 +80,19 @@ def test_the_time_begins_anew_with_each_image() -> None:
     reply = answer(msgspec.msgpack.encode(request), replies.append)
     assert replies == [Reply(busy=True)] * 2
     assert reply.found is not None
-    with Extractor(BOUNDS, timeout=60) as extractor:
+    with IsolatedReader(BOUNDS, timeout=60) as extractor:
         assert extractor.extract("a.pdf", request.data, "pdf") == reply.found
 
 
-def test_text_files_need_no_child(extractor: Extractor, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_text_files_need_no_child(
+    extractor: IsolatedReader, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(isolated_reader, "_COMMAND", ("no-such-program",))
     assert extractor.extract("a.md", b"# A", "markdown").title == "A"
 
 
 def test_a_file_that_takes_too_long_does_not_affect_the_next() -> None:
-    with Extractor(BOUNDS, timeout=0.01) as extractor:
+    with IsolatedReader(BOUNDS, timeout=0.01) as extractor:
         # A process takes longer to start.
         with pytest.raises(Unreadable, match="file_timeout"):
             extractor.extract("a.pdf", pdf("x"), "pdf")
@@ -98,7 +100,7 @@ def test_a_file_that_takes_too_long_does_not_affect_the_next() -> None:
         assert extractor.extract("a.pdf", pdf("x"), "pdf").text == "x\n\f\n"
 
 
-def test_a_crash_does_not_affect_the_next_file(extractor: Extractor) -> None:
+def test_a_crash_does_not_affect_the_next_file(extractor: IsolatedReader) -> None:
     extractor._running().kill()
     with pytest.raises(Unreadable, match="crashed"):
         extractor.extract("a.pdf", pdf("x"), "pdf")
@@ -130,7 +132,7 @@ def test_a_file_that_needs_too_much_memory_is_named_as_such_and_does_not_affect_
     bounds = Bounds(text=1 << 30, unpacked=1 << 30, memory=600 << 20)
     data = _TOO_MUCH[name]()
     reason = "more than the 600 MiB of memory allowed for reading a file; split it"
-    with Extractor(bounds, timeout=120) as extractor:
+    with IsolatedReader(bounds, timeout=120) as extractor:
         if name == "b.eml":
             found = extractor.extract(name, data, "email")
             assert [why for _, why in found.unread] == [f"needs {reason}"]
@@ -145,7 +147,7 @@ def test_a_file_that_needs_too_much_memory_is_named_as_such_and_does_not_affect_
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems do not limit the memory")
 def test_a_sheet_whose_cells_lie_too_far_apart_does_not_affect_the_next_file(
-    extractor: Extractor,
+    extractor: IsolatedReader,
 ) -> None:
     book = openpyxl.Workbook()
     book.worksheets[0]["A1"] = book.worksheets[0]["XFD1048576"] = "far"
@@ -170,9 +172,9 @@ _SOME_TICKS = 30
 
 _READ = """
 import sys, threading
-from ability_search.files.isolated_reader import Extractor
+from ability_search.extensions.formats.isolated_reader import IsolatedReader
 from ability_search.text.loaders import Bounds
-reader = Extractor(Bounds(1 << 20, 1 << 24), timeout=60)
+reader = IsolatedReader(Bounds(1 << 20, 1 << 24), timeout=60)
 data = sys.stdin.buffer.read()
 threading.Thread(target=reader.extract, args=("a.pdf", data, "pdf"), daemon=True).start()
 while reader._child is None:
@@ -206,7 +208,7 @@ def test_no_recognition_of_text_survives_its_reader(killed: str) -> None:
         process.wait(10)
         process.stdout.close()
     else:
-        with Extractor(BOUNDS, timeout=120) as extractor, ThreadPoolExecutor(1) as thread:
+        with IsolatedReader(BOUNDS, timeout=120) as extractor, ThreadPoolExecutor(1) as thread:
             reader = extractor._running().pid
             reading = thread.submit(extractor.extract, "a.pdf", pages, "pdf")
             tesseract = _recognition(reader)
@@ -237,7 +239,7 @@ def _recognition(reader: int) -> int:
 
 
 def test_closing_ends_a_read_in_progress() -> None:
-    extractor = Extractor(BOUNDS, timeout=60)
+    extractor = IsolatedReader(BOUNDS, timeout=60)
     extractor.extract("a.html", b"<p>x", "html")
     child = extractor._running()
     threading.Timer(0.05, extractor.close).start()
@@ -295,7 +297,7 @@ def test_texts_are_kept_only_until_a_file_is_read_to_its_end(
     (file,) = kept.iterdir()
     assert (file.stat().st_mode & 0o777, kept.stat().st_mode & 0o777) == (0o600, 0o700)
     seen: list[str] = []
-    with Extractor(BOUNDS, timeout=60, kept=kept, advance=seen.append) as extractor:
+    with IsolatedReader(BOUNDS, timeout=60, kept=kept, advance=seen.append) as extractor:
         assert extractor.extract("a.pdf", data, "pdf").text.split() == ["walrus", "pelican"]
     assert seen == ["a.pdf, image 1", "a.pdf, image 2"]
     assert [*kept.iterdir()] == []

@@ -8,9 +8,9 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ability_search.extensions.formats.escapes import unescaped
 from ability_search.text.analyzer import analyzer_for
 from ability_search.text.chunkers.strategies import chunk
-from ability_search.text.escapes import unescaped
 
 WORDS = st.lists(st.sampled_from(["Müller", "北京", "naïve", "Привет", "😀", "\\u00fc", "C:\\new"]))
 VALUES = st.recursive(

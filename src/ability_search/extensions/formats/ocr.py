@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 
 from ability_search.ops.locks import replace_file
-from ability_search.text.loaders import OUT_OF_TIME, Unreadable
+from ability_search.text.formats import OUT_OF_TIME, Unreadable
 
 _TESSERACT = "tesseract"
 _ORIENTATION = "osd"
@@ -41,7 +41,7 @@ class PageTexts:
         self._directory = directory
 
     def load(self, data: bytes) -> dict[str, str]:
-        """Return the texts kept for a file with these bytes, by :func:`image_key`."""
+        """Return the texts kept for a file with these bytes, by the hashes of images."""
         with suppress(OSError, msgspec.DecodeError):
             if file := self._file(data):
                 return msgspec.json.decode(file.read_bytes(), type=dict[str, str])
@@ -60,11 +60,6 @@ class PageTexts:
 
     def _file(self, data: bytes) -> Path | None:
         return self._directory and self._directory / f"{sha256(data).hexdigest()}.json"
-
-
-def image_key(image: bytes) -> str:
-    """Return a hash of an image."""
-    return sha256(image).hexdigest()
 
 
 def is_installed() -> bool:

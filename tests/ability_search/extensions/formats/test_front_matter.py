@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from ability_search.text.front_matter import front_matter_warnings, read_front_matter
+from ability_search.extensions.formats.front_matter import front_matter_warnings, read_front_matter
 
 GOOD = "tags: [a, b]\naliases:\n  - One\n  - Two\nyear: 2026\n"
 

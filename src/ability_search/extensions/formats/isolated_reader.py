@@ -20,31 +20,23 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
+from hashlib import sha256
 from itertools import count
 from pathlib import Path
-from typing import Any, BinaryIO, Self, cast
+from typing import Any, BinaryIO, cast
 
 import msgspec
 
-from ability_search.files.ocr import PageTexts, image_key, recognizer
-from ability_search.text.formats import Format, table, use
-from ability_search.text.loaders import (
-    OUT_OF_TIME,
-    Bounds,
-    Extracted,
-    OutOfTime,
-    Unreadable,
-    extract,
-    is_foreign,
-    too_much_memory,
-)
+from ability_search.extensions.formats.foreign_files import OutOfTime, Reading, is_spent, read_file
+from ability_search.extensions.formats.ocr import PageTexts, recognizer
+from ability_search.files.file_documents import Extractor
+from ability_search.text.formats import OUT_OF_TIME, Format, table, too_much_memory, use
+from ability_search.text.loaders import Bounds, Extracted, Unreadable, is_foreign
 
 MOST_TIMES = 60
 """Number of timeouts that the recognition of all images of a file may take together."""
 # -P: never import modules from the working directory.
-_COMMAND = (sys.executable, "-P", "-m", "ability_search.files.isolated_reader")
-_STATUS = Path("/proc/self/status")
-_PEAK = "VmPeak:"
+_COMMAND = (sys.executable, "-P", "-m", "ability_search.extensions.formats.isolated_reader")
 _LENGTH = struct.Struct("<Q")
 
 
@@ -57,7 +49,7 @@ class Request(msgspec.Struct, frozen=True):
     bounds: Bounds
     timeout: float
     known: dict[str, str] = {}
-    """Texts of its images that were recognised before, by :func:`.image_key`."""
+    """Texts of its images that were recognised before, by the hashes of the images."""
 
 
 class Reply(msgspec.Struct, frozen=True):
@@ -70,7 +62,7 @@ class Reply(msgspec.Struct, frozen=True):
     busy: bool = False
     """The file is still being read: the recognition of another image begins."""
     texts: dict[str, str] = {}
-    """Texts of its images, by :func:`.image_key`, if some were left unread for lack of time."""
+    """Texts of its images, by their hashes, if some were left unread for lack of time."""
 
 
 def write_frame(stream: BinaryIO, message: Request | Reply) -> None:
@@ -91,7 +83,7 @@ def read_frame(stream: BinaryIO) -> bytes | None:
     return body if len(body) == length else None
 
 
-class Extractor:
+class IsolatedReader(Extractor):
     """A reader of files; foreign formats are read in a child process.
 
     A file that makes the child crash, hang or use too much memory affects no other file: the child
@@ -114,19 +106,13 @@ class Extractor:
         kept: Path | None = None,
         advance: Callable[[str], None] = lambda _: None,
     ) -> None:
-        self._bounds = bounds
+        super().__init__(bounds)
         self._timeout = timeout
         self._kept = PageTexts(kept)
         self._advance = advance
         self._child: subprocess.Popen[bytes] | None = None
         self._lock = threading.Lock()
         self._closed = False
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
 
     def extract(self, name: str, data: bytes, format: str | None) -> Extracted:
         """Read the text of a file, as :func:`ability_search.text.loaders.extract` does.
@@ -135,7 +121,7 @@ class Extractor:
             Unreadable: if the file has no readable text, or takes longer than the timeout.
         """
         if not is_foreign(format):
-            return extract(name, data, format, self._bounds)
+            return super().extract(name, data, format)
         known = self._kept.load(data)
         request = Request(name, data, format, self._bounds, self._timeout, known)
         child = self._running()
@@ -254,7 +240,7 @@ def answer(
             problem = f"not read within {most:g} seconds; the next indexing goes on {OUT_OF_TIME}"
             raise OutOfTime(problem)
         send(Reply(busy=True))
-        key = image_key(image)
+        key = sha256(image).hexdigest()
         if key in request.known:
             texts[key] = request.known[key]
         else:
@@ -262,31 +248,19 @@ def answer(
         return texts[key]
 
     try:
-        found = extract(
-            *(request.name, request.data, request.format, request.bounds),
-            recognize=recognize if read else None,
-            starved=_is_spent,
-        )
+        reading = Reading.within(request.bounds, recognize if read else None)
+        found = read_file(request.name, request.data, request.format, reading)
     except Unreadable as exc:
-        return Reply(problem=str(exc), spent=_is_spent())
-    return Reply(found, spent=_is_spent(), texts=texts if found.late else {})
-
-
-def _is_spent() -> bool:
-    """Return whether this process has ever used most of the memory that it may use."""
-    with suppress(ImportError, OSError):
-        import resource
-
-        most, _ = resource.getrlimit(resource.RLIMIT_AS)
-        for line in _STATUS.read_text().splitlines():
-            if line.startswith(_PEAK) and most != resource.RLIM_INFINITY:
-                return int(line.split()[1]) << 10 > most // 2
-    return False
+        return Reply(problem=str(exc), spent=is_spent())
+    return Reply(found, spent=is_spent(), texts=texts if found.late else {})
 
 
 def main() -> None:
     """Answer requests from standard input until it ends."""
-    _limit_memory(int(sys.argv[1]))
+    with suppress(ImportError, ValueError, OSError):
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_AS, (int(sys.argv[1]), int(sys.argv[1])))
     use(msgspec.json.decode(sys.argv[2], type=tuple[Format, ...]))
     if sys.platform != "win32":
         threading.Thread(target=_end_with_parent, daemon=True).start()
@@ -303,13 +277,6 @@ def _end_with_parent() -> None:
     poll.register(0, select.POLLHUP)
     poll.poll()
     os.killpg(0, signal.SIGKILL)
-
-
-def _limit_memory(most: int) -> None:
-    with suppress(ImportError, ValueError, OSError):
-        import resource
-
-        resource.setrlimit(resource.RLIMIT_AS, (most, most))
 
 
 if __name__ == "__main__":

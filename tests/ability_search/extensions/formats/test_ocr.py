@@ -9,8 +9,8 @@ import pypdfium2 as pdfium
 import pytest
 from tests.ability_search.text.loaders.samples import pdf, scan
 
-from ability_search.files import ocr
-from ability_search.files.isolated_reader import Extractor
+from ability_search.extensions.formats import ocr
+from ability_search.extensions.formats.isolated_reader import IsolatedReader
 from ability_search.text.loaders import Bounds, Unreadable
 
 BOUNDS = Bounds(text=1 << 20, unpacked=1 << 24)
@@ -23,7 +23,7 @@ needs_tesseract = pytest.mark.skipif(
 @pytest.mark.slow
 @needs_tesseract
 def test_scanned_pages_are_read() -> None:
-    with Extractor(BOUNDS, timeout=60) as extractor:
+    with IsolatedReader(BOUNDS, timeout=60) as extractor:
         found = extractor.extract("a.pdf", scan("The walrus sleeps", "", "Pelicans drink"), "pdf")
     assert [page.strip() for page in found.text.split("\f")] == [
         "The walrus sleeps",
@@ -50,7 +50,7 @@ def test_a_page_that_lies_on_its_side_is_read() -> None:
 @needs_tesseract
 def test_a_corrupt_image_is_named_as_such() -> None:
     with (
-        Extractor(BOUNDS, timeout=60) as extractor,
+        IsolatedReader(BOUNDS, timeout=60) as extractor,
         pytest.raises(Unreadable, match="tesseract cannot read"),
     ):
         extractor.extract("a.png", b"\x89PNG\r\n\x1a\n", "image")
