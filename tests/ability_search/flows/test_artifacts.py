@@ -103,7 +103,7 @@ def exporting(network: Network, base: Path) -> Exporter:
 
 def importing(network: Network, base: Path) -> Importer:
     services = services_of(network, base)
-    return Importer(services.ports, services.maintenance, services.generations)
+    return Importer(services)
 
 
 async def export(network: Network, directory: Path, **options: Any) -> ChunksManifest:
@@ -373,7 +373,7 @@ async def test_an_import_continues_when_the_database_is_back(
         await fill(network, tmp_path)
         manifest = await export(network, tmp_path / "out")
         service = importing(network, tmp_path)
-        store = service._store
+        store = service.services.ports.store
         run, calls = getattr(store, step), 0
 
         async def interrupted(*args: Any, **options: Any) -> Any:

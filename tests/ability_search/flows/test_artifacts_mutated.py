@@ -126,7 +126,7 @@ async def assert_usable(
     network: Network, directory: Path, name: str, applied: list[Change]
 ) -> None:
     services = services_of(network, directory.parent)
-    importing = Importer(services.ports, services.maintenance, services.generations)
+    importing = Importer(services)
     try:
         await importing.import_artifact(opened(directory), name, unheard)
         listed = await network.call("search-collections")

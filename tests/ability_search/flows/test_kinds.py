@@ -298,7 +298,7 @@ async def test_they_are_exported_and_imported(network: Network, tmp_path: Path) 
     stated = read_manifest(tmp_path / "out")
     assert isinstance(stated, ChunksManifest)
     artifact = Artifact(tmp_path / "out", stated)
-    importing = Importer(services.ports, services.maintenance, services.generations)
+    importing = Importer(services)
     await importing.import_artifact(artifact, "docs", _unheard)
     assert await made(network) == before
     assert (await assert_consistent(network, "docs")).sources == 2

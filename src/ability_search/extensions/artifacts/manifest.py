@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import (
     AfterValidator,
@@ -11,7 +11,6 @@ from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
-    ValidationError,
     model_validator,
 )
 
@@ -21,7 +20,6 @@ from ability_search.errors import InvalidInput
 from ability_search.index.preparation import LAYOUT
 from ability_search.text.analyzer import languages
 from ability_search.text.chunkers import Strategy
-from kadi_client.tools import validation_text
 
 MANIFEST = "index_manifest.json"
 CHUNKS = "chunks.jsonl"
@@ -213,20 +211,3 @@ def recorded_collection(manifest: ChunksManifest) -> Collection:
         model=manifest.model_id,
         dimensions=manifest.dim,
     )
-
-
-def parsed_manifest(content: Mapping[str, Any]) -> ChunksManifest | SkillsManifest:
-    """Read a manifest.
-
-    Raises:
-        Damaged: if it has another version or is invalid.
-    """
-    version = content.get("index_version")
-    if version != VERSION or isinstance(version, bool):
-        raise Damaged(MANIFEST, f"has index_version {version!r}; this program supports {VERSION}")
-    skills = "skills_file" in content and "chunks_file" not in content
-    try:
-        kind = SkillsManifest if skills else ChunksManifest
-        return kind.model_validate(content)
-    except ValidationError as exc:
-        raise Damaged(MANIFEST, validation_text(exc)) from exc

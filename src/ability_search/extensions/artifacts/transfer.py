@@ -52,7 +52,7 @@ def with_artifacts(
     progress = partial(report_bar, hidden=hidden)
     return with_services(
         broker,
-        lambda services, _: work(ArtifactService(services, progress=progress, warn=output.warn)),
+        lambda services, _: work(ArtifactService(services, progress, output.warn)),
     )
 
 
@@ -227,7 +227,7 @@ def restore(
         ability-search restore backups/monday
         ability-search restore backups/monday -c docs --name docs-of-monday
     """
-    from ability_search.extensions.artifacts.artifact_service import saved_artifacts
+    from ability_search.extensions.artifacts.artifact_service import open_artifact, saved_artifacts
 
     directories = saved_artifacts(directory, collection)
     if name and len(directories) != 1:
@@ -236,7 +236,7 @@ def restore(
 
     async def work(artifacts: ArtifactService) -> None:
         for place in directories:
-            artifact = artifacts.open(place)
+            artifact = open_artifact(place, artifacts.services.ports.settings)
             wanted = name or artifact.collection.name
             await artifacts.import_artifact(artifact, wanted, replace=replace)
             done.append(_summary(wanted, artifact.manifest, artifact.counts, place))

@@ -95,7 +95,7 @@ class Migration:
             )
         )
         self._ports = services.ports
-        self._importer = Importer(services.ports, services.maintenance, services.generations)
+        self._importer = Importer(services)
         self._progress = progress
 
     @property
