@@ -18,9 +18,8 @@ from ability_search.extensions.artifacts.artifact_reader import Artifact, read_m
 from ability_search.extensions.artifacts.artifact_service import ArtifactService, open_artifact
 from ability_search.extensions.artifacts.manifest import ChunksManifest
 from ability_search.extensions.cli import output
-from ability_search.extensions.cli.progress import report_bar
-from ability_search.extensions.cli.trees import trees
-from ability_search.extensions.cli.upload import Outcome
+from ability_search.extensions.cli.clients import report_bar
+from ability_search.extensions.cli.local_files import Outcome, select_paths
 
 SETTINGS = {"SEARCH_DATABASE_GRACE_PERIOD": "0", "SEARCH_EMBEDDING_ATTEMPTS": "1"}
 SKILLS = {
@@ -57,7 +56,7 @@ async def build(
 ) -> tuple[ChunksManifest, Outcome]:
     usual = {"base": home / out, "model": None, "force": False, "revision": None}
     return await artifacts_of(network, home).build(
-        "skills", home / out, trees([home / "skills"], home), **usual | options
+        "skills", home / out, select_paths([home / "skills"], home), **usual | options
     )
 
 

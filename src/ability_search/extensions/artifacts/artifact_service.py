@@ -34,8 +34,8 @@ from ability_search.extensions.artifacts.manifest import (
 )
 from ability_search.extensions.artifacts.skill_indexes import SkillsArtifact, read_skills
 from ability_search.extensions.cli.clients import CLIENT_NAME, choose_target, client_settings
-from ability_search.extensions.cli.trees import Tree
-from ability_search.extensions.cli.upload import Outcome, read_documents
+from ability_search.extensions.cli.local_files import Outcome, read_documents
+from ability_search.files.selection import Selection
 from ability_search.filters.tree import Not
 from ability_search.index.index_calls import Report
 from ability_search.index.index_fields import IndexFields
@@ -157,7 +157,7 @@ class ArtifactService:
         self,
         name: str,
         directory: Path,
-        chosen: Sequence[Tree],
+        chosen: Sequence[Selection],
         *,
         base: Path | None,
         model: str | None,
@@ -184,9 +184,7 @@ class ArtifactService:
 
         Raises:
             InvalidInput: if there are no documents, or the directory is not an artifact.
-            Damaged: if the base is invalid.
-            EmbeddingUnavailable: if the embedder did not answer.
-            DatabaseUnavailable: if the store did not answer.
+            EmbeddingUnavailable, DatabaseUnavailable: if the embedder or the store did not answer.
         """
         services, importer = self.services, Importer(self.services)
         model = model or services.ports.settings.embedding.model

@@ -12,7 +12,7 @@ import typer
 
 from ability_search.extensions.cli import output
 from ability_search.extensions.cli.app import FAILED, app, command
-from ability_search.extensions.cli.clients import client_settings
+from ability_search.extensions.cli.clients import client_settings, report_bar
 from ability_search.extensions.cli.parameters import (
     BrokerOption,
     CollectionArgument,
@@ -23,12 +23,11 @@ from ability_search.extensions.cli.parameters import (
     RevisionOption,
     given,
 )
-from ability_search.extensions.cli.progress import counts_text, print_problems, report_bar
 
 if TYPE_CHECKING:
     from ability_search.extensions.artifacts.artifact_service import ArtifactService
     from ability_search.extensions.artifacts.manifest import ChunksManifest, Counts, Manifest
-    from ability_search.extensions.cli.upload import Outcome
+    from ability_search.extensions.cli.local_files import Outcome
 
 # Each command imports the modules that do the work, so that other commands start faster.
 
@@ -86,9 +85,9 @@ def build(
         ability-search build skills search --include SKILL.md
         ability-search build skills own --base search --revision "$(git rev-parse HEAD)"
     """
-    from ability_search.extensions.cli.trees import collection_name, trees
+    from ability_search.extensions.cli.local_files import collection_name, select_paths
 
-    chosen = trees([path], files.root, **given(include=files.include, exclude=files.exclude))
+    chosen = select_paths([path], files.root, **given(include=files.include, exclude=files.exclude))
     wanted = name or collection_name(path)
     reused = None if force else base or directory
 
@@ -104,9 +103,9 @@ def build(
     else:
         output.stdout().print(
             f"built [bold]{output.plain(wanted)}[/bold] in {output.plain(directory)}:"
-            f" {counts_text(outcome)}"
+            f" {outcome.summary}"
         )
-        print_problems(outcome)
+        outcome.print_problems()
     if outcome.failed:
         raise typer.Exit(FAILED)
 

@@ -143,7 +143,7 @@ class _FileReader:
 
     def _read(self, name: str, data: bytes) -> FileParts:
         from ability_search.documents import Document
-        from ability_search.extensions.cli.upload import wire_document
+        from ability_search.extensions.cli.local_files import wire_document
         from ability_search.files.credentials import holds_credentials
         from ability_search.files.file_documents import File, open_extractor
         from ability_search.files.selection import SECRET, is_secret

@@ -11,13 +11,13 @@ import typer
 
 from ability_search.extensions.cli import output
 from ability_search.extensions.cli.app import FAILED, app, command
+from ability_search.extensions.cli.clients import report_bar
 from ability_search.extensions.cli.parameters import (
     BrokerOption,
     CollectionsOption,
     JsonOption,
     YesOption,
 )
-from ability_search.extensions.cli.progress import report_bar
 
 if TYPE_CHECKING:
     from ability_search.extensions.migration.migration import Migration, MigrationOptions
