@@ -9,7 +9,7 @@ process loads it: it names modules, which are imported when they are needed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from types import ModuleType
@@ -22,6 +22,7 @@ from ability_search.errors import ConfigurationError
 from ability_search.text.formats import Format, FormatTable
 
 if TYPE_CHECKING:
+    from ability_search.client.tool_client import ToolClient
     from ability_search.config.schema import Settings
     from ability_search.config.setting_fields import Group
     from ability_search.index.index_ports import AddedSteps
@@ -110,6 +111,14 @@ class Hooks:
         Each has ``OPERATIONS``, which OpenAPI describes, and ``open_routes``, an asynchronous
         context manager that takes the settings and a :class:`.Caller` and yields an
         :class:`~ability_search.extensions.gateway.gateway.AddedRoutes`.
+        """
+        raise NotImplementedError
+
+    @hookspec
+    def register_checks(self) -> Mapping[str, Callable[[ToolClient], Awaitable[str]]]:
+        """Return checks of the command doctor by name; each is given a connection to the network.
+
+        It returns what it found, if anything, or raises a :class:`.SearchError` with the remedy.
         """
         raise NotImplementedError
 
@@ -211,6 +220,11 @@ class Extensions:
     def routes(self) -> list[str]:
         """The modules with further routes of the gateway."""
         return _flat(self._plugins.hook.register_routes())
+
+    @cached_property
+    def checks(self) -> dict[str, Callable[[ToolClient], Awaitable[str]]]:
+        """The further checks of the command doctor by name."""
+        return dict(_flat([each.items() for each in self._plugins.hook.register_checks()]))
 
     @cached_property
     def search_options(self) -> list[type[SearchOptions]]:

@@ -30,10 +30,10 @@ from tests.ability_search.flows.stored import (
 from tests.ability_search.flows.test_file_identity import command
 
 from ability_search.errors import DatabaseUnavailable, InvalidInput, NotFound
+from ability_search.extensions.artifacts.artifact_format import ChunksManifest, Damaged
 from ability_search.extensions.artifacts.artifact_reader import Artifact, read_manifest
 from ability_search.extensions.artifacts.exporter import Exporter
 from ability_search.extensions.artifacts.importer import Importer
-from ability_search.extensions.artifacts.manifest import ChunksManifest, Damaged
 from ability_search.index.index_calls import Progress
 from ability_search.store.usage import Use, put_use
 from ability_search.store.values import Delete

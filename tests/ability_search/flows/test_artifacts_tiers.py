@@ -14,9 +14,9 @@ from tests.ability_search.flows.conftest import MODEL, Network, Start, down
 from tests.ability_search.flows.stored import assert_consistent, collections, services_of, types
 
 from ability_search.errors import EmbeddingUnavailable, InvalidInput
+from ability_search.extensions.artifacts.artifact_format import ChunksManifest
 from ability_search.extensions.artifacts.artifact_reader import Artifact, read_manifest
 from ability_search.extensions.artifacts.artifact_service import ArtifactService, open_artifact
-from ability_search.extensions.artifacts.manifest import ChunksManifest
 from ability_search.extensions.cli import output
 from ability_search.extensions.cli.clients import report_bar
 from ability_search.extensions.cli.local_files import Outcome, select_paths

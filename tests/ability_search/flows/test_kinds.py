@@ -16,10 +16,10 @@ from tests.ability_search.flows.stored import (
     source_rows,
 )
 
+from ability_search.extensions.artifacts.artifact_format import ChunksManifest
 from ability_search.extensions.artifacts.artifact_reader import Artifact, read_manifest
 from ability_search.extensions.artifacts.exporter import Exporter
 from ability_search.extensions.artifacts.importer import Importer
-from ability_search.extensions.artifacts.manifest import ChunksManifest
 
 ALL = ["title", "summary", "keywords", "propositions"]
 NO_GRACE = {"SEARCH_DATABASE_GRACE_PERIOD": "0"}

@@ -23,14 +23,11 @@ from ability_search.extensions.artifacts.artifact_files import (
     json_object,
     opened,
 )
-from ability_search.extensions.artifacts.artifact_lines import (
+from ability_search.extensions.artifacts.artifact_format import (
     CHUNK_LINES,
+    MANIFEST,
     SOURCE_LINES,
     USE_LINES,
-    text_hash,
-)
-from ability_search.extensions.artifacts.manifest import (
-    MANIFEST,
     VERSION,
     ChunksManifest,
     Counts,
@@ -38,6 +35,7 @@ from ability_search.extensions.artifacts.manifest import (
     Manifest,
     SkillsManifest,
     recorded_collection,
+    text_hash,
 )
 from ability_search.index.preparation import links_of, restored_document
 from ability_search.store.records import ChunkRecord, SourceRecord

@@ -23,15 +23,15 @@ from ability_search.config.schema import Settings
 from ability_search.config.trust import MODEL_APIS, require_trusted
 from ability_search.errors import InvalidInput, NotFound
 from ability_search.extension import loaded
-from ability_search.extensions.artifacts.artifact_reader import Artifact, read_manifest
-from ability_search.extensions.artifacts.exporter import Exporter
-from ability_search.extensions.artifacts.importer import Importer, holds
-from ability_search.extensions.artifacts.manifest import (
+from ability_search.extensions.artifacts.artifact_format import (
     MANIFEST,
     ChunksManifest,
     Damaged,
     SkillsManifest,
 )
+from ability_search.extensions.artifacts.artifact_reader import Artifact, read_manifest
+from ability_search.extensions.artifacts.exporter import Exporter
+from ability_search.extensions.artifacts.importer import Importer, holds
 from ability_search.extensions.artifacts.skill_indexes import SkillsArtifact, read_skills
 from ability_search.extensions.cli.clients import CLIENT_NAME, choose_target, client_settings
 from ability_search.extensions.cli.local_files import Outcome, read_documents

@@ -18,24 +18,22 @@ from ability_search import __version__
 from ability_search.collection import Collection
 from ability_search.errors import DatabaseUnavailable, GenerationGone, StatementRefused
 from ability_search.extensions.artifacts.artifact_files import DigestedFile, empty, replaced
-from ability_search.extensions.artifacts.artifact_lines import (
+from ability_search.extensions.artifacts.artifact_format import (
     CHUNK_LINES,
-    SOURCE_LINES,
-    USE_LINES,
-    text_hash,
-)
-from ability_search.extensions.artifacts.artifact_reader import count_contents
-from ability_search.extensions.artifacts.manifest import (
     CHUNKS,
     MANIFEST,
+    SOURCE_LINES,
     SOURCES,
     USAGE,
+    USE_LINES,
     VECTORS,
     VERSION,
     ChunksManifest,
     Counts,
     origin_of,
+    text_hash,
 )
+from ability_search.extensions.artifacts.artifact_reader import count_contents
 from ability_search.index.index_calls import Progress, Report
 from ability_search.index.index_ports import IndexPorts
 from ability_search.store.pages import chunk_pages, read_pages

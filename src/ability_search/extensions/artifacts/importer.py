@@ -19,8 +19,8 @@ from ability_search.errors import (
     InvalidInput,
     SearchError,
 )
+from ability_search.extensions.artifacts.artifact_format import Counts
 from ability_search.extensions.artifacts.artifact_reader import Importable, Item, moved
-from ability_search.extensions.artifacts.manifest import Counts
 from ability_search.index.index_calls import Progress, Report
 from ability_search.index.preparation import LAYOUT, links_of, restored_document
 from ability_search.retry import growing, retry

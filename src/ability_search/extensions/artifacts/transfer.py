@@ -25,8 +25,8 @@ from ability_search.extensions.cli.parameters import (
 )
 
 if TYPE_CHECKING:
+    from ability_search.extensions.artifacts.artifact_format import ChunksManifest, Counts, Manifest
     from ability_search.extensions.artifacts.artifact_service import ArtifactService
-    from ability_search.extensions.artifacts.manifest import ChunksManifest, Counts, Manifest
     from ability_search.extensions.cli.local_files import Outcome
 
 # Each command imports the modules that do the work, so that other commands start faster.

@@ -103,6 +103,11 @@ class Patterns:
     exclude: ExcludeOption = None
 
 
+def host_option(setting: str, about: str = "Address to listen on.") -> Any:
+    """Return the option for the address that a component listens on."""
+    return typer.Option("--host", help=f"{about}  [default: {setting}]")
+
+
 def port_option(flag: str, about: str) -> Any:
     """Return an option for a port number; 0 chooses a free port."""
     return typer.Option(flag, min=0, max=65535, help=about)

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from ability_search.documents import Document
+from ability_search.extensions.artifacts.artifact_format import MANIFEST, ChunksManifest
 from ability_search.extensions.artifacts.exporter import ArtifactWriter
-from ability_search.extensions.artifacts.manifest import MANIFEST, ChunksManifest
 from ability_search.index.preparation import Recipe, chunk_records, prepare, source_record
 from ability_search.index.writer import new_collection
 from ability_search.store.records import ChunkRecord, SourceRecord
