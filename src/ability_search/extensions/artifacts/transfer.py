@@ -60,14 +60,10 @@ def build(
     path: Annotated[Path, typer.Argument(metavar="PATH", help="Directory or file.")],
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="Directory to write to.")],
     base: Annotated[
-        Path | None,
-        typer.Option(help="Artifact to reuse vectors from.  [default: the one in DIR]"),
+        Path | None, "Artifact to reuse vectors from.  [default: the one in DIR]"
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Embed everything again.")] = False,
-    name: Annotated[
-        str | None,
-        typer.Option(help="Name of the collection.  [default: the directory's name]"),
-    ] = None,
+    force: Annotated[bool, "Embed everything again."] = False,
+    name: Annotated[str | None, "Name of the collection.  [default: the directory's name]"] = None,
     *,
     files: Patterns,
     model: ModelOption = None,
@@ -139,16 +135,10 @@ def export(
 @command(app, "import")
 def import_(
     directory: DirectoryArgument,
-    name: Annotated[
-        str | None, typer.Option(help="Name of the collection.  [default: the exported name]")
-    ] = None,
-    model: Annotated[
-        str | None, typer.Option(help="Name of its embedding model on this network.")
-    ] = None,
+    name: Annotated[str | None, "Name of the collection.  [default: the exported name]"] = None,
+    model: Annotated[str | None, "Name of its embedding model on this network."] = None,
     replace: ReplaceOption = False,
-    check: Annotated[
-        bool, typer.Option("--check", help="Check the artifact without importing it.")
-    ] = False,
+    check: Annotated[bool, "Check the artifact without importing it."] = False,
     broker: BrokerOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -213,9 +203,7 @@ def backup(
 def restore(
     directory: DirectoryArgument,
     collection: CollectionsOption = None,
-    name: Annotated[
-        str | None, typer.Option(help="New name, if only one collection is restored.")
-    ] = None,
+    name: Annotated[str | None, "New name, if only one collection is restored."] = None,
     replace: ReplaceOption = False,
     broker: BrokerOption = None,
     as_json: JsonOption = False,

@@ -53,12 +53,11 @@ _PATIENCE = 60.0
 class GivenText:
     """A text to index instead of files."""
 
-    text: Annotated[str | None, typer.Option(help="Index this text instead of files.")] = None
+    text: Annotated[str | None, "Index this text instead of files."] = None
     source: Annotated[
-        str | None,
-        typer.Option(help="Source of the text.  [default: its title, or else a hash of it]"),
+        str | None, "Source of the text.  [default: its title, or else a hash of it]"
     ] = None
-    title: Annotated[str | None, typer.Option(help="Title of the text.")] = None
+    title: Annotated[str | None, "Title of the text."] = None
     metadata: Annotated[str | None, typer.Option(metavar="JSON", help="Metadata of the text.")] = (
         None
     )
@@ -100,20 +99,12 @@ class GivenText:
 class LocalFiles(Patterns):
     """The choice of files to index, the side that reads them, and the fate of others."""
 
-    gitignore: Annotated[
-        bool, typer.Option("--gitignore", help="Skip files that .gitignore excludes.")
-    ] = False
+    gitignore: Annotated[bool, "Skip files that .gitignore excludes."] = False
     sweep: Annotated[
-        bool,
-        typer.Option(
-            "--sweep",
-            help="Delete sources below PATH whose files no longer exist, or are excluded.",
-        ),
+        bool, "Delete sources below PATH whose files no longer exist, or are excluded."
     ] = False
     yes: YesOption = False
-    server_side: Annotated[
-        bool, typer.Option("--server-side", help="Have the worker read the files.")
-    ] = False
+    server_side: Annotated[bool, "Have the worker read the files."] = False
 
     @property
     def patterns(self) -> dict[str, Any]:

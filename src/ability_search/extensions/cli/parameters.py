@@ -94,10 +94,8 @@ class Patterns:
 
     root: Annotated[
         Path | None,
-        typer.Option(
-            help="Make sources relative to this directory.  [default: that of the sources in the"
-            " collection, or else the working directory if it is above PATH, or else PATH's parent]"
-        ),
+        "Make sources relative to this directory.  [default: that of the sources in the"
+        " collection, or else the working directory if it is above PATH, or else PATH's parent]",
     ] = None
     include: IncludeOption = None
     exclude: ExcludeOption = None

@@ -11,8 +11,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from ability_search.client.tool_client import find_target, require_shared
 from ability_search.config.loader import load_settings
 from ability_search.config.schema import Settings
@@ -368,13 +366,8 @@ def _backend(settings: Settings) -> tuple[Backend, str]:
 
 @command(app, "worker")
 def worker(
-    stdio: Annotated[
-        bool, typer.Option("--stdio", help="Serve over standard input and output instead.")
-    ] = False,
-    memory: Annotated[
-        bool,
-        typer.Option("--memory", help="Keep everything in memory, until the worker stops."),
-    ] = False,
+    stdio: Annotated[bool, "Serve over standard input and output instead."] = False,
+    memory: Annotated[bool, "Keep everything in memory, until the worker stops."] = False,
     wait: WaitOption = 30.0,
     supervised: SupervisedOption = False,
 ) -> None:

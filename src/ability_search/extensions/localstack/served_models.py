@@ -324,8 +324,8 @@ def list_models(as_json: JsonOption = False) -> None:
 
 @command(group, "pull")
 def pull(
-    name: Annotated[str, typer.Argument(help="Repository on the hub: owner/model.")],
-    revision: Annotated[str, typer.Option(help="Branch, tag or commit.")] = "main",
+    name: Annotated[str, "Repository on the hub: owner/model."],
+    revision: Annotated[str, "Branch, tag or commit."] = "main",
     graph: Annotated[
         str | None,
         typer.Option(metavar="FILE", help="ONNX file to use if there are several."),

@@ -40,18 +40,11 @@ class MigrationOptions:
     collection: CollectionsOption = None
     prefix: Annotated[str, typer.Option("--into", help="Prefix for new collection names.")] = ""
     model: Annotated[
-        str | None,
-        typer.Option(help="Model that made the embeddings.  [default: found by comparison]"),
+        str | None, "Model that made the embeddings.  [default: found by comparison]"
     ] = None
-    embed: Annotated[
-        bool, typer.Option("--embed", help="Embed chunks whose embedding is unusable.")
-    ] = False
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show the plan without changing anything.")
-    ] = False
-    drop_old: Annotated[
-        bool, typer.Option("--drop-old", help="Delete the old data, if all of it was migrated.")
-    ] = False
+    embed: Annotated[bool, "Embed chunks whose embedding is unusable."] = False
+    dry_run: Annotated[bool, "Show the plan without changing anything."] = False
+    drop_old: Annotated[bool, "Delete the old data, if all of it was migrated."] = False
 
 
 @command(app, "migrate")

@@ -388,9 +388,7 @@ def _is_transient(exc: KadiError) -> bool:
 def watch(
     paths: Annotated[list[Path], typer.Argument(metavar="DIRECTORY...", help="Directories.")],
     collection: CollectionOption = None,
-    no_gitignore: Annotated[
-        bool, typer.Option("--no-gitignore", help="Include files that .gitignore excludes.")
-    ] = False,
+    no_gitignore: Annotated[bool, "Include files that .gitignore excludes."] = False,
     *,
     files: Patterns,
     indexing: IndexFields,
