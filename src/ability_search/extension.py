@@ -22,7 +22,6 @@ from ability_search.errors import ConfigurationError
 from ability_search.text.formats import Format, FormatTable
 
 if TYPE_CHECKING:
-    from ability_search.client.tool_client import ToolClient
     from ability_search.config.schema import Settings
     from ability_search.config.setting_fields import Group
     from ability_search.index.index_ports import AddedSteps
@@ -115,8 +114,8 @@ class Hooks:
         raise NotImplementedError
 
     @hookspec
-    def register_checks(self) -> Mapping[str, Callable[[ToolClient], Awaitable[str]]]:
-        """Return checks of the command doctor by name; each is given a connection to the network.
+    def register_checks(self) -> Mapping[str, Callable[[Any], Awaitable[str]]]:
+        """Return checks of the command doctor by name; each is given a :class:`.ToolClient`.
 
         It returns what it found, if anything, or raises a :class:`.SearchError` with the remedy.
         """
@@ -222,7 +221,7 @@ class Extensions:
         return _flat(self._plugins.hook.register_routes())
 
     @cached_property
-    def checks(self) -> dict[str, Callable[[ToolClient], Awaitable[str]]]:
+    def checks(self) -> dict[str, Callable[[Any], Awaitable[str]]]:
         """The further checks of the command doctor by name."""
         return dict(_flat([each.items() for each in self._plugins.hook.register_checks()]))
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -15,36 +14,15 @@ from ability_search.extensions.cli.app import FAILED, app, command
 from ability_search.extensions.cli.clients import report_bar
 from ability_search.extensions.cli.parameters import (
     BrokerOption,
-    CollectionsOption,
     JsonOption,
     YesOption,
 )
+from ability_search.extensions.migration.survey import MigrationOptions, OldCollection, Survey
 
 if TYPE_CHECKING:
     from ability_search.extensions.migration.migration import Migration
-    from ability_search.extensions.migration.survey import OldCollection, Survey
     from ability_search.tools.calls import Services
     from kadi_client import Connection
-
-
-@dataclass(frozen=True, slots=True)
-class MigrationOptions:
-    """The options of a migration."""
-
-    database: Annotated[
-        str | None,
-        typer.Option(
-            "--from", help="Database of the earlier ability.  [default: the configured one]"
-        ),
-    ] = None
-    collection: CollectionsOption = None
-    prefix: Annotated[str, typer.Option("--into", help="Prefix for new collection names.")] = ""
-    model: Annotated[
-        str | None, "Model that made the embeddings.  [default: found by comparison]"
-    ] = None
-    embed: Annotated[bool, "Embed chunks whose embedding is unusable."] = False
-    dry_run: Annotated[bool, "Show the plan without changing anything."] = False
-    drop_old: Annotated[bool, "Delete the old data, if all of it was migrated."] = False
 
 
 @command(app, "migrate")

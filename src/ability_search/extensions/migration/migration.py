@@ -8,7 +8,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING
 
 import httpx
 
@@ -30,7 +29,12 @@ from ability_search.extensions.migration.legacy_data import (
     LegacyArtifact,
     LegacyStore,
 )
-from ability_search.extensions.migration.survey import OldCollection, State, Survey
+from ability_search.extensions.migration.survey import (
+    MigrationOptions,
+    OldCollection,
+    State,
+    Survey,
+)
 from ability_search.index.index_calls import Progress
 from ability_search.index.index_ports import IndexPorts
 from ability_search.index.partial_vectors import every_vector
@@ -40,9 +44,6 @@ from ability_search.store.values import Count, Sources
 from ability_search.tools.calls import Services
 from kadi_client import Connection
 from kadi_client.addresses import route_address
-
-if TYPE_CHECKING:
-    from ability_search.extensions.migration.migrate_command import MigrationOptions
 
 log = logging.getLogger(__name__)
 
@@ -115,18 +116,12 @@ class Migration:
                 await asyncio.to_thread(survey.add, rows)
                 done += len(rows)
                 await report(Progress(chunk_type, done, total, "reading"))
-            options = self.options
-            await asyncio.to_thread(
-                survey.finish,
-                prefix=options.prefix,
-                embed_missing=options.embed,
-                wanted=options.collection or (),
-            )
+            await asyncio.to_thread(survey.finish, self.options)
             for old in survey.collections:
                 await self._check_name(survey, old)
             await self._choose_models(survey)
         known = {each.name for each in survey.collections}
-        for name in options.collection or ():
+        for name in self.options.collection or ():
             if name not in known:
                 raise NotFound("collection of the earlier ability", name)
         return survey
