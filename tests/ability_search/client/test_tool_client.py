@@ -41,7 +41,7 @@ def stack(tmp_path: Path) -> Iterator[RunningStack]:
     with hold(tmp_path / "data"):
         write_running(tmp_path / "data", STACK)
         yield STACK
-        (tmp_path / "data" / STATE).unlink()
+        (tmp_path / "data" / STATE).unlink(missing_ok=True)
 
 
 def test_the_running_stack_is_found(tmp_path: Path, stack: RunningStack) -> None:
@@ -84,7 +84,7 @@ def test_the_running_stack_wins_over_the_brokers_of_found_files(
     config = tmp_path / "config.toml"
     config.write_text(f'[broker.{name}]\nURL = "wss://r.example/kadi"\n')
     assert target(tmp_path).url == stack.url
-    (tmp_path / "data" / STATE).unlink()
+    (tmp_path / "data" / STATE).unlink(missing_ok=True)
     assert target(tmp_path).url == "wss://r.example/kadi"
 
 
