@@ -32,7 +32,7 @@ def register_commands() -> Sequence[Command]:
 @hookimpl
 def register_checks() -> Mapping[str, Callable[[ToolClient], Awaitable[str]]]:
     """Return the check of the command doctor."""
-    from helpdesk.settings import check_pinned
+    from helpdesk.command import check_pinned
 
     return {"pinned": check_pinned}
 
