@@ -20,8 +20,8 @@ from typing import Any
 import websockets
 
 from ability_search.errors import SearchError
+from ability_search.extensions.artifacts.artifact_format import MANIFEST, ChunksManifest
 from ability_search.extensions.artifacts.artifact_reader import Artifact, read_manifest
-from ability_search.extensions.artifacts.manifest import MANIFEST, ChunksManifest
 from chaos.attacks import CALL_SECONDS, COLLECTION, junk
 from chaos.callers import CODES, PASSING, KadiCaller
 from chaos.expectations import Violation

@@ -48,7 +48,7 @@ async def test_its_format_its_option_and_its_command_work(tmp_path: Path, instal
     listed = {each["name"]: each for each in (await machine.run("extensions", "--json")).json}
     assert listed["helpdesk"]["origin"] == "ability-search-helpdesk 0.1.0"
     assert set(listed["helpdesk"]["adds"]) == {
-        *("commands", "formats", "query_options", "settings", "stages")
+        *("checks", "commands", "formats", "query_options", "settings", "stages")
     }
     async with asyncio.timeout(200), machine.up("--memory"):
         indexed = (await machine.run("index", ".", "-c", "calls", "--json")).json
@@ -64,6 +64,11 @@ async def test_its_format_its_option_and_its_command_work(tmp_path: Path, instal
         assert preferred["results"][0]["explain"]["pinned"]["pinned"] is True
         pinned = await machine.run("pinned", "calls", "password")
         assert (pinned.code, pinned.out) == (0, "work/profile.md  Profile\n")
+        checks = (await machine.run("doctor", "--json")).json
+        found = {each["name"]: (each["state"], each["text"].partition(", ")[0]) for each in checks}
+        assert found["pinned"] == ("ok", "there are pinned documents")
+        assert found["gateway"][0] == "ok"
+        assert found["gateway"][1].endswith("accepts calls")
         (work / "config.yml").write_text("search: {helpdesk_listed: 0}")
         refused = await machine.run("pinned", "calls", "password")
         assert (refused.code, refused.out) == (1, "")

@@ -9,7 +9,7 @@ process loads it: it names modules, which are imported when they are needed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from types import ModuleType
@@ -114,6 +114,14 @@ class Hooks:
         raise NotImplementedError
 
     @hookspec
+    def register_checks(self) -> Mapping[str, Callable[[Any], Awaitable[str]]]:
+        """Return checks of the command doctor by name; each is given a :class:`.ToolClient`.
+
+        It returns what it found, if anything, or raises a :class:`.SearchError` with the remedy.
+        """
+        raise NotImplementedError
+
+    @hookspec
     def register_search_options(self) -> Sequence[type[SearchOptions]]:
         """Return further options of the command search."""
         raise NotImplementedError
@@ -212,6 +220,11 @@ class Extensions:
     def routes(self) -> list[str]:
         """The modules with further routes of the gateway."""
         return _flat(self._plugins.hook.register_routes())
+
+    @cached_property
+    def checks(self) -> dict[str, Callable[[Any], Awaitable[str]]]:
+        """The further checks of the command doctor by name."""
+        return dict(_flat([each.items() for each in self._plugins.hook.register_checks()]))
 
     @cached_property
     def search_options(self) -> list[type[SearchOptions]]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ability_search.extension import Command, hookimpl
 
 if TYPE_CHECKING:
+    from ability_search.client.tool_client import ToolClient
     from ability_search.config.setting_fields import Group
     from ability_search.search.options import QueryInput
     from ability_search.search.stage import Stage
@@ -26,6 +27,14 @@ def register_settings() -> Sequence[type[Group]]:
 def register_commands() -> Sequence[Command]:
     """Return the command."""
     return [Command("pinned", "helpdesk.command", 95)]
+
+
+@hookimpl
+def register_checks() -> Mapping[str, Callable[[ToolClient], Awaitable[str]]]:
+    """Return the check of the command doctor."""
+    from helpdesk.command import check_pinned
+
+    return {"pinned": check_pinned}
 
 
 @hookimpl

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
 
+from ability_search.config.schema import Settings
 from ability_search.errors import DeadlineExceeded, InvalidInput, SearchError, TooLarge
 from ability_search.tools.boundary import failure
 from ability_search.tools.table import TOOLS, tool_named
@@ -41,17 +43,14 @@ class Unavailable(SearchError):
     default_hint = "Run `ability-search doctor` to see what is connected, then call again."
 
 
+@dataclass(slots=True)
 class LiveConnection:
-    """A replaceable connection to the network.
+    """A replaceable connection to the network."""
 
-    Args:
-        patience: Seconds to wait until it is connected.
-    """
-
-    def __init__(self, *, patience: float) -> None:
-        self._patience = patience
-        self._there = asyncio.Event()
-        self._connection: Connection | None = None
+    patience: float
+    """Seconds to wait until it is connected."""
+    _there: asyncio.Event = field(default_factory=asyncio.Event)
+    _connection: Connection | None = None
 
     def use(self, connection: Connection | None) -> None:
         """Replace the connection; ``None`` makes calls wait for the next one."""
@@ -68,7 +67,7 @@ class LiveConnection:
             Unavailable: if there is none in time.
         """
         try:
-            async with asyncio.timeout(self._patience):
+            async with asyncio.timeout(self.patience):
                 return await self._next()
         except (TimeoutError, NotConnected) as exc:
             raise Unavailable("the broker cannot be reached", retry_after=1.0) from exc
@@ -99,21 +98,14 @@ class _Head(msgspec.Struct):
     success: bool = True
 
 
+@dataclass(frozen=True, slots=True)
 class Caller:
-    """Calls tools.
+    """Calls tools."""
 
-    Args:
-        live: The connection to the network.
-        timeout: Timeout of a call, in seconds.
-        observe: See :data:`Observe`.
-    """
-
-    def __init__(
-        self, live: LiveConnection, *, timeout: float, observe: Observe | None = None
-    ) -> None:
-        self.live = live
-        self._timeout = timeout
-        self._observe = observe
+    live: LiveConnection
+    timeout: float
+    """Timeout of a call, in seconds."""
+    observe: Observe | None = None
 
     async def call(self, tool: str, tool_input: Any) -> Raw:
         """Call a tool and return its result as undecoded JSON; cancelling cancels the call.
@@ -130,39 +122,37 @@ class Caller:
                 answer = await self._call(tool, tool_input)
                 code = OK
                 return answer
-            except (SearchError, ToolError) as exc:
-                code = exc.code or FAILED
-                raise
-            except Exception:
+            except Exception as exc:
                 code = SearchError.code
+                if isinstance(exc, SearchError | ToolError):
+                    code = exc.code or FAILED
                 raise
             finally:
                 seconds = clock() - began
                 noted(tool, code, seconds, level=logging.INFO)
-                if self._observe is not None:
-                    self._observe(tool, code, seconds)
+                if self.observe is not None:
+                    self.observe(tool, code, seconds)
 
     async def _call(self, tool: str, tool_input: Any) -> Raw:
         connection = await self.live.connection()
         try:
             answer = await self._answer(connection, tool, tool_input)
             head = msgspec.json.decode(answer, type=_Head)
-            if not head.success:
-                raise ToolError(tool, decode(answer))
-        except ToolError:
-            raise
+            report = None if head.success else decode(answer)
         except (KadiError, msgspec.MsgspecError) as exc:
             raise _translated(exc, tool) from exc
         except (TypeError, ValueError, OverflowError, RecursionError) as exc:
             raise InvalidInput("input", "a value cannot be sent, such as a huge number") from exc
+        if report is not None:
+            raise ToolError(tool, report)
         return answer
 
     async def _answer(self, connection: Connection, tool: str, tool_input: Any) -> Raw:
         """Call a tool; repeat a read once, in the time left, if its worker is lost meanwhile."""
         clock = asyncio.get_running_loop().time
-        deadline = clock() + self._timeout
+        deadline = clock() + self.timeout
         try:
-            return await connection.invoke_raw(tool, tool_input, timeout=self._timeout)
+            return await connection.invoke_raw(tool, tool_input, timeout=self.timeout)
         except ProviderLost:
             left, row = deadline - clock(), tool_named(tool)
             if row is None or not row.read_only or left <= 0:
@@ -205,12 +195,11 @@ NEEDED_TOOLS: Mapping[str, tuple[str, ...]] = {
 """The tools that each component provides to the others."""
 
 
-def needed_tools(*, memory: bool, models_api: bool) -> Mapping[str, tuple[str, ...]]:
+def needed_tools(settings: Settings, *, memory: bool = False) -> Mapping[str, tuple[str, ...]]:
     """Return the tools that must be on the network, by component.
 
-    Args:
-        memory: The worker keeps everything in memory and needs no database.
-        models_api: The worker embeds by an API and needs no model manager.
+    A worker that keeps everything in ``memory`` needs no database.
     """
-    unneeded = {"database": memory, "models": models_api}
+    memory, api = memory or settings.database.memory, settings.embedding.transport == "api"
+    unneeded = {"database": memory, "models": api}
     return {name: tools for name, tools in NEEDED_TOOLS.items() if not unneeded.get(name)}

@@ -15,9 +15,9 @@ from ability_search.client.tool_client import (
     require_shared,
 )
 from ability_search.config.loader import load_settings
-from ability_search.config.running_stack import RunningStack
+from ability_search.config.running_stack import STATE, RunningStack
 from ability_search.errors import ConfigurationError, InvalidInput
-from ability_search.extensions.localstack.data_directory import hold, remove_running, write_running
+from ability_search.extensions.localstack.supervisor import hold, write_running
 from kadi_client import Connection, Tool
 from kadi_localnet.broker import serve_broker
 
@@ -41,7 +41,7 @@ def stack(tmp_path: Path) -> Iterator[RunningStack]:
     with hold(tmp_path / "data"):
         write_running(tmp_path / "data", STACK)
         yield STACK
-        remove_running(tmp_path / "data")
+        (tmp_path / "data" / STATE).unlink(missing_ok=True)
 
 
 def test_the_running_stack_is_found(tmp_path: Path, stack: RunningStack) -> None:
@@ -84,7 +84,7 @@ def test_the_running_stack_wins_over_the_brokers_of_found_files(
     config = tmp_path / "config.toml"
     config.write_text(f'[broker.{name}]\nURL = "wss://r.example/kadi"\n')
     assert target(tmp_path).url == stack.url
-    remove_running(tmp_path / "data")
+    (tmp_path / "data" / STATE).unlink(missing_ok=True)
     assert target(tmp_path).url == "wss://r.example/kadi"
 
 

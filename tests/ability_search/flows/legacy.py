@@ -10,7 +10,8 @@ from typing import Any
 from tests.ability_search.flows.conftest import DIMENSIONS, PATIENCE, Network, word_vector
 from tests.ability_search.flows.stored import services_of
 
-from ability_search.extensions.migration.migration import Migration, MigrationOptions
+from ability_search.extensions.migration.migration import Migration
+from ability_search.extensions.migration.survey import MigrationOptions
 from ability_search.index.index_calls import Progress, Report
 
 _SCHEMA = (

@@ -30,10 +30,10 @@ from tests.ability_search.flows.stored import (
 from tests.ability_search.flows.test_file_identity import command
 
 from ability_search.errors import DatabaseUnavailable, InvalidInput, NotFound
+from ability_search.extensions.artifacts.artifact_format import ChunksManifest, Damaged
 from ability_search.extensions.artifacts.artifact_reader import Artifact, read_manifest
 from ability_search.extensions.artifacts.exporter import Exporter
 from ability_search.extensions.artifacts.importer import Importer
-from ability_search.extensions.artifacts.manifest import ChunksManifest, Damaged
 from ability_search.extensions.sessions.uses import Use, put_use
 from ability_search.index.index_calls import Progress
 from ability_search.store.values import Delete
@@ -103,7 +103,7 @@ def exporting(network: Network, base: Path) -> Exporter:
 
 def importing(network: Network, base: Path) -> Importer:
     services = services_of(network, base)
-    return Importer(services.ports, services.maintenance, services.generations)
+    return Importer(services)
 
 
 async def export(network: Network, directory: Path, **options: Any) -> ChunksManifest:
@@ -376,7 +376,7 @@ async def test_an_import_continues_when_the_database_is_back(
         await fill(network, tmp_path)
         manifest = await export(network, tmp_path / "out")
         service = importing(network, tmp_path)
-        store = service._store
+        store = service.services.ports.store
         run, calls = getattr(store, step), 0
 
         async def interrupted(*args: Any, **options: Any) -> Any:

@@ -21,8 +21,8 @@ from tests.ability_search.flows.stored import (
     settled,
 )
 
+from ability_search.extensions.artifacts.artifact_format import ChunksManifest
 from ability_search.extensions.artifacts.artifact_reader import Artifact, read_manifest
-from ability_search.extensions.artifacts.manifest import ChunksManifest
 
 pytestmark = [pytest.mark.process, pytest.mark.engine, pytest.mark.timeout(240)]
 

@@ -21,16 +21,17 @@ from tests.ability_search.flows.conftest import MODEL, Network
 from tests.ability_search.flows.stored import services_of
 from tests.ability_search.flows.test_artifacts import unheard
 
-from ability_search.extensions.artifacts.artifact_lines import CHUNK_LINES, SOURCE_LINES
-from ability_search.extensions.artifacts.artifact_reader import Artifact, read_manifest
-from ability_search.extensions.artifacts.importer import Importer
-from ability_search.extensions.artifacts.manifest import (
+from ability_search.extensions.artifacts.artifact_format import (
+    CHUNK_LINES,
     CHUNKS,
     MANIFEST,
+    SOURCE_LINES,
     SOURCES,
     ChunksManifest,
     Damaged,
 )
+from ability_search.extensions.artifacts.artifact_reader import Artifact, read_manifest
+from ability_search.extensions.artifacts.importer import Importer
 
 pytestmark = [pytest.mark.process, pytest.mark.engine]
 
@@ -126,7 +127,7 @@ async def assert_usable(
     network: Network, directory: Path, name: str, applied: list[Change]
 ) -> None:
     services = services_of(network, directory.parent)
-    importing = Importer(services.ports, services.maintenance, services.generations)
+    importing = Importer(services)
     try:
         await importing.import_artifact(opened(directory), name, unheard)
         listed = await network.call("search-collections")

@@ -14,13 +14,12 @@ from tests.ability_search.flows.conftest import MODEL, Network, Start, down
 from tests.ability_search.flows.stored import assert_consistent, collections, services_of, types
 
 from ability_search.errors import EmbeddingUnavailable, InvalidInput
+from ability_search.extensions.artifacts.artifact_format import ChunksManifest
 from ability_search.extensions.artifacts.artifact_reader import Artifact, read_manifest
-from ability_search.extensions.artifacts.artifact_service import ArtifactService
-from ability_search.extensions.artifacts.manifest import ChunksManifest
+from ability_search.extensions.artifacts.artifact_service import ArtifactService, open_artifact
 from ability_search.extensions.cli import output
-from ability_search.extensions.cli.progress import report_bar
-from ability_search.extensions.cli.trees import trees
-from ability_search.extensions.cli.upload import Outcome
+from ability_search.extensions.cli.clients import report_bar
+from ability_search.extensions.cli.local_files import Outcome, select_paths
 
 SETTINGS = {"SEARCH_DATABASE_GRACE_PERIOD": "0", "SEARCH_EMBEDDING_ATTEMPTS": "1"}
 SKILLS = {
@@ -49,7 +48,7 @@ def base(tmp_path: Path) -> Path:
 
 def artifacts_of(network: Network, home: Path) -> ArtifactService:
     progress = partial(report_bar, hidden=True)
-    return ArtifactService(services_of(network, home), progress=progress, warn=output.warn)
+    return ArtifactService(services_of(network, home), progress, output.warn)
 
 
 async def build(
@@ -57,7 +56,7 @@ async def build(
 ) -> tuple[ChunksManifest, Outcome]:
     usual = {"base": home / out, "model": None, "force": False, "revision": None}
     return await artifacts_of(network, home).build(
-        "skills", home / out, trees([home / "skills"], home), **usual | options
+        "skills", home / out, select_paths([home / "skills"], home), **usual | options
     )
 
 
@@ -111,7 +110,7 @@ async def test_all_is_embedded_again_if_asked_or_if_the_model_is_another(
         await build(network, base, "search", base=None)
         assert len(network.model.texts) == first.counts.chunks
         artifacts = artifacts_of(network, base)
-        artifact = artifacts.open(base / "search")
+        artifact = open_artifact(base / "search", artifacts.services.ports.settings)
         await artifacts.import_artifact(artifact, "there", replace=False)
         network.model.texts.clear()
         await build(network, base, "search", base=None)
@@ -212,14 +211,14 @@ async def test_what_another_version_has_made_is_said(
     async with start(**SETTINGS) as network:
         artifacts = artifacts_of(network, base)
         await build(network, base, "shared")
-        artifact = artifacts.open(base / "shared")
+        artifact = open_artifact(base / "shared", artifacts.services.ports.settings)
         await artifacts.import_artifact(artifact, "one", replace=False)
         assert capsys.readouterr().err == ""
         path = base / "shared" / "index_manifest.json"
         manifest = json.loads(path.read_text())
         manifest["collection"]["layout"] = "0"
         path.write_text(json.dumps(manifest))
-        older = artifacts.open(base / "shared")
+        older = open_artifact(base / "shared", artifacts.services.ports.settings)
         await artifacts.import_artifact(older, "two", replace=False)
         assert "written by another version (layout 0," in capsys.readouterr().err
 
@@ -273,7 +272,7 @@ async def test_an_index_of_skills_by_another_tool_is_searched(start: Start, base
             )
         )
         artifacts = artifacts_of(network, base)
-        artifact = artifacts.open(directory)
+        artifact = open_artifact(directory, artifacts.services.ports.settings)
         await artifacts.import_artifact(artifact, "theirs", model=MODEL, replace=False)
         assert network.model.texts == []
         await assert_consistent(network, "theirs")

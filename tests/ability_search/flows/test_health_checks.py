@@ -10,7 +10,7 @@ from tests.ability_search.flows.conftest import MODEL, Network, Start, document
 
 from ability_search.client.tool_client import Target
 from ability_search.extensions.localstack import health_checks
-from ability_search.extensions.localstack.health_checks import Check, check_network
+from ability_search.extensions.localstack.health_checks import Check, Checks, check_network
 
 COUNT = 9
 """Collections, each under another model."""
@@ -18,7 +18,9 @@ COUNT = 9
 
 async def made(network: Network) -> list[Check]:
     target = Target(network.url, ("global",), "test")
-    return [check async for check in check_network(network.settings, target)]
+    checks = Checks()
+    await check_network(checks, network.settings, target)
+    return checks.made
 
 
 def named(checks: list[Check], name: str) -> list[Check]:

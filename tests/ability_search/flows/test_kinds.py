@@ -16,10 +16,10 @@ from tests.ability_search.flows.stored import (
     source_rows,
 )
 
+from ability_search.extensions.artifacts.artifact_format import ChunksManifest
 from ability_search.extensions.artifacts.artifact_reader import Artifact, read_manifest
 from ability_search.extensions.artifacts.exporter import Exporter
 from ability_search.extensions.artifacts.importer import Importer
-from ability_search.extensions.artifacts.manifest import ChunksManifest
 
 ALL = ["title", "summary", "keywords", "propositions"]
 NO_GRACE = {"SEARCH_DATABASE_GRACE_PERIOD": "0"}
@@ -298,7 +298,7 @@ async def test_they_are_exported_and_imported(network: Network, tmp_path: Path) 
     stated = read_manifest(tmp_path / "out")
     assert isinstance(stated, ChunksManifest)
     artifact = Artifact(tmp_path / "out", stated)
-    importing = Importer(services.ports, services.maintenance, services.generations)
+    importing = Importer(services)
     await importing.import_artifact(artifact, "docs", _unheard)
     assert await made(network) == before
     assert (await assert_consistent(network, "docs")).sources == 2

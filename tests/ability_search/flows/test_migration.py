@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -19,8 +20,14 @@ from tests.ability_search.flows.conftest import (
 from tests.ability_search.flows.legacy import chunk, command, migration_of, source, write_legacy
 from tests.ability_search.flows.stored import assert_consistent, chunks, rows
 
-from ability_search.errors import DatabaseUnavailable, EmbeddingUnavailable, NotFound
+from ability_search.errors import (
+    DatabaseUnavailable,
+    EarlierLayout,
+    EmbeddingUnavailable,
+    NotFound,
+)
 from ability_search.extensions.migration import migration
+from ability_search.extensions.migration.legacy_data import check_migrated
 from ability_search.extensions.migration.migration import Migration
 from ability_search.extensions.migration.survey import State, Survey
 from ability_search.index.index_calls import Progress
@@ -108,6 +115,18 @@ async def test_its_collections_answer_in_all_modes_with_their_own_embeddings(
         assert hit["createdAt"].startswith("2025-03-04T05:06:07")
     listed = await network.call("search-collections")
     assert [each["name"] for each in listed["collections"]] == ["docs", "notes"]
+
+
+async def test_doctor_names_data_that_is_not_migrated_or_still_kept(
+    network: Network, tmp_path: Path
+) -> None:
+    client: Any = SimpleNamespace(connection=network.client, settings=network.settings)
+    assert await check_migrated(client) == ""
+    await write_legacy(network, stored("docs"))
+    with pytest.raises(EarlierLayout):
+        await check_migrated(client)
+    await migrate(migration_of(network, tmp_path))
+    assert "kept as LegacyChunk" in await check_migrated(client)
 
 
 async def test_rows_that_do_not_fit_into_a_message_are_read_in_parts(

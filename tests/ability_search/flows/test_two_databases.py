@@ -15,7 +15,7 @@ from tests.ability_search.flows.conftest import MODEL, WordModel, document
 
 from ability_search.client.tool_client import Target
 from ability_search.config.loader import load_settings
-from ability_search.extensions.localstack.health_checks import check_network
+from ability_search.extensions.localstack.health_checks import Checks, check_network
 from ability_search.worker import open_worker
 from kadi_client import Connection, Identity, ToolError
 from kadi_localnet.broker import Broker, serve_broker
@@ -102,8 +102,10 @@ async def test_doctor_names_the_databases_that_differ(bench: Bench) -> None:
     target = Target(bench.broker.url, ("global",), "test")
 
     async def failures() -> list[str]:
-        checks = [each async for each in check_network(settings, target)]
-        return [each.text for each in checks if (each.name, each.state) == ("database", "fail")]
+        checks = Checks()
+        await check_network(checks, settings, target)
+        found = [(each.name, each.state, each.text) for each in checks.made]
+        return [text for name, state, text in found if (name, state) == ("database", "fail")]
 
     async with bench.database(0, FIRST):
         async with bench.worker():

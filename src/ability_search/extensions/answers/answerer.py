@@ -9,6 +9,7 @@ import time
 from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from pydantic import Field
@@ -114,19 +115,13 @@ def refuses(text: str) -> bool:
     return _REFUSES.search(without_citations(text)) is not None
 
 
+@dataclass(frozen=True, slots=True)
 class Answerer:
-    """Answers questions from the passages that a search finds.
+    """Answers questions from the passages that a search finds."""
 
-    Args:
-        search: Calls search-query.
-        chat: The language model.
-        settings: Its limits.
-    """
-
-    def __init__(self, search: Search, chat: RemoteChat, settings: Answers) -> None:
-        self._search = search
-        self._chat = chat
-        self._settings = settings
+    search: Search
+    chat: RemoteChat
+    settings: Answers
 
     async def answer(
         self, asked: AskInput, checked: Callable[[Sentence], None] | None = None
@@ -148,7 +143,7 @@ class Answerer:
     async def stream(self, asked: AskInput) -> AsyncGenerator[QueryResult | Sentence | AskResult]:
         """Yield the passages, each sentence once it is complete and checked, the whole answer."""
         started = time.perf_counter()
-        found = QueryResult.model_validate(await self._search(self._query(asked)))
+        found = QueryResult.model_validate(await self.search(self._query(asked)))
         timings = {"search": _since(started)}
         yield found
         sentences: list[Sentence] = []
@@ -187,7 +182,7 @@ class Answerer:
 
     def _query(self, asked: AskInput) -> dict[str, Any]:
         """Return the input of search-query, with the budget of the passages."""
-        budget = {"maxResultTokens": self._settings.passage_tokens}
+        budget = {"maxResultTokens": self.settings.passage_tokens}
         given = asked.model_dump(
             mode="json", by_alias=True, exclude_unset=True, exclude={"chat_model"}
         )
@@ -197,7 +192,7 @@ class Answerer:
         """Return why the model is not asked; ``None`` if the passages may have the answer."""
         if not found.results:
             return "nothing was found"
-        floor = self._settings.floor
+        floor = self.settings.floor
         if found.relevance is not None and found.relevance < floor:
             return f"relevance {found.relevance} is below {floor} (setting answer_floor)"
         return None
@@ -212,12 +207,12 @@ class Answerer:
         said: Counter[str] = Counter()
         boundary = secrets.token_hex(16)
         system, user = prompt(asked.query, passages, boundary)
-        parts = self._chat.stream(
+        parts = self.chat.stream(
             system,
             user,
-            model=asked.chat_model or self._settings.model,
-            timeout=self._settings.timeout,
-            tokens=self._settings.tokens,
+            model=asked.chat_model or self.settings.model,
+            timeout=self.settings.timeout,
+            tokens=self.settings.tokens,
         )
         async with aclosing(parts), aclosing(cited_sentences(parts)) as sentences:
             async for sentence in sentences:

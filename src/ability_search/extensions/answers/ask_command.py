@@ -33,12 +33,10 @@ if TYPE_CHECKING:
 
 @command(app, "ask")
 def ask(
-    question: Annotated[str, typer.Argument(help="The question.")],
+    question: Annotated[str, "The question."],
     collection: AllCollectionsOption = None,
     condition: FilterOption = None,
-    chat_model: Annotated[
-        str | None, typer.Option(help="Language model.  [default: answer_model]")
-    ] = None,
+    chat_model: Annotated[str | None, "Language model.  [default: answer_model]"] = None,
     broker: BrokerOption = None,
     timeout: TimeoutOption = 60.0,
     as_json: JsonOption = False,

@@ -24,8 +24,12 @@ from ability_search.extensions.gateway import event_stream
 from ability_search.extensions.gateway.gateway import AddedRoutes
 from ability_search.extensions.gateway.openapi import Operation
 from ability_search.extensions.gateway.operations import CALL_ERRORS
-from ability_search.extensions.gateway.request_bodies import fields_of, read_json, while_connected
-from ability_search.extensions.gateway.shortcuts import searched
+from ability_search.extensions.gateway.request_bodies import (
+    fields_of,
+    read_json,
+    searched,
+    while_connected,
+)
 from ability_search.wire import Result
 from kadi_client.messages import encode
 

@@ -16,7 +16,7 @@ from typing import Any, BinaryIO
 import msgspec
 
 from ability_search.errors import InvalidInput
-from ability_search.extensions.artifacts.manifest import (
+from ability_search.extensions.artifacts.artifact_format import (
     CHUNKS,
     MANIFEST,
     SKILLS,

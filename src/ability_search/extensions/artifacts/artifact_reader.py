@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
+from pydantic import ValidationError
 
 from ability_search.collection import Collection
 from ability_search.documents import is_kind
@@ -22,25 +23,24 @@ from ability_search.extensions.artifacts.artifact_files import (
     json_object,
     opened,
 )
-from ability_search.extensions.artifacts.artifact_lines import (
+from ability_search.extensions.artifacts.artifact_format import (
     CHUNK_LINES,
+    MANIFEST,
     SOURCE_LINES,
     USE_LINES,
-    text_hash,
-)
-from ability_search.extensions.artifacts.manifest import (
-    MANIFEST,
+    VERSION,
     ChunksManifest,
     Counts,
     Damaged,
     Manifest,
     SkillsManifest,
-    parsed_manifest,
     recorded_collection,
+    text_hash,
 )
 from ability_search.extensions.sessions.uses import Use
 from ability_search.index.preparation import links_of, restored_document
 from ability_search.store.records import ChunkRecord, SourceRecord
+from kadi_client.tools import validation_text
 
 _LARGEST_MANIFEST = 1024 * 1024
 _UNIT = 1e-3
@@ -221,7 +221,7 @@ def read_manifest(directory: Path) -> ChunksManifest | SkillsManifest:
     """Read the manifest of an artifact.
 
     Raises:
-        Damaged: if it is missing or invalid.
+        Damaged: if it is missing or invalid, or has another version.
     """
     if not (directory / MANIFEST).exists():
         problem = f"has no {MANIFEST}" if directory.is_dir() else "no such directory"
@@ -229,8 +229,15 @@ def read_manifest(directory: Path) -> ChunksManifest | SkillsManifest:
     with opened(directory, MANIFEST) as file:
         if file.size > _LARGEST_MANIFEST:
             raise Damaged(MANIFEST, "is too large for a manifest")
-        data = file.read(file.size)
-    return parsed_manifest(json_object(data, MANIFEST))
+        content = json_object(file.read(file.size), MANIFEST)
+    version = content.get("index_version")
+    if version != VERSION or isinstance(version, bool):
+        raise Damaged(MANIFEST, f"has index_version {version!r}; this program supports {VERSION}")
+    skills = "skills_file" in content and "chunks_file" not in content
+    try:
+        return (SkillsManifest if skills else ChunksManifest).model_validate(content)
+    except ValidationError as exc:
+        raise Damaged(MANIFEST, validation_text(exc)) from exc
 
 
 def read_vectors(

@@ -7,7 +7,7 @@ import os
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Container, Sequence
 from contextlib import AbstractContextManager, aclosing, asynccontextmanager, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -22,26 +22,29 @@ from ability_search.config.loader import load_settings
 from ability_search.config.schema import Settings
 from ability_search.config.trust import MODEL_APIS, require_trusted
 from ability_search.errors import InvalidInput, NotFound
-from ability_search.extensions.artifacts.artifact_reader import Artifact, read_manifest
-from ability_search.extensions.artifacts.exporter import Exporter
-from ability_search.extensions.artifacts.importer import Importer, holds
-from ability_search.extensions.artifacts.manifest import (
+from ability_search.extension import loaded
+from ability_search.extensions.artifacts.artifact_format import (
     MANIFEST,
     ChunksManifest,
     Damaged,
     SkillsManifest,
 )
+from ability_search.extensions.artifacts.artifact_reader import Artifact, read_manifest
+from ability_search.extensions.artifacts.exporter import Exporter
+from ability_search.extensions.artifacts.importer import Importer, holds
 from ability_search.extensions.artifacts.skill_indexes import SkillsArtifact, read_skills
 from ability_search.extensions.cli.clients import CLIENT_NAME, choose_target, client_settings
-from ability_search.extensions.cli.trees import Tree
-from ability_search.extensions.cli.upload import Outcome, read_documents
+from ability_search.extensions.cli.local_files import Outcome, read_documents
+from ability_search.files.selection import Selection
 from ability_search.filters.tree import Not
 from ability_search.index.index_calls import Report
 from ability_search.index.index_fields import IndexFields
+from ability_search.index.index_ports import AddedSteps
 from ability_search.index.jobs import new_record
-from ability_search.index.preparation import LAYOUT, Labelling
+from ability_search.index.preparation import LAYOUT
 from ability_search.network import client_connection
 from ability_search.store.pages import GENERATED, NAMES, read_pages
+from ability_search.store.registry import Registry
 from ability_search.store.values import Read, Sources
 from ability_search.tools.calls import Services
 from ability_search.tools.responses import index_result
@@ -107,37 +110,27 @@ def with_services(broker: str | None, work: Callable[[Services, Connection], Awa
     return asyncio.run(run())
 
 
+@dataclass(frozen=True, slots=True)
 class ArtifactService:
-    """Exports collections, and imports and builds artifacts.
+    """Exports collections, and imports and builds artifacts."""
 
-    Args:
-        services: The services of a worker.
-        progress: Shows the progress to the user.
-        warn: Takes warnings for the user.
-    """
+    services: Services
+    progress: ShowProgress
+    warn: Callable[[str], None]
+    """Takes warnings for the user."""
 
-    def __init__(
-        self, services: Services, *, progress: ShowProgress, warn: Callable[[str], None]
-    ) -> None:
-        self.registry = services.ports.registry
-        self._services = services
-        self._settings = services.ports.settings
-        self._importer = Importer(services.ports, services.maintenance, services.generations)
-        self._exporter = Exporter(services.ports)
-        self._progress = progress
-        self._warn = warn
-
-    def open(self, directory: Path) -> Artifact | SkillsArtifact:
-        """Open an artifact; raises as :func:`open_artifact`."""
-        return open_artifact(directory, self._settings, label=self._services.ports.added.label)
+    @property
+    def registry(self) -> Registry:
+        """The collections."""
+        return self.services.ports.registry
 
     async def export(
         self, name: str, directory: Path, *, revision: str | None = None, usage: bool = False
     ) -> ChunksManifest:
         """Export a collection; raises as :meth:`Exporter.export`."""
         collection = await self.registry.get(name)
-        with self._progress(name) as report:
-            return await self._exporter.export(
+        with self.progress(name) as report:
+            return await Exporter(self.services.ports).export(
                 collection.name, directory, report, revision=revision, usage=usage
             )
 
@@ -152,20 +145,19 @@ class ArtifactService:
         """Import an artifact; raises as :meth:`Importer.import_artifact`."""
         layout = artifact.manifest.collection.layout if isinstance(artifact, Artifact) else LAYOUT
         if layout != LAYOUT:
-            self._warn(
+            self.warn(
                 f"the artifact was written by another version (layout {layout}, current {LAYOUT}):"
                 " keyword search may miss words until its documents are indexed again"
             )
-        with self._progress(name) as report:
-            await self._importer.import_artifact(
-                artifact, name, report, model=model, replacing=replace
-            )
+        with self.progress(name) as report:
+            importer = Importer(self.services)
+            await importer.import_artifact(artifact, name, report, model=model, replacing=replace)
 
     async def build(
         self,
         name: str,
         directory: Path,
-        chosen: Sequence[Tree],
+        chosen: Sequence[Selection],
         *,
         base: Path | None,
         model: str | None,
@@ -192,24 +184,23 @@ class ArtifactService:
 
         Raises:
             InvalidInput: if there are no documents, or the directory is not an artifact.
-            Damaged: if the base is invalid.
-            EmbeddingUnavailable: if the embedder did not answer.
-            DatabaseUnavailable: if the store did not answer.
+            EmbeddingUnavailable, DatabaseUnavailable: if the embedder or the store did not answer.
         """
-        model = model or self._settings.embedding.model
+        services, importer = self.services, Importer(self.services)
+        model = model or services.ports.settings.embedding.model
         fields = IndexFields(model=model, force=force)
         record = new_record(checked_name(name))
         outcome = Outcome(collection=name)
         kept: set[str] = set()
-        with self._progress(name) as report:
+        with self.progress(name) as report:
             artifact = await self._open_base(base, model) if base else None
             try:
                 if artifact is not None:
-                    await self._importer.load(artifact, record, report, model=model)
-                documents = read_documents(chosen, self._settings, outcome)
+                    await importer.load(artifact, record, report, model=model)
+                documents = read_documents(chosen, services.ports.settings, outcome)
                 async with aclosing(documents):
                     async for batch in documents:
-                        part = await self._services.indexing.index(record, batch, fields, report)
+                        part = await services.indexing.index(record, batch, fields, report)
                         outcome.add(index_result(part, "").model_dump(mode="json", by_alias=True))
                         kept.update(document.source for document in batch)
                         kept.difference_update(failure.source for failure in part.failed)
@@ -217,19 +208,20 @@ class ArtifactService:
                 if collection is None or not kept:
                     raise InvalidInput("documents", "no documents were found")
                 outcome.removed = await self._remove_others(collection, kept)
-                manifest = await self._exporter.export(record, directory, report, revision=revision)
+                exporter = Exporter(services.ports)
+                manifest = await exporter.export(record, directory, report, revision=revision)
             finally:
-                await asyncio.shield(self._importer.discard(record))
+                await asyncio.shield(importer.discard(record))
         return manifest, outcome
 
     async def _remove_others(self, collection: Collection, kept: Container[str]) -> int:
         """Remove all other sources; return their number."""
         removed = 0
         ask = Read(Sources(filter=Not(GENERATED)), collection, NAMES, _PAGE)
-        async for page in read_pages(self._services.ports.store, ask):
+        async for page in read_pages(self.services.ports.store, ask):
             gone = [row["source"] for row in page.items if row["source"] not in kept]
             if gone:
-                await self._services.sources.remove(collection, gone, children=False)
+                await self.services.sources.remove(collection, gone, children=False)
                 removed += len(gone)
         return removed
 
@@ -249,7 +241,7 @@ class ArtifactService:
                 return artifact
         except Damaged as exc:
             problem = str(exc)
-        self._warn(f"the base {directory} is not used: {problem}")
+        self.warn(f"the base {directory} is not used: {problem}")
         return None
 
     async def choose_collection(self, shared: Path, own: Path | None) -> tuple[str, list[str]]:
@@ -264,7 +256,8 @@ class ArtifactService:
         Raises:
             Damaged: if the shared artifact is needed and is damaged.
         """
-        directory, messages = choose(shared, own, model=self._settings.embedding.model)
+        model = self.services.ports.settings.embedding.model
+        directory, messages = choose(shared, own, model=model)
         try:
             name, replaced = await self._ensure_imported(directory)
         except Damaged as exc:
@@ -282,7 +275,7 @@ class ArtifactService:
         If it was imported now, the collections of other artifacts of the same name are deleted, and
         returned too.
         """
-        artifact = self.open(directory)
+        artifact = open_artifact(directory, self.services.ports.settings)
         stem = artifact.collection.name[:_LONGEST]
         name = f"{stem}.{artifact.fingerprint[:_DIGITS]}"
         known = await self.registry.reload(name)
@@ -294,14 +287,12 @@ class ArtifactService:
         replaced = [each for each in names if each != name and similar.fullmatch(each)]
         for each in replaced:
             with suppress(NotFound):  # another search has deleted it
-                await self._services.sources.delete(each)
+                await self.services.sources.delete(each)
         return name, replaced
 
 
-def open_artifact(
-    directory: Path, settings: Settings, *, label: Sequence[Labelling] = ()
-) -> Artifact | SkillsArtifact:
-    """Open an artifact of either kind; ``label`` is as for :func:`.analyzed`.
+def open_artifact(directory: Path, settings: Settings) -> Artifact | SkillsArtifact:
+    """Open an artifact of either kind.
 
     Raises:
         NotFound: if the directory has no artifact.
@@ -312,7 +303,7 @@ def open_artifact(
         raise NotFound("artifact", str(directory), hint=hint)
     manifest = read_manifest(directory)
     if isinstance(manifest, SkillsManifest):
-        counter = token_counter(settings)
+        counter, label = token_counter(settings), sum(loaded().steps, start=AddedSteps()).label
         return read_skills(directory, manifest, settings=settings, counter=counter, label=label)
     return Artifact(directory, manifest)
 

@@ -7,6 +7,7 @@ import json
 import logging
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
@@ -17,31 +18,29 @@ from ability_search import __version__
 from ability_search.collection import Collection
 from ability_search.errors import DatabaseUnavailable, GenerationGone, StatementRefused
 from ability_search.extensions.artifacts.artifact_files import DigestedFile, empty, replaced
-from ability_search.extensions.artifacts.artifact_lines import (
+from ability_search.extensions.artifacts.artifact_format import (
     CHUNK_LINES,
-    SOURCE_LINES,
-    USE_LINES,
-    text_hash,
-)
-from ability_search.extensions.artifacts.artifact_reader import count_contents
-from ability_search.extensions.artifacts.manifest import (
     CHUNKS,
     MANIFEST,
+    SOURCE_LINES,
     SOURCES,
     USAGE,
+    USE_LINES,
     VECTORS,
     VERSION,
     ChunksManifest,
     Counts,
-    FileDigest,
     origin_of,
+    text_hash,
 )
+from ability_search.extensions.artifacts.artifact_reader import count_contents
 from ability_search.extensions.sessions.uses import Use, use_of, uses_of
 from ability_search.index.index_calls import Progress, Report
 from ability_search.index.index_ports import IndexPorts
 from ability_search.store.pages import chunk_pages, read_pages
 from ability_search.store.records import ChunkRecord, SourceRecord
 from ability_search.store.values import Read, Sources
+from ability_search.text.token_counter import TokenCounter
 
 log = logging.getLogger(__name__)
 
@@ -54,7 +53,7 @@ _USES = 1000
 
 
 class ArtifactWriter:
-    """Writes the data files of an artifact.
+    """Writes the files of an artifact.
 
     Args:
         directory: Directory of the files, which do not exist yet.
@@ -100,10 +99,36 @@ class ArtifactWriter:
             self._counts["usage"] += 1
             self._files[USAGE].write(USE_LINES.encode(use))
 
-    def finish(self) -> tuple[Counts, dict[str, FileDigest], str]:
-        """Return the counts, the digests of the files by name, and the revision of the sources."""
-        digests = {name: file.finish() for name, file in self._files.items()}
-        return Counts(**self._counts), digests, f"sha256:{self._revision:064x}"
+    def finish(
+        self, collection: Collection, counter: str, revision: str | None = None
+    ) -> ChunksManifest:
+        """Write the manifest, and return it.
+
+        Args:
+            collection: The collection that was written.
+            counter: Name of the token counter.
+            revision: Revision of the sources; ``None`` for a hash of their texts.
+        """
+        manifest = ChunksManifest(
+            index_version=VERSION,
+            created_at=datetime.now(UTC).isoformat(timespec="seconds"),
+            revision=revision or f"sha256:{self._revision:064x}",
+            model_id=collection.model,
+            dim=collection.dimensions,
+            normalize=True,
+            vector_file=VECTORS,
+            chunks_file=CHUNKS,
+            sources_file=SOURCES,
+            usage_file=USAGE if USAGE in self._files else None,
+            collection=origin_of(collection, counter),
+            counts=Counts(**self._counts),
+            digests={name: file.finish() for name, file in self._files.items()},
+            generator=f"ability-search {__version__}",
+        )
+        file = self._files[MANIFEST] = DigestedFile(self._directory / MANIFEST)
+        file.write(f"{manifest.model_dump_json(indent=2, by_alias=True)}\n".encode())
+        file.finish()
+        return manifest
 
     def _digest(self, chunk: ChunkRecord) -> None:
         """Include a chunk in the revision.
@@ -130,17 +155,11 @@ class ArtifactWriter:
             self._revision = (self._revision + int(self._text.hexdigest(), 16)) % 2**256
 
 
+@dataclass(frozen=True, slots=True)
 class Exporter:
-    """Exports collections. It reads page by page and needs no embedder.
+    """Exports collections. It reads page by page and needs no embedder."""
 
-    Args:
-        ports: The ports of indexing.
-    """
-
-    def __init__(self, ports: IndexPorts) -> None:
-        self._store = ports.store
-        self._registry = ports.registry
-        self._counter = ports.counter
+    ports: IndexPorts
 
     async def export(
         self,
@@ -167,7 +186,8 @@ class Exporter:
             InvalidInput: if the directory holds anything but an artifact.
             DatabaseUnavailable: if the store did not answer, or the collection kept changing.
         """
-        collection = await self._registry.current(name)
+        registry = self.ports.registry
+        collection = await registry.current(name)
         with replaced(directory) as new:
             for _ in range(_ATTEMPTS):
                 manifest, failure = None, None
@@ -175,20 +195,15 @@ class Exporter:
                     manifest = await self._write(collection, new, report, revision, usage)
                 except (GenerationGone, StatementRefused) as exc:
                     failure = exc
-                current = await self._registry.current(name)
-                unchanged = (current.type, current.revision) == (
-                    collection.type,
-                    collection.revision,
-                )
-                if failure is not None and unchanged:
-                    raise failure
-                if manifest is not None and unchanged:
-                    _check_counts(collection, manifest)
-                    _write_manifest(manifest, new)
-                    return manifest
+                read, collection = collection, await registry.current(name)
+                if (read.type, read.revision) == (collection.type, collection.revision):
+                    if manifest is not None:
+                        _check_counts(collection, manifest)
+                        return manifest
+                    if failure is not None:
+                        raise failure
                 log.info("%s changed while it was exported, starting again", name)
                 empty(new)
-                collection = current
             raise DatabaseUnavailable(
                 f"writers kept changing the collection {name!r}",
                 hint="Call again when there are fewer writes.",
@@ -202,45 +217,30 @@ class Exporter:
         revision: str | None,
         usage: bool,
     ) -> ChunksManifest:
-        """Write the data files; return the manifest."""
+        """Write the files; return the manifest."""
+        store, own, counter = self.ports.store, self.ports.counter, ""
         with ArtifactWriter(directory) as writer:
             done = 0
-            counter = ""
             ask = Read(Sources(), collection, limit=_SOURCES)
-            async for records in (page.items async for page in read_pages(self._store, ask)):
+            async for records in (page.items async for page in read_pages(store, ask)):
                 await asyncio.to_thread(writer.add_sources, records)
-                async for chunks in chunk_pages(self._store, collection, records):
+                async for chunks in chunk_pages(store, collection, records):
                     await asyncio.to_thread(writer.add_chunks, chunks)
-                    counter = counter or await asyncio.to_thread(self._counter_of, chunks)
+                    counter = counter or await asyncio.to_thread(_counter_of, chunks, own)
                 done += len(records)
                 await report(Progress(collection.name, done, collection.sources, "exporting"))
             if usage:
                 # There is at least one page, so the file exists.
                 shown = Read(uses_of(collection.name), limit=_USES)
-                async for page in read_pages(self._store, shown):
+                async for page in read_pages(store, shown):
                     await asyncio.to_thread(writer.add_uses, list(map(use_of, page.items)))
-            counts, digests, content = await asyncio.to_thread(writer.finish)
-        return ChunksManifest(
-            index_version=VERSION,
-            created_at=datetime.now(UTC).isoformat(timespec="seconds"),
-            revision=revision or content,
-            model_id=collection.model,
-            dim=collection.dimensions,
-            normalize=True,
-            vector_file=VECTORS,
-            chunks_file=CHUNKS,
-            sources_file=SOURCES,
-            usage_file=USAGE if usage else None,
-            collection=origin_of(collection, counter or self._counter.name),
-            counts=counts,
-            digests=digests,
-            generator=f"ability-search {__version__}",
-        )
+            return await asyncio.to_thread(writer.finish, collection, counter or own.name, revision)
 
-    def _counter_of(self, chunks: Sequence[ChunkRecord]) -> str:
-        """Return the name of this token counter if the chunks were counted with it."""
-        same = all(self._counter.count(chunk.content) == chunk.tokens for chunk in chunks)
-        return self._counter.name if same else _UNKNOWN
+
+def _counter_of(chunks: Sequence[ChunkRecord], counter: TokenCounter) -> str:
+    """Return the name of a token counter if the chunks were counted with it."""
+    same = all(counter.count(chunk.content) == chunk.tokens for chunk in chunks)
+    return counter.name if same else _UNKNOWN
 
 
 def _check_counts(collection: Collection, manifest: ChunksManifest) -> None:
@@ -254,10 +254,3 @@ def _check_counts(collection: Collection, manifest: ChunksManifest) -> None:
             f" its record says {known}",
             hint="Run search-reindex on the collection, then export it again.",
         )
-
-
-def _write_manifest(manifest: ChunksManifest, directory: Path) -> None:
-    file = DigestedFile(directory / MANIFEST)
-    file.write(f"{manifest.model_dump_json(indent=2, by_alias=True)}\n".encode())
-    file.finish()
-    file.close()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from hashlib import blake2b
 from itertools import islice
@@ -19,19 +19,17 @@ from ability_search.errors import (
     InvalidInput,
     SearchError,
 )
+from ability_search.extensions.artifacts.artifact_format import Counts
 from ability_search.extensions.artifacts.artifact_reader import Importable, Item, moved
-from ability_search.extensions.artifacts.manifest import Counts
 from ability_search.extensions.sessions.uses import put_use, uses_of
-from ability_search.index.generations import Generations
 from ability_search.index.index_calls import Progress, Report
-from ability_search.index.index_ports import IndexPorts
-from ability_search.index.maintenance import Maintenance
 from ability_search.index.preparation import LAYOUT, links_of, restored_document
 from ability_search.retry import growing, retry
 from ability_search.store.pages import HASHES, read_all
 from ability_search.store.records import Replacement, chunk_bytes
 from ability_search.store.values import Delete, Read, Sources
 from ability_search.text.term_statistics import TermStatistics
+from ability_search.tools.calls import Services
 
 log = logging.getLogger(__name__)
 
@@ -45,25 +43,11 @@ _USES = 1000
 """Uses written in one statement."""
 
 
+@dataclass(frozen=True, slots=True)
 class Importer:
-    """Imports collections. It needs no embedder.
+    """Imports collections. It needs no embedder."""
 
-    Args:
-        ports: The ports and settings of indexing.
-        maintenance: Builds the graph of an imported collection before it is searched.
-        generations: Switches a collection to the imported generation.
-    """
-
-    def __init__(
-        self, ports: IndexPorts, maintenance: Maintenance, generations: Generations
-    ) -> None:
-        self._store = ports.store
-        self._registry = ports.registry
-        self._now = ports.now
-        self._generations = generations
-        self._maintenance = maintenance
-        self._patience = ports.settings.jobs.patience
-        self._database = ports.settings.database
+    services: Services
 
     async def import_artifact(
         self,
@@ -96,7 +80,7 @@ class Importer:
                 the collection or of the model is not valid.
             DatabaseUnavailable: if the store did not answer.
         """
-        _check_free(name, await self._registry.reload(checked_name(name)), replacing)
+        _check_free(name, await self.services.ports.registry.reload(checked_name(name)), replacing)
         model = checked_model(model or artifact.collection.model)
         # The same contents are loaded under the same name, so that an import can be continued.
         parts = "\n".join((LAYOUT, artifact.fingerprint, model))
@@ -105,8 +89,8 @@ class Importer:
             built = await self._repeated(partial(self.load, artifact, record, report, model=model))
             total = artifact.counts.sources
             await report(Progress(name, total, total, "building the graph"))
-            self._maintenance.schedule(record)
-            await self._maintenance.idle()
+            self.services.maintenance.schedule(record)
+            await self.services.maintenance.idle()
             created_at = artifact.collection.created_at
             imported = await self._repeated(partial(self._publish, built, created_at, replacing))
         except Exception as exc:
@@ -116,7 +100,7 @@ class Importer:
             raise
         await self._repeated(partial(self._write_usage, artifact, name))
         # The grace period of the replaced generation may be over already.
-        await self._repeated(self._generations.drop_due)
+        await self._repeated(self.services.generations.drop_due)
         return imported
 
     async def _repeated(self, step: Callable[[], Awaitable[T]]) -> T:
@@ -126,7 +110,7 @@ class Importer:
             when=lambda exc: type(exc) is DatabaseUnavailable,
             attempts=_ATTEMPTS,
             pause=growing(0.5, longest=_LONGEST_PAUSE),
-            within=self._patience,
+            within=self.services.ports.settings.jobs.patience,
         )
 
     async def load(
@@ -139,39 +123,41 @@ class Importer:
         The arguments and errors are those of :meth:`import_artifact`.
         """
         await asyncio.to_thread(artifact.check)
-        begun = await self._registry.reload(record)
+        registry, store = self.services.ports.registry, self.services.ports.store
+        database = self.services.ports.settings.database
+        begun = await registry.reload(record)
         if begun is None:
-            now = self._now()
             was = artifact.collection
             new = new_collection(
                 record,
                 replace(was, model=model),
                 dimensions=was.dimensions,
                 average_length=was.average_length,
-                now=now,
+                now=self.services.ports.now(),
             )
-            collection = await self._registry.create(new)
+            collection = await registry.create(new)
         else:
             collection = begun
         name, done = collection.public_name, 0
-        groups = batches(
-            artifact.items(name),
-            self._size,
-            most=self._database.write_group_chunks,
-            most_bytes=self._database.write_group_bytes,
-        )
+        most, most_bytes = database.write_group_chunks, database.write_group_bytes
+
+        def size(item: Item) -> int:
+            """Return the bytes of an item; each chunk has at least its share of a full group."""
+            return sum(max(most_bytes // most, chunk_bytes(chunk)) for chunk in item.chunks)
+
+        groups = batches(artifact.items(name), size, most=most, most_bytes=most_bytes)
         while group := await asyncio.to_thread(next, groups, None):
             done += len(group)
             if begun is not None:
                 group = await self._unstored(collection, group)
             if group:
                 contents = await asyncio.to_thread(_replacement, group)
-                replaced = await self._store.replace(collection, contents)
+                replaced = await store.replace(collection, contents)
                 if replaced is None:
                     raise DatabaseUnavailable("the imported data was deleted", hint="Call again.")
                 collection = replaced.collection
             await report(Progress(name, done, artifact.counts.sources, "importing"))
-        built = await self._registry.reload(record)
+        built = await registry.reload(record)
         if built is None or not holds(built, artifact.counts):
             await self.discard(record)
             raise DatabaseUnavailable("the import is incomplete", hint="Call again.")
@@ -180,38 +166,34 @@ class Importer:
     async def discard(self, record: str) -> None:
         """Remove loaded data; log a warning if the store fails."""
         try:
-            collection = await self._registry.reload(record)
+            collection = await self.services.ports.registry.reload(record)
             if collection is not None:
-                await self._registry.drop(collection)
+                await self.services.ports.registry.drop(collection)
         except SearchError as exc:
             log.warning("could not discard %s: %s", record, exc)
 
     async def _unstored(self, collection: Collection, group: Sequence[Item]) -> list[Item]:
         """Return the items that are not stored yet."""
         ask = Read(Sources([item.record.source for item in group]), collection, HASHES)
-        stored = await read_all(self._store, ask)
+        stored = await read_all(self.services.ports.store, ask)
         hashes = {row["source"]: row["content_hash"] for row in stored}
         return [
             item for item in group if hashes.get(item.record.source) != item.record.content_hash
         ]
 
-    def _size(self, item: Item) -> int:
-        """Return the bytes of an item; each chunk has at least its share of a full group."""
-        share = self._database.write_group_bytes // self._database.write_group_chunks
-        return sum(max(share, chunk_bytes(chunk)) for chunk in item.chunks)
-
     async def _publish(self, loaded: Collection, created_at: int, replacing: bool) -> Collection:
         """Publish the loaded generation as the collection, unless an earlier attempt did so."""
         name = loaded.public_name
         for _ in range(_ATTEMPTS):
-            live = await self._registry.reload(name)
+            live = await self.services.ports.registry.reload(name)
             if live is not None and live.type == loaded.type:
                 return live
             _check_free(name, live, replacing)
-            built = await self._registry.reload(loaded.name)
+            built = await self.services.ports.registry.reload(loaded.name)
             if built is None:
                 raise DatabaseUnavailable("the imported data was deleted", hint="Call again.")
-            imported = await self._generations.switch(live, replace(built, created_at=created_at))
+            built = replace(built, created_at=created_at)
+            imported = await self.services.generations.switch(live, built)
             if imported is not None:
                 log.info("imported %s with %d chunks", name, imported.chunks)
                 return imported
@@ -224,12 +206,12 @@ class Importer:
         uses = artifact.usage()
         if uses is None:
             return
-        await self._store.commit([Delete(uses_of(name))])
+        await self.services.ports.store.commit([Delete(uses_of(name))])
         renamed = (
             replace(use, collection=name, chunk_id=moved(use.chunk_id, name)) for use in uses
         )
         while part := list(islice(renamed, _USES)):
-            await self._store.commit(list(map(put_use, part)))
+            await self.services.ports.store.commit(list(map(put_use, part)))
 
 
 def _check_free(name: str, live: Collection | None, replacing: bool) -> None:

@@ -22,13 +22,13 @@ from ability_search.collection import Collection, Recipe, new_collection
 from ability_search.config.schema import Settings
 from ability_search.documents import Document
 from ability_search.extensions.artifacts.artifact_files import opened
+from ability_search.extensions.artifacts.artifact_format import Counts, Damaged, SkillsManifest
 from ability_search.extensions.artifacts.artifact_reader import (
     Importable,
     Item,
     count_contents,
     read_vectors,
 )
-from ability_search.extensions.artifacts.manifest import Counts, Damaged, SkillsManifest
 from ability_search.index.preparation import (
     Labelling,
     Prepared,

@@ -12,7 +12,7 @@ import typer
 
 from ability_search.extensions.cli import output
 from ability_search.extensions.cli.app import FAILED, app, command
-from ability_search.extensions.cli.clients import client_settings
+from ability_search.extensions.cli.clients import client_settings, report_bar
 from ability_search.extensions.cli.parameters import (
     BrokerOption,
     CollectionArgument,
@@ -23,12 +23,11 @@ from ability_search.extensions.cli.parameters import (
     RevisionOption,
     given,
 )
-from ability_search.extensions.cli.progress import counts_text, print_problems, report_bar
 
 if TYPE_CHECKING:
+    from ability_search.extensions.artifacts.artifact_format import ChunksManifest, Counts, Manifest
     from ability_search.extensions.artifacts.artifact_service import ArtifactService
-    from ability_search.extensions.artifacts.manifest import ChunksManifest, Counts, Manifest
-    from ability_search.extensions.cli.upload import Outcome
+    from ability_search.extensions.cli.local_files import Outcome
 
 # Each command imports the modules that do the work, so that other commands start faster.
 
@@ -52,7 +51,7 @@ def with_artifacts(
     progress = partial(report_bar, hidden=hidden)
     return with_services(
         broker,
-        lambda services, _: work(ArtifactService(services, progress=progress, warn=output.warn)),
+        lambda services, _: work(ArtifactService(services, progress, output.warn)),
     )
 
 
@@ -61,14 +60,10 @@ def build(
     path: Annotated[Path, typer.Argument(metavar="PATH", help="Directory or file.")],
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="Directory to write to.")],
     base: Annotated[
-        Path | None,
-        typer.Option(help="Artifact to reuse vectors from.  [default: the one in DIR]"),
+        Path | None, "Artifact to reuse vectors from.  [default: the one in DIR]"
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Embed everything again.")] = False,
-    name: Annotated[
-        str | None,
-        typer.Option(help="Name of the collection.  [default: the directory's name]"),
-    ] = None,
+    force: Annotated[bool, "Embed everything again."] = False,
+    name: Annotated[str | None, "Name of the collection.  [default: the directory's name]"] = None,
     *,
     files: Patterns,
     model: ModelOption = None,
@@ -86,9 +81,9 @@ def build(
         ability-search build skills search --include SKILL.md
         ability-search build skills own --base search --revision "$(git rev-parse HEAD)"
     """
-    from ability_search.extensions.cli.trees import collection_name, trees
+    from ability_search.extensions.cli.local_files import collection_name, select_paths
 
-    chosen = trees([path], files.root, **given(include=files.include, exclude=files.exclude))
+    chosen = select_paths([path], files.root, **given(include=files.include, exclude=files.exclude))
     wanted = name or collection_name(path)
     reused = None if force else base or directory
 
@@ -104,9 +99,9 @@ def build(
     else:
         output.stdout().print(
             f"built [bold]{output.plain(wanted)}[/bold] in {output.plain(directory)}:"
-            f" {counts_text(outcome)}"
+            f" {outcome.summary}"
         )
-        print_problems(outcome)
+        outcome.print_problems()
     if outcome.failed:
         raise typer.Exit(FAILED)
 
@@ -140,16 +135,10 @@ def export(
 @command(app, "import")
 def import_(
     directory: DirectoryArgument,
-    name: Annotated[
-        str | None, typer.Option(help="Name of the collection.  [default: the exported name]")
-    ] = None,
-    model: Annotated[
-        str | None, typer.Option(help="Name of its embedding model on this network.")
-    ] = None,
+    name: Annotated[str | None, "Name of the collection.  [default: the exported name]"] = None,
+    model: Annotated[str | None, "Name of its embedding model on this network."] = None,
     replace: ReplaceOption = False,
-    check: Annotated[
-        bool, typer.Option("--check", help="Check the artifact without importing it.")
-    ] = False,
+    check: Annotated[bool, "Check the artifact without importing it."] = False,
     broker: BrokerOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -214,9 +203,7 @@ def backup(
 def restore(
     directory: DirectoryArgument,
     collection: CollectionsOption = None,
-    name: Annotated[
-        str | None, typer.Option(help="New name, if only one collection is restored.")
-    ] = None,
+    name: Annotated[str | None, "New name, if only one collection is restored."] = None,
     replace: ReplaceOption = False,
     broker: BrokerOption = None,
     as_json: JsonOption = False,
@@ -227,7 +214,7 @@ def restore(
         ability-search restore backups/monday
         ability-search restore backups/monday -c docs --name docs-of-monday
     """
-    from ability_search.extensions.artifacts.artifact_service import saved_artifacts
+    from ability_search.extensions.artifacts.artifact_service import open_artifact, saved_artifacts
 
     directories = saved_artifacts(directory, collection)
     if name and len(directories) != 1:
@@ -236,7 +223,7 @@ def restore(
 
     async def work(artifacts: ArtifactService) -> None:
         for place in directories:
-            artifact = artifacts.open(place)
+            artifact = open_artifact(place, artifacts.services.ports.settings)
             wanted = name or artifact.collection.name
             await artifacts.import_artifact(artifact, wanted, replace=replace)
             done.append(_summary(wanted, artifact.manifest, artifact.counts, place))

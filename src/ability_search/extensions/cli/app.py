@@ -22,7 +22,7 @@ from dataclasses import dataclass, fields, is_dataclass
 from functools import wraps
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any, TypeVar, get_type_hints
+from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
 
 import typer
 from pydantic import BaseModel, ValidationError
@@ -192,8 +192,9 @@ app = new_group(
 def command(group: typer.Typer, name: str) -> Callable[[F], F]:
     """Add a function to a group; its docstring is the help, the example keeps its layout.
 
-    A parameter whose type is a dataclass stands for one option for each of its fields; so does one
-    whose type is a model of fields of a tool, whose options are derived from these.
+    A parameter whose type is annotated with a text is an option with this help, or an argument if
+    it has no default. One whose type is a dataclass stands for one option for each of its fields;
+    so does one whose type is a model of fields of a tool, whose options are derived from these.
     """
 
     def add(function: F) -> F:
@@ -212,7 +213,7 @@ def _expanded(function: Callable[..., Any]) -> Callable[..., Any]:
         options = bundled(parameter.annotation)
         if options:
             bundles[parameter.name] = parameter.annotation, [each.name for each in options]
-        own += options or [parameter]
+        own += options or [_described(parameter)]
 
     @wraps(function)
     def run(**values: Any) -> Any:
@@ -232,17 +233,32 @@ def bundled(bundle: Any) -> list[inspect.Parameter]:
     if is_dataclass(bundle):
         hints = get_type_hints(bundle, include_extras=True)
         return [
-            inspect.Parameter(
-                each.name,
-                inspect.Parameter.KEYWORD_ONLY,
-                default=each.default,
-                annotation=hints[each.name],
+            _described(
+                inspect.Parameter(
+                    each.name,
+                    inspect.Parameter.KEYWORD_ONLY,
+                    default=each.default,
+                    annotation=hints[each.name],
+                )
             )
             for each in fields(bundle)
         ]
     if isinstance(bundle, type) and issubclass(bundle, BaseModel):
         return list(derived_options(bundle))
     return []
+
+
+def _described(parameter: inspect.Parameter) -> inspect.Parameter:
+    """Return a parameter with an option or an argument in place of a text in its annotation."""
+    kind, *about = get_args(parameter.annotation) or [None]
+    if get_origin(parameter.annotation) is not Annotated or not isinstance(about[0], str):
+        return parameter
+    if parameter.default is parameter.empty:
+        info: Any = typer.Argument(help=about[0])
+    else:
+        info = typer.Option(f"--{parameter.name.replace('_', '-')}", help=about[0])
+    annotated: Any = Annotated
+    return parameter.replace(annotation=annotated[kind, info])
 
 
 def _version(wanted: bool) -> None:

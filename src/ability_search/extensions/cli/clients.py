@@ -1,19 +1,25 @@
-"""Connections of the commands: settings, broker and tool calls."""
+"""Connections of the commands: settings, broker, tool calls and their progress."""
 
 from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from ability_search.client.tool_client import Target, ToolClient, client_target
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from ability_search.client.tool_client import Advance, Target, ToolClient, client_target
 from ability_search.config.loader import load_settings
 from ability_search.config.schema import Settings
-from ability_search.extensions.cli import logs
-from ability_search.extensions.cli.progress import progress_bar
+from ability_search.extensions.cli import logs, output
 from ability_search.extensions.cli.settings import Logging
+
+if TYPE_CHECKING:
+    from ability_search.index.index_calls import Progress as Counts
+    from ability_search.index.index_calls import Report
 
 T = TypeVar("T")
 
@@ -71,6 +77,48 @@ def call_tool(
 ) -> dict[str, Any]:
     """Call a tool over a connection of its own; raises as :meth:`ToolClient.call`."""
     return with_client(broker, lambda client: client.call(tool, tool_input, timeout=timeout))
+
+
+@contextmanager
+def progress_bar(name: str, *, total: int | None, hidden: bool) -> Iterator[Advance]:
+    """Show a progress bar on stderr during the block, if stderr is a terminal.
+
+    ``total`` is a number of documents; if ``None``, the progress events set it. For 0 nothing is
+    shown.
+    """
+    console = output.stderr()
+    bar = Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        console=console,
+        transient=True,
+        disable=hidden or total == 0 or not console.is_terminal,
+    )
+    with bar:
+        task = bar.add_task(output.plain(name), total=total)
+
+        def advance(done: int, of: int, stage: str) -> None:
+            bar.update(
+                task,
+                completed=done,
+                total=of if total is None else total,
+                description=output.plain(f"{name} {stage}".strip()),
+            )
+
+        yield advance
+
+
+@contextmanager
+def report_bar(name: str, *, hidden: bool) -> Iterator[Report]:
+    """Show a progress bar as :func:`progress_bar`; yield a callback for the indexing services."""
+    with progress_bar(name, total=None, hidden=hidden) as advance:
+
+        async def report(counts: Counts) -> None:
+            advance(counts.done, counts.total, counts.stage)
+
+        yield report
 
 
 def run_reported(

@@ -53,9 +53,7 @@ def collections(
 def info(
     collection: CollectionArgument,
     limit: Annotated[int, typer.Option(min=1, max=10_000, help="Sources per page.")] = 20,
-    cursor: Annotated[
-        str | None, typer.Option(help="Cursor of the next page, printed by the previous one.")
-    ] = None,
+    cursor: Annotated[str | None, "Cursor of the next page, printed by the previous one."] = None,
     broker: BrokerOption = None,
     timeout: TimeoutOption = 30.0,
     as_json: JsonOption = False,
@@ -148,13 +146,9 @@ def reindex(
     collection: CollectionArgument,
     *,
     indexing: RebuildFields,
-    clear: Annotated[
-        bool, typer.Option("--clear", help="Delete all chunks, keep settings.")
-    ] = False,
-    background: Annotated[
-        bool, typer.Option("--background", help="Do not wait; `info` shows the progress.")
-    ] = False,
-    cancel: Annotated[bool, typer.Option("--cancel", help="Cancel the running rebuild.")] = False,
+    clear: Annotated[bool, "Delete all chunks, keep settings."] = False,
+    background: Annotated[bool, "Do not wait; `info` shows the progress."] = False,
+    cancel: Annotated[bool, "Cancel the running rebuild."] = False,
     broker: BrokerOption = None,
     timeout: TimeoutOption = LONG_SECONDS,
     as_json: JsonOption = False,
@@ -185,7 +179,7 @@ def reindex(
 
 @command(app, "call")
 def call(
-    tool: Annotated[str, typer.Argument(help="Name of the tool.")],
+    tool: Annotated[str, "Name of the tool."],
     tool_input: Annotated[
         str,
         typer.Argument(

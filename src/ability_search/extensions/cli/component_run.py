@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 import typer
 
 from ability_search import __version__
-from ability_search.client.tool_client import find_target, joined_environ, require_shared
+from ability_search.client.tool_client import joined_environ
 from ability_search.config.agent_card import API_KEY
 from ability_search.config.loader import load_settings
 from ability_search.config.schema import Settings
@@ -71,14 +71,11 @@ def prepare(name: str, *, join: bool = True) -> Settings:
     would, see :func:`ability_search.client.tool_client.find_target`.
 
     Raises:
-        ConfigurationError: with every problem of the settings, or if a worker would join a stack
-            that keeps everything in memory.
+        ConfigurationError: with every problem of the settings.
     """
     settings = load_settings(os.environ, Path.cwd())
     require_decrypted(settings)
     if join:
-        if name == "worker":
-            require_shared(find_target(settings, os.environ, None))
         settings = load_settings(joined_environ(settings, os.environ), Path.cwd())
     logs.configure(settings.of(Logging).level, settings.of(Logging).format, component=name)
     for warning in settings.warnings:

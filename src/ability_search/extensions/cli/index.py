@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from hashlib import sha256
@@ -16,7 +16,19 @@ from ability_search.client.tool_client import LONG_SECONDS, ToolClient
 from ability_search.errors import InvalidInput
 from ability_search.extensions.cli import output
 from ability_search.extensions.cli.app import FAILED, NOT_FOUND, app, command
-from ability_search.extensions.cli.clients import with_client
+from ability_search.extensions.cli.clients import progress_bar, with_client
+from ability_search.extensions.cli.local_files import (
+    Outcome,
+    Place,
+    collection_name,
+    count_files,
+    find_place,
+    remove_sources,
+    select_paths,
+    send_files,
+    sweepable,
+    unselected,
+)
 from ability_search.extensions.cli.parameters import (
     BrokerOption,
     CollectionOption,
@@ -28,21 +40,7 @@ from ability_search.extensions.cli.parameters import (
     json_object,
     tool_fields,
 )
-from ability_search.extensions.cli.progress import counts_text, print_problems, progress_bar
-from ability_search.extensions.cli.trees import (
-    Tree,
-    collection_name,
-    count_files,
-    sweepable,
-    trees,
-)
-from ability_search.extensions.cli.upload import (
-    Outcome,
-    Place,
-    find_place,
-    remove_sources,
-    send_files,
-)
+from ability_search.files.selection import Selection
 from ability_search.index.index_fields import IndexFields
 from ability_search.text.loaders import decoded
 
@@ -55,12 +53,11 @@ _PATIENCE = 60.0
 class GivenText:
     """A text to index instead of files."""
 
-    text: Annotated[str | None, typer.Option(help="Index this text instead of files.")] = None
+    text: Annotated[str | None, "Index this text instead of files."] = None
     source: Annotated[
-        str | None,
-        typer.Option(help="Source of the text.  [default: its title, or else a hash of it]"),
+        str | None, "Source of the text.  [default: its title, or else a hash of it]"
     ] = None
-    title: Annotated[str | None, typer.Option(help="Title of the text.")] = None
+    title: Annotated[str | None, "Title of the text."] = None
     metadata: Annotated[str | None, typer.Option(metavar="JSON", help="Metadata of the text.")] = (
         None
     )
@@ -102,20 +99,12 @@ class GivenText:
 class LocalFiles(Patterns):
     """The choice of files to index, the side that reads them, and the fate of others."""
 
-    gitignore: Annotated[
-        bool, typer.Option("--gitignore", help="Skip files that .gitignore excludes.")
-    ] = False
+    gitignore: Annotated[bool, "Skip files that .gitignore excludes."] = False
     sweep: Annotated[
-        bool,
-        typer.Option(
-            "--sweep",
-            help="Delete sources below PATH whose files no longer exist, or are excluded.",
-        ),
+        bool, "Delete sources below PATH whose files no longer exist, or are excluded."
     ] = False
     yes: YesOption = False
-    server_side: Annotated[
-        bool, typer.Option("--server-side", help="Have the worker read the files.")
-    ] = False
+    server_side: Annotated[bool, "Have the worker read the files."] = False
 
     @property
     def patterns(self) -> dict[str, Any]:
@@ -236,17 +225,11 @@ class IndexRun:
         place = await find_place(call, self.paths, collection=self.collection, root=files.root)
         outcome.collection = name = place.collection
         outcome.warnings += place.warnings
-        chosen = trees(self.paths, place.roots, **files.patterns)
-        if files.sweep:
-            removing = _swept(chosen, place, confirmed=files.yes)
-        else:
-            removing = set()
-            outcome.warnings += _left(
-                chosen, place, Tree.excluded, "excluded now, --sweep deletes them"
-            )
-        outcome.warnings += _left(
-            chosen, place, Tree.unnamed, "not named by --include, they stay as they are"
-        )
+        chosen = select_paths(self.paths, place.roots, **files.patterns)
+        removing = _swept(chosen, place, confirmed=files.yes) if files.sweep else set[str]()
+        if not files.sweep:
+            outcome.warnings += _left(chosen, place, excluded=True)
+        outcome.warnings += _left(chosen, place, excluded=False)
         request = {**self.options, "collection": name}
         with progress_bar(name, total=count_files(chosen), hidden=self.as_json) as advance:
             await send_files(client, chosen, request, outcome, self.timeout, advance)
@@ -256,7 +239,7 @@ class IndexRun:
             outcome.removed += await remove_sources(call, name, sorted(removing), advance)
 
 
-def _swept(chosen: Sequence[Tree], place: Place, *, confirmed: bool) -> set[str]:
+def _swept(chosen: Sequence[Selection], place: Place, *, confirmed: bool) -> set[str]:
     """Return the sources to delete, see :class:`.Sweep`.
 
     Ask before those of a directory are deleted that may be on a drive not mounted.
@@ -265,8 +248,8 @@ def _swept(chosen: Sequence[Tree], place: Place, *, confirmed: bool) -> set[str]
         InvalidInput: if nobody can be asked.
     """
     removing: set[str] = set()
-    for tree in sweepable(chosen):
-        swept = tree.selection.swept(place.sources)
+    for selection in sweepable(chosen):
+        swept = selection.swept(place.sources)
         removing.update(swept.gone, *swept.doubtful.values())
         for directory, sources in swept.doubtful.items():
             problem = (
@@ -282,18 +265,18 @@ def _swept(chosen: Sequence[Tree], place: Place, *, confirmed: bool) -> set[str]
     return removing
 
 
-def _left(
-    chosen: Sequence[Tree],
-    place: Place,
-    find: Callable[[Tree, Sequence[str]], Sequence[str]],
-    problem: str,
-) -> list[str]:
+def _left(chosen: Sequence[Selection], place: Place, *, excluded: bool) -> list[str]:
     """Return a warning for each directory with stored sources that are not selected now."""
+    problem = (
+        "excluded now, --sweep deletes them"
+        if excluded
+        else "not named by --include, they stay as they are"
+    )
     return [
         f"{output.counted(len(left), 'source')} in {place.collection}, such as {left[0]!r}:"
         f" {problem}"
-        for tree in chosen
-        if (left := find(tree, place.sources))
+        for selection in chosen
+        if (left := unselected(selection, place.sources, excluded=excluded))
     ]
 
 
@@ -302,8 +285,8 @@ def _show(outcome: Outcome, *, as_json: bool) -> None:
         output.print_json(outcome.as_json())
         return
     name = output.plain(outcome.collection)
-    output.stdout().print(f"[bold]{name}[/bold]: {counts_text(outcome)}")
-    print_problems(outcome)
+    output.stdout().print(f"[bold]{name}[/bold]: {outcome.summary}")
+    outcome.print_problems()
 
 
 def _exit_unless_done(outcome: Outcome) -> None:

@@ -94,13 +94,16 @@ class Patterns:
 
     root: Annotated[
         Path | None,
-        typer.Option(
-            help="Make sources relative to this directory.  [default: that of the sources in the"
-            " collection, or else the working directory if it is above PATH, or else PATH's parent]"
-        ),
+        "Make sources relative to this directory.  [default: that of the sources in the"
+        " collection, or else the working directory if it is above PATH, or else PATH's parent]",
     ] = None
     include: IncludeOption = None
     exclude: ExcludeOption = None
+
+
+def host_option(setting: str, about: str = "Address to listen on.") -> Any:
+    """Return the option for the address that a component listens on."""
+    return typer.Option("--host", help=f"{about}  [default: {setting}]")
 
 
 def port_option(flag: str, about: str) -> Any:

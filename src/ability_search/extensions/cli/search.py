@@ -90,12 +90,12 @@ def query_options(function: Callable[..., None]) -> Callable[..., None]:
 @command(app, "search")
 @query_options
 def search(
-    query: Annotated[str, typer.Argument(help="Query text.")],
+    query: Annotated[str, "Query text."],
     collection: AllCollectionsOption = None,
     k: LimitOption = 10,
     semantic: SemanticOption = False,
-    keyword: Annotated[bool, typer.Option("--keyword", help="Keyword search only.")] = False,
-    hybrid: Annotated[bool, typer.Option("--hybrid", help="Both (the default).")] = False,
+    keyword: Annotated[bool, "Keyword search only."] = False,
+    hybrid: Annotated[bool, "Both (the default)."] = False,
     min_score: MinScoreOption = None,
     condition: FilterOption = None,
     start: FromOption = None,
@@ -161,9 +161,7 @@ def _added(options: dict[str, Any]) -> list[SearchOptions]:
 
 @command(app, "similar")
 def similar(
-    chunk: Annotated[
-        str, typer.Argument(help="Id of a chunk, as printed by `search`; with -c, a source.")
-    ],
+    chunk: Annotated[str, "Id of a chunk, as printed by `search`; with -c, a source."],
     collection: Annotated[
         str | None, typer.Option("--collection", "-c", help="Collection of the source.")
     ] = None,
@@ -201,9 +199,7 @@ def mark(
     agent: Annotated[
         str, typer.Option("--agent", metavar="NAME", help="Agent that the mark is recorded for.")
     ],
-    not_useful: Annotated[
-        bool, typer.Option("--not-useful", help="Mark them as not useful instead.")
-    ] = False,
+    not_useful: Annotated[bool, "Mark them as not useful instead."] = False,
     broker: BrokerOption = None,
     timeout: TimeoutOption = 60.0,
 ) -> None:

@@ -52,7 +52,7 @@ def _value(name: str) -> str:
 def get(
     name: NameArgument,
     vault: VaultOption = "models",
-    reveal: Annotated[bool, typer.Option("--reveal", help="Print the value.")] = False,
+    reveal: Annotated[bool, "Print the value."] = False,
 ) -> None:
     """Check that a secret is set and can be decrypted; print it only with --reveal.
 

@@ -21,10 +21,10 @@ from ability_search.extensions.cli.clients import (
     choose_target,
     client_settings,
     new_client,
+    progress_bar,
 )
 from ability_search.extensions.cli.extras import require_extra
 from ability_search.extensions.cli.parameters import BrokerOption, JsonOption, tool_fields
-from ability_search.extensions.cli.progress import progress_bar
 from ability_search.extensions.evaluation.evaluation_options import EvaluationOptions, Mode
 from ability_search.extensions.evaluation.judged_sets import read_dataset
 from ability_search.extensions.evaluation.runs import (

@@ -24,8 +24,7 @@ from ability_search.client.tool_client import (
     ToolClient,
 )
 from ability_search.errors import SearchError, first_failure
-from ability_search.extensions.cli.trees import collection_name
-from ability_search.extensions.cli.upload import list_sources
+from ability_search.extensions.cli.local_files import collection_name, list_sources
 from ability_search.extensions.evaluation.evaluation_options import EvaluationOptions, Mode
 from ability_search.extensions.evaluation.judged_sets import Dataset, JudgedQuery
 from ability_search.extensions.evaluation.measurement import measured

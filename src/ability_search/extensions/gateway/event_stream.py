@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from dataclasses import dataclass, field
 
 import msgspec
 from starlette.responses import StreamingResponse
@@ -21,12 +22,12 @@ _ALIVE_SECONDS = 15.0
 """Interval of keep-alive comments when there are no events."""
 
 
+@dataclass(frozen=True, slots=True)
 class Streams:
     """The streams of GET /events; :meth:`close` ends all of them."""
 
-    def __init__(self, live: LiveConnection) -> None:
-        self._live = live
-        self._open: set[Subscription] = set()
+    live: LiveConnection
+    _open: set[Subscription] = field(default_factory=set)
 
     def close(self) -> None:
         """End every stream."""
@@ -41,7 +42,7 @@ class Streams:
         Raises:
             Unavailable: if the broker cannot be reached.
         """
-        connection = await self._live.connection()
+        connection = await self.live.connection()
         channels = (PROGRESS, *_LAST)
         try:
             async with connection.subscribe(*channels, from_providers_of=PUBLISHER) as events:

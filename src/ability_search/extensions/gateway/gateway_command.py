@@ -10,8 +10,6 @@ from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from ability_search import __version__
 from ability_search.config.schema import Settings
 from ability_search.edges.tool_calls import Caller, LiveConnection, needed_tools
@@ -20,7 +18,12 @@ from ability_search.extension import loaded
 from ability_search.extensions.cli.app import app, command
 from ability_search.extensions.cli.component_run import Component, serve
 from ability_search.extensions.cli.extras import require_extra
-from ability_search.extensions.cli.parameters import SupervisedOption, WaitOption, port_option
+from ability_search.extensions.cli.parameters import (
+    SupervisedOption,
+    WaitOption,
+    host_option,
+    port_option,
+)
 from ability_search.extensions.gateway.network_state import Network
 from ability_search.extensions.gateway.settings import Gateway
 from ability_search.network import part_connection
@@ -28,7 +31,7 @@ from ability_search.ops.metrics.meter import UNMETERED, Meter
 from ability_search.tools.table import all_tools
 
 if TYPE_CHECKING:
-    from ability_search.extensions.gateway.shortcuts import FileParts
+    from ability_search.extensions.gateway.request_bodies import FileParts
     from ability_search.files.file_documents import Extractor
 
 _WORKER_SECONDS = 10.0
@@ -39,10 +42,7 @@ _BROKER_SECONDS = 1.0
 
 @command(app, "gateway")
 def gateway(
-    host: Annotated[
-        str | None,
-        typer.Option("--host", help="Address to listen on.  [default: gateway_host]"),
-    ] = None,
+    host: Annotated[str | None, host_option("gateway_host")] = None,
     port: Annotated[
         int | None,
         port_option("--port", "Port to listen on, 0 for a free one.  [default: gateway_port]"),
@@ -96,11 +96,8 @@ async def open_gateway(
     )
     caller = Caller(live, timeout=own.timeout, observe=call_observer(recorded))
     streams, values = Streams(live), settings.limits.values
-    needed = needed_tools(
-        memory=settings.database.memory, models_api=settings.embedding.transport == "api"
-    )
     reader = _FileReader(settings)
-    network = Network(live, needed)
+    network = Network(live, needed_tools(settings))
     patience = dict.fromkeys((row.name for row in all_tools()), _WORKER_SECONDS)
     connection = part_connection(settings, "gateway", connect_timeout=wait, patience=patience)
     token = own.token.get_secret_value() if own.token else None
@@ -143,7 +140,7 @@ class _FileReader:
 
     def _read(self, name: str, data: bytes) -> FileParts:
         from ability_search.documents import Document
-        from ability_search.extensions.cli.upload import wire_document
+        from ability_search.extensions.cli.local_files import wire_document
         from ability_search.files.credentials import holds_credentials
         from ability_search.files.file_documents import File, open_extractor
         from ability_search.files.selection import SECRET, is_secret

@@ -65,6 +65,7 @@ GATEWAY_RATE_LIMITED = _METRICS.counter(
 METRICS = metrics_in(globals())
 
 
+@dataclass(slots=True)
 class Places:
     """A limit on concurrency that refuses instead of waiting; use it as a context.
 
@@ -72,35 +73,32 @@ class Places:
         Busy: on entering, if all places are taken.
     """
 
-    def __init__(self, size: int, what: str) -> None:
-        self._size = size
-        self._what = what
-        self.taken = 0
+    size: int
+    what: str
+    taken: int = 0
 
     def __enter__(self) -> None:
-        if self.taken >= self._size:
-            raise Busy(f"there are {self.taken} {self._what}", retry_after=1.0)
+        if self.taken >= self.size:
+            raise Busy(f"there are {self.taken} {self.what}", retry_after=1.0)
         self.taken += 1
 
     def __exit__(self, *_: object) -> None:
         self.taken -= 1
 
 
+@dataclass(frozen=True, slots=True)
 class BodyReader:
     """Reads whole bodies before requests take a place, so that unfinished ones do not hold any.
 
     If too many bodies are arriving, a new one displaces the slowest of those that have been
     arriving for a second.
-
-    Args:
-        limit: Maximum size of a body in bytes.
-        size: Maximum number of bodies that arrive at the same time.
     """
 
-    def __init__(self, limit: int, size: int) -> None:
-        self._limit = limit
-        self._size = size
-        self._arriving: set[_Arrival] = set()
+    limit: int
+    """Maximum size of a body in bytes."""
+    size: int
+    """Maximum number of bodies that arrive at the same time."""
+    _arriving: set[_Arrival] = field(default_factory=set)
 
     async def read(self, receive: Receive) -> Receive:
         """Read a body; return a function that delivers it in one message, then what follows.
@@ -137,15 +135,15 @@ class BodyReader:
             if message["type"] == "http.disconnect":
                 raise ClientDisconnect
             body += message.get("body", b"")
-            if len(body) > self._limit:
+            if len(body) > self.limit:
                 raise TooLarge(
-                    f"the body has more than {self._limit} bytes",
+                    f"the body has more than {self.limit} bytes",
                     hint="Send less at a time, or increase the setting gateway_request_bytes.",
                 )
             more = message.get("more_body", False)
 
     def _displace(self, now: float) -> None:
-        if len(self._arriving) < self._size:
+        if len(self._arriving) < self.size:
             return
         old = [each for each in self._arriving if now - each.began >= YOUNG_SECONDS]
         if not old:
@@ -243,25 +241,25 @@ class _Bucket:
     """Time of the last update, on the caller's clock."""
 
 
+@dataclass(frozen=True, slots=True)
 class RateLimit:
     """Admits ``rate`` requests per second and address on average, and ``burst`` at once."""
 
-    def __init__(self, rate: float, burst: int) -> None:
-        self._rate = rate
-        self._burst = burst
-        self._buckets: OrderedDict[str, _Bucket] = OrderedDict()
+    rate: float
+    burst: int
+    _buckets: OrderedDict[str, _Bucket] = field(default_factory=OrderedDict)
 
     def wait(self, address: str, now: float) -> float:
         """Count a request at ``now``; return 0 to admit it, else the seconds to wait."""
-        bucket = self._buckets.pop(address, None) or _Bucket(self._burst, now)
+        bucket = self._buckets.pop(address, None) or _Bucket(self.burst, now)
         self._buckets[address] = bucket
         if len(self._buckets) > _ADDRESSES:
             self._buckets.popitem(last=False)
         elapsed = max(0.0, now - bucket.filled)
-        bucket.tokens = min(self._burst, bucket.tokens + elapsed * self._rate)
+        bucket.tokens = min(self.burst, bucket.tokens + elapsed * self.rate)
         bucket.filled = now
         if bucket.tokens < 1:
-            return (1 - bucket.tokens) / self._rate
+            return (1 - bucket.tokens) / self.rate
         bucket.tokens -= 1
         return 0.0
 

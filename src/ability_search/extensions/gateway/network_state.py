@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal
 
+import httpx
 from pydantic import Field
 
+from ability_search.client.tool_client import ToolClient
 from ability_search.edges.tool_calls import LiveConnection, Unavailable
 from ability_search.wire import Result
 from kadi_client import KadiError
 
 _BROKER_SECONDS = 5.0
+_CHECK_SECONDS = 3.0
 _PROVIDER = {"agent_id": "agentId", "name": "displayName"}
 """Field of a provider -> its name in the broker's listing."""
 Listing = Sequence[Mapping[str, Any]]
@@ -57,18 +61,14 @@ class NetworkTools(Result):
     tools: list[NetworkTool]
 
 
+@dataclass(slots=True)
 class Network:
-    """Reads the tools on the network; concurrent callers share one request to the broker.
+    """Reads the tools on the network; concurrent callers share one request to the broker."""
 
-    Args:
-        live: The connection to the broker.
-        needed: The tools that must be on the network, by component.
-    """
-
-    def __init__(self, live: LiveConnection, needed: Mapping[str, Sequence[str]]) -> None:
-        self._live = live
-        self._needed = needed
-        self._reading: asyncio.Task[Listing] | None = None
+    live: LiveConnection
+    needed: Mapping[str, Sequence[str]]
+    """The tools that must be on the network, by component."""
+    _reading: asyncio.Task[Listing] | None = None
 
     async def tools(self) -> Listing:
         """Return the tools as the broker lists them.
@@ -86,7 +86,7 @@ class Network:
         """Return the current state of each component; raises as :meth:`tools`."""
         listed = {str(tool.get("name")): tool for tool in await self.tools()}
         states = {}
-        for component, names in self._needed.items():
+        for component, names in self.needed.items():
             missing = [name for name in names if name not in listed]
             # A broker may list tools without their providers.
             counts = [len(listed.get(name, {}).get("providers") or ("?",)) for name in names]
@@ -98,7 +98,7 @@ class Network:
         return states
 
     async def _read(self) -> Listing:
-        connection = await self._live.connection()
+        connection = await self.live.connection()
         try:
             return await connection.list_tools(include_providers=True, timeout=_BROKER_SECONDS)
         except KadiError as exc:
@@ -128,3 +128,22 @@ def _provider(listed: Any) -> Provider:
     return Provider(
         **{field: str(given[key]) for field, key in _PROVIDER.items() if given.get(key)}
     )
+
+
+async def check_gateway(client: ToolClient) -> str:
+    """Return that the gateway of the running stack accepts calls; an empty text if it has none.
+
+    Raises:
+        Unavailable: if it does not.
+    """
+    parts = client.target.stack.parts if client.target.stack else ()
+    address = next((part.address for part in parts if part.name == "gateway"), "")
+    if not address:
+        return ""
+    try:
+        async with httpx.AsyncClient(timeout=_CHECK_SECONDS, trust_env=False) as http:
+            (await http.get(f"{address}/ready")).raise_for_status()
+    except httpx.HTTPError as exc:
+        hint = "See the log of the gateway; `ability-search status` shows the running components."
+        raise Unavailable(f"{address} accepts no calls: {exc}", hint=hint) from exc
+    return f"{address} accepts calls"

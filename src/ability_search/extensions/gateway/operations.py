@@ -32,25 +32,23 @@ from ability_search.extensions.gateway.network_state import (
 )
 from ability_search.extensions.gateway.openapi import Handler, Operation, document
 from ability_search.extensions.gateway.request_bodies import (
-    Fields,
-    fields_of,
-    read_json,
-    while_connected,
-)
-from ability_search.extensions.gateway.settings import Gateway
-from ability_search.extensions.gateway.shortcuts import (
     INGEST,
     SEARCH,
+    Fields,
     FilesInput,
     GraphSearchInput,
     IngestInput,
     ReadFile,
     SearchInput,
+    fields_of,
     graph_searched,
     ingested,
+    read_json,
     searched,
     uploaded,
+    while_connected,
 )
+from ability_search.extensions.gateway.settings import Gateway
 from ability_search.ops.metrics.meter import Meter
 from ability_search.tools.table import BY_NAME, all_tools
 from ability_search.tools.tool_row import ToolRow

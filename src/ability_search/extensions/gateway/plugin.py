@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ability_search.extension import Command, StackComponent, hookimpl
 
 if TYPE_CHECKING:
+    from ability_search.client.tool_client import ToolClient
     from ability_search.config.setting_fields import Group
 
 
@@ -41,3 +42,11 @@ def register_components() -> Sequence[StackComponent]:
             address=lambda settings: (settings.of(Gateway).host, settings.of(Gateway).port),
         ),
     )
+
+
+@hookimpl
+def register_checks() -> Mapping[str, Callable[[ToolClient], Awaitable[str]]]:
+    """Return the check of the gateway of a stack."""
+    from ability_search.extensions.gateway.network_state import check_gateway
+
+    return {"gateway": check_gateway}

@@ -17,6 +17,7 @@ import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Any
 
 from ability_search.config.schema import Tracing
@@ -66,50 +67,37 @@ _CAUSES = {
 """Causes of the exit codes of a database."""
 
 
+@dataclass(slots=True, eq=False)
 class ComponentProcess:
-    """A component; after :meth:`start` it is restarted whenever it ends.
+    """A component; after :meth:`start` it is restarted whenever it ends."""
 
-    Args:
-        name: Name of the component.
-        arguments: Returns the arguments of ``ability-search`` for a start, given the details of the
-            previous start (``{}`` at first), so that it can keep its port.
-        environ: Returns its environment in the same way.
-        inherit: File descriptors to inherit.
-        notify: Receives a sentence when the component ends and when it is back.
-        changed: Called when it is back.
-        ready_timeout: Seconds until it must be ready; the first start of the model builds its
-            graph.
-        silence: Seconds of silence after which it is killed.
-    """
+    name: str
+    arguments: Callable[[Mapping[str, Any]], Sequence[str]]
+    """Returns the arguments of ``ability-search`` for a start, given the details of the previous
+    start (``{}`` at first), so that it can keep its port."""
+    environ: Callable[[Mapping[str, Any]], Mapping[str, str]]
+    """Returns its environment in the same way."""
+    inherit: Sequence[int] = field(default=(), kw_only=True)
+    """File descriptors to inherit."""
+    notify: Notify = field(kw_only=True)
+    """Receives a sentence when the component ends and when it is back."""
+    changed: Callable[[], None] = field(kw_only=True)
+    """Called when it is back."""
+    ready_timeout: float = field(kw_only=True)
+    """Seconds until it must be ready; the first start of the model builds its graph."""
+    silence: float = field(default=SILENCE_SECONDS, kw_only=True)
+    """Seconds of silence after which it is killed."""
+    details: Mapping[str, Any] = field(default_factory=dict, init=False)
+    """The object that the component reported when it was ready."""
+    _heard: bool = field(default=False, init=False)
+    """Whether it wrote anything since the last check."""
+    _backoff: Backoff = field(init=False)
+    _process: asyncio.subprocess.Process | None = field(default=None, init=False)
+    _keeper: asyncio.Task[None] | None = field(default=None, init=False)
+    _drain: asyncio.Task[None] | None = field(default=None, init=False)
 
-    def __init__(
-        self,
-        name: str,
-        arguments: Callable[[Mapping[str, Any]], Sequence[str]],
-        environ: Callable[[Mapping[str, Any]], Mapping[str, str]],
-        *,
-        inherit: Sequence[int] = (),
-        notify: Notify,
-        changed: Callable[[], None],
-        ready_timeout: float,
-        silence: float = SILENCE_SECONDS,
-    ) -> None:
-        self.name = name
-        self.details: Mapping[str, Any] = {}
-        """The object that the component reported when it was ready."""
-        self._arguments = arguments
-        self._environ = environ
-        self._inherit = tuple(inherit)
-        self._notify = notify
-        self._changed = changed
-        self._ready_timeout = ready_timeout
-        self._silence = silence
-        self._heard = False
-        """Whether it wrote anything since the last check."""
+    def __post_init__(self) -> None:
         self._backoff = Backoff(base=0.25, cap=30.0, stable=STABLE_SECONDS)
-        self._process: asyncio.subprocess.Process | None = None
-        self._keeper: asyncio.Task[None] | None = None
-        self._drain: asyncio.Task[None] | None = None
 
     @property
     def pid(self) -> int:
@@ -160,22 +148,22 @@ class ComponentProcess:
         own_group: dict[str, Any] = {} if sys.platform == "win32" else {"process_group": 0}
         process = self._process = await asyncio.create_subprocess_exec(
             *python,
-            *self._arguments(self.details),
+            *self.arguments(self.details),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
-            env=self._environ(self.details),
-            pass_fds=self._inherit,
+            env=self.environ(self.details),
+            pass_fds=self.inherit,
             limit=_LONGEST_LINE,
             **own_group,
         )
         log.debug("%s is process %d", self.name, process.pid)
         try:
-            async with asyncio.timeout(self._ready_timeout):
+            async with asyncio.timeout(self.ready_timeout):
                 self.details = await self._report(process)
         except BaseException as exc:
             self.kill()
             if isinstance(exc, TimeoutError):
-                text = f"{self.name} was not ready in {self._ready_timeout:g} s"
+                text = f"{self.name} was not ready in {self.ready_timeout:g} s"
                 hint = "If it is only slow, set SEARCH_STACK_START_TIMEOUT to more seconds."
                 raise ComponentFailed(text, hint=hint) from exc
             raise
@@ -197,14 +185,14 @@ class ComponentProcess:
             )
         raise ComponentFailed(
             f"{self.name} {_ending(self.name, code)} before it was ready",
-            hint=f"Its log is above; `ability-search {self._arguments({})[0]}` runs it alone.",
+            hint=f"Its log is above; `ability-search {self.arguments({})[0]}` runs it alone.",
         )
 
     async def _listen(self, process: asyncio.subprocess.Process) -> None:
         """Read its further output, so that writing never blocks it; kill it when it is silent."""
         self._heard = True
         reading = asyncio.create_task(self._read(process), name=f"read-{self.name}")
-        interval = self._silence / _CHECKS
+        interval = self.silence / _CHECKS
         silent = 0
         try:
             # Counted, not timed: if this process was suspended too, its output is still unread.
@@ -212,8 +200,8 @@ class ComponentProcess:
                 silent = 0 if self._heard else silent + 1
                 self._heard = False
                 if silent == _CHECKS:
-                    self._notify(
-                        f"{self.name} hangs: no sign of life for {self._silence:g} s; killing it"
+                    self.notify(
+                        f"{self.name} hangs: no sign of life for {self.silence:g} s; killing it"
                     )
                     with suppress(ProcessLookupError):
                         process.kill()
@@ -232,17 +220,17 @@ class ComponentProcess:
         while self._process is not None:
             code = await self._process.wait()
             delay = self._backoff.delay(0.0 if ready is None else clock() - ready)
-            self._notify(f"{self.name} {_ending(self.name, code)}; restarting in {delay:.1f} s")
+            self.notify(f"{self.name} {_ending(self.name, code)}; restarting in {delay:.1f} s")
             await asyncio.sleep(delay)
             ready = None
             try:
                 await self._launch()
                 ready = clock()
-                self._changed()
+                self.changed()
             except (ComponentFailed, OSError) as exc:
-                self._notify(str(exc))
+                self.notify(str(exc))
             else:
-                self._notify(f"{self.name} is back as process {self.pid}")
+                self.notify(f"{self.name} is back as process {self.pid}")
 
 
 def child_environ(

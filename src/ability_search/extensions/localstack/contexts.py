@@ -5,13 +5,11 @@ from __future__ import annotations
 import asyncio
 import os
 import secrets
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
-
-import typer
 
 from ability_search.client.tool_client import find_target, require_shared
 from ability_search.config.loader import load_settings
@@ -19,12 +17,14 @@ from ability_search.config.schema import Settings
 from ability_search.errors import ConfigurationError, first_failure
 from ability_search.extensions.cli.app import app, command
 from ability_search.extensions.cli.component_run import Component, metered, prepare, serve, traced
-from ability_search.extensions.cli.extras import (
-    install_command,
-    require_extra,
-)
+from ability_search.extensions.cli.extras import install_command, require_extra
 from ability_search.extensions.cli.lifecycle import run_until_stopped
-from ability_search.extensions.cli.parameters import SupervisedOption, WaitOption, port_option
+from ability_search.extensions.cli.parameters import (
+    SupervisedOption,
+    WaitOption,
+    host_option,
+    port_option,
+)
 from ability_search.extensions.localstack import stack_metrics
 from ability_search.extensions.localstack.deployment import complete_settings
 from ability_search.extensions.localstack.settings import Arcadedb, LocalBroker
@@ -126,10 +126,7 @@ def require_nats_server() -> str:
 
 @command(app, "broker")
 def broker(
-    host: Annotated[
-        str | None,
-        typer.Option("--host", help="Address to listen on.  [default: local_broker_host]"),
-    ] = None,
+    host: Annotated[str | None, host_option("local_broker_host")] = None,
     port: Annotated[
         int | None,
         port_option("--port", "Port to listen on, 0 for a free one.  [default: local_broker_port]"),
@@ -254,7 +251,8 @@ async def open_database(
     """Run the database ability over the embedded engine, or over a server or cluster.
 
     Raises:
-        ConfigurationError: if the engine is missing or does not start.
+        ConfigurationError: if the engine is missing or does not start, or another one serves under
+            its identity.
         KadiError: if the broker cannot be reached.
     """
     try:
@@ -307,14 +305,10 @@ async def open_database(
         yield Component({"address": address}, connection)
 
 
-@contextmanager
-def _own_identity(settings: Settings) -> Iterator[None]:
-    """Keep other engines on this machine from serving under the identity of this one.
+def _own_identity(settings: Settings) -> AbstractContextManager[None]:
+    """Return a lock that keeps other engines of this machine from serving under this identity.
 
     Workers identify databases by the agents that offer them.
-
-    Raises:
-        ConfigurationError: if another one serves under it.
     """
     path = component_key(settings, "database")
     Identity.load_or_create(path)
@@ -322,8 +316,7 @@ def _own_identity(settings: Settings) -> Iterator[None]:
         f"another database serves under the identity {path}",
         hint="Stop it, or set SEARCH_IDENTITY_FILE to another file for one of them.",
     )
-    with locked(path, taken):
-        yield
+    return locked(path, taken)
 
 
 def _backend(settings: Settings) -> tuple[Backend, str]:
@@ -357,13 +350,8 @@ def _backend(settings: Settings) -> tuple[Backend, str]:
 
 @command(app, "worker")
 def worker(
-    stdio: Annotated[
-        bool, typer.Option("--stdio", help="Serve over standard input and output instead.")
-    ] = False,
-    memory: Annotated[
-        bool,
-        typer.Option("--memory", help="Keep everything in memory, until the worker stops."),
-    ] = False,
+    stdio: Annotated[bool, "Serve over standard input and output instead."] = False,
+    memory: Annotated[bool, "Keep everything in memory, until the worker stops."] = False,
     wait: WaitOption = 30.0,
     supervised: SupervisedOption = False,
 ) -> None:

@@ -7,8 +7,8 @@ import os
 import platform
 import shutil
 import time
-from collections.abc import AsyncIterator, Awaitable, Iterator, Mapping, Sequence, Set
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -25,6 +25,7 @@ from ability_search.config.schema import Broker, Settings
 from ability_search.config.trust import require_trusted
 from ability_search.edges.tool_calls import needed_tools
 from ability_search.errors import ConfigurationError, SearchError
+from ability_search.extension import loaded
 from ability_search.extensions.cli import logs, output
 from ability_search.extensions.cli.app import FAILED, app, command
 from ability_search.extensions.cli.clients import choose_target
@@ -79,6 +80,51 @@ class Check:
     remedy: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Checks:
+    """The checks of a run."""
+
+    show: Callable[[Check], None] = lambda _: None
+    """Called with each check when it is made."""
+    made: list[Check] = field(default_factory=list)
+
+    def add(self, name: str, state: State, text: str, remedy: str = "") -> None:
+        """Add a check."""
+        check = Check(name, state, text, remedy)
+        self.show(check)
+        self.made.append(check)
+
+    def skip(self, name: str, cause: str) -> None:
+        """Add a check that is not made because another one failed."""
+        self.add(name, "skip", f"not checked, as {cause} failed")
+
+    def failed(self, *names: str) -> str | None:
+        """Return the first of some checks that failed."""
+        failed = {check.name for check in self.made if check.state == "fail"}
+        return next((name for name in names if name in failed), None)
+
+    async def run(
+        self, name: str, work: Awaitable[str], *, state: State = "fail", remedy: str = ""
+    ) -> bool:
+        """Add the check of some work, which returns its text, with the time that it took.
+
+        There is none if the text is empty.
+
+        If it fails, the check has the ``state`` and, unless the failure has a hint, the ``remedy``;
+        false is returned.
+        """
+        started = time.perf_counter()
+        try:
+            text = await work
+        except (KadiError, SearchError) as exc:
+            hint = exc.hint if isinstance(exc, SearchError | ToolError) else ""
+            self.add(name, state, str(exc), hint or remedy)
+            return False
+        if text:
+            self.add(name, "ok", f"{text}, {(time.perf_counter() - started) * 1e3:.0f} ms")
+        return True
+
+
 @command(app, "doctor")
 def doctor(
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only the problems.")] = False,
@@ -97,192 +143,146 @@ def doctor(
         ability-search doctor --quiet || echo "unhealthy"
     """
     logs.configure("error", "pretty", component="doctor")
-    made = asyncio.run(_run(broker, quiet=quiet, shown=not as_json))
+    remedies = {""}
+
+    def show(check: Check) -> None:
+        if not as_json and not (quiet and check.state == "ok"):
+            out, colour = output.stdout(), _COLOURS[check.state]
+            state = f"[{colour}]{check.state:<4}[/{colour}]"
+            out.print(f"{state} {check.name:<10} {output.plain(check.text)}")
+            if check.remedy not in remedies:
+                output.print_indented(out, output.plain(check.remedy), 16)
+        remedies.add(check.remedy)
+
+    checks = Checks(show)
+    asyncio.run(_check_all(checks, broker))
     if as_json:
-        output.print_json([asdict(check) for check in made])
-    if any(check.state == "fail" for check in made):
+        output.print_json([asdict(check) for check in checks.made])
+    if any(check.state == "fail" for check in checks.made):
         raise typer.Exit(FAILED)
 
 
-async def _run(broker: str | None, *, quiet: bool, shown: bool) -> list[Check]:
-    """Return all checks; each is printed when it is made, if they are ``shown``."""
-    made: list[Check] = []
-    async for check in _all_checks(broker):
-        if shown and not (quiet and check.state == "ok"):
-            known = any(check.remedy == earlier.remedy for earlier in made)
-            _show(check, remedy="" if known else check.remedy)
-        made.append(check)
-    return made
-
-
-def _show(check: Check, *, remedy: str) -> None:
-    out, colour = output.stdout(), _COLOURS[check.state]
-    out.print(f"[{colour}]{check.state:<4}[/{colour}] {check.name:<10} {output.plain(check.text)}")
-    if remedy:
-        output.print_indented(out, output.plain(remedy), 16)
-
-
-async def _all_checks(broker: str | None) -> AsyncIterator[Check]:
-    settings, checks = check_settings()
-    for check in (*check_installation(), *checks):
-        yield check
+async def _check_all(checks: Checks, broker: str | None) -> None:
+    _check_installation(checks)
+    settings = _check_settings(checks)
     if settings is None:
         return
-    for check in check_machine(settings):
-        yield check
+    _check_machine(checks, settings)
     try:
         target = choose_target(settings, broker)
     except ConfigurationError as exc:
-        yield Check("broker", "fail", str(exc), exc.hint or "")
+        checks.add("broker", "fail", str(exc), exc.hint or "")
         return
-    async for check in check_network(settings, target):
-        yield check
+    await check_network(checks, settings, target)
 
 
-def check_settings() -> tuple[Settings | None, list[Check]]:
-    """Return the settings, ``None`` if they are invalid, and the checks of them."""
+def _check_settings(checks: Checks) -> Settings | None:
+    """Check the settings and return them; ``None`` if they are invalid."""
     cwd = Path.cwd()
-    found: list[Check] = []
     try:
-        found += [Check("file", "ok", str(path)) for path in own_files(cwd)]
+        for path in own_files(cwd):
+            checks.add("file", "ok", str(path))
         settings = load_settings(os.environ, cwd)
     except ConfigurationError as exc:
-        remedy = "Correct it; the README lists every setting."
-        return None, [*found, *(Check("settings", "fail", text, remedy) for text in exc.problems)]
-    found += [
-        Check("settings", "warn", text, "Correct it, or go on without it.")
-        for text in settings.warnings
-    ]
-    found += [
-        Check(
+        for text in exc.problems:
+            checks.add("settings", "fail", text, "Correct it; the README lists every setting.")
+        return None
+    for text in settings.warnings:
+        checks.add("settings", "warn", text, "Correct it, or go on without it.")
+    for name in missing_secrets(settings):
+        required = is_required(settings, name)
+        checks.add(
             "secrets",
-            "warn" if is_required(settings, name) else "ok",
+            "warn" if required else "ok",
             f"{name} is not set on this machine",
             f"Run `ability-search secret set {name}`, unless a secret ability provides it"
-            + ("." if is_required(settings, name) else " or the API needs no key."),
+            + ("." if required else " or the API needs no key."),
         )
-        for name in missing_secrets(settings)
-    ]
     if not settings.warnings:
-        found.append(Check("settings", "ok", "no problems"))
-    return settings, found
+        checks.add("settings", "ok", "no problems")
+    return settings
 
 
-def check_installation() -> Iterator[Check]:
+def _check_installation(checks: Checks) -> None:
     """Check the Python version, the extras and the model weights."""
-    yield Check("python", "ok", platform.python_version())
+    checks.add("python", "ok", platform.python_version())
     for extra in _EXTRAS:
         missing = missing_modules(EXTRAS[extra])
         if not missing:
-            yield Check("extra", "ok", extra)
+            checks.add("extra", "ok", extra)
         elif extra == "local":
             text = f"local is incomplete: {', '.join(missing)} missing; `up` needs it"
-            yield Check("extra", "warn", text, f"Run: {install_command(extra)}")
+            checks.add("extra", "warn", text, f"Run: {install_command(extra)}")
         else:
             remedy = f"Optional: {install_command(extra)}"
-            yield Check("extra", "ok", f"{extra} is not installed", remedy)
-    yield (
-        Check("weights", "ok", "all-MiniLM-L6-v2")
-        if weights_installed()
-        else Check("weights", "warn", "all-MiniLM-L6-v2 is missing", f"Run: {INSTALL_WEIGHTS}")
-    )
+            checks.add("extra", "ok", f"{extra} is not installed", remedy)
+    if weights_installed():
+        checks.add("weights", "ok", "all-MiniLM-L6-v2")
+    else:
+        checks.add("weights", "warn", "all-MiniLM-L6-v2 is missing", f"Run: {INSTALL_WEIGHTS}")
 
 
-def check_machine(settings: Settings) -> Iterator[Check]:
+def _check_machine(checks: Checks, settings: Settings) -> None:
     """Check the clock and the disk that holds the data directory."""
     now = time.time()
-    yield (
-        Check("clock", "ok", time.strftime("%Y-%m-%d %H:%M:%S %Z", time.localtime(now)))
-        if now > _BUILT
-        else Check("clock", "fail", f"{time.ctime(now)} is in the past", "Set the clock.")
-    )
+    if now > _BUILT:
+        checks.add("clock", "ok", time.strftime("%Y-%m-%d %H:%M:%S %Z", time.localtime(now)))
+    else:
+        checks.add("clock", "fail", f"{time.ctime(now)} is in the past", "Set the clock.")
     directory = settings.files.data_dir
     place = next(path for path in (directory, *directory.parents) if path.exists())
     free = shutil.disk_usage(place).free
     text = f"{free / _GIB:.1f} GiB free for {directory}"
-    remedy = "Free disk space, or set SEARCH_DATA_DIR to another disk."
     if not os.access(place, os.W_OK):
         remedy = "Let this user write to it, or set SEARCH_DATA_DIR to another directory."
-        yield Check("disk", "warn", f"{place} is not writable", remedy)
-    elif free < _FULL_BYTES:
-        yield Check("disk", "fail", text, remedy)
+        checks.add("disk", "warn", f"{place} is not writable", remedy)
     elif free < _TIGHT_BYTES:
-        yield Check("disk", "warn", text, remedy)
+        remedy = "Free disk space, or set SEARCH_DATA_DIR to another disk."
+        checks.add("disk", "fail" if free < _FULL_BYTES else "warn", text, remedy)
     else:
-        yield Check("disk", "ok", text)
+        checks.add("disk", "ok", text)
 
 
-async def check_network(settings: Settings, target: Target) -> AsyncIterator[Check]:
+async def check_network(checks: Checks, settings: Settings, target: Target) -> None:
     """Check the broker and, if it can be reached, each component behind it.
 
     Checks that depend on one that failed are skipped; those not made within 60 s are left out.
     """
-    checks = _check_network(settings, target)
-    end = asyncio.get_running_loop().time() + _ALL_SECONDS
     try:
-        while True:
-            async with asyncio.timeout_at(end):
-                check = await anext(checks, None)
-            if check is None:
-                return
-            yield check
+        async with asyncio.timeout(_ALL_SECONDS):
+            await _check_network(checks, settings, target)
     except TimeoutError:
         text = f"the checks after these were not made within {_ALL_SECONDS:.0f} s"
-        yield Check("doctor", "fail", text, "Remedy what is slow or failed, and run it again.")
+        checks.add("doctor", "fail", text, "Remedy what is slow or failed, and run it again.")
 
 
-async def _made(
-    name: str, work: Awaitable[str], *, state: State = "fail", remedy: str = ""
-) -> Check:
-    """Return the check of some work, which returns its text, with the time that it took.
-
-    If it fails, the check has the ``state`` and, unless the failure has a hint, the ``remedy``.
-    """
-    started = time.perf_counter()
-    try:
-        text = await work
-    except (KadiError, SearchError) as exc:
-        hint = exc.hint if isinstance(exc, SearchError | ToolError) else ""
-        return Check(name, state, str(exc), hint or remedy)
-    return Check(name, "ok", f"{text}, {(time.perf_counter() - started) * 1e3:.0f} ms")
-
-
-def _skipped(name: str, cause: str) -> Check:
-    return Check(name, "skip", f"not checked, as {cause} failed")
-
-
-async def _check_network(settings: Settings, target: Target) -> AsyncIterator[Check]:
+async def _check_network(checks: Checks, settings: Settings, target: Target) -> None:
     client = ToolClient(settings, target, name=_NAME)
 
     async def connected() -> str:
         await client.connection.open()
         return f"{target.shown} as {client.connection.agent_id} ({target.origin})"
 
-    check = await _made("broker", connected(), remedy=_RESTART if target.stack else _START_BROKER)
-    yield check
-    if check.state == "fail":
+    remedy = _RESTART if target.stack else _START_BROKER
+    if not await checks.run("broker", connected(), remedy=remedy):
         return
     ids: dict[str, str | None] = {}
-    failed: set[str] = set()
     try:
-        async for check in _check_components(client, failed):
-            if check.state == "fail":
-                failed.add(check.name)
-            yield check
-        if "database" not in failed:
+        await _check_components(checks, client)
+        if not checks.failed("database"):
             ids |= await _database_ids(client)
     except KadiError as exc:
-        yield Check("broker", "fail", str(exc), "See the log of the broker.")
+        checks.add("broker", "fail", str(exc), "See the log of the broker.")
     except SearchError as exc:
-        yield Check("database", "fail", str(exc), exc.hint)
+        checks.add("database", "fail", str(exc), exc.hint)
     finally:
         await client.connection.close()
     others = settings.brokers[1:] if target.url == settings.broker.url.get_secret_value() else ()
     for other in others:
         remedy = "Correct or remove its entry; the worker keeps retrying."
-        yield await _made(f"broker {other.name}", _additional(other, settings, ids), remedy=remedy)
+        await checks.run(f"broker {other.name}", _additional(other, settings, ids), remedy=remedy)
     if len(set(ids.values())) > 1:
-        yield Check("database", "fail", f"several databases are offered: {offers(ids)}", SEPARATE)
+        checks.add("database", "fail", f"several databases are offered: {offers(ids)}", SEPARATE)
 
 
 async def _database_ids(client: ToolClient) -> dict[str, str | None]:
@@ -306,41 +306,39 @@ async def _additional(broker: Broker, settings: Settings, ids: dict[str, str | N
     return f"{target.shown}, {tools} visible"
 
 
-async def _check_components(client: ToolClient, failed: Set[str]) -> AsyncIterator[Check]:
-    """Check what is on the network; ``failed`` are the names of the checks that failed so far."""
+async def _check_components(checks: Checks, client: ToolClient) -> None:
+    """Check what is on the network."""
     settings, target = client.settings, client.target
-    yield await _check_broker_clock(target)
+    await _check_broker_clock(checks, target)
     visible = {str(tool.get("name")) for tool in await client.connection.list_tools()}
     api = settings.embedding.transport == "api"
-    memory = settings.database.memory or (target.stack is not None and target.stack.memory)
-    for name, tools in needed_tools(memory=memory, models_api=api).items():
+    memory = target.stack is not None and target.stack.memory
+    for name, tools in needed_tools(settings, memory=memory).items():
         missing = [tool for tool in tools if tool not in visible]
         if missing:
             text = f"{', '.join(missing)} not found in {', '.join(target.networks)}"
-            yield Check(name, "fail", text, _START.format(name))
+            checks.add(name, "fail", text, _START.format(name))
         else:
-            yield Check(name, "ok", counted(len(tools), "tool"))
+            checks.add(name, "ok", counted(len(tools), "tool"))
     answered = True
     if "arcade-query" in visible:
-        database = await _made(
-            "database", _database(client), remedy="See the log of the database ability."
-        )
-        answered = database.state == "ok"
-        yield database
+        remedy = "See the log of the database ability."
+        answered = await checks.run("database", _database(client), remedy=remedy)
     if api or "create-embedding" in visible:
-        yield await _made("embedding", _embedding(client))
+        await checks.run("embedding", _embedding(client))
     if settings.reranker.transport == "api" or "rerank" in visible:
-        yield await _made("reranker", _reranking(client), state="warn")
+        await checks.run("reranker", _reranking(client), state="warn")
     if "search-collections" in visible and answered:
-        async for check in _check_search(client, failed):
-            yield check
+        await _check_search(checks, client)
     elif "search-collections" in visible:
-        yield _skipped("search", "database")
+        checks.skip("search", "database")
     if target.stack is not None:
-        yield await _check_metrics(target.stack, settings)
+        await _check_metrics(checks, target.stack, settings)
+    for name, check in loaded().checks.items():
+        await checks.run(name, check(client))
 
 
-async def _check_broker_clock(target: Target) -> Check:
+async def _check_broker_clock(checks: Checks, target: Target) -> None:
     """Compare the local clock with the broker's, from the Date header of its health page."""
     parts = urlsplit(target.url)
     scheme = "https" if parts.scheme == "wss" else "http"
@@ -350,11 +348,13 @@ async def _check_broker_clock(target: Target) -> Check:
             answer = await client.get(f"{scheme}://{host}/health")
         skew = abs(parsedate_to_datetime(answer.headers["date"]).timestamp() - time.time())
     except (httpx.HTTPError, KeyError, ValueError, TypeError):
-        return Check("clock", "ok", "the broker does not report its time")
+        checks.add("clock", "ok", "the broker does not report its time")
+        return
     if skew > _SKEW_SECONDS:
         text = f"differs from the broker's by {skew:.0f} s"
-        return Check("clock", "warn", text, "Synchronise both clocks (NTP).")
-    return Check("clock", "ok", "agrees with the broker's")
+        checks.add("clock", "warn", text, "Synchronise both clocks (NTP).")
+    else:
+        checks.add("clock", "ok", "agrees with the broker's")
 
 
 async def _database(client: ToolClient) -> str:
@@ -393,8 +393,8 @@ async def _embedded(client: ToolClient, model: str) -> int:
 
 
 async def _check_models(
-    client: ToolClient, collections: Sequence[Mapping[str, Any]]
-) -> AsyncIterator[Check]:
+    checks: Checks, client: ToolClient, collections: Sequence[Mapping[str, Any]]
+) -> None:
     """Check the models that collections need, beside that of new collections.
 
     If the model server is away, the others are not asked for.
@@ -409,16 +409,16 @@ async def _check_models(
             now = await _embedded(client, model)
         except SearchError as exc:
             hint = exc.hint if exc.retryable else remedy
-            yield Check("model", "warn", f"{text}: {exc}", hint or "")
+            checks.add("model", "warn", f"{text}: {exc}", hint or "")
             if exc.retryable:
-                yield _skipped("model", model)
+                checks.skip("model", model)
                 return
         else:
             if now != dimensions:
                 problem = f"{text}: has {now} dimensions, not {dimensions}"
-                yield Check("model", "warn", problem, remedy)
+                checks.add("model", "warn", problem, remedy)
             elif model != _default_model(client):
-                yield Check("model", "ok", text)
+                checks.add("model", "ok", text)
 
 
 async def _reranking(client: ToolClient) -> str:
@@ -432,8 +432,8 @@ async def _reranking(client: ToolClient) -> str:
     return client.settings.reranker.model or "the server's default model"
 
 
-async def _check_search(client: ToolClient, failed: Set[str]) -> AsyncIterator[Check]:
-    """Check the worker and, unless a check ``failed``, the models that collections need."""
+async def _check_search(checks: Checks, client: ToolClient) -> None:
+    """Check the worker and, unless a check failed, the models that collections need."""
     collections: Sequence[Mapping[str, Any]] = ()
 
     async def listed() -> str:
@@ -442,24 +442,21 @@ async def _check_search(client: ToolClient, failed: Set[str]) -> AsyncIterator[C
         collections = answer.get("collections", ())
         return counted(len(collections), "collection")
 
-    check = await _made("search", listed(), remedy="See the log of the worker.")
-    yield check
-    if check.state == "fail":
+    if not await checks.run("search", listed(), remedy="See the log of the worker."):
         return
     unfit: dict[str, list[str]] = {}
     for each in collections:
         for warning in each.get("warnings") or ():
             unfit.setdefault(warning, []).append(each["name"])
     for warning, names in unfit.items():
-        yield Check("search", "warn", f"{', '.join(names)}: {warning}")
-    if causes := sorted(failed & {"models", "embedding"}):
-        yield _skipped("model", causes[0])
-        return
-    async for check in _check_models(client, collections):
-        yield check
+        checks.add("search", "warn", f"{', '.join(names)}: {warning}")
+    if cause := checks.failed("embedding", "models"):
+        checks.skip("model", cause)
+    else:
+        await _check_models(checks, client, collections)
 
 
-async def _check_metrics(stack: RunningStack, settings: Settings) -> Check:
+async def _check_metrics(checks: Checks, stack: RunningStack, settings: Settings) -> None:
     served = {part.name: part.metrics for part in stack.parts if part.metrics}
     token = settings.of(Metrics).token
     headers = {"Authorization": f"Bearer {token.get_secret_value()}"} if token else {}
@@ -473,8 +470,8 @@ async def _check_metrics(stack: RunningStack, settings: Settings) -> Check:
     }
     silent = [name for name, status in states.items() if status != httpx.codes.OK]
     if silent:
-        text = f"no metrics from {', '.join(silent)}"
         refused = not _UNAUTHORIZED.isdisjoint(states.values())
-        remedy = "`ability-search status` shows the running components."
-        return Check("metrics", "warn", text, _TOKEN if refused else remedy)
-    return Check("metrics", "ok", f"of {counted(len(served), 'component')}")
+        remedy = _TOKEN if refused else "`ability-search status` shows the running components."
+        checks.add("metrics", "warn", f"no metrics from {', '.join(silent)}", remedy)
+    else:
+        checks.add("metrics", "ok", f"of {counted(len(served), 'component')}")

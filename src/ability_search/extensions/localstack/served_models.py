@@ -10,6 +10,7 @@ import logging
 import os
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -35,6 +36,7 @@ from ability_search.extensions.cli.parameters import (
     JsonOption,
     SupervisedOption,
     WaitOption,
+    host_option,
     port_option,
 )
 from ability_search.extensions.localstack import stack_metrics
@@ -194,10 +196,7 @@ def default(context: typer.Context) -> None:
 
 @command(group, "serve")
 def serve(
-    host: Annotated[
-        str | None,
-        typer.Option("--host", help="Address of the HTTP API.  [default: model_http_host]"),
-    ] = None,
+    host: Annotated[str | None, host_option("model_http_host", "Address of the HTTP API.")] = None,
     port: Annotated[
         int | None,
         port_option(
@@ -281,22 +280,22 @@ def _about(model: Any) -> dict[str, Any]:
     }
 
 
+@dataclass(frozen=True, slots=True)
 class _Observer:
     """Records the metrics of models."""
 
-    def __init__(self, meter: Meter) -> None:
-        self._meter = meter
+    meter: Meter
 
     def answered(self, model: str, code: str, *, texts: int, seconds: float) -> None:
         """Record a request."""
-        self._meter.add(stack_metrics.MODEL_REQUESTS, 1, model, code)
-        self._meter.observe(stack_metrics.MODEL_REQUEST_SECONDS, seconds, model)
+        self.meter.add(stack_metrics.MODEL_REQUESTS, 1, model, code)
+        self.meter.observe(stack_metrics.MODEL_REQUEST_SECONDS, seconds, model)
         if code == OK:
-            self._meter.add(stack_metrics.MODEL_TEXTS, texts, model)
+            self.meter.add(stack_metrics.MODEL_TEXTS, texts, model)
 
     def ran(self, model: str, *, texts: int) -> None:
         """Record the size of a batch."""
-        self._meter.observe(stack_metrics.MODEL_BATCH_TEXTS, texts, model)
+        self.meter.observe(stack_metrics.MODEL_BATCH_TEXTS, texts, model)
 
 
 @command(group, "list")
@@ -325,8 +324,8 @@ def list_models(as_json: JsonOption = False) -> None:
 
 @command(group, "pull")
 def pull(
-    name: Annotated[str, typer.Argument(help="Repository on the hub: owner/model.")],
-    revision: Annotated[str, typer.Option(help="Branch, tag or commit.")] = "main",
+    name: Annotated[str, "Repository on the hub: owner/model."],
+    revision: Annotated[str, "Branch, tag or commit."] = "main",
     graph: Annotated[
         str | None,
         typer.Option(metavar="FILE", help="ONNX file to use if there are several."),

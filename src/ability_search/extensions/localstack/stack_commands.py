@@ -23,9 +23,8 @@ from ability_search.extensions.cli.component_run import prepare
 from ability_search.extensions.cli.lifecycle import stop_signals
 from ability_search.extensions.cli.parameters import DataDirOption, JsonOption
 from ability_search.extensions.cli.settings import Logging
-from ability_search.extensions.localstack.data_directory import released
 from ability_search.extensions.localstack.stack_plan import Plan, StackOptions, check_ports
-from ability_search.extensions.localstack.supervisor import new_stack
+from ability_search.extensions.localstack.supervisor import new_stack, released
 
 _DOWN_SECONDS = 90.0
 _RESTART_SECONDS = 60.0

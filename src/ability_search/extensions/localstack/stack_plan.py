@@ -63,28 +63,17 @@ class StackOptions:
         typer.Option(min=1, max=16, help="Number of brokers, which are one network over NATS."),
     ] = 1
     workers: Annotated[int, typer.Option(min=0, max=64, help="Number of workers.")] = 1
-    no_broker: Annotated[
-        bool, typer.Option("--no-broker", help="Use the configured broker instead.")
-    ] = False
-    no_database: Annotated[
-        bool, typer.Option("--no-database", help="Use a database that is on the network.")
-    ] = False
-    memory: Annotated[
-        bool,
-        typer.Option("--memory", help="Keep everything in memory, without a database."),
-    ] = False
-    no_models: Annotated[
-        bool, typer.Option("--no-models", help="Use an embedder that is elsewhere.")
-    ] = False
+    no_broker: Annotated[bool, "Use the configured broker instead."] = False
+    no_database: Annotated[bool, "Use a database that is on the network."] = False
+    memory: Annotated[bool, "Keep everything in memory, without a database."] = False
+    no_models: Annotated[bool, "Use an embedder that is elsewhere."] = False
     gateway_port: Annotated[
         int | None,
         port_option(
             "--gateway-port", "Port of the gateway (HTTP and MCP).  [default: gateway_port]"
         ),
     ] = None
-    no_gateway: Annotated[bool, typer.Option("--no-gateway", help="Do not start a gateway.")] = (
-        False
-    )
+    no_gateway: Annotated[bool, "Do not start a gateway."] = False
     metrics_port: Annotated[
         int | None,
         port_option(

@@ -1,15 +1,19 @@
 """Supervisor of a stack: starts its components in order and stops them in reverse order.
 
-A process may run one of its own for a while, or share that of another process.
+A process may run one of its own for a while, or share that of another process. The parent of a
+stack locks its data directory, and the children inherit the lock.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import sys
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+import time
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -18,10 +22,14 @@ from ability_search.client.tool_client import ToolClient, client_target
 from ability_search.config.running_stack import (
     CLIENT,
     JOINED_WORKER,
+    LOCK,
+    STATE,
     RunningComponent,
     RunningStack,
     identity_file,
+    is_locked,
     read_running,
+    read_state,
 )
 from ability_search.config.schema import Settings
 from ability_search.edges.tool_calls import LiveConnection
@@ -35,13 +43,6 @@ from ability_search.extensions.localstack.component_process import (
     Notify,
     child_environ,
 )
-from ability_search.extensions.localstack.data_directory import (
-    hold,
-    is_abandoned,
-    released,
-    remove_running,
-    write_running,
-)
 from ability_search.extensions.localstack.settings import LocalBroker
 from ability_search.extensions.localstack.stack_plan import (
     Plan,
@@ -49,6 +50,7 @@ from ability_search.extensions.localstack.stack_plan import (
     kind_of,
 )
 from ability_search.network import client_connection
+from ability_search.ops.locks import lock, replace_file
 from ability_search.tools.table import all_tools
 from kadi_client import Identity, KadiError, NotConnected
 
@@ -57,6 +59,8 @@ _POLL_SECONDS = 0.1
 _ABANDONED_SECONDS = 40.0
 _JOINED_SECONDS = 1.0
 """Interval at which a joined stack is looked for."""
+_LOCK_RETRIES = 5
+_LOCK_PAUSE_SECONDS = 0.02
 
 
 class Stack:
@@ -142,7 +146,7 @@ class Stack:
         for kind in reversed(loaded().components):
             stopping = [child.stop() for child in self._children if child.name.startswith(kind)]
             await asyncio.gather(*stopping)
-        remove_running(self._plan.data_dir)
+        (self._plan.data_dir / STATE).unlink(missing_ok=True)
 
     def kill(self) -> None:
         """Kill every component."""
@@ -382,3 +386,84 @@ async def _connect(
 def _runs(joined: RunningStack, settings: Settings) -> bool:
     running = read_running(settings.files.data_dir)
     return running is not None and running.url == joined.url
+
+
+def write_running(data_dir: Path, running: RunningStack) -> None:
+    """Write the state file atomically: readers see the old file or the new one."""
+    replace_file(data_dir / STATE, f"{json.dumps(asdict(running), indent=2)}\n".encode())
+
+
+@contextmanager
+def hold(data_dir: Path) -> Iterator[int]:
+    """Lock a data directory; create it with mode 0700, or close an existing one to other users.
+
+    Yields:
+        The file descriptor of the lock. Children inherit it, so that the directory stays locked
+        until all of them have ended.
+
+    Raises:
+        ConfigurationError: if another process holds the lock, the directory is not writable, or
+            it is open to other users and belongs to one of them.
+    """
+    try:
+        data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if (mode := data_dir.stat().st_mode) & 0o077:
+            data_dir.chmod(mode & 0o700)
+        descriptor = os.open(data_dir / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+    except OSError as exc:
+        raise ConfigurationError(
+            f"data directory {data_dir}: {exc.strerror}",
+            hint="Choose another directory with --data-dir or SEARCH_DATA_DIR.",
+        ) from exc
+    try:
+        if not _lock_patiently(descriptor):
+            raise _held(data_dir)
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+async def released(data_dir: Path, *, timeout: float) -> bool:
+    """Wait until the directory is unlocked; return False if it is not in ``timeout`` seconds."""
+    try:
+        async with asyncio.timeout(timeout):
+            while is_locked(data_dir):  # noqa: ASYNC110 - a lock cannot be awaited
+                await asyncio.sleep(_POLL_SECONDS)
+    except TimeoutError:
+        return False
+    return True
+
+
+def is_abandoned(data_dir: Path) -> bool:
+    """Return True if child processes of a stack are still alive but its parent is not."""
+    state = read_state(data_dir) if is_locked(data_dir) else None
+    return state is not None and not _alive(state.pid)
+
+
+def _held(data_dir: Path) -> ConfigurationError:
+    state = read_state(data_dir)
+    if state is None:
+        who = "another stack, which is starting or stopping"
+    else:
+        who = f"the stack of process {state.pid}, started {state.started}, broker {state.url}"
+    return ConfigurationError(
+        f"data directory {data_dir} is in use by {who}",
+        hint="Stop it with `ability-search down`, or choose another directory with --data-dir.",
+    )
+
+
+def _lock_patiently(descriptor: int) -> bool:
+    """Lock, with retries while another process only checks whether the lock is held."""
+    for _ in range(_LOCK_RETRIES):
+        if lock(descriptor, exclusive=True):
+            return True
+        time.sleep(_LOCK_PAUSE_SECONDS)
+    return lock(descriptor, exclusive=True)
+
+
+def _alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except OSError as exc:
+        return not isinstance(exc, ProcessLookupError)
+    return True

@@ -11,18 +11,9 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
+import mcp_types as types
 from mcp.server.context import ServerRequestContext
 from mcp.shared.exceptions import MCPError
-from mcp_types import (
-    INVALID_PARAMS,
-    CallToolRequestParams,
-    CallToolResult,
-    ListToolsResult,
-    PaginatedRequestParams,
-    TextContent,
-    Tool,
-    ToolAnnotations,
-)
 from pydantic import Field
 
 from ability_search.client.tool_client import progress_of
@@ -61,22 +52,22 @@ class ReadInput(Input):
     offset: Count = Field(0, ge=0, description="Number of characters to skip.")
 
 
-READ = Tool(
+READ = types.Tool(
     name="search-read",
     title="Read",
     description="Read the text of a hit or of a source, or the full description of a tool.",
     input_schema=ReadInput.model_json_schema(),
-    annotations=ToolAnnotations(title="Read", read_only_hint=True, open_world_hint=False),
+    annotations=types.ToolAnnotations(title="Read", read_only_hint=True, open_world_hint=False),
 )
 
 
-ASK = Tool(
+ASK = types.Tool(
     name="search-ask",
     title="Ask",
     description="Answer a question from indexed texts, with citations that are checked. Without a"
     " language model it returns the best passages.",
     input_schema=lean_question(AskInput.model_json_schema(by_alias=True)),
-    annotations=ToolAnnotations(title="Ask", read_only_hint=True, open_world_hint=False),
+    annotations=types.ToolAnnotations(title="Ask", read_only_hint=True, open_world_hint=False),
 )
 
 
@@ -91,15 +82,15 @@ class Tools:
         self._resources = resources
         self._lean = profile == "lean"
         tools = [_described(row, lean=self._lean) for row in all_tools()]
-        self._listed = ListToolsResult(tools=[*tools, ASK, READ] if self._lean else tools)
+        self._listed = types.ListToolsResult(tools=[*tools, ASK, READ] if self._lean else tools)
 
     async def listing(
-        self, _ctx: Context, _params: PaginatedRequestParams | None
-    ) -> ListToolsResult:
+        self, _ctx: Context, _params: types.PaginatedRequestParams | None
+    ) -> types.ListToolsResult:
         """List all tools."""
         return self._listed
 
-    async def call(self, ctx: Context, params: CallToolRequestParams) -> CallToolResult:
+    async def call(self, ctx: Context, params: types.CallToolRequestParams) -> types.CallToolResult:
         """Call a tool; a failure is returned as an error result with the hint.
 
         Raises:
@@ -111,7 +102,7 @@ class Tools:
             if row is not None:
                 return await self._call(ctx, row, arguments)
             if self._lean and params.name == READ.name:
-                return CallToolResult(content=[await self._read(arguments)])
+                return types.CallToolResult(content=[await self._read(arguments)])
             if self._lean and params.name == ASK.name:
                 return await self._ask(arguments)
         except Exception as exc:  # noqa: BLE001 - the boundary, see report_of()
@@ -119,11 +110,13 @@ class Tools:
             if self._lean:
                 report["error"] = lean_error(str(report.get("error")), arguments.get("options"))
             text = failure_text(report)
-            return CallToolResult(content=[TextContent(text=text)], is_error=True)
+            return types.CallToolResult(content=[types.TextContent(text=text)], is_error=True)
         names = ", ".join(tool.name for tool in self._listed.tools)
-        raise MCPError(INVALID_PARAMS, f"unknown tool {params.name!r}; tools: {names}")
+        raise MCPError(types.INVALID_PARAMS, f"unknown tool {params.name!r}; tools: {names}")
 
-    async def _call(self, ctx: Context, row: ToolRow, arguments: dict[str, Any]) -> CallToolResult:
+    async def _call(
+        self, ctx: Context, row: ToolRow, arguments: dict[str, Any]
+    ) -> types.CallToolResult:
         if self._lean:
             arguments = full_input(row, arguments)
         answer = bytes(await self._answer(ctx, row, arguments))
@@ -131,14 +124,14 @@ class Tools:
             answer = encode(lean_result(arguments, decode(answer)))
         return _answered(answer)
 
-    async def _read(self, arguments: dict[str, Any]) -> TextContent:
+    async def _read(self, arguments: dict[str, Any]) -> types.TextContent:
         value = ReadInput.model_validate(arguments)
         text = (await self._resources.content(value.uri)).text
         end = value.offset + _READ_CHARACTERS
         more = f"\n\n[{len(text) - end} characters follow: offset {end}]" if end < len(text) else ""
-        return TextContent(text=text[value.offset : end] + more)
+        return types.TextContent(text=text[value.offset : end] + more)
 
-    async def _ask(self, arguments: dict[str, Any]) -> CallToolResult:
+    async def _ask(self, arguments: dict[str, Any]) -> types.CallToolResult:
         asked = AskInput.model_validate(arguments)
         answer = await self._answerer.answer(asked)
         result = lean_answer(
@@ -174,14 +167,14 @@ class Tools:
             raise Unavailable("the broker does not answer", retry_after=1.0) from exc
 
 
-def _described(row: ToolRow, *, lean: bool) -> Tool:
-    return Tool(
+def _described(row: ToolRow, *, lean: bool) -> types.Tool:
+    return types.Tool(
         name=row.name,
         title=row.title,
         description=lean_description(row) if lean else row.description,
         input_schema=dict(lean_schema(row) if lean else row.input_schema),
         output_schema=None if lean else dict(row.output_schema),
-        annotations=ToolAnnotations(
+        annotations=types.ToolAnnotations(
             title=row.title,
             read_only_hint=row.read_only,
             destructive_hint=row.destructive,
@@ -191,9 +184,9 @@ def _described(row: ToolRow, *, lean: bool) -> Tool:
     )
 
 
-def _answered(answer: bytes) -> CallToolResult:
-    return CallToolResult(
-        content=[TextContent(text=answer.decode())], structured_content=decode(answer)
+def _answered(answer: bytes) -> types.CallToolResult:
+    return types.CallToolResult(
+        content=[types.TextContent(text=answer.decode())], structured_content=decode(answer)
     )
 
 

@@ -6,31 +6,13 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote, unquote
 
+import mcp_types as types
 from mcp.server.context import ServerRequestContext
 from mcp.shared.exceptions import MCPError
-from mcp_types import (
-    INTERNAL_ERROR,
-    INVALID_PARAMS,
-    EmbeddedResource,
-    GetPromptRequestParams,
-    GetPromptResult,
-    ListPromptsResult,
-    ListResourcesResult,
-    ListResourceTemplatesResult,
-    PaginatedRequestParams,
-    Prompt,
-    PromptArgument,
-    PromptMessage,
-    ReadResourceRequestParams,
-    ReadResourceResult,
-    Resource,
-    ResourceTemplate,
-    TextContent,
-    TextResourceContents,
-)
 
 from ability_search.edges.tool_calls import Caller, report_of
 from ability_search.errors import InvalidInput, NotFound, SearchError
@@ -62,20 +44,20 @@ _TEMPLATES = (
 )
 
 _COLLECTION = "Name of the collection."
-_ANSWER = Prompt(
+_ANSWER = types.Prompt(
     name="answer-from-collection",
     title="Answer from the index",
     description="Answer a question from indexed texts only, with a source for each statement.",
     arguments=[
-        PromptArgument(name="question", description="The question.", required=True),
-        PromptArgument(name="collection", description=f"{_COLLECTION} Default: all."),
+        types.PromptArgument(name="question", description="The question.", required=True),
+        types.PromptArgument(name="collection", description=f"{_COLLECTION} Default: all."),
     ],
 )
-_EXPLORE = Prompt(
+_EXPLORE = types.Prompt(
     name="explore-collection",
     title="Explore a collection",
     description="Find out what a collection contains and which questions it can answer.",
-    arguments=[PromptArgument(name="collection", description=_COLLECTION, required=True)],
+    arguments=[types.PromptArgument(name="collection", description=_COLLECTION, required=True)],
 )
 _ANSWER_TEXT = """\
 Answer this question only from texts indexed in ability-search:
@@ -123,21 +105,21 @@ def failure_text(report: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
+@dataclass(frozen=True, slots=True)
 class Resources:
     """The handlers of ``resources/*``."""
 
-    def __init__(self, caller: Caller) -> None:
-        self._caller = caller
+    caller: Caller
 
     async def listing(
-        self, _ctx: Context, _params: PaginatedRequestParams | None
-    ) -> ListResourcesResult:
+        self, _ctx: Context, _params: types.PaginatedRequestParams | None
+    ) -> types.ListResourcesResult:
         """List the collections; sources, which may be many, are only available by template."""
         with _as_mcp_errors():
-            answer = await self._caller.read("search-collections", {})
-        return ListResourcesResult(
+            answer = await self.caller.read("search-collections", {})
+        return types.ListResourcesResult(
             resources=[
-                Resource(
+                types.Resource(
                     uri=collection_uri(item["name"]),
                     name=item["name"],
                     title=f"Collection {item['name']}",
@@ -150,12 +132,12 @@ class Resources:
         )
 
     async def templates(
-        self, _ctx: Context, _params: PaginatedRequestParams | None
-    ) -> ListResourceTemplatesResult:
+        self, _ctx: Context, _params: types.PaginatedRequestParams | None
+    ) -> types.ListResourceTemplatesResult:
         """List the URI templates."""
-        return ListResourceTemplatesResult(
+        return types.ListResourceTemplatesResult(
             resource_templates=[
-                ResourceTemplate(
+                types.ResourceTemplate(
                     uri_template=uri,
                     name=title.split()[-1],
                     title=title,
@@ -166,16 +148,18 @@ class Resources:
             ]
         )
 
-    async def read(self, _ctx: Context, params: ReadResourceRequestParams) -> ReadResourceResult:
+    async def read(
+        self, _ctx: Context, params: types.ReadResourceRequestParams
+    ) -> types.ReadResourceResult:
         """Return a resource.
 
         Raises:
             MCPError: if it does not exist, or the network does not answer.
         """
         with _as_mcp_errors():
-            return ReadResourceResult(contents=[await self.content(params.uri)])
+            return types.ReadResourceResult(contents=[await self.content(params.uri)])
 
-    async def content(self, uri: str) -> TextResourceContents:
+    async def content(self, uri: str) -> types.TextResourceContents:
         """Return collections and tools as JSON, sources and chunks as text.
 
         Raises:
@@ -197,10 +181,10 @@ class Resources:
                 text = await self._chunk(collection, chunk)
             case _:
                 text, kind = (
-                    _pretty(await self._caller.read("search-collection-info", named)),
+                    _pretty(await self.caller.read("search-collection-info", named)),
                     _JSON,
                 )
-        return TextResourceContents(uri=uri, mime_type=kind, text=text)
+        return types.TextResourceContents(uri=uri, mime_type=kind, text=text)
 
     async def _text(self, collection: str, source: str) -> str:
         """Return the chunks of a source in text order, separated by empty lines."""
@@ -237,7 +221,7 @@ class Resources:
         if source is not None:
             asked |= {"limit": _PAGE, "filter": {"source": source}}
         try:
-            answer: dict[str, Any] = await self._caller.read("search-similar", asked)
+            answer: dict[str, Any] = await self.caller.read("search-similar", asked)
         except ToolError as exc:
             if exc.code == "not_found" and str(exc).startswith("no chunk"):
                 return None
@@ -245,19 +229,21 @@ class Resources:
         return answer
 
 
+@dataclass(frozen=True, slots=True)
 class Prompts:
     """The handlers of ``prompts/list`` and ``prompts/get``."""
 
-    def __init__(self, resources: Resources) -> None:
-        self._resources = resources
+    resources: Resources
 
     async def listing(
-        self, _ctx: Context, _params: PaginatedRequestParams | None
-    ) -> ListPromptsResult:
+        self, _ctx: Context, _params: types.PaginatedRequestParams | None
+    ) -> types.ListPromptsResult:
         """List the prompts."""
-        return ListPromptsResult(prompts=[_ANSWER, _EXPLORE])
+        return types.ListPromptsResult(prompts=[_ANSWER, _EXPLORE])
 
-    async def get(self, _ctx: Context, params: GetPromptRequestParams) -> GetPromptResult:
+    async def get(
+        self, _ctx: Context, params: types.GetPromptRequestParams
+    ) -> types.GetPromptResult:
         """Return a prompt with its arguments filled in.
 
         Raises:
@@ -265,23 +251,26 @@ class Prompts:
         """
         prompt = {each.name: each for each in (_ANSWER, _EXPLORE)}.get(params.name)
         if prompt is None:
-            raise MCPError(INVALID_PARAMS, f"unknown prompt {params.name!r}")
+            raise MCPError(types.INVALID_PARAMS, f"unknown prompt {params.name!r}")
         given = params.arguments or {}
         for argument in prompt.arguments or ():
             if argument.required and not given.get(argument.name, "").strip():
                 problem = f"{prompt.name}: the argument {argument.name} is missing"
-                raise MCPError(INVALID_PARAMS, problem)
+                raise MCPError(types.INVALID_PARAMS, problem)
         collection = given.get("collection") or "*"
-        contents: list[TextContent | EmbeddedResource]
+        contents: list[types.TextContent | types.EmbeddedResource]
         if prompt is _ANSWER:
             text = _ANSWER_TEXT.format(question=given["question"], collection=collection)
-            contents = [TextContent(text=text)]
+            contents = [types.TextContent(text=text)]
         else:
             with _as_mcp_errors():
-                described = await self._resources.content(collection_uri(collection))
-            contents = [EmbeddedResource(resource=described), TextContent(text=_EXPLORE_TEXT)]
-        messages = [PromptMessage(role="user", content=each) for each in contents]
-        return GetPromptResult(description=prompt.description, messages=messages)
+                described = await self.resources.content(collection_uri(collection))
+            contents = [
+                types.EmbeddedResource(resource=described),
+                types.TextContent(text=_EXPLORE_TEXT),
+            ]
+        messages = [types.PromptMessage(role="user", content=each) for each in contents]
+        return types.GetPromptResult(description=prompt.description, messages=messages)
 
 
 def _description(tool: str) -> str:
@@ -310,4 +299,6 @@ def _as_mcp_errors() -> Iterator[None]:
     except (SearchError, ToolError) as exc:
         report = report_of(exc, "resource")
         callers = report.get("code") in ("not_found", "invalid_input")
-        raise MCPError(INVALID_PARAMS if callers else INTERNAL_ERROR, failure_text(report)) from exc
+        raise MCPError(
+            types.INVALID_PARAMS if callers else types.INTERNAL_ERROR, failure_text(report)
+        ) from exc

@@ -5,50 +5,30 @@ from __future__ import annotations
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from ability_search.extensions.cli import output
 from ability_search.extensions.cli.app import FAILED, app, command
+from ability_search.extensions.cli.clients import report_bar
 from ability_search.extensions.cli.parameters import (
     BrokerOption,
-    CollectionsOption,
     JsonOption,
     YesOption,
 )
-from ability_search.extensions.cli.progress import report_bar
+from ability_search.extensions.migration.survey import MigrationOptions, OldCollection, Survey
 
 if TYPE_CHECKING:
-    from ability_search.extensions.migration.migration import Migration, MigrationOptions
-    from ability_search.extensions.migration.survey import OldCollection, Survey
+    from ability_search.extensions.migration.migration import Migration
     from ability_search.tools.calls import Services
     from kadi_client import Connection
 
 
 @command(app, "migrate")
 def migrate(
-    database: Annotated[
-        str | None,
-        typer.Option(
-            "--from", help="Database of the earlier ability.  [default: the configured one]"
-        ),
-    ] = None,
-    collection: CollectionsOption = None,
-    prefix: Annotated[str, typer.Option("--into", help="Prefix for new collection names.")] = "",
-    model: Annotated[
-        str | None,
-        typer.Option(help="Model that made the embeddings.  [default: found by comparison]"),
-    ] = None,
-    embed: Annotated[
-        bool, typer.Option("--embed", help="Embed chunks whose embedding is unusable.")
-    ] = False,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show the plan without changing anything.")
-    ] = False,
-    drop_old: Annotated[
-        bool, typer.Option("--drop-old", help="Delete the old data, if all of it was migrated.")
-    ] = False,
+    options: MigrationOptions,
+    *,
     yes: YesOption = False,
     broker: BrokerOption = None,
     as_json: JsonOption = False,
@@ -64,18 +44,15 @@ def migrate(
         ability-search migrate --from kadi_memory --model nomic-embed-text
         ability-search migrate --drop-old
     """
-    from ability_search.extensions.migration.migration import MigrationOptions
-
-    if drop_old and collection:
+    if options.drop_old and options.collection:
         raise typer.BadParameter("not allowed with --collection", param_hint="--drop-old")
-    if not (yes or dry_run or sys.stdin.isatty()):
+    if not (yes or options.dry_run or sys.stdin.isatty()):
         raise typer.BadParameter("confirm with --yes, or use --dry-run", param_hint="--yes")
-    options = MigrationOptions(database, collection or (), prefix, model, embed, drop_old)
-    if dry_run or not yes:
+    if options.dry_run or not yes:
         migration, survey = _with_migration(broker, options, _plan, hidden=as_json)
-        if not dry_run:
+        if not options.dry_run:
             typer.confirm(_question(migration, survey), abort=True, err=True)
-    if not dry_run:
+    if not options.dry_run:
         migration, survey = _with_migration(broker, options, _perform, hidden=as_json)
     if as_json:
         output.print_json(_plan_json(migration, survey))

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 
@@ -24,9 +23,18 @@ from ability_search.errors import (
 from ability_search.extensions.artifacts.artifact_service import ShowProgress
 from ability_search.extensions.artifacts.importer import Importer
 from ability_search.extensions.localstack.served_models import served_names
-from ability_search.extensions.migration.legacy_import import LegacyArtifact
-from ability_search.extensions.migration.legacy_store import ASIDE_TYPE, LEGACY_TYPE, LegacyStore
-from ability_search.extensions.migration.survey import OldCollection, State, Survey
+from ability_search.extensions.migration.legacy_data import (
+    ASIDE_TYPE,
+    LEGACY_TYPE,
+    LegacyArtifact,
+    LegacyStore,
+)
+from ability_search.extensions.migration.survey import (
+    MigrationOptions,
+    OldCollection,
+    State,
+    Survey,
+)
 from ability_search.index.index_calls import Progress
 from ability_search.index.index_ports import IndexPorts
 from ability_search.index.partial_vectors import every_vector
@@ -45,24 +53,6 @@ _COPIED = 500
 """Chunks copied in one transaction."""
 _SOURCES = 500
 """Sources looked up at a time."""
-
-
-@dataclass(frozen=True, slots=True)
-class MigrationOptions:
-    """The options of a migration."""
-
-    database: str | None = None
-    """Database of the earlier ability; ``None`` for that of this one."""
-    collections: Sequence[str] = ()
-    """Names of collections; empty for all."""
-    prefix: str = ""
-    """Prefix of the collections' new names."""
-    model: str | None = None
-    """Model of the embeddings; ``None`` to find it by comparing vectors."""
-    embed: bool = False
-    """Embed chunks that have no usable embedding."""
-    drop_old: bool = False
-    """Delete the old data instead."""
 
 
 class Migration:
@@ -95,7 +85,7 @@ class Migration:
             )
         )
         self._ports = services.ports
-        self._importer = Importer(services.ports, services.maintenance, services.generations)
+        self._importer = Importer(services)
         self._progress = progress
 
     @property
@@ -126,18 +116,12 @@ class Migration:
                 await asyncio.to_thread(survey.add, rows)
                 done += len(rows)
                 await report(Progress(chunk_type, done, total, "reading"))
-            options = self.options
-            await asyncio.to_thread(
-                survey.finish,
-                prefix=options.prefix,
-                embed_missing=options.embed,
-                wanted=options.collections,
-            )
+            await asyncio.to_thread(survey.finish, self.options)
             for old in survey.collections:
                 await self._check_name(survey, old)
             await self._choose_models(survey)
         known = {each.name for each in survey.collections}
-        for name in options.collections:
+        for name in self.options.collection or ():
             if name not in known:
                 raise NotFound("collection of the earlier ability", name)
         return survey

@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from ability_search.extension import Command, hookimpl
+
+if TYPE_CHECKING:
+    from ability_search.client.tool_client import ToolClient
 
 
 @hookimpl
 def register_commands() -> Sequence[Command]:
     """Return the commands."""
     return (Command("migrate", "ability_search.extensions.migration.migrate_command", 260),)
+
+
+@hookimpl
+def register_checks() -> Mapping[str, Callable[[ToolClient], Awaitable[str]]]:
+    """Return the check for data of the earlier ability."""
+    from ability_search.extensions.migration.legacy_data import check_migrated
+
+    return {"migration": check_migrated}

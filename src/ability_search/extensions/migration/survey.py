@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import sqlite3
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from hashlib import blake2b
 from itertools import groupby
-from typing import Any
+from typing import Annotated, Any
 from weakref import finalize
 
 import numpy as np
+import typer
 
 from ability_search.collection import LONGEST_NAME, is_collection_name, proposed_name
 from ability_search.documents import Vector
+from ability_search.extensions.cli.parameters import CollectionsOption
 from ability_search.extensions.migration.legacy_chunks import Piece, Unmovable, read_piece
 
 _FALLBACK = "collection"
@@ -54,6 +56,26 @@ class State(StrEnum):
     MOVED = "moved"
     TAKEN = "name taken"
     REFUSED = "cannot be moved"
+
+
+@dataclass(frozen=True, slots=True)
+class MigrationOptions:
+    """The options of a migration."""
+
+    database: Annotated[
+        str | None,
+        typer.Option(
+            "--from", help="Database of the earlier ability.  [default: the configured one]"
+        ),
+    ] = None
+    collection: CollectionsOption = None
+    prefix: Annotated[str, typer.Option("--into", help="Prefix for new collection names.")] = ""
+    model: Annotated[
+        str | None, "Model that made the embeddings.  [default: found by comparison]"
+    ] = None
+    embed: Annotated[bool, "Embed chunks whose embedding is unusable."] = False
+    dry_run: Annotated[bool, "Show the plan without changing anything."] = False
+    drop_old: Annotated[bool, "Delete the old data, if all of it was migrated."] = False
 
 
 @dataclass(slots=True)
@@ -220,19 +242,13 @@ class Survey:
     def _collection(self, name: str) -> OldCollection:
         return self._found.setdefault(name, OldCollection(name))
 
-    def finish(self, *, prefix: str, embed_missing: bool, wanted: Sequence[str]) -> None:
-        """Determine the collections after all rows were added.
-
-        Args:
-            prefix: Prefix of the new names of collections.
-            embed_missing: Embed chunks that have no usable embedding.
-            wanted: Names of collections; empty for all.
-        """
-        for name, becomes in new_names(self._found, prefix).items():
-            if not wanted or name in wanted:
+    def finish(self, options: MigrationOptions) -> None:
+        """Determine the collections after all rows were added."""
+        for name, becomes in new_names(self._found, options.prefix).items():
+            if not options.collection or name in options.collection:
                 old = self._found[name]
                 old.becomes = becomes
-                self._finish(old, embed_missing=embed_missing)
+                self._finish(old, embed_missing=options.embed)
                 self.collections.append(old)
 
     def _finish(self, old: OldCollection, *, embed_missing: bool) -> None:

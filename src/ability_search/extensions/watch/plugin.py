@@ -10,4 +10,4 @@ from ability_search.extension import Command, hookimpl
 @hookimpl
 def register_commands() -> Sequence[Command]:
     """Return the commands."""
-    return (Command("watch", "ability_search.extensions.watch.watch_command", 90),)
+    return (Command("watch", "ability_search.extensions.watch.watcher", 90),)

@@ -1,4 +1,4 @@
-"""Keep a collection in sync with the files of directories."""
+"""`watch`: keep a collection in sync with the files of directories."""
 
 from __future__ import annotations
 
@@ -20,19 +20,39 @@ from datetime import UTC, datetime
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import typer
 
-from ability_search.client.tool_client import Call, ToolClient
-from ability_search.errors import SearchError
+from ability_search.client.tool_client import LONG_SECONDS, Call, ToolClient
+from ability_search.errors import InvalidInput, SearchError
 from ability_search.extensions.cli import output
-from ability_search.extensions.cli.app import explain
+from ability_search.extensions.cli.app import app, command, explain
+from ability_search.extensions.cli.clients import new_client, progress_bar
 from ability_search.extensions.cli.extras import install_command
-from ability_search.extensions.cli.progress import counts_text, print_problems, progress_bar
-from ability_search.extensions.cli.trees import Root, Tree, count_files
-from ability_search.extensions.cli.upload import Outcome, Place, remove_sources, send_files
-from ability_search.files.selection import left_out, needs_consent, vanished
+from ability_search.extensions.cli.lifecycle import run_until_stopped
+from ability_search.extensions.cli.local_files import (
+    Outcome,
+    Place,
+    Root,
+    choose_roots,
+    count_files,
+    find_place,
+    remove_sources,
+    select_paths,
+    send_files,
+    unselected,
+)
+from ability_search.extensions.cli.parameters import (
+    BrokerOption,
+    CollectionOption,
+    JsonOption,
+    Patterns,
+    TimeoutOption,
+    tool_fields,
+)
+from ability_search.files.selection import Selection, left_out, needs_consent, vanished
+from ability_search.index.index_fields import IndexFields
 from kadi_client import KadiError, ToolError
 from kadi_client.errors import AuthenticationError, FrameTooLarge
 
@@ -56,6 +76,8 @@ _QUIET_MS = 300
 """Quiet time that ends a batch of changes, as editors save a file in several steps."""
 _LONGEST_MS = 3000
 _TICK_MS = 500
+_RETURN_SECONDS = 2.0
+"""Pause between two looks for a directory that is gone."""
 
 Changes = AsyncIterator[set[Path]]
 
@@ -86,9 +108,9 @@ class WatchLog:
         now = f"{datetime.now():%H:%M:%S}"
         output.stdout().print(
             f"[dim]{now}[/dim] [bold]{output.plain(outcome.collection)}[/bold]:"
-            f" {counts_text(outcome)} ({seconds:.1f} s)"
+            f" {outcome.summary} ({seconds:.1f} s)"
         )
-        print_problems(outcome)
+        outcome.print_problems()
 
     def missing(self, directories: Sequence[Path]) -> None:
         """Print the directories that are waited for."""
@@ -130,7 +152,7 @@ class Watcher:
 
     client: ToolClient
     locate: Callable[[Call], Awaitable[Place]]
-    find: Callable[[Sequence[Root]], Sequence[Tree]]
+    find: Callable[[Sequence[Root]], Sequence[Selection]]
     options: Mapping[str, Any]
     timeout: float
     report: WatchLog
@@ -186,27 +208,27 @@ class Watcher:
         progress = partial(
             progress_bar, place.collection, hidden=self.report.as_json or self._swept
         )
-        trees = await asyncio.to_thread(self.find, place.roots)
-        current = await asyncio.to_thread(_stamps, trees)
+        found = await asyncio.to_thread(self.find, place.roots)
+        current = await asyncio.to_thread(_stamps, found)
         changed = {
             file.path
             for source, file in current.items()
             if self._known.get(source) != file or file.path in named
         }
         if changed:
-            chosen = [tree.only(changed) for tree in trees]
-            for tree in () if self._swept else trees:
-                outcome.skip(tree.selection.skipped)
+            chosen = [each.only(changed) for each in found]
+            for each in () if self._swept else found:
+                outcome.skip(each.skipped)
             options = {**self.options, "collection": place.collection}
             with progress(total=count_files(chosen)) as advance:
                 await send_files(self.client, chosen, options, outcome, self.timeout, advance)
         lost = {source: file for source, file in self._known.items() if source not in current}
         outcome.keep({*place.sources, *self._known})
         if self._swept:
-            gone = await asyncio.to_thread(_gone, lost, trees, len(self._known), named, outcome)
+            gone = await asyncio.to_thread(_gone, lost, found, len(self._known), named, outcome)
             removing = {*gone, *outcome.stale}
         else:
-            gone = await asyncio.to_thread(_vanished, trees, place, outcome)
+            gone = await asyncio.to_thread(_vanished, found, place, outcome)
             removing = gone.union({*outcome.stale}.intersection(place.sources))
         with progress(total=len(removing)) as advance:
             outcome.removed += await remove_sources(
@@ -262,14 +284,14 @@ def _identity(directory: Path) -> tuple[int, int] | None:
     return None
 
 
-def _stamps(trees: Sequence[Tree]) -> dict[str, Known]:
+def _stamps(selections: Sequence[Selection]) -> dict[str, Known]:
     """Return the current files by source."""
     found: dict[str, Known] = {}
-    for tree in trees:
-        for path in tree.selection.files:
+    for selection in selections:
+        for path in selection.files:
             with suppress(OSError):
                 about = path.stat()
-                source = path.relative_to(tree.selection.root).as_posix()
+                source = path.relative_to(selection.root).as_posix()
                 stamp = about.st_mtime_ns, about.st_size, about.st_ino, about.st_dev
                 found[source] = Known(path, *stamp)
     return found
@@ -277,7 +299,7 @@ def _stamps(trees: Sequence[Tree]) -> dict[str, Known]:
 
 def _gone(
     lost: Mapping[str, Known],
-    trees: Sequence[Tree],
+    selections: Sequence[Selection],
     known: int,
     named: Set[Path],
     outcome: Outcome,
@@ -297,15 +319,15 @@ def _gone(
         each for each in missing if named.isdisjoint((lost[each].path, *lost[each].path.parents))
     ]
     held: set[str] = set()
-    for tree in trees:
-        doubtful = tree.selection.emptied(silent)
+    for selection in selections:
+        doubtful = selection.emptied(silent)
         outcome.warnings += _kept(doubtful, outcome.collection)
         held.update(*doubtful.values())
     gone = {source for source in missing if source not in held}
     excluded = {
         source
         for source, file in lost.items()
-        if any(tree.selection.excludes(file.path) for tree in trees)
+        if any(selection.excludes(file.path) for selection in selections)
     }
     if needs_consent(len(excluded), known, files=True):
         outcome.warnings.append(
@@ -321,24 +343,24 @@ def _device_of(path: Path) -> int:
     return next(each for each in path.parents if each.is_dir()).stat().st_dev
 
 
-def _vanished(trees: Sequence[Tree], place: Place, outcome: Outcome) -> set[str]:
+def _vanished(selections: Sequence[Selection], place: Place, outcome: Outcome) -> set[str]:
     """Return the stored sources of directories whose files no longer exist, or are left out now.
 
     None that :meth:`.Selection.swept` doubts, and none of a root directory, because every source
     would count as one of its files; both are warned about.
     """
     found: set[str] = set()
-    for tree in trees:
-        swept = tree.selection.swept(place.sources)
-        if tree.selection.prefix:
+    for selection in selections:
+        swept = selection.swept(place.sources)
+        if selection.prefix:
             found.update(swept.gone)
             outcome.warnings += _kept(swept.doubtful, place.collection)
         elif lost := [*swept.gone, *chain(*swept.doubtful.values())]:
             outcome.warnings.append(
-                f"{tree.selection.root} is the root of the sources: {len(lost):,} sources without a"
+                f"{selection.root} is the root of the sources: {len(lost):,} sources without a"
                 f" file stay in {place.collection}; `ability-search delete` deletes them"
             )
-        if unnamed := tree.unnamed(place.sources):
+        if unnamed := unselected(selection, place.sources, excluded=False):
             outcome.warnings.append(
                 f"{len(unnamed):,} sources, such as {unnamed[0]!r}, are not named by --include;"
                 " they stay as they are"
@@ -360,3 +382,76 @@ def _is_transient(exc: KadiError) -> bool:
     if isinstance(exc, ToolError):
         return exc.retryable
     return not isinstance(exc, AuthenticationError | FrameTooLarge)
+
+
+@command(app, "watch")
+def watch(
+    paths: Annotated[list[Path], typer.Argument(metavar="DIRECTORY...", help="Directories.")],
+    collection: CollectionOption = None,
+    no_gitignore: Annotated[bool, "Include files that .gitignore excludes."] = False,
+    *,
+    files: Patterns,
+    indexing: IndexFields,
+    broker: BrokerOption = None,
+    timeout: TimeoutOption = LONG_SECONDS,
+    as_json: JsonOption = False,
+) -> None:
+    """Index directories and keep the collection in sync with their files until Ctrl-C.
+
+    The command first does the same as `index --sweep`, then follows new, changed,
+    renamed and deleted files and prints one line per batch of changes. It retries
+    while the broker or the worker is not available. If a directory vanishes, such as
+    that of a drive, its sources are kept, and the command waits until it is back.
+    With --json each line is an object.
+
+    Example:
+        ability-search watch docs
+        ability-search watch src docs -c project --include '*.py' --include '*.md' --json
+    """
+    directories = [path.resolve() for path in paths]
+    for path, directory in zip(paths, directories, strict=True):
+        if not directory.is_dir():
+            problem = "is not a directory" if directory.exists() else "no such directory"
+            raise typer.BadParameter(f"{path}: {problem}", param_hint="DIRECTORY")
+
+    def find(roots: Sequence[Root]) -> list[Selection]:
+        return select_paths(
+            directories,
+            roots,
+            include=files.include or (),
+            exclude=files.exclude or (),
+            temporary=EDITORS,
+            gitignore=not no_gitignore,
+        )
+
+    find(choose_roots(paths, files.root))  # a wrong pattern is reported before anything starts
+    options = tool_fields(indexing)
+
+    async def work() -> None:
+        async with new_client(broker) as client:
+            locate = partial(find_place, paths=paths, collection=collection, root=files.root)
+            report = WatchLog(as_json=as_json)
+            new_watcher = partial(Watcher, client, locate, find, options, timeout, report)
+            await _follow(directories, new_watcher, report)
+
+    asyncio.run(run_until_stopped(work()))
+
+
+async def _follow(
+    directories: Sequence[Path], new_watcher: Callable[[], Watcher], report: WatchLog
+) -> None:
+    """Follow the changes in directories; while one of them is gone, wait for it."""
+    awaited: list[Path] = []
+    while True:
+        missing = [each for each in directories if not each.is_dir()]
+        if missing:
+            if missing != awaited:
+                report.missing(missing)
+            await asyncio.sleep(_RETURN_SECONDS)
+        else:
+            try:
+                await new_watcher().follow(changes_of(directories))
+            except InvalidInput:
+                if all(map(Path.is_dir, directories)):
+                    raise
+        awaited = missing

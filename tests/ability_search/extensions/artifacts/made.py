@@ -13,16 +13,8 @@ import numpy as np
 
 from ability_search.collection import Recipe, new_collection
 from ability_search.documents import Document
+from ability_search.extensions.artifacts.artifact_format import MANIFEST, ChunksManifest
 from ability_search.extensions.artifacts.exporter import ArtifactWriter
-from ability_search.extensions.artifacts.manifest import (
-    CHUNKS,
-    MANIFEST,
-    SOURCES,
-    VECTORS,
-    VERSION,
-    ChunksManifest,
-    origin_of,
-)
 from ability_search.index.preparation import chunk_records, prepare, source_record
 from ability_search.store.records import ChunkRecord, SourceRecord
 from ability_search.text.token_counter import EstimatedTokens
@@ -50,23 +42,7 @@ def made(directory: Path, texts: dict[str, str] = TEXTS, **recipe: Any) -> Chunk
     with ArtifactWriter(directory) as writer:
         writer.add_sources(records)
         writer.add_chunks(chunks)
-        counts, digests, revision = writer.finish()
-    manifest = ChunksManifest(
-        index_version=VERSION,
-        created_at="2026-11-21T08:00:00+00:00",
-        revision=revision,
-        model_id="m",
-        dim=DIMENSIONS,
-        normalize=True,
-        vector_file=VECTORS,
-        chunks_file=CHUNKS,
-        sources_file=SOURCES,
-        collection=origin_of(COLLECTION, "estimate"),
-        counts=counts,
-        digests=digests,
-    )
-    (directory / MANIFEST).write_text(manifest.model_dump_json(by_alias=True))
-    return manifest
+        return writer.finish(COLLECTION, "estimate")
 
 
 def stored(source: str, text: str, **recipe: Any) -> tuple[SourceRecord, list[ChunkRecord]]:

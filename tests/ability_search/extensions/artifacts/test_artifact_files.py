@@ -12,7 +12,7 @@ import pytest
 from ability_search.errors import InvalidInput
 from ability_search.extensions.artifacts import artifact_files as files
 from ability_search.extensions.artifacts.artifact_files import replaced
-from ability_search.extensions.artifacts.manifest import MANIFEST
+from ability_search.extensions.artifacts.artifact_format import MANIFEST
 
 
 def write(target: Path, text: str) -> None:

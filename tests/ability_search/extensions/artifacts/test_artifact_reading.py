@@ -25,23 +25,21 @@ from tests.ability_search.extensions.artifacts.made import (
 from tests.examples import examples
 
 from ability_search.extensions.artifacts.artifact_files import json_object
-from ability_search.extensions.artifacts.artifact_lines import (
+from ability_search.extensions.artifacts.artifact_format import (
     CHUNK_LINES,
+    CHUNKS,
+    MANIFEST,
     SOURCE_LINES,
+    SOURCES,
     USE_LINES,
+    VECTORS,
+    ChunksManifest,
+    Damaged,
 )
 from ability_search.extensions.artifacts.artifact_reader import (
     Artifact,
     Item,
     read_manifest,
-)
-from ability_search.extensions.artifacts.manifest import (
-    CHUNKS,
-    MANIFEST,
-    SOURCES,
-    VECTORS,
-    ChunksManifest,
-    Damaged,
 )
 from ability_search.extensions.sessions.uses import Use
 from ability_search.index.preparation import restored_document

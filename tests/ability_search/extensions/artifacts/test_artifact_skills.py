@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from ability_search.config.loader import load_settings
+from ability_search.extensions.artifacts.artifact_format import Damaged, SkillsManifest
 from ability_search.extensions.artifacts.artifact_reader import read_manifest
-from ability_search.extensions.artifacts.manifest import Damaged, SkillsManifest
 from ability_search.extensions.artifacts.skill_indexes import SkillsArtifact, read_skills
 from ability_search.text.token_counter import EstimatedTokens
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from tests.ability_search.extensions.artifacts.made import edited, made
 
+from ability_search.extensions.artifacts.artifact_format import MANIFEST, Damaged
 from ability_search.extensions.artifacts.artifact_service import choose
-from ability_search.extensions.artifacts.manifest import MANIFEST, Damaged
 
 
 @pytest.fixture

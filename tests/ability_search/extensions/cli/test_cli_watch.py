@@ -19,10 +19,10 @@ from tests.ability_search.extensions.cli.test_cli_indexing import answered, writ
 from ability_search.errors import SearchError
 from ability_search.extensions.cli.clients import new_client
 from ability_search.extensions.cli.extras import install_command
-from ability_search.extensions.cli.trees import Root, Tree, trees
-from ability_search.extensions.cli.upload import find_place
+from ability_search.extensions.cli.local_files import Root, find_place, select_paths
 from ability_search.extensions.watch import watcher
 from ability_search.extensions.watch.watcher import EDITORS, Watcher, WatchLog, changes_of
+from ability_search.files.selection import Selection
 from kadi_client import ToolError
 
 SECONDS = 30.0
@@ -56,8 +56,8 @@ async def burst(*named: set[Path]) -> AsyncIterator[set[Path]]:
         yield each
 
 
-def find(roots: Sequence[Root]) -> list[Tree]:
-    return trees([Path("d")], roots, temporary=EDITORS, gitignore=True)
+def find(roots: Sequence[Root]) -> list[Selection]:
+    return select_paths([Path("d")], roots, temporary=EDITORS, gitignore=True)
 
 
 @asynccontextmanager

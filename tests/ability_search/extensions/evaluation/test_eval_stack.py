@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from tests.ability_search.extensions.evaluation.sets import CORPUS, QRELS, QUERIES, write_set
 
-from ability_search.extensions.localstack.data_directory import released
+from ability_search.extensions.localstack.supervisor import released
 
 pytestmark = [pytest.mark.process, pytest.mark.engine, pytest.mark.model]
 

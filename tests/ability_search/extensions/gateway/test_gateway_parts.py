@@ -16,8 +16,7 @@ from ability_search.extensions.gateway.middleware import _ADDRESSES, RateLimit
 from ability_search.extensions.gateway.network_state import network_tools
 from ability_search.extensions.gateway.operations import openapi_document
 from ability_search.extensions.gateway.problems import STATUSES, problem
-from ability_search.extensions.gateway.request_bodies import fields_of
-from ability_search.extensions.gateway.shortcuts import ingested
+from ability_search.extensions.gateway.request_bodies import fields_of, ingested
 from ability_search.tools.table import all_tools
 from kadi_client.messages import encode
 

@@ -9,11 +9,18 @@ import pytest
 from ability_search.client.tool_client import Target
 from ability_search.config.loader import load_settings
 from ability_search.config.running_stack import RunningComponent, RunningStack
+from ability_search.config.schema import Settings
 from ability_search.extensions.cli.prometheus_meter import PrometheusMeter, serve_metrics
-from ability_search.extensions.localstack.health_checks import check_network
+from ability_search.extensions.localstack.health_checks import Check, Checks, check_network
 from kadi_localnet.broker import serve_broker
 
 LOCAL = "127.0.0.1"
+
+
+async def made(settings: Settings, target: Target) -> list[Check]:
+    checks = Checks()
+    await check_network(checks, settings, target)
+    return checks.made
 
 
 @pytest.mark.parametrize(
@@ -37,9 +44,9 @@ async def test_metrics_are_served_refused_or_gone(
             stack = RunningStack(1, broker.url, ("global",), "now", parts=(part,))
             target = Target(broker.url, ("global",), "test", stack)
             if up:
-                checks = [each async for each in check_network(settings, target)]
+                checks = await made(settings, target)
         if not up:
-            checks = [each async for each in check_network(settings, target)]
+            checks = await made(settings, target)
     (found,) = [each for each in checks if each.name == "metrics"]
     assert (found.state, found.text) == (state, text)
     assert ("SEARCH_METRICS_TOKEN" in found.remedy) is (token == "other")

@@ -10,7 +10,7 @@ import pytest
 
 from ability_search.config.running_stack import RunningComponent, RunningStack, read_running
 from ability_search.errors import ConfigurationError
-from ability_search.extensions.localstack.data_directory import (
+from ability_search.extensions.localstack.supervisor import (
     hold,
     is_abandoned,
     released,

@@ -20,7 +20,7 @@ from tests.ability_search.metric_readings import Reading, parse
 
 from ability_search.config.running_stack import CLIENT, RunningStack, identity_file, read_running
 from ability_search.extensions.localstack import stack_metrics
-from ability_search.extensions.localstack.data_directory import released
+from ability_search.extensions.localstack.supervisor import released
 from ability_search.ops.metrics import metric_table as table
 from ability_search.tools.table import all_tools
 from kadi_client import Call, Connection, Identity, NoProvider, RemoteError, Tool, ToolError

@@ -6,15 +6,15 @@ import pytest
 
 from ability_search.config.schema import Limits
 from ability_search.errors import InvalidInput
-from ability_search.extensions.cli.trees import (
-    Tree,
+from ability_search.extensions.cli.local_files import (
     collection_name,
-    read_trees,
+    read_selections,
+    select_paths,
     stored_root,
     sweepable,
-    trees,
 )
 from ability_search.extensions.formats.isolated_reader import IsolatedReader
+from ability_search.files.selection import Selection
 from ability_search.text.loaders import Bounds
 
 
@@ -33,18 +33,18 @@ def write(*names: str, text: str = "Some words.") -> None:
         Path(name).write_text(text)
 
 
-def read(chosen: list[Tree], limits: Limits) -> list[list[str]]:
+def read(chosen: list[Selection], limits: Limits) -> list[list[str]]:
     """The sources of the documents in each part."""
     bounds = Bounds(limits.document_bytes, limits.unpacked_bytes)
     with IsolatedReader(bounds, timeout=60) as extractor:
-        found = [reading.documents for reading in read_trees(chosen, limits, extractor)]
+        found = [reading.documents for reading in read_selections(chosen, limits, extractor)]
     return [[each.source for each in documents] for documents in found if documents]
 
 
 def test_sweeping_the_root_itself_is_refused(cwd: Path) -> None:
     write("a.md")
     with pytest.raises(InvalidInput, match="below the root"):
-        sweepable(trees([Path()], cwd))
+        sweepable(select_paths([Path()], cwd))
 
 
 @pytest.mark.parametrize(
@@ -100,32 +100,32 @@ def test_paths_outside_the_working_directory_keep_the_name_of_their_directory(
 ) -> None:
     outside = tmp_path / "outside"
     write(str(outside / "a.md"))
-    (tree,) = trees([outside], None)
-    assert read([tree], Limits()) == [["outside/a.md"]]
+    (selection,) = select_paths([outside], None)
+    assert read([selection], Limits()) == [["outside/a.md"]]
     with pytest.raises(InvalidInput, match="is outside"):
-        trees([outside], Path("."))
+        select_paths([outside], Path("."))
 
 
 def test_a_file_named_twice_is_sent_once(cwd: Path) -> None:
     write("d/a.md", "d/b.md")
-    assert read(trees([Path("d/b.md"), Path("d")], None), Limits()) == [["d/b.md", "d/a.md"]]
+    assert read(select_paths([Path("d/b.md"), Path("d")], None), Limits()) == [["d/b.md", "d/a.md"]]
 
 
 def test_calls_are_bounded_by_bytes_and_by_documents(cwd: Path) -> None:
     write(*(f"d/{n}.md" for n in range(5)), text="x" * 400)
     limits = Limits(batch_bytes=2048, document_bytes=1024)
-    assert [len(part) for part in read(trees([Path("d")], None), limits)] == [2, 2, 1]
+    assert [len(part) for part in read(select_paths([Path("d")], None), limits)] == [2, 2, 1]
     limits = Limits(batch_documents=3)
-    assert [len(part) for part in read(trees([Path("d")], None), limits)] == [3, 2]
+    assert [len(part) for part in read(select_paths([Path("d")], None), limits)] == [3, 2]
 
 
 @pytest.mark.parametrize("paths", [("a", "b"), ("b", "a"), ("b/link.md", "a/x.md")])
 def test_a_link_to_a_file_of_another_path_is_skipped(cwd: Path, paths: tuple[str, str]) -> None:
     write("a/x.md", "b/own.md")
     Path("b/link.md").symlink_to(cwd / "a/x.md")
-    chosen = trees(list(map(Path, paths)), None)
-    assert {file.name for tree in chosen for file in tree.selection.files} - {"own.md"} == {"x.md"}
+    chosen = select_paths(list(map(Path, paths)), None)
+    assert {file.name for selection in chosen for file in selection.files} - {"own.md"} == {"x.md"}
     if paths == ("a", "b"):
-        [skipped] = chosen[1].selection.skipped
+        [skipped] = chosen[1].skipped
         assert (skipped.path, skipped.stale) == ("b/link.md", True)
         assert skipped.reason.endswith("indexed as a/x.md")
