@@ -105,9 +105,7 @@ LAYERS = (
     {"tools"},
     {"network"},
     {"worker"},
-    {"ops.figures"},
     {"client"},
-    {"edges"},
     {"__main__"},
 )
 """Parts of the core: each imports what stands above it, or beside it in its own group."""
@@ -202,16 +200,19 @@ def test_only_the_exporter_of_traces_needs_the_sdk_of_opentelemetry() -> None:
 def test_the_edges_reach_the_tools_over_the_network_only() -> None:
     home = "ability_search.extensions"
     own = (f"{home}.gateway.", f"{home}.mcp.")
-    edges = [m for m in FILES if part(m) == "edges" or m.startswith(own)]
+    edges = [module for module in FILES if module.startswith(own)]
     # The commands and the plugins are not the servers.
     own_commands = {f"{home}.{name}.{name}_command" for name in ("gateway", "mcp")}
     modules = set(edges) - own_commands - {f"{home}.{name}.plugin" for name in ("gateway", "mcp")}
     assert len(modules) > len(own)
-    allowed = {"client", "config", "edges", "errors", "extension", "ops", "tools", "wire"}
+    allowed = {"client", "config", "errors", "extension", "ops", "tools", "wire"}
     further = (
         *own,
         f"{home}.answers.",
-        *(f"{home}.cli.{name}." for name in ("extras", "http_access", "prometheus_meter")),
+        *(
+            f"{home}.cli.{name}."
+            for name in ("extras", "http_access", "prometheus_meter", "tool_calls")
+        ),
         f"{home}.notes.graph_analysis.",
         "ability_search.search.options.",
     )

@@ -47,7 +47,7 @@ class Chat(Protocol):
         """
 
 
-class Reranker(Protocol):
+class RerankerPort(Protocol):
     """A model that reads a query and a text together."""
 
     async def rerank(

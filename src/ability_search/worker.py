@@ -30,7 +30,7 @@ from ability_search.network import worker_brokers
 from ability_search.ops.metrics.call_metrics import metered_tools
 from ability_search.ops.metrics.meter import UNMETERED, Meter
 from ability_search.ops.metrics.metric_table import BREAKER_OPEN, COLLECTIONS_KNOWN, JOBS_RUNNING
-from ability_search.ports import Chat, Embedder, Invoke, Providers, Reranker
+from ability_search.ports import Chat, Embedder, Invoke, Providers, RerankerPort
 from ability_search.providers.chat import PacedChat
 from ability_search.providers.model_servers import ModelServers, metered_invoke
 from ability_search.search.limits import SCORE_FLOOR, SIGNAL_FLOOR, SOURCE_LIMIT
@@ -212,7 +212,7 @@ def build_services(
     settings: Settings,
     store: Store,
     embedder: Embedder,
-    reranker: Reranker,
+    reranker: RerankerPort,
     chat: Chat,
     *,
     base: Path,

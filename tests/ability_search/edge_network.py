@@ -14,7 +14,7 @@ import httpx
 
 from ability_search.config.loader import load_settings
 from ability_search.config.schema import Settings
-from ability_search.edges.tool_calls import NEEDED_TOOLS
+from ability_search.extensions.cli.tool_calls import NEEDED_TOOLS
 from ability_search.extensions.gateway.gateway_command import open_gateway
 from ability_search.tools.table import all_tools
 from kadi_client import Call, Connection, Tool

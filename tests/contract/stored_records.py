@@ -21,11 +21,11 @@ from ability_search.store.pages import COUNTED, read_page, source_names
 from ability_search.store.port import Store
 from ability_search.store.records import (
     ChunkRecord,
-    Link,
     Replaced,
     Replacement,
     Row,
     Search,
+    SourceLink,
     SourceRecord,
     WeightedChunk,
 )
@@ -137,7 +137,7 @@ def source_record(source: str, chunks: Sequence[ChunkRecord], **fields: Any) -> 
 def replacement(
     *chunks: ChunkRecord,
     gone: Sequence[str] = (),
-    links: Sequence[Link] = (),
+    links: Sequence[SourceLink] = (),
     stand_ins: Mapping[str, int] | None = None,
     **fields: Any,
 ) -> Replacement:

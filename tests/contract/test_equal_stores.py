@@ -33,7 +33,7 @@ from ability_search.filters.tree import Compare, Field, Filter, Not, OneOf
 from ability_search.store.memory import MemoryStore
 from ability_search.store.pages import count, read_all
 from ability_search.store.port import Store
-from ability_search.store.records import Link, Linked, Replacement, Search
+from ability_search.store.records import Linked, Replacement, Search, SourceLink
 from ability_search.store.registry import Registry
 from ability_search.store.statistics_cache import term_log
 from ability_search.store.stored_collections import read_collection
@@ -204,7 +204,7 @@ class Replay:
                 chunks.append(title)
                 made.remove(f"{source}/title")
         links = [
-            Link(source, target, "cites", weight)
+            SourceLink(source, target, "cites", weight)
             for source, target, weight in change.links
             if source in change.parts and source != target
         ]

@@ -26,7 +26,7 @@ from ability_search.collection import Collection
 from ability_search.index.jobs import Jobs, jobs_of, records_under_construction
 from ability_search.store.pages import read_all
 from ability_search.store.port import Store
-from ability_search.store.records import Job, Link, Linked
+from ability_search.store.records import Job, Linked, SourceLink
 from ability_search.store.registry import Registry
 from ability_search.store.statistics_cache import StatisticsCache, term_log
 from ability_search.store.stored_collections import (
@@ -236,7 +236,7 @@ async def test_generations_hold_their_own_chunks_only(store: Store) -> None:
 async def test_searching_a_dropped_generation_raises(
     store: Store, within: Chunks | Linked | None
 ) -> None:
-    stored = await filled(store, chunk("a"), links=[Link("b", "a", "cites", 1.0)])
+    stored = await filled(store, chunk("a"), links=[SourceLink("b", "a", "cites", 1.0)])
     await store.drop_generation(stored.type)
     with gone(stored.type):
         await store.search(stored, [by_vector(within=within)], NOTHING)

@@ -28,7 +28,7 @@ from ability_search.collection import Collection
 from ability_search.filters.tree import Not
 from ability_search.store.pages import GENERATED, read_all
 from ability_search.store.port import Store
-from ability_search.store.records import Link
+from ability_search.store.records import SourceLink
 from ability_search.store.stored_collections import read_collection
 from ability_search.store.values import KINDS_LAYER, Chunks, Columns, Patch, Read
 
@@ -56,7 +56,7 @@ async def test_replacement_reports_what_it_did(store: Store) -> None:
 
 
 async def test_repeated_replacement_leaves_the_same_state(store: Store) -> None:
-    link = Link("a", "b", "cites", 0.5)
+    link = SourceLink("a", "b", "cites", 0.5)
     contents = replacement(chunk("a"), chunk("a/title", of="a", kind="title"), links=[link])
     created = await filled(store)
     first = await store.replace(created, contents)
@@ -73,7 +73,9 @@ async def test_repeated_replacement_leaves_the_same_state(store: Store) -> None:
 
 
 async def test_deleting_everything_leaves_an_empty_collection(store: Store) -> None:
-    created = await filled(store, chunk("a"), chunk("b"), links=[Link("a", "b", "cites", 1.0)])
+    created = await filled(
+        store, chunk("a"), chunk("b"), links=[SourceLink("a", "b", "cites", 1.0)]
+    )
     emptied = (await put(store, created, gone=["a", "b"])).collection
     assert await counts(store, created) == (0, 0, 0, 0, 0)
     assert (emptied.tokens_min, emptied.tokens_max, emptied.links) == (None, None, 0)
@@ -141,10 +143,12 @@ async def test_links_are_replaced_with_their_source(store: Store) -> None:
         store,
         chunk("a"),
         chunk("b"),
-        links=[Link("a", "b", "cites", 1.0), Link("b", "a", "cites", 0.5)],
+        links=[SourceLink("a", "b", "cites", 1.0), SourceLink("b", "a", "cites", 0.5)],
     )
     assert stored.links == 2
-    stored = (await put(store, stored, chunk("a"), links=[Link("a", "c", "cites", 0.1)])).collection
+    stored = (
+        await put(store, stored, chunk("a"), links=[SourceLink("a", "c", "cites", 0.1)])
+    ).collection
     assert stored.links == 2
     stored = (await put(store, stored, gone=["b"])).collection
     assert stored.links == 1

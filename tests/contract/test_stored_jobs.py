@@ -11,8 +11,8 @@ from tests.contract.stored_records import collection
 from ability_search.collection import Collection
 from ability_search.errors import SearchError
 from ability_search.index.jobs import (
+    JobProgress,
     Jobs,
-    Progress,
     job_of,
     jobs_of,
     records_under_construction,
@@ -127,7 +127,7 @@ async def test_job_that_was_renewed_since_is_not_replaced(store: Store) -> None:
     last = await stored(store)
     assert last.expired
     one._lease = 3_600_000
-    assert await one.renew(last, Progress(1, 2, "writing"))
+    assert await one.renew(last, JobProgress(1, 2, "writing"))
     built = collection("notes@2")
     assert not await worker(store).begin(job("2", record=built.name), built, last=last)
 
@@ -154,8 +154,8 @@ async def test_orphaned_job_is_claimed_once(store: Store) -> None:
     assert (found.owner, found.record, found.expired) == (claimed.owner, claimed.record, False)
     assert (found.lost, found.lost_at) == (1, 0)
     assert await read_collections(store) == [replace(built, name=claimed.record)]
-    assert not await one.renew(orphan, Progress(1, 2, ""))
-    assert await two.renew(claimed, Progress(1, 2, ""))
+    assert not await one.renew(orphan, JobProgress(1, 2, ""))
+    assert await two.renew(claimed, JobProgress(1, 2, ""))
 
 
 async def test_held_job_is_not_claimed(store: Store) -> None:
@@ -171,10 +171,10 @@ async def test_renewed_job_records_its_progress(store: Store) -> None:
     await begun(one, store, job())
     own = await stored(store)
     one._lease = 3_600_000
-    assert await one.renew(own, Progress(2, 9, "writing"))
+    assert await one.renew(own, JobProgress(2, 9, "writing"))
     found = await stored(store)
     assert (found.done, found.total, found.stage, found.expired) == (2, 9, "writing", False)
-    assert not await worker(store).renew(own, Progress(5, 9, ""))
+    assert not await worker(store).renew(own, JobProgress(5, 9, ""))
     assert await stored(store) == found
 
 
@@ -182,10 +182,10 @@ async def test_released_job_has_no_owner(store: Store) -> None:
     one = worker(store)
     await begun(one, store, job())
     own = await stored(store)
-    await one.release(own, Progress(2, 9, ""))
+    await one.release(own, JobProgress(2, 9, ""))
     found = await stored(store)
     assert (found.owner, found.state, found.expired) == (None, "running", True)
-    assert not await one.renew(own, Progress(3, 9, ""))
+    assert not await one.renew(own, JobProgress(3, 9, ""))
     assert await worker(store).claim(found)
 
 
@@ -203,7 +203,7 @@ async def test_ended_job_discards_what_it_was_building(store: Store, state: str)
     assert await due_generations(store) == [built.type]
     assert await records_under_construction(store) == set()
     assert not await one.fail(own, SearchError("late"))
-    assert not await one.renew(own, Progress(5, 9, ""))
+    assert not await one.renew(own, JobProgress(5, 9, ""))
     assert state == "cancelled" or not await one.cancel(own)
     assert (await stored(store)).state == state
 

@@ -28,7 +28,7 @@ from ability_search.filters.tree import And, Compare, Exists, Field, Filter, Not
 from ability_search.store.arcadedb.client import BrokerScripts
 from ability_search.store.pages import chunk_pages, count, read_all, read_page
 from ability_search.store.port import Store
-from ability_search.store.records import VALUE_LENGTH, ChunkRecord, Link, metadata_column
+from ability_search.store.records import VALUE_LENGTH, ChunkRecord, SourceLink, metadata_column
 from ability_search.store.values import (
     KINDS_LAYER,
     Chunks,
@@ -126,10 +126,14 @@ async def test_sources_are_selected_by_name_and_by_filters(store: Store) -> None
 
 
 async def test_links_are_read_strongest_first(store: Store) -> None:
-    links = [Link("a", "b", "cites", 0.5), Link("c", "a", "cites", 1.0), Link("b", "c", "x", 0.7)]
+    links = [
+        SourceLink("a", "b", "cites", 0.5),
+        SourceLink("c", "a", "cites", 1.0),
+        SourceLink("b", "c", "x", 0.7),
+    ]
     stored = await filled(store, *map(chunk, "abc"), links=links)
 
-    async def read(sources: Sequence[str], limit: int | None = None) -> list[Link]:
+    async def read(sources: Sequence[str], limit: int | None = None) -> list[SourceLink]:
         return await read_all(store, Read(Links(sources), stored, limit=limit))
 
     assert await read(["a"]) == [links[1], links[0]]

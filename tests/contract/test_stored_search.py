@@ -30,10 +30,10 @@ from ability_search.store import statistics_cache
 from ability_search.store.port import Store
 from ability_search.store.records import (
     VALUE_LENGTH,
-    Link,
     Linked,
     Row,
     Search,
+    SourceLink,
     metadata_column,
 )
 from ability_search.store.statistics_cache import EMPTY, StatisticsCache, advanced, term_log
@@ -401,10 +401,10 @@ async def _linked(store: Store) -> Collection:
         ),
         chunk("b", 1, embedding=towards(0.7)),
         links=[
-            Link("a", "b", "cites", 0.5),
-            Link("b", "c", "cites", 1.0),
-            Link("d", "a", "mentions", 0.8),
-            Link("a", "missing", "cites", 0.2),
+            SourceLink("a", "b", "cites", 0.5),
+            SourceLink("b", "c", "cites", 1.0),
+            SourceLink("d", "a", "mentions", 0.8),
+            SourceLink("a", "missing", "cites", 0.2),
         ],
     )
 
@@ -426,8 +426,11 @@ async def test_best_chunks_of_linked_sources_are_found_in_both_directions(store:
     assert [row.score for row in rows] == pytest.approx([0.7, 0.3], abs=1e-6)
     assert [row.columns["source"] for row in rows] == ["b", "d"]
     ((out, into),) = answer.hops["vector"]
-    assert list(out) == [Link("a", "b", "cites", 0.5), Link("a", "missing", "cites", 0.2)]
-    assert list(into) == [Link("d", "a", "mentions", 0.8)]
+    assert list(out) == [
+        SourceLink("a", "b", "cites", 0.5),
+        SourceLink("a", "missing", "cites", 0.2),
+    ]
+    assert list(into) == [SourceLink("d", "a", "mentions", 0.8)]
 
 
 async def test_second_hop_starts_from_what_the_first_reached(store: Store) -> None:
@@ -435,8 +438,8 @@ async def test_second_hop_starts_from_what_the_first_reached(store: Store) -> No
     answer = await store.search(stored, [linked(2)], NOTHING)
     assert set(ids(list(answer.rows["vector"]))) == {"notes:b:1", "notes:c:0", "notes:d:0"}
     out, into = answer.hops["vector"][1]
-    assert list(out) == [Link("b", "c", "cites", 1.0), Link("d", "a", "mentions", 0.8)]
-    assert list(into) == [Link("a", "b", "cites", 0.5)]
+    assert list(out) == [SourceLink("b", "c", "cites", 1.0), SourceLink("d", "a", "mentions", 0.8)]
+    assert list(into) == [SourceLink("a", "b", "cites", 0.5)]
 
 
 async def test_links_of_other_kinds_are_not_followed(store: Store) -> None:

@@ -11,7 +11,7 @@ import httpx
 import pytest
 from tests.database_servers import PASSWORD, database_server
 
-from ability_search.store.arcadedb.schema import (
+from ability_search.store.arcadedb.database_schema import (
     create_generation,
     create_kinds,
     create_links,

@@ -134,7 +134,7 @@ class Embedding(ModelServer):
         return self.timeout + self.patience
 
 
-class Reranker(ModelServer):
+class RerankerSettings(ModelServer):
     """Reranker: a model that rereads the first hits if the query asks for it."""
 
     prefix = "reranker_"

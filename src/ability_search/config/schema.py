@@ -20,7 +20,7 @@ from ability_search.config.model_settings import (
     Embedding,
     Expansion,
     Kinds,
-    Reranker,
+    RerankerSettings,
 )
 from ability_search.config.setting_fields import (
     KIB,
@@ -349,7 +349,7 @@ class Settings:
 
     chunking: Chunking
     embedding: Embedding
-    reranker: Reranker
+    reranker: RerankerSettings
     expansion: Expansion
     kinds: Kinds
     database: Database

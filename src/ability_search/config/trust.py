@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from ability_search.config.model_settings import Embedding, Expansion, ModelServer, Reranker
+from ability_search.config.model_settings import Embedding, Expansion, ModelServer, RerankerSettings
 from ability_search.config.schema import Broker, Settings
 from ability_search.config.setting_fields import Url
 from ability_search.config.sources import base_of, in_base_directory
@@ -19,7 +19,7 @@ from ability_search.errors import ConfigurationError, InvalidInput
 from kadi_client.addresses import is_loopback, split_addresses
 
 _FILE = "$XDG_CONFIG_HOME/ability-search/trusted_addresses"
-MODEL_APIS = (Embedding, Reranker, Expansion)
+MODEL_APIS = (Embedding, RerankerSettings, Expansion)
 """Groups of settings that may choose an API over HTTP."""
 _SCHEMES = ("ws", "wss", "http", "https")
 

@@ -82,7 +82,7 @@ class File:
 
 
 @dataclass(slots=True)
-class Reading:
+class FileBatch:
     """Documents, and files that could not be read."""
 
     documents: list[Document] = field(default_factory=list)
@@ -283,7 +283,7 @@ def read_files(
     most: int,
     most_bytes: int,
     format: str | None = None,
-) -> Iterator[Reading]:
+) -> Iterator[FileBatch]:
     """Yield the documents of a selection, in parts; one file is in memory at a time.
 
     A larger file or text is a part of its own; the last part may have no documents. A file comes
@@ -316,10 +316,10 @@ def read_files(
                 yield document, max(own, text_bytes(document.content))
 
     for part in batches(sized(), lambda each: each[1], most=most, most_bytes=most_bytes):
-        yield Reading([document for document, _ in part], skipped.copy())
+        yield FileBatch([document for document, _ in part], skipped.copy())
         skipped.clear()
     if skipped:
-        yield Reading([], skipped)
+        yield FileBatch([], skipped)
 
 
 def _unread(source: str, reason: str) -> Skipped:

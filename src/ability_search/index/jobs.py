@@ -47,7 +47,7 @@ _RECORDED_WITHIN = 1.0
 
 
 @dataclass(slots=True)
-class Progress:
+class JobProgress:
     """The progress of a job, recorded with the next renewal."""
 
     done: int = 0
@@ -147,15 +147,15 @@ class Jobs:
             if committed.refused == 0:
                 return None
 
-    async def renew(self, job: Job, progress: Progress) -> bool:
+    async def renew(self, job: Job, progress: JobProgress) -> bool:
         """Renew the lease of a job; return False if this worker no longer owns it."""
         return await self._progressed(job, progress, lease=self._lease)
 
-    async def release(self, job: Job, progress: Progress) -> None:
+    async def release(self, job: Job, progress: JobProgress) -> None:
         """Release a job, so that another worker can claim it."""
         await self._progressed(job, progress, lease=_RELEASED, owner=None)
 
-    async def _progressed(self, job: Job, progress: Progress, lease: int, **fields: Any) -> bool:
+    async def _progressed(self, job: Job, progress: JobProgress, lease: int, **fields: Any) -> bool:
         fields |= {"done": progress.done, "total": progress.total, "stage": progress.stage}
         put = _put(job, fields, where=self._own(job), lease=lease)
         return (await self._store.commit([put])).done
@@ -189,7 +189,7 @@ class Jobs:
             seen = None if committed.record is None else job_of(committed.record)
         return False
 
-    async def keep(self, job: Job, progress: Progress) -> None:
+    async def keep(self, job: Job, progress: JobProgress) -> None:
         """Renew the lease of a job periodically, until this worker no longer owns it."""
         while True:
             await asyncio.sleep(self.beat)
@@ -200,7 +200,7 @@ class Jobs:
                 log.warning("could not renew job %s, will retry: %s", job.id, exc)
 
     @asynccontextmanager
-    async def recorded(self, job: Job, *, after: float = 0.0) -> AsyncIterator[Progress]:
+    async def recorded(self, job: Job, *, after: float = 0.0) -> AsyncIterator[JobProgress]:
         """Record the block as a job: its start, progress and outcome.
 
         The record of a job that indexes also has the outcomes of those before it.
@@ -211,7 +211,7 @@ class Jobs:
             job: The new job.
             after: Seconds; a block that ends sooner is not recorded and costs no round trip.
         """
-        progress, begun = Progress(), asyncio.Event()
+        progress, begun = JobProgress(), asyncio.Event()
         end: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
         recording = asyncio.create_task(
             self._record(job, progress, after, begun, end), name=f"job {job.id}"
@@ -239,7 +239,7 @@ class Jobs:
     async def _record(
         self,
         job: Job,
-        progress: Progress,
+        progress: JobProgress,
         after: float,
         begun: asyncio.Event,
         end: asyncio.Future[dict[str, Any]],
@@ -297,7 +297,7 @@ class Run:
         publish: Publish,
     ) -> None:
         self.job = job
-        self.progress = Progress(job.done, job.total, job.stage)
+        self.progress = JobProgress(job.done, job.total, job.stage)
         self.failure: SearchError | None = None
         """The error if the job failed in this worker."""
         self.listener: Publish | None = None

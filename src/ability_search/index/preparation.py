@@ -20,7 +20,7 @@ from ability_search.errors import InvalidInput, TooLarge
 from ability_search.filters.facets import check_size, facets_of
 from ability_search.index.sequences import in_context
 from ability_search.store.pages import StoredText
-from ability_search.store.records import ChunkRecord, Link, SourceRecord
+from ability_search.store.records import ChunkRecord, SourceLink, SourceRecord
 from ability_search.text.analyzer import Analyzer, analyzer_for
 from ability_search.text.bm25 import counted_length, document_vector
 from ability_search.text.chunkers.strategies import Turns, chunk
@@ -335,7 +335,7 @@ def source_record(prepared: Prepared, *, now: int) -> SourceRecord:
     )
 
 
-def links_of(document: Document) -> list[Link]:
+def links_of(document: Document) -> list[SourceLink]:
     """Return the links of a document, one per linked source and kind of link.
 
     Of equal links the one with the highest weight is kept. Links without weight and links to the
@@ -347,7 +347,8 @@ def links_of(document: Document) -> list[Link]:
         if link["weight"] > 0 and link["target"] != document.source:
             strongest[key] = max(link["weight"], strongest.get(key, 0.0))
     return [
-        Link(document.source, target, kind, weight) for (target, kind), weight in strongest.items()
+        SourceLink(document.source, target, kind, weight)
+        for (target, kind), weight in strongest.items()
     ]
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 
 from ability_search.config.model_settings import Embedding, Expansion
-from ability_search.config.model_settings import Reranker as Reranking
+from ability_search.config.model_settings import RerankerSettings as Reranking
 from ability_search.config.schema import Settings
 from ability_search.errors import ConfigurationError
 from ability_search.ops.metrics.call_metrics import metered_rpc

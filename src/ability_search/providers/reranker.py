@@ -39,7 +39,7 @@ RERANK = Service(
 
 
 class RemoteReranker(ModelClient):
-    """A :class:`~ability_search.ports.Reranker` over a transport."""
+    """A :class:`~ability_search.ports.RerankerPort` over a transport."""
 
     service = RERANK
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from ability_search.compute_turns import ComputeTurns
 from ability_search.config.schema import Settings
-from ability_search.ports import Chat, Embedder, Reranker
+from ability_search.ports import Chat, Embedder, RerankerPort
 from ability_search.search.candidates import Candidate, Candidates
 from ability_search.search.query import Query
 from ability_search.search.wants import Wants
@@ -25,7 +25,7 @@ class Ports:
 
     store: Store
     embedder: Embedder
-    reranker: Reranker
+    reranker: RerankerPort
     chat: Chat
     registry: Registry
     statistics_cache: StatisticsCache

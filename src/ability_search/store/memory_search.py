@@ -15,7 +15,7 @@ from ability_search.store.memory_tables import (
     properties,
     selected,
 )
-from ability_search.store.records import Hops, Link, Linked, Search, strongest
+from ability_search.store.records import Hops, Linked, Search, SourceLink, strongest
 from ability_search.store.values import Chunks
 
 Scored = list[tuple[StoredChunk, float]]
@@ -99,7 +99,7 @@ def _walk(generation: Generation, search: Search, within: Linked) -> tuple[Score
         link for link in generation.links if within.kinds is None or link.kind in within.kinds
     ]
     near: Scored = []
-    hops: list[tuple[Sequence[Link], Sequence[Link]]] = []
+    hops: list[tuple[Sequence[SourceLink], Sequence[SourceLink]]] = []
     here, seen = set(within.sources), set(within.sources)
     for _ in range(within.hops):
         out = strongest(link for link in followed if link.source in here)

@@ -17,8 +17,8 @@ from ability_search.filters.tree import Filter
 from ability_search.store.records import (
     VALUE_LENGTH,
     ChunkRecord,
-    Link,
     Row,
+    SourceLink,
     SourceRecord,
     metadata_key,
 )
@@ -67,7 +67,7 @@ class Generation:
     kinds: dict[str, StoredChunk] = field(default_factory=dict)
     sources: dict[str, SourceRecord] = field(default_factory=dict)
     """By name."""
-    links: list[Link] = field(default_factory=list)
+    links: list[SourceLink] = field(default_factory=list)
 
     def table(self, *, kinds: bool) -> dict[str, StoredChunk]:
         """Return the generation's own chunks, or those of kinds."""

@@ -131,7 +131,7 @@ class SourceRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
+class SourceLink:
     """A link between two documents."""
 
     source: str
@@ -144,7 +144,7 @@ LINKS_PER_HOP: Final = 100
 """Links followed at each hop in each direction, the strongest first."""
 
 
-def strongest(links: Iterable[Link], limit: int = LINKS_PER_HOP) -> list[Link]:
+def strongest(links: Iterable[SourceLink], limit: int = LINKS_PER_HOP) -> list[SourceLink]:
     """Return the links of the greatest weight, in that order; ties by source, target and kind."""
     return sorted(links, key=lambda link: (-link.weight, link.source, link.target, link.kind))[
         :limit
@@ -250,7 +250,7 @@ HIT: Final = Columns(tuple(name for name in WITH_EMBEDDING.fields if name != "em
 """The same without its vector."""
 
 
-Hops = Sequence[tuple[Sequence[Link], Sequence[Link]]]
+Hops = Sequence[tuple[Sequence[SourceLink], Sequence[SourceLink]]]
 """For each hop the links from and to the sources where it starts, the strongest first."""
 
 
@@ -281,7 +281,7 @@ class Replacement:
     records: Sequence[SourceRecord] = ()
     chunks: Sequence[Sequence[ChunkRecord]] = ()
     """The chunks of each source."""
-    links: Sequence[Link] = ()
+    links: Sequence[SourceLink] = ()
     term_statistics: bytes | None = None
     """Term statistics of the chunks, encoded; see :mod:`ability_search.text.term_statistics`."""
     stand_ins: Mapping[str, int] = field(default_factory=dict)

@@ -19,8 +19,7 @@ from ability_search.index.file_indexing import FileIndexing
 from ability_search.index.generations import Generations
 from ability_search.index.index_calls import Progress
 from ability_search.index.index_ports import IndexPorts
-from ability_search.index.jobs import Jobs
-from ability_search.index.jobs import Progress as JobProgress
+from ability_search.index.jobs import JobProgress, Jobs
 from ability_search.index.maintenance import Maintenance
 from ability_search.index.pipeline import IndexPipeline
 from ability_search.index.reindex import Reindexer

@@ -120,7 +120,7 @@ class RemoteSession(Provider):
 
     def abandon(self, call: Call, **why: str) -> None:
         """See :class:`Provider`."""
-        self._broker.send(wire.Cancel(call.id, why))
+        self._broker.send(wire.PeerCancel(call.id, why))
 
 
 @dataclass(slots=True)
@@ -198,7 +198,7 @@ class Cluster:
         """Begin to exchange messages under an id that was never used before."""
         self._id = id_
         self.forgotten = False
-        self._control(EVERYONE, wire.Hello(id_, formerly))
+        self._control(EVERYONE, wire.PeerHello(id_, formerly))
         self._beat_again(now)
 
     def say_goodbye(self) -> None:
@@ -329,11 +329,11 @@ class Cluster:
     def _miss(self, id_: str, _now: float) -> None:
         self._forget(self._brokers[id_], f"silent for {self._limits.lease:g} s")
 
-    def _hear(self, message: wire.Hello | wire.Beat | wire.Leave, now: float) -> None:
+    def _hear(self, message: wire.PeerHello | wire.Beat | wire.Leave, now: float) -> None:
         """Process a message to all."""
         unknown = message.sender not in self._brokers
         match message:
-            case wire.Hello(sender, formerly):
+            case wire.PeerHello(sender, formerly):
                 self.lose(formerly)
                 if unknown:
                     self._meet(sender, now)
@@ -399,7 +399,7 @@ class Cluster:
     def _relay(
         self,
         broker: _Broker,
-        message: wire.Start | wire.Return | wire.Cancel | wire.Answer,
+        message: wire.Start | wire.Return | wire.PeerCancel | wire.Answer,
         now: float,
     ) -> None:
         match message:
@@ -409,7 +409,7 @@ class Cluster:
                 ended = self._left(broker, id_, ())
                 if ended is not None and call in ended.serving:
                     self._calls.forward_again(ended.serving[call], frame)
-            case wire.Cancel(call, why):
+            case wire.PeerCancel(call, why):
                 served = broker.relayed.pop(call, None)
                 if served is not None:
                     del served.relaying[call]

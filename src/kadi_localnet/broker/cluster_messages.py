@@ -11,7 +11,7 @@ class _Message(msgspec.Struct, array_like=True, tag=True):
     """A message between brokers; ids of calls are those sent to the provider."""
 
 
-class Hello(_Message):
+class PeerHello(_Message):
     """To all: a broker has joined; it was ``formerly`` known under another id, or under none."""
 
     sender: str
@@ -104,7 +104,7 @@ class Return(_Message):
     frame: bytes
 
 
-class Cancel(_Message):
+class PeerCancel(_Message):
     """A call is cancelled or has timed out."""
 
     call: str
@@ -144,8 +144,8 @@ class Event(_Message):
         )
 
 
-Control = Hello | Beat | Leave | Probe | Stranger | Piece
-Body = Welcome | Announcement | Applied | Gone | Start | Return | Cancel | Answer | Event
+Control = PeerHello | Beat | Leave | Probe | Stranger | Piece
+Body = Welcome | Announcement | Applied | Gone | Start | Return | PeerCancel | Answer | Event
 
 encode = msgspec.msgpack.Encoder().encode
 controls: msgspec.msgpack.Decoder[Control] = msgspec.msgpack.Decoder(Control)

@@ -11,7 +11,7 @@ from pydantic import ByteSize
 from ability_search.config.schema import Limits
 from ability_search.documents import Document
 from ability_search.extensions.formats.isolated_reader import IsolatedReader
-from ability_search.files.file_documents import File, Reading, hashed, open_files, read_files
+from ability_search.files.file_documents import File, FileBatch, hashed, open_files, read_files
 from ability_search.files.selection import Skipped, select, vanished
 from ability_search.text.loaders import Bounds, Extracted
 
@@ -26,7 +26,7 @@ def test_a_file_that_vanished_is_skipped_with_the_reason(tmp_path: Path) -> None
     assert skipped == Skipped("a.md", "No such file or directory")
 
 
-def readings(root: Path, *, format: str | None = None, most_bytes: int = 1000) -> list[Reading]:
+def readings(root: Path, *, format: str | None = None, most_bytes: int = 1000) -> list[FileBatch]:
     bounds = Bounds(text=1000, unpacked=100_000)
     limits = Limits(file_bytes=ByteSize(100_000))
     with IsolatedReader(bounds, timeout=60) as extractor:

@@ -19,7 +19,7 @@ from ability_search.extensions.artifacts.artifact_reader import Artifact, read_m
 from ability_search.extensions.artifacts.artifact_service import ArtifactService, open_artifact
 from ability_search.extensions.cli import output
 from ability_search.extensions.cli.clients import report_bar
-from ability_search.extensions.cli.local_files import Outcome, select_paths
+from ability_search.extensions.cli.local_files import UploadReport, select_paths
 
 SETTINGS = {"SEARCH_DATABASE_GRACE_PERIOD": "0", "SEARCH_EMBEDDING_ATTEMPTS": "1"}
 SKILLS = {
@@ -53,7 +53,7 @@ def artifacts_of(network: Network, home: Path) -> ArtifactService:
 
 async def build(
     network: Network, home: Path, out: str, **options: Any
-) -> tuple[ChunksManifest, Outcome]:
+) -> tuple[ChunksManifest, UploadReport]:
     usual = {"base": home / out, "model": None, "force": False, "revision": None}
     return await artifacts_of(network, home).build(
         "skills", home / out, select_paths([home / "skills"], home), **usual | options

@@ -18,7 +18,7 @@ from ability_search.documents import Document, Vector
 from ability_search.errors import EmbeddingUnavailable, NotFound
 from ability_search.index.index_calls import Progress
 from ability_search.index.index_fields import IndexFields
-from ability_search.ports import Chat, Reranker
+from ability_search.ports import Chat, RerankerPort
 from ability_search.search.response import QueryResult
 from ability_search.search.similar import similar
 from ability_search.store.memory import MemoryStore
@@ -68,7 +68,7 @@ async def services(tmp_path: Path, words: Words) -> Services:
         settings,
         MemoryStore(),
         words,
-        cast(Reranker, nobody),
+        cast(RerankerPort, nobody),
         cast(Chat, nobody),
         base=tmp_path,
     )

@@ -16,8 +16,8 @@ from ability_search.documents import SparseVector
 from ability_search.errors import DatabaseUnavailable, StatementRefused, TooLarge
 from ability_search.store.arcadedb.client import BrokerScripts, refusal
 from ability_search.store.arcadedb.core import Statement, rows_together
+from ability_search.store.arcadedb.database_schema import create_generation, schema
 from ability_search.store.arcadedb.read import read_statement
-from ability_search.store.arcadedb.schema import create_generation, schema
 from ability_search.store.arcadedb.search import SearchStatement
 from ability_search.store.records import Search
 from ability_search.store.values import Columns, Read, Records

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ability_search.edges.tool_calls import Caller, LiveConnection, Unavailable
+from ability_search.extensions.cli.tool_calls import Caller, LiveConnection, Unavailable
 from kadi_client import Connection, Tool
 from kadi_localnet.broker import serve_broker
 

@@ -23,7 +23,7 @@ from ability_search.extensions.cli.parameters import (
     all_or_named,
     json_object,
 )
-from ability_search.extensions.cli.search import place_of, print_hit
+from ability_search.extensions.cli.search_commands import place_of, print_hit
 from kadi_client import Connection
 
 if TYPE_CHECKING:

@@ -11,7 +11,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ability_search.config.schema import Settings
-from ability_search.edges.tool_calls import Caller
 from ability_search.extensions.answers.answerer import (
     EVENTS,
     Answerer,
@@ -20,6 +19,7 @@ from ability_search.extensions.answers.answerer import (
     open_answerer,
 )
 from ability_search.extensions.cli.http_access import JSON
+from ability_search.extensions.cli.tool_calls import Caller
 from ability_search.extensions.gateway import event_stream
 from ability_search.extensions.gateway.gateway import AddedRoutes
 from ability_search.extensions.gateway.openapi import Operation

@@ -34,7 +34,7 @@ from ability_search.extensions.artifacts.exporter import Exporter
 from ability_search.extensions.artifacts.importer import Importer, holds
 from ability_search.extensions.artifacts.skill_indexes import SkillsArtifact, read_skills
 from ability_search.extensions.cli.clients import CLIENT_NAME, choose_target, client_settings
-from ability_search.extensions.cli.local_files import Outcome, read_documents
+from ability_search.extensions.cli.local_files import UploadReport, read_documents
 from ability_search.files.selection import Selection
 from ability_search.filters.tree import Not
 from ability_search.index.index_calls import Report
@@ -163,7 +163,7 @@ class ArtifactService:
         model: str | None,
         force: bool,
         revision: str | None,
-    ) -> tuple[ChunksManifest, Outcome]:
+    ) -> tuple[ChunksManifest, UploadReport]:
         """Write an artifact of local files to ``directory``, without a visible collection.
 
         A document is copied from the base if its text, the settings and the model are the same. A
@@ -190,7 +190,7 @@ class ArtifactService:
         model = model or services.ports.settings.embedding.model
         fields = IndexFields(model=model, force=force)
         record = new_record(checked_name(name))
-        outcome = Outcome(collection=name)
+        outcome = UploadReport(collection=name)
         kept: set[str] = set()
         with self.progress(name) as report:
             artifact = await self._open_base(base, model) if base else None

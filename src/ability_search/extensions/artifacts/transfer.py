@@ -27,7 +27,7 @@ from ability_search.extensions.cli.parameters import (
 if TYPE_CHECKING:
     from ability_search.extensions.artifacts.artifact_format import ChunksManifest, Counts, Manifest
     from ability_search.extensions.artifacts.artifact_service import ArtifactService
-    from ability_search.extensions.cli.local_files import Outcome
+    from ability_search.extensions.cli.local_files import UploadReport
 
 # Each command imports the modules that do the work, so that other commands start faster.
 
@@ -87,7 +87,7 @@ def build(
     wanted = name or collection_name(path)
     reused = None if force else base or directory
 
-    async def work(artifacts: ArtifactService) -> tuple[ChunksManifest, Outcome]:
+    async def work(artifacts: ArtifactService) -> tuple[ChunksManifest, UploadReport]:
         return await artifacts.build(
             wanted, directory, chosen, base=reused, model=model, force=force, revision=revision
         )

@@ -95,7 +95,7 @@ def explain(exc: Exception) -> Explanation:
     )
 
 
-class Root(TyperGroup):
+class RootGroup(TyperGroup):
     """The top-level group: reports an expected failure as two lines and an exit code."""
 
     def list_commands(self, ctx: Any) -> list[str]:
@@ -182,7 +182,7 @@ def new_group(help: str, *, cls: type[TyperGroup] = TyperGroup, **options: Any) 
 
 app = new_group(
     "Make text findable: chunking, embedding, semantic, keyword and hybrid search.",
-    cls=Root,
+    cls=RootGroup,
     name="ability-search",
     epilog=EPILOG,
     context_settings={"max_content_width": 100, "help_option_names": ["--help", "-h"]},

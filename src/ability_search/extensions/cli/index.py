@@ -18,8 +18,8 @@ from ability_search.extensions.cli import output
 from ability_search.extensions.cli.app import FAILED, NOT_FOUND, app, command
 from ability_search.extensions.cli.clients import progress_bar, with_client
 from ability_search.extensions.cli.local_files import (
-    Outcome,
     Place,
+    UploadReport,
     collection_name,
     count_files,
     find_place,
@@ -192,7 +192,7 @@ class IndexRun:
     """Fields of the tool."""
     timeout: float
     as_json: bool
-    outcome: Outcome = field(default_factory=Outcome)
+    outcome: UploadReport = field(default_factory=UploadReport)
 
     async def send_text(self, client: ToolClient, document: Mapping[str, Any]) -> None:
         """Index one text."""
@@ -280,7 +280,7 @@ def _left(chosen: Sequence[Selection], place: Place, *, excluded: bool) -> list[
     ]
 
 
-def _show(outcome: Outcome, *, as_json: bool) -> None:
+def _show(outcome: UploadReport, *, as_json: bool) -> None:
     if as_json:
         output.print_json(outcome.as_json())
         return
@@ -289,7 +289,7 @@ def _show(outcome: Outcome, *, as_json: bool) -> None:
     outcome.print_problems()
 
 
-def _exit_unless_done(outcome: Outcome) -> None:
+def _exit_unless_done(outcome: UploadReport) -> None:
     if outcome.model is None and not outcome.removed:
         output.fail("nothing to index", "No text file matches the patterns.")
         raise typer.Exit(NOT_FOUND)

@@ -24,7 +24,7 @@ from ability_search.errors import InvalidInput
 from ability_search.extensions.cli import output
 from ability_search.files.file_documents import (
     Extractor,
-    Reading,
+    FileBatch,
     open_extractor,
     read_files,
     send_changed,
@@ -245,7 +245,7 @@ def by_root(chosen: Sequence[Selection]) -> Iterator[Selection]:
 
 def read_selections(
     chosen: Sequence[Selection], limits: Limits, extractor: Extractor
-) -> Iterator[Reading]:
+) -> Iterator[FileBatch]:
     """Read the documents lazily, in batches that each fit into one call."""
     most, most_bytes = reading_limits(limits)
     for selection in by_root(chosen):
@@ -260,7 +260,7 @@ def reading_limits(limits: Limits) -> tuple[int, int]:
 
 
 @dataclass(slots=True)
-class Outcome:
+class UploadReport:
     """The results of indexing files, summed over all calls."""
 
     collection: str = ""
@@ -345,7 +345,7 @@ async def send_files(
     client: ToolClient,
     chosen: Sequence[Selection],
     options: Mapping[str, Any],
-    outcome: Outcome,
+    outcome: UploadReport,
     timeout: float,
     advance: Advance,
 ) -> None:
@@ -361,7 +361,7 @@ async def send_files(
 
 
 async def read_documents(
-    chosen: Sequence[Selection], settings: Settings, outcome: Outcome
+    chosen: Sequence[Selection], settings: Settings, outcome: UploadReport
 ) -> AsyncGenerator[list[Document], None]:
     """Yield the documents of local files in batches, as a worker would receive them.
 
@@ -380,7 +380,7 @@ async def read_documents(
 class _Upload:
     client: ToolClient
     options: Mapping[str, Any]
-    outcome: Outcome
+    outcome: UploadReport
     timeout: float
     advance: Advance
     total: int

@@ -25,9 +25,9 @@ def register_commands() -> Sequence[Command]:
     return (
         Command("extensions", "ability_search.extensions.cli.app", 75),
         Command("index", "ability_search.extensions.cli.index", 80),
-        Command("search", "ability_search.extensions.cli.search", 100),
-        Command("similar", "ability_search.extensions.cli.search", 120),
-        Command("mark", "ability_search.extensions.cli.search", 130),
+        Command("search", "ability_search.extensions.cli.search_commands", 100),
+        Command("similar", "ability_search.extensions.cli.search_commands", 120),
+        Command("mark", "ability_search.extensions.cli.search_commands", 130),
         Command("collections", "ability_search.extensions.cli.collections", 140),
         Command("info", "ability_search.extensions.cli.collections", 150),
         Command("delete", "ability_search.extensions.cli.collections", 160),

@@ -20,7 +20,7 @@ import numpy.typing as npt
 from scipy import stats
 
 from ability_search.errors import InvalidInput
-from ability_search.extensions.evaluation.runs import ModeRun, Outcome, Run
+from ability_search.extensions.evaluation.runs import EvaluationRun, ModeRun, Outcome
 
 RESAMPLES = 10_000
 SEED = 0
@@ -89,7 +89,9 @@ class Comparison:
         return asdict(shown) | tests
 
 
-def compare(a: Run, b: Run, *, mode_a: str, mode_b: str, metric: str = "nDCG@10") -> Comparison:
+def compare(
+    a: EvaluationRun, b: EvaluationRun, *, mode_a: str, mode_b: str, metric: str = "nDCG@10"
+) -> Comparison:
     """Compare a mode of one run with a mode of another run or of the same run.
 
     Raises:
@@ -180,13 +182,13 @@ def _difference(
     )
 
 
-def _mode(run: Run, mode: str) -> ModeRun:
+def _mode(run: EvaluationRun, mode: str) -> ModeRun:
     if mode not in run.modes:
         raise InvalidInput("--mode", f"run {run.name!r} has {', '.join(run.modes)}, not {mode}")
     return run.modes[mode]
 
 
-def _labels(a: Run, b: Run, mode_a: str, mode_b: str) -> tuple[str, str]:
+def _labels(a: EvaluationRun, b: EvaluationRun, mode_a: str, mode_b: str) -> tuple[str, str]:
     """Return the labels of the two: the names of the runs, with modes where those differ."""
     if mode_a == mode_b and a.name != b.name:
         return a.name, b.name

@@ -28,7 +28,7 @@ from ability_search.extensions.cli.parameters import BrokerOption, JsonOption, t
 from ability_search.extensions.evaluation.evaluation_options import EvaluationOptions, Mode
 from ability_search.extensions.evaluation.judged_sets import read_dataset
 from ability_search.extensions.evaluation.runs import (
-    Run,
+    EvaluationRun,
     means,
     read_run,
     summary,
@@ -103,7 +103,7 @@ def run(
     def progress(title: str, total: int) -> AbstractContextManager[Advance]:
         return progress_bar(title, total=total, hidden=as_json)
 
-    async def work() -> Run:
+    async def work() -> EvaluationRun:
         own = up or data_dir is not None
         async with _any_client(broker, data_dir=data_dir, temporary=own) as client:
             return await evaluate(client, dataset, options, tool_fields(indexing), progress)
@@ -189,7 +189,7 @@ def compare(
         _show_comparison(found, most=queries)
 
 
-def _modes(wanted: str | None, a: Run, b: Run) -> tuple[str, str]:
+def _modes(wanted: str | None, a: EvaluationRun, b: EvaluationRun) -> tuple[str, str]:
     if wanted is not None:
         first, _, second = wanted.partition(":")
         return first, second or first
@@ -209,7 +209,7 @@ def _run_file(path: Path, name: str) -> Path:
     return path / f"{_UNUSABLE.sub('-', name)}.json"
 
 
-def _show_run(run: Run, *, as_json: bool) -> None:
+def _show_run(run: EvaluationRun, *, as_json: bool) -> None:
     """Print the metrics of each mode, and by category if there are categories."""
     _show_warnings(run)
     if as_json:
@@ -248,7 +248,7 @@ def _show_run(run: Run, *, as_json: bool) -> None:
             )
 
 
-def _show_warnings(run: Run) -> None:
+def _show_warnings(run: EvaluationRun) -> None:
     described = run.dataset
     if described.blank:
         output.warn(f"{described.blank} documents have no text and cannot be found")
@@ -262,7 +262,7 @@ def _show_warnings(run: Run) -> None:
             output.warn(f"{mode}, {count} queries: {text}")
 
 
-def _moments(run: Run) -> str:
+def _moments(run: EvaluationRun) -> str:
     """Return the reference dates of the queries as text; empty if there are none."""
     texts = [f"as of {output.plain(run.options['asOf'])}"] if "asOf" in run.options else []
     if run.dataset.dated:

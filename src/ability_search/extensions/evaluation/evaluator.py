@@ -28,7 +28,7 @@ from ability_search.extensions.cli.local_files import collection_name, list_sour
 from ability_search.extensions.evaluation.evaluation_options import EvaluationOptions, Mode
 from ability_search.extensions.evaluation.judged_sets import Dataset, JudgedQuery
 from ability_search.extensions.evaluation.measurement import measured
-from ability_search.extensions.evaluation.runs import Indexing, Outcome, Run
+from ability_search.extensions.evaluation.runs import EvaluationRun, Indexing, Outcome
 from ability_search.index.preparation import LAYOUT
 
 ShowProgress = Callable[[str, int], AbstractContextManager[Advance]]
@@ -46,7 +46,7 @@ async def evaluate(
     options: EvaluationOptions,
     recipe: Mapping[str, Any],
     progress: ShowProgress,
-) -> Run:
+) -> EvaluationRun:
     """Evaluate a set in every requested mode.
 
     Args:
@@ -81,7 +81,7 @@ async def evaluate(
                 advance,
             )
         modes[mode.value] = measured(dataset, outcomes, limit=options.limit)
-    return Run(
+    return EvaluationRun(
         name=options.name or slug,
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         versions=_versions(),

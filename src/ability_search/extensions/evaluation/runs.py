@@ -17,13 +17,13 @@ METRICS = ("nDCG@10", "Recall@10", "Recall@100", "MRR@10", "Hit@1", "Hit@3", "Hi
 """In the order of the output; a run omits those with a cutoff beyond its limit."""
 
 
-class _Record(BaseModel):
+class _RunRecord(BaseModel):
     model_config = ConfigDict(
         alias_generator=to_camel, populate_by_name=True, extra="forbid", allow_inf_nan=False
     )
 
 
-class Outcome(_Record):
+class Outcome(_RunRecord):
     """The hits and metrics of one query."""
 
     text: str
@@ -38,14 +38,14 @@ class Outcome(_Record):
     warnings: list[str] = Field(default_factory=list)
 
 
-class Latency(_Record):
+class Latency(_RunRecord):
     """Latency seen by the client, in milliseconds."""
 
     median: float
     p95: float
 
 
-class ModeRun(_Record):
+class ModeRun(_RunRecord):
     """The outcomes of all queries in one mode."""
 
     metrics: dict[str, float]
@@ -66,7 +66,7 @@ class ModeRun(_Record):
         return found
 
 
-class SetDescription(_Record):
+class SetDescription(_RunRecord):
     """The description of a judged set."""
 
     name: str
@@ -84,7 +84,7 @@ class SetDescription(_Record):
     """Number of queries with their own date."""
 
 
-class Indexing(_Record):
+class Indexing(_RunRecord):
     """The result of indexing before the queries."""
 
     seconds: float
@@ -94,7 +94,7 @@ class Indexing(_Record):
     """Documents that could not be indexed: source, error, code."""
 
 
-class Run(_Record):
+class EvaluationRun(_RunRecord):
     """A run, as stored in its file."""
 
     format: Literal["ability-search-eval/1"] = "ability-search-eval/1"
@@ -123,7 +123,7 @@ def means(outcomes: Mapping[str, Outcome]) -> dict[str, float]:
     return {name: fmean(each.metrics[name] for each in outcomes.values()) for name in names}
 
 
-def summary(run: Run) -> dict[str, Any]:
+def summary(run: EvaluationRun) -> dict[str, Any]:
     """Return the run as JSON without its queries, but with the means of each category."""
     shown = run.model_dump(
         mode="json", by_alias=True, exclude={"modes": {"__all__": {"queries", "negatives"}}}
@@ -151,20 +151,20 @@ def top_scores(found: ModeRun) -> dict[str, float | None]:
     }
 
 
-def write_run(run: Run, path: Path) -> None:
+def write_run(run: EvaluationRun, path: Path) -> None:
     """Write the file of a run; create its directory if needed."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(run.model_dump_json(by_alias=True) + "\n", encoding="utf-8")
 
 
-def read_run(path: Path) -> Run:
+def read_run(path: Path) -> EvaluationRun:
     """Read the file of a run.
 
     Raises:
         InvalidInput: if the file cannot be read or is not a run.
     """
     try:
-        return Run.model_validate_json(path.read_bytes())
+        return EvaluationRun.model_validate_json(path.read_bytes())
     except OSError as exc:
         raise InvalidInput(str(path), exc.strerror or "cannot be read") from exc
     except ValidationError as exc:

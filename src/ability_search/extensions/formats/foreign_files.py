@@ -35,7 +35,7 @@ class OutOfTime(Unreadable):
 
 
 @dataclass(frozen=True, slots=True)
-class Reading(Bounds):
+class ForeignReading(Bounds):
     """Limits for one file, with what reads the images in it."""
 
     recognize: Recognize | None = None
@@ -44,14 +44,14 @@ class Reading(Bounds):
     """Number of messages that the file is attached to."""
 
     @classmethod
-    def within(cls, bounds: Bounds, recognize: Recognize | None = None) -> Reading:
+    def within(cls, bounds: Bounds, recognize: Recognize | None = None) -> ForeignReading:
         """Return a reading within these bounds; the bounds if they are of a reading."""
-        if isinstance(bounds, Reading):
+        if isinstance(bounds, ForeignReading):
             return bounds
         return cls(**asdict(bounds), recognize=recognize)
 
 
-def read_file(name: str, data: bytes, format: str | None, reading: Reading) -> Extracted:
+def read_file(name: str, data: bytes, format: str | None, reading: ForeignReading) -> Extracted:
     """Read the text of a file as :func:`.extract` does, in this process.
 
     Raises:
@@ -68,7 +68,7 @@ def read_file(name: str, data: bytes, format: str | None, reading: Reading) -> E
 
 def read_attachment(name: str, data: bytes, bounds: Bounds) -> Extracted:
     """Read the text of a file in a message; errors as for :func:`read_file`."""
-    reading = Reading.within(bounds)
+    reading = ForeignReading.within(bounds)
     format = format_of(name, data)
     if reading.depth == _DEEPEST_MESSAGE and format in _MESSAGES:
         raise Unreadable("attached to too many messages")

@@ -21,7 +21,7 @@ from ability_search.extensions.formats.markdown_writer import Composer
 from ability_search.extensions.formats.merged_cells import spread
 from ability_search.text.chunkers import boundaries
 from ability_search.text.chunkers.boundaries import Span
-from ability_search.text.chunkers.chunk_packing import BLOCK, PROSE, Cut, Ruler
+from ability_search.text.chunkers.chunk_packing import BLOCK, PROSE, BreakPoint, Ruler
 from ability_search.text.chunkers.strategies import chunk_by
 from ability_search.text.formats import EMPTY, Bounds, Extracted, Unreadable
 from ability_search.text.loaders import decoded
@@ -60,7 +60,7 @@ _SPAN = re.compile(r"\s*[1-9]\d{0,4}")
 
 def chunk_html(ruler: Ruler, _language: str | None = None) -> list[Passage]:
     """Cut HTML before the opening tags of block elements. Tags stay in the text."""
-    return chunk_by(ruler, (Cut(BLOCK, _html_blocks), *PROSE))
+    return chunk_by(ruler, (BreakPoint(BLOCK, _html_blocks), *PROSE))
 
 
 def _html_blocks(ruler: Ruler, start: int, end: int) -> Iterator[Span]:
@@ -233,13 +233,15 @@ def _span(cell: Any, attribute: str) -> int:
 
 
 def _composed(etree: Any, root: Any, bounds: Bounds, left_out: frozenset[str] = frozenset()) -> str:
-    writer = _Writer(etree, Composer(bounds))
+    writer = _HtmlWriter(etree, Composer(bounds))
     _walk(etree, root, writer, left_out)
     writer.flush()
     return writer.composer.text
 
 
-def _walk(etree: Any, root: Any, writer: _Writer, left_out: frozenset[str] = frozenset()) -> None:
+def _walk(
+    etree: Any, root: Any, writer: _HtmlWriter, left_out: frozenset[str] = frozenset()
+) -> None:
     walk = etree.iterwalk(root, events=("start", "end", "comment", "pi"))
     for event, element in walk:
         if event == "start":
@@ -264,7 +266,7 @@ def _is_silent(element: Any) -> bool:
     )
 
 
-class _Writer:
+class _HtmlWriter:
     """A writer that collects words until a block ends."""
 
     def __init__(self, etree: Any, composer: Composer) -> None:

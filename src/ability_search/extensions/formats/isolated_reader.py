@@ -27,7 +27,12 @@ from typing import Any, BinaryIO, cast
 
 import msgspec
 
-from ability_search.extensions.formats.foreign_files import OutOfTime, Reading, is_spent, read_file
+from ability_search.extensions.formats.foreign_files import (
+    ForeignReading,
+    OutOfTime,
+    is_spent,
+    read_file,
+)
 from ability_search.extensions.formats.ocr import PageTexts, recognizer
 from ability_search.files.file_documents import Extractor
 from ability_search.text.formats import OUT_OF_TIME, Format, table, too_much_memory, use
@@ -248,7 +253,7 @@ def answer(
         return texts[key]
 
     try:
-        reading = Reading.within(request.bounds, recognize if read else None)
+        reading = ForeignReading.within(request.bounds, recognize if read else None)
         found = read_file(request.name, request.data, request.format, reading)
     except Unreadable as exc:
         return Reply(problem=str(exc), spent=is_spent())

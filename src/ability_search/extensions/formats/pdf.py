@@ -10,8 +10,8 @@ from typing import Any
 from ability_search.extensions.formats.foreign_files import (
     NO_RECOGNITION,
     PAGE_END,
+    ForeignReading,
     OutOfTime,
-    Reading,
     Recognize,
     known,
     library,
@@ -34,7 +34,7 @@ def read_image(_name: str, data: bytes, bounds: Bounds) -> Extracted:
     Raises:
         Unreadable: if it has none, or images cannot be read.
     """
-    recognize = Reading.within(bounds).recognize
+    recognize = ForeignReading.within(bounds).recognize
     if recognize is None:
         raise Unreadable(f"an image; {NO_RECOGNITION}")
     text = recognize(data)
@@ -60,7 +60,7 @@ def read_pdf(_name: str, data: bytes, bounds: Bounds) -> Extracted:
     try:
         document = pdfium.PdfDocument(data)
         document.init_forms()
-        pages = list(_pages(pdfium, document, Reading.within(bounds), unread))
+        pages = list(_pages(pdfium, document, ForeignReading.within(bounds), unread))
         about: Mapping[str, str] = document.get_metadata_dict()
     except pdfium.PdfiumError as exc:
         # The code may be that of an earlier failure; this entry is never compressed.
@@ -88,7 +88,7 @@ def read_pdf(_name: str, data: bytes, bounds: Bounds) -> Extracted:
 def _pages(
     pdfium: Any,
     document: Any,
-    bounds: Reading,
+    bounds: ForeignReading,
     unread: list[tuple[int, str]],
 ) -> Iterator[str]:
     """Yield the text of each page; add the numbers of unreadable ones, with the reason."""

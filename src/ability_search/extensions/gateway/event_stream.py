@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import msgspec
 from starlette.responses import StreamingResponse
 
-from ability_search.edges.tool_calls import LiveConnection, Unavailable
+from ability_search.extensions.cli.tool_calls import LiveConnection, Unavailable
 from ability_search.wire import COMPLETED, FAILED, PROGRESS, PUBLISHER
 from kadi_client import KadiError, Subscription
 

@@ -19,8 +19,8 @@ from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
 
-from ability_search.edges.tool_calls import report_of
 from ability_search.errors import NotFound, SearchError
+from ability_search.extensions.cli.tool_calls import report_of
 from ability_search.extensions.gateway.middleware import ASSETS, PAGE, Guard
 from ability_search.extensions.gateway.openapi import Operation
 from ability_search.extensions.gateway.operations import Handlers, operations

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Annotated
 
 from ability_search import __version__
 from ability_search.config.schema import Settings
-from ability_search.edges.tool_calls import Caller, LiveConnection, needed_tools
 from ability_search.errors import InvalidInput
 from ability_search.extension import loaded
 from ability_search.extensions.cli.app import app, command
@@ -24,6 +23,7 @@ from ability_search.extensions.cli.parameters import (
     host_option,
     port_option,
 )
+from ability_search.extensions.cli.tool_calls import Caller, LiveConnection, needed_tools
 from ability_search.extensions.gateway.network_state import Network
 from ability_search.extensions.gateway.settings import Gateway
 from ability_search.network import part_connection

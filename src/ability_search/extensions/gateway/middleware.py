@@ -15,9 +15,9 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from ability_search.edges.tool_calls import report_of
 from ability_search.errors import Busy, DeadlineExceeded, SearchError, TooLarge
 from ability_search.extensions.cli.http_access import BrowserPolicy, check_bearer
+from ability_search.extensions.cli.tool_calls import report_of
 from ability_search.extensions.gateway.problems import (
     CLIENT_CLOSED_REQUEST,
     GATEWAY,

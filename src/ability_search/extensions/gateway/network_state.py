@@ -11,7 +11,7 @@ import httpx
 from pydantic import Field
 
 from ability_search.client.tool_client import ToolClient
-from ability_search.edges.tool_calls import LiveConnection, Unavailable
+from ability_search.extensions.cli.tool_calls import LiveConnection, Unavailable
 from ability_search.wire import Result
 from kadi_client import KadiError
 

@@ -16,11 +16,11 @@ from pydantic import BaseModel, RootModel
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ability_search.edges.tool_calls import Caller, Observe, Unavailable
 from ability_search.errors import InvalidInput
 from ability_search.extension import loaded
 from ability_search.extensions.cli.http_access import JSON
 from ability_search.extensions.cli.prometheus_meter import CONTENT_TYPE, MEDIA_TYPE, PrometheusMeter
+from ability_search.extensions.cli.tool_calls import Caller, Observe, Unavailable
 from ability_search.extensions.gateway import event_stream
 from ability_search.extensions.gateway.middleware import GATEWAY_CALL_SECONDS, GATEWAY_CALLS
 from ability_search.extensions.gateway.network_state import (

@@ -11,7 +11,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from ability_search.documents import Document, Passage
-from ability_search.extensions.kinds.extracted_kinds import Statement
+from ability_search.extensions.kinds.extracted_kinds import CandidateSentence
 from ability_search.providers.chat import answer_lines
 
 MOST_CHARACTERS = 8000
@@ -84,15 +84,15 @@ def _spans(passages: Sequence[Passage], room: int) -> Iterator[tuple[int, int, r
         first = index + 1
 
 
-def read_answer(kind: str, answer: str) -> list[Statement]:
+def read_answer(kind: str, answer: str) -> list[CandidateSentence]:
     """Parse the model's answer; empty if it cannot be used."""
     lines = [
         line[:_LONGEST_LINE] for line in islice(answer_lines(answer, PROMPTS[kind]), _MOST_LINES)
     ]
     if kind == "propositions":
-        return [Statement(line) for line in lines]
+        return [CandidateSentence(line) for line in lines]
     if kind == "title":
-        return [Statement(line) for line in lines[:1]]
+        return [CandidateSentence(line) for line in lines[:1]]
     joint = ", " if kind == "keywords" else " "
     text = joint.join(lines)[:_LONGEST_SUMMARY]
-    return [Statement(text)] if text else []
+    return [CandidateSentence(text)] if text else []

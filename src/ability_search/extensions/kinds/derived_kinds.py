@@ -19,7 +19,7 @@ from ability_search.extensions.kinds.chat_kinds import (
     read_answer,
     shown_title,
 )
-from ability_search.extensions.kinds.extracted_kinds import Statement, extracted
+from ability_search.extensions.kinds.extracted_kinds import CandidateSentence, extracted
 from ability_search.index.index_ports import IndexPorts
 from ability_search.index.preparation import Prepared, analyzed, generated_source
 from ability_search.text.analyzer import analyzer_for
@@ -84,9 +84,11 @@ class KindDerivation:
         prepared.kinds = await asyncio.to_thread(lambda: [*prepare_kinds()])
         prepared.missing += sum(kind.missing for kind in prepared.kinds)
 
-    async def _ask(self, prepared: Prepared, kinds: Sequence[str]) -> dict[str, list[Statement]]:
+    async def _ask(
+        self, prepared: Prepared, kinds: Sequence[str]
+    ) -> dict[str, list[CandidateSentence]]:
         """Return the language model's answers by kind; those that it gave before it failed."""
-        answers: dict[str, list[Statement]] = {}
+        answers: dict[str, list[CandidateSentence]] = {}
         if self._recipe.kinds_by != _CHAT:
             return answers
         whole = parts(prepared.document, prepared.passages)
@@ -107,7 +109,7 @@ class KindDerivation:
                 answers[kind] = found
         return answers
 
-    def _check(self, kind: str, found: Sequence[Statement], words: Set[str]) -> None:
+    def _check(self, kind: str, found: Sequence[CandidateSentence], words: Set[str]) -> None:
         """Check that an answer is about the document, which has ``words``.
 
         A refusal has none of them; small models copy the instruction.
@@ -119,12 +121,14 @@ class KindDerivation:
             error.retryable = False
             raise error
 
-    async def _propositions(self, prepared: Prepared, whole: Sequence[Part]) -> list[Statement]:
+    async def _propositions(
+        self, prepared: Prepared, whole: Sequence[Part]
+    ) -> list[CandidateSentence]:
         """Return the propositions of all parts, each with the passage that has most of its words.
 
         Of equal passages the first is taken. A proposition without a word of its part is left out.
         """
-        found: dict[str, Statement] = {}
+        found: dict[str, CandidateSentence] = {}
         for part in whole:
             words = {index: set(prepared.terms[index]) for index in part.passages}
             for statement in await self._answer(_PROPOSITIONS, part.text):
@@ -132,10 +136,14 @@ class KindDerivation:
                 chunk = max(words, key=lambda index: len(own & words[index]))
                 if own & words[chunk]:
                     breadcrumb = prepared.passages[chunk].breadcrumb
-                    found.setdefault(statement.text, Statement(statement.text, breadcrumb, chunk))
+                    found.setdefault(
+                        statement.text, CandidateSentence(statement.text, breadcrumb, chunk)
+                    )
         return list(found.values())
 
-    async def _combined(self, kind: str, title: str, whole: Sequence[Part]) -> list[Statement]:
+    async def _combined(
+        self, kind: str, title: str, whole: Sequence[Part]
+    ) -> list[CandidateSentence]:
         """Return one answer for a document: that for the answers for its parts."""
         answers = [await self._answer(kind, part.text) for part in whole]
         while len(answers) > 1:
@@ -146,7 +154,7 @@ class KindDerivation:
             ]
         return answers[0] if answers else []
 
-    async def _answer(self, kind: str, text: str) -> list[Statement]:
+    async def _answer(self, kind: str, text: str) -> list[CandidateSentence]:
         settings, enough = self._ports.settings.kinds, ENOUGH[kind]
         answer = await self._ports.chat.complete(
             PROMPTS[kind], text, model=settings.model, timeout=settings.timeout, enough=enough
@@ -160,7 +168,7 @@ class KindDerivation:
         ]
 
     def _prepared_kind(
-        self, prepared: Prepared, kind: str, statements: Sequence[Statement]
+        self, prepared: Prepared, kind: str, statements: Sequence[CandidateSentence]
     ) -> Prepared:
         whole = prepared.document
         document = replace(
@@ -179,7 +187,7 @@ class KindDerivation:
         passages = list(self._passages(statements))
         return analyzed(document, passages, self._recipe, label=self._ports.added.label)
 
-    def _passages(self, statements: Sequence[Statement]) -> Iterator[Passage]:
+    def _passages(self, statements: Sequence[CandidateSentence]) -> Iterator[Passage]:
         """Yield a passage for each statement, or several if it is longer than a chunk may be."""
         start, line = 0, 0
         for statement in statements:

@@ -54,7 +54,7 @@ _LETTERS = 0.6
 """Minimum share of letters and spaces in a sentence; code and numbers have less."""
 
 
-class Statement(NamedTuple):
+class CandidateSentence(NamedTuple):
     """A text about a document, with the headings above it joined by `` > ``, outermost first.
 
     ``chunk`` is the index of the passage that it is about, if it is one.
@@ -65,7 +65,9 @@ class Statement(NamedTuple):
     chunk: int | None = None
 
 
-def extracted(kind: str, document: Document, passages: Sequence[Passage]) -> list[Statement]:
+def extracted(
+    kind: str, document: Document, passages: Sequence[Passage]
+) -> list[CandidateSentence]:
     """Extract one kind from a document; the result may be empty.
 
     - ``title``: the title and the first twelve headings.
@@ -86,37 +88,37 @@ def extracted(kind: str, document: Document, passages: Sequence[Passage]) -> lis
     return [each for each in said if each.text and "".join(each.text.split()) != whole]
 
 
-def _title(document: Document, passages: Sequence[Passage]) -> Iterator[Statement]:
+def _title(document: Document, passages: Sequence[Passage]) -> Iterator[CandidateSentence]:
     seen = {document.title.strip(): None}
     for passage in passages:
         for heading in passage.breadcrumb.split(SEPARATOR):
             seen.setdefault(heading.strip())
     lines = [line for line in seen if line]
-    yield Statement("\n".join(lines[: _MOST_HEADINGS + 1]))
+    yield CandidateSentence("\n".join(lines[: _MOST_HEADINGS + 1]))
 
 
-def _summary(document: Document, passages: Sequence[Passage]) -> Iterator[Statement]:
+def _summary(document: Document, passages: Sequence[Passage]) -> Iterator[CandidateSentence]:
     telling = [passage for passage in passages if not _is_boilerplate(passage.breadcrumb)]
     chosen: list[str] = []
     for sentence in islice(_sentences(document, telling), _SUMMARY_SENTENCES):
         if chosen and sum(map(len, chosen)) + len(sentence.text) > _SUMMARY_CHARACTERS:
             break
         chosen.append(sentence.text)
-    yield Statement(_joined(chosen))
+    yield CandidateSentence(_joined(chosen))
 
 
-def _keywords(document: Document, passages: Sequence[Passage]) -> Iterator[Statement]:
+def _keywords(document: Document, passages: Sequence[Passage]) -> Iterator[CandidateSentence]:
     body = document.content[passages[0].start :] if passages else ""
-    yield Statement(", ".join(keywords(f"{document.title}\n{body}")))
+    yield CandidateSentence(", ".join(keywords(f"{document.title}\n{body}")))
 
 
-def _propositions(document: Document, passages: Sequence[Passage]) -> Iterator[Statement]:
+def _propositions(document: Document, passages: Sequence[Passage]) -> Iterator[CandidateSentence]:
     found = list(islice(_sentences(document, passages), _MOST_PROPOSITIONS))
     if len(found) > 1:
         yield from found
 
 
-def _sentences(document: Document, passages: Sequence[Passage]) -> Iterator[Statement]:
+def _sentences(document: Document, passages: Sequence[Passage]) -> Iterator[CandidateSentence]:
     """Yield the distinct sentences of prose in order.
 
     Code blocks, headings, tables and texts with hardly any words are left out. Markdown markup and
@@ -133,7 +135,7 @@ def _sentences(document: Document, passages: Sequence[Passage]) -> Iterator[Stat
             for found in _of_block(block):
                 if found not in seen:
                     seen.add(found)
-                    yield Statement(found, passage.breadcrumb, index)
+                    yield CandidateSentence(found, passage.breadcrumb, index)
 
 
 def _of_block(block: str) -> Iterator[str]:
@@ -180,7 +182,7 @@ def _is_boilerplate(breadcrumb: str) -> bool:
     )
 
 
-_EXTRACTORS: Mapping[str, Callable[[Document, Sequence[Passage]], Iterator[Statement]]] = {
+_EXTRACTORS: Mapping[str, Callable[[Document, Sequence[Passage]], Iterator[CandidateSentence]]] = {
     "title": _title,
     "summary": _summary,
     "keywords": _keywords,

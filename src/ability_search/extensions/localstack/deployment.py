@@ -15,7 +15,7 @@ from pydantic import SecretStr, ValidationError
 from ability_search.client.tool_client import joined_environ
 from ability_search.config.agent_card import API_KEY, VAULT
 from ability_search.config.loader import errors_of, load_settings
-from ability_search.config.model_settings import Embedding, Expansion, ModelServer, Reranker
+from ability_search.config.model_settings import Embedding, Expansion, ModelServer, RerankerSettings
 from ability_search.config.schema import Broker, Settings
 from ability_search.config.settings_table import all_settings
 from ability_search.config.vault import is_encrypted
@@ -40,7 +40,7 @@ Invoke = Callable[[str, dict[str, Any]], Awaitable[Any]]
 
 _API_URLS: dict[str, type[ModelServer]] = {
     "SEARCH_EMBEDDING_API_URL": Embedding,
-    "SEARCH_RERANKER_API_URL": Reranker,
+    "SEARCH_RERANKER_API_URL": RerankerSettings,
     "SEARCH_EXPANSION_API_URL": Expansion,
 }
 """Addresses of APIs that are required if a group of settings chooses the API."""

@@ -19,11 +19,10 @@ import typer
 
 from ability_search.client.tool_client import Target, ToolClient
 from ability_search.config.loader import load_settings, own_files
-from ability_search.config.model_settings import Embedding, Reranker
+from ability_search.config.model_settings import Embedding, RerankerSettings
 from ability_search.config.running_stack import RunningStack
 from ability_search.config.schema import Broker, Settings
 from ability_search.config.trust import require_trusted
-from ability_search.edges.tool_calls import needed_tools
 from ability_search.errors import ConfigurationError, SearchError
 from ability_search.extension import loaded
 from ability_search.extensions.cli import logs, output
@@ -37,6 +36,7 @@ from ability_search.extensions.cli.extras import (
 from ability_search.extensions.cli.output import counted
 from ability_search.extensions.cli.parameters import BrokerOption, JsonOption
 from ability_search.extensions.cli.settings import Metrics
+from ability_search.extensions.cli.tool_calls import needed_tools
 from ability_search.extensions.localstack.deployment import is_required, missing_secrets
 from ability_search.extensions.localstack.served_models import INSTALL_WEIGHTS, weights_installed
 from ability_search.providers.model_servers import ModelServers
@@ -423,7 +423,7 @@ async def _check_models(
 
 async def _reranking(client: ToolClient) -> str:
     """Rerank two texts; return the model."""
-    require_trusted(client.settings, os.environ, Reranker)
+    require_trusted(client.settings, os.environ, RerankerSettings)
     invoke, providers = client.connection.invoke, client.connection.providers
     servers = ModelServers(client.settings, invoke, providers=providers)
     async with servers.reranker() as reranker:

@@ -46,9 +46,9 @@ def register_commands() -> Sequence[Command]:
 @hookimpl
 def register_components() -> Sequence[StackComponent]:
     """Return the components of the stack."""
-    from ability_search.config.model_settings import Embedding, Expansion, Reranker
+    from ability_search.config.model_settings import Embedding, Expansion, RerankerSettings
     from ability_search.config.schema import Broker
-    from ability_search.edges.tool_calls import NEEDED_TOOLS
+    from ability_search.extensions.cli.tool_calls import NEEDED_TOOLS
     from ability_search.extensions.localstack.settings import (
         Arcadedb,
         Deployment,
@@ -56,7 +56,7 @@ def register_components() -> Sequence[StackComponent]:
         Models,
     )
 
-    worker = (Broker, Deployment, Embedding, Reranker, Expansion)
+    worker = (Broker, Deployment, Embedding, RerankerSettings, Expansion)
     return (
         StackComponent("backplane", 10, ("backplane",), ()),
         StackComponent("broker", 20, ("broker",), (LocalBroker,)),

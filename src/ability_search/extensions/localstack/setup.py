@@ -73,7 +73,7 @@ def setup() -> None:
         if (directory / name).exists():
             hint = "Edit it, or run the command in another directory."
             raise InvalidInput(name, "exists already in this directory", hint=hint)
-    answers = _Answers()
+    answers = _SetupAnswers()
     remarks = _ask(answers)
     for name, text in answers.files().items():
         (directory / name).write_text(text, encoding="utf-8")
@@ -85,7 +85,7 @@ def setup() -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Answers:
+class _SetupAnswers:
     """The settings so far: of the broker, and of the search."""
 
     broker: dict[str, Any] = field(default_factory=dict)
@@ -99,7 +99,7 @@ class _Answers:
             files[CONNECTIONS.name] = tomlkit.dumps({"broker": {"default": self.broker}})
         return files
 
-    def ask(self, question: str, default: str, read: Callable[[str], _Answers]) -> str:
+    def ask(self, question: str, default: str, read: Callable[[str], _SetupAnswers]) -> str:
         """Add the settings of an answer, and return it.
 
         A person is asked again after an invalid answer.
@@ -111,7 +111,7 @@ class _Answers:
             text = typer.prompt(question, default=default, show_default=bool(default), err=True)
             answer = str(text).strip()
             added = read(answer)
-            tried = _Answers({**self.broker, **added.broker}, {**self.search, **added.search})
+            tried = _SetupAnswers({**self.broker, **added.broker}, {**self.search, **added.search})
             try:
                 _check(tried)
             except ConfigurationError as exc:
@@ -128,26 +128,26 @@ def _is_person() -> bool:
     return sys.stdin.isatty()
 
 
-def _ask(answers: _Answers) -> list[str]:
+def _ask(answers: _SetupAnswers) -> list[str]:
     """Ask all questions; return what to do next."""
     remarks = []
     broker = answers.ask(
         "Address of a KADI broker; empty for a stack on this machine",
         "",
-        lambda url: _Answers({"URL": url} if url else {}),
+        lambda url: _SetupAnswers({"URL": url} if url else {}),
     )
     if broker:
         answers.ask(
             "Networks to join, separated by commas",
             "global",
-            lambda names: _Answers({"NETWORKS": [each.strip() for each in names.split(",")]}),
+            lambda names: _SetupAnswers({"NETWORKS": [each.strip() for each in names.split(",")]}),
         )
     else:
         remarks.append("start the stack: ability-search up")
     api = answers.ask(
         "Address of an OpenAI-compatible embedding API; empty for a model manager",
         "",
-        lambda url: _Answers(
+        lambda url: _SetupAnswers(
             {}, {"embedding_transport": "api", "embedding_api_url": url} if url else {}
         ),
     )
@@ -161,17 +161,17 @@ def _ask(answers: _Answers) -> list[str]:
     answers.ask(
         f"Embedding model of new collections{choice}",
         default,
-        lambda name: _Answers({}, {"embedding_model": name}),
+        lambda name: _SetupAnswers({}, {"embedding_model": name}),
     )
     answers.ask(
         f"Directories that agents may index, separated by {os.pathsep!r}",
         ".",
-        lambda roots: _Answers({}, {"allowed_roots": roots.split(os.pathsep)}),
+        lambda roots: _SetupAnswers({}, {"allowed_roots": roots.split(os.pathsep)}),
     )
     return [*remarks, "check everything: ability-search doctor"]
 
 
-def _check(answers: _Answers) -> None:
+def _check(answers: _SetupAnswers) -> None:
     """Check that the files can be loaded, and that the directories exist.
 
     Raises:

@@ -32,12 +32,12 @@ from ability_search.config.running_stack import (
     read_state,
 )
 from ability_search.config.schema import Settings
-from ability_search.edges.tool_calls import LiveConnection
 from ability_search.errors import ConfigurationError, first_failure
 from ability_search.extension import loaded
 from ability_search.extensions.cli import output
 from ability_search.extensions.cli.clients import CLIENT_NAME
 from ability_search.extensions.cli.settings import Logging
+from ability_search.extensions.cli.tool_calls import LiveConnection
 from ability_search.extensions.localstack.component_process import (
     ComponentProcess,
     Notify,

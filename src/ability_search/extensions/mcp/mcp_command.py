@@ -13,7 +13,6 @@ import typer
 
 from ability_search.config.schema import Settings
 from ability_search.config.trust import MODEL_APIS, require_trusted
-from ability_search.edges.tool_calls import Caller, LiveConnection
 from ability_search.errors import first_failure
 from ability_search.extensions.cli import output
 from ability_search.extensions.cli.app import app, command
@@ -22,6 +21,7 @@ from ability_search.extensions.cli.component_run import traced
 from ability_search.extensions.cli.extras import require_extra
 from ability_search.extensions.cli.lifecycle import run_until_stopped
 from ability_search.extensions.cli.parameters import BrokerOption
+from ability_search.extensions.cli.tool_calls import Caller, LiveConnection
 from ability_search.extensions.gateway.settings import Gateway, McpProfile
 
 _START_SECONDS = 150.0

@@ -12,10 +12,10 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from ability_search.config.schema import Settings
-from ability_search.edges.tool_calls import Caller, Unavailable
 from ability_search.errors import first_failure
 from ability_search.extensions.answers.answerer import Answerer, open_answerer
 from ability_search.extensions.cli.extras import EXTRAS, install_command, missing_modules
+from ability_search.extensions.cli.tool_calls import Caller, Unavailable
 from ability_search.extensions.gateway.gateway import AddedRoutes
 from ability_search.extensions.gateway.problems import NotInstalled
 from ability_search.extensions.gateway.settings import Gateway, McpProfile

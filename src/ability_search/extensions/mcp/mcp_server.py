@@ -17,8 +17,8 @@ from mcp.shared.message import SessionMessage
 from mcp_types import PARSE_ERROR, ErrorData, JSONRPCError, JSONRPCResponse
 
 from ability_search import __version__
-from ability_search.edges.tool_calls import Caller
 from ability_search.extensions.answers.answerer import Answerer
+from ability_search.extensions.cli.tool_calls import Caller
 from ability_search.extensions.gateway.settings import McpProfile
 from ability_search.extensions.mcp.mcp_tools import Tools
 from ability_search.extensions.mcp.resources import Prompts, Resources

@@ -17,8 +17,8 @@ from mcp.shared.exceptions import MCPError
 from pydantic import Field
 
 from ability_search.client.tool_client import progress_of
-from ability_search.edges.tool_calls import Caller, Unavailable, report_of
 from ability_search.extensions.answers.answerer import Answerer, AskInput
+from ability_search.extensions.cli.tool_calls import Caller, Unavailable, report_of
 from ability_search.extensions.gateway.settings import McpProfile
 from ability_search.extensions.mcp.lean_profile import (
     full_input,

@@ -14,8 +14,8 @@ import mcp_types as types
 from mcp.server.context import ServerRequestContext
 from mcp.shared.exceptions import MCPError
 
-from ability_search.edges.tool_calls import Caller, report_of
 from ability_search.errors import InvalidInput, NotFound, SearchError
+from ability_search.extensions.cli.tool_calls import Caller, report_of
 from ability_search.tools.table import all_tools, tool_named
 from kadi_client import ToolError
 

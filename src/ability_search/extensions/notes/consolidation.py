@@ -1,7 +1,7 @@
 """Consolidation of notes: near-duplicates, contradictions, stale notes and missing links. Pure.
 
 The notes are compared first (:func:`compare`). What may contradict can then be judged by others,
-before the findings are put together (:meth:`Comparison.report`).
+before the findings are put together (:meth:`NoteComparison.report`).
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ Notes = Mapping[str, SourceRecord]
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class NoteComparison:
     """Notes that were compared."""
 
     notes: Notes
@@ -148,7 +148,7 @@ class Comparison:
         )
 
 
-def compare(chunks: Sequence[NoteChunk], vectors: Vector, notes: Notes) -> Comparison:
+def compare(chunks: Sequence[NoteChunk], vectors: Vector, notes: Notes) -> NoteComparison:
     """Compare each chunk with the nearest ones of other notes.
 
     Args:
@@ -174,7 +174,7 @@ def compare(chunks: Sequence[NoteChunk], vectors: Vector, notes: Notes) -> Compa
     indexed = [each.source not in aside for each in own]
     left = [pair for pair in pairs if indexed[pair[0]] and indexed[pair[1]]]
     compared = {each.source: notes[each.source] for each in own}
-    return Comparison(compared, own, duplicates, left)
+    return NoteComparison(compared, own, duplicates, left)
 
 
 def _named_days(metadata: Mapping[str, Any], names: Iterable[str]) -> Iterator[int]:

@@ -10,9 +10,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ability_search.config.schema import Settings
-from ability_search.edges.tool_calls import Caller
 from ability_search.errors import NotFound
 from ability_search.extensions.cli.http_access import JSON
+from ability_search.extensions.cli.tool_calls import Caller
 from ability_search.extensions.gateway.gateway import AddedRoutes
 from ability_search.extensions.gateway.openapi import Operation
 from ability_search.extensions.gateway.operations import READ_ERRORS

@@ -13,7 +13,7 @@ from ability_search.search.similar import start_chunk
 from ability_search.search.stage import Ports
 from ability_search.store.pages import read_all
 from ability_search.store.port import Store
-from ability_search.store.records import Link
+from ability_search.store.records import SourceLink
 from ability_search.store.values import Links, Read
 from ability_search.wire import Result
 
@@ -66,7 +66,7 @@ async def connection(
     """
     collection, _chunk = await start_chunk(ports, name, None, start, shown=shown)
     await start_chunk(ports, name, None, end, shown=shown)
-    links: list[Link] = []
+    links: list[SourceLink] = []
     if collection.links:
         links = await _read(ports.store, collection, [start], shown)
         if hops > 1:
@@ -86,19 +86,19 @@ async def connection(
 
 async def _read(
     store: Store, collection: Collection, sources: Sequence[str], shown: Callable[[str], bool]
-) -> list[Link]:
+) -> list[SourceLink]:
     if not sources:
         return []
     found = await read_all(store, Read(Links(sources), collection, limit=_LINKS))
     return [link for link in found if shown(link.source) and shown(link.target)]
 
 
-Steps = Mapping[str, Mapping[str, Link]]
+Steps = Mapping[str, Mapping[str, SourceLink]]
 
 
-def _strongest(links: Iterable[Link]) -> Steps:
+def _strongest(links: Iterable[SourceLink]) -> Steps:
     """Return the strongest link between two sources, by one and then by the other."""
-    steps: defaultdict[str, dict[str, Link]] = defaultdict(dict)
+    steps: defaultdict[str, dict[str, SourceLink]] = defaultdict(dict)
     for link in links:
         for one, other in ((link.source, link.target), (link.target, link.source)):
             known = steps[one].get(other)

@@ -32,9 +32,9 @@ from ability_search.extensions.cli.clients import new_client, progress_bar
 from ability_search.extensions.cli.extras import install_command
 from ability_search.extensions.cli.lifecycle import run_until_stopped
 from ability_search.extensions.cli.local_files import (
-    Outcome,
     Place,
     Root,
+    UploadReport,
     choose_roots,
     count_files,
     find_place,
@@ -99,7 +99,7 @@ class WatchLog:
 
     as_json: bool
 
-    def applied(self, outcome: Outcome, seconds: float) -> None:
+    def applied(self, outcome: UploadReport, seconds: float) -> None:
         """Print one line about applied changes."""
         if self.as_json:
             took = round(seconds * 1e3, 1)
@@ -178,7 +178,7 @@ class Watcher:
 
     async def _try(self) -> None:
         named, self._named = self._named, set()
-        outcome = Outcome()
+        outcome = UploadReport()
         started = time.monotonic()
         first = not self._swept
         try:
@@ -198,7 +198,7 @@ class Watcher:
         if first or outcome.is_notable:
             self.report.applied(outcome, time.monotonic() - started)
 
-    async def _catch_up(self, named: set[Path], outcome: Outcome) -> None:
+    async def _catch_up(self, named: set[Path], outcome: UploadReport) -> None:
         call = partial(self.client.call, timeout=self.timeout)
         if self._place is None:
             self._place = await self.locate(call)
@@ -302,7 +302,7 @@ def _gone(
     selections: Sequence[Selection],
     known: int,
     named: Set[Path],
-    outcome: Outcome,
+    outcome: UploadReport,
 ) -> set[str]:
     """Return the sources whose files no longer exist, or are left out by a pattern now.
 
@@ -343,7 +343,7 @@ def _device_of(path: Path) -> int:
     return next(each for each in path.parents if each.is_dir()).stat().st_dev
 
 
-def _vanished(selections: Sequence[Selection], place: Place, outcome: Outcome) -> set[str]:
+def _vanished(selections: Sequence[Selection], place: Place, outcome: UploadReport) -> set[str]:
     """Return the stored sources of directories whose files no longer exist, or are left out now.
 
     None that :meth:`.Selection.swept` doubts, and none of a root directory, because every source

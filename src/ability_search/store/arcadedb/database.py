@@ -17,7 +17,7 @@ from ability_search.errors import (
 from ability_search.ops.metrics.meter import UNMETERED, Meter
 from ability_search.retry import growing, retry
 from ability_search.store.arcadedb.core import Scripts, Statement
-from ability_search.store.arcadedb.schema import BASE_TYPE, schema
+from ability_search.store.arcadedb.database_schema import BASE_TYPE, schema
 from kadi_client.errors import NoProvider, RemoteError
 
 _ATTEMPTS = 12
@@ -52,7 +52,7 @@ class Attempts:
         return self.idempotent and unavailable and self.lost < _LOSSES
 
 
-class Database:
+class ArcadeDatabase:
     """Base of the parts of the ArcadeDB store.
 
     Args:

@@ -20,7 +20,7 @@ from ability_search.store.arcadedb.core import (
     rows_together,
     source_type,
 )
-from ability_search.store.arcadedb.database import Database
+from ability_search.store.arcadedb.database import ArcadeDatabase
 from ability_search.store.arcadedb.filter_sql import to_sql
 from ability_search.store.arcadedb.record_rows import condition_of, encoded, record_of, type_of
 from ability_search.store.arcadedb.rows import (
@@ -79,7 +79,7 @@ class AskSql:
     answer: MakeAnswer
 
 
-class ReadSql(Database):
+class ReadSql(ArcadeDatabase):
     """Reads, see :meth:`.Store.read`."""
 
     async def read(self, asks: Sequence[Read | Count]) -> list[Page | Counted]:

@@ -10,6 +10,7 @@ from typing import Any
 
 from ability_search.store.arcadedb.core import Parameters, Statement
 from ability_search.store.arcadedb.database import Attempts
+from ability_search.store.arcadedb.database_schema import RECORD_TYPES
 from ability_search.store.arcadedb.read import ReadSql
 from ability_search.store.arcadedb.record_rows import (
     condition_of,
@@ -18,7 +19,6 @@ from ability_search.store.arcadedb.record_rows import (
     record_of,
     type_of,
 )
-from ability_search.store.arcadedb.schema import RECORD_TYPES
 from ability_search.store.values import (
     Add,
     Change,

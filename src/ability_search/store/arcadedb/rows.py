@@ -12,7 +12,7 @@ from typing import Any
 
 from pydantic.alias_generators import to_camel
 
-from ability_search.store.records import ChunkRecord, Link, SourceRecord
+from ability_search.store.records import ChunkRecord, SourceLink, SourceRecord
 
 Row = Mapping[str, Any]
 
@@ -85,14 +85,14 @@ def source_record(row: Row) -> SourceRecord:
     return SourceRecord(**fields)
 
 
-def link_row(link: Link) -> dict[str, Any]:
+def link_row(link: SourceLink) -> dict[str, Any]:
     """Return the row of a link to store."""
     return asdict(link)
 
 
-def link(row: Row) -> Link:
+def link(row: Row) -> SourceLink:
     """Convert a row of a link."""
-    return Link(row["source"], row["target"], row["kind"], row["weight"])
+    return SourceLink(row["source"], row["target"], row["kind"], row["weight"])
 
 
 @cache

@@ -15,7 +15,7 @@ from ability_search.bounded_batches import batches
 from ability_search.collection import Collection
 from ability_search.errors import DatabaseUnavailable, GenerationGone, StatementRefused
 from ability_search.ops.metrics.meter import UNMETERED, Meter
-from ability_search.store.arcadedb import rows, schema, write
+from ability_search.store.arcadedb import database_schema, rows, write
 from ability_search.store.arcadedb.core import Scripts, Statement, kind_type
 from ability_search.store.arcadedb.database import generation_gone
 from ability_search.store.arcadedb.record_rows import collection_in
@@ -85,7 +85,7 @@ class ArcadeStore(RecordSql):
 
     async def create_generation(self, collection: Collection) -> None:
         await self.write_first(
-            schema.create_generation(collection.type, dimensions=collection.dimensions)
+            database_schema.create_generation(collection.type, dimensions=collection.dimensions)
         )
 
     async def generations(self) -> list[str]:
@@ -94,7 +94,7 @@ class ArcadeStore(RecordSql):
         return [name for name in names if name.startswith("Chunk_")]
 
     async def drop_generation(self, generation: str) -> None:
-        await self.write_first(schema.drop_generation(generation))
+        await self.write_first(database_schema.drop_generation(generation))
 
     # Searches
 
@@ -246,11 +246,13 @@ class ArcadeStore(RecordSql):
         """Create what links, kinds and documents of others need and does not exist yet."""
         wanted = []
         if replacement.links and not collection.links:
-            wanted.append(schema.create_links(collection.type))
+            wanted.append(database_schema.create_links(collection.type))
         if replacement.nested and not collection.nested:
-            wanted.append(schema.create_child_index(collection.type))
+            wanted.append(database_schema.create_child_index(collection.type))
         if kinds and not collection.kind_chunks:
-            wanted.append(schema.create_kinds(collection.type, dimensions=collection.dimensions))
+            wanted.append(
+                database_schema.create_kinds(collection.type, dimensions=collection.dimensions)
+            )
         for types in wanted:
             await self.write(types)
 

@@ -183,7 +183,7 @@ class Ruler:
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
+class BreakPoint:
     """A way to cut a span finer, and the rank of the boundaries between its parts."""
 
     rank: int
@@ -199,7 +199,7 @@ class Unit(NamedTuple):
     start: int
     end: int
     rank: int
-    cuts: tuple[Cut, ...]
+    cuts: tuple[BreakPoint, ...]
     path: tuple[str, ...] = ()
     """Names of the enclosing elements, outermost first."""
 
@@ -232,11 +232,11 @@ def _of_text(spans: Callable[[str, int, int], Iterable[Span]]) -> Callable[..., 
     return lambda ruler, start, end: spans(ruler.text, start, end)
 
 
-BY_PARAGRAPH = Cut(BLOCK, _of_text(boundaries.paragraphs))
-BY_SENTENCE = Cut(SENTENCE, _of_text(boundaries.sentences))
-BY_LINE = Cut(LINE, _of_text(boundaries.lines))
-BY_WORD = Cut(WORD, _of_text(boundaries.words))
-BY_FRAGMENT = Cut(FRAGMENT, fragments)
+BY_PARAGRAPH = BreakPoint(BLOCK, _of_text(boundaries.paragraphs))
+BY_SENTENCE = BreakPoint(SENTENCE, _of_text(boundaries.sentences))
+BY_LINE = BreakPoint(LINE, _of_text(boundaries.lines))
+BY_WORD = BreakPoint(WORD, _of_text(boundaries.words))
+BY_FRAGMENT = BreakPoint(FRAGMENT, fragments)
 
 PROSE = (BY_SENTENCE, BY_LINE, BY_WORD, BY_FRAGMENT)
 VERBATIM = (BY_LINE, BY_WORD, BY_FRAGMENT)
@@ -252,8 +252,8 @@ def _top_level(ruler: Ruler, start: int, end: int) -> Iterator[Span]:
 
 
 BY_BLANK_LINES = (
-    Cut(BLOCK, _top_level),
-    Cut(ITEM, _of_text(boundaries.line_groups)),
+    BreakPoint(BLOCK, _top_level),
+    BreakPoint(ITEM, _of_text(boundaries.line_groups)),
     *VERBATIM,
 )
 

@@ -24,7 +24,7 @@ from ability_search.text.chunkers.chunk_packing import (
     LINE,
     PROSE,
     VERBATIM,
-    Cut,
+    BreakPoint,
     Ruler,
     Unstructured,
     clipped,
@@ -67,14 +67,14 @@ class Block:
     fences: tuple[Span, ...] = ()
     """Fences within a list or quotation."""
 
-    def cuts(self) -> tuple[Cut, ...]:
+    def cuts(self) -> tuple[BreakPoint, ...]:
         """Return the ways to cut the block if it exceeds a chunk, coarsest first."""
         if self.kind == "fence":
             return BY_BLANK_LINES
         if self.kind in VERBATIM_KINDS:
             return VERBATIM
         if self.kind in _CONTAINERS:
-            return (Cut(ITEM, self._by_item), Cut(LINE, self._by_line), *PROSE)
+            return (BreakPoint(ITEM, self._by_item), BreakPoint(LINE, self._by_line), *PROSE)
         return PROSE
 
     def _by_item(self, ruler: Ruler, start: int, end: int) -> Iterator[Span]:

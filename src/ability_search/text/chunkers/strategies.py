@@ -14,7 +14,7 @@ from ability_search.text.chunkers.chunk_packing import (
     BY_BLANK_LINES,
     BY_PARAGRAPH,
     PROSE,
-    Cut,
+    BreakPoint,
     Packed,
     Ruler,
     Unit,
@@ -247,7 +247,7 @@ def chunk_plain(ruler: Ruler, _language: str | None = None) -> list[Passage]:
     return chunk_by(ruler, _PARAGRAPHS)
 
 
-def chunk_by(ruler: Ruler, cuts: tuple[Cut, ...]) -> list[Passage]:
+def chunk_by(ruler: Ruler, cuts: tuple[BreakPoint, ...]) -> list[Passage]:
     """Cut a text by the first of ``cuts``, and parts that are too long by the following ones."""
     first, *finer = cuts
     units = (

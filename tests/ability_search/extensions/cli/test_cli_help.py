@@ -88,7 +88,7 @@ def test_a_command_is_imported_without_what_others_need() -> None:
     )
     assert shown.startswith("Usage: ability-search search")
     imported = set(shown.splitlines()[-1].split())
-    assert {"typer", "ability_search.extensions.cli.search"} <= imported
+    assert {"typer", "ability_search.extensions.cli.search_commands"} <= imported
     assert not {"markdown_it", "numpy", "pathspec", "snowballstemmer"} & imported
 
 

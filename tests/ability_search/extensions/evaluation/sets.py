@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from ability_search.extensions.evaluation.runs import (
+    EvaluationRun,
     Indexing,
     Latency,
     ModeRun,
     Outcome,
-    Run,
     SetDescription,
     means,
 )
@@ -69,8 +69,8 @@ def mode_run(values: Mapping[str, float], categories: Mapping[str, str] | None =
     )
 
 
-def run_of(modes: Mapping[str, ModeRun], *, name: str = "run", digest: str = "0") -> Run:
-    return Run(
+def run_of(modes: Mapping[str, ModeRun], *, name: str = "run", digest: str = "0") -> EvaluationRun:
+    return EvaluationRun(
         name=name,
         created="2026-01-02T03:04:05+00:00",
         versions={},

@@ -13,8 +13,8 @@ from tests.ability_search.flows.conftest import (  # noqa: F401 - fixtures
     start,
 )
 
-from ability_search.edges.tool_calls import Caller, LiveConnection
 from ability_search.errors import NotFound
+from ability_search.extensions.cli.tool_calls import Caller, LiveConnection
 from ability_search.extensions.mcp.resources import Resources, chunk_uri
 from kadi_client import ToolError
 

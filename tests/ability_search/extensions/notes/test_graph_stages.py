@@ -9,13 +9,13 @@ from tests.ability_search.search.values import chunk
 
 from ability_search.extensions.notes.graph_stages import HOP, SHARE, lifted, paths, strength
 from ability_search.search.candidates import Path
-from ability_search.store.records import Link
+from ability_search.store.records import SourceLink
 
 shares = st.floats(0, 1)
 
 
-def link(source: str, target: str, kind: str = "k", weight: float = 1.0) -> Link:
-    return Link(source, target, kind, weight)
+def link(source: str, target: str, kind: str = "k", weight: float = 1.0) -> SourceLink:
+    return SourceLink(source, target, kind, weight)
 
 
 def starts(*sources: str) -> dict[str, Path]:

@@ -9,7 +9,7 @@ import pytest
 from tests.contract.stored_records import chunk, filled, sources
 
 from ability_search.store.arcadedb.client import BrokerScripts
-from ability_search.store.arcadedb.schema import schema
+from ability_search.store.arcadedb.database_schema import schema
 from ability_search.store.arcadedb.store import ArcadeStore
 from ability_search.store.pages import read_together
 from ability_search.store.stored_collections import read_collections
