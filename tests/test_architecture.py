@@ -7,6 +7,7 @@ import subprocess
 import sys
 from graphlib import TopologicalSorter
 
+import pytest
 from tests.syntax_trees import FILES, imported_modules, imports, tree_of, within
 
 PURE = {
@@ -307,11 +308,18 @@ def test_nothing_is_imported_relatively() -> None:
     assert not relative
 
 
-def test_a_component_without_vectors_loads_no_numpy() -> None:
-    """A broker stays small: numpy alone is 11 MB."""
+@pytest.mark.parametrize(
+    ("module", "unneeded"),
+    [
+        ("localstack.contexts", "numpy"),
+        ("formats.isolated_reader", "pydantic"),
+        ("formats.isolated_reader", "kadi_client"),
+    ],
+)
+def test_a_process_loads_nothing_large_that_it_does_not_need(module: str, unneeded: str) -> None:
+    """Such as a broker, or the process that reads files, whose memory has a limit."""
     program = (
-        "import sys, ability_search.extensions.localstack.contexts;"
-        " sys.exit('numpy' in sys.modules)"
+        f"import sys, ability_search.extensions.{module}; sys.exit({unneeded!r} in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", program], check=False, timeout=60).returncode == 0
 

@@ -8,10 +8,9 @@ from collections.abc import AsyncIterator, Callable, Collection, Iterable, Itera
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path, PurePath
-from typing import Protocol, Self
+from typing import TYPE_CHECKING, Protocol, Self
 
 from ability_search.bounded_batches import batches, text_bytes
-from ability_search.config.schema import Limits, Settings
 from ability_search.documents import Document
 from ability_search.files.credentials import holds_credentials
 from ability_search.files.regular_files import open_beneath
@@ -24,6 +23,9 @@ from ability_search.files.selection import (
 )
 from ability_search.text import loaders
 from ability_search.text.formats import function, named, table
+
+if TYPE_CHECKING:
+    from ability_search.config.schema import Limits, Settings
 
 
 @dataclass(frozen=True, slots=True)

@@ -395,7 +395,7 @@ async def test_a_tree_of_files_is_a_job_too(network: Network, tmp_path: Path) ->
 async def test_a_long_search_index_is_a_job_with_a_history(
     network: Network, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(handlers, "_SHORT_RUN", 0.01)
+    monkeypatch.setattr(handlers, "SHORT_RUN", 0.01)
     await network.call("search-index", collection="docs", documents=[document("zero", "Nets.")])
     for name in ("one", "two"):
         gate = network.model.gate = asyncio.Event()
